@@ -1,0 +1,120 @@
+# Orrery.  `make help` lists the targets.  SAN=1 builds with sanitizers in a folder of its own; V=1 shows commands.
+#
+# Sources are found, not listed: a new file in ref/, emulated_devices/ or tests/ is built without touching this file.
+
+SHELL    := /bin/bash
+CC       ?= cc
+MPICC    := $(or $(shell command -v mpicc.mpich),mpicc)
+MPIEXEC  := $(or $(shell command -v mpiexec.mpich),mpiexec)
+PREFIX   ?= /usr/local
+MAKEFLAGS += --no-builtin-rules
+B        := build$(if $(SAN),-san)
+Q        := $(if $(V),,@)
+
+# OpenMP's OpenBLAS shares its threads with ours; Debian keeps that variant in a folder of its own.
+BLAS_LIB := $(firstword $(wildcard /usr/lib/*/openblas-openmp))
+BLAS_INC := $(firstword $(wildcard /usr/include/*/openblas-openmp))
+
+OPT      ?= -O3 -march=native
+CFLAGS   ?= -g
+# No -ffast-math: NaN must stay NaN.  Contraction to fused multiply-add only makes results more exact.
+override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(if $(BLAS_INC),-I$(BLAS_INC)) -fopenmp -fno-math-errno \
+            -ffp-contract=fast -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes $(if $(CI),-Werror) -MMD -MP
+override CFLAGS += $(if $(SAN),-O1 -fsanitize=address$(,)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer,$(OPT) -DNDEBUG)
+, := ,
+LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenblas -lcjson -lm
+
+# ---- what there is ---------------------------------------------------------------------------------------------
+FORMATS  := F32 F64
+OPS_SRC  := $(filter-out ref/ops/ops.c ref/optim/optimizer.c,$(wildcard ref/ops/*.c ref/optim/*.c))   # once per format
+REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c))
+DEV_SRC  := $(filter-out emulated_devices/cli/main.c,$(wildcard emulated_devices/*/*.c emulated_devices/*/*/*.c))
+TEST_SRC := $(wildcard tests/*/test_*.c)
+
+REF_OBJ  := $(REF_SRC:%.c=$(B)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(B)/%.$(f).o))
+DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o)
+SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
+TESTS    := $(TEST_SRC:%.c=$(B)/%)
+ORRERY   := $(if $(SAN),$(B)/orrery,orrery)
+
+## make            build ./orrery
+all: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY)
+
+## make run        install what is missing, build, train a small GPT on 8 emulated devices beside one device
+run: all
+	$(Q)./$(ORRERY) train --model small --dp 2 --tp 2 --pp 2 --check ref --sample 200
+
+## make test       install what is missing, build and run every test (SAN=1: under ASan and UBSan)
+test: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(TESTS)
+	$(Q)ORRERY=$(abspath $(ORRERY)) MPIEXEC=$(MPIEXEC) bash tests/run.sh $(B) $(TEST_SRC)
+
+## make bench      speed of this machine: one training step, and the matrix product it is held against
+bench: all
+	$(Q)./$(ORRERY) bench step
+
+## make docs       the manual, in build/docs/html (needs Doxygen)
+docs:
+	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=docs
+	$(Q)mkdir -p $(B)/docs
+	$(Q)doxygen docs/Doxyfile
+	@echo "  DOCS $(B)/docs/html/index.html"
+
+## make install    copy orrery to PREFIX/bin (PREFIX=/usr/local)
+install: all
+	install -D -m 755 $(ORRERY) $(DESTDIR)$(PREFIX)/bin/orrery
+
+## make clean      remove everything built
+clean:
+	rm -rf build build-san orrery
+
+## make help       this list
+help:
+	@sed -n 's/^## //p' $(firstword $(MAKEFILE_LIST))
+
+# ---- what the machine must have ----------------------------------------------------------------------------------
+deps:
+	@bash docs/requirements.sh $(DEPS_FOR)
+
+# ---- how it is built ---------------------------------------------------------------------------------------------
+define compile
+@mkdir -p $(@D)
+$(if $(V),,@echo '  CC   $@')
+$(Q)$(1) $(CFLAGS) $(2) -c $< -o $@
+endef
+
+define compile_format
+$(B)/ref/%.$(1).o: ref/%.c Makefile
+	$$(call compile,$$(CC),-DREAL=$(1))
+endef
+$(foreach f,$(FORMATS),$(eval $(call compile_format,$(f))))
+
+$(B)/ref/%.o: ref/%.c Makefile
+	$(call compile,$(CC))
+$(B)/%.o: %.c Makefile
+	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
+
+define archive
+$(if $(V),,@echo '  AR   $@')
+@rm -f $@
+$(Q)ar rcs $@ $^
+endef
+$(B)/libref.a: $(REF_OBJ)
+	$(archive)
+$(B)/libdevices.a: $(DEV_OBJ)
+	$(archive)
+
+define link
+@mkdir -p $(@D)
+$(if $(V),,@echo '  LINK $@')
+$(Q)$(MPICC) $(CFLAGS) $(filter %.o,$^) $(filter %/libdevices.a,$^) $(filter %/libref.a,$^) -o $@ $(1) $(LDLIBS)
+endef
+$(ORRERY): $(B)/emulated_devices/cli/main.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
+	$(link)
+$(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
+	$(call link,-lcmocka)
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
+.PHONY: all run test bench docs install clean help deps
+.SECONDARY:

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Install what is missing, from the system's package manager, saying what.  Usage: requirements.sh [docs]
+set -euo pipefail
+
+have_header() { echo "#include <$1>" | cc -E ${2:-} - >/dev/null 2>&1; }
+blas_inc=$(ls -d /usr/include/*/openblas-openmp 2>/dev/null | head -n 1 || true)
+
+missing=()
+command -v cc >/dev/null || missing+=(gcc libc6-dev)
+command -v mpicc.mpich >/dev/null || command -v mpicc >/dev/null || missing+=(mpich libmpich-dev)
+if command -v cc >/dev/null; then
+    have_header cblas.h "${blas_inc:+-I$blas_inc}" || missing+=(libopenblas-openmp-dev)
+    have_header cjson/cJSON.h || missing+=(libcjson-dev)
+    printf '#include <stdarg.h>\n#include <stddef.h>\n#include <setjmp.h>\n#include <stdint.h>\n#include <cmocka.h>\n' |
+        cc -E - >/dev/null 2>&1 || missing+=(libcmocka-dev)
+else
+    missing+=(libopenblas-openmp-dev libcjson-dev libcmocka-dev)
+fi
+if [ "${1:-}" = docs ]; then command -v doxygen >/dev/null || missing+=(doxygen); fi
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+echo "Orrery needs packages that are not here: ${missing[*]}"
+if ! command -v apt-get >/dev/null; then
+    echo "There is no apt-get on this machine. Install MPICH, OpenBLAS, cJSON and cmocka (Doxygen for 'make docs') and try again." >&2
+    exit 1
+fi
+root=
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "Neither root nor sudo: ask your administrator for these packages." >&2; exit 1; }
+    root=sudo
+fi
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+echo "Installing them with apt-get (a minute or so) ..."
+if ! { $root apt-get update && DEBIAN_FRONTEND=noninteractive $root apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "The packages could not be installed." >&2
+    exit 1
+fi
+echo "Installed: ${missing[*]}"

@@ -1,0 +1,199 @@
+/* report.c -- what `orrery train` says: lines for a person, JSON for a program. */
+#include "emulated_devices/cli/train.h"
+#include "ref/io/json.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
+void report_start(const struct train_options *o, const struct text *text, int threads)
+{
+    const struct plan *p = &o->plan;
+    char mesh[64] = "one device";
+    int used = 0;
+    for (int a = 0; a < AXIS_COUNT; a++)
+        if (p->mesh.size[a] > 1) used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " x " : "", axis_name(a), p->mesh.size[a]);
+    printf("model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s\n", p->model.name, (long long)p->model.L, (long long)p->model.H,
+           (long long)p->model.D, (long long)p->model.F, (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype));
+    printf("mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices), threads, plural(threads));
+    printf("batch   %lld sequences of %lld tokens, %d microbatch%s a copy\n", (long long)p->B, (long long)p->S, p->micros, p->micros == 1 ? "" : "es");
+    printf("text    %s, %lld bytes\n", text->name, (long long)text->count);
+    if (o->check) printf("check   one device runs beside it; each difference is held to what rounding alone does to a disturbed twin\n");
+    printf("\n");
+    fflush(stdout);
+}
+
+static double median_seconds(const struct train_record *r);
+
+/* A live line on a terminal; elsewhere about twenty lines in all. */
+void report_step(const struct train_record *r, int64_t i)
+{
+    const int64_t last = r->options->steps - 1;
+    const int64_t every = r->options->steps > 20 ? r->options->steps / 20 : 1;
+    const bool live = on_terminal(), stays = i % every == 0 || i == last;
+    if (!live && !stays) return;
+    char bar[21];
+    for (int b = 0; b < 20; b++) bar[b] = b * (last + 1) < 20 * (i + 1) ? '#' : '.';
+    bar[20] = 0;
+    const double tokens = (double)(r->options->plan.B * r->options->plan.S) / r->seconds[i];
+    printf("%sstep %5lld/%lld  %s  loss %8.5f  norm %7.4f  %8.0f tokens/s", live ? "\r" : "", (long long)(r->first_step + i + 1),
+           (long long)(r->first_step + last + 1), bar, r->step[i].loss, r->step[i].norm, tokens);
+    if (!live || stays) printf("\n");
+    fflush(stdout);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median_seconds(const struct train_record *r)
+{
+    double *sorted = malloc(sizeof *sorted * (size_t)(r->steps + 1)), median = 0;
+    if (sorted == NULL || r->steps == 0) {
+        free(sorted);
+        return 0;
+    }
+    memcpy(sorted, r->seconds, sizeof *sorted * (size_t)r->steps);
+    qsort(sorted, (size_t)r->steps, sizeof *sorted, by_value);
+    median = sorted[r->steps / 2];
+    free(sorted);
+    return median;
+}
+
+static void print_devices(const struct train_record *r)
+{
+    const struct mesh *m = &r->options->plan.mesh;
+    printf("\ndevice%*s  parameters   peak memory: weights  gradients  optimizer  activations  buffers   sent (messages):  dp%14s%14s\n", 18, "", "tp", "pp");
+    for (int d = 0; d < m->devices; d++) {
+        const struct device_report *x = &r->device[d];
+        char place[64];
+        printf("%3d  %-19s  %10llu  %8s", d, mesh_describe(m, d, place, sizeof place), (unsigned long long)x->parameters, size_format(x->peak.total).text);
+        static const int width[ARENA_TAG_COUNT] = { 12, 11, 11, 13, 9 };
+        for (int t = 0; t < ARENA_TAG_COUNT; t++) printf("%*s", width[t], size_format(x->peak.tag[t]).text);
+        printf("    ");
+        static const enum axis shown[] = { DP, TP, PP };
+        for (int a = 0; a < 3; a++) printf("%8s (%llu)", size_format(x->bytes[shown[a]]).text, (unsigned long long)x->messages[shown[a]]);
+        printf("\n");
+    }
+}
+
+static void print_worst(const char *what, const struct worst *w)
+{
+    printf("  %-9s  %-26s  device %-3d step %-5lld  difference %.2e   bound %.2e   ratio %.3f\n", what, w->tensor, w->rank,
+           (long long)w->step, w->error, w->bound, w->ratio);
+}
+
+static bool all_exact(const struct train_record *r)
+{
+    bool exact = true;
+    for (int d = 0; d < r->options->plan.mesh.devices; d++) exact = exact && r->device[d].exact;
+    return exact;
+}
+
+void report_end(const struct train_record *r)
+{
+    const struct plan *p = &r->options->plan;
+    print_devices(r);
+    if (r->steps > 0) {
+        const double s = median_seconds(r);
+        printf("\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s, (double)(p->B * p->S) / s,
+               model_step_flops(&p->model, p->B, p->S) / s / 1e9);
+    }
+    printf("traffic counted messages, bytes and additions on dp, tp and pp %s the formulas on every device\n", all_exact(r) ? "equal" : "DIFFER FROM");
+    if (!r->options->check) return;
+    const struct comparison *c = &r->comparison;
+    printf("\nlargest differences from the one-device run, of %lld tensors compared (norm of difference / norm)\n", (long long)c->compared);
+    print_worst("loss", &c->loss);
+    print_worst("gradients", &c->gradient);
+    print_worst("weights", &c->weight);
+    printf("\n%s\n", c->failed ? "FAILED: the plan does not compute what one device computes."
+                               : "OK: every loss, gradient and weight of every device is what one device computes.");
+    fflush(stdout);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------------------- */
+
+static void add_worst(cJSON *to, const char *name, const struct worst *w)
+{
+    cJSON *o = cJSON_AddObjectToObject(to, name);
+    cJSON_AddStringToObject(o, "tensor", w->tensor);
+    cJSON_AddNumberToObject(o, "device", w->rank);
+    cJSON_AddNumberToObject(o, "step", (double)w->step);
+    cJSON_AddNumberToObject(o, "error", w->error);
+    cJSON_AddNumberToObject(o, "bound", w->bound);
+    cJSON_AddNumberToObject(o, "ratio", w->ratio);
+}
+
+static void add_plan(cJSON *root, const struct train_options *o)
+{
+    const struct plan *p = &o->plan;
+    cJSON *model = cJSON_AddObjectToObject(root, "model"), *mesh = cJSON_AddObjectToObject(root, "mesh");
+    cJSON_AddStringToObject(model, "name", p->model.name);
+    const struct { const char *letter; int64_t value; } number[] = {
+        { "L", p->model.L }, { "H", p->model.H }, { "D", p->model.D }, { "F", p->model.F }, { "V", p->model.V }, { "parameters", model_elements(&p->model) },
+    };
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++) cJSON_AddNumberToObject(model, number[i].letter, (double)number[i].value);
+    for (int a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(mesh, axis_name(a), p->mesh.size[a]);
+    cJSON_AddNumberToObject(root, "batch", (double)p->B);
+    cJSON_AddNumberToObject(root, "seq", (double)p->S);
+    cJSON_AddNumberToObject(root, "micro", p->micros);
+    cJSON_AddStringToObject(root, "dtype", dtype_name(p->dtype));
+    cJSON_AddStringToObject(root, "optimizer", p->optimizer->name);
+    cJSON_AddNumberToObject(root, "seed", (double)p->seed);
+}
+
+static void add_device(cJSON *list, const struct mesh *m, const struct device_report *d)
+{
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddItemToArray(list, o);
+    cJSON_AddNumberToObject(o, "rank", d->rank);
+    for (int a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(o, axis_name(a), mesh_coordinate(m, d->rank, a));
+    cJSON_AddNumberToObject(o, "parameters", (double)d->parameters);
+    cJSON *peak = cJSON_AddObjectToObject(o, "peak_bytes");
+    cJSON_AddNumberToObject(peak, "total", (double)d->peak.total);
+    for (int t = 0; t < ARENA_TAG_COUNT; t++) cJSON_AddNumberToObject(peak, arena_tag_name(t), (double)d->peak.tag[t]);
+    cJSON *sent = cJSON_AddObjectToObject(o, "sent");
+    for (int a = 0; a < AXIS_COUNT; a++) {
+        cJSON *axis = cJSON_AddObjectToObject(sent, axis_name(a));
+        cJSON_AddNumberToObject(axis, "messages", (double)d->messages[a]);
+        cJSON_AddNumberToObject(axis, "bytes", (double)d->bytes[a]);
+    }
+    cJSON_AddBoolToObject(o, "traffic_equals_formulas", d->exact);
+    cJSON_AddNumberToObject(o, "resident_bytes", (double)d->resident);
+    cJSON_AddNumberToObject(o, "virtual_ps", (double)d->virtual_time);
+}
+
+enum error_code report_json(const struct train_record *r, const char *path, struct error *err)
+{
+    cJSON *root = cJSON_CreateObject();
+    add_plan(root, r->options);
+    cJSON *steps = cJSON_AddArrayToObject(root, "steps"), *devices = cJSON_AddArrayToObject(root, "devices");
+    for (int64_t i = 0; i < r->steps; i++) {
+        cJSON *s = cJSON_CreateObject();
+        cJSON_AddItemToArray(steps, s);
+        cJSON_AddNumberToObject(s, "step", (double)(r->first_step + i + 1));
+        cJSON_AddNumberToObject(s, "loss", r->step[i].loss);
+        cJSON_AddNumberToObject(s, "norm", r->step[i].norm);
+        cJSON_AddNumberToObject(s, "lr", r->step[i].lr);
+        cJSON_AddNumberToObject(s, "seconds", r->seconds[i]);
+    }
+    for (int d = 0; d < r->options->plan.mesh.devices; d++) add_device(devices, &r->options->plan.mesh, &r->device[d]);
+    cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
+    cJSON_AddNumberToObject(root, "step_flops", model_step_flops(&r->options->plan.model, r->options->plan.B, r->options->plan.S));
+    if (r->options->check) {
+        cJSON *check = cJSON_AddObjectToObject(root, "check");
+        cJSON_AddBoolToObject(check, "holds", !r->comparison.failed);
+        cJSON_AddNumberToObject(check, "compared", (double)r->comparison.compared);
+        add_worst(check, "loss", &r->comparison.loss);
+        add_worst(check, "gradients", &r->comparison.gradient);
+        add_worst(check, "weights", &r->comparison.weight);
+        if (r->comparison.failed) add_worst(check, "first", &r->comparison.first);
+    }
+    enum error_code e = json_write(path, root, err);
+    cJSON_Delete(root);
+    return e;
+}

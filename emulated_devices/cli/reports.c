@@ -1,0 +1,56 @@
+/* reports.c -- what each device did, brought to rank 0. */
+#include "emulated_devices/cli/train.h"
+#include <stdio.h>
+#include <unistd.h>
+
+/* Resident bytes of this process, where /proc tells; 0 elsewhere. */
+static uint64_t resident_bytes(void)
+{
+    unsigned long long pages = 0, ignored;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f == NULL) return 0;
+    if (fscanf(f, "%llu %llu", &ignored, &pages) != 2) pages = 0;
+    fclose(f);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static struct traffic total_along(const struct comm *c, enum axis axis)
+{
+    struct traffic sum = { 0 };
+    for (int op = 0; op < OPERATION_COUNT; op++) {
+        if (op == CONTROL) continue;
+        const struct traffic *t = &c->traffic[AXIS_BIT(axis)][op];
+        sum.messages_sent += t->messages_sent;
+        sum.bytes_sent += t->bytes_sent;
+        sum.additions += t->additions;
+    }
+    return sum;
+}
+
+static struct device_report own_report(const struct trainer *t, int64_t steps)
+{
+    struct device_report r = { .rank = t->comm->rank, .peak = t->device->arena.peak, .resident = resident_bytes(),
+                               .virtual_time = t->device->clock.now, .exact = true };
+    for (int i = 0; i < t->parameters.count; i++) r.parameters += (uint64_t)layout_count(&t->parameters.all[i].layout);
+    for (int a = 0; a < AXIS_COUNT; a++) {
+        const struct traffic counted = total_along(t->comm, a);
+        const struct collective_cost formula = trainer_cost(t, AXIS_BIT(a));
+        const uint64_t n = (uint64_t)steps;
+        r.messages[a] = counted.messages_sent;
+        r.bytes[a] = counted.bytes_sent;
+        r.exact = r.exact && counted.messages_sent == n * formula.messages && counted.bytes_sent == n * formula.bytes
+                  && counted.additions == n * formula.additions;
+    }
+    return r;
+}
+
+enum error_code collect_reports(struct trainer *t, int64_t steps, struct device_report *all, struct error *err)
+{
+    struct device_report own = own_report(t, steps);
+    struct exchange x = exchange_begin(&t->world, CONTROL);
+    enum error_code e = OK;
+    if (t->comm->rank != 0) return message_wait(t->comm, message_send(&x, 0, &own, sizeof own), err);
+    all[0] = own;
+    for (int r = 1; r < t->comm->size && !e; r++) e = message_wait(t->comm, message_receive(&x, r, &all[r], sizeof all[r]), err);
+    return e;
+}

@@ -1,0 +1,73 @@
+/* sample.c -- let the trained model write: its weights brought to rank 0, one token at a time. */
+#include "emulated_devices/cli/train.h"
+#include "ref/numeric/philox.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEMPERATURE 0.8
+
+/* A token drawn from softmax(logits / temperature) by a number in [0,1). */
+static int32_t draw(const struct tensor logits, int64_t row, double u)
+{
+    const int64_t V = tensor_cols(logits);
+    double top = -INFINITY, total = 0;
+    for (int64_t v = 0; v < V; v++) top = fmax(top, tensor_get(logits, row * V + v));
+    for (int64_t v = 0; v < V; v++) total += exp((tensor_get(logits, row * V + v) - top) / TEMPERATURE);
+    for (int64_t v = 0; v < V; v++) {
+        u -= exp((tensor_get(logits, row * V + v) - top) / TEMPERATURE) / total;
+        if (u < 0) return (int32_t)v;
+    }
+    return (int32_t)V - 1;
+}
+
+static void print_byte(int c)
+{
+    if (c == '\n') printf("\n    ");
+    else if (isprint(c) || c == '\t') putchar(c);
+    else putchar('?');
+}
+
+/* The window slides when it is full; the prompt is the start of the validation text. */
+static enum error_code write_text(struct gpt2 *m, const struct text *text, int bytes, uint64_t seed, struct error *err)
+{
+    const int64_t S = m->config.S;
+    int64_t length = S / 2 < 16 ? S / 2 + 1 : 16;
+    int32_t *window = calloc((size_t)(2 * S), sizeof *window);
+    if (window == NULL) return fail(err, ERR_MEMORY, "no memory to sample");
+    for (int64_t i = 0; i < length; i++) window[i] = text->bytes[text->train + i];
+    printf("\nsample  (prompt in brackets)\n    [");
+    for (int64_t i = 0; i < length; i++) print_byte(window[i]);
+    printf("]");
+    enum error_code e = OK;
+    for (int i = 0; i < bytes && !e; i++) {
+        double loss;
+        if (length == S) memmove(window, window + S / 2, sizeof *window * (size_t)(S - S / 2)), length = S - S / 2;
+        e = gpt2_forward(m, window, window, 1, length, &loss, err);
+        if (e) break;
+        window[length] = draw(m->logits, length - 1, random_uniform(seed, random_stream("sample"), (uint64_t)i));
+        print_byte(window[length++]);
+    }
+    printf("\n");
+    free(window);
+    return e;
+}
+
+enum error_code print_sample(struct trainer *t, const struct text *text, int bytes, struct error *err)
+{
+    struct model_config config = t->plan.model;
+    struct gpt2 m = { 0 };
+    enum error_code e = OK;
+    config.dropout_embedding = config.dropout_residual = config.dropout_attention = 0;
+    if (t->comm->rank == 0) e = gpt2_open(&m, &config, t->plan.dtype, t->plan.seed, err);
+    e = comm_agree(t->comm, e, err);
+    for (int i = 0; i < model_param_count(&config) && !e; i++)
+        e = collect_whole(t, i, KIND_WEIGHT, t->comm->rank == 0 ? m.w[i] : tensor_none, err);
+    if (t->comm->rank == 0) {
+        if (!e) e = write_text(&m, text, bytes, t->plan.seed, err);
+        if (m.params) gpt2_close(&m);
+    }
+    return comm_agree(t->comm, e, err);
+}

@@ -1,0 +1,175 @@
+/* train.c -- `orrery train`: a model, a mesh, a text, and one device beside it to check. */
+#include "emulated_devices/cli/train.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- text ---------------------------------------------------------------------------------------------------------- */
+
+struct text_source { const struct text *text; uint64_t seed; int64_t S; enum text_split split; };
+
+static void fill_from_text(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+{
+    const struct text_source *s = context;
+    text_batch(s->text, s->split, s->seed, step, s->S, first, count, ids, labels);
+}
+
+static enum error_code load_text(const struct train_options *o, struct text *text, struct error *err)
+{
+    if (o->plan.model.V < TEXT_VOCABULARY)
+        return fail(err, ERR_PLAN, "model %s has V=%lld tokens; text needs %d, one for each byte", o->plan.model.name,
+                    (long long)o->plan.model.V, TEXT_VOCABULARY);
+    enum error_code e = o->data ? text_load(text, &o->data, 1, err) : text_load_tree(text, ".", TEXT_TREE_LIMIT, err);
+    if (e) return e;
+    e = text_check_length(text, o->plan.S, err);
+    if (e) text_free(text);
+    return e;
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------------- */
+
+/* What one device needs for a run; the reference on rank 0 only. */
+struct session {
+    const struct train_options *options;
+    struct trainer trainer;
+    struct reference reference;
+    struct train_record record;
+    bool checking, speaks;
+};
+
+static enum error_code one_step(struct session *r, int64_t i, struct error *err)
+{
+    struct step_result result = { 0 };
+    const bool reference_here = r->checking && r->speaks;
+    double t0 = now();
+    enum error_code e = trainer_gradients(&r->trainer, &result, err);
+    double spent = now() - t0;
+    if (!e && reference_here) e = reference_gradients(&r->reference, err);
+    if (!e && r->checking) e = compare_gradients(&r->trainer, &r->reference, result.loss, &r->record.comparison, err);
+    t0 = now();
+    if (!e) e = trainer_update(&r->trainer, &result, err);
+    spent += now() - t0;
+    if (!e && reference_here) reference_update(&r->reference);
+    if (!e && r->checking) e = compare_weights(&r->trainer, &r->reference, &r->record.comparison, err);
+    if (r->speaks) {
+        r->record.step[i] = result;
+        r->record.seconds[i] = spent;
+        r->record.steps = i + 1;
+    }
+    return e;
+}
+
+static enum error_code load_weights(struct session *r, struct error *err)
+{
+    const struct train_options *o = r->options;
+    enum error_code e = OK;
+    if (o->resume) e = checkpoint_resume(&r->trainer, o->resume, err);
+    else if (o->model_dir) e = checkpoint_load_weights(&r->trainer, o->model_dir, err);
+    return e;
+}
+
+static enum error_code start_reference(struct session *r, struct batch_source source, struct error *err)
+{
+    enum error_code e = OK;
+    if (r->speaks) e = reference_open(&r->reference, &r->options->plan, source, err);
+    e = comm_agree(r->trainer.comm, e, err);
+    if (e || (!r->options->resume && !r->options->model_dir)) return e;
+    return reference_follow(&r->reference, &r->trainer, err);
+}
+
+static enum error_code train_steps(struct session *r, const struct text *text, struct error *err)
+{
+    const struct train_options *o = r->options;
+    enum error_code e = OK;
+    r->record.first_step = r->trainer.step;
+    for (int64_t i = 0; i < o->steps && !e; i++) {
+        e = one_step(r, i, err);
+        if (!e && r->speaks) report_step(&r->record, i);
+    }
+    if (!e) e = collect_reports(&r->trainer, o->steps, r->record.device, err);
+    if (!e && o->sample) e = print_sample(&r->trainer, text, o->sample, err);
+    if (!e && r->speaks) report_end(&r->record);
+    if (!e && o->save) e = checkpoint_save(&r->trainer, o->save, err);
+    if (!e && r->speaks && o->json) e = report_json(&r->record, o->json, err);
+    if (!e && r->speaks && r->record.comparison.failed) {
+        const struct worst *f = &r->record.comparison.first;
+        e = fail(err, ERR_CHECK, "step %lld: %s %s on device %d differs from the one-device run by %.3g; its bound is %.3g",
+                 (long long)f->step, r->record.comparison.first_kind, f->tensor, f->rank, f->error, f->bound);
+    }
+    return comm_agree(r->trainer.comm, e, err);
+}
+
+static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct text *text, int threads, struct error *err)
+{
+    struct session r = { .options = o, .checking = o->check != NULL, .speaks = comm->rank == 0 };
+    const struct text_source tokens = { text, o->plan.seed, o->plan.S, TEXT_TRAIN };
+    const struct batch_source source = { fill_from_text, &tokens };
+    enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
+    if (e) return e;
+    r.record = (struct train_record){ .options = o, .threads = threads };
+    r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
+    r.record.seconds = calloc((size_t)o->steps + 1, sizeof *r.record.seconds);
+    r.record.device = calloc((size_t)comm->size, sizeof *r.record.device);
+    if (!r.record.step || !r.record.seconds || !r.record.device) e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)o->steps);
+    e = comm_agree(comm, e, err);
+    if (!e) e = load_weights(&r, err);
+    if (!e && r.checking) e = start_reference(&r, source, err);
+    if (!e && r.speaks) report_start(o, text, threads);
+    if (!e) e = train_steps(&r, text, err);
+    if (r.checking && r.speaks) reference_close(&r.reference);
+    free(r.record.step), free(r.record.seconds), free(r.record.device);
+    trainer_close(&r.trainer);
+    return e;
+}
+
+/* Under a launcher: be one device. */
+static enum error_code be_a_device(const struct train_options *o, struct error *err)
+{
+    struct device device;
+    struct comm comm;
+    struct text text = { 0 };
+    char place[64];
+    const int threads = use_cores(o->plan.mesh.devices);
+    enum error_code e = device_open(&device, o->plan.dtype, o->memory, err);
+    if (e) return e;
+    e = comm_open(&comm, &device, err);
+    if (e) {
+        device_close(&device);
+        return e;
+    }
+    if (comm.size != o->plan.mesh.devices)
+        e = fail(err, ERR_PLAN, "the launcher started %d processes; --dp %d --pp %d --cp %d --ep %d --tp %d make %d devices", comm.size,
+                 o->plan.mesh.size[DP], o->plan.mesh.size[PP], o->plan.mesh.size[CP], o->plan.mesh.size[EP], o->plan.mesh.size[TP],
+                 o->plan.mesh.devices);
+    if (!e) {
+        announce_process(comm.rank, mesh_describe(&o->plan.mesh, comm.rank, place, sizeof place));
+        e = comm_agree(&comm, load_text(o, &text, err), err);
+    }
+    if (!e) e = run_on_device(&comm, o, &text, threads, err);
+    text_free(&text);
+    comm_close(&comm);
+    device_close(&device);
+    return e;
+}
+
+enum error_code command_train(int argc, char **argv, int *status, struct error *err)
+{
+    struct train_options o;
+    enum error_code e = train_parse(&o, argc - 2, argv + 2, err);
+    if (e || o.help) return e;
+    if (under_launcher() || o.plan.mesh.devices == 1) return be_a_device(&o, err);
+
+    struct text text;                   /* what is wrong with the text is better said once, before there are eight of us */
+    e = load_text(&o, &text, err);
+    if (e) return e;
+    text_free(&text);
+    return launch(o.plan.mesh.devices, argc, argv, status, err);
+}

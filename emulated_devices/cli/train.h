@@ -1,0 +1,59 @@
+/* train.h -- the pieces of `orrery train`: what was asked for, how it is reported. */
+#ifndef ORRERY_TRAIN_H
+#define ORRERY_TRAIN_H
+
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/model/checkpoint.h"
+#include "emulated_devices/verify/compare.h"
+#include "ref/io/text.h"
+
+/* Everything on the command line. */
+struct train_options {
+    struct plan plan;
+    const char *model_dir;              /* weights to start from; NULL: drawn from the seed */
+    const char *data, *check, *save, *resume, *json;
+    int64_t steps;
+    int sample;                         /* bytes of text to show at the end */
+    uint64_t memory;                    /* budget of a device; 0: none */
+    bool help;
+};
+
+/** Read the command line, fill in defaults and check the plan.  The same on every device. */
+enum error_code train_parse(struct train_options *, int argc, char **argv, struct error *);
+
+/* What one device tells at the end. */
+struct device_report {
+    int rank;
+    uint64_t parameters;                /* elements held */
+    struct arena_use peak;
+    uint64_t messages[AXIS_COUNT], bytes[AXIS_COUNT];   /* sent, on groups along one axis */
+    uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
+    int64_t virtual_time;               /* picoseconds */
+    bool exact;                         /* counted messages, bytes and additions equal the formulas on dp, tp and pp */
+};
+
+/* What a run leaves behind, on rank 0. */
+struct train_record {
+    const struct train_options *options;
+    struct step_result *step;           /* [steps] */
+    double *seconds;                    /* [steps] of the devices' step alone */
+    int64_t first_step, steps;
+    struct comparison comparison;
+    struct device_report *device;       /* [devices] */
+    double validation;                  /* loss on the validation text */
+    int threads;
+};
+
+/* report.c: for a person, and for a program. */
+void report_start(const struct train_options *, const struct text *, int threads);
+void report_step(const struct train_record *, int64_t i);
+void report_end(const struct train_record *);
+enum error_code report_json(const struct train_record *, const char *path, struct error *);
+
+/** Collect every device's report on rank 0.  Collective. */
+enum error_code collect_reports(struct trainer *, int64_t steps, struct device_report *all, struct error *);
+
+/* sample.c: let the trained model write.  Collective; text is printed by rank 0. */
+enum error_code print_sample(struct trainer *, const struct text *, int bytes, struct error *);
+
+#endif

@@ -1,0 +1,108 @@
+/* train_options.c -- the command line of `orrery train`. */
+#include "emulated_devices/cli/train.h"
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *const dtypes[] = { "fp32", "fp64", NULL };
+static const char *const checks[] = { "ref", NULL };
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* --model NAME or DIR. */
+static enum error_code take_model(struct train_options *o, const char *model, int64_t *batch, struct error *err)
+{
+    char path[4096];
+    *batch = 8;
+    if (!is_folder(model)) return model_config_preset(&o->plan.model, batch, model, err);
+    snprintf(path, sizeof path, "%s/config.json", model);
+    o->model_dir = model;
+    return model_config_read(&o->plan.model, path, err);
+}
+
+enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
+{
+    const char *model = NULL, *dtype = "fp32", *optimizer = "adamw";
+    int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1;
+    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1;
+    uint64_t bucket = 25 << 20;
+    bool untied = false;
+    *o = (struct train_options){ .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = data_schemes[0]->name,
+                                            .schedule = schedule_generators[0]->name,
+                                            .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
+    const struct option table[] = {
+        { .kind = OPTION_HEADING, .help = "Mesh: how many devices along each axis" },
+        { "--dp", "N", OPTION_INT, &size[DP], .min = 1, .max = 4096, .help = "copies of the model, each with its part of the batch" },
+        { "--tp", "N", OPTION_INT, &size[TP], .min = 1, .max = 4096, .help = "parts of each layer" },
+        { "--pp", "N", OPTION_INT, &size[PP], .min = 1, .max = 4096, .help = "pipeline stages" },
+        { "--cp", "N", OPTION_INT, &size[CP], .min = 1, .max = 4096, .help = "parts of each sequence" },
+        { "--ep", "N", OPTION_INT, &size[EP], .min = 1, .max = 4096, .help = "groups of experts" },
+        { .kind = OPTION_HEADING, .help = "Schemes: `orrery list` shows them" },
+        { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
+        { "--data-parallel", "NAME", OPTION_STRING, &o->plan.data, .help = "how copies are kept equal over dp" },
+        { "--schedule", "NAME", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline" },
+        { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .help = "stages on each device of the pipeline" },
+        { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce, .help = "algorithm for all all-reduces" },
+        { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "gradients all-reduced at a time" },
+        { .kind = OPTION_HEADING, .help = "Model and text" },
+        { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
+        { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },
+        { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = dtypes, .help = "number format" },
+        { "--dropout", "P", OPTION_DOUBLE, &dropout, .min = 0, .max = 0.999, .help = "of embeddings, attention and residuals; default: the model's" },
+        { "--untied", NULL, OPTION_SWITCH, &untied, .help = "an output matrix of its own" },
+        { .kind = OPTION_HEADING, .help = "Training" },
+        { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9, .help = "steps" },
+        { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e9, .help = "sequences in the global batch; default: the model's" },
+        { "--seq", "N", OPTION_INT, &seq, .min = 1, .max = 1e9, .help = "tokens in a sequence; default: the model's" },
+        { "--micro", "N", OPTION_INT, &micro, .min = 1, .max = 1e6, .help = "microbatches of each copy; default: pp, if the batch allows" },
+        { "--optimizer", "NAME", OPTION_STRING, &optimizer, .help = "adamw, sgd, momentum" },
+        { "--lr", "RATE", OPTION_DOUBLE, &lr, .min = 0, .max = 1e6, .help = "learning rate; default: the optimizer's" },
+        { "--min-lr", "RATE", OPTION_DOUBLE, &min_lr, .min = 0, .max = 1e6, .help = "where the cosine ends; default: a tenth of --lr" },
+        { "--warmup", "N", OPTION_INT, &warmup, .min = 0, .max = 1e9, .help = "steps of linear warm-up; default: a tenth of --steps" },
+        { "--clip", "NORM", OPTION_DOUBLE, &clip, .min = 0, .max = 1e30, .help = "largest global gradient norm, 0: none; default: the optimizer's" },
+        { "--weight-decay", "RATE", OPTION_DOUBLE, &decay, .min = 0, .max = 1e6, .help = "of matrices; default: the optimizer's" },
+        { "--seed", "N", OPTION_UINT64, &o->plan.seed, .help = "of weights, batches and dropout" },
+        { .kind = OPTION_HEADING, .help = "Checking and output" },
+        { "--check", "WHAT", OPTION_CHOICE, &o->check, .choices = checks, .help = "ref: run one device beside it and compare; exit 3 if they differ" },
+        { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
+        { "--save", "DIR", OPTION_STRING, &o->save, .help = "write a checkpoint at the end" },
+        { "--resume", "DIR", OPTION_STRING, &o->resume, .help = "go on from a checkpoint; --steps more" },
+        { "--sample", "BYTES", OPTION_INT, &o->sample, .min = 0, .max = 1e6, .help = "text to show from the trained model" },
+        { "--json", "FILE", OPTION_STRING, &o->json, .help = "everything as JSON; - for stdout" },
+        { 0 }
+    };
+    enum error_code e = options_parse("train", argc, argv, table, &o->help, err);
+    if (e) return e;
+    if (o->help) {
+        print_usage("train", "[options]", "Train a model on a mesh of emulated devices.", table);
+        return OK;
+    }
+
+    struct plan *p = &o->plan;
+    int64_t usual_batch;
+    e = take_model(o, model ? model : o->resume ? o->resume : model_presets[0].config.name, &usual_batch, err);
+    if (!e) e = mesh_make(&p->mesh, size, err);
+    if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
+    if (e) return e;
+    if (o->model_dir && o->resume) o->model_dir = NULL;         /* the checkpoint's weights come last anyway */
+    if (untied) p->model.tied = false;
+    if (dropout >= 0) p->model.dropout_embedding = p->model.dropout_residual = p->model.dropout_attention = dropout;
+    o->steps = steps;
+    p->dtype = dtype_by_name(dtype);
+    p->bucket = (int64_t)bucket;
+    p->B = batch ? batch : usual_batch;
+    p->S = seq ? seq : p->model.S;
+    p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;
+    p->hyper = p->optimizer->usual;
+    if (lr >= 0) p->hyper.lr = lr;
+    if (clip >= 0) p->hyper.clip = clip;
+    if (decay >= 0) p->hyper.weight_decay = decay;
+    p->hyper.min_lr = min_lr >= 0 ? min_lr : p->hyper.lr / 10;
+    p->hyper.warmup = warmup >= 0 ? warmup : steps / 10;
+    p->hyper.steps = steps;
+    return plan_check(p, err);
+}

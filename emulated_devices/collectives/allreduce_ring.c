@@ -1,0 +1,62 @@
+/* allreduce, ring: partial sums travel once round the ring, then the finished sums do.
+ *
+ * Source    P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+ *           J. Parallel Distrib. Comput. 69(2), 2009, doi:10.1016/j.jpdc.2008.09.002
+ * Needs     any P, any count; blocks may be empty (then so are their messages).
+ * Idea      cut the vector into P blocks b0 .. b(P-1).  In every step each device sends one block to its right
+ *           neighbour and receives another from its left, so all links work all the time.
+ *           Reduce-scatter: after P-1 steps device r holds the finished block r+1.  Allgather: P-1 steps more hand it on.
+ * Cost      steps  2(P-1)
+ *           bytes  2n - |b(r+1)| - |b(r+2)|  elements: about 2n(P-1)/P, the least any algorithm can send
+ *           adds   n - |b(r)|                          about  n(P-1)/P
+ * Memory    one scratch block, ceil(n/P) elements.
+ * Rounding  block b is added in the order of devices b, b+1, .., b-1: one sum, made once, so all devices end with its bits.
+ *
+ * P = 3, a column for each block; device r starts with r0 r1 r2.  02+22: the partial sum of those two;  *: finished.
+ *
+ *            device 0           device 1           device 2            every device r sends
+ *   start    00  01  02         10  11  12         20  21  22
+ *   step 1   00  01  02+22      10+00  11  12      20  21+11  22       b(r)    to r+1, which adds it
+ *   step 2   00  *   02+22      10+00  11  *       *   21+11  22       b(r-1)  to r+1, which adds it
+ *   step 3   *   *   02+22      10+00  *   *       *   21+11  *        b(r+1)  to r+1, which keeps it
+ *   step 4   *   *   *          *   *   *          *   *   *           b(r)    to r+1, which keeps it
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank, right = imod(r + 1, P), left = imod(r - 1, P);
+    struct exchange x = exchange_begin(g, ALLREDUCE);
+    void *scratch;
+    enum error_code code = scratch_agreed(&x, c, part_length(c->count, P, 0), &scratch, err);
+
+    for (int phase = 0; phase < 2; phase++)                     /* 0: reduce-scatter, 1: allgather */
+        for (int step = 0; step < P - 1 && code == OK; step++) {
+            const int give = imod(r + phase - step, P), take = imod(give - 1, P);
+            const int64_t giving = part_length(c->count, P, give), taking = part_length(c->count, P, take);
+            void *mine = element(c, c->out, block_start(c->count, P, take));
+
+            code = exchange_both(&x, right, element(c, c->out, block_start(c->count, P, give)), bytes_of(c, giving),
+                                 left, phase == 0 ? scratch : mine, bytes_of(c, taking), err);
+            if (phase == 0 && code == OK) reduce_local(&x, c->reduction, c->dtype, mine, scratch, taking);
+            if (phase == 0 && code == OK && step == P - 2) reduce_finish(&x, c->reduction, c->dtype, mine, taking);
+        }
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    return (struct collective_cost){
+        .messages = 2 * (uint64_t)(P - 1),
+        .bytes = bytes_of(c, 2 * c->count - part_length(c->count, P, r + 1) - part_length(c->count, P, r + 2)),
+        .additions = (uint64_t)(c->count - part_length(c->count, P, r)),
+        .steps = 2 * (uint64_t)(P - 1),
+    };
+}
+
+const struct algorithm allreduce_ring = {
+    .operation = ALLREDUCE, .name = "ring", .description = "round the ring twice: the fewest bytes, many steps",
+    .source = "Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002",
+    .cost_formula = "2(P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,92 @@
+/* collective.h -- operations among the devices of a group, and the algorithms for them.
+ *
+ * One algorithm is one file, named operation_algorithm.c, whose header is the lecture: source, needs, steps, cost, a
+ * drawing.  One line in the registry (registry.c) makes it listed, chosen by name, verified on every group size, held to
+ * its cost function and timed.  Algorithms talk through comm.h only.
+ */
+#ifndef ORRERY_COLLECTIVE_H
+#define ORRERY_COLLECTIVE_H
+
+#include "emulated_devices/comm/comm.h"
+
+/* The arguments of any collective; those an operation does not use are 0.  P = size of the group, r = rank within it.
+ *
+ *   operation        in                    out                 count means
+ *   broadcast        root: [count]         [count]             elements of the vector; root may have in == out
+ *   reduce           [count]               root: [count]       elements of the vector
+ *   allreduce        [count]               [count]             elements of the vector
+ *   reduce-scatter   [sum of counts]       [counts[r]]         counts[P] blocks, or NULL: count elements cut into P nearly equal blocks
+ *   allgather        [counts[r]]           [sum of counts]     as above
+ *   alltoall         [sum of sendcounts]   [sum of recvcounts] counts[P] to send, recvcounts[P] to receive; NULL: count to and from each
+ *   gather           [counts[r]]           root: [sum]         as reduce-scatter
+ *   scatter          root: [sum]           [counts[r]]         as reduce-scatter
+ *   barrier          -                     -                   -
+ *   scan             [count]               [count]             inclusive, or exclusive (rank 0's out is left as it was)
+ *
+ * In place: in == out where the shapes are equal; for reduce-scatter, allgather, gather and scatter in or out is this
+ * device's block inside the other one.
+ */
+struct collective {
+    const void *in;
+    void *out;
+    int64_t count;
+    const int64_t *counts, *recvcounts;
+    enum dtype dtype;
+    enum reduction reduction;
+    int root;
+    bool exclusive;
+};
+
+/* What one device spends on one collective, exactly. */
+struct collective_cost {
+    uint64_t messages, bytes;           /* sent */
+    uint64_t additions;
+    uint64_t steps;                     /* of the whole group: rounds in which a device sends and receives at most one message each;
+                                           an upper bound where P or count leave a remainder */
+};
+
+struct algorithm {
+    enum operation operation;
+    const char *name;                   /* as typed */
+    const char *description;            /* one line */
+    const char *source;                 /* paper and DOI, or the system that has it */
+    const char *cost_formula;           /* symbolic: a (latencies), b (bytes), for the list */
+    /* NULL: takes everything.  Otherwise: NULL if it takes a group of P and this call, or what it needs, in words ("P even"). */
+    const char *(*refuses)(int P, const struct collective *);
+    /* Called through collective_run only, which has checked the arguments, dealt with P = 1 and with nothing to do, and,
+     * where in and out have one shape (broadcast, allreduce, scan), copied in to out. */
+    enum error_code (*run)(struct group *, const struct collective *, struct error *);
+    /* Called through collective_cost only: P > 1 and there is something to do. */
+    struct collective_cost (*cost)(int rank, int P, const struct collective *);
+};
+
+extern const struct algorithm *const algorithms[];      /* ends with NULL; the first of an operation is its default */
+
+/** The algorithm of this name for an operation, or NULL; name NULL: the default. */
+const struct algorithm *algorithm_find(enum operation, const char *name);
+
+/** What member `rank` of P spends on this collective; all zero where nothing need be sent.  c->in and c->out are not read. */
+struct collective_cost collective_cost(const struct algorithm *, int rank, int P, const struct collective *);
+
+/** First element of block b when count elements are cut into P nearly equal blocks; 0 <= b <= P. */
+static inline int64_t block_start(int64_t count, int P, int b)
+{
+    return count / P * b + (count % P < b ? count % P : b);
+}
+
+/**
+ * Run one collective with a named algorithm, or the default for NULL.
+ *
+ * Collective over the group: all members call it with the same operation, counts, dtype and reduction.
+ * @return OK, or on every member the same: ERR_USAGE for an unknown name, a refused group or bad arguments (data
+ *         untouched); ERR_MEMORY if a member has no room for its scratch (data untouched); ERR_COMM (data undefined).
+ * Rounding: the order of additions depends on the algorithm and P, not on timing; all members of an allreduce end with
+ *         the same bits.
+ */
+enum error_code collective_run(struct group *, enum operation, const char *algorithm, const struct collective *, struct error *);
+
+/* The common cases, in place. */
+enum error_code allreduce(struct group *, void *x, int64_t count, enum dtype, enum reduction, const char *algorithm, struct error *);
+enum error_code broadcast(struct group *, void *x, int64_t count, enum dtype, int root, struct error *);
+
+#endif

@@ -1,0 +1,156 @@
+/* registry.c -- the list of algorithms, and the one door to them. */
+#include "emulated_devices/collectives/algorithm.h"
+#include <string.h>
+
+/* One line an algorithm; the first of an operation is its default. */
+#define ALGORITHMS(X)       \
+    X(broadcast_binomial)   \
+    X(allreduce_ring)
+
+#define X(name) extern const struct algorithm name;
+ALGORITHMS(X)
+#undef X
+
+const struct algorithm *const algorithms[] = {
+#define X(name) &name,
+    ALGORITHMS(X)
+#undef X
+    NULL
+};
+
+const struct algorithm *algorithm_find(enum operation op, const char *name)
+{
+    for (int i = 0; algorithms[i] != NULL; i++)
+        if (algorithms[i]->operation == op && (name == NULL || strcmp(algorithms[i]->name, name) == 0)) return algorithms[i];
+    return NULL;
+}
+
+/* ---- what the arguments must be ------------------------------------------------------------------------------------ */
+
+static bool has_root(enum operation op)
+{
+    return op == BROADCAST || op == REDUCE || op == GATHER || op == SCATTER;
+}
+
+static bool has_blocks(enum operation op)
+{
+    return op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER;
+}
+
+static int64_t sum(const int64_t *counts, int64_t each, int P)
+{
+    int64_t total = 0;
+    for (int b = 0; b < P; b++) total += counts != NULL ? counts[b] : each;
+    return total;
+}
+
+/* Elements this member has in `in` and in `out`. */
+static void extents(enum operation op, const struct collective *c, int r, int P, int64_t *in, int64_t *out)
+{
+    const bool root = r == c->root;
+    *in = *out = c->count;
+    if (op == BARRIER) *in = *out = 0;
+    if (op == BROADCAST && !root) *in = 0;
+    if (op == REDUCE && !root) *out = 0;
+    if (op == ALLTOALL) {
+        *in = sum(c->counts, c->count, P);
+        *out = sum(c->recvcounts, c->count, P);
+    }
+    if (!has_blocks(op)) return;
+    const int64_t mine = block_length(c, P, r), all = block_total(c, P);
+    const bool spread = op == REDUCE_SCATTER || op == SCATTER;
+    *in = spread ? (op == SCATTER && !root ? 0 : all) : mine;
+    *out = spread ? mine : (op == GATHER && !root ? 0 : all);
+}
+
+static enum error_code check_counts(const char *which, const int64_t *counts, int P, const char *op, struct error *err)
+{
+    for (int b = 0; counts != NULL && b < P; b++)
+        if (counts[b] < 0) return fail(err, ERR_USAGE, "%s: %s[%d] = %lld is negative", op, which, b, (long long)counts[b]);
+    return OK;
+}
+
+static enum error_code check(enum operation op, const struct collective *c, int r, int P, struct error *err)
+{
+    const char *name = operation_name(op);
+    int64_t in, out;
+    if (c->count < 0) return fail(err, ERR_USAGE, "%s: count %lld is negative", name, (long long)c->count);
+    if ((unsigned)c->dtype >= DTYPE_COUNT) return fail(err, ERR_USAGE, "%s: dtype %d does not exist", name, (int)c->dtype);
+    if ((unsigned)c->reduction >= REDUCTION_COUNT)
+        return fail(err, ERR_USAGE, "%s: reduction %d does not exist", name, (int)c->reduction);
+    if (has_root(op) && (c->root < 0 || c->root >= P))
+        return fail(err, ERR_USAGE, "%s: root %d is not in a group of %d", name, c->root, P);
+    if (op == ALLTOALL && (c->counts == NULL) != (c->recvcounts == NULL))
+        return fail(err, ERR_USAGE, "%s: counts and recvcounts go together", name);
+    enum error_code code = check_counts("counts", c->counts, P, name, err);
+    if (code == OK) code = check_counts("recvcounts", c->recvcounts, P, name, err);
+    if (code != OK) return code;
+    extents(op, c, r, P, &in, &out);
+    if (in > 0 && c->in == NULL) return fail(err, ERR_USAGE, "%s: in is NULL for %lld elements", name, (long long)in);
+    if (out > 0 && c->out == NULL) return fail(err, ERR_USAGE, "%s: out is NULL for %lld elements", name, (long long)out);
+    return OK;
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------- */
+
+/* Whether no member has anything to send; every member finds the same. */
+static bool nothing_to_do(enum operation op, const struct collective *c, int P)
+{
+    if (P == 1) return true;
+    if (op == BARRIER || (op == ALLTOALL && c->counts != NULL)) return false;
+    return has_blocks(op) ? block_total(c, P) == 0 : c->count == 0;
+}
+
+static bool works_in_out(enum operation op)
+{
+    return op == BROADCAST || op == ALLREDUCE || op == SCAN;
+}
+
+/* The elements that need no message: all of them in a group of one, and in to out for algorithms that work in out. */
+static void copy_in(struct exchange *x, const struct collective *c, int P)
+{
+    int64_t in, out;
+    const int r = x->group->rank;
+    if (x->operation == BROADCAST && r != c->root) return;
+    if (x->operation == SCAN && c->exclusive && P == 1) return;
+    extents(x->operation, c, r, P, &in, &out);
+    copy_elements(x, c, c->out, c->in, in < out ? in : out);
+}
+
+enum error_code collective_run(struct group *g, enum operation op, const char *algorithm, const struct collective *c, struct error *err)
+{
+    const struct algorithm *a = algorithm_find(op, algorithm);
+    if (a == NULL) return fail(err, ERR_USAGE, "%s has no algorithm '%s'", operation_name(op), algorithm != NULL ? algorithm : "default");
+    const enum error_code code = check(op, c, g->rank, g->size, err);
+    if (code != OK) return code;
+    const char *needs = a->refuses != NULL ? a->refuses(g->size, c) : NULL;
+    if (needs != NULL && g->size > 1)
+        return fail(err, ERR_USAGE, "%s %s needs %s; this group has P=%d", operation_name(op), a->name, needs, g->size);
+
+    struct exchange here = { .group = g, .operation = op };             /* sends nothing: to copy with */
+    struct collective in_out = *c;
+    const bool trivial = nothing_to_do(op, c, g->size);
+    if (trivial || works_in_out(op)) {
+        copy_in(&here, c, g->size);
+        in_out.in = c->out;
+    }
+    return trivial ? OK : a->run(g, works_in_out(op) ? &in_out : c, err);
+}
+
+struct collective_cost collective_cost(const struct algorithm *a, int rank, int P, const struct collective *c)
+{
+    if (nothing_to_do(a->operation, c, P)) return (struct collective_cost){ 0 };
+    return a->cost(rank, P, c);
+}
+
+enum error_code allreduce(struct group *g, void *x, int64_t count, enum dtype t, enum reduction how, const char *algorithm, struct error *err)
+{
+    const struct collective c = { .in = x, .out = x, .count = count, .dtype = t, .reduction = how };
+    return collective_run(g, ALLREDUCE, algorithm, &c, err);
+}
+
+enum error_code broadcast(struct group *g, void *x, int64_t count, enum dtype t, int root, struct error *err)
+{
+    const struct collective c = { .in = x, .out = x, .count = count, .dtype = t, .root = root };
+    return collective_run(g, BROADCAST, NULL, &c, err);
+}

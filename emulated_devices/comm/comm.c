@@ -1,0 +1,123 @@
+/* comm.c -- the world of devices, and how they come to one mind. */
+#include "emulated_devices/comm/transport.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *operation_name(enum operation op)
+{
+    static const char *const name[] = {
+#define X(id, text) [id] = text,
+        OPERATIONS(X)
+#undef X
+    };
+    return op < OPERATION_COUNT ? name[op] : "unknown operation";
+}
+
+enum error_code comm_open(struct comm *c, struct device *d, struct error *err)
+{
+    *c = (struct comm){ .device = d };
+    const enum error_code code = transport_open(c, err);
+    if (code != OK) return code;
+    c->contexts = calloc((size_t)c->size, sizeof *c->contexts);
+    c->everyone = malloc(sizeof *c->everyone);
+    if (c->contexts != NULL && c->everyone != NULL && group_world(c->everyone, c, err) == OK) return OK;
+    free(c->contexts);
+    free(c->everyone);
+    transport_close(c);
+    return fail(err, ERR_COMM, "device %d has no memory to connect to %d others", c->rank, c->size - 1);
+}
+
+void comm_close(struct comm *c)
+{
+    comm_barrier(c);
+    group_close(c->everyone);
+    free(c->everyone);
+    free(c->contexts);
+    transport_close(c);
+}
+
+void comm_abort(struct comm *c, int exit_status)
+{
+    (void)c;
+    MPI_Abort(MPI_COMM_WORLD, exit_status);
+    abort();                                            /* MPI_Abort does not promise not to return */
+}
+
+/* ---- agreement: up a binomial tree to member 0, and down again --------------------------------------------------- */
+
+struct verdict { int32_t member, code; };               /* the lowest member that failed; size of the group if none */
+
+/* The bit that joins a member to its parent: the lowest one set, or the first beyond the group for member 0. */
+static int parent_bit(const struct group *g)
+{
+    int bit = 1;
+    while (bit < g->size && !(g->rank & bit)) bit <<= 1;
+    return bit;
+}
+
+static enum error_code gather_up(struct exchange *x, struct verdict *worst, struct error *err)
+{
+    const struct group *g = x->group;
+    enum error_code code = OK;
+    const int parent = parent_bit(g);
+    for (int bit = 1; bit < parent && code == OK; bit <<= 1) {
+        struct verdict other;
+        if (g->rank + bit >= g->size) break;
+        code = exchange_both(x, -1, NULL, 0, g->rank + bit, &other, sizeof other, err);
+        if (code == OK && other.member < worst->member) *worst = other;
+    }
+    if (code == OK && g->rank != 0) code = exchange_both(x, g->rank - parent, worst, sizeof *worst, -1, NULL, 0, err);
+    return code;
+}
+
+static enum error_code tell_down(struct exchange *x, void *data, uint64_t bytes, struct error *err)
+{
+    const struct group *g = x->group;
+    enum error_code code = OK;
+    const int parent = parent_bit(g);
+    if (g->rank != 0) code = exchange_both(x, -1, NULL, 0, g->rank - parent, data, bytes, err);
+    for (int bit = parent >> 1; bit > 0 && code == OK; bit >>= 1)
+        if (g->rank + bit < g->size) code = exchange_both(x, g->rank + bit, data, bytes, -1, NULL, 0, err);
+    return code;
+}
+
+/* Only when something has failed: its one line, first to member 0, then to all. */
+static enum error_code tell_text(struct exchange *x, int from, char *text, uint64_t bytes, struct error *err)
+{
+    const int rank = x->group->rank;
+    enum error_code code = OK;
+    if (from != 0 && (rank == from || rank == 0))
+        code = exchange_both(x, rank == from ? 0 : -1, text, bytes, rank == 0 ? from : -1, text, bytes, err);
+    return code == OK ? tell_down(x, text, bytes, err) : code;
+}
+
+enum error_code group_agree(struct group *g, enum error_code local, struct error *err)
+{
+    struct exchange x = exchange_begin(g, CONTROL);
+    struct verdict worst = { .member = local == OK ? g->size : g->rank, .code = local };
+    struct error said = { .code = OK };
+
+    if (g->size == 1) return local;
+    enum error_code code = gather_up(&x, &worst, err);
+    if (code == OK) code = tell_down(&x, &worst, sizeof worst, err);
+    if (code != OK || worst.member == g->size) return code;
+
+    if (worst.member == g->rank && err != NULL) said = *err;
+    code = tell_text(&x, worst.member, said.text, sizeof said.text, err);
+    if (code != OK) return code;
+    return fail(err, (enum error_code)worst.code, "%s", said.text);
+}
+
+enum error_code comm_agree(struct comm *c, enum error_code local, struct error *err)
+{
+    return group_agree(c->everyone, local, err);
+}
+
+void comm_barrier(struct comm *c)
+{
+    struct error err;
+    if (group_agree(c->everyone, OK, &err) == OK) return;
+    fprintf(stderr, "orrery: barrier: %s\n", err.text);
+    comm_abort(c, 1);
+}

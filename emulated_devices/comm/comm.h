@@ -1,0 +1,180 @@
+/* comm.h -- how devices talk: groups, exchanges, messages, and the count of every one of them.
+ *
+ * The files in this folder are the only ones that call MPI.  Nothing ever blocks inside it: MPICH spins in blocking
+ * calls, which with more ranks than cores starves the very rank one waits for.  Every wait starts the non-blocking
+ * call, tests, and gives the core away.
+ *
+ * A *group* is a list of ranks with a context of its own; making one is local and cheap.  One *exchange* is one
+ * operation on a group (an all-reduce, a send from stage to stage); messages of two groups or of two exchanges never
+ * mix, because context and exchange number are in the tag (and, in full, in the message).  All members of a group begin
+ * the same exchanges in the same order.
+ *
+ * CONTROL exchanges take no virtual time.
+ *
+ * Environment
+ *   ORRERY_WAIT_LIMIT=S   seconds a device waits for one message (600) before it says so and ends the job with status 1
+ *   ORRERY_SYNCHRONOUS=1  no send completes before its receive has begun: finds programs that rely on buffering
+ *   ORRERY_DELAY=N        up to N microseconds of random delay before sends and waits: finds results that depend on timing
+ */
+#ifndef ORRERY_COMM_H
+#define ORRERY_COMM_H
+
+#include "emulated_devices/comm/mesh.h"
+#include "emulated_devices/device/device.h"
+
+/* ---- what is counted ---------------------------------------------------------------------------------------- */
+
+#define OPERATIONS(X)                        \
+    X(POINT_TO_POINT, "send")                \
+    X(BROADCAST,      "broadcast")           \
+    X(REDUCE,         "reduce")              \
+    X(ALLREDUCE,      "allreduce")           \
+    X(REDUCE_SCATTER, "reduce-scatter")      \
+    X(ALLGATHER,      "allgather")           \
+    X(ALLTOALL,       "alltoall")            \
+    X(GATHER,         "gather")              \
+    X(SCATTER,        "scatter")             \
+    X(BARRIER,        "barrier")             \
+    X(SCAN,           "scan")                \
+    X(CONTROL,        "control")    /* agreement, reports, comparison: what the emulation itself says, not the model */
+
+enum operation {
+#define X(id, name) id,
+    OPERATIONS(X)
+#undef X
+    OPERATION_COUNT
+};
+const char *operation_name(enum operation);
+
+/* What one device did.  Exact: tests compare it with cost functions by ==. */
+struct traffic {
+    uint64_t messages_sent, bytes_sent;         /* payload bytes; zero-byte messages count as messages */
+    uint64_t messages_received, bytes_received;
+    uint64_t additions;                         /* element-wise reductions performed, one an element */
+};
+
+/* ---- the world ---------------------------------------------------------------------------------------------- */
+
+struct comm {
+    struct device *device;
+    int rank, size;
+    uint32_t *contexts;                         /* [size] groups made so far together with each device */
+    struct traffic traffic[AXIS_SETS][OPERATION_COUNT];
+    struct transport *transport;                /* MPI's side of it */
+    struct group *everyone;                     /* for agreement and barriers */
+};
+
+/**
+ * Connect this device with all others.
+ * Collective over all processes of the job; must be the first use of MPI.
+ * @return OK, or ERR_COMM with nothing to close.
+ */
+enum error_code comm_open(struct comm *, struct device *, struct error *);
+
+/** Disconnect.  Collective; every exchange must be complete. */
+void comm_close(struct comm *);
+
+/** End the whole job at once, from one device, when agreement is impossible.  Does not return. */
+void comm_abort(struct comm *, int exit_status) __attribute__((noreturn));
+
+/**
+ * Make one outcome everybody's: the error of the lowest rank that has one.
+ * Collective over all devices.  Call it before the next message whenever one device alone can have failed.
+ * @param local  what happened here; its text is in err if it is not OK.
+ * @return the same code, with the same text in err, on every device.
+ */
+enum error_code comm_agree(struct comm *, enum error_code local, struct error *err);
+
+/** Every device has reached this point.  Collective; counted as CONTROL. */
+void comm_barrier(struct comm *);
+
+/** comm_agree among the members of one group.  Collective over the group. */
+enum error_code group_agree(struct group *, enum error_code local, struct error *err);
+
+/* ---- groups ------------------------------------------------------------------------------------------------- */
+
+struct group {
+    struct comm *comm;
+    int size, rank;                             /* members, and which of them this device is */
+    int *member;                                /* [size] world ranks, ascending along the group's axes */
+    unsigned axes;                              /* the axes in which members differ, for the traffic table; 0: all devices */
+    uint32_t *context;                          /* [size] how many groups this device and each member had made together
+                                                   before this one: a number both know without asking.  In every tag. */
+    uint32_t exchanges;                         /* begun so far */
+};
+
+/**
+ * The group of devices that differ from this one only in the given axes.
+ * Local: no message is sent.  Any two devices make the groups that both belong to in the same order.
+ * @param axes  a set of AXIS_BITs; an axis of size 1 adds nobody.
+ */
+enum error_code group_along(struct group *, struct comm *, const struct mesh *, unsigned axes, struct error *);
+
+/** The group of all devices. */
+enum error_code group_world(struct group *, struct comm *, struct error *);
+
+/** Any list of distinct ranks that contains this one.  All members pass the same list. */
+enum error_code group_of(struct group *, struct comm *, const int *ranks, int size, unsigned axes, struct error *);
+
+void group_close(struct group *);
+
+/* ---- exchanges and messages ----------------------------------------------------------------------------------- */
+
+struct exchange {
+    struct group *group;
+    enum operation operation;
+    uint32_t number;                            /* the how-manieth of the group, or the name */
+    bool named;
+};
+
+/** Begin the group's next exchange.  Local.  All members begin the same exchanges in the same order. */
+struct exchange exchange_begin(struct group *, enum operation);
+
+/** An exchange between two members that is named by a number instead of by order (a pipeline's microbatch).
+ *  @param name  < 2^17; one in flight at a time for each pair, direction and name. */
+struct exchange exchange_named(struct group *, enum operation, uint32_t name);
+
+/* A message on its way.  Lives until message_wait. */
+struct message { int slot; };
+
+/**
+ * Start to send bytes to / receive exactly bytes from a member.  Returns at once; buffers must stay as they are until
+ * message_wait.  peer: rank within the group.  Between one pair, messages of one exchange arrive in the order sent.
+ */
+struct message message_send(struct exchange *, int peer, const void *data, uint64_t bytes);
+struct message message_receive(struct exchange *, int peer, void *data, uint64_t bytes);
+
+/**
+ * Wait, giving the core away, until a message is complete.
+ * @return OK, or ERR_COMM: the message had another length than was expected, or the transport failed.
+ */
+enum error_code message_wait(struct comm *, struct message, struct error *);
+
+/** Send to one member while receiving from another, and wait for both.  A peer of -1 leaves that half out. */
+enum error_code exchange_both(struct exchange *, int to, const void *out, uint64_t out_bytes,
+                              int from, void *in, uint64_t in_bytes, struct error *);
+
+#define REDUCTIONS(X) X(SUM, "sum") X(PRODUCT, "product") X(MAX, "max") X(MIN, "min") X(AVERAGE, "average")
+enum reduction {
+#define X(id, name) id,
+    REDUCTIONS(X)
+#undef X
+    REDUCTION_COUNT
+};
+const char *reduction_name(enum reduction);
+
+/**
+ * into[i] = into[i] (op) from[i]: the only arithmetic of collectives; counted and charged to the clock.
+ * AVERAGE adds here; the algorithm divides by the group's size once, at its end (reduce_finish).
+ * MAX and MIN keep a NaN that either side has.
+ */
+void reduce_local(struct exchange *, enum reduction, enum dtype, void *into, const void *from, int64_t count);
+
+/** The division that AVERAGE still owes; nothing for the others.  Integers round toward zero. */
+void reduce_finish(struct exchange *, enum reduction, enum dtype, void *x, int64_t count);
+
+/** Scratch memory for the time of an exchange, from the device's arena (tag BUFFERS). NULL only if the machine has none left. */
+void *exchange_scratch(struct exchange *, uint64_t bytes);
+void exchange_release(struct exchange *, void *scratch);
+
+#endif

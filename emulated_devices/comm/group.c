@@ -1,0 +1,75 @@
+#include "emulated_devices/comm/comm.h"
+#include <stdlib.h>
+
+/* Take the list over: find this device in it and count one more group with each member. */
+static enum error_code group_finish(struct group *g, struct comm *c, int *member, int size, unsigned axes, struct error *err)
+{
+    *g = (struct group){ .comm = c, .size = size, .rank = -1, .member = member, .axes = axes };
+    g->context = malloc(sizeof *g->context * (size_t)size);
+    if (g->context == NULL) {
+        group_close(g);
+        return fail(err, ERR_MEMORY, "no memory for a group of %d devices", size);
+    }
+    for (int i = 0; i < size; i++) {
+        if (member[i] == c->rank) g->rank = i;
+        g->context[i] = c->contexts[member[i]]++;
+    }
+    return OK;
+}
+
+enum error_code group_along(struct group *g, struct comm *c, const struct mesh *m, unsigned axes, struct error *err)
+{
+    int size = 1, differing = 0;
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (axes & AXIS_BIT(a)) {
+            size *= m->size[a];
+            if (m->size[a] > 1) differing |= (int)AXIS_BIT(a);
+        }
+    if (m->devices != c->size)
+        return fail(err, ERR_PLAN, "a mesh of %d devices does not fit %d processes", m->devices, c->size);
+
+    int *member = malloc(sizeof *member * (size_t)size);
+    if (member == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", size);
+    int n = 0;
+    for (int rank = 0; rank < m->devices; rank++) {
+        bool same = true;
+        for (enum axis a = 0; a < AXIS_COUNT; a++)
+            if (!(axes & AXIS_BIT(a))) same = same && mesh_coordinate(m, rank, a) == mesh_coordinate(m, c->rank, a);
+        if (same) member[n++] = rank;
+    }
+    return group_finish(g, c, member, size, (unsigned)differing, err);
+}
+
+enum error_code group_of(struct group *g, struct comm *c, const int *ranks, int size, unsigned axes, struct error *err)
+{
+    bool here = false;
+    for (int i = 0; i < size; i++) {
+        if (ranks[i] < 0 || ranks[i] >= c->size)
+            return fail(err, ERR_USAGE, "a group cannot contain device %d: there are %d", ranks[i], c->size);
+        for (int j = 0; j < i; j++)
+            if (ranks[j] == ranks[i]) return fail(err, ERR_USAGE, "a group cannot contain device %d twice", ranks[i]);
+        here = here || ranks[i] == c->rank;
+    }
+    if (!here) return fail(err, ERR_USAGE, "device %d is not a member of the group it makes", c->rank);
+
+    int *member = malloc(sizeof *member * (size_t)size);
+    if (member == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", size);
+    for (int i = 0; i < size; i++) member[i] = ranks[i];
+    return group_finish(g, c, member, size, axes, err);
+}
+
+enum error_code group_world(struct group *g, struct comm *c, struct error *err)
+{
+    int *member = malloc(sizeof *member * (size_t)c->size);
+    if (member == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", c->size);
+    for (int i = 0; i < c->size; i++) member[i] = i;
+    return group_finish(g, c, member, c->size, 0, err);
+}
+
+void group_close(struct group *g)
+{
+    free(g->member);
+    free(g->context);
+    g->member = NULL;
+    g->context = NULL;
+}

@@ -1,0 +1,71 @@
+#include "emulated_devices/comm/mesh.h"
+#include <stdint.h>
+#include <stdio.h>
+
+enum { MAX_DEVICES = 4096 };
+
+const char *axis_name(enum axis a)
+{
+    static const char *const name[] = {
+#define X(id, text, what) [id] = text,
+        AXES(X)
+#undef X
+    };
+    return a < AXIS_COUNT ? name[a] : "unknown";
+}
+
+const char *axes_describe(unsigned axes, char *out, int size)
+{
+    int used = snprintf(out, (size_t)size, "%s", axes == 0 ? "all devices" : "");
+    const char *between = "";
+    for (enum axis a = 0; a < AXIS_COUNT && used < size; a++)
+        if (axes & AXIS_BIT(a)) {
+            used += snprintf(out + used, (size_t)(size - used), "%s%s", between, axis_name(a));
+            between = "+";
+        }
+    return out;
+}
+
+enum error_code mesh_make(struct mesh *m, const int size[AXIS_COUNT], struct error *err)
+{
+    int64_t devices = 1;
+    for (enum axis a = 0; a < AXIS_COUNT; a++) {
+        if (size[a] < 1) return fail(err, ERR_PLAN, "%s=%d: an axis has at least 1 device", axis_name(a), size[a]);
+        devices *= size[a];
+        if (devices > MAX_DEVICES)
+            return fail(err, ERR_PLAN, "%s=%d makes the mesh larger than %d devices", axis_name(a), size[a], MAX_DEVICES);
+        m->size[a] = size[a];
+    }
+    m->devices = (int)devices;
+    return OK;
+}
+
+/* By how much the rank grows for one step along an axis: the product of the axes that vary faster. */
+static int stride(const struct mesh *m, enum axis axis)
+{
+    int s = 1;
+    for (enum axis a = axis + 1; a < AXIS_COUNT; a++) s *= m->size[a];
+    return s;
+}
+
+int mesh_coordinate(const struct mesh *m, int rank, enum axis a)
+{
+    return rank / stride(m, a) % m->size[a];
+}
+
+int mesh_neighbour(const struct mesh *m, int rank, enum axis a, int coordinate)
+{
+    return rank + (coordinate - mesh_coordinate(m, rank, a)) * stride(m, a);
+}
+
+const char *mesh_describe(const struct mesh *m, int rank, char *out, int size)
+{
+    int used = snprintf(out, (size_t)size, "%s", m->devices == 1 ? "the only device" : "");
+    const char *between = "";
+    for (enum axis a = 0; a < AXIS_COUNT && used < size; a++)
+        if (m->size[a] > 1) {
+            used += snprintf(out + used, (size_t)(size - used), "%s%s=%d", between, axis_name(a), mesh_coordinate(m, rank, a));
+            between = " ";
+        }
+    return out;
+}

@@ -1,0 +1,48 @@
+/* mesh.h -- all devices, arranged along five named axes. */
+#ifndef ORRERY_MESH_H
+#define ORRERY_MESH_H
+
+#include "ref/error.h"
+
+/* Slowest-varying first: neighbours in rank differ in tp, which talks most. */
+#define AXES(X)                         \
+    X(PP, "pp", "pipeline stages")      \
+    X(DP, "dp", "copies of the model")  \
+    X(CP, "cp", "parts of a sequence")  \
+    X(EP, "ep", "groups of experts")    \
+    X(TP, "tp", "parts of each layer")
+
+enum axis {
+#define X(id, name, what) id,
+    AXES(X)
+#undef X
+    AXIS_COUNT
+};
+
+/* A set of axes: AXIS_BIT(DP) | AXIS_BIT(CP). */
+#define AXIS_BIT(axis) (1u << (axis))
+enum { AXIS_SETS = 1 << AXIS_COUNT };
+
+struct mesh {
+    int size[AXIS_COUNT];               /* each >= 1 */
+    int devices;                        /* their product */
+};
+
+const char *axis_name(enum axis);
+
+/** Text such as "dp+cp" for a set of axes; "all devices" for the empty one.  @return out. */
+const char *axes_describe(unsigned axes, char *out, int size);
+
+/** A mesh from its sizes. @return OK, or ERR_PLAN if a size is below 1 or the product is above 4096. */
+enum error_code mesh_make(struct mesh *, const int size[AXIS_COUNT], struct error *);
+
+/** Where a rank stands on one axis, 0 <= result < size[axis]. */
+int mesh_coordinate(const struct mesh *, int rank, enum axis);
+
+/** The rank that stands where `rank` does, but at `coordinate` on one axis. */
+int mesh_neighbour(const struct mesh *, int rank, enum axis, int coordinate);
+
+/** Text such as "dp=1 pp=0 tp=1": only the axes larger than 1; "the only device" if there are none.  @return out. */
+const char *mesh_describe(const struct mesh *, int rank, char *out, int size);
+
+#endif

@@ -1,0 +1,308 @@
+#include "emulated_devices/comm/transport.h"
+#include "emulated_devices/comm/patience.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- connecting ------------------------------------------------------------------------------------------------- */
+
+static double environment(const char *name, double otherwise)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (text == NULL || *text == '\0') return otherwise;
+    const double x = strtod(text, &end);
+    return *end == '\0' && x >= 0 ? x : otherwise;
+}
+
+static bool duplicate(MPI_Comm *comm)
+{
+    return MPI_Comm_dup(MPI_COMM_WORLD, comm) == MPI_SUCCESS;          /* with the world's error handler */
+}
+
+enum error_code transport_open(struct comm *c, struct error *err)
+{
+    int initialized = 0;
+    struct transport *t = calloc(1, sizeof *t);
+    if (t == NULL) return fail(err, ERR_COMM, "no memory for the transport");
+
+    MPI_Initialized(&initialized);
+    if (!initialized && MPI_Init(NULL, NULL) != MPI_SUCCESS) {
+        free(t);
+        return fail(err, ERR_COMM, "MPI could not be started");
+    }
+    t->finalize = !initialized;
+    /* Where MPI_Test finds an error, MPICH asks not the message's communicator but the world's. */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    if (!duplicate(&t->heads) || !duplicate(&t->bodies)) {
+        free(t);
+        return fail(err, ERR_COMM, "MPI could not make a communicator");
+    }
+    MPI_Comm_rank(t->heads, &c->rank);
+    MPI_Comm_size(t->heads, &c->size);
+    t->first_free = -1;
+    t->piece = 1u << 30;
+    t->synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
+    t->wait_limit = environment("ORRERY_WAIT_LIMIT", 600);
+    t->delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
+    t->random = 0x9e3779b97f4a7c15u * (uint64_t)(c->rank + 1);
+    c->transport = t;
+    return OK;
+}
+
+void transport_close(struct comm *c)
+{
+    struct transport *t = c->transport;
+    MPI_Comm_free(&t->heads);
+    MPI_Comm_free(&t->bodies);
+    for (int i = 0; i < t->slots; i++) {
+        free(t->slot[i].stage);
+        free(t->slot[i].body);
+    }
+    if (t->finalize) MPI_Finalize();
+    free(t->slot);
+    free(t);
+    c->transport = NULL;
+}
+
+/* ---- slots -------------------------------------------------------------------------------------------------------- */
+
+static bool slots_grow(struct transport *t)
+{
+    const int more = t->slots > 0 ? t->slots : 16;
+    struct slot *slot = realloc(t->slot, sizeof *slot * (size_t)(t->slots + more));
+    if (slot == NULL) return false;
+    t->slot = slot;
+    for (int i = t->slots + more - 1; i >= t->slots; i--) {
+        slot[i] = (struct slot){ .next_free = t->first_free };
+        t->first_free = i;
+    }
+    t->slots += more;
+    return true;
+}
+
+/* A free slot with room for its head and body, taken; or -1. */
+static int slot_take(struct transport *t, uint64_t bytes)
+{
+    if (t->first_free < 0 && !slots_grow(t)) return -1;
+    struct slot *s = &t->slot[t->first_free];
+    const int pieces = transport_pieces(t, bytes);
+
+    if (s->stage == NULL && (s->stage = malloc(STAGE)) == NULL) return -1;
+    if (pieces > s->room) {
+        MPI_Request *body = realloc(s->body, sizeof *body * (size_t)pieces);
+        if (body == NULL) return -1;
+        s->body = body;
+        s->room = pieces;
+    }
+    s->bytes = bytes;
+    s->pieces = pieces;
+    const int taken = t->first_free;
+    t->first_free = s->next_free;
+    return taken;
+}
+
+static void slot_free(struct transport *t, int slot)
+{
+    t->slot[slot].next_free = t->first_free;
+    t->first_free = slot;
+}
+
+/* ---- starting ----------------------------------------------------------------------------------------------------- */
+
+static int slot_tag(const struct slot *s)
+{
+    const uint32_t context = s->exchange.group->context[s->peer] % (1u << TAG_CONTEXT_BITS);
+    const uint32_t number = s->exchange.number % (1u << TAG_NUMBER_BITS);
+    return (int)(((uint32_t)s->exchange.named << TAG_CONTEXT_BITS | context) << TAG_NUMBER_BITS | number);
+}
+
+static int send(struct transport *t, const void *data, int bytes, int to, int tag, MPI_Comm comm, MPI_Request *request)
+{
+    return (t->synchronous ? MPI_Issend : MPI_Isend)(data, bytes, MPI_BYTE, to, tag, comm, request);
+}
+
+static int start_body(struct transport *t, struct slot *s, int peer, int tag)
+{
+    int failed = MPI_SUCCESS;
+    for (int i = 0; i < s->pieces; i++) {
+        char *piece = (char *)s->data + (uint64_t)i * t->piece;
+        const int bytes = transport_piece_bytes(t, s->bytes, i);
+        const int rc = s->sending ? send(t, piece, bytes, peer, tag, t->bodies, &s->body[i])
+                                  : MPI_Irecv(piece, bytes, MPI_BYTE, peer, tag, t->bodies, &s->body[i]);
+        if (rc != MPI_SUCCESS) {
+            s->body[i] = MPI_REQUEST_NULL;
+            failed = rc;
+        }
+    }
+    return failed;
+}
+
+static void start_send(struct transport *t, struct slot *s, int peer, picoseconds stamp)
+{
+    *s->stage = (struct head){ .bytes = s->bytes, .stamp = stamp, .number = s->exchange.number, .named = s->exchange.named,
+                               .context = s->exchange.group->context[s->peer] };
+    const int inside = s->pieces == 0 ? (int)s->bytes : 0;
+    if (inside > 0) memcpy(s->stage + 1, s->data, (size_t)inside);
+    s->failed = send(t, s->stage, (int)sizeof *s->stage + inside, peer, slot_tag(s), t->heads, &s->head);
+}
+
+int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, picoseconds stamp, bool sending)
+{
+    struct transport *t = x->group->comm->transport;
+    const int i = slot_take(t, bytes);
+    if (i < 0) return -1;
+    struct slot *s = &t->slot[i];
+    const int rank = x->group->member[peer];
+
+    s->exchange = *x;
+    s->data = data;
+    s->peer = peer;
+    s->sending = sending;
+    s->head = MPI_REQUEST_NULL;
+    if (t->delay > 0 && sending) patience_delay(t->delay, &t->random);
+    if (sending) start_send(t, s, rank, stamp);
+    else s->failed = MPI_Irecv(s->stage, STAGE, MPI_BYTE, rank, slot_tag(s), t->heads, &s->head);
+    const int body = start_body(t, s, rank, slot_tag(s));
+    if (s->failed == MPI_SUCCESS) s->failed = body;
+    return i;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------------ */
+
+/* End the job: this device has waited for longer than anything takes. */
+static void give_up(struct comm *c, const struct slot *s)
+{
+    char axes[64];
+    const struct group *g = s->exchange.group;
+    fprintf(stderr, "orrery: device %d has waited %g s for device %d to %s: %s over %s, %s %u (ORRERY_WAIT_LIMIT)\n",
+            c->rank, c->transport->wait_limit, g->member[s->peer], s->sending ? "receive" : "send",
+            operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes),
+            s->exchange.named ? "named" : "exchange", (unsigned)s->exchange.number);
+    comm_abort(c, 1);
+}
+
+/* Until one request is complete.  Testing one moves all of MPI's messages on, so waiting in turn costs nothing. */
+static int finish(struct comm *c, const struct slot *s, MPI_Request *request, MPI_Status *status)
+{
+    struct patience p = { .limit = c->transport->wait_limit };
+    int done = 0;
+    for (;;) {
+        const int rc = MPI_Test(request, &done, status);
+        if (rc != MPI_SUCCESS || done) return rc;
+        if (!patience_pause(&p)) give_up(c, s);
+    }
+}
+
+static int finish_body(struct comm *c, struct slot *s)
+{
+    int worst = MPI_SUCCESS;
+    for (int i = 0; i < s->pieces; i++) {
+        const int rc = finish(c, s, &s->body[i], MPI_STATUS_IGNORE);
+        if (rc != MPI_SUCCESS) worst = rc;
+    }
+    return worst;
+}
+
+static enum error_code mpi_failed(const struct slot *s, int rc, struct error *err)
+{
+    char axes[64], text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    const struct group *g = s->exchange.group;
+    MPI_Error_string(rc, text, &length);
+    text[strcspn(text, "\n")] = '\0';
+    return fail(err, ERR_COMM, "%s over %s: device %d could not %s device %d: %s", operation_name(s->exchange.operation),
+                axes_describe(g->axes, axes, sizeof axes), g->comm->rank, s->sending ? "send to" : "receive from",
+                g->member[s->peer], text);
+}
+
+/* Pieces were posted for one length and another one is coming: end them so that the next message finds its own.
+ * The sender's pieces beyond ours go where nobody looks. */
+static void drain(struct comm *c, struct slot *s, uint64_t coming)
+{
+    struct transport *t = c->transport;
+    const int pieces = transport_pieces(t, coming);
+    for (int i = 0; i < s->pieces; i++) {
+        if (i >= pieces) MPI_Cancel(&s->body[i]);
+        finish(c, s, &s->body[i], MPI_STATUS_IGNORE);           /* a truncated piece is an error we know of already */
+    }
+    for (int i = s->pieces; i < pieces; i++) {
+        const int bytes = transport_piece_bytes(t, coming, i);
+        MPI_Request request;
+        void *nowhere = malloc((size_t)bytes);
+        if (nowhere != NULL && MPI_Irecv(nowhere, bytes, MPI_BYTE, s->exchange.group->member[s->peer], slot_tag(s),
+                                         t->bodies, &request) == MPI_SUCCESS)
+            finish(c, s, &request, MPI_STATUS_IGNORE);
+        free(nowhere);
+    }
+}
+
+static enum error_code wrong_length(const struct slot *s, struct error *err)
+{
+    char axes[64];
+    const struct group *g = s->exchange.group;
+    return fail(err, ERR_COMM, "%s over %s: device %d expected %llu bytes from device %d, which sent %llu",
+                operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
+                (unsigned long long)s->bytes, g->member[s->peer], (unsigned long long)s->stage->bytes);
+}
+
+/* Two groups can share a tag once 1024 contexts or 2^17 numbers have gone round: the head tells. */
+static bool of_this_exchange(const struct slot *s)
+{
+    return s->stage->context == s->exchange.group->context[s->peer]
+        && s->stage->number == s->exchange.number && s->stage->named == s->exchange.named;
+}
+
+static enum error_code wrong_exchange(const struct slot *s, struct error *err)
+{
+    char axes[64];
+    const struct group *g = s->exchange.group;
+    return fail(err, ERR_COMM, "%s over %s: device %d received a message of another exchange from device %d "
+                "(context %u number %u, expected %u and %u)", operation_name(s->exchange.operation),
+                axes_describe(g->axes, axes, sizeof axes), g->comm->rank, g->member[s->peer], (unsigned)s->stage->context,
+                (unsigned)s->stage->number, (unsigned)g->context[s->peer], (unsigned)s->exchange.number);
+}
+
+static enum error_code finish_receive(struct comm *c, struct slot *s, struct error *err)
+{
+    MPI_Status status;
+    int got = 0;
+    int rc = finish(c, s, &s->head, &status);
+    if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
+    MPI_Get_count(&status, MPI_BYTE, &got);
+    if (got < (int)sizeof *s->stage)
+        return fail(err, ERR_COMM, "device %d received %d bytes that are not a message from device %d", c->rank, got,
+                    s->exchange.group->member[s->peer]);
+    if (s->stage->bytes != s->bytes) {
+        drain(c, s, s->stage->bytes);
+        return wrong_length(s, err);
+    }
+    rc = finish_body(c, s);
+    if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
+    if (!of_this_exchange(s)) return wrong_exchange(s, err);
+    if (s->pieces == 0 && s->bytes > 0) memcpy(s->data, s->stage + 1, (size_t)s->bytes);
+    return OK;
+}
+
+static enum error_code finish_send(struct comm *c, struct slot *s, struct error *err)
+{
+    int rc = finish(c, s, &s->head, MPI_STATUS_IGNORE);
+    const int body = finish_body(c, s);
+    if (rc == MPI_SUCCESS) rc = body;
+    return rc == MPI_SUCCESS ? OK : mpi_failed(s, rc, err);
+}
+
+enum error_code transport_wait(struct comm *c, int slot, picoseconds *stamp, struct error *err)
+{
+    struct transport *t = c->transport;
+    struct slot *s = &t->slot[slot];
+    enum error_code code;
+
+    if (t->delay > 0) patience_delay(t->delay, &t->random);
+    if (s->failed != MPI_SUCCESS) code = mpi_failed(s, s->failed, err);
+    else code = s->sending ? finish_send(c, s, err) : finish_receive(c, s, err);
+    if (!s->sending && code == OK) *stamp = s->stage->stamp;
+    slot_free(t, slot);
+    return code;
+}

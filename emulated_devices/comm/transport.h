@@ -1,0 +1,83 @@
+/* transport.h -- the part of comm that calls MPI; private to this folder.
+ *
+ * A message is a head and, if it is large, a body.  The head is an MPI message of its own: the length, the sender's
+ * virtual time, which exchange it belongs to, and the payload itself if that is small (one copy on each side).  A large
+ * payload follows as the body, straight from the sender's buffer to the receiver's, cut into pieces that MPI's int can
+ * count.  Heads and bodies travel on two communicators with the same tag: MPI keeps the order of each, so the n-th
+ * body between a pair under a tag belongs to the n-th large head, whatever else went wrong with lengths.
+ *
+ *   sender    MPI_Isend(head) [ MPI_Isend(piece) ... ]
+ *   receiver  MPI_Irecv(head) [ MPI_Irecv(piece) ... ]    both posted at once, since it knows the length it wants
+ *
+ * When the head announces another length than was expected, the receiver takes in or cancels what was posted, so that
+ * messages that follow are still paired correctly, and reports both lengths.
+ *
+ * Used of MPI: Init, Comm_dup, Comm_rank, Comm_size, Isend, Issend, Irecv, Test, Get_count, Cancel, Abort, Finalize.
+ */
+#ifndef ORRERY_TRANSPORT_H
+#define ORRERY_TRANSPORT_H
+
+#include "emulated_devices/comm/comm.h"
+#include <mpi.h>
+
+/* A tag: is it named (1 bit), context (10), number (17); 2^28 tags are what MPICH offers. */
+enum { TAG_NUMBER_BITS = 17, TAG_CONTEXT_BITS = 10 };
+
+struct head {
+    uint64_t bytes;                     /* of the payload */
+    int64_t stamp;                      /* virtual time at which its last byte can arrive */
+    uint32_t context, number;           /* in full; the tag has their low bits */
+    uint32_t named, unused;
+};
+
+enum { STAGE = 8192, SMALL = STAGE - (int)sizeof(struct head) };        /* payload up to SMALL bytes travels in the head */
+
+/* A message on its way. */
+struct slot {
+    struct exchange exchange;
+    struct head *stage;                 /* [STAGE bytes] the head as sent or received; kept for the next user of the slot */
+    MPI_Request head, *body;            /* body: [pieces] */
+    void *data;
+    uint64_t bytes;                     /* to send, or expected */
+    int pieces, room;                   /* body has space for this many */
+    int peer;                           /* rank in the group */
+    bool sending;
+    int failed;                         /* what MPI said when it could not start; MPI_SUCCESS else */
+    int next_free;
+};
+
+struct transport {
+    MPI_Comm heads, bodies;
+    struct slot *slot;
+    int slots, first_free;              /* first_free: -1 if all are in use */
+    uint64_t piece;                     /* bytes of one MPI message at most */
+    bool finalize;                      /* this transport has initialised MPI */
+    bool synchronous;
+    double wait_limit;                  /* seconds */
+    uint64_t delay, random;             /* nanoseconds at most; state of the generator */
+};
+
+/** Connect: MPI_Init unless that is done, two communicators, limits from the environment. */
+enum error_code transport_open(struct comm *, struct error *);
+void transport_close(struct comm *);
+
+/** Start a message in a free slot.  @return the slot, or -1 if there is no memory for one. */
+int transport_start(struct exchange *, int peer, void *data, uint64_t bytes, picoseconds stamp, bool sending);
+
+/** Wait until the slot's message is complete, then free the slot.  *stamp: the sender's, for a message received. */
+enum error_code transport_wait(struct comm *, int slot, picoseconds *stamp, struct error *);
+
+/** MPI messages that carry this payload after the head. */
+static inline int transport_pieces(const struct transport *t, uint64_t bytes)
+{
+    return bytes <= SMALL ? 0 : (int)((bytes + t->piece - 1) / t->piece);
+}
+
+/** Bytes of piece i. */
+static inline int transport_piece_bytes(const struct transport *t, uint64_t bytes, int i)
+{
+    const uint64_t left = bytes - (uint64_t)i * t->piece;
+    return (int)(left < t->piece ? left : t->piece);
+}
+
+#endif

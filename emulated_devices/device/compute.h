@@ -1,0 +1,165 @@
+/* compute.h -- what a device computes: each operation of ref/ops/ops.h, done by the device's backend and charged to its clock.
+ *
+ * The arguments after the device are those of the operation, and mean the same.  Callers never touch ->ops.
+ * Charged are floating-point operations as in ref/ops, and each tensor once for every time it is read or written;
+ * exp and tanh count as one operation, which rounds down what they cost and hardly shows beside the matrices.
+ */
+#ifndef ORRERY_COMPUTE_H
+#define ORRERY_COMPUTE_H
+
+#include "emulated_devices/device/device.h"
+
+/* An operation that streams: so many tensors the size of X, so many operations for each element. */
+static inline void dev_charge(struct device *d, struct tensor X, int tensors, double flops_each)
+{
+    clock_compute(&d->clock, elementwise_cost(tensor_count(X), tensors, flops_each, d->dtype));
+}
+
+static inline void dev_charge_linear(struct device *d, struct tensor rows, struct tensor W)
+{
+    clock_compute(&d->clock, linear_cost(tensor_rows(rows), tensor_cols(W), tensor_rows(W), d->dtype));
+}
+
+/* ---- embedding: reads the rows it looks up, not the whole table ------------------------------------------------ */
+
+static inline void dev_embedding_forward(struct device *d, struct tensor Y, struct tensor ids, struct tensor W, int64_t first,
+                                         bool accumulate)
+{
+    d->ops->embedding_forward(Y, ids, W, first, accumulate);
+    dev_charge(d, Y, accumulate ? 3 : 2, accumulate ? 1 : 0);
+}
+
+static inline void dev_embedding_backward_weight(struct device *d, struct tensor dW, struct tensor dY, struct tensor ids, int64_t first)
+{
+    d->ops->embedding_backward_weight(dW, dY, ids, first);
+    dev_charge(d, dY, 3, 1);
+}
+
+/* ---- layernorm -------------------------------------------------------------------------------------------------- */
+
+static inline void dev_layernorm_forward(struct device *d, struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X,
+                                         struct tensor w, struct tensor b, double eps)
+{
+    d->ops->layernorm_forward(Y, mean, rstd, X, w, b, eps);
+    dev_charge(d, X, 2, 8);
+}
+
+static inline void dev_layernorm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+                                                struct tensor mean, struct tensor rstd)
+{
+    d->ops->layernorm_backward_input(dX, dY, X, w, mean, rstd);
+    dev_charge(d, X, 3, 13);
+}
+
+static inline void dev_layernorm_backward_weight(struct device *d, struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
+                                                 struct tensor mean, struct tensor rstd)
+{
+    d->ops->layernorm_backward_weight(dw, db, dY, X, mean, rstd);
+    dev_charge(d, X, 2, 5);
+}
+
+/* ---- linear ------------------------------------------------------------------------------------------------------ */
+
+static inline void dev_linear_forward(struct device *d, struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
+{
+    d->ops->linear_forward(Y, X, W, b);
+    dev_charge_linear(d, X, W);
+}
+
+static inline void dev_linear_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor W)
+{
+    d->ops->linear_backward_input(dX, dY, W);
+    dev_charge_linear(d, dY, W);
+}
+
+static inline void dev_linear_backward_weight(struct device *d, struct tensor dW, struct tensor db, struct tensor dY, struct tensor X)
+{
+    d->ops->linear_backward_weight(dW, db, dY, X);
+    dev_charge_linear(d, dY, dW);
+}
+
+/* ---- attention --------------------------------------------------------------------------------------------------- */
+
+static inline void dev_attention_forward(struct device *d, struct tensor O, struct tensor lse, struct tensor QKV, struct attention a)
+{
+    d->ops->attention_forward(O, lse, QKV, a);
+    clock_compute(&d->clock, attention_forward_cost(tensor_rows(QKV), a, d->dtype));
+}
+
+static inline void dev_attention_backward_input(struct device *d, struct tensor dQKV, struct tensor dO, struct tensor O, struct tensor lse,
+                                                struct tensor QKV, struct attention a)
+{
+    d->ops->attention_backward_input(dQKV, dO, O, lse, QKV, a);
+    clock_compute(&d->clock, attention_backward_cost(tensor_rows(QKV), a, d->dtype));
+}
+
+/* ---- element by element ------------------------------------------------------------------------------------------ */
+
+static inline void dev_gelu_forward(struct device *d, struct tensor Y, struct tensor X)
+{
+    d->ops->gelu_forward(Y, X);
+    dev_charge(d, X, 2, 8);
+}
+
+static inline void dev_gelu_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X)
+{
+    d->ops->gelu_backward_input(dX, dY, X);
+    dev_charge(d, X, 3, 16);
+}
+
+static inline void dev_add(struct device *d, struct tensor Y, struct tensor A, struct tensor B)
+{
+    d->ops->add(Y, A, B);
+    dev_charge(d, Y, 3, 1);
+}
+
+static inline void dev_dropout(struct device *d, struct tensor Y, struct tensor X, struct dropout drop)
+{
+    d->ops->dropout(Y, X, drop);
+    dev_charge(d, X, 2, 1);
+}
+
+static inline void dev_scale(struct device *d, struct tensor Y, double a)
+{
+    d->ops->scale(Y, a);
+    dev_charge(d, Y, 2, 1);
+}
+
+static inline double dev_sum_of_squares(struct device *d, struct tensor X)
+{
+    const double sum = d->ops->sum_of_squares(X);
+    dev_charge(d, X, 1, 2);
+    return sum;
+}
+
+/* ---- cross-entropy ------------------------------------------------------------------------------------------------ */
+
+static inline void dev_cross_entropy_max(struct device *d, struct tensor top, struct tensor logits)
+{
+    d->ops->cross_entropy_max(top, logits);
+    dev_charge(d, logits, 1, 1);
+}
+
+static inline void dev_cross_entropy_sums(struct device *d, struct tensor total, struct tensor hit, struct tensor logits, struct tensor top,
+                                          struct tensor labels, int64_t first)
+{
+    d->ops->cross_entropy_sums(total, hit, logits, top, labels, first);
+    dev_charge(d, logits, 1, 3);
+}
+
+static inline double dev_cross_entropy_loss(struct device *d, struct tensor total, struct tensor top, struct tensor hit,
+                                            struct tensor labels, int ignore)
+{
+    const double loss = d->ops->cross_entropy_loss(total, top, hit, labels, ignore);
+    dev_charge(d, total, 3, 4);
+    return loss;
+}
+
+static inline void dev_cross_entropy_backward(struct device *d, struct tensor dlogits, struct tensor logits, struct tensor total,
+                                              struct tensor top, struct tensor labels, int64_t first, int ignore, double scale)
+{
+    d->ops->cross_entropy_backward(dlogits, logits, total, top, labels, first, ignore, scale);
+    dev_charge(d, logits, 2, 5);
+}
+
+#endif

@@ -1,0 +1,36 @@
+#include "emulated_devices/device/device.h"
+
+enum error_code device_open(struct device *d, enum dtype t, uint64_t budget, struct error *err)
+{
+    const struct ops *ops = ops_for(t);
+    if (ops == NULL)
+        return fail(err, ERR_USAGE, "no backend computes in %s: use fp32 or fp64", t < DTYPE_COUNT ? dtype_name(t) : "an unknown format");
+    *d = (struct device){ .dtype = t, .ops = ops };
+    arena_open(&d->arena, budget);
+    clock_open(&d->clock, &machine_default);
+    return OK;
+}
+
+void device_close(struct device *d)
+{
+    arena_close(&d->arena);
+}
+
+struct tensor device_tensor_1d(struct device *d, enum arena_tag tag, int64_t n)
+{
+    struct tensor t = tensor_1d(NULL, d->dtype, n);
+    t.data = arena_alloc(&d->arena, tag, tensor_bytes(t));
+    return t;
+}
+
+struct tensor device_tensor_2d(struct device *d, enum arena_tag tag, int64_t rows, int64_t cols)
+{
+    struct tensor t = tensor_2d(NULL, d->dtype, rows, cols);
+    t.data = arena_alloc(&d->arena, tag, tensor_bytes(t));
+    return t;
+}
+
+void device_free(struct device *d, struct tensor t)
+{
+    arena_free(&d->arena, t.data);
+}

@@ -1,0 +1,29 @@
+/* device.h -- one emulated device: memory, time and a backend that computes. */
+#ifndef ORRERY_DEVICE_H
+#define ORRERY_DEVICE_H
+
+#include "emulated_devices/device/arena.h"
+#include "emulated_devices/device/clock.h"
+#include "ref/error.h"
+
+struct device {
+    struct arena arena;
+    struct clock clock;
+    enum dtype dtype;                   /* of weights, activations and gradients */
+    const struct ops *ops;              /* the backend's table for that format; called through compute.h only */
+};
+
+/**
+ * Prepare a device that computes in one number format.
+ * @param budget  bytes of emulated memory; 0: no limit.
+ * @return OK, or ERR_USAGE if no backend computes in this format.
+ */
+enum error_code device_open(struct device *, enum dtype, uint64_t budget, struct error *);
+void device_close(struct device *);
+
+/* Tensors from the device's arena, in its format.  .data is NULL if the machine is out of memory. */
+struct tensor device_tensor_1d(struct device *, enum arena_tag, int64_t n);
+struct tensor device_tensor_2d(struct device *, enum arena_tag, int64_t rows, int64_t cols);
+void device_free(struct device *, struct tensor);
+
+#endif

@@ -1,0 +1,100 @@
+#include "emulated_devices/device/layout.h"
+#include <assert.h>
+#include <string.h>
+
+struct layout layout_none(int ndim, const int64_t dim[])
+{
+    struct layout l = { .ndim = ndim };
+    memcpy(l.dim, dim, sizeof *dim * (size_t)ndim);
+    return l;
+}
+
+void layout_add(struct layout *l, int dimension, int64_t start, int64_t extent)
+{
+    assert(l->boxes < LAYOUT_MAX_BOXES && start >= 0 && extent >= 0 && start + extent <= l->dim[dimension]);
+    struct box *b = &l->box[l->boxes++];
+    for (int i = 0; i < l->ndim; i++) {
+        b->start[i] = i == dimension ? start : 0;
+        b->extent[i] = i == dimension ? extent : l->dim[i];
+    }
+}
+
+struct layout layout_whole(int ndim, const int64_t dim[])
+{
+    struct layout l = layout_none(ndim, dim);
+    layout_add(&l, 0, 0, dim[0]);
+    return l;
+}
+
+static int64_t box_count(const struct box *b, int ndim)
+{
+    int64_t n = 1;
+    for (int i = 0; i < ndim; i++) n *= b->extent[i];
+    return n;
+}
+
+int64_t layout_count(const struct layout *l)
+{
+    int64_t n = 0;
+    for (int b = 0; b < l->boxes; b++) n += box_count(&l->box[b], l->ndim);
+    return n;
+}
+
+int64_t layout_cols(const struct layout *l) { return l->boxes ? l->box[0].extent[l->ndim - 1] : 0; }
+
+int64_t layout_rows(const struct layout *l)
+{
+    const int64_t cols = layout_cols(l);
+    return cols ? layout_count(l) / cols : 0;
+}
+
+/* The dimensions that a box covers whole, from the last one backwards, join into one run with the first that is not. */
+static void each_run_of_box(const struct layout *l, const struct box *b, int64_t piece, void (*f)(void *, struct run), void *context)
+{
+    int inner = l->ndim - 1;
+    int64_t length = b->extent[inner], index[TENSOR_MAX_DIMS] = { 0 };
+    while (inner > 0 && b->extent[inner] == l->dim[inner]) {
+        inner--;
+        length *= b->extent[inner];
+    }
+    if (box_count(b, l->ndim) == 0) return;
+    for (;;) {
+        int64_t whole = 0;
+        for (int i = 0; i < l->ndim; i++) whole = whole * l->dim[i] + b->start[i] + (i < inner ? index[i] : 0);
+        f(context, (struct run){ .whole = whole, .piece = piece, .length = length });
+        piece += length;
+        int i = inner - 1;
+        while (i >= 0 && ++index[i] == b->extent[i]) index[i--] = 0;
+        if (i < 0) return;
+    }
+}
+
+void layout_each_run(const struct layout *l, void (*f)(void *, struct run), void *context)
+{
+    int64_t piece = 0;
+    for (int b = 0; b < l->boxes; b++) {
+        each_run_of_box(l, &l->box[b], piece, f, context);
+        piece += box_count(&l->box[b], l->ndim);
+    }
+}
+
+struct copy { char *whole, *piece; size_t size; bool cut; };
+
+static void copy_run(void *context, struct run r)
+{
+    const struct copy *c = context;
+    char *whole = c->whole + (size_t)r.whole * c->size, *piece = c->piece + (size_t)r.piece * c->size;
+    memcpy(c->cut ? piece : whole, c->cut ? whole : piece, (size_t)r.length * c->size);
+}
+
+void layout_cut(const struct layout *l, const void *whole, void *piece, size_t size)
+{
+    struct copy c = { (char *)whole, piece, size, true };
+    layout_each_run(l, copy_run, &c);
+}
+
+void layout_paste(const struct layout *l, void *whole, const void *piece, size_t size)
+{
+    struct copy c = { whole, (char *)piece, size, false };
+    layout_each_run(l, copy_run, &c);
+}

@@ -1,0 +1,55 @@
+/* layout.h -- which part of a logical tensor a device holds: a list of boxes.
+ *
+ * A box is a start and an extent in each dimension of the whole tensor.  The boxes' elements are stored one box after
+ * another, each row-major.  Contiguous and uneven splits, fused projections cut by heads, padded vocabularies, sequences
+ * dealt out in zigzag: all are lists of boxes.  Initial values, comparison, checkpoints and resharding work on boxes,
+ * once: everything here is a walk over the runs of elements that are contiguous both in the piece and in the whole.
+ */
+#ifndef ORRERY_LAYOUT_H
+#define ORRERY_LAYOUT_H
+
+#include "ref/error.h"
+#include "ref/numeric/tensor.h"
+
+enum { LAYOUT_MAX_BOXES = 16 };
+
+struct box {
+    int64_t start[TENSOR_MAX_DIMS], extent[TENSOR_MAX_DIMS];
+};
+
+struct layout {
+    int ndim;
+    int64_t dim[TENSOR_MAX_DIMS];       /* of the whole tensor */
+    int boxes;
+    struct box box[LAYOUT_MAX_BOXES];
+};
+
+/** All of a tensor, in one box. */
+struct layout layout_whole(int ndim, const int64_t dim[]);
+
+/** Nothing of a tensor yet: a start for layout_add. */
+struct layout layout_none(int ndim, const int64_t dim[]);
+
+/** Add the box that is [start, start + extent) in one dimension and everything in the others. */
+void layout_add(struct layout *, int dimension, int64_t start, int64_t extent);
+
+/** Elements in all boxes together. */
+int64_t layout_count(const struct layout *);
+
+/** Rows and columns of the piece seen as one matrix: boxes that share their columns stack.  For matrices and vectors. */
+int64_t layout_rows(const struct layout *);
+int64_t layout_cols(const struct layout *);
+
+/* A run of elements contiguous in both: from `whole` on in the logical tensor, from `piece` on in the device's memory. */
+struct run { int64_t whole, piece, length; };
+
+/** Call f for each run, in order of the piece. */
+void layout_each_run(const struct layout *, void (*f)(void *context, struct run), void *context);
+
+/** piece = the boxes of whole.  Bits are kept. */
+void layout_cut(const struct layout *, const void *whole, void *piece, size_t element_size);
+
+/** The boxes of whole = piece; the rest of whole stays. */
+void layout_paste(const struct layout *, void *whole, const void *piece, size_t element_size);
+
+#endif

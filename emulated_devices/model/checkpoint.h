@@ -1,0 +1,36 @@
+/* checkpoint.h -- a model in files, as Hugging Face transformers has it, and what is needed to go on training.
+ *
+ *   DIR/config.json             the shape
+ *   DIR/model.safetensors       the weights, GPT-2's names, matrices of its Conv1D layers transposed
+ *   DIR/optimizer.safetensors   the optimizer's state, "NAME.exp_avg" and so on; metadata: step, seed, optimizer
+ *
+ * Files hold whole tensors, so a checkpoint does not depend on the mesh that wrote it.  Each device reads only its boxes.
+ */
+#ifndef ORRERY_CHECKPOINT_H
+#define ORRERY_CHECKPOINT_H
+
+#include "emulated_devices/model/collect.h"
+
+/**
+ * Write a checkpoint; the folder is made if it is not there.
+ * Collective over all devices; rank 0 writes, one tensor at a time.
+ * @return OK, or the same error everywhere; files of an earlier checkpoint are replaced only when all new ones are complete.
+ */
+enum error_code checkpoint_save(struct trainer *, const char *dir, struct error *);
+
+/**
+ * Read weights into this device's boxes.
+ * Collective over all devices.
+ * @return OK, or the same error everywhere: ERR_FILE, or ERR_FORMAT naming the tensor that is missing or has another shape.
+ */
+enum error_code checkpoint_load_weights(struct trainer *, const char *dir, struct error *);
+
+/** Read weights, optimizer state and the number of steps done.  As checkpoint_load_weights; ERR_FORMAT also if the two
+ *  files are not of the same step, or the optimizer or seed is another. */
+enum error_code checkpoint_resume(struct trainer *, const char *dir, struct error *);
+
+/** Read all weights into a serial model. */
+struct gpt2;
+enum error_code checkpoint_load_serial(struct gpt2 *, const char *dir, struct error *);
+
+#endif

@@ -1,0 +1,32 @@
+/* collect.h -- the pieces of a tensor from all devices, brought to rank 0 one tensor at a time. */
+#ifndef ORRERY_COLLECT_H
+#define ORRERY_COLLECT_H
+
+#include "emulated_devices/model/trainer.h"
+
+/* Which tensor of a parameter. */
+enum tensor_kind { KIND_WEIGHT, KIND_GRADIENT, KIND_STATE };     /* KIND_STATE + s: optimizer state s */
+
+/* One device's piece: its boxes, and the elements. */
+struct piece {
+    int rank;
+    const struct param_spec *spec;
+    const struct layout *layout;
+    struct tensor data;
+    bool tied_copy;
+};
+
+/**
+ * Show rank 0 every device's piece of one parameter's tensor, in order of rank.
+ * Collective over all devices; counted as CONTROL.
+ * @param index  of the parameter in the model's list.
+ * @param visit  called on rank 0 only.
+ * @return OK, or the same error on every device.
+ */
+enum error_code collect(struct trainer *, int index, enum tensor_kind, void (*visit)(void *context, const struct piece *), void *context,
+                        struct error *);
+
+/** The whole tensor on rank 0, from the first copy of each piece.  whole: on rank 0 its data of the model's shape; unread elsewhere. */
+enum error_code collect_whole(struct trainer *, int index, enum tensor_kind, struct tensor whole, struct error *);
+
+#endif

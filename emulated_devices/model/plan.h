@@ -1,0 +1,49 @@
+/* plan.h -- a mesh, a scheme for each axis and a batch: everything that decides how a model is trained.
+ *
+ * Every refusal happens here, before anything is allocated, in one message.
+ */
+#ifndef ORRERY_PLAN_H
+#define ORRERY_PLAN_H
+
+#include "emulated_devices/comm/mesh.h"
+#include "emulated_devices/schemes/data/data.h"
+#include "emulated_devices/schemes/pipeline/schedule.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+
+struct plan {
+    struct model_config model;
+    struct mesh mesh;
+    int64_t B, S;                       /* global batch: sequences, and tokens of each */
+    int micros;                         /* microbatches of each data-parallel copy, M */
+    int chunks;                         /* stages on each device of a pipeline, v */
+    enum dtype dtype;
+    uint64_t seed;
+    int64_t bucket;                     /* bytes of gradients reduced at a time */
+    const char *tensor, *data, *schedule, *allreduce;   /* names in the registries */
+    const struct optimizer *optimizer;
+    struct hyperparameters hyper;
+};
+
+/** Check that everything fits.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
+enum error_code plan_check(const struct plan *, struct error *);
+
+/* How the plan cuts the model and the batch. */
+static inline int plan_stages(const struct plan *p) { return p->mesh.size[PP] * p->chunks; }
+static inline int64_t plan_first_layer(const struct plan *p, int stage) { return block_start(p->model.L, plan_stages(p), stage); }
+
+struct sequences { int64_t first, count; };     /* of the global batch */
+
+/** The sequences of one microbatch of the data-parallel copy at this dp coordinate. */
+struct sequences plan_microbatch(const struct plan *, int dp, int micro);
+
+/**
+ * Whether a device holds a piece of a parameter.
+ * @param schedule  the plan's; says which stages the device has.
+ * @param[out] tied_copy  whether what it holds is the last stage's copy of the token embedding.
+ */
+bool plan_holds(const struct plan *, const struct schedule *, int rank, const struct param_spec *, bool *tied_copy);
+
+/** A device's boxes of a parameter that it holds. */
+struct layout plan_layout(const struct plan *, int rank, const struct param_spec *);
+
+#endif

@@ -1,0 +1,60 @@
+/* stage.h -- one pipeline stage of the model on one device: consecutive layers, perhaps the embedding, perhaps the loss.
+ *
+ * The serial model of ref/model/gpt2.h with a scheme called at each seam.  Forward, backward for the input and backward for
+ * the weights are separate, per microbatch, so that any schedule can order them.  Every tensor comes from the device's
+ * arena: what a microbatch keeps between forward and backward is ACTIVATIONS, what lives only within one of them BUFFERS.
+ */
+#ifndef ORRERY_STAGE_H
+#define ORRERY_STAGE_H
+
+#include "emulated_devices/model/plan.h"
+#include "ref/model/gpt2.h"
+
+/* What the backward pass for the input leaves for the one for the weights: the gradient of each linear layer's output. */
+struct block_gradients { struct tensor out, up, ln2, attention_out, qkv, ln1; };
+
+/* One microbatch in flight. */
+struct microbatch {
+    struct sequences sequences;
+    int64_t N;                                  /* its tokens */
+    struct tensor ids, positions, labels;       /* I32 [N]; those the stage needs */
+    struct block_activations *block;            /* [layers] */
+    struct block_gradients *d_block;            /* [layers] while the weights' part is outstanding */
+    struct tensor out;                          /* [N,D] what the next stage needs, or the last layer's output */
+    struct tensor lnf_mean, lnf_rstd, lnf, logits, top, sums;   /* the last stage's; sums [2N]: total, then hit */
+    struct tensor d_lnf, d_out, d_in;           /* [N,D] */
+};
+
+struct stage {
+    const struct plan *plan;
+    struct device *device;
+    struct tensor_parallel *tp;
+    int index;                                  /* 0 .. stages-1 */
+    int first_layer, layers;
+    bool first, last;                           /* has the embedding; has the loss */
+    struct parameters *parameters;
+    uint64_t dropout_seed;                      /* of this step */
+    int64_t counted;                            /* labels in the whole batch that are not ignored */
+    double loss;                                /* sum over the tokens of the microbatches done in this step */
+    struct microbatch *micro;                   /* [M] */
+};
+
+/** A stage with nothing in flight.  @return OK or ERR_MEMORY. */
+enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *, struct parameters *,
+                           int index, int dp, struct error *);
+void stage_close(struct stage *);
+
+/* The operations a schedule is made of.  Collective over the tp group.  After an error the step cannot go on. */
+enum error_code stage_forward(struct stage *, int micro, struct error *);
+enum error_code stage_backward(struct stage *, int micro, bool input, bool weight, struct error *);
+
+/* Places for the executor: see execute.h. */
+struct tensor stage_input(struct stage *, int micro);
+struct tensor stage_output_gradient(struct stage *, int micro);
+struct tensor stage_take_output(struct stage *, int micro);
+struct tensor stage_take_input_gradient(struct stage *, int micro);
+
+/** Bytes of ACTIVATIONS that one microbatch of N tokens holds between forward and backward on this stage. */
+uint64_t stage_activation_bytes(const struct stage *, int64_t N);
+
+#endif

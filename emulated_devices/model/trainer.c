@@ -1,0 +1,254 @@
+#include "emulated_devices/model/trainer.h"
+#include "emulated_devices/schemes/pipeline/execute.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t dropout_seed(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1); }
+
+/* ---- building -------------------------------------------------------------------------------------------------------- */
+
+static enum error_code make_parameters(struct trainer *t, struct error *err)
+{
+    const int n = model_param_count(&t->plan.model);
+    struct parameters *ps = &t->parameters;
+    ps->all = calloc((size_t)n, sizeof *ps->all);
+    if (ps->all == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d parameters", n);
+    for (int i = 0; i < n; i++) {
+        struct parameter *p = &ps->all[ps->count];
+        p->spec = model_param(&t->plan.model, i);
+        if (!plan_holds(&t->plan, &t->schedule, t->comm->rank, &p->spec, &p->tied_copy)) continue;
+        p->index = i;
+        p->layout = plan_layout(&t->plan, t->comm->rank, &p->spec);
+        p->counted = !p->tied_copy && (t->tp.rank == 0 || !t->tensor.scheme->replicated(p->spec.role, p->spec.ndim));
+        ps->count++;
+    }
+    return parameters_make(ps, t->device, t->plan.seed, err);
+}
+
+static enum error_code make_groups(struct trainer *t, struct error *err)
+{
+    enum error_code e = group_world(&t->world, t->comm, err);
+    if (!e) e = group_along(&t->dp, t->comm, &t->plan.mesh, AXIS_BIT(DP), err);
+    if (!e) e = group_along(&t->tp, t->comm, &t->plan.mesh, AXIS_BIT(TP), err);
+    if (!e) e = group_along(&t->pp, t->comm, &t->plan.mesh, AXIS_BIT(PP), err);
+    return e;
+}
+
+static enum error_code make_schemes(struct trainer *t, struct error *err)
+{
+    const struct plan *p = &t->plan;
+    const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks };
+    enum error_code e = tensor_scheme_find(&t->tensor.scheme, p->tensor, err);
+    if (!e) e = data_scheme_find(&t->data.scheme, p->data, err);
+    if (!e) e = schedule_make(&t->schedule, p->schedule, &q, err);
+    if (e) return e;
+    t->tensor.config = &t->plan.model;
+    t->tensor.device = t->device;
+    t->tensor.group = &t->tp;
+    t->tensor.allreduce = p->allreduce;
+    t->tensor.scheme->share(&t->tensor);
+    t->data.device = t->device;
+    t->data.group = &t->dp;
+    t->data.parameters = &t->parameters;
+    t->data.optimizer = p->optimizer;
+    t->data.hyper = &t->plan.hyper;
+    t->data.allreduce = p->allreduce;
+    t->data.bucket = p->bucket;
+    return OK;
+}
+
+static enum error_code make_stages(struct trainer *t, struct error *err)
+{
+    enum error_code e = OK;
+    t->stage = calloc((size_t)t->plan.chunks, sizeof *t->stage);
+    t->scratch = calloc((size_t)(2 * t->plan.B * t->plan.S), sizeof *t->scratch);
+    if (t->stage == NULL || t->scratch == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)(t->plan.B * t->plan.S));
+    for (int c = 0; c < t->plan.chunks && !e; c++) {
+        e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->parameters, t->schedule.stage_of[t->pp.rank][c], t->dp.rank, err);
+        t->stages_open += !e;
+    }
+    return e;
+}
+
+/* Over the budget is found by each device alone, and said by all: which device needed most, and how much would do. */
+static enum error_code check_budget(struct trainer *t, struct error *err)
+{
+    const struct arena *a = &t->device->arena;
+    char where[64];
+    enum error_code e = OK;
+    if (arena_over(a))
+        e = fail(err, ERR_MEMORY, "--memory: device %d (%s) needs %llu bytes of its budget of %llu (%llu parameters, %llu gradients, "
+                 "%llu optimizer, %llu activations, %llu buffers)", t->comm->rank, mesh_describe(&t->plan.mesh, t->comm->rank, where, sizeof where),
+                 (unsigned long long)a->at_peak.total, (unsigned long long)a->budget, (unsigned long long)a->at_peak.tag[PARAMETERS],
+                 (unsigned long long)a->at_peak.tag[GRADIENTS], (unsigned long long)a->at_peak.tag[OPTIMIZER],
+                 (unsigned long long)a->at_peak.tag[ACTIVATIONS], (unsigned long long)a->at_peak.tag[BUFFERS]);
+    return comm_agree(t->comm, e, err);
+}
+
+enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct comm *comm, struct batch_source source, struct error *err)
+{
+    *t = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device, .source = source };
+    enum error_code e = make_groups(t, err);
+    if (!e) e = make_schemes(t, err);
+    if (!e) e = make_parameters(t, err);
+    if (!e) e = t->data.scheme->open(&t->data, err);
+    if (!e) e = make_stages(t, err);
+    e = comm_agree(comm, e, err);
+    if (!e) e = check_budget(t, err);
+    if (e) trainer_close(t);
+    return e;
+}
+
+void trainer_close(struct trainer *t)
+{
+    for (int c = 0; c < t->stages_open; c++) stage_close(&t->stage[c]);
+    free(t->stage), free(t->scratch);
+    if (t->data.scheme && t->parameters.all) t->data.scheme->close(&t->data);
+    if (t->parameters.all) parameters_free(&t->parameters, t->device);
+    schedule_free(&t->schedule);
+    struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp };
+    for (int i = 0; i < 4; i++) group_close(groups[i]);
+    *t = (struct trainer){ 0 };
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------------ */
+
+static enum error_code compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
+{
+    struct stage *s = &((struct trainer *)context)->stage[chunk];
+    if (kind == FORWARD) return stage_forward(s, micro, err);
+    return stage_backward(s, micro, kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT, err);
+}
+
+#define PLACE(name)                                                                                             \
+    static struct tensor name(void *context, int chunk, int micro)                                              \
+    {                                                                                                           \
+        return stage_##name(&((struct trainer *)context)->stage[chunk], micro);                                 \
+    }
+PLACE(input)
+PLACE(output_gradient)
+PLACE(take_output)
+PLACE(take_input_gradient)
+#undef PLACE
+
+static const struct stage_operations stage_operations = {
+    .compute = compute, .input = input, .output_gradient = output_gradient, .take_output = take_output,
+    .take_input_gradient = take_input_gradient,
+};
+
+/* Each stage's tokens, cut from the whole batch, which every device can make for itself. */
+static void take_batch(struct trainer *t)
+{
+    const struct plan *p = &t->plan;
+    int32_t *const ids = t->scratch, *const labels = t->scratch + p->B * p->S;
+    int64_t counted = 0;
+    t->source.fill(t->source.context, t->step, 0, p->B, ids, labels);
+    for (int64_t n = 0; n < p->B * p->S; n++) counted += labels[n] != IGNORE_LABEL;
+    for (int c = 0; c < p->chunks; c++) {
+        struct stage *s = &t->stage[c];
+        s->counted = counted;
+        s->loss = 0;
+        s->dropout_seed = dropout_seed(p->seed, t->step);
+        for (int i = 0; i < p->micros; i++) {
+            struct microbatch *m = &s->micro[i];
+            memcpy(m->ids.data, ids + m->sequences.first * p->S, tensor_bytes(m->ids));
+            memcpy(m->labels.data, labels + m->sequences.first * p->S, tensor_bytes(m->labels));
+        }
+    }
+}
+
+enum { TIED_NAME = (1 << 17) - 1 };     /* names the tied gradients' exchange; microbatches count from 0 */
+
+/* The token embedding's gradient is the sum of its two uses: first + last, in this order on both. */
+static enum error_code reduce_tied(struct trainer *t, struct error *err)
+{
+    const int P = t->pp.size, r = t->pp.rank;
+    struct parameter *wte = parameter_find(&t->parameters, PARAM_WTE);
+    if (!t->plan.model.tied || P == 1 || wte == NULL) return OK;
+    struct exchange x = exchange_named(&t->pp, ALLREDUCE, TIED_NAME);
+    const uint64_t bytes = tensor_bytes(wte->g);
+    const int other = r == 0 ? P - 1 : 0;
+    void *theirs = exchange_scratch(&x, bytes);
+    if (theirs == NULL) return fail(err, ERR_MEMORY, "no memory for the other copy of the tied embedding's gradient");
+    enum error_code e = exchange_both(&x, other, wte->g.data, bytes, other, theirs, bytes, err);
+    if (!e) reduce_local(&x, SUM, wte->g.dtype, wte->g.data, theirs, tensor_count(wte->g));
+    exchange_release(&x, theirs);
+    return e;
+}
+
+/* Loss and norm in one small all-reduce.  The loss is counted once for each copy of the model, by the tp group's first. */
+static enum error_code share_result(struct trainer *t, struct step_result *out, struct error *err)
+{
+    double sums[2] = { 0, t->data.scheme->norm_part(&t->data) };
+    int64_t counted = 0;
+    for (int c = 0; c < t->plan.chunks; c++) {
+        if (t->stage[c].last && t->tp.rank == 0) sums[0] += t->stage[c].loss;
+        counted = t->stage[c].counted;
+    }
+    enum error_code e = allreduce(&t->world, sums, 2, F64, SUM, t->plan.allreduce, err);
+    out->loss = sums[0] / (double)(counted ? counted : 1);
+    out->norm = sqrt(sums[1]);
+    return e;
+}
+
+enum error_code trainer_gradients(struct trainer *t, struct step_result *out, struct error *err)
+{
+    take_batch(t);
+    enum error_code e = schedule_execute(&t->schedule, &t->pp, &stage_operations, t, err);
+    if (!e) e = reduce_tied(t, err);
+    if (!e) e = t->data.scheme->reduce(&t->data, err);
+    if (!e) e = share_result(t, out, err);
+    if (e) {                            /* the others wait for messages that will not come: no agreement is possible */
+        fprintf(stderr, "orrery: device %d: %s\n", t->comm->rank, err->text);
+        comm_abort(t->comm, error_exit_status(e));
+    }
+    return check_budget(t, err);
+}
+
+enum error_code trainer_update(struct trainer *t, struct step_result *out, struct error *err)
+{
+    t->step++;
+    out->lr = learning_rate(&t->plan.hyper, t->step);
+    return t->data.scheme->step(&t->data, t->step, clip_scale(&t->plan.hyper, out->norm), err);
+}
+
+/* ---- what it costs -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t activation_message(const void *context, int micro)
+{
+    const struct trainer *t = context;
+    return (uint64_t)(t->stage[0].micro[micro].N * t->plan.model.D) * dtype_size(t->device->dtype);
+}
+
+static struct collective_cost pipeline_cost(const struct trainer *t)
+{
+    const struct traffic sends = schedule_traffic(&t->schedule, t->pp.rank, activation_message, t);
+    const struct parameter *wte = parameter_find(&t->parameters, PARAM_WTE);
+    struct collective_cost c = { .messages = sends.messages_sent, .bytes = sends.bytes_sent };
+    if (t->plan.model.tied && t->pp.size > 1 && wte != NULL) {
+        c.messages++;
+        c.bytes += tensor_bytes(wte->g);
+        c.additions += (uint64_t)tensor_count(wte->g);
+    }
+    return c;
+}
+
+struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
+{
+    struct collective_cost sum = { 0 };
+    if (axes == AXIS_BIT(DP)) return t->data.scheme->cost(&t->data);
+    if (axes == AXIS_BIT(PP)) return pipeline_cost(t);
+    if (axes != AXIS_BIT(TP)) return sum;
+    for (int c = 0; c < t->plan.chunks; c++)
+        for (int i = 0; i < t->plan.micros; i++) {
+            const struct stage *s = &t->stage[c];
+            const struct collective_cost one = t->tensor.scheme->cost(&t->tensor, (struct tensor_cost_request){
+                .N = s->micro[i].N, .layers = s->layers, .embedding = s->first, .head = s->last });
+            sum.messages += one.messages;
+            sum.bytes += one.bytes;
+            sum.additions += one.additions;
+        }
+    return sum;
+}

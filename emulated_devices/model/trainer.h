@@ -1,0 +1,62 @@
+/* trainer.h -- one device's part in training a model on a plan: step by step, with everybody else. */
+#ifndef ORRERY_TRAINER_H
+#define ORRERY_TRAINER_H
+
+#include "emulated_devices/model/stage.h"
+
+/* Where tokens come from: sequences first .. first + count - 1 of the batch of a step, the same on every device.
+ * ids, labels: int32 [count*S]; labels may be IGNORE_LABEL. */
+struct batch_source {
+    void (*fill)(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels);
+    const void *context;
+};
+
+struct trainer {
+    struct plan plan;
+    struct device *device;
+    struct comm *comm;
+    struct group world, dp, tp, pp;
+    struct schedule schedule;
+    struct tensor_parallel tensor;
+    struct data_parallel data;
+    struct parameters parameters;
+    struct stage *stage;                /* [chunks] */
+    int stages_open;
+    struct batch_source source;
+    int32_t *scratch;                   /* [2*B*S] ids and labels of the whole batch */
+    int64_t step;                       /* steps done */
+};
+
+/* The same on every device. */
+struct step_result {
+    double loss;                        /* mean over the labels of the whole batch, before the step */
+    double norm;                        /* global norm of the gradients, before clipping */
+    double lr;
+};
+
+/**
+ * Build this device's part: groups, layouts, initial weights, optimizer state.
+ * Collective over all devices.  The plan must have passed plan_check.
+ * @param source  must outlive the trainer.
+ * @return OK, or the same error on every device, with nothing to close.
+ */
+enum error_code trainer_open(struct trainer *, const struct plan *, struct comm *, struct batch_source source, struct error *);
+void trainer_close(struct trainer *);
+
+/**
+ * The first half of a step: forward, backward and reduction.  Then every parameter's g is the gradient of the mean loss
+ * over the whole batch, this device's boxes of it.  Collective over all devices.
+ * @return OK or the same error on every device; ERR_MEMORY also if a device went over its budget.
+ */
+enum error_code trainer_gradients(struct trainer *, struct step_result *, struct error *);
+
+/** The second half: clip, step the weights, zero the gradients.  Collective. */
+enum error_code trainer_update(struct trainer *, struct step_result *, struct error *);
+
+/** What every step's seed of dropout is made from. */
+uint64_t dropout_seed(uint64_t seed, int64_t step);
+
+/** Payload this device sends in one step along an axis set, by formula, exactly: what the counters must show. */
+struct collective_cost trainer_cost(const struct trainer *, unsigned axes);
+
+#endif

@@ -1,0 +1,37 @@
+/* bfs: breadth first.  All microbatches through a chunk before any goes on to the next chunk, in the pipeline of v loops.
+ *
+ * Source    J. Lamy-Poirier, Breadth-First Pipeline Parallelism, arXiv:2211.05953, figure 4d.
+ * Needs     P >= 1, M >= 1, v >= 1; device r, chunk c holds stage c*P + r
+ * Bubble    (P-1)(f+b) for M >= P, with f and b of one chunk: 1/v of GPipe's.  In general the time is
+ *           ((v-1) max(M,P) + M + P-1)(f+b)
+ * Memory    M v chunks on every device
+ * Messages  2 M (Pv-1)
+ *
+ * What it buys: a chunk's weights are needed twice, for all microbatches in one go, so sharded weights are gathered once per
+ * chunk and pass instead of once per microbatch, and the gradients of a chunk are complete early.  P=2, M=3, v=2, B=F:
+ *
+ *   0  F0.0 F1.0 F2.0 F0.1 F1.1 F2.1  ..  B0.1 B1.1 B2.1 B0.0 B1.0 B2.0
+ *   1   ..  F0.0 F1.0 F2.0 F0.1 F1.1 F2.1 B0.1 ...
+ *
+ * The backwards of a chunk go from the first microbatch to the last, so that gradients are added in the usual order.
+ */
+#include "emulated_devices/schemes/pipeline/generate.h"
+
+static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+{
+    if (schedule_begin(s, "bfs", q->devices, q->micros, q->chunks, err) != OK) return err->code;
+    place_looped(s);
+    for (int r = 0; r < q->devices; r++) {
+        for (int c = 0; c < q->chunks; c++)
+            for (int m = 0; m < q->micros; m++) put(s, r, FORWARD, m, c);
+        for (int c = q->chunks - 1; c >= 0; c--)
+            for (int m = 0; m < q->micros; m++) put(s, r, BACKWARD, m, c);
+    }
+    return schedule_finish(s, err);
+}
+
+const struct schedule_generator schedule_bfs = {
+    .name = "bfs", .description = "breadth first: every microbatch through a chunk before the next chunk",
+    .source = "Lamy-Poirier, arXiv:2211.05953", .needs = "P >= 1, M >= 1, v >= 1",
+    .bubble = "(P-1)(F+B)/v if M >= P", .memory = "Mv chunks", .make = make,
+};

@@ -1,0 +1,34 @@
+/* execute.h -- perform one device's part of a schedule: the one executor of all of them. */
+#ifndef ORRERY_EXECUTE_H
+#define ORRERY_EXECUTE_H
+
+#include "emulated_devices/comm/comm.h"
+#include "emulated_devices/schemes/pipeline/schedule.h"
+
+/* What the executor asks of the model.  chunk: which of the device's stages; micro: which microbatch. */
+struct stage_operations {
+    /* FORWARD, BACKWARD, BACKWARD_INPUT or BACKWARD_WEIGHT. */
+    enum error_code (*compute)(void *context, enum action_kind, int chunk, int micro, struct error *);
+    /* Where a stage's input is to be received or handed over, and the gradient of its output: arena memory that the
+     * stage frees itself.  data NULL: the machine has no memory left. */
+    struct tensor (*input)(void *context, int chunk, int micro);
+    struct tensor (*output_gradient)(void *context, int chunk, int micro);
+    /* A stage's output, and the gradient of its input: arena memory that passes to the executor. */
+    struct tensor (*take_output)(void *context, int chunk, int micro);
+    struct tensor (*take_input_gradient)(void *context, int chunk, int micro);
+};
+
+/**
+ * Perform the calling device's list.
+ *
+ * Collective over the pp group, whose rank is the device's place in the schedule.  Messages are named by microbatch and
+ * stage, so that they meet whatever order they were sent in.  What is being sent no longer counts as the device's memory.
+ * @return OK; ERR_COMM; or what compute() returned.  After an error the other devices of the group are left waiting.
+ */
+enum error_code schedule_execute(const struct schedule *, struct group *, const struct stage_operations *, void *context, struct error *);
+
+/** Messages and bytes the device at this place sends for one execution; bytes(context, micro) is the size of a microbatch's
+ *  activations, which is that of their gradient. */
+struct traffic schedule_traffic(const struct schedule *, int device, uint64_t (*bytes)(const void *context, int micro), const void *context);
+
+#endif

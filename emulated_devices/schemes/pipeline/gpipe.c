@@ -1,0 +1,34 @@
+/* gpipe: all forwards, then all backwards.
+ *
+ * Source    Y. Huang et al., GPipe, arXiv:1811.06965, figure 2c.
+ * Needs     P >= 1, M >= 1
+ * Bubble    (P-1)(F+B), of (M+P-1)(F+B) in all
+ * Memory    M microbatches on every device (GPipe recomputes activations to bear it)
+ * Messages  2 M (P-1)
+ *
+ * P=3, M=4, B=2F:
+ *
+ *   0  F0 F1 F2 F3 .. .. .. .. B0 B0 B1 B1 B2 B2 B3 B3
+ *   1     F0 F1 F2 F3 .. B0 B0 B1 B1 B2 B2 B3 B3
+ *   2        F0 F1 F2 F3 B0 B0 B1 B1 ...
+ *
+ * The paper draws the backwards from the last microbatch to the first.  Here they go from the first to the last: same time
+ * and memory, and weight gradients are added in the order of every other schedule, so their bits agree.
+ */
+#include "emulated_devices/schemes/pipeline/generate.h"
+
+static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+{
+    if (schedule_begin(s, "gpipe", q->devices, q->micros, 1, err) != OK) return err->code;
+    place_looped(s);
+    for (int r = 0; r < q->devices; r++) {
+        for (int m = 0; m < q->micros; m++) put(s, r, FORWARD, m, 0);
+        for (int m = 0; m < q->micros; m++) put(s, r, BACKWARD, m, 0);
+    }
+    return schedule_finish(s, err);
+}
+
+const struct schedule_generator schedule_gpipe = {
+    .name = "gpipe", .description = "all forwards, then all backwards", .source = "Huang et al., arXiv:1811.06965",
+    .needs = "P >= 1, M >= 1", .bubble = "(P-1)(F+B)", .memory = "M", .chunks = 1, .make = make,
+};

@@ -1,0 +1,49 @@
+/* pipedream-2bw: 1F1B that is never drained; the optimizer steps in mid-stream, and two versions of the weights are kept.
+ *
+ * Source    D. Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, arXiv:2006.09503, section 3.1, figure 2.
+ * Needs     P >= 1, M >= 1; a batch (microbatches between two optimizer steps) of at least P microbatches
+ * Bubble    (P-1)(F+B) once, however many batches pass: share tends to 0
+ * Memory    min(P-r, M) microbatches on device r, and two versions of the weights
+ * Messages  2 M (P-1)
+ * Equals    not plain training: batch t is computed with the weights of step t-1, W(t+1) = W(t) - step(gradient at W(t-1))
+ *
+ * U after a batch's last backward makes a new version.  Microbatches on their way keep the old one, forward and backward; a
+ * microbatch of batch t needs U of batch t-2 done, and with batches of at least P microbatches it is, without waiting.
+ * P=2, M=4, batches of 2 (U1: after microbatch 1):
+ *
+ *   0  F0 F1 B0 F2 B1 U1 F3 B2 B3 U3
+ *   1     F0 B0 F1 B1 U1 F2 B2 F3 B3 U3
+ */
+#include "emulated_devices/schemes/pipeline/generate.h"
+
+static int batch_of(const struct schedule_request *q) { return q->update_every > 0 ? q->update_every : q->devices; }
+
+static const char *refuses(const struct schedule_request *q)
+{
+    return batch_of(q) < q->devices ? "a batch must have at least P microbatches, or two versions of the weights are too few" : NULL;
+}
+
+static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+{
+    const int P = q->devices, M = q->micros, n = batch_of(q);
+    if (schedule_begin(s, "pipedream-2bw", P, M, 1, err) != OK) return err->code;
+    place_looped(s);
+    s->weight_versions = 2;
+    s->update_every = n;
+    for (int r = 0; r < P; r++) {
+        const int ahead = P - 1 - r < M ? P - 1 - r : M;
+        for (int m = 0; m < ahead; m++) put(s, r, FORWARD, m, 0);
+        for (int m = 0; m < M; m++) {
+            put(s, r, FORWARD, m + ahead, 0);
+            put(s, r, BACKWARD, m, 0);
+            if ((m + 1) % n == 0 || m + 1 == M) put(s, r, UPDATE, m, 0);
+        }
+    }
+    return schedule_finish(s, err);
+}
+
+const struct schedule_generator schedule_pipedream_2bw = {
+    .name = "pipedream-2bw", .description = "1f1b never drained, two versions of the weights",
+    .source = "Narayanan et al., arXiv:2006.09503", .needs = "P >= 1, M >= 1, at least P microbatches in a batch",
+    .bubble = "(P-1)(F+B) once", .memory = "min(P-r, M), weights twice", .chunks = 1, .refuses = refuses, .make = make,
+};

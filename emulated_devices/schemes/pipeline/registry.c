@@ -1,0 +1,65 @@
+/* registry.c -- every pipeline schedule, by name.  A new one adds its file and one line here. */
+#include "emulated_devices/schemes/pipeline/generate.h"
+#include "ref/io/options.h"
+#include <string.h>
+
+/* The first is the default. */
+#define SCHEDULES(X) \
+    X(schedule_1f1b)            \
+    X(schedule_gpipe)           \
+    X(schedule_interleaved)     \
+    X(schedule_bfs)             \
+    X(schedule_zb_h1)           \
+    X(schedule_zb_h2)           \
+    X(schedule_zb_1p)           \
+    X(schedule_zb_2p)           \
+    X(schedule_zb_v)            \
+    X(schedule_v_half)          \
+    X(schedule_v_min)           \
+    X(schedule_chimera)         \
+    X(schedule_dualpipe)        \
+    X(schedule_dualpipev)       \
+    X(schedule_pipedream_2bw)   \
+    X(schedule_skippipe)
+
+#define X(symbol) extern const struct schedule_generator symbol;
+SCHEDULES(X)
+#undef X
+
+const struct schedule_generator *const schedule_generators[] = {
+#define X(symbol) &symbol,
+    SCHEDULES(X)
+#undef X
+    NULL
+};
+
+const struct schedule_generator *schedule_generator(const char *name, struct error *err)
+{
+    const char *names[sizeof schedule_generators / sizeof schedule_generators[0]];
+    size_t n = 0;
+    for (; schedule_generators[n] != NULL; n++) {
+        names[n] = schedule_generators[n]->name;
+        if (strcmp(names[n], name) == 0) return schedule_generators[n];
+    }
+    const char *near = nearest_name(name, names, n);
+    fail(err, ERR_USAGE, "no schedule \"%.60s\"%s%s%s", name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return NULL;
+}
+
+enum error_code schedule_make(struct schedule *s, const char *name, const struct schedule_request *request, struct error *err)
+{
+    struct schedule_request q = *request;
+    struct error unused;
+    if (err == NULL) err = &unused;             /* generators return err->code */
+    memset(s, 0, sizeof *s);
+    const struct schedule_generator *g = schedule_generator(name, err);
+    if (g == NULL) return err->code;
+    if (q.devices < 1 || q.micros < 1 || q.chunks < 0)
+        return fail(err, ERR_PLAN, "schedule %s: devices=%d, micros=%d, chunks=%d: expected at least 1", name, q.devices, q.micros, q.chunks);
+    if (q.chunks == 0) q.chunks = g->chunks > 0 ? g->chunks : 1;
+    if (g->chunks > 0 && q.chunks != g->chunks && q.chunks != 1)
+        return fail(err, ERR_PLAN, "schedule %s: chunks=%d, but it holds %d on each device", name, q.chunks, g->chunks);
+    const char *refused = g->refuses != NULL ? g->refuses(&q) : NULL;
+    if (refused != NULL) return fail(err, ERR_PLAN, "schedule %s: P=%d, M=%d, v=%d: %s", name, q.devices, q.micros, q.chunks, refused);
+    return g->make(s, &q, err);
+}

@@ -1,0 +1,44 @@
+/* schedule_file.h -- schedules as text, so that anybody can bring one.
+ *
+ *     orrery schedule 1                  the first line; `#` starts a comment, empty lines are passed over
+ *     name my-own
+ *     devices 2
+ *     micros 3
+ *     chunks 1                           stages that a device holds, at most
+ *     place 0: 0                         device 0 holds stage 0 as chunk 0; `-` is a chunk that is not used
+ *     place 1: 1
+ *     device 0: F0 F1 B0 F2 B1 B2        what device 0 does, in order; further lines for a device go on
+ *     device 1: F0 B0 F1 B1 F2 I2 W2
+ *
+ * An action is a letter, a microbatch and, where a device holds several stages, `.` and a chunk: F0.1.
+ * F forward, B whole backward, I backward for the input, W backward for the weights, U the optimizer's step.
+ * Sends and receives may be left out altogether: then each receive stands right before the action that needs it and each
+ * send right after the one that made it.  Or all of them are written, with the peer: sa0>1 ra0<0 sg0>0 rg0<1 (send and
+ * receive activation, send and receive gradient).
+ *
+ * Where a stage has several copies, or microbatches leave stages out, routes say who computes what, stage by stage:
+ *     routes 2
+ *     route 0: 0.0 1.0                   stage 0 on device 0, chunk 0; stage 1 on device 1, chunk 0; `-` leaves a stage out
+ *     route 1: 1.1 0.1
+ *     takes 1: 1 3                       microbatches 1 and 3 take route 1; all others take route 0
+ * Optimizer steps in mid-stream:
+ *     update 4                           microbatches of a batch
+ *     versions 2                         weight versions kept
+ */
+#ifndef ORRERY_PIPELINE_SCHEDULE_FILE_H
+#define ORRERY_PIPELINE_SCHEDULE_FILE_H
+
+#include "emulated_devices/schemes/pipeline/schedule.h"
+
+/**
+ * Read a schedule and validate it.
+ * @param file  the file's name, for messages.
+ * @return OK; ERR_FORMAT: the message begins with FILE:LINE and says what was expected there; ERR_FILE; ERR_MEMORY.
+ *         On failure nothing is left to free.
+ */
+enum error_code schedule_read(struct schedule *, FILE *from, const char *file, struct error *);
+
+/** Write a schedule, with its sends and receives, so that schedule_read gives it back.  @return OK or ERR_FILE. */
+enum error_code schedule_write(FILE *to, const struct schedule *, struct error *);
+
+#endif

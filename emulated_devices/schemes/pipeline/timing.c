@@ -1,0 +1,113 @@
+/* timing.c -- an event-driven clock for schedules. */
+#include "emulated_devices/schemes/pipeline/timing.h"
+#include "emulated_devices/schemes/pipeline/generate.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct clock_state {
+    const struct schedule *s;
+    const struct schedule_times *times;
+    struct timing *t;
+};
+
+static int64_t duration(const struct clock_state *k, int device, struct action a)
+{
+    const int stage = schedule_stage(k->s, device, a);
+    switch (a.kind) {
+    case FORWARD:         return k->times->forward[stage];
+    case BACKWARD:        return k->times->backward_input[stage] + k->times->backward_weight[stage];
+    case BACKWARD_INPUT:  return k->times->backward_input[stage];
+    case BACKWARD_WEIGHT: return k->times->backward_weight[stage];
+    case UPDATE:          return k->times->update;
+    default:              return 0;
+    }
+}
+
+static void visit(void *context, int device, int index, int from)
+{
+    struct clock_state *k = context;
+    struct timing *t = k->t;
+    const struct action a = k->s->actions[device][index];
+    const int64_t now = index > 0 ? t->end[device][index - 1] : 0, cost = duration(k, device, a);
+    int64_t end = now + cost;
+    if (from >= 0 && t->end[a.peer][from] + k->times->communication > end) end = t->end[a.peer][from] + k->times->communication;
+    t->start[device][index] = now;
+    t->end[device][index] = end;
+    t->busy[device] += cost;
+}
+
+/* A device's span begins and ends with a computation: what it waits for before its first is not its own time. */
+static void summarise(struct timing *t, const struct schedule *s)
+{
+    int64_t most_busy = 0;
+    for (int d = 0; d < s->devices; d++) {
+        int first = -1, last = -1;
+        for (int i = 0; i < s->count[d]; i++)
+            if (!action_is_message(s->actions[d][i].kind)) {
+                if (first < 0) first = i;
+                last = i;
+            }
+        if (first < 0) continue;
+        const int64_t span = t->end[d][last] - t->start[d][first];
+        if (span > t->span) t->span = span;
+        if (t->end[d][last] > t->makespan) t->makespan = t->end[d][last];
+        if (t->busy[d] > most_busy) most_busy = t->busy[d];
+    }
+    t->bubble = t->span > 0 ? 1 - (double)most_busy / (double)t->span : 0;
+}
+
+static int64_t **rows(const struct schedule *s)
+{
+    const size_t P = s->devices > 0 ? (size_t)s->devices : 1;
+    size_t total = 1;
+    for (int d = 0; d < s->devices; d++) total += (size_t)s->count[d];
+    int64_t **row = calloc(P, sizeof *row), *block = calloc(total, sizeof *block);
+    if (row == NULL || block == NULL) {
+        free(row);
+        free(block);
+        return NULL;
+    }
+    for (int d = 0; d < s->devices; block += s->count[d++]) row[d] = block;
+    return row;
+}
+
+enum error_code schedule_time(struct timing *t, const struct schedule *s, const struct schedule_times *times, struct error *err)
+{
+    struct clock_state k = { s, times, t };
+    struct walk w = { .s = s, .visit = visit, .context = &k };
+    memset(t, 0, sizeof *t);
+    t->devices = s->devices;
+    t->busy = calloc((size_t)s->devices, sizeof *t->busy);
+    t->start = rows(s);
+    t->end = rows(s);
+    enum error_code code = OK;
+    if (t->busy == NULL || t->start == NULL || t->end == NULL) code = fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
+    if (code == OK) code = walk_through(&w, err);
+    for (int d = 0; code == OK && d < s->devices; d++)
+        if (w.next[d] < s->count[d]) code = fail(err, ERR_PLAN, "schedule %s: device %d does not come to its end", s->name, d);
+    free(w.next);
+    if (code == OK) summarise(t, s);
+    else timing_free(t);
+    return code;
+}
+
+void timing_free(struct timing *t)
+{
+    if (t->start != NULL) free(t->start[0]);
+    if (t->end != NULL) free(t->end[0]);
+    free(t->start);
+    free(t->end);
+    free(t->busy);
+    memset(t, 0, sizeof *t);
+}
+
+struct schedule_times uniform_times(int stages, int64_t forward, int64_t backward_input, int64_t backward_weight,
+                                    int64_t communication, int64_t *room)
+{
+    for (int t = 0; t < stages; t++) {
+        room[t] = forward;
+        room[stages + t] = backward_input;
+        room[2 * stages + t] = backward_weight;
+    }
+    return (struct schedule_times){ room, room + stages, room + 2 * stages, communication, 0 };
+}

@@ -1,0 +1,176 @@
+/* v_pattern.c -- repeat a building block, fill in W, squeeze.
+ *
+ * Source    P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 3 (building blocks,
+ *           lifespan and memory) and appendix (squeezing and reordering).
+ * On the time line of a device every unit holds one action or none.  A block's life from F to W is what memory is paid for;
+ * repeating it every 6 units (three parts of two chunks) leaves no unit over in the steady state.  Before and after it there
+ * are gaps: actions are drawn forward into them, in order of time, but never so that more is held than the pattern holds at
+ * its fullest.
+ */
+#include "emulated_devices/schemes/pipeline/v_pattern.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { F0, F1, I1, I0, WEIGHT, EMPTY };
+
+struct event { int time; short device; short part; int micro; };
+
+struct line {                           /* of one device */
+    unsigned char *unit;                /* [length] the part done in this unit, or EMPTY */
+    int *held;                          /* [length] chunks held while it is done */
+};
+
+struct v_plan {
+    struct schedule *s;
+    int P, M, length, most;             /* most: chunks held at once by the pattern */
+    struct line *line;
+    int *when;                          /* [(device * 4 + part) * M + micro] unit of F0, F1, I1, I0 */
+    struct event *event;                /* of all devices, in order of time */
+    int events;
+};
+
+static int *when(const struct v_plan *p, int device, int part, int micro) { return &p->when[(device * 4 + part) * p->M + micro]; }
+
+static int by_time(const void *a, const void *b)
+{
+    const struct event *x = a, *y = b;
+    return x->time != y->time ? (x->time > y->time) - (x->time < y->time) : x->device - y->device;
+}
+
+static void lay_out(struct v_plan *p, const struct v_pattern *pattern)
+{
+    p->events = 0;
+    for (int d = 0; d < p->P; d++) {
+        const int offset[4] = { pattern[d].f0, pattern[d].f1, pattern[d].i1, pattern[d].i0 };
+        memset(p->line[d].unit, EMPTY, (size_t)p->length);
+        for (int part = F0; part <= I0; part++)
+            for (int m = 0; m < p->M; m++) {
+                const int t = offset[part] + 6 * m;
+                assert(t < p->length && p->line[d].unit[t] == EMPTY);
+                p->line[d].unit[t] = (unsigned char)part;
+                *when(p, d, part, m) = t;
+                p->event[p->events++] = (struct event){ t, (short)d, (short)part, m };
+            }
+    }
+    qsort(p->event, (size_t)p->events, sizeof *p->event, by_time);
+}
+
+/* Weight gradients in every free unit, first come first served; then what is held in each unit. */
+static void fill_weights(struct v_plan *p, int d)
+{
+    struct line *l = &p->line[d];
+    for (int t = 0, waiting = 0; t < p->length; t++) {
+        if (l->unit[t] == WEIGHT) l->unit[t] = EMPTY;
+        if (l->unit[t] == I0 || l->unit[t] == I1) waiting++;
+        if (l->unit[t] == EMPTY && waiting > 0) {
+            l->unit[t] = WEIGHT;
+            waiting--;
+        }
+    }
+    for (int t = 0, held = 0; t < p->length; t++) {
+        held += l->unit[t] == F0 || l->unit[t] == F1;
+        l->held[t] = held;
+        held -= l->unit[t] == WEIGHT;
+    }
+}
+
+static int fullest(const struct v_plan *p, int d)
+{
+    int most = 0;
+    for (int t = 0; t < p->length; t++)
+        if (p->line[d].held[t] > most) most = p->line[d].held[t];
+    return most;
+}
+
+static int later(int a, int b) { return a > b ? a : b; }
+
+/* The first unit in which this event's inputs are there.  F0 and I1 go down the devices, F1 and I0 up. */
+static int earliest(const struct v_plan *p, struct event e)
+{
+    int t = 0;
+    const int from = e.part == F0 || e.part == I1 ? e.device - 1 : e.device + 1;
+    if (from >= 0 && from < p->P) t = later(t, *when(p, from, e.part, e.micro) + 1);
+    if (e.part > F0) t = later(t, *when(p, e.device, e.part - 1, e.micro) + 1);
+    if (e.micro > 0) t = later(t, *when(p, e.device, e.part, e.micro - 1) + 1);
+    return t;
+}
+
+static void place(struct v_plan *p, struct event e, int from, int to)
+{
+    p->line[e.device].unit[from] = EMPTY;
+    p->line[e.device].unit[to] = (unsigned char)e.part;
+    fill_weights(p, e.device);
+}
+
+/* Draw an event forward to the first unit that holds nothing (or only a weight gradient, which can go elsewhere), if the
+ * device then never holds more than the pattern does. */
+static void draw_forward(struct v_plan *p, struct event e)
+{
+    for (int t = earliest(p, e); t < e.time; t++) {
+        if (p->line[e.device].unit[t] != EMPTY && p->line[e.device].unit[t] != WEIGHT) continue;
+        place(p, e, e.time, t);
+        if (fullest(p, e.device) <= p->most) {
+            *when(p, e.device, e.part, e.micro) = t;
+            return;
+        }
+        place(p, e, t, e.time);
+    }
+}
+
+/* In the steady state, from the first device's first I0 to its last F0, no unit is free: only before and after is work. */
+static void squeeze(struct v_plan *p)
+{
+    const int steady = *when(p, 0, I0, 0), done = *when(p, 0, F0, p->M - 1);
+    for (int i = 0; i < p->events; i++)
+        if (p->event[i].time < steady || p->event[i].time > done) draw_forward(p, p->event[i]);
+}
+
+static void put_line(struct v_plan *p, int d)
+{
+    const struct line *l = &p->line[d];
+    int done[4] = { 0 }, *waiting = l->held, first = 0, last = 0;       /* what was held is not needed any more */
+    for (int t = 0; t < p->length; t++) {
+        const int part = l->unit[t], chunk = part == F1 || part == I1;
+        if (part == F0 || part == F1) put(p->s, d, FORWARD, done[part]++, chunk);
+        if (part == I0 || part == I1) {
+            waiting[last++] = 2 * done[part] + chunk;
+            put(p->s, d, BACKWARD_INPUT, done[part]++, chunk);
+        }
+        if (part == WEIGHT) {
+            put(p->s, d, BACKWARD_WEIGHT, waiting[first] / 2, waiting[first] % 2);
+            first++;
+        }
+    }
+}
+
+enum error_code put_v_pattern(struct schedule *s, const struct v_pattern *pattern, struct error *err)
+{
+    struct v_plan p = { .s = s, .P = s->devices, .M = s->micros };
+    for (int d = 0; d < p.P; d++) p.length = later(p.length, pattern[d].i0);
+    p.length += 6 * p.M + 2 * p.M + 1;                  /* at most 2M weight gradients come after everything else */
+    p.line = calloc((size_t)p.P, sizeof *p.line);
+    p.when = calloc(4 * (size_t)p.P * (size_t)p.M, sizeof *p.when);
+    p.event = calloc(4 * (size_t)p.P * (size_t)p.M, sizeof *p.event);
+    unsigned char *units = calloc((size_t)p.P * (size_t)p.length, 1);
+    int *held = calloc((size_t)p.P * (size_t)p.length, sizeof *held);
+    enum error_code code = OK;
+    if (p.line == NULL || p.when == NULL || p.event == NULL || units == NULL || held == NULL)
+        code = fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", s->name);
+    else {
+        for (int d = 0; d < p.P; d++) p.line[d] = (struct line){ units + (size_t)d * (size_t)p.length, held + (size_t)d * (size_t)p.length };
+        lay_out(&p, pattern);
+        for (int d = 0; d < p.P; d++) {
+            fill_weights(&p, d);
+            p.most = later(p.most, fullest(&p, d));
+        }
+        squeeze(&p);
+        for (int d = 0; d < p.P; d++) put_line(&p, d);
+    }
+    free(p.line);
+    free(p.when);
+    free(p.event);
+    free(units);
+    free(held);
+    return code;
+}

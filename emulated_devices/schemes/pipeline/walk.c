@@ -1,0 +1,107 @@
+/* walk.c -- go through a schedule as its devices would: each in order, a receive after its send.
+ *
+ * Used to prove that a schedule reaches its end, and to time it.  Work is linear in the number of actions: a device that
+ * waits is looked at again only when its peer has moved.
+ */
+#include "emulated_devices/schemes/pipeline/generate.h"
+#include <stdlib.h>
+
+/* Messages have a key: activations and gradients apart, by the stage that receives them, and by microbatch. */
+static size_t key_of(const struct schedule *s, int device, struct action a)
+{
+    int stage = schedule_stage(s, device, a);
+    struct place to = { device, a.chunk };
+    if (a.kind == SEND_ACTIVATION) to = place_after(s, a.micro, stage);
+    if (a.kind == SEND_GRADIENT) to = place_before(s, a.micro, stage);
+    stage = s->stage_of[to.device][to.chunk];
+    const size_t gradient = a.kind == SEND_GRADIENT || a.kind == RECEIVE_GRADIENT;
+    return (gradient * (size_t)s->stages + (size_t)stage) * (size_t)s->micros + (size_t)a.micro;
+}
+
+static bool is_send(struct action a) { return a.kind == SEND_ACTIVATION || a.kind == SEND_GRADIENT; }
+
+struct state {
+    struct walk *w;
+    int *sent;                          /* [key] 1 + index of the send in its device's list; 0: not yet */
+    int *stack, *on_stack, depth;       /* devices that may be able to move */
+};
+
+static void wake(struct state *st, int device)
+{
+    if (st->on_stack[device]) return;
+    st->on_stack[device] = 1;
+    st->stack[st->depth++] = device;
+}
+
+static void perform(struct state *st, int device, int from)
+{
+    struct walk *w = st->w;
+    const int index = w->next[device]++;
+    if (w->visit != NULL) w->visit(w->context, device, index, from);
+}
+
+/* Under blocking sends, a message needs both devices to stand at it. */
+static bool meet(struct state *st, int device, struct action a)
+{
+    const struct schedule *s = st->w->s;
+    const int peer = a.peer, at = st->w->next[peer];
+    if (at >= s->count[peer]) return false;
+    const struct action b = s->actions[peer][at];
+    if (!action_is_message(b.kind) || is_send(a) == is_send(b) || b.peer != device || key_of(s, device, a) != key_of(s, peer, b))
+        return false;
+    const int sender = is_send(a) ? device : peer, receiver = is_send(a) ? peer : device, from = st->w->next[sender];
+    perform(st, sender, -1);
+    perform(st, receiver, from);
+    wake(st, peer);
+    return true;
+}
+
+/* @return whether the device's next action was performed. */
+static bool step(struct state *st, int device)
+{
+    const struct schedule *s = st->w->s;
+    const int index = st->w->next[device];
+    const struct action a = s->actions[device][index];
+    int from = -1;
+    if (action_is_message(a.kind)) {
+        if (st->w->blocking) return meet(st, device, a);
+        int *sent = &st->sent[key_of(s, device, a)];
+        if (is_send(a)) {
+            *sent = 1 + index;
+            wake(st, a.peer);
+        } else {
+            if (*sent == 0) return false;
+            from = *sent - 1;
+        }
+    }
+    perform(st, device, from);
+    return true;
+}
+
+enum error_code walk_through(struct walk *w, struct error *err)
+{
+    const struct schedule *s = w->s;
+    const size_t P = (size_t)s->devices;
+    struct state st = { .w = w };
+    w->next = calloc(P, sizeof *w->next);
+    st.sent = calloc(2 * (size_t)s->stages * (size_t)s->micros, sizeof *st.sent);
+    st.stack = calloc(P, sizeof *st.stack);
+    st.on_stack = calloc(P, sizeof *st.on_stack);
+    enum error_code code = OK;
+    if (w->next == NULL || st.sent == NULL || st.stack == NULL || st.on_stack == NULL) {
+        code = fail(err, ERR_MEMORY, "schedule %s: no memory to go through it", s->name);
+        free(w->next);
+        w->next = NULL;
+    } else {
+        for (int d = s->devices - 1; d >= 0; d--) wake(&st, d);
+        while (st.depth > 0) {
+            const int d = st.stack[--st.depth];
+            st.on_stack[d] = 0;
+            while (w->next[d] < s->count[d] && step(&st, d)) {}
+        }
+    }
+    free(st.sent);
+    free(st.stack);
+    free(st.on_stack);
+    return code;
+}

@@ -1,0 +1,30 @@
+/* zb-h1: 1F1B with the backward cut in two, so that weights' gradients fill the end of the step.  No more memory than 1F1B.
+ *
+ * Source    P. Qi, X. Wan, G. Huang, M. Lin, Zero Bubble Pipeline Parallelism, arXiv:2401.10241, section 2.1, figure 2.
+ * Needs     P >= 1, M >= 1
+ * Bubble    (P-1)(F+I-W), when M >= P and W <= I, W <= F      (the paper's B is our I, backward for the input)
+ * Memory    min(P, M) microbatches on every device
+ * Messages  2 M (P-1)
+ *
+ * Only I is on the way of the gradient up the pipeline; W can wait.  Device r lets r of them wait, so that it too holds P
+ * microbatches, the number that device 0 holds in 1F1B.  P=3, M=5, F=I=W:
+ *
+ *   0  F0 F1 F2 .. .. I0 W0 F3 I1 W1 F4 I2 W2 I3 W3 .. I4 W4        (. idle)
+ *   1     F0 F1 F2 I0 ..
+ *   2        F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 F4 I4 W2 W3 W4
+ */
+#include "emulated_devices/schemes/pipeline/zero_bubble.h"
+
+static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+{
+    if (schedule_begin(s, "zb-h1", q->devices, q->micros, 1, err) != OK) return err->code;
+    place_looped(s);
+    for (int r = 0; r < q->devices; r++) put_zero_bubble(s, r, q->devices - 1 - r, r);
+    return schedule_finish(s, err);
+}
+
+const struct schedule_generator schedule_zb_h1 = {
+    .name = "zb-h1", .description = "1f1b with weight gradients put off: smaller bubble, same memory",
+    .source = "Qi et al., arXiv:2401.10241", .needs = "P >= 1, M >= 1", .bubble = "(P-1)(F+I-W)", .memory = "min(P, M)",
+    .chunks = 1, .make = make,
+};

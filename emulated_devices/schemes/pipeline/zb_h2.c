@@ -1,0 +1,28 @@
+/* zb-h2: twice the memory of 1F1B, and with F = I = W no bubble at all.
+ *
+ * Source    P. Qi et al., arXiv:2401.10241, section 2.2, figure 3.
+ * Needs     P >= 1, M >= 1
+ * Bubble    (P-1)(F+I-2W), of a device's own time from its first to its last action, when M >= 2P-1.  The last device
+ *           starts (P-1)F after the first and ends after it: the step's shape is a parallelogram, and the optimizer's step
+ *           must not wait for all devices (the paper checks for overflow afterwards) if nothing is to be lost
+ * Memory    min(2P-1, M) microbatches on every device
+ * Messages  2 M (P-1)
+ *
+ * Device r does 2(P-1-r) forwards more than it must, which fill the time until the first gradient comes back, and lets 2r
+ * weight gradients wait, which fill the time at the end.
+ */
+#include "emulated_devices/schemes/pipeline/zero_bubble.h"
+
+static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
+{
+    if (schedule_begin(s, "zb-h2", q->devices, q->micros, 1, err) != OK) return err->code;
+    place_looped(s);
+    for (int r = 0; r < q->devices; r++) put_zero_bubble(s, r, 2 * (q->devices - 1 - r), 2 * r);
+    return schedule_finish(s, err);
+}
+
+const struct schedule_generator schedule_zb_h2 = {
+    .name = "zb-h2", .description = "zero bubble with twice the memory of 1f1b",
+    .source = "Qi et al., arXiv:2401.10241", .needs = "P >= 1, M >= 1", .bubble = "(P-1)(F+I-2W)", .memory = "min(2P-1, M)",
+    .chunks = 1, .make = make,
+};

@@ -1,0 +1,25 @@
+/* The tensor-parallel schemes: one line each. */
+#include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/io/options.h"
+#include <string.h>
+
+extern const struct tensor_scheme tensor_scheme_1d;
+
+const struct tensor_scheme *const tensor_schemes[] = {
+    &tensor_scheme_1d,
+    NULL,
+};
+
+enum error_code tensor_scheme_find(const struct tensor_scheme **found, const char *name, struct error *err)
+{
+    const char *names[sizeof tensor_schemes / sizeof *tensor_schemes];
+    int n = 0;
+    for (; tensor_schemes[n]; n++) {
+        names[n] = tensor_schemes[n]->name;
+        if (strcmp(names[n], name) == 0) {
+            *found = tensor_schemes[n];
+            return OK;
+        }
+    }
+    return fail(err, ERR_USAGE, "--tensor %s: there is no such scheme; the nearest is %s", name, nearest_name(name, names, (size_t)n));
+}

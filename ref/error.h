@@ -1,0 +1,46 @@
+/* error.h -- how a failure travels: a code to act on and one line to show.
+ *
+ * Library functions that can fail return an enum error_code and, when it is not OK, leave one line of text in the
+ * struct error they were given: what went wrong, which argument, its value, what would be right.  They never print
+ * and never exit; only main() speaks.
+ */
+#ifndef ORRERY_ERROR_H
+#define ORRERY_ERROR_H
+
+/* X(code, meaning, exit status of the program that ends with it) */
+#define ERROR_CODES(X)                                                \
+    X(OK,           "no error",                                    0) \
+    X(ERR_USAGE,    "wrong flag, name or argument",                2) \
+    X(ERR_PLAN,     "mesh, model and schemes do not fit",          2) \
+    X(ERR_FILE,     "a file cannot be opened, read or written",    1) \
+    X(ERR_FORMAT,   "a file's content is not what it must be",     1) \
+    X(ERR_MEMORY,   "out of memory or over the memory budget",     1) \
+    X(ERR_COMM,     "a message failed or a device went silent",    1) \
+    X(ERR_CHECK,    "a comparison did not hold",                   3)
+
+enum error_code {
+#define X(code, text, status) code,
+    ERROR_CODES(X)
+#undef X
+    ERROR_COUNT
+};
+
+struct error {
+    enum error_code code;
+    char text[400];                 /* one line, no newline at its end */
+};
+
+/**
+ * Record a failure: code and a printf-style line.
+ * @param[out] err   where to; may be NULL when the caller only wants the code.
+ * @return code, so that a function can end with `return fail(err, ERR_FILE, "...")`.
+ */
+enum error_code fail(struct error *err, enum error_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/** What a code means in general, in a few words; never NULL. */
+const char *error_meaning(enum error_code code);
+
+/** The exit status of a program that ends with this code: 0 done, 1 failed, 2 wrong usage, 3 a check did not hold. */
+int error_exit_status(enum error_code code);
+
+#endif

@@ -1,0 +1,218 @@
+#include "ref/io/json.h"
+#include "ref/io/output.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what cJSON does not check ----------------------------------------------------------------------------------- */
+
+/* Bytes of the UTF-8 character at s, of which n are there; 0 if it is not one (RFC 3629: no overlong forms, no
+ * surrogates, nothing above U+10FFFF). */
+static size_t utf8_length(const unsigned char *s, size_t n)
+{
+    const unsigned char c = s[0];
+    const size_t length = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
+    if (length == 0 || length > n) return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    if ((c == 0xe0 && s[1] < 0xa0) || (c == 0xed && s[1] > 0x9f)) return 0;
+    if ((c == 0xf0 && s[1] < 0x90) || (c == 0xf4 && s[1] > 0x8f)) return 0;
+    return length;
+}
+
+/* The first byte that no JSON text may have, and why; NULL if there is none. */
+static const char *bad_byte(const char *text, size_t length, size_t *at)
+{
+    bool in_string = false;
+    for (size_t i = 0, step; i < length; i += step) {
+        const unsigned char c = (unsigned char)text[i];
+        *at = i;
+        step = utf8_length((const unsigned char *)text + i, length - i);
+        if (step == 0) return "is not UTF-8";
+        if (c < ' ' && (in_string || (c != '\t' && c != '\n' && c != '\r'))) return "has a control character";
+        if (c == '"') in_string = !in_string;
+        if (c != '\\' || !in_string) continue;
+        if (length - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0) return "has a NUL inside a string";
+        step = i + 1 < length && (unsigned char)text[i + 1] < 0x80 && (unsigned char)text[i + 1] >= ' ' ? 2 : 1;
+    }
+    return NULL;
+}
+
+static enum error_code fail_at(struct error *err, const char *where, const char *text, size_t at, const char *what)
+{
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < at; i++) {
+        column = text[i] == '\n' ? 1 : column + 1;
+        line += text[i] == '\n';
+    }
+    return fail(err, ERR_FORMAT, "%s: %s at line %zu, column %zu (byte %zu)", where, what, line, column, at);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Refuse a key given twice in an object, here or in anything inside.  Sorting keeps a hostile million keys cheap. */
+static enum error_code refuse_duplicates(const cJSON *value, const char *where, struct error *err)
+{
+    size_t n = 0;
+    enum error_code e = OK;
+    for (const cJSON *c = value->child; c != NULL && e == OK; c = c->next, n++)
+        if (c->child != NULL) e = refuse_duplicates(c, where, err);     /* depth: cJSON's CJSON_NESTING_LIMIT */
+    if (e != OK || n < 2 || !cJSON_IsObject(value)) return e;
+    const char **key = malloc(n * sizeof *key);
+    if (key == NULL) return fail(err, ERR_MEMORY, "%s: no memory for its %zu keys", where, n);
+    n = 0;
+    for (const cJSON *c = value->child; c != NULL; c = c->next) key[n++] = c->string;
+    qsort(key, n, sizeof *key, by_text);
+    for (size_t i = 1; i < n && e == OK; i++)
+        if (strcmp(key[i - 1], key[i]) == 0)
+            e = fail(err, ERR_FORMAT, "%s: \"%s\" is there twice", where, shown(key[i]).text);
+    free(key);
+    return e;
+}
+
+enum error_code json_parse(const char *text, size_t length, const char *where, cJSON **root, struct error *err)
+{
+    size_t at;
+    const char *end = NULL, *fault = bad_byte(text, length, &at);
+    *root = NULL;
+    if (fault != NULL) return fail_at(err, where, text, at, fault);
+    *root = cJSON_ParseWithLengthOpts(text, length, &end, 0);
+    at = end == NULL ? 0 : (size_t)(end - text);
+    if (*root == NULL) return fail_at(err, where, text, at < length ? at : length, "is not JSON");
+    while (at < length && strchr(" \t\r\n", text[at]) != NULL) at++;
+    const enum error_code e = at < length ? fail_at(err, where, text, at, "has something after its end")
+                                          : refuse_duplicates(*root, where, err);
+    if (e != OK) {
+        cJSON_Delete(*root);
+        *root = NULL;
+    }
+    return e;
+}
+
+enum error_code json_read(const char *path, cJSON **root, struct error *err)
+{
+    char *text;
+    size_t length;
+    *root = NULL;
+    enum error_code e = file_read_all(path, JSON_FILE_LIMIT, &text, &length, err);
+    if (e != OK) return e;
+    e = length == 0 ? fail(err, ERR_FORMAT, "%s: is empty", shown_path(path).text)
+                    : json_parse(text, length, shown_path(path).text, root, err);
+    free(text);
+    return e;
+}
+
+/* ---- getters ----------------------------------------------------------------------------------------------------- */
+
+bool json_whole(const cJSON *value, int64_t *out)
+{
+    const double limit = 0x1p53;
+    if (!cJSON_IsNumber(value)) return false;
+    const double x = value->valuedouble;
+    if (!(x > -limit && x < limit) || x != floor(x)) return false;
+    *out = (int64_t)x;
+    return true;
+}
+
+bool json_has(const cJSON *object, const char *key)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
+    return v != NULL && !cJSON_IsNull(v);
+}
+
+/* What stands where something else should: for messages. */
+static struct shown found(const cJSON *v)
+{
+    struct shown s = { "missing" };
+    if (cJSON_IsString(v)) snprintf(s.text, sizeof s.text, "\"%.60s\"", shown(v->valuestring).text);
+    else if (cJSON_IsNumber(v)) snprintf(s.text, sizeof s.text, "%.17g", v->valuedouble);
+    else if (cJSON_IsBool(v)) snprintf(s.text, sizeof s.text, "%s", cJSON_IsTrue(v) ? "true" : "false");
+    else if (cJSON_IsNull(v)) snprintf(s.text, sizeof s.text, "null");
+    else if (cJSON_IsArray(v)) snprintf(s.text, sizeof s.text, "a list");
+    else if (cJSON_IsObject(v)) snprintf(s.text, sizeof s.text, "an object");
+    return s;
+}
+
+static enum error_code fail_type(struct error *err, const char *where, const char *key, const cJSON *v,
+                                 const char *want)
+{
+    return fail(err, ERR_FORMAT, "%s: \"%s\" is %s; it must be %s", where, shown(key).text, found(v).text, want);
+}
+
+enum error_code json_int(const cJSON *object, const char *where, const char *key, int64_t min, int64_t max,
+                         int64_t *out, struct error *err)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
+    int64_t x;
+    if (json_whole(v, &x) && x >= min && x <= max) {
+        *out = x;
+        return OK;
+    }
+    char want[100];
+    snprintf(want, sizeof want, "a whole number from %lld to %lld", (long long)min, (long long)max);
+    return fail_type(err, where, key, v, want);
+}
+
+enum error_code json_double(const cJSON *object, const char *where, const char *key, double *out, struct error *err)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (!cJSON_IsNumber(v) || !isfinite(v->valuedouble)) return fail_type(err, where, key, v, "a finite number");
+    *out = v->valuedouble;
+    return OK;
+}
+
+enum error_code json_bool(const cJSON *object, const char *where, const char *key, bool *out, struct error *err)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (!cJSON_IsBool(v)) return fail_type(err, where, key, v, "true or false");
+    *out = cJSON_IsTrue(v);
+    return OK;
+}
+
+enum error_code json_string(const cJSON *object, const char *where, const char *key, const char **out,
+                            struct error *err)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (!cJSON_IsString(v)) return fail_type(err, where, key, v, "a string");
+    *out = v->valuestring;
+    return OK;
+}
+
+enum error_code json_object(const cJSON *object, const char *where, const char *key, const cJSON **out,
+                            struct error *err)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (!cJSON_IsObject(v)) return fail_type(err, where, key, v, "an object");
+    *out = v;
+    return OK;
+}
+
+enum error_code json_array(const cJSON *object, const char *where, const char *key, const cJSON **out,
+                           struct error *err)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (!cJSON_IsArray(v)) return fail_type(err, where, key, v, "a list");
+    *out = v;
+    return OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+enum error_code json_write(const char *path, const cJSON *root, struct error *err)
+{
+    struct output file;
+    char *text = cJSON_Print(root);
+    if (text == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
+    if (strcmp(path, "-") == 0) fflush(stdout);         /* what was printed before stays before */
+    enum error_code e = output_create(&file, path, err);
+    const size_t n = strlen(text);
+    if (e == OK) e = output_write(&file, text, n, 0, err);
+    if (e == OK) e = output_write(&file, "\n", 1, (int64_t)n, err);
+    if (e == OK) e = output_commit(&file, err);
+    cJSON_free(text);
+    return e;
+}

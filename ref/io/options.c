@@ -1,0 +1,296 @@
+#include "ref/io/options.h"
+#include "ref/io/output.h"
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+static bool has_range(const struct option *o) { return o->min < o->max; }
+
+static bool in_range(const struct option *o, double x)
+{
+    return !has_range(o) || (x >= o->min && x <= o->max);
+}
+
+/* What the value must be: for messages. */
+static struct shown wanted(const struct option *o)
+{
+    struct shown s;
+    const char *what = o->kind == OPTION_INT || o->kind == OPTION_UINT64 ? "a whole number"
+                     : o->kind == OPTION_SIZE                            ? "a size such as 512, 64K or 1.5G"
+                     : o->kind == OPTION_BOOL                            ? "yes or no"
+                                                                         : "a number";
+    if (o->kind == OPTION_INT)
+        snprintf(s.text, sizeof s.text, "%s from %.0f to %.0f", what, has_range(o) ? o->min : INT_MIN,
+                 has_range(o) && o->max < INT_MAX ? o->max : INT_MAX);
+    else if (o->kind == OPTION_UINT64 && !has_range(o))
+        snprintf(s.text, sizeof s.text, "%s from 0 to %" PRIu64, what, UINT64_MAX);
+    else if (!has_range(o)) snprintf(s.text, sizeof s.text, "%s", what);
+    else if (o->kind == OPTION_SIZE && o->max < 0x1p64)
+        snprintf(s.text, sizeof s.text, "%.40s from %.15s to %.15s", what, size_format((uint64_t)o->min).text,
+                 size_format((uint64_t)o->max).text);
+    else if (o->kind == OPTION_SIZE)
+        snprintf(s.text, sizeof s.text, "%.40s, at least %.15s", what, size_format((uint64_t)o->min).text);
+    else if (isinf(o->max)) snprintf(s.text, sizeof s.text, "%s of at least %.10g", what, o->min);
+    else snprintf(s.text, sizeof s.text, "%s from %.10g to %.10g", what, o->min, o->max);
+    return s;
+}
+
+static bool set_int(const struct option *o, const char *value)
+{
+    char *end;
+    errno = 0;
+    const long x = strtol(value, &end, 10);
+    if (isspace((unsigned char)*value) || end == value || *end != '\0' || errno != 0) return false;
+    if (x < INT_MIN || x > INT_MAX || !in_range(o, (double)x)) return false;
+    *(int *)o->to = (int)x;
+    return true;
+}
+
+static bool set_uint64(const struct option *o, const char *value)
+{
+    char *end;
+    errno = 0;
+    const unsigned long long x = strtoull(value, &end, 10);     /* would take "-1" for 2^64 - 1 */
+    if (!isdigit((unsigned char)*value) || *end != '\0' || errno != 0 || !in_range(o, (double)x)) return false;
+    *(uint64_t *)o->to = x;
+    return true;
+}
+
+static bool set_double(const struct option *o, const char *value)
+{
+    char *end;
+    const double x = strtod(value, &end);
+    if (isspace((unsigned char)*value) || end == value || *end != '\0' || !isfinite(x) || !in_range(o, x)) return false;
+    *(double *)o->to = x;
+    return true;
+}
+
+static bool set_size(const struct option *o, const char *value)
+{
+    uint64_t x;
+    if (!size_parse(value, &x) || !in_range(o, (double)x)) return false;
+    *(uint64_t *)o->to = x;
+    return true;
+}
+
+static bool set_bool(const struct option *o, const char *value)
+{
+    static const char *const words[] = { "no", "yes", "off", "on", "false", "true", "0", "1" };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(value, words[i]) == 0) {
+            *(bool *)o->to = i % 2 == 1;
+            return true;
+        }
+    return false;
+}
+
+static enum error_code set_choice(const struct option *o, const char *value, struct error *err)
+{
+    size_t n = 0, used = 0;
+    char list[200] = "";
+    for (; o->choices[n] != NULL; n++) {
+        if (strcmp(o->choices[n], value) == 0) {
+            *(const char **)o->to = o->choices[n];
+            return OK;
+        }
+        if (used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n > 0 ? ", " : "", o->choices[n]);
+    }
+    const char *near = nearest_name(value, o->choices, n);
+    if (near != NULL)
+        return fail(err, ERR_USAGE, "%s %s: there is no such choice; did you mean %s?", o->name, shown(value).text,
+                    near);
+    return fail(err, ERR_USAGE, "%s %s: must be one of %s%s", o->name, shown(value).text, list,
+                used < sizeof list ? "" : "...");
+}
+
+static enum error_code set_value(const struct option *o, const char *value, struct error *err)
+{
+    bool good = true;
+    switch (o->kind) {
+    case OPTION_INT:    good = set_int(o, value); break;
+    case OPTION_UINT64: good = set_uint64(o, value); break;
+    case OPTION_DOUBLE: good = set_double(o, value); break;
+    case OPTION_SIZE:   good = set_size(o, value); break;
+    case OPTION_BOOL:   good = set_bool(o, value); break;
+    case OPTION_CHOICE: return set_choice(o, value, err);
+    case OPTION_STRING:
+        if (*value == '\0') return fail(err, ERR_USAGE, "%s: must not be empty", o->name);
+        *(const char **)o->to = value;
+        break;
+    case OPTION_SWITCH: *(bool *)o->to = true; break;
+    case OPTION_HEADING: case OPTION_END: assert(!"not a flag"); break;
+    }
+    return good ? OK : fail(err, ERR_USAGE, "%s %s: must be %s", o->name, shown(value).text, wanted(o).text);
+}
+
+/* ---- the command line -------------------------------------------------------------------------------------------- */
+
+enum { MOST_OPTIONS = 128 };
+
+static bool is_flag(const struct option *o) { return o->kind > OPTION_HEADING && o->name[0] == '-'; }
+static bool is_position(const struct option *o) { return o->kind > OPTION_HEADING && o->name[0] != '-'; }
+
+static size_t table_count(const struct option *table)
+{
+    size_t n = 0;
+    while (table[n].kind != OPTION_END) n++;
+    assert(n <= MOST_OPTIONS);
+    return n;
+}
+
+/* The flag that a word starts with, and its value if that follows after `=`. */
+static const struct option *find_flag(const struct option *table, const char *word, const char **value)
+{
+    const size_t n = strcspn(word, "=");
+    *value = word[n] == '=' ? word + n + 1 : NULL;
+    for (; table->kind != OPTION_END; table++)
+        if (is_flag(table) && strncmp(table->name, word, n) == 0 && table->name[n] == '\0') return table;
+    return NULL;
+}
+
+static enum error_code fail_unknown(const char *command, const struct option *table, const char *word,
+                                    struct error *err)
+{
+    const char *names[MOST_OPTIONS];
+    size_t n = 0;
+    for (const struct option *o = table; o->kind != OPTION_END; o++)
+        if (is_flag(o)) names[n++] = o->name;
+    struct shown flag = shown(word);
+    flag.text[strcspn(flag.text, "=")] = '\0';
+    const char *near = nearest_name(flag.text, names, n);
+    if (near != NULL) return fail(err, ERR_USAGE, "%s is not a flag of %s; did you mean %s?", flag.text, command, near);
+    return fail(err, ERR_USAGE, "%s is not a flag of %s; see orrery %s --help", flag.text, command, command);
+}
+
+/* Whether a word can only be a flag: a negative number is a value. */
+static bool looks_like_flag(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0' && !isdigit((unsigned char)word[1]) && word[1] != '.';
+}
+
+/* Take the flag at argv[*i], with its value; *i moves to the last word taken. */
+static enum error_code take_flag(const char *command, int argc, char *const argv[], int *i, const struct option *table,
+                                 bool *seen, struct error *err)
+{
+    const char *value;
+    const struct option *o = find_flag(table, argv[*i], &value);
+    if (o == NULL) return fail_unknown(command, table, argv[*i], err);
+    if (seen[o - table]) return fail(err, ERR_USAGE, "%s is given twice", o->name);
+    seen[o - table] = true;
+    if (o->kind == OPTION_SWITCH) {
+        if (value != NULL) return fail(err, ERR_USAGE, "%s takes no value, not %s", o->name, shown(value).text);
+        return set_value(o, "", err);
+    }
+    if (value == NULL && *i + 1 < argc && !looks_like_flag(argv[*i + 1])) value = argv[++*i];
+    if (value == NULL) return fail(err, ERR_USAGE, "%s needs a value: %s %s", o->name, o->name, o->argument);
+    return set_value(o, value, err);
+}
+
+static enum error_code take_position(const char *command, const char *word, const struct option *table, bool *seen,
+                                     struct error *err)
+{
+    for (size_t k = 0; table[k].kind != OPTION_END; k++)
+        if (is_position(&table[k]) && !seen[k]) {
+            seen[k] = true;
+            return set_value(&table[k], word, err);
+        }
+    return fail(err, ERR_USAGE, "%s: %s takes no such argument; see orrery %s --help", shown(word).text, command,
+                command);
+}
+
+static bool asks_for_help(int argc, char *const argv[])
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+enum error_code options_parse(const char *command, int argc, char *const argv[], const struct option *table, bool *help,
+                              struct error *err)
+{
+    bool seen[MOST_OPTIONS] = { false }, only_positions = false;
+    const size_t n = table_count(table);
+    enum error_code e = OK;
+    *help = asks_for_help(argc, argv);
+    if (*help) return OK;
+    for (int i = 0; i < argc && e == OK; i++) {
+        if (!only_positions && strcmp(argv[i], "--") == 0) only_positions = true;
+        else if (!only_positions && looks_like_flag(argv[i])) e = take_flag(command, argc, argv, &i, table, seen, err);
+        else e = take_position(command, argv[i], table, seen, err);
+    }
+    for (size_t k = 0; k < n; k++) {
+        if (e == OK && table[k].required && !seen[k])
+            e = fail(err, ERR_USAGE, "%s needs %s%s%s: %s", command, table[k].name, table[k].argument ? " " : "",
+                     table[k].argument ? table[k].argument : "", table[k].help);
+        if (table[k].given != NULL) *table[k].given = seen[k];
+    }
+    return e;
+}
+
+/* ---- help -------------------------------------------------------------------------------------------------------- */
+
+enum { HELP_COLUMNS = 100, HELP_LEFT = 30, HELP_TEXT = 1000 };
+
+/* What the destination holds: the default, before parsing.  Empty if that says nothing. */
+static struct shown standing(const struct option *o)
+{
+    struct shown s = { "" };
+    const char *word = o->kind == OPTION_STRING || o->kind == OPTION_CHOICE ? *(const char *const *)o->to : NULL;
+    if (o->required) snprintf(s.text, sizeof s.text, " (required)");
+    else if (word != NULL) snprintf(s.text, sizeof s.text, " [%.60s]", shown(word).text);
+    else if (o->kind == OPTION_INT) snprintf(s.text, sizeof s.text, " [%d]", *(const int *)o->to);
+    else if (o->kind == OPTION_UINT64) snprintf(s.text, sizeof s.text, " [%" PRIu64 "]", *(const uint64_t *)o->to);
+    else if (o->kind == OPTION_DOUBLE) snprintf(s.text, sizeof s.text, " [%.10g]", *(const double *)o->to);
+    else if (o->kind == OPTION_BOOL) snprintf(s.text, sizeof s.text, " [%s]", *(const bool *)o->to ? "yes" : "no");
+    else if (o->kind == OPTION_SIZE && *(const uint64_t *)o->to > 0)
+        snprintf(s.text, sizeof s.text, " [%s]", size_format(*(const uint64_t *)o->to).text);
+    return s;
+}
+
+static void compose(const struct option *o, char text[HELP_TEXT])
+{
+    size_t n = (size_t)snprintf(text, HELP_TEXT, "%s", o->help != NULL ? o->help : "");
+    for (size_t i = 0; o->kind == OPTION_CHOICE && o->choices[i] != NULL && n < HELP_TEXT; i++)
+        n += (size_t)snprintf(text + n, HELP_TEXT - n, "%s%s", i == 0 ? ": " : ", ", o->choices[i]);
+    if (n < HELP_TEXT) snprintf(text + n, HELP_TEXT - n, "%s", standing(o).text);
+}
+
+/* Print words from column HELP_LEFT on; no line is wider than HELP_COLUMNS. */
+static void print_wrapped(FILE *to, const char *text)
+{
+    const int room = HELP_COLUMNS - HELP_LEFT;
+    while ((int)strlen(text) > room) {
+        int n = room;
+        while (n > 0 && text[n] != ' ') n--;
+        if (n == 0) n = room;                           /* a word longer than a line is cut */
+        fprintf(to, "%.*s\n%*s", n, text, HELP_LEFT, "");
+        text += n + (text[n] == ' ');
+    }
+    fprintf(to, "%s\n", text);
+}
+
+void options_print_help(FILE *to, const struct option *table)
+{
+    for (const struct option *o = table; o->kind != OPTION_END; o++) {
+        char left[64], text[HELP_TEXT];
+        if (o->kind == OPTION_HEADING) {
+            fprintf(to, "%s%s:\n", o == table ? "" : "\n", o->help);
+            continue;
+        }
+        const int n = snprintf(left, sizeof left, "  %s%s%s", o->name, o->argument ? " " : "",
+                               o->argument ? o->argument : "");
+        compose(o, text);
+        /* A flag too long for its column has a line of its own. */
+        if (n < HELP_LEFT) fprintf(to, "%-*s", HELP_LEFT, left);
+        else fprintf(to, "%s\n%*s", left, HELP_LEFT, "");
+        print_wrapped(to, text);
+    }
+}

@@ -1,0 +1,221 @@
+#include "ref/io/output.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }      /* of UTF-8 */
+
+static void copy_shown(char *to, const char *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) to[i] = (unsigned char)from[i] < ' ' || from[i] == 0x7f ? '?' : from[i];
+    to[n] = '\0';
+}
+
+struct shown shown(const char *name)
+{
+    enum { MOST = 80 };
+    struct shown s;
+    size_t n = strlen(name);
+    if (n <= MOST) {
+        copy_shown(s.text, name, n);
+        return s;
+    }
+    for (n = MOST - 3; n > 0 && inside_character(name[n]); n--);
+    copy_shown(s.text, name, n);
+    strcpy(s.text + n, "...");
+    return s;
+}
+
+struct shown shown_path(const char *path)
+{
+    enum { MOST = 160 };
+    struct shown s = { "..." };
+    const size_t n = strlen(path);
+    if (n <= MOST) {
+        copy_shown(s.text, path, n);
+        return s;
+    }
+    const char *from = path + n - (MOST - 3);
+    while (inside_character(*from)) from++;
+    copy_shown(s.text + 3, from, strlen(from));
+    return s;
+}
+
+static enum error_code fail_errno(struct error *err, const char *path, const char *what)
+{
+    return fail(err, ERR_FILE, "%s: %s: %s", shown_path(path).text, what, strerror(errno));
+}
+
+/* ---- output ------------------------------------------------------------------------------------------------------ */
+
+static void forget(struct output *o)
+{
+    free(o->path);
+    free(o->temp);
+    *o = (struct output){ .fd = -1 };
+}
+
+static enum error_code give_up(struct output *o, struct error *err, const char *what)
+{
+    const enum error_code e = fail_errno(err, o->path, what);
+    output_abort(o);
+    return e;
+}
+
+static enum error_code open_stream(struct output *o, struct error *err)
+{
+    o->stream = true;
+    o->fd = strcmp(o->path, "-") == 0 ? dup(STDOUT_FILENO) : open(o->path, O_WRONLY);
+    return o->fd < 0 ? give_up(o, err, "cannot be written") : OK;
+}
+
+enum error_code output_create(struct output *o, const char *path, struct error *err)
+{
+    struct stat st;
+    const bool exists = stat(path, &st) == 0;
+    const size_t room = strlen(path) + 32;
+    *o = (struct output){ .fd = -1, .owner = true, .path = strdup(path), .temp = malloc(room) };
+    if (o->path == NULL || o->temp == NULL) {
+        forget(o);
+        return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
+    }
+    if (exists && S_ISDIR(st.st_mode)) {
+        forget(o);
+        return fail(err, ERR_FILE, "%s: cannot be written: it is a folder", shown_path(path).text);
+    }
+    if (strcmp(path, "-") == 0 || (exists && !S_ISREG(st.st_mode))) return open_stream(o, err);
+
+    snprintf(o->temp, room, "%s.tmp.%ld", path, (long)getpid());
+    o->fd = open(o->temp, O_RDWR | O_CREAT | O_TRUNC, 0666);
+    if (o->fd >= 0) return OK;
+    const enum error_code e = fail_errno(err, path, "cannot be written");
+    forget(o);
+    return e;
+}
+
+enum error_code output_join(struct output *o, const char *path, const char *temp, struct error *err)
+{
+    *o = (struct output){ .fd = -1, .path = strdup(path), .temp = strdup(temp) };
+    if (o->path == NULL || o->temp == NULL) {
+        forget(o);
+        return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
+    }
+    o->fd = open(temp, O_RDWR);
+    if (o->fd >= 0) return OK;
+    const enum error_code e = fail_errno(err, temp, "cannot be written");
+    forget(o);
+    return e;
+}
+
+enum error_code output_resize(struct output *o, int64_t bytes, struct error *err)
+{
+    if (o->stream) return OK;
+    return ftruncate(o->fd, (off_t)bytes) != 0 ? give_up(o, err, "making room failed") : OK;
+}
+
+enum error_code output_write(struct output *o, const void *data, size_t bytes, int64_t at, struct error *err)
+{
+    if (o->fd < 0) return fail(err, ERR_FILE, "a file was written to after it had failed or was finished");
+    if (o->stream && at != o->written) {
+        errno = ESPIPE;
+        return give_up(o, err, "cannot be written in pieces");
+    }
+    const char *from = data;
+    while (bytes > 0) {
+        const ssize_t n = o->stream ? write(o->fd, from, bytes) : pwrite(o->fd, from, bytes, (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = ENOSPC;                     /* POSIX does not say why nothing could be written */
+        if (n <= 0) return give_up(o, err, "writing failed");
+        from += n, at += n, bytes -= (size_t)n;
+        o->written += n;
+    }
+    return OK;
+}
+
+enum error_code output_commit(struct output *o, struct error *err)
+{
+    if (o->fd < 0) return fail(err, ERR_FILE, "a file was finished after it had failed or was finished");
+    if (!o->stream && fsync(o->fd) != 0) return give_up(o, err, "flushing to the disk failed");
+    const int closed = close(o->fd);
+    o->fd = -1;
+    if (closed != 0) return give_up(o, err, "closing failed");
+    if (o->owner && !o->stream && rename(o->temp, o->path) != 0)
+        return give_up(o, err, "renaming the finished file failed");
+    forget(o);
+    return OK;
+}
+
+void output_abort(struct output *o)
+{
+    if (o->path == NULL) return;
+    if (o->fd >= 0) close(o->fd);
+    /* Also if only joined: without this process's part the file must not be finished. */
+    if (!o->stream) unlink(o->temp);
+    forget(o);
+}
+
+/* ---- input ------------------------------------------------------------------------------------------------------- */
+
+enum error_code file_open(const char *path, int *fd, int64_t *size, struct error *err)
+{
+    struct stat st;
+    *fd = -1;
+    if (stat(path, &st) != 0) return fail_errno(err, path, "cannot be opened");
+    if (S_ISDIR(st.st_mode)) return fail(err, ERR_FILE, "%s: is a folder, a file was expected", shown_path(path).text);
+    if (!S_ISREG(st.st_mode))
+        return fail(err, ERR_FILE, "%s: is a pipe or device, a file was expected", shown_path(path).text);
+    *fd = open(path, O_RDONLY);
+    if (*fd < 0) return fail_errno(err, path, "cannot be opened");
+    if (fstat(*fd, &st) != 0) {
+        const enum error_code e = fail_errno(err, path, "cannot be read");
+        close(*fd);
+        *fd = -1;
+        return e;
+    }
+    *size = st.st_size;
+    return OK;
+}
+
+enum error_code file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at, struct error *err)
+{
+    char *to = out;
+    while (bytes > 0) {
+        const ssize_t n = pread(fd, to, bytes, (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_errno(err, path, "reading failed");
+        if (n == 0)
+            return fail(err, ERR_FILE, "%s: ends at byte %lld, %zu bytes more were expected", shown_path(path).text,
+                        (long long)at, bytes);
+        to += n, at += n, bytes -= (size_t)n;
+    }
+    return OK;
+}
+
+enum error_code file_read_all(const char *path, int64_t limit, char **bytes, size_t *count, struct error *err)
+{
+    int fd;
+    int64_t size = 0;
+    *bytes = NULL;
+    enum error_code e = file_open(path, &fd, &size, err);
+    if (e != OK) return e;
+    if (size > limit)
+        e = fail(err, ERR_FORMAT, "%s: has %lld bytes, at most %lld are read", shown_path(path).text, (long long)size,
+                 (long long)limit);
+    else if ((*bytes = malloc((size_t)size + 1)) == NULL)
+        e = fail(err, ERR_MEMORY, "%s: no memory for its %lld bytes", shown_path(path).text, (long long)size);
+    else
+        e = file_read_at(fd, path, *bytes, (size_t)size, 0, err);
+    close(fd);
+    if (e != OK) {
+        free(*bytes);
+        *bytes = NULL;
+        return e;
+    }
+    (*bytes)[size] = '\0';
+    *count = (size_t)size;
+    return OK;
+}

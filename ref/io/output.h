@@ -1,0 +1,63 @@
+/* output.h -- files that are whole or not there, and reading a whole file.
+ *
+ * Output goes to a file beside the final one (path.tmp.PID), is flushed to the disk and then takes the final name in
+ * one step.  A crash, a full disk or an abort leaves the previous file as it was.  What is no file cannot be replaced:
+ * pipes, devices such as /dev/null and the standard output, "-", are streams, written from start to end as it comes.
+ */
+#ifndef ORRERY_OUTPUT_H
+#define ORRERY_OUTPUT_H
+
+#include "ref/error.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct output {
+    int fd;                             /* -1: not open */
+    bool owner;                         /* made the temporary file, and will rename it */
+    bool stream;                        /* no file: there is no temporary one, and `written` only grows */
+    int64_t written;                    /* bytes, of a stream */
+    char *path, *temp;
+};
+
+/** Start a file, or a stream.  @return OK, ERR_FILE or ERR_MEMORY; on failure there is nothing to abort. */
+enum error_code output_create(struct output *, const char *path, struct error *);
+
+/** Write into a temporary file that another process created; its commit flushes but does not rename. */
+enum error_code output_join(struct output *, const char *path, const char *temp, struct error *);
+
+/** Make the file so long; what is not written then reads as zeros.  @return as output_write; a stream is let be. */
+enum error_code output_resize(struct output *, int64_t bytes, struct error *);
+
+/** Write bytes at an offset; of a stream, the next one.  @return OK, or ERR_FILE; the output is then aborted. */
+enum error_code output_write(struct output *, const void *data, size_t bytes, int64_t at, struct error *);
+
+/** Flush, close and, for the owner, rename.  @return OK, or ERR_FILE; the output is then aborted. */
+enum error_code output_commit(struct output *, struct error *);
+
+/** Close and remove the temporary file.  Does nothing after a commit or an abort. */
+void output_abort(struct output *);
+
+/**
+ * Read a whole file into new memory, with a NUL after its last byte.
+ * @param limit       bytes at most.
+ * @param[out] bytes  for free(); NULL on failure.
+ * @return OK; ERR_FILE if it is missing, a folder or unreadable; ERR_FORMAT above the limit; ERR_MEMORY.
+ */
+enum error_code file_read_all(const char *path, int64_t limit, char **bytes, size_t *count, struct error *);
+
+/** Open a regular file for reading.  @param[out] size  its bytes.  @return OK or ERR_FILE, *fd being -1. */
+enum error_code file_open(const char *path, int *fd, int64_t *size, struct error *);
+
+/** Read exactly `bytes` bytes at an offset.  @return OK, or ERR_FILE (also if the file ends before). */
+enum error_code file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at, struct error *);
+
+struct shown { char text[164]; };
+
+/** A name from a file or a command line, fit for a message: its first 80 bytes, control characters as '?'. */
+struct shown shown(const char *name);
+
+/** A path, likewise: its last 160 bytes, which are what tells files apart. */
+struct shown shown_path(const char *path);
+
+#endif

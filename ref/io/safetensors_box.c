@@ -1,0 +1,212 @@
+#include "ref/io/safetensors_box.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- formats ----------------------------------------------------------------------------------------------------- */
+
+/* Every dtype of the format; `least` is the smallest of ours that holds all its values, DTYPE_COUNT if none does. */
+static const struct format { const char *name; int bits; enum dtype least; } formats[] = {
+    { "F64", 64, F32 }, { "F32", 32, F32 }, { "F16", 16, F32 }, { "BF16", 16, F32 },    /* F32 rounds F64, as asked */
+    { "I64", 64, I64 }, { "I32", 32, I32 }, { "I16", 16, I32 }, { "I8", 8, I32 },
+    { "U64", 64, DTYPE_COUNT }, { "U32", 32, I64 }, { "U16", 16, I32 }, { "U8", 8, U8 }, { "BOOL", 8, U8 },
+    { "F8_E4M3", 8, DTYPE_COUNT }, { "F8_E5M2", 8, DTYPE_COUNT }, { "F8_E8M0", 8, DTYPE_COUNT },
+    { "F8_E4M3FNUZ", 8, DTYPE_COUNT }, { "F8_E5M2FNUZ", 8, DTYPE_COUNT },
+    { "F6_E2M3", 6, DTYPE_COUNT }, { "F6_E3M2", 6, DTYPE_COUNT }, { "F4", 4, DTYPE_COUNT }, { "C64", 64, DTYPE_COUNT },
+};
+
+static const struct format *find_format(const char *name)
+{
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(formats[i].name, name) == 0) return &formats[i];
+    return NULL;
+}
+
+int safetensors_dtype_bits(const char *dtype)
+{
+    const struct format *f = find_format(dtype);
+    return f != NULL ? f->bits : 0;
+}
+
+const char *entry_measure(struct safetensors_entry *t)
+{
+    const int bits = safetensors_dtype_bits(t->dtype);
+    if (bits == 0) return "has a dtype that the format does not know";
+    if (t->ndim < 0 || t->ndim > SAFETENSORS_MAX_DIMS) return "has more than 8 dimensions";
+    t->count = 1;
+    for (int d = 0; d < t->ndim; d++) {
+        if (t->dim[d] < 0) return "has a negative dimension";
+        if (t->dim[d] > 0 && t->count > INT64_MAX / 64 / t->dim[d]) return "has a shape whose size overflows";
+        t->count *= t->dim[d];
+    }
+    if (t->count * bits % 8 != 0) return "does not fill whole bytes";
+    t->bytes = t->count * bits / 8;
+    return NULL;
+}
+
+/* ---- boxes ------------------------------------------------------------------------------------------------------- */
+
+enum error_code box_open(struct box *b, const char *path, const struct safetensors_entry *t, const int64_t *start,
+                         const int64_t *extent, bool transposed, struct error *err)
+{
+    *b = (struct box){ .ndim = t->ndim };
+    if (transposed && t->ndim != 2)
+        return fail(err, ERR_USAGE, "%s: tensor \"%s\" has %d dimensions; only a matrix can be transposed",
+                    shown_path(path).text, shown(t->name).text, t->ndim);
+    for (int d = 0; d < t->ndim; d++) {
+        const int asked = transposed ? 1 - d : d;
+        b->dim[d] = t->dim[d];
+        b->start[d] = start != NULL ? start[asked] : 0;
+        b->extent[d] = extent != NULL ? extent[asked] : t->dim[d];
+        if (b->start[d] < 0 || b->extent[d] < 0 || b->start[d] > b->dim[d] || b->extent[d] > b->dim[d] - b->start[d])
+            return fail(err, ERR_USAGE, "%s: tensor \"%s\": %lld elements from %lld are outside dimension %d, of %lld",
+                        shown_path(path).text, shown(t->name).text, (long long)b->extent[d], (long long)b->start[d], d,
+                        (long long)b->dim[d]);
+        if (b->extent[d] == 0) b->done = true;
+    }
+    if (b->done) return OK;                             /* nothing in it; other extents may be as large as they like */
+    b->run = (struct run){ .count = 1, .stride = transposed ? b->extent[0] : 1 };
+    /* The last dimension is a run; with all of it, so is the one before it, and so on. */
+    b->outer = b->ndim;
+    bool whole = true;
+    while (b->outer > 0 && whole) {
+        b->outer--;
+        b->run.count *= b->extent[b->outer];
+        whole = !transposed && b->extent[b->outer] == b->dim[b->outer];
+    }
+    return OK;
+}
+
+bool box_next(struct box *b)
+{
+    if (b->done) return false;
+    int64_t file_at = 0, number = 0;
+    for (int d = 0; d < b->ndim; d++) {
+        file_at = file_at * b->dim[d] + b->start[d] + b->at[d];
+        if (d < b->outer) number = number * b->extent[d] + b->at[d];
+    }
+    b->run.file_at = file_at;
+    b->run.memory_at = b->run.stride == 1 ? number * b->run.count : number;
+    int d = b->outer - 1;
+    while (d >= 0 && ++b->at[d] == b->extent[d]) b->at[d--] = 0;
+    b->done = d < 0;
+    return true;
+}
+
+/* ---- conversion -------------------------------------------------------------------------------------------------- */
+
+enum { CHUNK = 4096 };                                  /* elements converted at a time */
+
+static double half_to_double(uint16_t h)
+{
+    const int exponent = h >> 10 & 31;
+    const double fraction = h & 1023;
+    const double x = exponent == 31 ? (fraction > 0 ? (double)NAN : (double)INFINITY)
+                   : exponent == 0  ? ldexp(fraction, -24)
+                                    : ldexp(fraction + 1024, exponent - 25);
+    return h >> 15 ? -x : x;
+}
+
+static double bfloat_to_double(uint16_t h)
+{
+    const uint32_t bits = (uint32_t)h << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The loop of one format: v is the element as it lies in the file. */
+#define DECODE(type, value)                                             \
+    for (int i = 0; i < n; i++) {                                       \
+        type v;                                                         \
+        memcpy(&v, (const char *)raw + (size_t)i * sizeof v, sizeof v); \
+        out[i] = value;                                                 \
+    }                                                                   \
+    return
+
+static void decode_reals(const char *dtype, const void *raw, int n, double *out)
+{
+    if (strcmp(dtype, "F64") == 0) { DECODE(double, v); }
+    if (strcmp(dtype, "F32") == 0) { DECODE(float, v); }
+    if (strcmp(dtype, "F16") == 0) { DECODE(uint16_t, half_to_double(v)); }
+    DECODE(uint16_t, bfloat_to_double(v));
+}
+
+static void decode_integers(const char *dtype, const void *raw, int n, int64_t *out)
+{
+    if (strcmp(dtype, "I64") == 0) { DECODE(int64_t, v); }
+    if (strcmp(dtype, "I32") == 0) { DECODE(int32_t, v); }
+    if (strcmp(dtype, "U32") == 0) { DECODE(uint32_t, v); }
+    if (strcmp(dtype, "I16") == 0) { DECODE(int16_t, v); }
+    if (strcmp(dtype, "U16") == 0) { DECODE(uint16_t, v); }
+    if (strcmp(dtype, "I8") == 0)  { DECODE(int8_t, v); }
+    if (strcmp(dtype, "U8") == 0)  { DECODE(uint8_t, v); }
+    DECODE(uint8_t, v != 0);                            /* BOOL */
+}
+
+/* Convert n elements into out[at], out[at + stride], ... */
+static void convert(const struct format *from, enum dtype want, const void *raw, int n, void *out, int64_t at,
+                    int64_t stride)
+{
+    double real[CHUNK];
+    int64_t whole[CHUNK];
+    if (want == F32 || want == F64) decode_reals(from->name, raw, n, real);
+    else decode_integers(from->name, raw, n, whole);
+    for (int i = 0; i < n; i++, at += stride) {
+        if (want == F32) ((float *)out)[at] = (float)real[i];
+        else if (want == F64) ((double *)out)[at] = real[i];
+        else if (want == I64) ((int64_t *)out)[at] = whole[i];
+        else if (want == I32) ((int32_t *)out)[at] = (int32_t)whole[i];
+        else ((uint8_t *)out)[at] = (uint8_t)whole[i];
+    }
+}
+
+static bool converts(const struct format *from, enum dtype want)
+{
+    if (strcmp(from->name, dtype_file_name(want)) == 0) return true;
+    if (want == F32 || want == F64) return from->least == F32;
+    if (want == I64) return from->least == I64 || from->least == I32 || from->least == U8;
+    if (want == I32) return from->least == I32 || from->least == U8;
+    return want == U8 && from->least == U8;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static enum error_code read_run(const struct safetensors *st, const struct safetensors_entry *t, struct run run,
+                                const struct format *from, enum dtype want, void *out, struct error *err)
+{
+    const size_t size = (size_t)from->bits / 8;
+    int64_t at = t->offset + run.file_at * (int64_t)size;
+    if (run.stride == 1 && strcmp(from->name, dtype_file_name(want)) == 0)
+        return file_read_at(st->fd, st->path, (char *)out + (size_t)run.memory_at * size, (size_t)run.count * size, at,
+                            err);
+    char raw[CHUNK * 8];
+    for (int64_t done = 0; done < run.count; done += CHUNK) {
+        const int n = run.count - done < CHUNK ? (int)(run.count - done) : CHUNK;
+        const enum error_code e = file_read_at(st->fd, st->path, raw, (size_t)n * size, at, err);
+        if (e != OK) return e;
+        convert(from, want, raw, n, out, run.memory_at + done * run.stride, run.stride);
+        at += n * (int64_t)size;
+    }
+    return OK;
+}
+
+enum error_code safetensors_read_box(const struct safetensors *st, const struct safetensors_entry *t,
+                                     const int64_t *start, const int64_t *extent, bool transposed, enum dtype want,
+                                     void *out, struct error *err)
+{
+    struct box box;
+    const struct format *from = find_format(t->dtype);
+    if (!converts(from, want))
+        return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has dtype %s, which cannot be read as %s",
+                    shown_path(st->path).text, shown(t->name).text, t->dtype, dtype_name(want));
+    enum error_code e = box_open(&box, st->path, t, start, extent, transposed, err);
+    while (e == OK && box_next(&box)) e = read_run(st, t, box.run, from, want, out, err);
+    return e;
+}
+
+enum error_code safetensors_read(const struct safetensors *st, const struct safetensors_entry *t, enum dtype want,
+                                 void *out, struct error *err)
+{
+    return safetensors_read_box(st, t, NULL, NULL, false, want, out, err);
+}

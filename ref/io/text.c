@@ -1,0 +1,203 @@
+#include "ref/io/text.h"
+#include "ref/io/output.h"
+#include "ref/numeric/philox.h"
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const int64_t NO_LIMIT = INT64_C(1) << 40;       /* bytes: more than one would hold in memory */
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
+static enum error_code append(struct text *t, const char *path, int64_t limit, struct error *err)
+{
+    char *bytes;
+    size_t n;
+    const enum error_code e = file_read_all(path, NO_LIMIT, &bytes, &n, err);
+    if (e != OK) return e;
+    if ((int64_t)n > limit - t->count) n = (size_t)(limit - t->count);
+    uint8_t *grown = realloc(t->bytes, (size_t)t->count + n + 1);
+    if (grown == NULL) {
+        free(bytes);
+        return fail(err, ERR_MEMORY, "%s: no memory to join it to the text before it", shown_path(path).text);
+    }
+    memcpy(grown + t->count, bytes, n);
+    free(bytes);
+    t->bytes = grown;
+    t->count += (int64_t)n;
+    t->files++;
+    return OK;
+}
+
+static enum error_code load(struct text *t, const char *const *paths, int n, int64_t limit, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < n && e == OK && t->count < limit; i++) e = append(t, paths[i], limit, err);
+    if (e == OK && t->count == 0) e = fail(err, ERR_FORMAT, "%s: is empty: there is no text to train on", t->name);
+    if (e != OK) text_free(t);
+    t->train = t->count - t->count / 10;
+    return e;
+}
+
+enum error_code text_load(struct text *t, const char *const *paths, int n, struct error *err)
+{
+    *t = (struct text){ 0 };
+    assert(n >= 1);
+    const struct shown first = shown_path(paths[0]);
+    if (n == 1) snprintf(t->name, sizeof t->name, "%s", first.text);
+    else snprintf(t->name, sizeof t->name, "%s and %d more", first.text, n - 1);
+    return load(t, paths, n, NO_LIMIT, err);
+}
+
+void text_free(struct text *t)
+{
+    free(t->bytes);
+    *t = (struct text){ 0 };
+}
+
+/* ---- a tree of files --------------------------------------------------------------------------------------------- */
+
+struct path_list { char **path; int count, room; };
+
+static void path_list_free(struct path_list *l)
+{
+    for (int i = 0; i < l->count; i++) free(l->path[i]);
+    free(l->path);
+}
+
+/* Keeps `path`, which malloc made; frees it if there is no memory for the list. */
+static bool path_list_add(struct path_list *l, char *path)
+{
+    if (l->count == l->room) {
+        const int room = l->room == 0 ? 64 : 2 * l->room;
+        char **grown = realloc(l->path, (size_t)room * sizeof *grown);
+        if (grown == NULL) {
+            free(path);
+            return false;
+        }
+        l->path = grown;
+        l->room = room;
+    }
+    l->path[l->count++] = path;
+    return true;
+}
+
+static bool is_text_file(const char *name)
+{
+    static const char *const ends[] = { ".c", ".h", ".md", ".sh", ".py" };
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t m = strlen(ends[i]);
+        if (n > m && strcmp(name + n - m, ends[i]) == 0) return true;
+    }
+    return strcmp(name, "Makefile") == 0;
+}
+
+static bool is_left_out(const char *folder)
+{
+    return strncmp(folder, "build", 5) == 0 || strcmp(folder, "golden") == 0 || strcmp(folder, "work") == 0;
+}
+
+static enum error_code collect(struct path_list *l, const char *root, int depth, struct error *err);
+
+/* One entry of a folder: list it, walk into it, or pass it over; symbolic links always, they may be cycles. */
+static enum error_code visit(struct path_list *l, const char *folder, const char *name, int depth, struct error *err)
+{
+    struct stat st;
+    const size_t room = strlen(folder) + strlen(name) + 2;
+    char *path = malloc(room);
+    if (path == NULL) return fail(err, ERR_MEMORY, "%s: no memory to list it", folder);
+    snprintf(path, room, "%s/%s", folder, name);
+    if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && is_text_file(name))
+        return path_list_add(l, path) ? OK : fail(err, ERR_MEMORY, "%s: no memory to list it", folder);
+    enum error_code e = OK;
+    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && !is_left_out(name)) e = collect(l, path, depth + 1, err);
+    free(path);
+    return e;
+}
+
+static enum error_code collect(struct path_list *l, const char *root, int depth, struct error *err)
+{
+    enum { DEEPEST = 32 };                              /* each level holds a folder open */
+    DIR *d = depth < DEEPEST ? opendir(root) : NULL;
+    if (d == NULL && depth > 0) return OK;              /* a folder we may not look into is no reason to stop */
+    if (d == NULL) return fail(err, ERR_FILE, "%s: cannot be listed: %s", shown_path(root).text, strerror(errno));
+    enum error_code e = OK;
+    const struct dirent *entry;
+    while (e == OK && (entry = readdir(d)) != NULL)
+        if (entry->d_name[0] != '.') e = visit(l, root, entry->d_name, depth, err);
+    closedir(d);
+    return e;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+enum error_code text_load_tree(struct text *t, const char *root, int64_t limit, struct error *err)
+{
+    struct path_list list = { 0 };
+    *t = (struct text){ 0 };
+    snprintf(t->name, sizeof t->name, "%s", shown_path(root).text);
+    enum error_code e = collect(&list, root, 0, err);
+    /* readdir's order is the file system's; strcmp's is the same everywhere. */
+    if (e == OK && list.count > 0) qsort(list.path, (size_t)list.count, sizeof *list.path, by_bytes);
+    if (e == OK && list.count == 0)
+        e = fail(err, ERR_FORMAT, "%s: has no *.c, *.h, *.md, *.sh, *.py or Makefile to read as text", t->name);
+    if (e == OK) e = load(t, (const char *const *)list.path, list.count, limit, err);
+    else text_free(t);
+    path_list_free(&list);
+    return e;
+}
+
+/* ---- batches ----------------------------------------------------------------------------------------------------- */
+
+static int64_t split_start(const struct text *t, enum text_split s) { return s == TEXT_TRAIN ? 0 : t->train; }
+static int64_t split_count(const struct text *t, enum text_split s)
+{
+    return s == TEXT_TRAIN ? t->train : t->count - t->train;
+}
+
+enum error_code text_check_length(const struct text *t, int64_t S, struct error *err)
+{
+    static const char *const what[] = { "training", "validation" };
+    for (int s = TEXT_TRAIN; s <= TEXT_VALIDATION; s++)
+        if (split_count(t, (enum text_split)s) < S + 2)
+            return fail(err, ERR_USAGE, "%s: has %lld tokens for %s (of %lld), sequences of %lld need at least %lld",
+                        t->name, (long long)split_count(t, (enum text_split)s), what[s], (long long)t->count,
+                        (long long)S, (long long)S + 2);
+    return OK;
+}
+
+int64_t text_offset(const struct text *t, enum text_split split, uint64_t seed, int64_t step, int64_t b, int64_t S)
+{
+    const uint64_t places = (uint64_t)(split_count(t, split) - S);
+    const uint32_t counter[4] = { (uint32_t)b, (uint32_t)((uint64_t)b >> 32), (uint32_t)step,
+                                  (uint32_t)((uint64_t)step >> 32) };
+    /* A seed of its own for each split, far from the seeds that people choose and from those of the parameters. */
+    const uint64_t k = seed ^ random_stream(split == TEXT_TRAIN ? "text train" : "text validation");
+    const uint32_t key[2] = { (uint32_t)k, (uint32_t)(k >> 32) };
+    uint32_t w[4];
+    assert(S >= 1 && split_count(t, split) >= S + 2);
+    philox4x32(counter, key, w);
+    /* The remainder favours the first places by less than places / 2^64. */
+    return split_start(t, split) + (int64_t)(((uint64_t)w[1] << 32 | w[0]) % places);
+}
+
+void text_batch(const struct text *t, enum text_split split, uint64_t seed, int64_t step, int64_t S, int64_t b0,
+                int64_t count, int32_t *inputs, int32_t *labels)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const uint8_t *from = t->bytes + text_offset(t, split, seed, step, b0 + i, S);
+        for (int64_t s = 0; s < S; s++) {
+            inputs[i * S + s] = from[s];
+            labels[i * S + s] = from[s + 1];
+        }
+    }
+}

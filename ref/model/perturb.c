@@ -1,0 +1,30 @@
+#include "ref/model/perturb.h"
+#include "ref/numeric/philox.h"
+#include <math.h>
+
+/* One Philox block serves four elements. */
+static void disturb(struct tensor t, double size, uint64_t seed, uint64_t stream)
+{
+    const int64_t n = tensor_count(t), blocks = (n + 3) / 4;
+    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
+    #pragma omp parallel for schedule(static) if (n > 16384)
+    for (int64_t b = 0; b < blocks; b++) {
+        const uint32_t counter[4] = { (uint32_t)b, (uint32_t)(b >> 32), (uint32_t)stream, (uint32_t)(stream >> 32) };
+        uint32_t word[4];
+        philox4x32(counter, key, word);
+        for (int64_t i = 4 * b; i < 4 * b + 4 && i < n; i++)
+            tensor_set(t, i, tensor_get(t, i) * (1 + size * ((double)word[i - 4 * b] * 0x1p-31 - 1)));
+    }
+}
+
+static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
+{
+    struct perturbation *p = context;
+    (void)name, (void)layer, (void)gradient;
+    disturb(t, PERTURB_LAMBDA * sqrt((double)terms) * dtype_unit(t.dtype), p->seed, p->announced++);
+}
+
+struct observer perturbing_observer(struct perturbation *p)
+{
+    return (struct observer){ .see = see, .context = p };
+}

@@ -1,0 +1,25 @@
+/* perturb.h -- how far rounding alone can move each tensor: a twin of the reference with every result disturbed.
+ *
+ * Two correct programs differ because they round sums in different orders.  The twin is the reference with an observer
+ * that multiplies every element of every computed tensor by 1 + d, |d| <= LAMBDA sqrt(n) u, n being the products each
+ * element sums and u the unit roundoff.  By N. Higham and T. Mary, "A new approach to probabilistic rounding error
+ * analysis", doi:10.1137/18M1226312, theorem 2.4, a sum of n products is off by more than that with probability at most
+ * 2 exp(-LAMBDA^2 / 2): the disturbance is larger than what a reordering does, and goes through the same model.  How far
+ * the twin's tensors then are from the reference's is the bound for everybody else's: measured, not picked.
+ */
+#ifndef ORRERY_PERTURB_H
+#define ORRERY_PERTURB_H
+
+#include "ref/model/gpt2.h"
+
+#define PERTURB_LAMBDA 4.0
+
+struct perturbation {
+    uint64_t seed;
+    uint64_t announced;                 /* tensors so far: the stream of the next one */
+};
+
+/** An observer that disturbs; context: the perturbation, which must outlive it. */
+struct observer perturbing_observer(struct perturbation *);
+
+#endif

@@ -1,0 +1,57 @@
+#include "ref/numeric/philox.h"
+
+void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;                  /* golden ratio */
+        k1 += 0xBB67AE85u;                  /* sqrt(3) - 1 */
+    }
+    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+uint64_t random_stream(const char *name)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (; *name; name++) h = (h ^ (unsigned char)*name) * 0x100000001b3u;
+    return h;
+}
+
+static void block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])
+{
+    const uint32_t counter[4] = { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32) };
+    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
+    philox4x32(counter, key, out);
+}
+
+double random_uniform(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t w[4];
+    block(seed, stream, index, w);
+    return (w[0] >> 8) * 0x1p-24;
+}
+
+void random_uniforms(float *restrict x, int64_t n, uint64_t seed, uint64_t stream, uint64_t first)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t w[4];
+        block(seed, stream, first + (uint64_t)i, w);
+        x[i] = (float)(int32_t)(w[0] >> 8) * 0x1p-24f;
+    }
+}
+
+double random_normal(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t w[4];
+    int64_t sum = 0;
+    block(seed, stream, index, w);
+    for (int i = 0; i < 4; i++) sum += (w[i] & 0xffff) + (w[i] >> 16);
+    /* Each half is uniform on 0..65535: mean 65535/2, variance (65536^2 - 1)/12.  Eight of them: scale 1/sqrt(8 var). */
+    return (double)(2 * sum - 8 * 65535) * 0x1.3988e1412ed76p-17;
+}

@@ -1,0 +1,65 @@
+/* tensor.h -- a view of numbers: where they are, what format, what shape.
+ *
+ * A tensor owns nothing.  Data is row-major and contiguous.  Passed by value.  A tensor without data (tensor_none)
+ * stands for an optional argument left out.
+ */
+#ifndef ORRERY_TENSOR_H
+#define ORRERY_TENSOR_H
+
+#include "ref/numeric/dtype.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TENSOR_MAX_DIMS = 4 };
+
+struct tensor {
+    void *data;
+    enum dtype dtype;
+    int ndim;
+    int64_t dim[TENSOR_MAX_DIMS];       /* slowest first; those from ndim on are 0 */
+};
+
+static const struct tensor tensor_none = { 0 };
+
+static inline struct tensor tensor_1d(void *data, enum dtype t, int64_t n)
+{
+    return (struct tensor){ .data = data, .dtype = t, .ndim = 1, .dim = { n } };
+}
+
+static inline struct tensor tensor_2d(void *data, enum dtype t, int64_t rows, int64_t cols)
+{
+    return (struct tensor){ .data = data, .dtype = t, .ndim = 2, .dim = { rows, cols } };
+}
+
+static inline int64_t tensor_count(struct tensor t)
+{
+    int64_t n = t.ndim > 0;
+    for (int i = 0; i < t.ndim; i++) n *= t.dim[i];
+    return n;
+}
+
+static inline size_t tensor_bytes(struct tensor t) { return (size_t)tensor_count(t) * dtype_size(t.dtype); }
+
+static inline bool tensor_present(struct tensor t) { return t.ndim > 0; }
+
+/* The whole seen as a matrix whose rows are the last dimension. */
+static inline int64_t tensor_cols(struct tensor t) { return t.ndim > 0 ? t.dim[t.ndim - 1] : 0; }
+static inline int64_t tensor_rows(struct tensor t)
+{
+    int64_t n = t.ndim > 0;
+    for (int i = 0; i + 1 < t.ndim; i++) n *= t.dim[i];
+    return n;
+}
+
+/* Element i as a double, whatever the floating-point format.  For reports and tests, not for loops that matter. */
+static inline double tensor_get(struct tensor t, int64_t i)
+{
+    return t.dtype == F32 ? ((const float *)t.data)[i] : ((const double *)t.data)[i];
+}
+static inline void tensor_set(struct tensor t, int64_t i, double x)
+{
+    if (t.dtype == F32) ((float *)t.data)[i] = (float)x;
+    else ((double *)t.data)[i] = x;
+}
+
+#endif

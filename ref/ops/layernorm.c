@@ -1,0 +1,90 @@
+/* layernorm: each row shifted and scaled to mean 0 and variance 1, then to w and b.
+ *
+ * Source    J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer normalization", arXiv:1607.06450
+ * Shapes    X, Y, dX, dY [N,D];  w, b, dw, db [D];  mean, rstd [N]
+ * Forward   xhat = (X - mean) * rstd         mean, rstd = 1/sqrt(var + eps) over the row; var divides by D
+ *           Y    = xhat * w + b
+ * Backward  g    = dY * w
+ *           dX   = rstd * (g - mean_row(g) - xhat * mean_row(g * xhat))
+ *           dw  += sum_rows(dY * xhat),  db += sum_rows(dY)
+ * Rounding  row sums in the format itself, left to right in LANES interleaved partial sums, so that they vectorise in
+ *           a fixed order; two passes for the variance.  Weight gradients sum rows in order.
+ */
+#include "ref/ops/table.h"
+#include "ref/ops/reduce.h"
+
+void FN(layernorm_forward)(struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X, struct tensor w,
+                           struct tensor b, double eps)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    const real *restrict W = CONST_DATA(w), *restrict B = CONST_DATA(b);
+    assert(tensor_count(Y) == N * D && tensor_count(w) == D && tensor_count(mean) == N && tensor_count(rstd) == N);
+
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        const real *restrict x = CONST_DATA(X) + n * D;
+        real *restrict y = DATA(Y) + n * D;
+        const real mu = FN(sum)(x, D) / (real)D;
+        const real var = FN(sum_centred_squares)(x, mu, D) / (real)D;
+        const real r = 1 / REAL_FN(sqrt)(var + (real)eps);
+        for (int64_t d = 0; d < D; d++) y[d] = (x[d] - mu) * r * W[d] + B[d];
+        DATA(mean)[n] = mu;
+        DATA(rstd)[n] = r;
+    }
+}
+
+void FN(layernorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+                                  struct tensor mean, struct tensor rstd)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    const real *restrict W = CONST_DATA(w);
+    assert(tensor_count(dX) == N * D && tensor_count(dY) == N * D && tensor_count(w) == D);
+
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        const real *restrict x = CONST_DATA(X) + n * D, *restrict dy = CONST_DATA(dY) + n * D;
+        real *restrict dx = DATA(dX) + n * D;
+        const real mu = CONST_DATA(mean)[n], r = CONST_DATA(rstd)[n];
+        real lane_g[LANES] = { 0 }, lane_gx[LANES] = { 0 };
+        int64_t d = 0;
+        for (; d + LANES <= D; d += LANES)
+            for (int l = 0; l < LANES; l++) {
+                const real g = dy[d + l] * W[d + l];
+                lane_g[l] += g;
+                lane_gx[l] += g * ((x[d + l] - mu) * r);
+            }
+        for (int l = 0; d < D; d++, l++) {
+            const real g = dy[d] * W[d];
+            lane_g[l] += g;
+            lane_gx[l] += g * ((x[d] - mu) * r);
+        }
+        const real mean_g = FN(fold)(lane_g) / (real)D, mean_gx = FN(fold)(lane_gx) / (real)D;
+        for (d = 0; d < D; d++) dx[d] = r * (dy[d] * W[d] - mean_g - (x[d] - mu) * r * mean_gx);
+    }
+}
+
+/* Threads split the columns, so that every column's sum runs over the rows in order. */
+void FN(layernorm_backward_weight)(struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
+                                   struct tensor mean, struct tensor rstd)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    assert(tensor_count(dw) == D && tensor_count(db) == D && tensor_count(dY) == N * D);
+
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t d0 = 0; d0 < D; d0 += COLUMN_BLOCK) {
+        const int64_t width = D - d0 < COLUMN_BLOCK ? D - d0 : COLUMN_BLOCK;
+        real sum_w[COLUMN_BLOCK] = { 0 }, sum_b[COLUMN_BLOCK] = { 0 };
+        for (int64_t n = 0; n < N; n++) {
+            const real *restrict x = CONST_DATA(X) + n * D + d0, *restrict dy = CONST_DATA(dY) + n * D + d0;
+            const real mu = CONST_DATA(mean)[n], r = CONST_DATA(rstd)[n];
+            for (int64_t d = 0; d < width; d++) {
+                sum_w[d] += dy[d] * ((x[d] - mu) * r);
+                sum_b[d] += dy[d];
+            }
+        }
+        for (int64_t d = 0; d < width; d++) {
+            DATA(dw)[d0 + d] += sum_w[d];
+            DATA(db)[d0 + d] += sum_b[d];
+        }
+    }
+}

@@ -1,0 +1,68 @@
+/* linear: every row times a matrix, plus a bias.
+ *
+ * Source    the affine layer; W is stored [out,in] as in Hugging Face's nn.Linear (GPT-2's own files store it transposed)
+ * Shapes    X, dX [N,I];  W, dW [O,I];  b, db [O] or left out;  Y, dY [N,O]
+ * Forward   Y   = X W^T + b
+ * Backward  dX  = dY W
+ *           dW += dY^T X,  db += sum_rows(dY)
+ * Rounding  the order inside a product is the BLAS's own: it may depend on shape and threads, so results agree within
+ *           gamma_n * sum |a||b| (n = I + 1 forward, O for dX, N + 1 for dW), not bit for bit.  db sums rows in order.
+ * Speed     Y starts as b and the product is added to it: the BLAS would otherwise spend the same pass on zeros.
+ */
+#include "ref/ops/table.h"
+#include "ref/ops/gemm.h"
+#include "ref/ops/reduce.h"
+#include <string.h>
+
+static void FN(fill_rows)(struct tensor Y, struct tensor b)
+{
+    const int64_t N = tensor_rows(Y), O = tensor_cols(Y);
+
+    #pragma omp parallel for schedule(static) if (N * O > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) memcpy(DATA(Y) + n * O, b.data, (size_t)O * sizeof(real));
+}
+
+void FN(linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
+{
+    const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(Y);
+    assert(tensor_rows(Y) == N && tensor_rows(W) == O && tensor_cols(W) == I);
+    assert(!tensor_present(b) || tensor_count(b) == O);
+
+    if (tensor_present(b)) FN(fill_rows)(Y, b);
+    FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, tensor_present(b), DATA(Y), O);
+}
+
+void FN(linear_backward_input)(struct tensor dX, struct tensor dY, struct tensor W)
+{
+    const int64_t N = tensor_rows(dX), I = tensor_cols(dX), O = tensor_cols(dY);
+    assert(tensor_rows(dY) == N && tensor_rows(W) == O && tensor_cols(W) == I);
+
+    FN(gemm)(AS_IS, AS_IS, N, I, O, 1, CONST_DATA(dY), O, CONST_DATA(W), I, 0, DATA(dX), I);
+}
+
+/* Threads split the columns, so that every column's sum runs over the rows in order. */
+static void FN(add_column_sums)(struct tensor db, struct tensor dY)
+{
+    const int64_t N = tensor_rows(dY), O = tensor_cols(dY);
+
+    #pragma omp parallel for schedule(static) if (N * O > PARALLEL_FROM)
+    for (int64_t o0 = 0; o0 < O; o0 += COLUMN_BLOCK) {
+        const int64_t width = O - o0 < COLUMN_BLOCK ? O - o0 : COLUMN_BLOCK;
+        real sum[COLUMN_BLOCK] = { 0 };
+        for (int64_t n = 0; n < N; n++) {
+            const real *restrict dy = CONST_DATA(dY) + n * O + o0;
+            for (int64_t o = 0; o < width; o++) sum[o] += dy[o];
+        }
+        for (int64_t o = 0; o < width; o++) DATA(db)[o0 + o] += sum[o];
+    }
+}
+
+void FN(linear_backward_weight)(struct tensor dW, struct tensor db, struct tensor dY, struct tensor X)
+{
+    const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(dY);
+    assert(tensor_rows(dY) == N && tensor_rows(dW) == O && tensor_cols(dW) == I);
+    assert(!tensor_present(db) || tensor_count(db) == O);
+
+    FN(gemm)(TRANSPOSED, AS_IS, O, I, N, 1, CONST_DATA(dY), O, CONST_DATA(X), I, 1, DATA(dW), I);
+    if (tensor_present(db)) FN(add_column_sums)(db, dY);
+}

@@ -1,0 +1,36 @@
+/* ops.c -- which table, and what an operation costs. */
+#include "ref/ops/ops.h"
+
+extern const struct ops ops_f32, ops_f64;
+
+const struct ops *ops_for(enum dtype t)
+{
+    return t == F32 ? &ops_f32 : t == F64 ? &ops_f64 : NULL;
+}
+
+struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype t)
+{
+    return (struct op_cost){ .flops = 2.0 * (double)N * (double)I * (double)O,
+                             .bytes = (double)dtype_size(t) * (double)(N * I + I * O + N * O) };
+}
+
+/* Pairs (query, key) with key <= query: S(S+1)/2 a sequence and head; scores and weighted values, 2A each. */
+struct op_cost attention_forward_cost(int64_t N, struct attention a, enum dtype t)
+{
+    double pairs = (double)N * (double)(a.S + 1) / 2;
+    return (struct op_cost){ .flops = 4.0 * pairs * (double)(a.H * a.A),
+                             .bytes = (double)dtype_size(t) * (double)(N * (2 * a.H + 2 * a.K) * a.A) };
+}
+
+/* Scores again, dP, dV, dQ, dK: five products where forward has two. */
+struct op_cost attention_backward_cost(int64_t N, struct attention a, enum dtype t)
+{
+    struct op_cost c = attention_forward_cost(N, a, t);
+    return (struct op_cost){ .flops = 2.5 * c.flops, .bytes = 2 * c.bytes };
+}
+
+struct op_cost elementwise_cost(int64_t elements, int tensors, double flops_each, enum dtype t)
+{
+    return (struct op_cost){ .flops = flops_each * (double)elements,
+                             .bytes = (double)dtype_size(t) * (double)elements * tensors };
+}

@@ -1,0 +1,39 @@
+/* real.h -- included by each operation's file, which the Makefile compiles once per number format with -DREAL=F32, F64.
+ *
+ *   real          the C type               R(2.5)        a constant of that type
+ *   FN(name)      name_f32 or name_f64     REAL_FN(exp)  expf or exp
+ *   BLAS(gemm)    cblas_sgemm or dgemm     DATA(X)       X.data as real *
+ */
+#ifndef ORRERY_REAL_H
+#define ORRERY_REAL_H
+
+#include "ref/ops/ops.h"
+#include <assert.h>
+#include <math.h>
+
+#define REAL_IS_F32 1
+#define REAL_IS_F64 2
+#define REAL_CAT_(a, b) a##b
+#define REAL_CAT(a, b) REAL_CAT_(a, b)
+#ifndef REAL
+#define REAL F32                /* so that editors and checkers can read the file on its own */
+#endif
+
+#if REAL_CAT(REAL_IS_, REAL) == REAL_IS_F32
+typedef float real;
+#define FN(name) name##_f32
+#define R(x) x##f
+#define REAL_FN(name) name##f
+#define BLAS(name) cblas_s##name
+#else
+typedef double real;
+#define FN(name) name##_f64
+#define R(x) x
+#define REAL_FN(name) name
+#define BLAS(name) cblas_d##name
+#endif
+
+#define DATA(X) ((real *)(X).data)
+#define CONST_DATA(X) ((const real *)(X).data)
+
+#endif

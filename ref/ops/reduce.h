@@ -1,0 +1,63 @@
+/* reduce.h -- sums in a fixed order that still vectorise: LANES interleaved partial sums, folded in halves. */
+#ifndef ORRERY_REDUCE_H
+#define ORRERY_REDUCE_H
+
+#include "ref/ops/real.h"
+
+enum {
+    LANES = 16,                 /* partial sums side by side; any machine vectorises 16, and the bits do not depend on which */
+    COLUMN_BLOCK = 64,          /* columns a thread sums at a time */
+    PARALLEL_FROM = 16384,      /* elements below which starting threads costs more than it saves */
+};
+
+static inline real FN(fold)(real lane[LANES])
+{
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+    return lane[0];
+}
+
+static inline real FN(sum)(const real *restrict x, int64_t n)
+{
+    real lane[LANES] = { 0 };
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++) lane[l] += x[i + l];
+    for (int l = 0; i < n; i++, l++) lane[l] += x[i];
+    return FN(fold)(lane);
+}
+
+static inline real FN(sum_centred_squares)(const real *restrict x, real mu, int64_t n)
+{
+    real lane[LANES] = { 0 };
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++) lane[l] += (x[i + l] - mu) * (x[i + l] - mu);
+    for (int l = 0; i < n; i++, l++) lane[l] += (x[i] - mu) * (x[i] - mu);
+    return FN(fold)(lane);
+}
+
+static inline real FN(dot)(const real *restrict x, const real *restrict y, int64_t n)
+{
+    real lane[LANES] = { 0 };
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++) lane[l] += x[i + l] * y[i + l];
+    for (int l = 0; i < n; i++, l++) lane[l] += x[i] * y[i];
+    return FN(fold)(lane);
+}
+
+/* -infinity for no elements.  A NaN may be passed over. */
+static inline real FN(max)(const real *restrict x, int64_t n)
+{
+    real lane[LANES];
+    int64_t i = 0;
+    for (int l = 0; l < LANES; l++) lane[l] = -(real)INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++) lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+    for (int l = 0; i < n; i++, l++) lane[l] = x[i] > lane[l] ? x[i] : lane[l];
+    for (int l = 1; l < LANES; l++) lane[0] = lane[l] > lane[0] ? lane[l] : lane[0];
+    return lane[0];
+}
+
+#endif

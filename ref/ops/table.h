@@ -1,0 +1,32 @@
+/* table.h -- prototypes of every operation in the format being compiled, and the table that holds them. */
+#ifndef ORRERY_OPS_TABLE_H
+#define ORRERY_OPS_TABLE_H
+
+#include "ref/ops/real.h"
+
+#define T struct tensor
+void FN(embedding_forward)(T Y, T ids, T W, int64_t first, bool accumulate);
+void FN(embedding_backward_weight)(T dW, T dY, T ids, int64_t first);
+void FN(layernorm_forward)(T Y, T mean, T rstd, T X, T w, T b, double eps);
+void FN(layernorm_backward_input)(T dX, T dY, T X, T w, T mean, T rstd);
+void FN(layernorm_backward_weight)(T dw, T db, T dY, T X, T mean, T rstd);
+void FN(linear_forward)(T Y, T X, T W, T b);
+void FN(linear_backward_input)(T dX, T dY, T W);
+void FN(linear_backward_weight)(T dW, T db, T dY, T X);
+void FN(attention_forward)(T O, T lse, T QKV, struct attention a);
+void FN(attention_backward_input)(T dQKV, T dO, T O, T lse, T QKV, struct attention a);
+void FN(gelu_forward)(T Y, T X);
+void FN(gelu_backward_input)(T dX, T dY, T X);
+void FN(add)(T Y, T A, T B);
+void FN(dropout)(T Y, T X, struct dropout d);
+void FN(cross_entropy_max)(T top, T logits);
+void FN(cross_entropy_sums)(T total, T hit, T logits, T top, T labels, int64_t first);
+double FN(cross_entropy_loss)(T total, T top, T hit, T labels, int ignore);
+void FN(cross_entropy_backward)(T dlogits, T logits, T total, T top, T labels, int64_t first, int ignore, double scale);
+double FN(sum_of_squares)(T X);
+void FN(scale)(T Y, double a);
+#undef T
+
+extern const struct ops FN(ops);
+
+#endif

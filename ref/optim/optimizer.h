@@ -1,0 +1,50 @@
+/* optimizer.h -- from gradients to new weights, element by element, so that any piece of a tensor can be stepped alone. */
+#ifndef ORRERY_OPTIMIZER_H
+#define ORRERY_OPTIMIZER_H
+
+#include "ref/error.h"
+#include "ref/numeric/tensor.h"
+
+struct hyperparameters {
+    double lr, beta1, beta2, eps, weight_decay, momentum;
+    double clip;                        /* largest global gradient norm; 0: no clipping */
+    int64_t warmup, steps;              /* linear warm-up over so many steps, then a half cosine down to min_lr at `steps` */
+    double min_lr;
+};
+
+/* One step of one piece.  t counts from 1.  gradient_scale multiplies every gradient first (clipping). */
+struct step {
+    double lr, weight_decay, gradient_scale;    /* weight_decay is 0 for parameters that do not decay */
+    int64_t t;
+    const struct hyperparameters *hyper;
+};
+
+enum { OPTIMIZER_MAX_STATES = 2 };
+
+struct optimizer {
+    const char *name, *description, *source;
+    int states;                         /* tensors of the weights' shape and format that it keeps, zero at first */
+    const char *state_name[OPTIMIZER_MAX_STATES];       /* as in checkpoints */
+    struct hyperparameters usual;
+    void (*step_f32)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
+    void (*step_f64)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
+};
+
+extern const struct optimizer *const optimizers[];      /* ends with NULL; [0] is the default */
+
+/** An optimizer by name.  @return OK, or ERR_USAGE naming the nearest. */
+enum error_code optimizer_find(const struct optimizer **, const char *name, struct error *);
+
+/** w and its state after one step.  Rounding: each element in the tensor's own format, factors computed in double. */
+static inline void optimizer_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[], struct step s)
+{
+    (w.dtype == F32 ? o->step_f32 : o->step_f64)(w, g, state, s);
+}
+
+/** The learning rate of step t (from 1): lr t/warmup, then min_lr + (lr - min_lr)(1 + cos(pi x))/2 with x from 0 to 1. */
+double learning_rate(const struct hyperparameters *, int64_t t);
+
+/** What gradients of this global norm are multiplied with so that it is at most clip. */
+double clip_scale(const struct hyperparameters *, double norm);
+
+#endif

@@ -1,0 +1,501 @@
+/* Every algorithm of every collective, from the registry: results, guard bands, what was counted against its cost.
+ * ranks: 1 2 3 4 5 6 7 8 9 12 13 16
+ *
+ * Inputs are small integers that depend only on (device, index), so every sum is exact in any order, every device knows
+ * the right answer without asking, and results are compared with ==.  The group lists the devices in reverse, so that an
+ * algorithm that confuses world ranks with members fails.  ONLY=allreduce/ring runs that algorithm alone.
+ */
+#include "tests/mpi_cmocka.h"
+#include "emulated_devices/collectives/collective.h"
+#include <math.h>
+
+enum { PAD = 64, MAX_P = 64 };
+static const unsigned char PAD_BYTE = 0x5a, POISON_BYTE = 0xff;             /* 0xff..: NaN in both formats, -1 as an integer */
+
+static struct device device;
+static struct comm comm;
+static struct group group;
+
+/* ---- numbers in any format ------------------------------------------------------------------------------------------ */
+
+static void put(enum dtype t, void *array, int64_t i, double x)
+{
+    switch (t) {
+    case F32: ((float *)array)[i] = (float)x; break;
+    case F64: ((double *)array)[i] = x; break;
+    case I32: ((int32_t *)array)[i] = (int32_t)x; break;
+    case I64: ((int64_t *)array)[i] = (int64_t)x; break;
+    case U8:  ((uint8_t *)array)[i] = (uint8_t)(int)x; break;
+    case DTYPE_COUNT: break;
+    }
+}
+
+static double get(enum dtype t, const void *array, int64_t i)
+{
+    switch (t) {
+    case F32: return ((const float *)array)[i];
+    case F64: return ((const double *)array)[i];
+    case I32: return ((const int32_t *)array)[i];
+    case I64: return (double)((const int64_t *)array)[i];
+    case U8:  return ((const uint8_t *)array)[i];
+    case DTYPE_COUNT: break;
+    }
+    return NAN;
+}
+
+/* What a device contributes at index i. */
+static double value(const struct collective *c, int rank, int64_t i)
+{
+    if (c->reduction == PRODUCT) return (rank + i) % 5 == 0 ? 2 : (rank * 3 + i) % 7 == 0 ? (c->dtype == U8 ? 3 : -1) : 1;
+    const double x = (double)((rank * 31 + i * 7) % 61);
+    return c->dtype == U8 ? x : x - 30;
+}
+
+/* Members first .. last-1 reduced, as the format would have it. */
+static double reduced(const struct collective *c, int first, int last, int64_t i)
+{
+    double all = value(c, first, i);
+    for (int r = first + 1; r < last; r++) {
+        const double x = value(c, r, i);
+        switch (c->reduction) {
+        case SUM: case AVERAGE: all += x; break;
+        case PRODUCT: all *= x; break;
+        case MAX: all = x > all ? x : all; break;
+        case MIN: all = x < all ? x : all; break;
+        case REDUCTION_COUNT: break;
+        }
+    }
+    if (c->dtype == U8) all = (double)((int64_t)all & 255);
+    if (c->reduction == AVERAGE) {
+        all /= group.size;
+        if (c->dtype != F32 && c->dtype != F64) all = trunc(all);
+    }
+    return c->dtype == F32 ? (float)all : all;
+}
+
+/* ---- what each operation starts from and must end with --------------------------------------------------------------- */
+
+static bool has_blocks(enum operation op) { return op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER; }
+
+static int64_t length(const struct collective *c, int b)
+{
+    return c->counts != NULL ? c->counts[b] : block_start(c->count, group.size, b + 1) - block_start(c->count, group.size, b);
+}
+
+static int64_t first(const struct collective *c, int b)
+{
+    int64_t n = 0;
+    for (int i = 0; i < b; i++) n += length(c, i);
+    return n;
+}
+
+/* From device s to device d, in an alltoall. */
+static int64_t between(const struct collective *c, int s, int d) { return c->counts == NULL ? c->count : (s * 3 + d * 5) % 7 * (c->count / 4); }
+
+static int64_t all_between(const struct collective *c, int r, bool sent)
+{
+    int64_t n = 0;
+    for (int i = 0; i < group.size; i++) n += sent ? between(c, r, i) : between(c, i, r);
+    return n;
+}
+
+static int64_t in_length(enum operation op, const struct collective *c, int r)
+{
+    switch (op) {
+    case BARRIER: return 0;
+    case BROADCAST: return r == c->root ? c->count : 0;
+    case SCATTER: return r == c->root ? first(c, group.size) : 0;
+    case REDUCE_SCATTER: return first(c, group.size);
+    case ALLGATHER: case GATHER: return length(c, r);
+    case ALLTOALL: return all_between(c, r, true);
+    default: return c->count;
+    }
+}
+
+static int64_t out_length(enum operation op, const struct collective *c, int r)
+{
+    switch (op) {
+    case BARRIER: return 0;
+    case REDUCE: return r == c->root ? c->count : 0;
+    case GATHER: return r == c->root ? first(c, group.size) : 0;
+    case ALLGATHER: return first(c, group.size);
+    case REDUCE_SCATTER: case SCATTER: return length(c, r);
+    case ALLTOALL: return all_between(c, r, false);
+    case SCAN: return c->exclusive && r == 0 ? 0 : c->count;
+    default: return c->count;
+    }
+}
+
+static double start(enum operation op, const struct collective *c, int r, int64_t i)
+{
+    if (op != ALLTOALL) return value(c, r, i);
+    int d = 0;
+    while (i >= between(c, r, d)) i -= between(c, r, d++);
+    return value(c, r * 17 + d, i);
+}
+
+static double end(enum operation op, const struct collective *c, int r, int64_t i)
+{
+    int b = 0;
+    switch (op) {
+    case BROADCAST: return value(c, c->root, i);
+    case SCATTER: return value(c, c->root, first(c, r) + i);
+    case REDUCE_SCATTER: return reduced(c, 0, group.size, first(c, r) + i);
+    case SCAN: return reduced(c, 0, c->exclusive ? r : r + 1, i);
+    case ALLGATHER: case GATHER:
+        while (i >= length(c, b)) i -= length(c, b++);
+        return value(c, b, i);
+    case ALLTOALL:
+        while (i >= between(c, b, r)) i -= between(c, b++, r);
+        return value(c, b * 17 + r, i);
+    default: return reduced(c, 0, group.size, i);
+    }
+}
+
+/* ---- one case ---------------------------------------------------------------------------------------------------------- */
+
+struct buffer { unsigned char *memory, *data; size_t bytes; };
+
+static struct buffer buffer_make(size_t bytes)
+{
+    struct buffer b = { .memory = malloc(bytes + 2 * PAD), .bytes = bytes };
+    assert_non_null(b.memory);
+    b.data = b.memory + PAD;
+    memset(b.memory, PAD_BYTE, bytes + 2 * PAD);
+    memset(b.data, POISON_BYTE, bytes);
+    return b;
+}
+
+static bool buffer_intact(struct buffer b)
+{
+    for (int i = 0; i < PAD; i++)
+        if (b.memory[i] != PAD_BYTE || b.data[b.bytes + (size_t)i] != PAD_BYTE) return false;
+    return true;
+}
+
+static const char *describe(const struct algorithm *a, const struct collective *c, bool in_place)
+{
+    static char text[200];
+    snprintf(text, sizeof text, "%s %s, P=%d, count %lld%s, %s, %s, root %d%s%s", operation_name(a->operation), a->name, group.size,
+             (long long)c->count, c->counts != NULL ? " (uneven)" : "", dtype_name(c->dtype), reduction_name(c->reduction), c->root,
+             c->exclusive ? ", exclusive" : "", in_place ? ", in place" : "");
+    return text;
+}
+
+/* The first complaint of this device, or an empty text. */
+struct complaint { char text[500]; };
+
+#define COMPLAIN(...) do { if (bad->text[0] == '\0') snprintf(bad->text, sizeof bad->text, __VA_ARGS__); } while (0)
+
+static void check_values(struct complaint *bad, enum operation op, const struct collective *c, const void *out)
+{
+    const int64_t n = out_length(op, c, group.rank);
+    for (int64_t i = 0; i < n && bad->text[0] == '\0'; i++) {
+        const double got = get(c->dtype, out, i), want = end(op, c, group.rank, i);
+        if (!(got == want)) COMPLAIN("out[%lld] = %.9g, want %.9g", (long long)i, got, want);
+    }
+}
+
+static void check_traffic(struct complaint *bad, const struct algorithm *a, const struct collective *c, const struct traffic *before)
+{
+    const struct traffic *now = &comm.traffic[group.axes][a->operation];
+    const struct collective_cost want = collective_cost(a, group.rank, group.size, c);
+    const uint64_t messages = now->messages_sent - before->messages_sent, bytes = now->bytes_sent - before->bytes_sent,
+                   additions = now->additions - before->additions;
+    if (messages != want.messages || bytes != want.bytes || additions != want.additions)
+        COMPLAIN("cost says %llu messages, %llu bytes, %llu additions; did %llu, %llu, %llu",
+                 (unsigned long long)want.messages, (unsigned long long)want.bytes, (unsigned long long)want.additions,
+                 (unsigned long long)messages, (unsigned long long)bytes, (unsigned long long)additions);
+}
+
+/* Rounds when a device sends one message and receives one at a time.  Exact for regular groups; else at most so many. */
+static void check_steps(struct complaint *bad, const struct algorithm *a, const struct collective *c, picoseconds time)
+{
+    uint64_t want = 0;
+    for (int r = 0; r < group.size; r++) {
+        const uint64_t steps = collective_cost(a, r, group.size, c).steps;
+        if (steps > want) want = steps;
+    }
+    int64_t mine = time / device.clock.machine->gap, most = 0;
+    MPI_Request request;
+    MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, harness, &request);
+    harness_wait(&request);
+    const bool regular = (group.size & (group.size - 1)) == 0 && c->count % group.size == 0 && c->count > 0 && c->counts == NULL;
+    if (regular ? (uint64_t)most != want : (uint64_t)most > want)
+        COMPLAIN("cost says %llu steps, the longest path has %lld", (unsigned long long)want, (long long)most);
+}
+
+static void run_case(const struct algorithm *a, struct collective c, bool in_place)
+{
+    const enum operation op = a->operation;
+    const int r = group.rank;
+    const int64_t ni = in_length(op, &c, r), no = out_length(op, &c, r);
+    const size_t each = dtype_size(c.dtype);
+    struct complaint bad_here = { "" }, *bad = &bad_here;
+    struct error err = { .code = OK };
+
+    /* In place: the block that is this device's lies inside the larger buffer; the same buffer where shapes are equal. */
+    struct buffer in = buffer_make(each * (size_t)ni), out = buffer_make(each * (size_t)no);
+    int64_t shift = 0;
+    if (in_place && has_blocks(op)) shift = first(&c, r);
+    c.in = in.data;
+    c.out = out.data;
+    if (in_place && no >= ni && (no > 0 || ni == 0)) c.in = out.data + each * (size_t)shift;
+    else if (in_place && ni > no && no > 0) c.out = in.data + each * (size_t)shift;
+    unsigned char *given = c.in == in.data ? in.data : (unsigned char *)c.in;
+    for (int64_t i = 0; i < ni; i++) put(c.dtype, given, i, start(op, &c, r, i));
+
+    const struct traffic before = comm.traffic[group.axes][op];
+    const uint64_t held = device.arena.now.total;
+    clock_open(&device.clock, device.clock.machine);
+
+    const enum error_code code = collective_run(&group, op, a->name, &c, &err);
+
+    if (code != OK) COMPLAIN("%s", err.text);
+    check_values(bad, op, &c, c.out);
+    if (!buffer_intact(in) || !buffer_intact(out)) COMPLAIN("wrote outside its buffers");
+    for (int64_t i = 0; i < ni && !in_place; i++)
+        if (!(get(c.dtype, in.data, i) == start(op, &c, r, i))) COMPLAIN("changed in[%lld]", (long long)i);
+    check_traffic(bad, a, &c, &before);
+    if (device.arena.now.total != held) COMPLAIN("kept %llu bytes of scratch", (unsigned long long)(device.arena.now.total - held));
+    check_steps(bad, a, &c, device.clock.now);
+
+    ASSERT_ALL(bad->text[0] == '\0', "%s: %s", describe(a, &c, in_place), bad->text);
+    free(in.memory);
+    free(out.memory);
+}
+
+/* ---- the cases of one algorithm ------------------------------------------------------------------------------------------ */
+
+static bool selected(const struct algorithm *a)
+{
+    const char *only = getenv("ONLY");
+    char name[100];
+    snprintf(name, sizeof name, "%s/%s", operation_name(a->operation), a->name);
+    return only == NULL || strncmp(only, name, strlen(only)) == 0;
+}
+
+static bool reduces(enum operation op) { return op == REDUCE || op == ALLREDUCE || op == REDUCE_SCATTER || op == SCAN; }
+static bool rooted(enum operation op) { return op == BROADCAST || op == REDUCE || op == GATHER || op == SCATTER; }
+
+static void run_both_places(const struct algorithm *a, struct collective c)
+{
+    if (a->refuses != NULL && a->refuses(group.size, &c) != NULL) return;
+    run_case(a, c, false);
+    if (a->operation != ALLTOALL) run_case(a, c, true);
+}
+
+static void run_counts(const struct algorithm *a)
+{
+    const int P = group.size;
+    const int64_t counts[] = { 0, 1, P - 1, P, P + 1, 13, 257, a->operation == ALLTOALL ? 2003 : 70001 };
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        run_both_places(a, (struct collective){ .count = counts[i], .dtype = F32, .root = rooted(a->operation) ? (int)i % P : 0 });
+}
+
+static void run_uneven(const struct algorithm *a)
+{
+    int64_t counts[MAX_P], receive[MAX_P];
+    const int P = group.size;
+    for (int kind = 0; kind < 4; kind++) {                          /* the last: everything with one device */
+        struct collective c = { .count = 9, .counts = counts, .dtype = F32, .root = kind % P };
+        for (int b = 0; b < P; b++) counts[b] = kind == 3 ? (b == P / 2 ? 41 : 0) : (b * 5 + kind) % 4 * (kind == 2 ? 101 : 1);
+        if (a->operation == ALLTOALL) {
+            c.count = kind * 4;
+            for (int b = 0; b < P; b++) {
+                counts[b] = between(&c, group.rank, b);
+                receive[b] = between(&c, b, group.rank);
+            }
+            c.recvcounts = receive;
+        }
+        run_both_places(a, c);
+    }
+}
+
+static void run_formats(const struct algorithm *a)
+{
+    for (enum dtype t = 0; t < DTYPE_COUNT; t++)
+        for (enum reduction how = 0; how < (reduces(a->operation) ? REDUCTION_COUNT : 1); how++)
+            run_both_places(a, (struct collective){ .count = group.size + 4, .dtype = t, .reduction = how });
+}
+
+static void test_every_algorithm(void **state)
+{
+    (void)state;
+    for (int i = 0; algorithms[i] != NULL; i++) {
+        const struct algorithm *a = algorithms[i];
+        if (!selected(a)) continue;
+        run_counts(a);
+        if (has_blocks(a->operation) || a->operation == ALLTOALL) run_uneven(a);
+        if (a->operation != BARRIER) run_formats(a);
+        if (a->operation == SCAN)
+            for (int64_t n = 0; n < 9; n += 4) run_both_places(a, (struct collective){ .count = n, .dtype = F32, .exclusive = true });
+    }
+}
+
+/* ---- sums that round: all members of an allreduce hold the same bits, within the bound of summation ------------------------ */
+
+static double rounded_value(int rank, int64_t i) { return (float)(sin((double)(rank * 1000 + i) * 12.9898) * (i % 3 == 0 ? 1e6 : 1)); }
+
+static uint64_t hash_of(const void *data, size_t bytes)
+{
+    uint64_t h = 1469598103934665603u;
+    for (size_t i = 0; i < bytes; i++) h = (h ^ ((const unsigned char *)data)[i]) * 1099511628211u;
+    return h;
+}
+
+static bool same_everywhere(uint64_t x)
+{
+    uint64_t all[2], mine[2] = { x, ~x };
+    MPI_Request request;
+    MPI_Iallreduce(mine, all, 2, MPI_UINT64_T, MPI_BAND, harness, &request);
+    harness_wait(&request);
+    return all[0] == x && all[1] == ~x;
+}
+
+static void test_same_bits_everywhere(void **state)
+{
+    enum { N = 103 };
+    (void)state;
+    for (int a = 0; algorithms[a] != NULL; a++) {
+        float x[N];
+        struct error err;
+        struct collective c = { .in = x, .out = x, .count = N, .dtype = F32 };
+        if (algorithms[a]->operation != ALLREDUCE || !selected(algorithms[a])) continue;
+        if (algorithms[a]->refuses != NULL && algorithms[a]->refuses(group.size, &c) != NULL) continue;
+        for (int i = 0; i < N; i++) x[i] = (float)rounded_value(group.rank, i);
+        const enum error_code code = collective_run(&group, ALLREDUCE, algorithms[a]->name, &c, &err);
+        ASSERT_ALL(code == OK, "allreduce %s: %s", algorithms[a]->name, err.text);
+        ASSERT_ALL(same_everywhere(hash_of(x, sizeof x)), "allreduce %s: the members hold different bits", algorithms[a]->name);
+
+        /* A sum of P terms in any order: |error| <= (P-1) u sum|x|, to first order in u; 1.01 covers the rest. */
+        int bad = -1;
+        double sum = 0, bound = 0;
+        for (int i = 0; i < N && bad < 0; i++) {
+            sum = bound = 0;
+            for (int r = 0; r < group.size; r++) {
+                sum += rounded_value(r, i);
+                bound += fabs(rounded_value(r, i)) * 1.01 * (group.size - 1) * dtype_unit(F32);
+            }
+            if (!(fabs(x[i] - sum) <= bound)) bad = i;
+        }
+        ASSERT_ALL(bad < 0, "allreduce %s: x[%d] = %.9g, want %.9g within %.3g", algorithms[a]->name, bad, x[bad < 0 ? 0 : bad], sum, bound);
+    }
+}
+
+/* ---- arguments ------------------------------------------------------------------------------------------------------------- */
+
+static void expect_refusal(enum operation op, const char *name, struct collective c, const char *text)
+{
+    struct error err = { .code = OK, .text = "" };
+    const enum error_code code = collective_run(&group, op, name, &c, &err);
+    ASSERT_ALL(code == ERR_USAGE && strstr(err.text, text) != NULL, "%s: got code %d, \"%s\"; want \"%s\"", operation_name(op),
+               (int)code, err.text, text);
+}
+
+static void test_wrong_arguments(void **state)
+{
+    float x[4] = { 7, 7, 7, 7 };
+    const struct collective good = { .in = x, .out = x, .count = 4, .dtype = F32 };
+    struct collective c;
+    (void)state;
+    expect_refusal(ALLREDUCE, "no-such", good, "no algorithm 'no-such'");
+    c = good; c.count = -1;             expect_refusal(ALLREDUCE, NULL, c, "count -1 is negative");
+    c = good; c.in = NULL;              expect_refusal(ALLREDUCE, NULL, c, "in is NULL");
+    c = good; c.dtype = DTYPE_COUNT;    expect_refusal(ALLREDUCE, NULL, c, "dtype 5 does not exist");
+    c = good; c.reduction = 99;         expect_refusal(ALLREDUCE, NULL, c, "reduction 99 does not exist");
+    c = good; c.root = group.size;      expect_refusal(BROADCAST, NULL, c, "is not in a group of");
+    ASSERT_ALL(x[0] == 7 && x[3] == 7, "a refused call changed data");
+}
+
+/* ---- the same results when nothing is buffered and everything is late -------------------------------------------------------- */
+
+static uint64_t everything_once(int64_t *time)
+{
+    enum { N = 61 };
+    uint64_t h = 0;
+    *time = 0;
+    for (int i = 0; algorithms[i] != NULL; i++) {
+        const struct algorithm *a = algorithms[i];
+        float in[N * MAX_P] = { 0 }, out[N * MAX_P] = { 0 };
+        struct error err;
+        struct collective c = { .in = in, .out = out, .count = N, .dtype = F32 };
+        if (!selected(a) || (a->refuses != NULL && a->refuses(group.size, &c) != NULL)) continue;
+        for (int k = 0; k < N * group.size; k++) in[k] = (float)rounded_value(group.rank, k);
+        clock_open(&device.clock, device.clock.machine);
+        const enum error_code code = collective_run(&group, a->operation, a->name, &c, &err);
+        ASSERT_ALL(code == OK, "%s %s: %s", operation_name(a->operation), a->name, err.text);
+        h = h * 31 + hash_of(out, sizeof out);
+        *time = *time * 31 + device.clock.now;
+    }
+    return h;
+}
+
+static void group_open(void)
+{
+    int reversed[MAX_P];
+    struct error err;
+    assert_int_equal(comm_open(&comm, &device, &err), OK);
+    for (int i = 0; i < comm.size; i++) reversed[i] = comm.size - 1 - i;
+    assert_int_equal(group_of(&group, &comm, reversed, comm.size, 0, &err), OK);
+}
+
+static void group_shut(void)
+{
+    group_close(&group);
+    comm_close(&comm);
+}
+
+static void test_timing_does_not_matter(void **state)
+{
+    int64_t time, late_time;
+    (void)state;
+    const uint64_t bits = everything_once(&time);
+    group_shut();
+    setenv("ORRERY_SYNCHRONOUS", "1", 1);
+    setenv("ORRERY_DELAY", "20", 1);
+    group_open();
+    const uint64_t late = everything_once(&late_time);
+    group_shut();
+    unsetenv("ORRERY_SYNCHRONOUS");
+    unsetenv("ORRERY_DELAY");
+    group_open();
+    ASSERT_ALL(bits == late, "results change with delays");
+    ASSERT_ALL(time == late_time, "virtual time changes with delays: %lld, then %lld", (long long)time, (long long)late_time);
+}
+
+/* A machine on which only a message's use of the ports takes time, and always the same: the clock counts rounds. */
+static const struct machine one_port = {
+    .name = "one port", .source = "made up", .flops_per_second = 1e300, .memory_bytes_per_second = 1e300,
+    .gap = 1000000, .link_bytes_per_second = 1e300,
+};
+
+static int open_devices(void **state)
+{
+    struct error err;
+    (void)state;
+    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    device.arena.poison = true;
+    clock_open(&device.clock, &one_port);
+    group_open();
+    return harness_before(state);
+}
+
+static int close_devices(void **state)
+{
+    (void)state;
+    group_shut();
+    device_close(&device);
+    return 0;
+}
+
+#define ON_DEVICES(f) cmocka_unit_test_setup_teardown(f, open_devices, close_devices)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_DEVICES(test_every_algorithm), ON_DEVICES(test_same_bits_everywhere), ON_DEVICES(test_wrong_arguments),
+        ON_DEVICES(test_timing_does_not_matter),
+    };
+    return MPI_RUN("collectives", tests);
+}

@@ -1,0 +1,428 @@
+/* Embedding, layernorm, linear, gelu, add, dropout, sums: each against loops in long double, its backward also against
+ * differences of its forward, its slices against the whole, and many threads against one.
+ */
+#include "tests/ref/test_ops.h"
+
+static struct tensor X, Y, W, b, dX, dY, dW, db, mean, rstd;       /* of the case at hand, for the forward under test */
+
+/* ---- linear --------------------------------------------------------------------------------------------------------------- */
+
+static const struct { int64_t N, I, O; } linear_shapes[] = {
+    { 1, 1, 1 }, { 3, 5, 7 }, { 0, 4, 3 }, { 4, 0, 3 }, { 3, 4, 0 }, { 17, 64, 31 }, { 129, 67, 65 }, { 64, 128, 256 },
+};
+enum { LINEAR_SHAPES = sizeof linear_shapes / sizeof *linear_shapes };
+
+static num product(struct tensor A, int64_t a0, int64_t a_step, struct tensor B, int64_t b0, int64_t b_step, int64_t n,
+                   num start)
+{
+    struct sum s = { 0 };
+    sum_add(&s, start);
+    for (int64_t k = 0; k < n; k++) sum_add(&s, times(at(A, a0 + k * a_step), at(B, b0 + k * b_step)));
+    return sum_end(s);
+}
+
+static void linear_case(const struct ops *op, int64_t N, int64_t I, int64_t O, bool bias)
+{
+    const enum dtype t = op->dtype;
+    CASE("linear %s N=%d I=%d O=%d%s", dtype_name(t), (int)N, (int)I, (int)O, bias ? "" : " no bias");
+    X = fill(matrix(t, N, I), 1, "x"), W = fill(matrix(t, O, I), 1, "w"), dY = fill(matrix(t, N, O), 1, "dy");
+    b = bias ? fill(vector(t, O), 1, "b") : tensor_none;
+    Y = matrix(t, N, O), dX = matrix(t, N, I);
+    dW = fill(matrix(t, O, I), 1, "dw"), db = bias ? fill(vector(t, O), 1, "db") : tensor_none;
+    const struct tensor dW0 = copy_of(dW), db0 = bias ? copy_of(db) : tensor_none;
+
+    op->linear_forward(Y, X, W, b);
+    op->linear_backward_input(dX, dY, W);
+    op->linear_backward_weight(dW, db, dY, X);
+    for (int64_t n = 0; n < N; n++) {
+        for (int64_t o = 0; o < O; o++)
+            expect_near("Y", Y, n * O + o, product(X, n * I, 1, W, o * I, 1, I, bias ? at(b, o) : exact(0)));
+        for (int64_t i = 0; i < I; i++)
+            expect_near("dX", dX, n * I + i, product(dY, n * O, 1, W, i, I, O, exact(0)));
+    }
+    for (int64_t o = 0; o < O; o++) {
+        for (int64_t i = 0; i < I; i++)
+            expect_near("dW", dW, o * I + i, product(dY, o, O, X, i, I, N, at(dW0, o * I + i)));
+        struct sum s = { 0 };
+        for (int64_t n = 0; n < N; n++) sum_add(&s, at(dY, n * O + o));
+        if (bias) expect_near("db", db, o, plus(at(db0, o), sum_end(s)));
+    }
+    check_guards_and_free();
+}
+
+static void test_linear(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op)
+        for (int i = 0; i < LINEAR_SHAPES; i++)
+            for (int bias = 0; bias < 2; bias++)
+                linear_case(op, linear_shapes[i].N, linear_shapes[i].I, linear_shapes[i].O, bias);
+}
+
+/* Small whole numbers: every sum is exact in both formats and any order, so nothing but equality will do. */
+static void test_linear_is_exact_on_integers(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        const int64_t N = 61, I = 103, O = 37;
+        CASE("linear %s on integers", dtype_name(t));
+        X = matrix(t, N, I), W = matrix(t, O, I), b = vector(t, O), Y = matrix(t, N, O);
+        for (int64_t i = 0; i < N * I; i++) tensor_set(X, i, (double)(i * 7 % 11 - 5));
+        for (int64_t i = 0; i < O * I; i++) tensor_set(W, i, (double)(i * 5 % 13 - 6));
+        for (int64_t o = 0; o < O; o++) tensor_set(b, o, (double)o);
+        op->linear_forward(Y, X, W, b);
+        for (int64_t n = 0; n < N; n++)
+            for (int64_t o = 0; o < O; o++)
+                expect_near("Y", Y, n * O + o, exact(product(X, n * I, 1, W, o * I, 1, I, at(b, o)).v));
+        check_guards_and_free();
+    }
+}
+
+/* ---- layernorm ------------------------------------------------------------------------------------------------------------ */
+
+static const double eps = 1e-5;
+
+struct row { num mean, rstd, sum_g, sum_gx; };
+
+static num centred(struct tensor x, int64_t i, num mu) { return minus(at(x, i), mu); }
+
+static struct row row_statistics(int64_t n, int64_t D)
+{
+    struct sum s = { 0 }, v = { 0 }, g = { 0 }, gx = { 0 };
+    struct row r;
+    for (int64_t d = 0; d < D; d++) sum_add(&s, at(X, n * D + d));
+    r.mean = over(sum_end(s), exact(D));
+    for (int64_t d = 0; d < D; d++) sum_add(&v, times(centred(X, n * D + d, r.mean), centred(X, n * D + d, r.mean)));
+    r.rstd = over(exact(1), root(plus(over(sum_end(v), exact(D)), rounded(eps, 0))));
+    for (int64_t d = 0; d < D; d++) {
+        const num gd = times(at(dY, n * D + d), at(W, d));
+        sum_add(&g, gd);
+        sum_add(&gx, times(gd, times(centred(X, n * D + d, r.mean), r.rstd)));
+    }
+    r.sum_g = sum_end(g), r.sum_gx = sum_end(gx);
+    return r;
+}
+
+static void layernorm_case(const struct ops *op, int64_t N, int64_t D, double offset)
+{
+    const enum dtype t = op->dtype;
+    CASE("layernorm %s N=%d D=%d offset %g", dtype_name(t), (int)N, (int)D, offset);
+    X = fill(matrix(t, N, D), 1, "x"), W = fill(vector(t, D), 1, "w"), b = fill(vector(t, D), 1, "b");
+    for (int64_t i = 0; i < N * D; i++) tensor_set(X, i, tensor_get(X, i) + offset);
+    Y = matrix(t, N, D), mean = vector(t, N), rstd = vector(t, N);
+    dY = fill(matrix(t, N, D), 1, "dy"), dX = matrix(t, N, D);
+    dW = fill_with(vector(t, D), 1), db = fill_with(vector(t, D), 1);
+    op->layernorm_forward(Y, mean, rstd, X, W, b, eps);
+    op->layernorm_backward_input(dX, dY, X, W, mean, rstd);
+    op->layernorm_backward_weight(dW, db, dY, X, mean, rstd);
+
+    struct sum *w = calloc((size_t)D, sizeof *w);
+    assert_non_null(w);
+    for (int64_t n = 0; n < N; n++) {
+        const struct row r = row_statistics(n, D);
+        const num mean_g = over(r.sum_g, exact(D)), mean_gx = over(r.sum_gx, exact(D));
+        expect_near("mean", mean, n, r.mean);
+        expect_near("rstd", rstd, n, r.rstd);
+        for (int64_t d = 0; d < D; d++) {
+            const num xhat = times(centred(X, n * D + d, r.mean), r.rstd), g = times(at(dY, n * D + d), at(W, d));
+            expect_near("Y", Y, n * D + d, plus(times(xhat, at(W, d)), at(b, d)));
+            expect_near("dX", dX, n * D + d, times(r.rstd, minus(minus(g, mean_g), times(xhat, mean_gx))));
+            sum_add(&w[d], times(at(dY, n * D + d), xhat));
+        }
+    }
+    for (int64_t d = 0; d < D; d++) expect_near("dw", dW, d, plus(exact(1), sum_end(w[d])));
+    free(w);
+    check_guards_and_free();
+}
+
+static void test_layernorm(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        layernorm_case(op, 1, 1, 0);
+        layernorm_case(op, 0, 5, 0);
+        layernorm_case(op, 3, 5, 0);
+        layernorm_case(op, 19, 131, 0);
+        layernorm_case(op, 7, 16, 100);         /* the mean is what a one-pass variance would choke on */
+        layernorm_case(op, 130, 384, 0);
+    }
+}
+
+/* ---- gelu and add --------------------------------------------------------------------------------------------------------- */
+
+static num gelu_exponent(num x)                 /* -2u */
+{
+    const num c = rounded(-1.5957691216057307117597842397375L, 0), cubic = rounded(0.044715L, 0);
+    return times(times(c, x), plus(exact(1), times(times(cubic, x), x)));
+}
+
+static num gelu_slope(num x)
+{
+    const num e = expo(gelu_exponent(x)), s = over(exact(1), plus(exact(1), e));
+    const num slope = times(rounded(1.5957691216057307117597842397375L, 0),
+                            plus(exact(1), times(times(times(exact(3), rounded(0.044715L, 0)), x), x)));
+    return plus(s, times(times(times(x, s), times(s, e)), slope));
+}
+
+static void test_gelu(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        const int64_t count = 20011;
+        const double reach = t == F32 ? 9.9 : 19.9;     /* inside the clamp of the derivative */
+        CASE("gelu %s", dtype_name(t));
+        X = fill(vector(t, count), reach, "x"), Y = vector(t, count), dY = fill(vector(t, count), 1, "dy");
+        tensor_set(X, 0, 0);
+        op->gelu_forward(Y, X);
+        op->gelu_backward_input(dY, dY, X);             /* in place */
+        struct tensor dy = fill(vector(t, count), 1, "dy");
+        for (int64_t i = 0; i < count; i++) {
+            expect_near("Y", Y, i, over(at(X, i), plus(exact(1), expo(gelu_exponent(at(X, i))))));
+            expect_near("dX", dY, i, times(at(dy, i), gelu_slope(at(X, i))));
+        }
+        check_guards_and_free();
+    }
+}
+
+static void test_gelu_far_out(void **state)
+{
+    (void)state;
+    const double x[] = { 1e30, 1e300, 50, 21, -21, -50, -1e30, -1e300 };
+    FOR_FORMATS(t, op) {
+        CASE("gelu %s far out", dtype_name(t));
+        X = vector(t, 9), Y = vector(t, 9), dX = vector(t, 9), dY = fill_with(vector(t, 9), 1);
+        for (int i = 0; i < 8; i++) tensor_set(X, i, fabs(x[i]) > 1e38 && t == F32 ? copysign(3e38, x[i]) : x[i]);
+        tensor_set(X, 8, NAN);
+        op->gelu_forward(Y, X);
+        op->gelu_backward_input(dX, dY, X);
+        for (int i = 0; i < 8; i++) {
+            expect_near("Y", Y, i, (num){ x[i] > 0 ? tensor_get(X, i) : 0, 1e-30L });
+            expect_near("dX", dX, i, (num){ x[i] > 0, 1e-30L });
+        }
+        assert_true(isnan(tensor_get(Y, 8)) && isnan(tensor_get(dX, 8)));
+        check_guards_and_free();
+    }
+}
+
+static void test_add(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op)
+        for (int64_t count = 0; count < 40000; count = count * 7 + 1) {
+            CASE("add %s count %d", dtype_name(t), (int)count);
+            X = fill(vector(t, count), 1, "x"), W = fill(vector(t, count), 1, "w"), Y = vector(t, count);
+            op->add(Y, X, W);
+            for (int64_t i = 0; i < count; i++) expect_near("Y", Y, i, plus(at(X, i), at(W, i)));
+            op->add(X, X, W);
+            expect_same_bits("Y in place of A", X, Y);
+            fill(X, 1, "x");
+            op->add(W, X, W);
+            expect_same_bits("Y in place of B", W, Y);
+            check_guards_and_free();
+        }
+}
+
+/* ---- embedding ------------------------------------------------------------------------------------------------------------ */
+
+/* The table in slices, one of them empty, against the whole; ids from -2 on name no row at all. */
+static void embedding_case(const struct ops *op, int64_t N, int64_t V, int64_t D)
+{
+    const enum dtype t = op->dtype;
+    const int64_t cut[] = { 0, V / 3, V / 3, V };
+    CASE("embedding %s N=%d V=%d D=%d", dtype_name(t), (int)N, (int)V, (int)D);
+    const struct tensor ids = integers(N, -2, (int)V + 4, "ids"), whole = matrix(t, N, D);
+    W = fill(matrix(t, V, D), 1, "w"), dY = fill(matrix(t, N, D), 1, "dy");
+    dW = fill_with(matrix(t, V, D), 1), Y = fill_with(matrix(t, N, D), 0);
+    const struct tensor dW_slices = copy_of(dW);
+
+    op->embedding_forward(whole, ids, W, 0, false);
+    op->embedding_backward_weight(dW, dY, ids, 0);
+    for (int s = 0; s < 3; s++) {
+        const struct tensor slice = tensor_2d((char *)W.data + (size_t)(cut[s] * D) * dtype_size(t), t, cut[s + 1] - cut[s], D);
+        struct tensor dslice = slice;
+        dslice.data = (char *)dW_slices.data + (size_t)(cut[s] * D) * dtype_size(t);
+        op->embedding_forward(Y, ids, slice, cut[s], true);
+        op->embedding_backward_weight(dslice, dY, ids, cut[s]);
+    }
+    expect_same_bits("Y from slices", Y, whole);
+    expect_same_bits("dW in slices", dW_slices, dW);
+
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t d = 0; d < D; d++) {
+            const int id = id_at(ids, n);
+            expect_near("Y", whole, n * D + d, id >= 0 && id < V ? at(W, id * D + d) : exact(0));
+        }
+    for (int64_t v = 0; v < V; v++)
+        for (int64_t d = 0; d < D; d++) {
+            struct sum s = { 0 };
+            sum_add(&s, exact(1));
+            for (int64_t n = 0; n < N; n++)
+                if (id_at(ids, n) == v) sum_add(&s, at(dY, n * D + d));
+            expect_near("dW", dW, v * D + d, sum_end(s));
+        }
+    check_guards_and_free();
+}
+
+static void test_embedding(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        embedding_case(op, 1, 1, 1);
+        embedding_case(op, 0, 3, 5);
+        embedding_case(op, 37, 11, 7);
+        embedding_case(op, 200, 13, 129);
+    }
+}
+
+/* ---- dropout and sums ----------------------------------------------------------------------------------------------------- */
+
+static void test_dropout(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        const int64_t rows = 67, cols = 301, row1 = 23, col1 = 130;
+        struct dropout d = { .p = 0.3, .seed = 5, .stream = 9, .cols = cols };
+        CASE("dropout %s", dtype_name(t));
+        X = fill_with(matrix(t, rows, cols), 3), Y = matrix(t, rows, cols);
+        op->dropout(Y, X, d);
+        int64_t kept = 0;
+        for (int64_t i = 0; i < rows * cols; i++) {
+            const bool keep = random_uniform(5, 9, (uint64_t)i) >= 0.3;
+            expect_near("Y", Y, i, keep ? times(exact(3), rounded(1 / 0.7L, 0)) : exact(0));
+            kept += keep;
+        }
+        /* 5 standard deviations of a binomial count; the numbers are fixed, so this passes always or never */
+        assert_true(fabs((double)kept - 0.7 * rows * cols) < 5 * sqrt(0.21 * rows * cols));
+
+        const struct tensor piece = fill_with(matrix(t, rows - row1, cols - col1), 3);
+        d.row0 = row1, d.col0 = col1;
+        op->dropout(piece, piece, d);
+        for (int64_t r = row1; r < rows; r++)
+            for (int64_t c = col1; c < cols; c++)
+                expect_near("piece", piece, (r - row1) * (cols - col1) + c - col1, at(Y, r * cols + c));
+
+        op->dropout(Y, X, (struct dropout){ .p = 0 });
+        expect_same_bits("p = 0", Y, X);
+        op->dropout(X, X, (struct dropout){ .p = 0 });
+        expect_same_bits("p = 0 in place", X, Y);
+        check_guards_and_free();
+    }
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    const int64_t counts[] = { 0, 1, 17, 4095, 4096, 4097, 50021, 256 * 4096 + 3 };
+    FOR_FORMATS(t, op)
+        for (int i = 0; i < 8; i++) {
+            CASE("sum_of_squares %s count %d", dtype_name(t), (int)counts[i]);
+            X = fill(vector(t, counts[i]), 1, "x");
+            long double want = 0;
+            for (int64_t j = 0; j < counts[i]; j++) want += (long double)tensor_get(X, j) * tensor_get(X, j);
+            double got = op->sum_of_squares(X);
+            struct tensor result = tensor_1d(&got, F64, 1);
+            expect_near("sum", result, 0, (num){ want, (long double)(counts[i] + 1) * 1.2e-16L * want });
+            const struct tensor before = copy_of(X);
+            op->scale(X, -0.3);
+            for (int64_t j = 0; j < counts[i]; j++)
+                expect_near("scaled", X, j, times(at(before, j), rounded(-0.3L, 0)));
+            check_guards_and_free();
+        }
+}
+
+/* ---- gradients and threads ------------------------------------------------------------------------------------------------ */
+
+static const struct ops *fp64;
+static void forward_linear(void) { fp64->linear_forward(Y, X, W, b); }
+static void forward_layernorm(void) { fp64->layernorm_forward(Y, mean, rstd, X, W, b, eps); }
+static void forward_gelu(void) { fp64->gelu_forward(Y, X); }
+
+static void test_gradients(void **state)
+{
+    (void)state;
+    const int64_t N = 5, I = 7, O = 3;
+    fp64 = ops_for(F64);
+    CASE("linear, gradient");
+    X = fill(matrix(F64, N, I), 1, "x"), W = fill(matrix(F64, O, I), 1, "w"), b = fill(vector(F64, O), 1, "b");
+    Y = matrix(F64, N, O), dY = fill(matrix(F64, N, O), 1, "dy"), dX = matrix(F64, N, I);
+    dW = fill_with(matrix(F64, O, I), 0), db = fill_with(vector(F64, O), 0);
+    fp64->linear_backward_input(dX, dY, W);
+    fp64->linear_backward_weight(dW, db, dY, X);
+    expect_gradient("dX", dX, X, forward_linear, Y, dY, I + 1);
+    expect_gradient("dW", dW, W, forward_linear, Y, dY, I + 1);
+    expect_gradient("db", db, b, forward_linear, Y, dY, I + 1);
+    check_guards_and_free();
+
+    CASE("layernorm, gradient");
+    X = fill(matrix(F64, N, I), 1, "x"), W = fill(vector(F64, I), 1, "w"), b = fill(vector(F64, I), 1, "b");
+    Y = matrix(F64, N, I), dY = fill(matrix(F64, N, I), 1, "dy"), dX = matrix(F64, N, I);
+    dW = fill_with(vector(F64, I), 0), db = fill_with(vector(F64, I), 0), mean = vector(F64, N), rstd = vector(F64, N);
+    forward_layernorm();
+    fp64->layernorm_backward_input(dX, dY, X, W, mean, rstd);
+    fp64->layernorm_backward_weight(dW, db, dY, X, mean, rstd);
+    expect_gradient("dX", dX, X, forward_layernorm, Y, dY, 4 * I);
+    expect_gradient("dw", dW, W, forward_layernorm, Y, dY, 4 * I);
+    expect_gradient("db", db, b, forward_layernorm, Y, dY, 4 * I);
+    check_guards_and_free();
+
+    CASE("gelu, gradient");
+    X = fill(vector(F64, 101), 4, "x"), Y = vector(F64, 101), dY = fill(vector(F64, 101), 1, "dy"), dX = vector(F64, 101);
+    fp64->gelu_backward_input(dX, dY, X);
+    expect_gradient("dX", dX, X, forward_gelu, Y, dY, 20);
+    check_guards_and_free();
+}
+
+/* Sizes above PARALLEL_FROM, so that the threads do start. */
+static void everything(const struct ops *op, struct tensor out[12], double *squares)
+{
+    const enum dtype t = op->dtype;
+    const int64_t N = 131, D = 257, V = 19;
+    const struct tensor x = fill(matrix(t, N, D), 2, "x"), w = fill(vector(t, D), 1, "w"), ids = integers(N, 0, (int)V, "ids");
+    for (int i = 0; i < 8; i++) out[i] = matrix(t, N, D);
+    for (int i = 8; i < 12; i++) out[i] = fill_with(i == 8 ? matrix(t, V, D) : vector(t, i == 11 ? N : D), 0);
+    op->embedding_forward(out[0], ids, fill(matrix(t, V, D), 1, "table"), 0, false);
+    op->embedding_backward_weight(out[8], x, ids, 0);
+    op->layernorm_forward(out[1], out[11], fill_with(vector(t, N), 0), x, w, w, eps);
+    op->layernorm_backward_input(out[2], x, x, w, out[11], fill_with(vector(t, N), 1));
+    op->layernorm_backward_weight(out[9], out[10], x, x, out[11], fill_with(vector(t, N), 1));
+    op->gelu_forward(out[3], x);
+    op->gelu_backward_input(out[4], x, x);
+    op->add(out[5], x, out[4]);
+    op->dropout(out[6], x, (struct dropout){ .p = 0.5, .seed = 3, .cols = D });
+    op->linear_backward_weight(fill_with(matrix(t, D, 1), 0), out[10], x, fill_with(matrix(t, N, 1), 1));
+    memcpy(out[7].data, x.data, tensor_bytes(x));
+    op->scale(out[7], 0.7);
+    *squares = op->sum_of_squares(x);
+}
+
+static void test_threads_do_not_matter(void **state)
+{
+    (void)state;
+    const int before = omp_get_max_threads();
+    FOR_FORMATS(t, op) {
+        struct tensor one[12], many[12];
+        double sum_one, sum_many;
+        omp_set_num_threads(1);
+        everything(op, one, &sum_one);
+        omp_set_num_threads(5);
+        everything(op, many, &sum_many);
+        omp_set_num_threads(before);
+        for (int i = 0; i < 12; i++) {
+            CASE("five threads against one, %s, output %d", dtype_name(t), i);
+            expect_same_bits("result", many[i], one[i]);
+        }
+        assert_true(sum_one == sum_many);
+        check_guards_and_free();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear), cmocka_unit_test(test_linear_is_exact_on_integers), cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_gelu), cmocka_unit_test(test_gelu_far_out), cmocka_unit_test(test_add),
+        cmocka_unit_test(test_embedding), cmocka_unit_test(test_dropout), cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_threads_do_not_matter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
