@@ -1,4 +1,5 @@
 #include "emulated_devices/collectives/algorithm.h"
+#include <stdio.h>
 #include <string.h>
 
 void copy_elements(struct exchange *x, const struct collective *c, void *dst, const void *src, int64_t elements)
@@ -35,17 +36,72 @@ int64_t block_total(const struct collective *c, int P)
     return block_first(c, P, P);
 }
 
+/* Agreeing costs a round of messages, which small collectives, run many times a step, would feel; and a machine without a
+ * megabyte left is beyond an orderly error.  All members must decide alike, so by what they all know. */
+enum { AGREE_FROM = 1 << 20 };
+
+static bool worth_agreeing(const struct exchange *x, const struct collective *c)
+{
+    const int P = x->group->size;
+    if (x->operation == ALLTOALL) return c->counts != NULL || bytes_of(c, c->count * P) > AGREE_FROM;
+    return bytes_of(c, c->counts != NULL ? block_total(c, P) : c->count) > AGREE_FROM;
+}
+
 enum error_code scratch_agreed(struct exchange *x, const struct collective *c, int64_t elements, void **scratch, struct error *err)
 {
-    enum error_code local = OK;
+    enum error_code code = OK;
     *scratch = exchange_scratch(x, bytes_of(c, elements));
     if (*scratch == NULL)
-        local = fail(err, ERR_MEMORY, "%s: device %d has no memory for %llu bytes of scratch", operation_name(x->operation),
-                     x->group->comm->rank, (unsigned long long)bytes_of(c, elements));
-    const enum error_code code = group_agree(x->group, local, err);
+        code = fail(err, ERR_MEMORY, "%s: device %d has no memory for %llu bytes of scratch", operation_name(x->operation),
+                    x->group->comm->rank, (unsigned long long)bytes_of(c, elements));
+    if (worth_agreeing(x, c)) code = group_agree(x->group, code, err);
+    else if (code != OK) {
+        fprintf(stderr, "orrery: out of memory on device %d\n", x->group->comm->rank);
+        comm_abort(x->group->comm, error_exit_status(code));
+    }
     if (code != OK) {
         exchange_release(x, *scratch);
         *scratch = NULL;
     }
     return code;
+}
+
+int64_t comb_length(const struct collective *c, int P, struct comb k)
+{
+    int64_t n = 0;
+    for (int i = 0; i < k.count; i++) n += block_length(c, P, k.first + i * k.stride);
+    return n;
+}
+
+void comb_pack(struct exchange *x, const struct collective *c, struct comb k, void *packed, const void *blocks)
+{
+    const int P = x->group->size;
+    int64_t at = 0;
+    for (int i = 0; i < k.count; i++) {
+        const int b = imod(k.first + i * k.stride, P);
+        copy_elements(x, c, element(c, packed, at), const_element(c, blocks, block_first(c, P, b)), block_length(c, P, b));
+        at += block_length(c, P, b);
+    }
+}
+
+void comb_unpack(struct exchange *x, const struct collective *c, struct comb k, void *blocks, const void *packed)
+{
+    const int P = x->group->size;
+    int64_t at = 0;
+    for (int i = 0; i < k.count; i++) {
+        const int b = imod(k.first + i * k.stride, P);
+        copy_elements(x, c, element(c, blocks, block_first(c, P, b)), const_element(c, packed, at), block_length(c, P, b));
+        at += block_length(c, P, b);
+    }
+}
+
+void comb_reduce(struct exchange *x, const struct collective *c, struct comb k, void *blocks, const void *packed)
+{
+    const int P = x->group->size;
+    int64_t at = 0;
+    for (int i = 0; i < k.count; i++) {
+        const int b = imod(k.first + i * k.stride, P);
+        reduce_local(x, c->reduction, c->dtype, element(c, blocks, block_first(c, P, b)), const_element(c, packed, at), block_length(c, P, b));
+        at += block_length(c, P, b);
+    }
 }

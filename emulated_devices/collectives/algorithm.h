@@ -44,12 +44,121 @@ static inline int64_t part_length(int64_t count, int P, int b)
     return block_start(count, P, b + 1) - block_start(count, P, b);
 }
 
+/* Every stride-th block: first, first + stride, .. (mod P), count of them.  Algorithms that send several blocks in one
+ * message put them one after another in this order. */
+struct comb { int first, stride, count; };
+
+int64_t comb_length(const struct collective *, int P, struct comb);
+/* Between an array of all blocks and a packed one. */
+void comb_pack(struct exchange *, const struct collective *, struct comb, void *packed, const void *blocks);
+void comb_unpack(struct exchange *, const struct collective *, struct comb, void *blocks, const void *packed);
+/* blocks (op)= packed */
+void comb_reduce(struct exchange *, const struct collective *, struct comb, void *blocks, const void *packed);
+
 /* ---- scratch ------------------------------------------------------------------------------------------------------- */
 
 /**
- * Scratch for an algorithm on every member, or ERR_MEMORY on every member.
+ * Scratch for an algorithm on every member, or ERR_MEMORY on every member (for small ones, the end of the job).
  * Collective over the group: all members ask, each for as many elements as it needs (also for none).
  */
 enum error_code scratch_agreed(struct exchange *, const struct collective *, int64_t elements, void **scratch, struct error *);
+
+/* ---- costs --------------------------------------------------------------------------------------------------------- */
+
+static inline void cost_send(struct collective_cost *cost, const struct collective *c, int64_t elements)
+{
+    cost->messages++;
+    cost->bytes += bytes_of(c, elements);
+}
+
+static inline int ceil_log2(int P)
+{
+    int bits = 0;
+    while (1 << bits < P) bits++;
+    return bits;
+}
+
+/* ---- powers of two, and what is left over (powers.c) ------------------------------------------------------------------
+ *
+ * Algorithms for a power of two take any P by folding: of the first 2*rest members, each even one gives its part to the
+ * odd one after it, which works for both; the odd ones and all others are the core.
+ *
+ *   P = 6: core of 4, rest 2      member  0 -> 1   2 -> 3   4   5
+ *                                 core         0        1   2   3
+ */
+struct fold { int core, rest, me; };            /* core: size; me: which of the core this member is, or -1 */
+
+struct fold fold_of(int rank, int P);
+/* Which member is number i of the core. */
+static inline int fold_member(struct fold f, int i) { return i < f.rest ? 2 * i + 1 : i + f.rest; }
+/* The even one gives its vector to the odd one, which adds it / gets the finished vector back. */
+enum error_code fold_in(struct exchange *, const struct collective *, struct fold, void *x, void *scratch, struct error *);
+enum error_code fold_out(struct exchange *, const struct collective *, struct fold, void *x, struct error *);
+void fold_cost(struct collective_cost *, const struct collective *, struct fold, int rank, int64_t n);
+
+/* A vector cut into one part for each of the core: equal parts (P = 0), or the blocks of the members each stands for. */
+struct cut { int P; struct fold f; };
+
+int64_t cut_edge(const struct collective *, struct cut, int part);          /* where part begins; part = core: the end */
+/* Recursive halving: member i of the core ends with the sum of part i, in its place in x.  scratch: half of x and one part more. */
+enum error_code halving_reduce_scatter(struct exchange *, const struct collective *, struct cut, void *x, void *scratch, struct error *);
+/* Recursive doubling: from part i on member i of the core to all parts on all of them. */
+enum error_code doubling_allgather(struct exchange *, const struct collective *, struct cut, void *x, struct error *);
+void halving_cost(struct collective_cost *, const struct collective *, struct cut, bool reduces);
+int64_t halving_scratch(const struct collective *, struct cut);
+
+/* ---- rows: some members at equal distances (rows.c) -------------------------------------------------------------------- */
+
+struct row { int size, me, first, stride; };    /* member i of the row is member first + i*stride of the group */
+
+static inline int row_member(struct row w, int i) { return w.first + imod(i, w.size) * w.stride; }
+
+/* The default shape of two-level and torus algorithms: P = nodes * q with q the largest divisor of P not above its root. */
+int node_size(int P);
+/* The members of this one's node, and those with its place in every other node. */
+struct row row_in_node(int rank, int P);
+struct row row_of_nodes(int rank, int P);
+
+/* Ring over a row on n elements of x: afterwards member i holds the finished block i+1 of w.size; and back to all. */
+enum error_code ring_reduce_scatter(struct exchange *, const struct collective *, struct row, void *x, int64_t n, void *scratch, struct error *);
+enum error_code ring_allgather(struct exchange *, const struct collective *, struct row, void *x, int64_t n, struct error *);
+void ring_cost(struct collective_cost *, const struct collective *, struct row, int64_t n, bool reduces);
+
+/* Every member of the row sends its whole x to every other; all add in the row's order.  scratch: w.size * n elements. */
+enum error_code everybody_adds(struct exchange *, const struct collective *, struct row, void *x, int64_t n, void *scratch, struct error *);
+void everybody_cost(struct collective_cost *, const struct collective *, struct row, int64_t n);
+
+/* ---- trees (trees.c) ----------------------------------------------------------------------------------------------------- */
+
+enum { SEGMENT_BYTES = 32768 };                 /* long vectors travel in pieces of at most this size */
+
+struct tree { int parent, children, child[2]; };    /* members of the group; parent -1: the root */
+
+struct tree tree_chain(int rank, int P, int root);
+/* Two binary trees on members 0..P-1 such that (nearly) every leaf of one is inside the other.  which: 0 or 1. */
+struct tree tree_double(int rank, int P, int which);
+int tree_double_root(int P, int which);
+
+/* A vector, or part of one, that travels along a tree in segments.  Sends go on while the next segment is awaited. */
+struct flow {
+    struct tree tree;
+    char *data;
+    int64_t n;                                  /* elements */
+    struct message up, down[2];                 /* the last sends; slot -2: none */
+};
+struct flow flow_open(const struct collective *, struct tree, void *data, int64_t n);
+int flow_segments(const struct collective *, int64_t n);
+enum error_code flow_up(struct exchange *, const struct collective *, struct flow *, int segment, void *scratch, struct error *);
+enum error_code flow_down(struct exchange *, const struct collective *, struct flow *, int segment, struct error *);
+enum error_code flow_close(struct exchange *, struct flow *, struct error *);
+void flow_cost(struct collective_cost *, const struct collective *, struct tree, int64_t n, bool up, bool down);
+int64_t flow_scratch(const struct collective *, int64_t n);
+
+/* Binomial tree over members counted from root: v = rank - root mod P.  The bit that joins v to its parent. */
+int binomial_bit(int v, int P);
+enum error_code binomial_broadcast(struct exchange *, const struct collective *, int root, void *x, int64_t n, struct error *);
+/* The root ends with the sum in x; the others' x is used up.  scratch: n elements. */
+enum error_code binomial_reduce(struct exchange *, const struct collective *, int root, void *x, int64_t n, void *scratch, struct error *);
+void binomial_cost(struct collective_cost *, const struct collective *, int rank, int P, int root, int64_t n, bool reduces);
 
 #endif

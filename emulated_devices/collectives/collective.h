@@ -42,7 +42,7 @@ struct collective_cost {
     uint64_t messages, bytes;           /* sent */
     uint64_t additions;
     uint64_t steps;                     /* of the whole group: rounds in which a device sends and receives at most one message each;
-                                           an upper bound where P or count leave a remainder */
+                                           an upper bound where P or count leave a remainder; 0: not stated */
 };
 
 struct algorithm {

@@ -5,7 +5,10 @@
 /* One line an algorithm; the first of an operation is its default. */
 #define ALGORITHMS(X)       \
     X(broadcast_binomial)   \
-    X(allreduce_ring)
+    X(allreduce_ring)       \
+    X(allreduce_bidirectional_ring) X(allreduce_segmented_ring) X(allreduce_doubling) X(allreduce_multiplying) \
+    X(allreduce_rabenseifner) X(allreduce_swing) X(allreduce_tree) X(allreduce_double_tree) X(allreduce_star) \
+    X(allreduce_one_shot) X(allreduce_two_shot) X(allreduce_two_level) X(allreduce_torus_2d)
 
 #define X(name) extern const struct algorithm name;
 ALGORITHMS(X)

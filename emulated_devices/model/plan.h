@@ -41,7 +41,7 @@ struct sequences plan_microbatch(const struct plan *, int dp, int micro);
  * @param schedule  the plan's; says which stages the device has.
  * @param[out] tied_copy  whether what it holds is the last stage's copy of the token embedding.
  */
-bool plan_holds(const struct plan *, const struct schedule *, int rank, const struct param_spec *, bool *tied_copy);
+bool plan_holds(const struct plan *, const struct schedule *schedule, int rank, const struct param_spec *, bool *tied_copy);
 
 /** A device's boxes of a parameter that it holds. */
 struct layout plan_layout(const struct plan *, int rank, const struct param_spec *);

@@ -7,6 +7,7 @@
 static void note(struct comparison *c, struct worst *worst, const char *kind, struct worst found)
 {
     c->compared++;
+    if (!(found.error <= c->largest_error)) c->largest_error = found.error;
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
     if (!(found.ratio <= 1) && !c->failed) {
         c->failed = true;

@@ -16,6 +16,7 @@ struct worst {
 
 struct comparison {
     struct worst loss, gradient, weight;
+    double largest_error;               /* of any tensor, whatever its bound */
     bool failed;
     struct worst first;                 /* the first that did not hold, in order of execution */
     char first_kind[16];

@@ -72,7 +72,7 @@ const char *safetensors_metadata(const struct safetensors *, const char *key);
  * @return OK; ERR_USAGE if the box is not inside the tensor or a transpose is asked of what is not a matrix;
  *         ERR_FORMAT if the numbers do not convert; ERR_FILE; ERR_MEMORY.  On failure out may be partly written.
  */
-enum error_code safetensors_read_box(const struct safetensors *, const struct safetensors_entry *,
+enum error_code safetensors_read_box(const struct safetensors *, const struct safetensors_entry *entry,
                                      const int64_t *start, const int64_t *extent, bool transposed, enum dtype want,
                                      void *out, struct error *);
 

@@ -1,14 +1,13 @@
 /* Every pipeline schedule: it runs, and its bubble, memory and messages are what its header says, exactly. */
+#include "emulated_devices/schemes/pipeline/draw.h"
+#include "emulated_devices/schemes/pipeline/placement.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include "emulated_devices/schemes/pipeline/draw.h"
-#include "emulated_devices/schemes/pipeline/placement.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <cmocka.h>
 
 struct times { int64_t f, i, w; };
 
@@ -55,14 +54,13 @@ static int64_t idle_v_half(int P, int M, int v, struct times t)
 static int64_t idle_v_min(int P, int M, int v, struct times t)
 {
     (void)v;
-    return !equal(t) || P < 2 || M < P ? -1 : (P % 3 == 0 ? 4 * P - 6 : 4 * P - 5) * t.f;
+    return !equal(t) || P < 3 || M < 2 * P ? -1 : (P % 3 == 0 ? 4 * P - 6 : 4 * P - 5) * t.f;
 }
 
 static int64_t idle_chimera(int P, int M, int v, struct times t)
 {
     (void)v;
-    if (M == P && t.f <= t.i + t.w) return (P - 2) * (t.i + t.w);
-    return M % P == 0 && t.f == t.i + t.w ? (P - 2) * t.f : -1;
+    return M == P && t.f <= t.i + t.w ? (P - 2) * (t.i + t.w) : -1;
 }
 
 static int64_t idle_dualpipe(int P, int M, int v, struct times t)
@@ -300,7 +298,7 @@ static void test_search_keeps_to_memory(void **state)
 /* DualPipe's published bubble counts a forward and a backward done side by side as one action: it begins when both inputs
  * are there and sends when both are done.  Rewritten so, with F & B as long as F + B, the bubble is the published one:
  * (P/2-1)(F&B + B - 3W), and for DualPipeV (P-1) times; for F <= I. */
-static void pair_up(struct schedule *s, int device, bool at_turn)
+static void pair_up(struct schedule *s, int device)
 {
     struct action *list = s->actions[device], *out = malloc(((size_t)s->count[device] + 1) * sizeof *out);
     assert_non_null(out);
@@ -316,13 +314,11 @@ static void pair_up(struct schedule *s, int device, bool at_turn)
                 have[k] = true;
                 group[k] = list[j++];
             } else if (k == 1) break;
-        const bool pair = have[1] && have[4];
-        if (pair && !at_turn) {
+        if (have[1] && have[4]) {
             for (int k = 0; k < 6; k++)
                 if (have[paired[k]]) out[n++] = group[paired[k]];
             i = j;
         } else out[n++] = list[i++];
-        if (pair && at_turn && out[n - 1].kind == FORWARD) at_turn = false;     /* the first pair at the turn stays apart */
     }
     assert_int_equal(n, s->count[device]);
     memcpy(list, out, (size_t)n * sizeof *out);
@@ -338,7 +334,7 @@ static void test_dualpipe_published_bubble(void **state)
             for (int M = 2 * P; M <= 4 * P; M += P)
                 for (size_t k = 0; k < sizeof t / sizeof t[0]; k++) {
                     struct schedule s = made(fold ? "dualpipev" : "dualpipe", (struct schedule_request){ .devices = P, .micros = M });
-                    for (int d = 0; d < P; d++) pair_up(&s, d, fold ? d == P - 1 : d == P / 2 - 1 || d == P / 2);
+                    for (int d = 0; d < P; d++) pair_up(&s, d);
                     assert_int_equal(schedule_validate(&s, NULL), OK);
                     struct timing timing = timed(&s, t[k], 0);
                     const int64_t want = (fold ? P - 1 : P / 2 - 1) * (t[k].f + 2 * (t[k].i + t[k].w) - 3 * t[k].w);
@@ -350,28 +346,43 @@ static void test_dualpipe_published_bubble(void **state)
                 }
 }
 
-/* The family's table of P. Qi et al. (F = I = W, x the bubble rate of 1F1B): V-Half at most x/2, V-Min at most 2x/3, ZB-V 0;
- * memory 1/2, 1/3 and 1 of 1F1B's, up to the two chunks that a building block needs to begin. */
+/* The family's table of P. Qi et al. (F = I = W; 1F1B idles 6(P-1) chunks' parts): V-Half idles at most half of that, V-Min at
+ * most two thirds, ZB-V not at all; memory 1/2, 1/3 and 1 of 1F1B's 2P chunks, up to what one building block needs. */
 static void test_v_family(void **state)
 {
     (void)state;
     static const struct times one = { 1, 1, 1 };
-    for (int P = 4; P <= 16; P++) {
-        const struct schedule_request q = { .devices = P, .micros = 4 * P };
-        struct schedule half = made("v-half", q), min = made("v-min", q);
-        struct timing h = timed(&half, one, 0), m = timed(&min, one, 0);
-        const double x = (P - 1.0) / (4.0 * P + P - 1);
-        assert_true(h.bubble <= x / 2);
-        assert_true(m.bubble <= 2 * x / 3);
-        for (int d = 0; d < P; d++) {
-            assert_true(schedule_peak(&half, d) <= 2 * P / 2 + 2);
-            assert_true(3 * schedule_peak(&min, d) <= 2 * P + 3 * 3);
+    for (int P = 3; P <= 16; P++)
+        for (int M = P; M <= 4 * P; M += P) {
+            const struct schedule_request q = { .devices = P, .micros = M };
+            struct schedule half = made("v-half", q), min = made("v-min", q);
+            struct timing h = timed(&half, one, 0), m = timed(&min, one, 0);
+            assert_true(idle_of(&h) <= 3 * (P - 1));
+            assert_true(idle_of(&m) <= 4 * (P - 1));
+            for (int d = 0; d < P; d++) {
+                assert_true(schedule_peak(&half, d) <= P + 2);
+                assert_true(3 * schedule_peak(&min, d) <= 2 * P + 8);
+            }
+            timing_free(&h);
+            timing_free(&m);
+            schedule_free(&half);
+            schedule_free(&min);
         }
-        timing_free(&h);
-        timing_free(&m);
-        schedule_free(&half);
-        schedule_free(&min);
-    }
+}
+
+/* Chimera beyond M = P: with F = B, rounds of P microbatches follow each other without a gap. */
+static void test_chimera_rounds(void **state)
+{
+    (void)state;
+    for (int P = 2; P <= 8; P += 2)
+        for (int M = P; M <= 5 * P; M += P) {
+            struct schedule s = made("chimera", (struct schedule_request){ .devices = P, .micros = M, .forward = 2, .backward_input = 1, .backward_weight = 1 });
+            struct timing t = timed(&s, (struct times){ 2, 1, 1 }, 0);
+            if (idle_of(&t) != 2 * (P - 2)) fail_msg("P=%d M=%d: idle %lld, expected %d", P, M, (long long)idle_of(&t), 2 * (P - 2));
+            assert_int_equal(schedule_holders(&s, 0, NULL, 0), 2);
+            timing_free(&t);
+            schedule_free(&s);
+        }
 }
 
 /* Each stage left out saves a stage's forward and backward of the way through; load is even. */
@@ -410,7 +421,7 @@ static void test_2bw_updates(void **state)
     s = made("pipedream-2bw", (struct schedule_request){ .devices = 4, .micros = 16, .update_every = 4 });
     s.weight_versions = 1;
     assert_int_equal(schedule_validate(&s, &err), ERR_PLAN);
-    assert_string_equal(err.text, "device 0, action 9: F4 of chunk 0: expected after U3 of chunk 0, which is action 20");
+    assert_string_equal(err.text, "device 0, action 10: F4 of chunk 0: expected after U3 of chunk 0, which is action 22");
     schedule_free(&s);
 }
 
@@ -654,6 +665,7 @@ int main(void)
         cmocka_unit_test(test_search_keeps_to_memory),
         cmocka_unit_test(test_dualpipe_published_bubble),
         cmocka_unit_test(test_v_family),
+        cmocka_unit_test(test_chimera_rounds),
         cmocka_unit_test(test_skippipe),
         cmocka_unit_test(test_2bw_updates),
         cmocka_unit_test(test_blocking_sends),

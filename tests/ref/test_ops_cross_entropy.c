@@ -14,11 +14,13 @@ static struct tensor columns(struct tensor X, int64_t c0, int64_t c1)
     return piece;
 }
 
-static struct result run(const struct ops *op, struct tensor logits, struct tensor labels, const int64_t *cut, int slices, double scale)
+static struct result run(const struct ops *op, struct tensor logits, struct tensor labels, const int64_t *cut, int slices,
+                         double scale)
 {
     const enum dtype t = op->dtype;
     const int64_t N = tensor_rows(logits), V = tensor_cols(logits);
-    struct result r = { fill_with(vector(t, N), -INFINITY), fill_with(vector(t, N), 0), fill_with(vector(t, N), 0), matrix(t, N, V), 0 };
+    struct result r = { .top = fill_with(vector(t, N), -INFINITY), .total = fill_with(vector(t, N), 0),
+                        .hit = fill_with(vector(t, N), 0), .dlogits = matrix(t, N, V) };
     for (int s = 0; s < slices; s++) {
         const struct tensor top = vector(t, N);
         op->cross_entropy_max(top, columns(logits, cut[s], cut[s + 1]));

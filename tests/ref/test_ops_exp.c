@@ -64,7 +64,8 @@ static void test_exp_at_the_edges(void **state)
         const bool narrow = t == F32;
         const double edge[] = { 0, -0.0, narrow ? 88.722831 : 709.78271289338, narrow ? -87.33655 : -708.3964185322641,
                                 narrow ? -103.9720840 : -745.1332191019411, 1e-30, -1e-30, 1, -1, 0.34657359, -0.34657359 };
-        const double beyond[] = { narrow ? 88.7228470 : 709.7827128933841, 1e30, INFINITY, narrow ? -103.9722 : -745.14, -1e30, -INFINITY };
+        const double beyond[] = { narrow ? 88.7228470 : 709.7827128933841, 1e30, INFINITY,
+                                  narrow ? -103.9722 : -745.14, -1e30, -INFINITY };
         CASE("exp %s at the edges", dtype_name(t));
         struct tensor X = vector(t, 18), Y = vector(t, 18);
         for (int i = 0; i < 11; i++) tensor_set(X, i, edge[i]);

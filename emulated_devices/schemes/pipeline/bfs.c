@@ -8,10 +8,10 @@
  * Messages  2 M (Pv-1)
  *
  * What it buys: a chunk's weights are needed twice, for all microbatches in one go, so sharded weights are gathered once per
- * chunk and pass instead of once per microbatch, and the gradients of a chunk are complete early.  P=2, M=3, v=2, B=F:
+ * chunk and pass instead of once per microbatch, and the gradients of a chunk are complete early.  P=2, M=3, v=2, B=2F:
  *
- *   0  F0.0 F1.0 F2.0 F0.1 F1.1 F2.1  ..  B0.1 B1.1 B2.1 B0.0 B1.0 B2.0
- *   1   ..  F0.0 F1.0 F2.0 F0.1 F1.1 F2.1 B0.1 ...
+ *   0  F0-F1-F2-f0-f1-f2-.........b0----b1----b2----B0----B1----B2----
+ *   1  ...F0-F1-F2-f0-f1-f2-b0----b1----b2----B0----B1----B2----......
  *
  * The backwards of a chunk go from the first microbatch to the last, so that gradients are added in the usual order.
  */

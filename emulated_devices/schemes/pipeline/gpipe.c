@@ -8,9 +8,9 @@
  *
  * P=3, M=4, B=2F:
  *
- *   0  F0 F1 F2 F3 .. .. .. .. B0 B0 B1 B1 B2 B2 B3 B3
- *   1     F0 F1 F2 F3 .. B0 B0 B1 B1 B2 B2 B3 B3
- *   2        F0 F1 F2 F3 B0 B0 B1 B1 ...
+ *   0  F0-F1-F2-F3-..................B0----B1----B2----B3----
+ *   1  ...F0-F1-F2-F3-.........B0----B1----B2----B3----......
+ *   2  ......F0-F1-F2-F3-B0----B1----B2----B3----............
  *
  * The paper draws the backwards from the last microbatch to the first.  Here they go from the first to the last: same time
  * and memory, and weight gradients are added in the order of every other schedule, so their bits agree.

@@ -9,10 +9,10 @@
  *
  * Device r first does P-1-r forwards, then a forward and a backward in turn, then the remaining backwards.  P=4, M=6, B=2F:
  *
- *   0  F0 F1 F2 F3 .. .. .. .. .. B0 B0 F4 B1 B1 F5 B2 B2 .. B3 B3 .. B4 B4 .. B5 B5
- *   1     F0 F1 F2 .. .. .. B0 B0 F3 B1 B1 F4 B2 B2 F5 B3 B3 .. B4 B4 .. B5 B5
- *   2        F0 F1 .. B0 B0 F2 B1 B1 F3 B2 B2 F4 B3 B3 F5 B4 B4 .. B5 B5
- *   3           F0 B0 B0 F1 B1 B1 F2 B2 B2 F3 B3 B3 F4 B4 B4 F5 B5 B5
+ *   0  F0-F1-F2-F3-..................B0----F4-B1----F5-B2----...B3----...B4----...B5----
+ *   1  ...F0-F1-F2-............B0----F3-B1----F4-B2----F5-B3----...B4----...B5----......
+ *   2  ......F0-F1-......B0----F2-B1----F3-B2----F4-B3----F5-B4----...B5----............
+ *   3  .........F0-B0----F1-B1----F2-B2----F3-B3----F4-B4----F5-B5----..................
  *
  * Neighbours in the steady state each have something for the other: device 0 an activation, device 1 a gradient.  With
  * sends that hold up their device both would send and none receive; here sends do not wait, so nothing more is needed.

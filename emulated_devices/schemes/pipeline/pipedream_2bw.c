@@ -9,10 +9,10 @@
  *
  * U after a batch's last backward makes a new version.  Microbatches on their way keep the old one, forward and backward; a
  * microbatch of batch t needs U of batch t-2 done, and with batches of at least P microbatches it is, without waiting.
- * P=2, M=4, batches of 2 (U1: after microbatch 1):
+ * P=2, M=6, batches of 2 (U takes no time in this picture: U1, U3 and U5 stand after B1, B3 and B5):
  *
- *   0  F0 F1 B0 F2 B1 U1 F3 B2 B3 U3
- *   1     F0 B0 F1 B1 U1 F2 B2 F3 B3 U3
+ *   0  F0-F1-......B0----F2-B1----F3-B2----F4-B3----F5-B4----...B5----
+ *   1  ...F0-B0----F1-B1----F2-B2----F3-B3----F4-B4----F5-B5----......
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
 

@@ -31,8 +31,9 @@ struct action_text action_describe(struct action a)
 #define DEFINE_ROWS(name, type)                                            \
     static type **name(int n, size_t length)                               \
     {                                                                      \
-        type **row = calloc((size_t)n, sizeof *row);                       \
-        type *block = calloc((size_t)n * length, sizeof *block);           \
+        const size_t count = n > 0 ? (size_t)n : 1;                        \
+        type **row = calloc(count, sizeof *row);                           \
+        type *block = calloc(count * length, sizeof *block);               \
         if (row == NULL || block == NULL) {                                \
             free(row);                                                     \
             free(block);                                                   \

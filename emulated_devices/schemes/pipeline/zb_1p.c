@@ -1,3 +1,14 @@
+/* zb-1p: a zero-bubble schedule found by search, with the memory of 1F1B.
+ *
+ * Source    P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241, section 3; tables 5 and 6.
+ * Needs     P >= 1, M >= 1; the times of F, I, W and of a message (by default 1, 1, 1, 0)
+ * Bubble    as ZB-H1 on the paper's twelve settings, to four digits; never more than ZB-H1
+ * Memory    what P microbatches' activations take, or the memory limit asked for, on every device
+ * Messages  2 M (P-1)
+ *
+ * The search is in zb_search.c.  It finds ZB-H1's bubble again, which says that with this memory no better is to be had by
+ * moving W about.
+ */
 #include "emulated_devices/schemes/pipeline/zb_search.h"
 
 static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
@@ -13,5 +24,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_zb_1p = {
-    .name = "zb-1p", .source = "Qi et al., arXiv:2401.10241", .needs = "P >= 1, M >= 1", .chunks = 1, .make = make,
+    .name = "zb-1p", .description = "zero bubble by search, memory of 1f1b",
+    .source = "Qi et al., arXiv:2401.10241", .needs = "P >= 1, M >= 1; times of F, I, W and messages",
+    .bubble = "as zb-h1 or less", .memory = "what P microbatches take, or the limit",
+    .chunks = 1, .make = make,
 };

@@ -1,3 +1,19 @@
+/* zb-2p: a zero-bubble schedule found by search, with twice the memory of 1F1B.
+ *
+ * Source    P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241, section 3; tables 5 and 6.
+ * Needs     P >= 1, M >= 1; the times of F, I, W and of a message (by default 1, 1, 1, 0)
+ * Bubble    the paper's twelve rates to four digits, if told what I frees: of 34 + 5as/h bytes (for each token and unit of
+ *           width; a heads, s tokens, h width) that a forward keeps, W needs 32.  Without that, all is kept until W, and
+ *           the same limit leaves a larger bubble
+ * Memory    what 2P microbatches' activations take, or the memory limit asked for, on every device
+ * Messages  2 M (P-1)
+ *
+ * Where ZB-H2 is made for F = I = W and instant messages, the search fits the times there are.  P=3, M=6, F=I=W:
+ *
+ *   0  F0-F1-F2-F3-F4-I0-F5-W0-I1-W1-I2-W2-I3-W3-I4-W4-I5-W5-......
+ *   1  ...F0-F1-F2-I0-F3-I1-F4-I2-F5-I3-W0-I4-W1-I5-W2-W3-W4-W5-...
+ *   2  ......F0-I0-F1-I1-F2-I2-F3-I3-F4-I4-F5-I5-W0-W1-W2-W3-W4-W5-
+ */
 #include "emulated_devices/schemes/pipeline/zb_search.h"
 
 static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
@@ -13,5 +29,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_zb_2p = {
-    .name = "zb-2p", .source = "Qi et al., arXiv:2401.10241", .needs = "P >= 1, M >= 1", .chunks = 1, .make = make,
+    .name = "zb-2p", .description = "zero bubble by search, twice the memory of 1f1b",
+    .source = "Qi et al., arXiv:2401.10241", .needs = "P >= 1, M >= 1; times of F, I, W and messages",
+    .bubble = "about 0, by search", .memory = "what 2P microbatches take, or the limit",
+    .chunks = 1, .make = make,
 };

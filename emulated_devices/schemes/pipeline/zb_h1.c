@@ -9,9 +9,9 @@
  * Only I is on the way of the gradient up the pipeline; W can wait.  Device r lets r of them wait, so that it too holds P
  * microbatches, the number that device 0 holds in 1F1B.  P=3, M=5, F=I=W:
  *
- *   0  F0 F1 F2 .. .. I0 W0 F3 I1 W1 F4 I2 W2 I3 W3 .. I4 W4        (. idle)
- *   1     F0 F1 F2 I0 ..
- *   2        F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 F4 I4 W2 W3 W4
+ *   0  F0-F1-F2-......I0-W0-F3-I1-W1-F4-I2-W2-I3-W3-I4-W4-
+ *   1  ...F0-F1-...I0-F2-I1-W0-F3-I2-W1-F4-I3-W2-I4-W3-W4-
+ *   2  ......F0-I0-F1-I1-F2-I2-W0-F3-I3-W1-F4-I4-W2-W3-W4-
  */
 #include "emulated_devices/schemes/pipeline/zero_bubble.h"
 

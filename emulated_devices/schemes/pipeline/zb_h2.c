@@ -9,7 +9,11 @@
  * Messages  2 M (P-1)
  *
  * Device r does 2(P-1-r) forwards more than it must, which fill the time until the first gradient comes back, and lets 2r
- * weight gradients wait, which fill the time at the end.
+ * weight gradients wait, which fill the time at the end.  P=3, M=6, F=I=W:
+ *
+ *   0  F0-F1-F2-F3-F4-I0-W0-F5-I1-W1-I2-W2-I3-W3-I4-W4-I5-W5-......
+ *   1  ...F0-F1-F2-I0-F3-I1-F4-I2-W0-F5-I3-W1-I4-W2-I5-W3-W4-W5-...
+ *   2  ......F0-I0-F1-I1-F2-I2-F3-I3-F4-I4-W0-F5-I5-W1-W2-W3-W4-W5-
  */
 #include "emulated_devices/schemes/pipeline/zero_bubble.h"
 

@@ -1,3 +1,23 @@
+/* zb-v: zero bubble with the memory of 1F1B: each device holds a stage on both legs of a V.
+ *
+ * Source    P. Qi et al., arXiv:2401.10241, section 6, figure 8.
+ * Needs     P >= 1, M >= 1; stages d and 2P-1-d on device d
+ * Bubble    0 if F = I = W and M >= 2P (a device's own time, first start to last end, as in zb-h2)
+ * Memory    min(2P, 2M) chunks on every device, as much as 1F1B's P microbatches of two chunks on its first
+ * Messages  4 M (P-1): none at the foot of the V
+ *
+ * A microbatch goes down the devices and comes back up, and so does its gradient: the device that begins the pipeline also
+ * ends it, and gets its first gradient early.  P=3, M=6 (microbatches below):
+ *
+ *   0  FFFFFfiwfiwfiwFIWfiwIWfiwIWfiwIWIWIW..
+ *      012340001112225003331144422555334455..
+ *   1  .FFFfFfiwfiwFIWfiwFIWfiwIWfiwIiIWIWwW.
+ *      .012031002114003225114332254435435455.
+ *   2  ..FfFfFfiwFIWfiwFIWfiwFIWfiwIiIiIWwwWW
+ *      ..001122003003114114225225333445534545
+ *
+ * With fewer than 2P-1 microbatches it is the schedule of 2P-1 with the missing ones struck out.
+ */
 #include "emulated_devices/schemes/pipeline/generate.h"
 
 struct counts { int f[2], i[2], w[2]; };

@@ -1,0 +1,95 @@
+/* allreduce, bidirectional ring: half of the vector goes round to the right while the other half goes to the left.
+ *
+ * Source    the ring of allreduce_ring.c twice; used where links carry both directions at once, as on TPU tori:
+ *           N. Jouppi et al., "A domain-specific supercomputer for training deep neural networks", CACM 63(7), 2020,
+ *           doi:10.1145/3360307
+ * Needs     any P, any count.
+ * Cost      steps  4(P-1) messages through one port; with a port to each side 2(P-1) steps of half the length
+ *           bytes  as the ring, for each half
+ *           adds   as the ring, for each half
+ * Memory    two scratch blocks of ceil(n/2P) elements.
+ * Rounding  each block once round the ring, one sum made once: all devices end with its bits.
+ *
+ *     0 --> 1 --> 2 --> 3 --> 0      first half
+ *     0 <-- 1 <-- 2 <-- 3 <-- 0      second half
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+/* One direction: its part of the vector, and the members in the order in which it meets them. */
+struct way { char *data, *scratch; int64_t n; int me, to, from; };
+
+static struct way way_of(const struct collective *c, int which, int r, int P)
+{
+    const int64_t start = block_start(c->count, 2, which);
+    return (struct way){ .data = element(c, c->out, start), .n = block_start(c->count, 2, which + 1) - start,
+                         .me = which == 0 ? r : P - 1 - r,              /* to the left, number them the other way round */
+                         .to = imod(which == 0 ? r + 1 : r - 1, P), .from = imod(which == 0 ? r - 1 : r + 1, P) };
+}
+
+/* Block this direction gives in a step, of its 2(P-1); it takes the one before. */
+static int given(const struct way *w, int step, int P)
+{
+    return imod(step < P - 1 ? w->me - step : w->me + 1 - (step - (P - 1)), P);
+}
+
+static enum error_code both_ways(struct exchange *x, const struct collective *c, const struct way w[2], int step, struct error *err)
+{
+    const int P = x->group->size;
+    struct message m[4];
+    enum error_code code = OK;
+    for (int i = 0; i < 2; i++) {
+        const int give = given(&w[i], step, P), take = imod(give - 1, P);
+        void *in = step < P - 1 ? w[i].scratch : element(c, w[i].data, block_start(w[i].n, P, take));
+        m[2 * i] = message_receive(x, w[i].from, in, bytes_of(c, part_length(w[i].n, P, take)));
+    }
+    for (int i = 0; i < 2; i++) {
+        const int give = given(&w[i], step, P);
+        m[2 * i + 1] = message_send(x, w[i].to, element(c, w[i].data, block_start(w[i].n, P, give)), bytes_of(c, part_length(w[i].n, P, give)));
+    }
+    for (int i = 0; i < 4; i++) {
+        const enum error_code one = message_wait(x->group->comm, m[i], code == OK ? err : NULL);
+        if (code == OK) code = one;
+    }
+    return code;
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size;
+    struct exchange x = exchange_begin(g, ALLREDUCE);
+    struct way w[2] = { way_of(c, 0, g->rank, P), way_of(c, 1, g->rank, P) };
+    const int64_t longest = part_length(w[1].n, P, 0);                  /* the second half is never shorter by more than its remainder */
+    const int64_t room = part_length(w[0].n, P, 0) > longest ? part_length(w[0].n, P, 0) : longest;
+    void *scratch;
+    enum error_code code = scratch_agreed(&x, c, 2 * room, &scratch, err);
+
+    for (int i = 0; i < 2; i++) w[i].scratch = element(c, scratch, i * room);
+    for (int step = 0; step < 2 * (P - 1) && code == OK; step++) {
+        code = both_ways(&x, c, w, step, err);
+        for (int i = 0; i < 2 && code == OK && step < P - 1; i++) {
+            const int take = imod(given(&w[i], step, P) - 1, P);
+            void *mine = element(c, w[i].data, block_start(w[i].n, P, take));
+            reduce_local(&x, c->reduction, c->dtype, mine, w[i].scratch, part_length(w[i].n, P, take));
+            if (step == P - 2) reduce_finish(&x, c->reduction, c->dtype, mine, part_length(w[i].n, P, take));
+        }
+    }
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { .messages = 4 * (uint64_t)(P - 1), .steps = 4 * (uint64_t)(P - 1) };
+    for (int i = 0; i < 2; i++) {
+        const int64_t n = block_start(c->count, 2, i + 1) - block_start(c->count, 2, i);
+        const int me = i == 0 ? r : P - 1 - r;
+        cost.bytes += bytes_of(c, 2 * n - part_length(n, P, me + 1) - part_length(n, P, me + 2));
+        cost.additions += (uint64_t)(n - part_length(n, P, me));
+    }
+    return cost;
+}
+
+const struct algorithm allreduce_bidirectional_ring = {
+    .operation = ALLREDUCE, .name = "bidirectional_ring", .description = "two rings in opposite directions, half of the vector each",
+    .source = "Jouppi et al. 2020, doi:10.1145/3360307", .cost_formula = "4(P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+};

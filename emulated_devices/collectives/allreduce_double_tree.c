@@ -1,0 +1,76 @@
+/* allreduce, double tree: two binary trees, half of the vector up and down each, in segments.
+ *
+ * Source    P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+ *           Parallel Computing 35(12), 2009, doi:10.1016/j.parco.2009.09.001; the trees are drawn as in NCCL
+ * Needs     any P, any count.
+ * Idea      in a pipelined tree the leaves never send down and inner devices send everything twice.  With a second tree in
+ *           which leaves and inner devices change places, and half of the data on each, everybody works about equally.
+ * Cost      messages  one for each segment, edge and direction;  bytes  at most about 2n at each device
+ *           adds      n/2 for each child in each tree.  Steps grow with log2 P, not with P.
+ * Memory    one scratch segment.
+ * Rounding  each half is added once, in the order of its tree.
+ *
+ * P = 8:     tree 0:      0                  tree 1:      7
+ *                         4                               3
+ *                     2       6                       5       1
+ *                   1   3   5   7                   6   4   2   0
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static void halves(const struct collective *c, int r, int P, struct flow f[2])
+{
+    for (int i = 0; i < 2; i++) {
+        const int64_t start = block_start(c->count, 2, i);
+        f[i] = flow_open(c, tree_double(r, P, i), element(c, c->out, start), block_start(c->count, 2, i + 1) - start);
+    }
+}
+
+/* Segment s of both halves: up, and as much later down as it takes to reach the root and come back. */
+static enum error_code pipeline(struct exchange *x, const struct collective *c, struct flow f[2], void *scratch, struct error *err)
+{
+    const int lag = 2 * ceil_log2(x->group->size);
+    const int S0 = flow_segments(c, f[0].n), S1 = flow_segments(c, f[1].n), most = S0 > S1 ? S0 : S1;
+    enum error_code code = OK;
+    for (int s = 0; s < most + lag && code == OK; s++)
+        for (int i = 0; i < 2 && code == OK; i++) {
+            const int S = i == 0 ? S0 : S1;
+            if (s < S) code = flow_up(x, c, &f[i], s, scratch, err);
+            if (s < S && code == OK && f[i].tree.parent < 0) {
+                const int64_t first = block_start(f[i].n, S, s);
+                reduce_finish(x, c->reduction, c->dtype, element(c, f[i].data, first), block_start(f[i].n, S, s + 1) - first);
+            }
+            if (code == OK && s - lag >= 0 && s - lag < S) code = flow_down(x, c, &f[i], s - lag, err);
+        }
+    return code;
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    struct exchange x = exchange_begin(g, ALLREDUCE);
+    struct flow f[2];
+    void *scratch;
+    halves(c, g->rank, g->size, f);
+    enum error_code code = scratch_agreed(&x, c, flow_scratch(c, f[0].n > f[1].n ? f[0].n : f[1].n), &scratch, err);
+    if (code != OK) return code;
+    code = pipeline(&x, c, f, scratch, err);
+    for (int i = 0; i < 2; i++) {
+        const enum error_code closed = flow_close(&x, &f[i], code == OK ? err : NULL);
+        if (code == OK) code = closed;
+    }
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { 0 };
+    for (int i = 0; i < 2; i++)
+        flow_cost(&cost, c, tree_double(r, P, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i), true, true);
+    return cost;
+}
+
+const struct algorithm allreduce_double_tree = {
+    .operation = ALLREDUCE, .name = "double_tree", .description = "two binary trees, half of the vector each, in segments",
+    .source = "Sanders, Speck and Traeff 2009, doi:10.1016/j.parco.2009.09.001",
+    .cost_formula = "(2 log2 P + 2S) a + about 2n b", .run = run, .cost = cost,
+};

@@ -1,0 +1,66 @@
+/* allreduce, recursive doubling: in every step everybody knows the sum of twice as many.
+ *
+ * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
+ *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
+ * Needs     any P (what is above a power of two is folded, algorithm.h), any count.
+ * Cost      steps  log2 P; for other P log2 of the power of two below, and 2
+ *           bytes  n in each step: best for short vectors
+ *           adds   n in each step
+ * Memory    n elements of scratch.
+ * Rounding  both of a pair compute (lower op higher), in that order: the same bits on all devices, though each adds by itself.
+ *
+ * P = 4:    0     1     2     3
+ *           0+1 = 0+1   2+3 = 2+3        exchange with the device 1 away
+ *           0123  0123  0123  0123       exchange with the device 2 away
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const struct fold f = fold_of(g->rank, g->size);
+    const uint64_t bytes = bytes_of(c, c->count);
+    struct exchange x = exchange_begin(g, ALLREDUCE);
+    void *scratch, *mine = c->out;
+    enum error_code code = scratch_agreed(&x, c, f.me < 0 ? 0 : c->count, &scratch, err);
+
+    void *theirs = scratch;
+    if (code == OK) code = fold_in(&x, c, f, mine, theirs, err);
+    for (int distance = 1; distance < f.core && f.me >= 0 && code == OK; distance *= 2) {
+        const int peer = f.me ^ distance;
+        code = exchange_both(&x, fold_member(f, peer), mine, bytes, fold_member(f, peer), theirs, bytes, err);
+        if (code != OK) break;
+        if (peer < f.me) {                                      /* the lower one's numbers are the left operand: add mine to them */
+            void *swap = mine;
+            mine = theirs;
+            theirs = swap;
+        }
+        reduce_local(&x, c->reduction, c->dtype, mine, theirs, c->count);
+    }
+    if (code == OK) {
+        copy_elements(&x, c, c->out, mine, c->count);
+        if (f.me >= 0) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+        code = fold_out(&x, c, f, c->out, err);
+    }
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const struct fold f = fold_of(r, P);
+    struct collective_cost cost = { 0 };
+    fold_cost(&cost, c, f, r, c->count);
+    for (int distance = 1; distance < f.core; distance *= 2) {
+        cost.steps++;
+        if (f.me < 0) continue;
+        cost_send(&cost, c, c->count);
+        cost.additions += (uint64_t)c->count;
+    }
+    return cost;
+}
+
+const struct algorithm allreduce_doubling = {
+    .operation = ALLREDUCE, .name = "doubling", .description = "exchange sums at distance 1, 2, 4, ..: the fewest steps",
+    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .cost_formula = "log2 P (a + n b)", .run = run, .cost = cost,
+};

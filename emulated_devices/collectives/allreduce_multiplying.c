@@ -1,0 +1,66 @@
+/* allreduce, recursive multiplying: recursive doubling with more than one partner in a step.
+ *
+ * Source    M. Ruefenacht, M. Bull, S. Booth, "Generalisation of recursive doubling for AllReduce: now with simulation",
+ *           Parallel Computing 69, 2017, doi:10.1016/j.parco.2017.08.004
+ * Needs     any P: it is split into factors, 4 where possible, else primes; no remainder is left.
+ * Idea      P = f1 f2 ..  In a step with factor f, f devices that differ in that digit of their number exchange all they
+ *           have.  More messages, fewer dependent steps: good when sending to several at once costs little more than to one.
+ * Cost      sum of (f-1) messages of n elements each way, one after another on one port; adds the same times n
+ * Memory    f n elements of scratch for the largest factor.
+ * Rounding  all of a step add in the same order of members: the same bits on all devices.
+ *
+ * P = 12 = 4 * 3:   0 1 2 3 | 4 5 6 7 | 8 9 10 11     step 1: within each four
+ *                   0 4 8 | 1 5 9 | 2 6 10 | 3 7 11   step 2: those with the same place in their four
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static int next_factor(int P)
+{
+    if (P % 4 == 0) return 4;
+    for (int f = 2; f * f <= P; f++) if (P % f == 0) return f;
+    return P;
+}
+
+/* The members that differ from r in the digit with this weight. */
+static struct row row_of(int r, int weight, int factor)
+{
+    const int digit = r / weight % factor;
+    return (struct row){ .size = factor, .me = digit, .first = r - digit * weight, .stride = weight };
+}
+
+static int largest_factor(int P)
+{
+    int largest = 1;
+    for (int left = P; left > 1; left /= next_factor(left)) if (next_factor(left) > largest) largest = next_factor(left);
+    return largest;
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    struct exchange x = exchange_begin(g, ALLREDUCE);
+    void *scratch;
+    enum error_code code = scratch_agreed(&x, c, largest_factor(g->size) * c->count, &scratch, err);
+    for (int weight = 1, f; weight < g->size && code == OK; weight *= f) {
+        f = next_factor(g->size / weight);
+        code = everybody_adds(&x, c, row_of(g->rank, weight, f), c->out, c->count, scratch, err);
+    }
+    if (code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { 0 };
+    for (int weight = 1, f; weight < P; weight *= f) {
+        f = next_factor(P / weight);
+        everybody_cost(&cost, c, row_of(r, weight, f), c->count);
+    }
+    return cost;
+}
+
+const struct algorithm allreduce_multiplying = {
+    .operation = ALLREDUCE, .name = "multiplying", .description = "doubling with up to three partners at once",
+    .source = "Ruefenacht, Bull and Booth 2017, doi:10.1016/j.parco.2017.08.004",
+    .cost_formula = "sum (f-1) (a + n b), P = product of f", .run = run, .cost = cost,
+};

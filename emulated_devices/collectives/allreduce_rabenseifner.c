@@ -1,0 +1,54 @@
+/* allreduce, Rabenseifner's: recursive halving scatters the sums, recursive doubling collects them.
+ *
+ * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
+ *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521, section 4.5
+ * Needs     any P (what is above a power of two is folded), any count.
+ * Cost      steps  2 log2 P; 2 more if P is not a power of two
+ *           bytes  2n(P-1)/P for a power of two: as few as the ring, in fewer steps
+ *           adds   n(P-1)/P
+ * Memory    ceil(n/2) elements of scratch; n with folding.
+ * Rounding  each part is added in one place and copied from there: the same bits on all devices.
+ *
+ * P = 4, parts a b c d:    0         1         2         3
+ *   distance 2            ab--      ab--      --cd      --cd       each gives away half of what it has
+ *   distance 1            a---      -b--      --c-      ---d       and half of that
+ *   distance 1            ab--      ab--      --cd      --cd       and back
+ *   distance 2            abcd      abcd      abcd      abcd
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const struct cut k = { .f = fold_of(g->rank, g->size) };
+    const int64_t room = k.f.rest > 0 ? c->count : halving_scratch(c, k);
+    struct exchange x = exchange_begin(g, ALLREDUCE);
+    void *scratch;
+    enum error_code code = scratch_agreed(&x, c, k.f.me < 0 ? 0 : room, &scratch, err);
+
+    if (code == OK) code = fold_in(&x, c, k.f, c->out, scratch, err);
+    if (code == OK && k.f.me >= 0) {
+        code = halving_reduce_scatter(&x, c, k, c->out, scratch, err);
+        const int64_t first = cut_edge(c, k, k.f.me);
+        if (code == OK) reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, first), cut_edge(c, k, k.f.me + 1) - first);
+        if (code == OK) code = doubling_allgather(&x, c, k, c->out, err);
+    }
+    if (code == OK) code = fold_out(&x, c, k.f, c->out, err);
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const struct cut k = { .f = fold_of(r, P) };
+    struct collective_cost cost = { 0 };
+    fold_cost(&cost, c, k.f, r, c->count);
+    halving_cost(&cost, c, k, true);
+    halving_cost(&cost, c, k, false);
+    return cost;
+}
+
+const struct algorithm allreduce_rabenseifner = {
+    .operation = ALLREDUCE, .name = "rabenseifner", .description = "halving, then doubling: few bytes in few steps",
+    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .cost_formula = "2 log2 P a + 2n(P-1)/P b", .run = run, .cost = cost,
+};

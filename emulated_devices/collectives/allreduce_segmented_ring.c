@@ -1,0 +1,95 @@
+/* allreduce, segmented ring: the ring in small pieces, so that adding one piece overlaps with moving the next.
+ *
+ * Source    the pipelined ring of Open MPI's coll_base_allreduce.c; the ring itself: doi:10.1016/j.jpdc.2008.09.002
+ * Needs     any P, any count.
+ * Idea      a block is cut into S segments.  Piece i = step*S + segment; piece i can leave once piece i - S, the same
+ *           segment one step earlier, has come in and been added.  So one piece is on its way while another is added.
+ * Cost      messages  2(P-1)S with S = ceil(largest block / SEGMENT_BYTES): for short vectors the same as the ring
+ *           bytes     2n - |b(r+1)| - |b(r+2)|,  adds  n - |b(r)|: the same as the ring
+ * Memory    two scratch segments.
+ * Rounding  as the ring: block b in the order of devices b, b+1, .., b-1.
+ *
+ *   S = 2      send      0a   0b   1a   1b   2a ..
+ *              receive   0a   0b   1a   1b   ..
+ *              add            0a   0b   1a  ..
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+struct ring { const struct collective *c; int P, r, S, steps; };
+
+static struct ring ring_of(const struct collective *c, int r, int P)
+{
+    return (struct ring){ .c = c, .P = P, .r = r, .S = flow_segments(c, part_length(c->count, P, 0)), .steps = P - 1 };
+}
+
+/* Where a piece of a block lies, and how long it is. */
+static void *piece(const struct ring *g, int block, int segment, int64_t *n)
+{
+    const int64_t length = part_length(g->c->count, g->P, block), start = block_start(g->c->count, g->P, imod(block, g->P));
+    *n = part_length(length, g->S, segment);
+    return element(g->c, g->c->out, start + block_start(length, g->S, segment));
+}
+
+/* The block that is sent in a step of 2(P-1); the one before it is received. */
+static int sent_in(const struct ring *g, int step) { return step < g->steps ? g->r - step : g->r + 1 - (step - g->steps); }
+
+static void start(struct exchange *x, const struct ring *g, int i, void *const scratch[2], struct message m[2])
+{
+    const int step = i / g->S, segment = i % g->S;
+    int64_t n;
+    void *mine = piece(g, sent_in(g, step) - 1, segment, &n);
+    m[0] = message_receive(x, imod(g->r - 1, g->P), step < g->steps ? scratch[i % 2] : mine, bytes_of(g->c, n));
+    mine = piece(g, sent_in(g, step), segment, &n);
+    m[1] = message_send(x, imod(g->r + 1, g->P), mine, bytes_of(g->c, n));
+}
+
+static enum error_code finish(struct exchange *x, const struct ring *g, int i, void *const scratch[2], struct message m[2], struct error *err)
+{
+    const int step = i / g->S;
+    int64_t n;
+    void *mine = piece(g, sent_in(g, step) - 1, i % g->S, &n);
+    const enum error_code got = message_wait(x->group->comm, m[0], err), gone = message_wait(x->group->comm, m[1], got == OK ? err : NULL);
+    if (got != OK || gone != OK) return got != OK ? got : gone;
+    if (step < g->steps) reduce_local(x, g->c->reduction, g->c->dtype, mine, scratch[i % 2], n);
+    if (step == g->steps - 1) reduce_finish(x, g->c->reduction, g->c->dtype, mine, n);
+    return OK;
+}
+
+static enum error_code run(struct group *group, const struct collective *c, struct error *err)
+{
+    const struct ring g = ring_of(c, group->rank, group->size);
+    const int64_t room = flow_scratch(c, part_length(c->count, g.P, 0)), pieces = 2 * (int64_t)g.steps * g.S;
+    struct exchange x = exchange_begin(group, ALLREDUCE);
+    struct message m[2][2];
+    void *memory;
+    enum error_code code = scratch_agreed(&x, c, 2 * room, &memory, err);
+    if (code != OK) return code;
+    void *const scratch[2] = { memory, element(c, memory, room) };
+
+    int started = 0;
+    for (int i = 0; i < pieces && code == OK; i++) {            /* at most two on their way; with S = 1 each needs the one before */
+        while (started < pieces && started <= i + (g.S > 1)) {
+            start(&x, &g, started, scratch, m[started % 2]);
+            started++;
+        }
+        code = finish(&x, &g, i, scratch, m[i % 2], err);
+    }
+    exchange_release(&x, memory);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const struct ring g = ring_of(c, r, P);
+    const uint64_t pieces = 2 * (uint64_t)g.steps * (uint64_t)g.S;
+    return (struct collective_cost){
+        .messages = pieces, .steps = pieces,
+        .bytes = bytes_of(c, 2 * c->count - part_length(c->count, P, r + 1) - part_length(c->count, P, r + 2)),
+        .additions = (uint64_t)(c->count - part_length(c->count, P, r)),
+    };
+}
+
+const struct algorithm allreduce_segmented_ring = {
+    .operation = ALLREDUCE, .name = "segmented_ring", .description = "the ring in small pieces: adding overlaps with sending",
+    .source = "Open MPI coll_base_allreduce.c", .cost_formula = "2(P-1)S a + 2n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,47 @@
+/* allreduce, star: everybody sends to device 0, which adds and sends the result back.
+ *
+ * Source    the obvious way; what others are measured against.
+ * Needs     any P, any count.
+ * Cost      steps  2(P-1)
+ *           bytes  n(P-1) elements from device 0, n from each other one
+ *           adds   n(P-1), all at device 0
+ * Memory    n elements of scratch at device 0.
+ * Rounding  in the order of devices 0, 1, .., P-1; one sum, made once.
+ *
+ *     1 --.       .-- 1
+ *     2 ---> 0 ===--- 2        all through one port: time grows with P
+ *     3 --'       '-- 3
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const bool centre = g->rank == 0;
+    const uint64_t bytes = bytes_of(c, c->count);
+    struct exchange x = exchange_begin(g, ALLREDUCE);
+    void *scratch;
+    enum error_code code = scratch_agreed(&x, c, centre ? c->count : 0, &scratch, err);
+
+    for (int r = 1; r < g->size && centre && code == OK; r++) {
+        code = exchange_both(&x, -1, NULL, 0, r, scratch, bytes, err);
+        if (code == OK) reduce_local(&x, c->reduction, c->dtype, c->out, scratch, c->count);
+    }
+    if (centre && code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    if (!centre && code == OK) code = exchange_both(&x, 0, c->out, bytes, -1, NULL, 0, err);
+    if (!centre && code == OK) code = exchange_both(&x, -1, NULL, 0, 0, c->out, bytes, err);
+    for (int r = 1; r < g->size && centre && code == OK; r++) code = exchange_both(&x, r, c->out, bytes, -1, NULL, 0, err);
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const uint64_t peers = r == 0 ? (uint64_t)(P - 1) : 1;
+    return (struct collective_cost){ .messages = peers, .bytes = peers * bytes_of(c, c->count),
+                                     .additions = r == 0 ? peers * (uint64_t)c->count : 0, .steps = 2 * (uint64_t)(P - 1) };
+}
+
+const struct algorithm allreduce_star = {
+    .operation = ALLREDUCE, .name = "star", .description = "everything to device 0 and back: simple, and slow for many",
+    .source = "the obvious way", .cost_formula = "2(P-1) (a + n b)", .run = run, .cost = cost,
+};

@@ -1,0 +1,105 @@
+/* allreduce, Swing: halving and doubling among partners that lie close together on a ring or torus.
+ *
+ * Source    D. De Sensi, T. Bonato, D. Saam, T. Hoefler, "Swing: short-cutting rings for higher bandwidth allreduce",
+ *           NSDI 2024, arXiv:2401.09356
+ * Needs     any P (what is above a power of two is folded), any count.
+ * Idea      recursive doubling talks at distance 1, 2, 4, ..; on a ring of links those messages share links.  Swing talks
+ *           at distance 1, 1, 3, 5, 11, ..: rho(s) = (1 - (-2)^(s+1))/3, to one side for even devices and to the other for
+ *           odd ones, so that partners still reach everybody in log2 P steps.
+ *           In step s a device gives away the blocks of those it will not meet again: its partner and all whom the partner
+ *           meets after s.  Afterwards device r holds the finished block r; the way back is the same in reverse.
+ * Cost      steps  2 log2 P; 2 more if P is not a power of two
+ *           bytes  2n - 2|b(r)| for a power of two: as few as the ring;  adds  the sum of the kept blocks in every step
+ * Memory    n elements of scratch.
+ * Rounding  each block is finished on one device: the same bits on all.
+ *
+ * P = 8, device 0 meets 1 (rho 1), then 7 (rho -1), then 3 (rho 3);  device 1 meets 0, then 2, then 6.
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+/* Whom i meets in step s. */
+static int partner(int i, int s, int P)
+{
+    int rho = 0;
+    for (int k = 0, power = 1; k <= s; k++, power *= -2) rho += power;
+    return imod(i % 2 == 0 ? i + rho : i - rho, P);
+}
+
+/* Call visit for every block that i is responsible for from step s on: its own, and those of all whom it meets. */
+struct visitor { struct exchange *x; const struct collective *c; char *packed; int64_t at; int core; enum { COUNT, PACK, UNPACK, ADD } what; };
+
+static void visit_block(struct visitor *v, int b)
+{
+    const struct collective *c = v->c;
+    const int64_t n = part_length(c->count, v->core, b), start = block_start(c->count, v->core, b);
+    if (v->what == PACK) copy_elements(v->x, c, element(c, v->packed, v->at), element(c, c->out, start), n);
+    if (v->what == UNPACK) copy_elements(v->x, c, element(c, c->out, start), element(c, v->packed, v->at), n);
+    if (v->what == ADD) reduce_local(v->x, c->reduction, c->dtype, element(c, c->out, start), element(c, v->packed, v->at), n);
+    v->at += n;
+}
+
+static void visit_from(struct visitor *v, int i, int s)
+{
+    visit_block(v, i);
+    for (int later = s; 1 << later < v->core; later++) visit_from(v, partner(i, later, v->core), later + 1);
+}
+
+static int64_t length_from(const struct collective *c, int core, int i, int s)
+{
+    struct visitor v = { .c = c, .core = core, .what = COUNT };
+    visit_from(&v, i, s);
+    return v.at;
+}
+
+/* One step, there (adding) or back.  There: give the partner's blocks, take mine.  Back: the other way round. */
+static enum error_code swing(struct exchange *x, const struct collective *c, struct fold f, int s, bool back, char *scratch, struct error *err)
+{
+    const int peer = partner(f.me, s, f.core), give = back ? f.me : peer, take = back ? peer : f.me;
+    const int64_t giving = length_from(c, f.core, give, s + 1), taking = length_from(c, f.core, take, s + 1);
+    char *in = element(c, scratch, giving);
+    struct visitor v = { .x = x, .c = c, .packed = scratch, .core = f.core, .what = PACK };
+    visit_from(&v, give, s + 1);
+    const enum error_code code = exchange_both(x, fold_member(f, peer), scratch, bytes_of(c, giving), fold_member(f, peer), in, bytes_of(c, taking), err);
+    v = (struct visitor){ .x = x, .c = c, .packed = in, .core = f.core, .what = back ? UNPACK : ADD };
+    if (code == OK) visit_from(&v, take, s + 1);
+    return code;
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const struct fold f = fold_of(g->rank, g->size);
+    const int steps = ceil_log2(f.core);
+    struct exchange x = exchange_begin(g, ALLREDUCE);
+    void *scratch;
+    enum error_code code = scratch_agreed(&x, c, f.me < 0 ? 0 : c->count, &scratch, err);
+    if (code == OK) code = fold_in(&x, c, f, c->out, scratch, err);
+    if (f.me >= 0) {
+        for (int s = 0; s < steps && code == OK; s++) code = swing(&x, c, f, s, false, scratch, err);
+        if (code == OK) reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, block_start(c->count, f.core, f.me)), part_length(c->count, f.core, f.me));
+        for (int s = steps - 1; s >= 0 && code == OK; s--) code = swing(&x, c, f, s, true, scratch, err);
+    }
+    if (code == OK) code = fold_out(&x, c, f, c->out, err);
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const struct fold f = fold_of(r, P);
+    struct collective_cost cost = { 0 };
+    fold_cost(&cost, c, f, r, c->count);
+    for (int s = 0; 1 << s < f.core; s++) {
+        cost.steps += 2;
+        if (f.me < 0) continue;
+        const int64_t mine = length_from(c, f.core, f.me, s + 1);
+        cost_send(&cost, c, length_from(c, f.core, partner(f.me, s, f.core), s + 1));
+        cost_send(&cost, c, mine);
+        cost.additions += (uint64_t)mine;
+    }
+    return cost;
+}
+
+const struct algorithm allreduce_swing = {
+    .operation = ALLREDUCE, .name = "swing", .description = "halving and doubling among near partners: short ways on a torus",
+    .source = "De Sensi et al. 2024, arXiv:2401.09356", .cost_formula = "2 log2 P a + 2n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,77 @@
+/* allreduce, two levels: add inside each node at its first device, ring among those, hand out inside the node.
+ *
+ * Source    the hierarchical scheme of MPI libraries and of NCCL before rails; for instance X. Jia et al., "Highly scalable
+ *           deep learning training system with mixed-precision: training ImageNet in four minutes", arXiv:1807.11205
+ * Needs     any P; nodes of q devices, q the largest divisor of P not above its root (1 for primes: then it is the ring).
+ * Cost      steps  2(q-1) inside, 2(P/q - 1) between nodes
+ *           bytes  a first device: the ring of P/q, and n(q-1) to its node; the others: n
+ *           adds   a first device: n(q-1) and the ring's; the others: none
+ * Memory    n elements at the first device of a node.
+ * Rounding  one sum for each block of the ring; the same bits on all devices.
+ *
+ * P = 6, q = 2:    0 <- 1,  2 <- 3,  4 <- 5      inside
+ *                  0 -> 2 -> 4 -> 0              the ring, only one message in q crosses between nodes
+ *                  0 -> 1,  2 -> 3,  4 -> 5      inside
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code gather_sums(struct exchange *x, const struct collective *c, struct row node, void *scratch, struct error *err)
+{
+    const uint64_t bytes = bytes_of(c, c->count);
+    enum error_code code = OK;
+    if (node.me > 0) return exchange_both(x, node.first, c->out, bytes, -1, NULL, 0, err);
+    for (int i = 1; i < node.size && code == OK; i++) {
+        code = exchange_both(x, -1, NULL, 0, row_member(node, i), scratch, bytes, err);
+        if (code == OK) reduce_local(x, c->reduction, c->dtype, c->out, scratch, c->count);
+    }
+    return code;
+}
+
+static enum error_code ring_of_nodes(struct exchange *x, const struct collective *c, struct row nodes, void *scratch, struct error *err)
+{
+    enum error_code code = ring_reduce_scatter(x, c, nodes, c->out, c->count, scratch, err);
+    return code == OK ? ring_allgather(x, c, nodes, c->out, c->count, err) : code;
+}
+
+static enum error_code hand_out(struct exchange *x, const struct collective *c, struct row node, struct error *err)
+{
+    const uint64_t bytes = bytes_of(c, c->count);
+    enum error_code code = OK;
+    if (node.me > 0) return exchange_both(x, -1, NULL, 0, node.first, c->out, bytes, err);
+    for (int i = 1; i < node.size && code == OK; i++) code = exchange_both(x, row_member(node, i), c->out, bytes, -1, NULL, 0, err);
+    return code;
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const struct row node = row_in_node(g->rank, g->size), nodes = row_of_nodes(g->rank, g->size);
+    struct exchange x = exchange_begin(g, ALLREDUCE);
+    void *scratch;
+    enum error_code code = scratch_agreed(&x, c, node.me == 0 ? c->count : 0, &scratch, err);
+    if (code == OK) code = gather_sums(&x, c, node, scratch, err);
+    if (code == OK && node.me == 0) code = ring_of_nodes(&x, c, nodes, scratch, err);
+    if (code == OK && node.me == 0) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
+    if (code == OK) code = hand_out(&x, c, node, err);
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const struct row node = row_in_node(r, P), nodes = row_of_nodes(r, P);
+    struct collective_cost cost = { 0 };
+    if (node.me > 0) cost_send(&cost, c, c->count);
+    else {
+        ring_cost(&cost, c, nodes, c->count, true);
+        ring_cost(&cost, c, nodes, c->count, false);
+        for (int i = 1; i < node.size; i++) cost_send(&cost, c, c->count);
+        cost.additions += (uint64_t)((node.size - 1) * c->count);
+    }
+    cost.steps = 2 * (uint64_t)(node.size - 1) + 2 * (uint64_t)(nodes.size - 1);
+    return cost;
+}
+
+const struct algorithm allreduce_two_level = {
+    .operation = ALLREDUCE, .name = "two_level", .description = "inside nodes to one device, a ring of nodes, and back",
+    .source = "Jia et al. 2018, arXiv:1807.11205", .cost_formula = "2(q-1 + P/q-1) a + (2(q-1)n + 2n) b", .run = run, .cost = cost,
+};

@@ -1,0 +1,67 @@
+/* allreduce, two shots: each device adds one block for all, then sends it to all.
+ *
+ * Source    TensorRT-LLM and vLLM use it for middle sizes inside a node (custom all-reduce kernels)
+ * Needs     any P, any count; blocks may be empty.
+ * Cost      steps  2 where a device can send to all at once; 2(P-1) through one port
+ *           bytes  n - |b(r)| in the first shot, (P-1)|b(r)| in the second: about 2n(P-1)/P, as few as the ring
+ *           adds   (P-1)|b(r)|
+ * Memory    P blocks of scratch, about n.
+ * Rounding  block b is added by device b alone, in the order of devices 0, 1, .., P-1: the same bits on all.
+ *
+ * P = 3:     first   0 -b1-> 1   0 -b2-> 2   1 -b0-> 0   1 -b2-> 2   2 -b0-> 0   2 -b1-> 1
+ *            second  0 -b0-> 1,2             1 -b1-> 0,2             2 -b2-> 0,1
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+/* Everybody to everybody: block to[k] out, a block in; in the first shot to scratch, in the second into place. */
+static enum error_code shot(struct exchange *x, const struct collective *c, void *scratch, bool second, struct error *err)
+{
+    const int P = x->group->size, r = x->group->rank;
+    const int64_t own = part_length(c->count, P, r);
+    enum error_code code = OK;
+    struct message *m = exchange_scratch(x, 2 * sizeof *m * (uint64_t)P);
+    if (m == NULL) return fail(err, ERR_COMM, "device %d has no memory for %d messages", x->group->comm->rank, 2 * P);
+    for (int k = 1; k < P; k++) {
+        const int to = imod(r + k, P), from = imod(r - k, P), out = second ? r : to;
+        void *in = second ? element(c, c->out, block_start(c->count, P, from)) : element(c, scratch, own * from);
+        m[2 * k] = message_receive(x, from, in, bytes_of(c, second ? part_length(c->count, P, from) : own));
+        m[2 * k + 1] = message_send(x, to, element(c, c->out, block_start(c->count, P, out)), bytes_of(c, part_length(c->count, P, out)));
+    }
+    for (int k = 2; k < 2 * P; k++) {
+        const enum error_code one = message_wait(x->group->comm, m[k], code == OK ? err : NULL);
+        if (code == OK) code = one;
+    }
+    exchange_release(x, m);
+    return code;
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    const int64_t own = part_length(c->count, P, r);
+    void *mine = element(c, c->out, block_start(c->count, P, r)), *scratch;
+    struct exchange x = exchange_begin(g, ALLREDUCE);
+    enum error_code code = scratch_agreed(&x, c, P * own, &scratch, err);
+    if (code == OK) code = shot(&x, c, scratch, false, err);
+    if (code == OK) {
+        copy_elements(&x, c, element(c, scratch, own * r), mine, own);
+        for (int i = 1; i < P; i++) reduce_local(&x, c->reduction, c->dtype, scratch, element(c, scratch, own * i), own);
+        reduce_finish(&x, c->reduction, c->dtype, scratch, own);
+        copy_elements(&x, c, mine, scratch, own);
+        code = shot(&x, c, NULL, true, err);
+    }
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const int64_t own = part_length(c->count, P, r);
+    return (struct collective_cost){ .messages = 2 * (uint64_t)(P - 1), .bytes = bytes_of(c, c->count - own + (P - 1) * own),
+                                     .additions = (uint64_t)((P - 1) * own), .steps = 2 * (uint64_t)(P - 1) };
+}
+
+const struct algorithm allreduce_two_shot = {
+    .operation = ALLREDUCE, .name = "two_shot", .description = "one block to each, the sums to everybody: two steps on a full mesh",
+    .source = "TensorRT-LLM custom all-reduce", .cost_formula = "2 a + 2n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,89 @@
+/* rows.c -- rings and one-step sums among some members of a group. */
+#include "emulated_devices/collectives/algorithm.h"
+
+int node_size(int P)
+{
+    int q = 1;
+    for (int d = 2; d * d <= P; d++) if (P % d == 0) q = d;
+    return q;
+}
+
+struct row row_in_node(int rank, int P)
+{
+    const int q = node_size(P);
+    return (struct row){ .size = q, .me = rank % q, .first = rank - rank % q, .stride = 1 };
+}
+
+struct row row_of_nodes(int rank, int P)
+{
+    const int q = node_size(P);
+    return (struct row){ .size = P / q, .me = rank / q, .first = rank % q, .stride = q };
+}
+
+/* One turn of the ring: in every step a block goes right and the one before it comes from the left. */
+static enum error_code turn(struct exchange *x, const struct collective *c, struct row w, char *data, int64_t n, int first_give,
+                            void *scratch, struct error *err)
+{
+    enum error_code code = OK;
+    for (int step = 0; step < w.size - 1 && code == OK; step++) {
+        const int give = imod(first_give - step, w.size), take = imod(give - 1, w.size);
+        void *mine = element(c, data, block_start(n, w.size, take));
+        const int64_t taking = part_length(n, w.size, take);
+        code = exchange_both(x, row_member(w, w.me + 1), element(c, data, block_start(n, w.size, give)), bytes_of(c, part_length(n, w.size, give)),
+                             row_member(w, w.me - 1), scratch != NULL ? scratch : mine, bytes_of(c, taking), err);
+        if (scratch != NULL && code == OK) reduce_local(x, c->reduction, c->dtype, mine, scratch, taking);
+    }
+    return code;
+}
+
+enum error_code ring_reduce_scatter(struct exchange *x, const struct collective *c, struct row w, void *data, int64_t n, void *scratch, struct error *err)
+{
+    return turn(x, c, w, data, n, w.me, scratch, err);
+}
+
+enum error_code ring_allgather(struct exchange *x, const struct collective *c, struct row w, void *data, int64_t n, struct error *err)
+{
+    return turn(x, c, w, data, n, w.me + 1, NULL, err);
+}
+
+/* Sent are all blocks but one: in the first turn the one that ends here, in the second the one that arrives last. */
+void ring_cost(struct collective_cost *cost, const struct collective *c, struct row w, int64_t n, bool reduces)
+{
+    if (w.size == 1) return;
+    cost->messages += (uint64_t)(w.size - 1);
+    cost->steps += (uint64_t)(w.size - 1);
+    cost->bytes += bytes_of(c, n - part_length(n, w.size, w.me + (reduces ? 1 : 2)));
+    if (reduces) cost->additions += (uint64_t)(n - part_length(n, w.size, w.me));
+}
+
+enum error_code everybody_adds(struct exchange *x, const struct collective *c, struct row w, void *data, int64_t n, void *scratch, struct error *err)
+{
+    struct comm *comm = x->group->comm;
+    enum error_code code = OK;
+    struct message *m = exchange_scratch(x, 2 * sizeof *m * (uint64_t)w.size);
+    if (m == NULL) return fail(err, ERR_COMM, "device %d has no memory for %d messages", comm->rank, 2 * w.size);
+
+    for (int k = 1; k < w.size; k++) {
+        const int from = imod(w.me - k, w.size);
+        m[2 * k] = message_receive(x, row_member(w, from), element(c, scratch, n * from), bytes_of(c, n));
+        m[2 * k + 1] = message_send(x, row_member(w, w.me + k), data, bytes_of(c, n));
+    }
+    for (int k = 2; k < 2 * w.size; k++) {
+        const enum error_code one = message_wait(comm, m[k], code == OK ? err : NULL);
+        if (code == OK) code = one;
+    }
+    exchange_release(x, m);
+    if (code != OK) return code;
+    copy_elements(x, c, element(c, scratch, n * w.me), data, n);
+    for (int i = 1; i < w.size; i++) reduce_local(x, c->reduction, c->dtype, scratch, element(c, scratch, n * i), n);
+    copy_elements(x, c, data, scratch, n);
+    return OK;
+}
+
+void everybody_cost(struct collective_cost *cost, const struct collective *c, struct row w, int64_t n)
+{
+    cost->messages += (uint64_t)(w.size - 1);
+    cost->steps += (uint64_t)(w.size - 1);
+    cost->bytes += (uint64_t)(w.size - 1) * bytes_of(c, n);
+    cost->additions += (uint64_t)((w.size - 1) * n);
+}

@@ -1,0 +1,104 @@
+/* The linear layer: against loops in long double, exactly on small whole numbers, its backward against differences of its
+ * forward.
+ */
+#include "tests/ref/test_ops.h"
+
+static struct tensor X, Y, W, b, dX, dY, dW, db;        /* of the case at hand, for the forward under test */
+
+static const struct { int64_t N, I, O; } linear_shapes[] = {
+    { 1, 1, 1 }, { 3, 5, 7 }, { 0, 4, 3 }, { 4, 0, 3 }, { 3, 4, 0 }, { 17, 64, 31 }, { 129, 67, 65 }, { 64, 128, 256 },
+};
+enum { LINEAR_SHAPES = sizeof linear_shapes / sizeof *linear_shapes };
+
+static num product(struct tensor A, int64_t a0, int64_t a_step, struct tensor B, int64_t b0, int64_t b_step, int64_t n,
+                   num start)
+{
+    struct sum s = { 0 };
+    sum_add(&s, start);
+    for (int64_t k = 0; k < n; k++) sum_add(&s, times(at(A, a0 + k * a_step), at(B, b0 + k * b_step)));
+    return sum_end(s);
+}
+
+static void linear_case(const struct ops *op, int64_t N, int64_t I, int64_t O, bool bias)
+{
+    const enum dtype t = op->dtype;
+    CASE("linear %s N=%d I=%d O=%d%s", dtype_name(t), (int)N, (int)I, (int)O, bias ? "" : " no bias");
+    X = fill(matrix(t, N, I), 1, "x"), W = fill(matrix(t, O, I), 1, "w"), dY = fill(matrix(t, N, O), 1, "dy");
+    b = bias ? fill(vector(t, O), 1, "b") : tensor_none;
+    Y = matrix(t, N, O), dX = matrix(t, N, I);
+    dW = fill(matrix(t, O, I), 1, "dw"), db = bias ? fill(vector(t, O), 1, "db") : tensor_none;
+    const struct tensor dW0 = copy_of(dW), db0 = bias ? copy_of(db) : tensor_none;
+
+    op->linear_forward(Y, X, W, b);
+    op->linear_backward_input(dX, dY, W);
+    op->linear_backward_weight(dW, db, dY, X);
+    for (int64_t n = 0; n < N; n++) {
+        for (int64_t o = 0; o < O; o++)
+            expect_near("Y", Y, n * O + o, product(X, n * I, 1, W, o * I, 1, I, bias ? at(b, o) : exact(0)));
+        for (int64_t i = 0; i < I; i++)
+            expect_near("dX", dX, n * I + i, product(dY, n * O, 1, W, i, I, O, exact(0)));
+    }
+    for (int64_t o = 0; o < O; o++) {
+        for (int64_t i = 0; i < I; i++)
+            expect_near("dW", dW, o * I + i, product(dY, o, O, X, i, I, N, at(dW0, o * I + i)));
+        struct sum s = { 0 };
+        for (int64_t n = 0; n < N; n++) sum_add(&s, at(dY, n * O + o));
+        if (bias) expect_near("db", db, o, plus(at(db0, o), sum_end(s)));
+    }
+    check_guards_and_free();
+}
+
+static void test_linear(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op)
+        for (int i = 0; i < LINEAR_SHAPES; i++)
+            for (int bias = 0; bias < 2; bias++)
+                linear_case(op, linear_shapes[i].N, linear_shapes[i].I, linear_shapes[i].O, bias);
+}
+
+/* Small whole numbers: every sum is exact in both formats and any order, so nothing but equality will do. */
+static void test_linear_is_exact_on_integers(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        const int64_t N = 61, I = 103, O = 37;
+        CASE("linear %s on integers", dtype_name(t));
+        X = matrix(t, N, I), W = matrix(t, O, I), b = vector(t, O), Y = matrix(t, N, O);
+        for (int64_t i = 0; i < N * I; i++) tensor_set(X, i, (double)(i * 7 % 11 - 5));
+        for (int64_t i = 0; i < O * I; i++) tensor_set(W, i, (double)(i * 5 % 13 - 6));
+        for (int64_t o = 0; o < O; o++) tensor_set(b, o, (double)o);
+        op->linear_forward(Y, X, W, b);
+        for (int64_t n = 0; n < N; n++)
+            for (int64_t o = 0; o < O; o++)
+                expect_near("Y", Y, n * O + o, exact(product(X, n * I, 1, W, o * I, 1, I, at(b, o)).v));
+        check_guards_and_free();
+    }
+}
+
+static void forward(void) { ops_for(F64)->linear_forward(Y, X, W, b); }
+
+static void test_gradient(void **state)
+{
+    (void)state;
+    const int64_t N = 5, I = 7, O = 3;
+    const struct ops *op = ops_for(F64);
+    CASE("linear, gradient");
+    X = fill(matrix(F64, N, I), 1, "x"), W = fill(matrix(F64, O, I), 1, "w"), b = fill(vector(F64, O), 1, "b");
+    Y = matrix(F64, N, O), dY = fill(matrix(F64, N, O), 1, "dy"), dX = matrix(F64, N, I);
+    dW = fill_with(matrix(F64, O, I), 0), db = fill_with(vector(F64, O), 0);
+    op->linear_backward_input(dX, dY, W);
+    op->linear_backward_weight(dW, db, dY, X);
+    expect_gradient("dX", dX, X, forward, Y, dY, I + 1);
+    expect_gradient("dW", dW, W, forward, Y, dY, I + 1);
+    expect_gradient("db", db, b, forward, Y, dY, I + 1);
+    check_guards_and_free();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear), cmocka_unit_test(test_linear_is_exact_on_integers), cmocka_unit_test(test_gradient),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
