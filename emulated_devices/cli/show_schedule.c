@@ -19,7 +19,7 @@ struct asked {
 
 static enum error_code parse(struct asked *a, int argc, char **argv, FILE *to, bool *done, struct error *err)
 {
-    enum { LONGEST = 1000000000 };
+    static const uint64_t LONGEST = 100000000000;      /* a tenth of a second: times four million cells it fits in 64 bits */
     const struct option table[] = {
         { "NAME", NULL, OPTION_STRING, &a->name, .help = "a registered schedule; without it, the list of them" },
         { .kind = OPTION_HEADING, .help = "Schedule" },
@@ -45,9 +45,11 @@ static enum error_code parse(struct asked *a, int argc, char **argv, FILE *to, b
     if (code == OK && *done) options_print_help(to, table);
     const uint64_t times[] = { a->forward, a->backward_input, a->backward_weight, a->communication };
     static const char *const flag[] = { "--F", "--I", "--W", "--comm" };
-    for (int i = 0; code == OK && i < 4; i++)           /* a million microbatches of a thousand seconds still fit in 64 bits */
-        if (times[i] > (uint64_t)LONGEST * 1000000) code = fail(err, ERR_USAGE, "show schedule: %s must be at most 1e15 picoseconds", flag[i]);
-    if (code == OK && a->name != NULL && a->file != NULL) code = fail(err, ERR_USAGE, "show schedule: NAME and --file exclude each other");
+    for (int i = 0; code == OK && i < 4; i++)
+        if (times[i] > LONGEST)
+            code = fail(err, ERR_USAGE, "show schedule: %s=%llu must be at most 1e11", flag[i], (unsigned long long)times[i]);
+    if (code == OK && a->name != NULL && a->file != NULL)
+        code = fail(err, ERR_USAGE, "show schedule: NAME and --file exclude each other");
     return code;
 }
 
@@ -84,11 +86,14 @@ static enum error_code get(struct schedule *s, const struct asked *a, struct err
 
 static void say_numbers(FILE *to, const struct schedule *s, const struct timing *t)
 {
-    fprintf(to, "%s: %d devices, %d microbatches, %d chunk%s a device\n", s->name, s->devices, s->micros, s->chunks, s->chunks == 1 ? "" : "s");
-    fprintf(to, "time      %lld ps; busiest device's span %lld ps, bubble %.2f %%\n", (long long)t->makespan, (long long)t->span, 100 * t->bubble);
+    fprintf(to, "%s: %d devices, %d microbatches, %d chunk%s a device\n", s->name, s->devices, s->micros, s->chunks,
+            s->chunks == 1 ? "" : "s");
+    fprintf(to, "time      %lld ps; longest span of a device %lld ps, bubble %.2f %%\n", (long long)t->makespan,
+            (long long)t->span, 100 * t->bubble);
     fprintf(to, "memory   ");
     for (int d = 0; d < s->devices && d < 16; d++) fprintf(to, " %d", schedule_peak(s, d));
-    fprintf(to, "%s %s held at most, device by device\n", s->devices > 16 ? " ..." : "", s->chunks > 1 ? "chunks of microbatches" : "microbatches");
+    fprintf(to, "%s %s held at most, device by device\n", s->devices > 16 ? " ..." : "",
+            s->chunks > 1 ? "chunks of microbatches" : "microbatches");
     fprintf(to, "messages  %lld\n", (long long)schedule_messages(s));
     fprintf(to, "weight gradients added in the order of the microbatches: %s\n", schedule_adds_in_order(s) ? "yes" : "no");
     fprintf(to, "runs even if a send blocks until its receive: %s\n", schedule_survives_blocking_sends(s) ? "yes" : "no");
@@ -98,7 +103,8 @@ static void say_numbers(FILE *to, const struct schedule *s, const struct timing 
 static enum error_code to_file(const char *file, const struct schedule *s, const struct timing *t, struct error *err)
 {
     char beside[4096];
-    if ((size_t)snprintf(beside, sizeof beside, "%s.part", file) >= sizeof beside) return fail(err, ERR_USAGE, "%.60s...: name too long", file);
+    if ((size_t)snprintf(beside, sizeof beside, "%s.part", file) >= sizeof beside)
+        return fail(err, ERR_USAGE, "%.60s...: name too long", file);
     FILE *f = fopen(beside, "w");
     if (f == NULL) return fail(err, ERR_FILE, "%s: cannot be written: %s", beside, strerror(errno));
     enum error_code code = t != NULL ? schedule_draw_svg(f, s, t, err) : schedule_write(f, s, err);

@@ -30,7 +30,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1;
     uint64_t bucket = 25 << 20;
-    bool untied = false;
+    bool untied = false, chunks_given = false;
     *o = (struct train_options){ .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = data_schemes[0]->name,
                                             .schedule = schedule_generators[0]->name,
                                             .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
@@ -45,7 +45,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
         { "--data-parallel", "NAME", OPTION_STRING, &o->plan.data, .help = "how copies are kept equal over dp" },
         { "--schedule", "NAME", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline" },
-        { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .help = "stages on each device of the pipeline" },
+        { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given, .help = "stages on each device of the pipeline" },
         { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce, .help = "algorithm for all all-reduces" },
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "gradients all-reduced at a time" },
         { .kind = OPTION_HEADING, .help = "Model and text" },
@@ -97,6 +97,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
     p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;
+    const struct schedule_generator *generator = schedule_generator(p->schedule, err);
+    if (generator == NULL) return err->code;
+    if (generator->chunks && !chunks_given) p->chunks = generator->chunks;
     p->hyper = p->optimizer->usual;
     if (lr >= 0) p->hyper.lr = lr;
     if (clip >= 0) p->hyper.clip = clip;

@@ -105,3 +105,39 @@ void comb_reduce(struct exchange *x, const struct collective *c, struct comb k, 
         at += block_length(c, P, b);
     }
 }
+
+enum error_code wait_all(struct exchange *x, struct message *m, int number, struct error *err)
+{
+    enum error_code code = OK;
+    for (int i = 0; i < number; i++) {
+        const enum error_code one = message_wait(x->group->comm, m[i], code == OK ? err : NULL);
+        if (code == OK) code = one;
+    }
+    return code;
+}
+
+const void *given(const struct collective *c, int d)
+{
+    int64_t first = c->counts == NULL ? d * c->count : 0;
+    for (int i = 0; i < d && c->counts != NULL; i++) first += c->counts[i];
+    return const_element(c, c->in, first);
+}
+
+void *taken(const struct collective *c, int s)
+{
+    int64_t first = c->recvcounts == NULL ? s * c->count : 0;
+    for (int i = 0; i < s && c->recvcounts != NULL; i++) first += c->recvcounts[i];
+    return element(c, c->out, first);
+}
+
+void keep_own(struct exchange *x, const struct collective *c)
+{
+    const int r = x->group->rank;
+    copy_elements(x, c, taken(c, r), given(c, r), given_to(c, r));
+}
+
+const char *needs_equal_counts(int P, const struct collective *c)
+{
+    (void)P;
+    return c->counts == NULL ? NULL : "equal counts";
+}

@@ -55,6 +55,16 @@ void comb_unpack(struct exchange *, const struct collective *, struct comb, void
 /* blocks (op)= packed */
 void comb_reduce(struct exchange *, const struct collective *, struct comb, void *blocks, const void *packed);
 
+/* This device's block within an array of all of them. */
+static inline void *block(const struct collective *c, void *blocks, int P, int b) { return element(c, blocks, block_first(c, P, b)); }
+static inline const void *const_block(const struct collective *c, const void *blocks, int P, int b)
+{
+    return const_element(c, blocks, block_first(c, P, b));
+}
+
+/* Wait for all; the first error is the one that is told. */
+enum error_code wait_all(struct exchange *, struct message *, int number, struct error *);
+
 /* ---- scratch ------------------------------------------------------------------------------------------------------- */
 
 /**
@@ -62,6 +72,17 @@ void comb_reduce(struct exchange *, const struct collective *, struct comb, void
  * Collective over the group: all members ask, each for as many elements as it needs (also for none).
  */
 enum error_code scratch_agreed(struct exchange *, const struct collective *, int64_t elements, void **scratch, struct error *);
+
+/* ---- alltoall ------------------------------------------------------------------------------------------------------ */
+
+/* What goes to device d and comes from device s, and where it lies. */
+static inline int64_t given_to(const struct collective *c, int d) { return c->counts != NULL ? c->counts[d] : c->count; }
+static inline int64_t taken_from(const struct collective *c, int s) { return c->recvcounts != NULL ? c->recvcounts[s] : c->count; }
+const void *given(const struct collective *, int d);
+void *taken(const struct collective *, int s);
+void keep_own(struct exchange *, const struct collective *);           /* in to out, from this device to itself */
+/* For algorithms that hand on blocks whose length only others know. */
+const char *needs_equal_counts(int P, const struct collective *);
 
 /* ---- costs --------------------------------------------------------------------------------------------------------- */
 
@@ -106,6 +127,15 @@ enum error_code halving_reduce_scatter(struct exchange *, const struct collectiv
 enum error_code doubling_allgather(struct exchange *, const struct collective *, struct cut, void *x, struct error *);
 void halving_cost(struct collective_cost *, const struct collective *, struct cut, bool reduces);
 int64_t halving_scratch(const struct collective *, struct cut);
+
+/* ---- circulant graphs: a device talks to those skip[k] away (circulant.c) ------------------------------------------------
+ *
+ * skip[0] = 1 .. skip[rounds] = P, each at least half of the next: P halved, rounding up, again and again.
+ * Source: J. L. Traeff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv:2410.14234.
+ */
+struct skips { int rounds, skip[32]; };
+
+struct skips circulant_skips(int P);
 
 /* ---- rows: some members at equal distances (rows.c) -------------------------------------------------------------------- */
 
@@ -160,5 +190,16 @@ enum error_code binomial_broadcast(struct exchange *, const struct collective *,
 /* The root ends with the sum in x; the others' x is used up.  scratch: n elements. */
 enum error_code binomial_reduce(struct exchange *, const struct collective *, int root, void *x, int64_t n, void *scratch, struct error *);
 void binomial_cost(struct collective_cost *, const struct collective *, int rank, int P, int root, int64_t n, bool reduces);
+
+/* Parts 0 .. P-1, part v for the member v after the root; each member of the tree handles those of the subtree below it.
+ * by_device: the parts are the blocks of the members; else the vector cut into equal parts. */
+struct parts { int P, root; bool by_device; };
+
+int64_t part_edge(const struct collective *, struct parts, int v);      /* elements before part v */
+int subtree_end(int v, int P);                                          /* parts of v's subtree: v .. subtree_end - 1 */
+/* data: part v of this member and those after it of its subtree; all of them at the root. */
+enum error_code binomial_scatter(struct exchange *, const struct collective *, struct parts, void *data, struct error *);
+enum error_code binomial_gather(struct exchange *, const struct collective *, struct parts, void *data, struct error *);
+void binomial_parts_cost(struct collective_cost *, const struct collective *, struct parts, int rank, bool scatters);
 
 #endif

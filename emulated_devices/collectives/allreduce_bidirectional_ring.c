@@ -36,7 +36,6 @@ static enum error_code both_ways(struct exchange *x, const struct collective *c,
 {
     const int P = x->group->size;
     struct message m[4];
-    enum error_code code = OK;
     for (int i = 0; i < 2; i++) {
         const int give = given(&w[i], step, P), take = imod(give - 1, P);
         void *in = step < P - 1 ? w[i].scratch : element(c, w[i].data, block_start(w[i].n, P, take));
@@ -46,11 +45,7 @@ static enum error_code both_ways(struct exchange *x, const struct collective *c,
         const int give = given(&w[i], step, P);
         m[2 * i + 1] = message_send(x, w[i].to, element(c, w[i].data, block_start(w[i].n, P, give)), bytes_of(c, part_length(w[i].n, P, give)));
     }
-    for (int i = 0; i < 4; i++) {
-        const enum error_code one = message_wait(x->group->comm, m[i], code == OK ? err : NULL);
-        if (code == OK) code = one;
-    }
-    return code;
+    return wait_all(x, m, 4, err);
 }
 
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)

@@ -18,7 +18,7 @@ static enum error_code shot(struct exchange *x, const struct collective *c, void
 {
     const int P = x->group->size, r = x->group->rank;
     const int64_t own = part_length(c->count, P, r);
-    enum error_code code = OK;
+    enum error_code code;
     struct message *m = exchange_scratch(x, 2 * sizeof *m * (uint64_t)P);
     if (m == NULL) return fail(err, ERR_COMM, "device %d has no memory for %d messages", x->group->comm->rank, 2 * P);
     for (int k = 1; k < P; k++) {
@@ -27,10 +27,7 @@ static enum error_code shot(struct exchange *x, const struct collective *c, void
         m[2 * k] = message_receive(x, from, in, bytes_of(c, second ? part_length(c->count, P, from) : own));
         m[2 * k + 1] = message_send(x, to, element(c, c->out, block_start(c->count, P, out)), bytes_of(c, part_length(c->count, P, out)));
     }
-    for (int k = 2; k < 2 * P; k++) {
-        const enum error_code one = message_wait(x->group->comm, m[k], code == OK ? err : NULL);
-        if (code == OK) code = one;
-    }
+    code = wait_all(x, m + 2, 2 * P - 2, err);
     exchange_release(x, m);
     return code;
 }

@@ -19,34 +19,17 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* The bit that joins v to its parent: the lowest one set; for the root the first that reaches beyond the group. */
-static int parent_bit(int v, int P)
-{
-    int bit = 1;
-    while (bit < P && !(v & bit)) bit <<= 1;
-    return bit;
-}
-
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
 {
-    const int P = g->size, v = imod(g->rank - c->root, P), up = parent_bit(v, P);
-    const uint64_t bytes = bytes_of(c, c->count);
     struct exchange x = exchange_begin(g, BROADCAST);
-    enum error_code code = OK;
-
-    if (v != 0) code = exchange_both(&x, -1, NULL, 0, imod(v - up + c->root, P), c->out, bytes, err);
-    for (int bit = up >> 1; bit > 0 && code == OK; bit >>= 1)
-        if (v + bit < P) code = exchange_both(&x, imod(v + bit + c->root, P), c->out, bytes, -1, NULL, 0, err);
-    return code;
+    return binomial_broadcast(&x, c, c->root, c->out, c->count, err);
 }
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    const int v = imod(r - c->root, P);
-    uint64_t children = 0, steps = 0;
-    for (int bit = parent_bit(v, P) >> 1; bit > 0; bit >>= 1) children += v + bit < P;
-    for (int bit = 1; bit < P; bit <<= 1) steps++;
-    return (struct collective_cost){ .messages = children, .bytes = children * bytes_of(c, c->count), .steps = steps };
+    struct collective_cost cost = { 0 };
+    binomial_cost(&cost, c, r, P, c->root, c->count, false);
+    return cost;
 }
 
 const struct algorithm broadcast_binomial = {

@@ -54,7 +54,7 @@ struct algorithm {
     /* NULL: takes everything.  Otherwise: NULL if it takes a group of P and this call, or what it needs, in words ("P even"). */
     const char *(*refuses)(int P, const struct collective *);
     /* Called through collective_run only, which has checked the arguments, dealt with P = 1 and with nothing to do, and,
-     * where in and out have one shape (broadcast, allreduce, scan), copied in to out. */
+     * where the algorithm works in out (broadcast, allreduce), copied in to out. */
     enum error_code (*run)(struct group *, const struct collective *, struct error *);
     /* Called through collective_cost only: P > 1 and there is something to do. */
     struct collective_cost (*cost)(int rank, int P, const struct collective *);

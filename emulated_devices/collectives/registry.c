@@ -4,11 +4,20 @@
 
 /* One line an algorithm; the first of an operation is its default. */
 #define ALGORITHMS(X)       \
-    X(broadcast_binomial)   \
+    X(broadcast_binomial) X(broadcast_flat) X(broadcast_chain) X(broadcast_scatter_ring) X(broadcast_scatter_doubling) \
+    X(broadcast_double_tree) \
     X(allreduce_ring)       \
     X(allreduce_bidirectional_ring) X(allreduce_segmented_ring) X(allreduce_doubling) X(allreduce_multiplying) \
     X(allreduce_rabenseifner) X(allreduce_swing) X(allreduce_tree) X(allreduce_double_tree) X(allreduce_star) \
-    X(allreduce_one_shot) X(allreduce_two_shot) X(allreduce_two_level) X(allreduce_torus_2d)
+    X(allreduce_one_shot) X(allreduce_two_shot) X(allreduce_two_level) X(allreduce_torus_2d) \
+    X(reduce_scatter_ring) X(reduce_scatter_halving) X(reduce_scatter_pairwise) X(reduce_scatter_direct) \
+    X(reduce_scatter_pat) X(reduce_scatter_circulant) X(reduce_scatter_two_level) \
+    X(allgather_ring) X(allgather_doubling) X(allgather_bruck) X(allgather_bruck_k) X(allgather_circulant) \
+    X(allgather_neighbour_exchange) X(allgather_direct) X(allgather_pat) X(allgather_sparbit) X(allgather_two_level) \
+    X(reduce_binomial) X(reduce_flat) X(reduce_chain) X(reduce_scatter_gather) \
+    X(alltoall_pairwise_shift) X(alltoall_pairwise_xor) X(alltoall_linear) X(alltoall_bruck) X(alltoall_2dh) X(alltoall_two_level) \
+    X(gather_binomial) X(gather_linear) X(scatter_binomial) X(scatter_linear) \
+    X(barrier_dissemination) X(barrier_tree) X(scan_doubling) X(scan_linear)
 
 #define X(name) extern const struct algorithm name;
 ALGORITHMS(X)
@@ -54,7 +63,7 @@ static void extents(enum operation op, const struct collective *c, int r, int P,
     *in = *out = c->count;
     if (op == BARRIER) *in = *out = 0;
     if (op == BROADCAST && !root) *in = 0;
-    if (op == REDUCE && !root) *out = 0;
+    if ((op == REDUCE && !root) || (op == SCAN && c->exclusive && r == 0)) *out = 0;
     if (op == ALLTOALL) {
         *in = sum(c->counts, c->count, P);
         *out = sum(c->recvcounts, c->count, P);
@@ -106,7 +115,7 @@ static bool nothing_to_do(enum operation op, const struct collective *c, int P)
 
 static bool works_in_out(enum operation op)
 {
-    return op == BROADCAST || op == ALLREDUCE || op == SCAN;
+    return op == BROADCAST || op == ALLREDUCE;
 }
 
 /* The elements that need no message: all of them in a group of one, and in to out for algorithms that work in out. */
@@ -115,7 +124,6 @@ static void copy_in(struct exchange *x, const struct collective *c, int P)
     int64_t in, out;
     const int r = x->group->rank;
     if (x->operation == BROADCAST && r != c->root) return;
-    if (x->operation == SCAN && c->exclusive && P == 1) return;
     extents(x->operation, c, r, P, &in, &out);
     copy_elements(x, c, c->out, c->in, in < out ? in : out);
 }

@@ -58,20 +58,16 @@ void ring_cost(struct collective_cost *cost, const struct collective *c, struct 
 
 enum error_code everybody_adds(struct exchange *x, const struct collective *c, struct row w, void *data, int64_t n, void *scratch, struct error *err)
 {
-    struct comm *comm = x->group->comm;
-    enum error_code code = OK;
+    enum error_code code;
     struct message *m = exchange_scratch(x, 2 * sizeof *m * (uint64_t)w.size);
-    if (m == NULL) return fail(err, ERR_COMM, "device %d has no memory for %d messages", comm->rank, 2 * w.size);
+    if (m == NULL) return fail(err, ERR_COMM, "device %d has no memory for %d messages", x->group->comm->rank, 2 * w.size);
 
     for (int k = 1; k < w.size; k++) {
         const int from = imod(w.me - k, w.size);
         m[2 * k] = message_receive(x, row_member(w, from), element(c, scratch, n * from), bytes_of(c, n));
         m[2 * k + 1] = message_send(x, row_member(w, w.me + k), data, bytes_of(c, n));
     }
-    for (int k = 2; k < 2 * w.size; k++) {
-        const enum error_code one = message_wait(comm, m[k], code == OK ? err : NULL);
-        if (code == OK) code = one;
-    }
+    code = wait_all(x, m + 2, 2 * w.size - 2, err);
     exchange_release(x, m);
     if (code != OK) return code;
     copy_elements(x, c, element(c, scratch, n * w.me), data, n);

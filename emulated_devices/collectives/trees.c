@@ -168,3 +168,53 @@ void binomial_cost(struct collective_cost *cost, const struct collective *c, int
     if (reduces) cost->additions += (uint64_t)(children * n);
     cost->steps += (uint64_t)ceil_log2(P);
 }
+
+/* ---- parts down and up a binomial tree ----------------------------------------------------------------------------------- */
+
+int64_t part_edge(const struct collective *c, struct parts p, int v)
+{
+    return p.by_device ? comb_length(c, p.P, (struct comb){ p.root, 1, v }) : block_start(c->count, p.P, v);
+}
+
+int subtree_end(int v, int P)
+{
+    const int end = v + binomial_bit(v, P);
+    return v == 0 || end > P ? P : end;
+}
+
+/* Elements of the subtree below v, and where the part of a child begins in it. */
+static int64_t subtree_length(const struct collective *c, struct parts p, int v) { return part_edge(c, p, subtree_end(v, p.P)) - part_edge(c, p, v); }
+static void *part_of(const struct collective *c, struct parts p, void *data, int v, int child)
+{
+    return element(c, data, part_edge(c, p, child) - part_edge(c, p, v));
+}
+
+enum error_code binomial_scatter(struct exchange *x, const struct collective *c, struct parts p, void *data, struct error *err)
+{
+    const int P = p.P, v = imod(x->group->rank - p.root, P), up = binomial_bit(v, P);
+    enum error_code code = OK;
+    if (v != 0) code = exchange_both(x, -1, NULL, 0, imod(v - up + p.root, P), data, bytes_of(c, subtree_length(c, p, v)), err);
+    for (int bit = up >> 1; bit > 0 && code == OK; bit >>= 1)
+        if (v + bit < P)
+            code = exchange_both(x, imod(v + bit + p.root, P), part_of(c, p, data, v, v + bit), bytes_of(c, subtree_length(c, p, v + bit)), -1, NULL, 0, err);
+    return code;
+}
+
+enum error_code binomial_gather(struct exchange *x, const struct collective *c, struct parts p, void *data, struct error *err)
+{
+    const int P = p.P, v = imod(x->group->rank - p.root, P), up = binomial_bit(v, P);
+    enum error_code code = OK;
+    for (int bit = 1; bit < up && v + bit < P && code == OK; bit <<= 1)
+        code = exchange_both(x, -1, NULL, 0, imod(v + bit + p.root, P), part_of(c, p, data, v, v + bit), bytes_of(c, subtree_length(c, p, v + bit)), err);
+    if (v != 0 && code == OK) code = exchange_both(x, imod(v - up + p.root, P), data, bytes_of(c, subtree_length(c, p, v)), -1, NULL, 0, err);
+    return code;
+}
+
+void binomial_parts_cost(struct collective_cost *cost, const struct collective *c, struct parts p, int rank, bool scatters)
+{
+    const int v = imod(rank - p.root, p.P);
+    cost->steps += (uint64_t)ceil_log2(p.P);
+    if (!scatters && v != 0) cost_send(cost, c, subtree_length(c, p, v));
+    for (int bit = binomial_bit(v, p.P) >> 1; bit > 0 && scatters; bit >>= 1)
+        if (v + bit < p.P) cost_send(cost, c, subtree_length(c, p, v + bit));
+}

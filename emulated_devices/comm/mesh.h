@@ -23,6 +23,8 @@ enum axis {
 #define AXIS_BIT(axis) (1u << (axis))
 enum { AXIS_SETS = 1 << AXIS_COUNT };
 
+enum { MESH_MOST_DEVICES = 4096 };
+
 struct mesh {
     int size[AXIS_COUNT];               /* each >= 1 */
     int devices;                        /* their product */

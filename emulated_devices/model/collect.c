@@ -30,7 +30,7 @@ enum error_code collect(struct trainer *t, int index, enum tensor_kind kind, voi
         return own ? message_wait(t->comm, message_send(&x, 0, tensor_of(own, kind).data, tensor_bytes(tensor_of(own, kind))), err) : OK;
     for (int rank = 0; rank < t->comm->size && !e; rank++) {
         struct piece piece = { .rank = rank, .spec = &spec };
-        if (!plan_holds(&t->plan, &t->schedule, rank, &spec, &piece.tied_copy)) continue;
+        if (!plan_holds(&t->plan, &t->schedule, rank, &spec, &piece.first)) continue;
         const struct layout layout = plan_layout(&t->plan, rank, &spec);
         piece.layout = &layout;
         if (rank != 0) {
@@ -48,7 +48,7 @@ struct paste { const struct trainer *trainer; struct tensor whole; };
 static void paste_piece(void *context, const struct piece *p)
 {
     const struct paste *to = context;
-    if (mesh_coordinate(&to->trainer->plan.mesh, p->rank, DP) != 0 || p->tied_copy) return;
+    if (mesh_coordinate(&to->trainer->plan.mesh, p->rank, DP) != 0 || !p->first) return;
     layout_paste(p->layout, to->whole.data, p->data.data, dtype_size(to->whole.dtype));
 }
 

@@ -13,7 +13,7 @@ struct piece {
     const struct param_spec *spec;
     const struct layout *layout;
     struct tensor data;
-    bool tied_copy;
+    bool first;                         /* no earlier place of the pipeline holds it */
 };
 
 /**

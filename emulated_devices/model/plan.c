@@ -12,21 +12,34 @@ static enum error_code check_batch(const struct plan *p, struct error *err)
     return OK;
 }
 
-static enum error_code check_pipeline(const struct plan *p, struct error *err)
+/* Schedules that change what is computed need a reference rule of their own, which --check ref does not have. */
+static enum error_code check_rule(const struct plan *p, const struct schedule *s, struct error *err)
 {
-    const int P = p->mesh.size[PP];
-    if (p->chunks < 1) return fail(err, ERR_PLAN, "--chunks %d: a device holds at least 1 stage", p->chunks);
-    if ((int64_t)P * p->chunks > p->model.L)
-        return fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", P, P * p->chunks,
-                    p->model.name, (long long)p->model.L);
+    if (s->update_every != s->micros || s->weight_versions != 1)
+        return fail(err, ERR_PLAN, "--schedule %s: steps the weights before all microbatches are done; it can be shown, but not trained with", p->schedule);
+    for (int m = 0; m < s->micros; m++)
+        for (int stage = 0; stage < s->stages; stage++)
+            if (place_of(s, m, stage).device < 0)
+                return fail(err, ERR_PLAN, "--schedule %s: microbatch %d leaves stage %d out; it can be shown, but not trained with", p->schedule, m, stage);
+    return OK;
+}
+
+static enum error_code check_pipeline(struct plan *p, struct error *err)
+{
     struct schedule s;
-    const struct schedule_request q = { .devices = P, .micros = p->micros, .chunks = p->chunks };
+    const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks };
     enum error_code e = schedule_make(&s, p->schedule, &q, err);
-    if (!e) schedule_free(&s);
+    if (e) return e;
+    e = check_rule(p, &s, err);
+    p->stages = s.stages;
+    if (!e && s.stages > p->model.L)
+        e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", q.devices, s.stages, p->model.name,
+                 (long long)p->model.L);
+    schedule_free(&s);
     return e;
 }
 
-enum error_code plan_check(const struct plan *p, struct error *err)
+enum error_code plan_check(struct plan *p, struct error *err)
 {
     const struct tensor_scheme *tensor;
     const struct data_scheme *data;
@@ -52,30 +65,34 @@ struct sequences plan_microbatch(const struct plan *p, int dp, int micro)
 }
 
 /* A stage has its layers' parameters, and at the ends those of the embedding and the loss. */
-static bool stage_has(const struct plan *p, int stage, const struct param_spec *s, bool *tied_copy)
+static bool stage_has(const struct plan *p, int stage, const struct param_spec *s)
 {
-    const bool last = stage == plan_stages(p) - 1;
-    *tied_copy = false;
-    if (s->layer < 0) {
-        *tied_copy = s->role == ROLE_TOKENS && p->model.tied && last && stage != 0;
-        return stage == 0 || *tied_copy;
-    }
+    const bool last = stage == p->stages - 1;
+    if (s->layer < 0) return stage == 0 || (s->role == ROLE_TOKENS && p->model.tied && last);
     if (s->layer == p->model.L) return last;
     return s->layer >= plan_first_layer(p, stage) && s->layer < plan_first_layer(p, stage + 1);
 }
 
-/* A device with both ends has one token embedding, the original. */
-bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank, const struct param_spec *s, bool *tied_copy)
+int plan_holders(const struct plan *p, const struct schedule *schedule, const struct param_spec *s, int place[])
 {
-    const int place = mesh_coordinate(&p->mesh, rank, PP);
-    bool holds = false, copy;
-    *tied_copy = true;
-    for (int c = 0; c < p->chunks; c++) {
-        if (!stage_has(p, schedule->stage_of[place][c], s, &copy)) continue;
-        holds = true;
-        *tied_copy = *tied_copy && copy;
+    int holders = 0;
+    for (int d = 0; d < schedule->devices; d++) {
+        bool has = false;
+        for (int c = 0; c < schedule->chunks && !has; c++) has = schedule->stage_of[d][c] >= 0 && stage_has(p, schedule->stage_of[d][c], s);
+        if (has && place) place[holders] = d;
+        holders += has;
     }
-    *tied_copy = *tied_copy && holds;
+    return holders;
+}
+
+bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank, const struct param_spec *s, bool *first)
+{
+    const int own = mesh_coordinate(&p->mesh, rank, PP);
+    int place[MESH_MOST_DEVICES];
+    const int holders = plan_holders(p, schedule, s, place);
+    bool holds = false;
+    for (int i = 0; i < holders; i++) holds = holds || place[i] == own;
+    if (first) *first = holders > 0 && place[0] == own;
     return holds;
 }
 

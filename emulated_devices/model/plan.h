@@ -16,6 +16,7 @@ struct plan {
     int64_t B, S;                       /* global batch: sequences, and tokens of each */
     int micros;                         /* microbatches of each data-parallel copy, M */
     int chunks;                         /* stages on each device of a pipeline, v */
+    int stages;                         /* of the pipeline, as the schedule has them; set by plan_check */
     enum dtype dtype;
     uint64_t seed;
     int64_t bucket;                     /* bytes of gradients reduced at a time */
@@ -24,12 +25,11 @@ struct plan {
     struct hyperparameters hyper;
 };
 
-/** Check that everything fits.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
-enum error_code plan_check(const struct plan *, struct error *);
+/** Check that everything fits, and count the stages.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
+enum error_code plan_check(struct plan *, struct error *);
 
 /* How the plan cuts the model and the batch. */
-static inline int plan_stages(const struct plan *p) { return p->mesh.size[PP] * p->chunks; }
-static inline int64_t plan_first_layer(const struct plan *p, int stage) { return block_start(p->model.L, plan_stages(p), stage); }
+static inline int64_t plan_first_layer(const struct plan *p, int stage) { return block_start(p->model.L, p->stages, stage); }
 
 struct sequences { int64_t first, count; };     /* of the global batch */
 
@@ -37,11 +37,15 @@ struct sequences { int64_t first, count; };     /* of the global batch */
 struct sequences plan_microbatch(const struct plan *, int dp, int micro);
 
 /**
- * Whether a device holds a piece of a parameter.
- * @param schedule  the plan's; says which stages the device has.
- * @param[out] tied_copy  whether what it holds is the last stage's copy of the token embedding.
+ * Which places of a pipeline hold a parameter: those of its stage, and for a tied embedding those of the last stage too.
+ * @param schedule    the plan's.
+ * @param[out] place  at least pp of them, ascending; may be NULL.
+ * @return how many there are.
  */
-bool plan_holds(const struct plan *, const struct schedule *schedule, int rank, const struct param_spec *, bool *tied_copy);
+int plan_holders(const struct plan *, const struct schedule *schedule, const struct param_spec *, int place[]);
+
+/** Whether a device holds a piece of a parameter.  @param[out] first  whether no place before its own does; may be NULL. */
+bool plan_holds(const struct plan *, const struct schedule *schedule, int rank, const struct param_spec *, bool *first);
 
 /** A device's boxes of a parameter that it holds. */
 struct layout plan_layout(const struct plan *, int rank, const struct param_spec *);

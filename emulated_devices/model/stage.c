@@ -84,9 +84,8 @@ uint64_t stage_activation_bytes(const struct stage *s, int64_t N)
 enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp,
                            struct parameters *parameters, int index, int dp, struct error *err)
 {
-    const int stages = plan_stages(plan);
     *s = (struct stage){ .plan = plan, .device = device, .tp = tp, .parameters = parameters, .index = index,
-                         .first = index == 0, .last = index == stages - 1, .first_layer = (int)plan_first_layer(plan, index) };
+                         .first = index == 0, .last = index == plan->stages - 1, .first_layer = (int)plan_first_layer(plan, index) };
     s->layers = (int)plan_first_layer(plan, index + 1) - s->first_layer;
     s->micro = calloc((size_t)plan->micros, sizeof *s->micro);
     bool ok = s->micro != NULL;

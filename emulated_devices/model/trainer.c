@@ -18,10 +18,12 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
     for (int i = 0; i < n; i++) {
         struct parameter *p = &ps->all[ps->count];
         p->spec = model_param(&t->plan.model, i);
-        if (!plan_holds(&t->plan, &t->schedule, t->comm->rank, &p->spec, &p->tied_copy)) continue;
+        bool first;
+        if (!plan_holds(&t->plan, &t->schedule, t->comm->rank, &p->spec, &first)) continue;
         p->index = i;
+        p->holders = plan_holders(&t->plan, &t->schedule, &p->spec, NULL);
         p->layout = plan_layout(&t->plan, t->comm->rank, &p->spec);
-        p->counted = !p->tied_copy && (t->tp.rank == 0 || !t->tensor.scheme->replicated(p->spec.role, p->spec.ndim));
+        p->counted = first && (t->tp.rank == 0 || !t->tensor.scheme->replicated(p->spec.role, p->spec.ndim));
         ps->count++;
     }
     return parameters_make(ps, t->device, t->plan.seed, err);
@@ -159,24 +161,40 @@ static void take_batch(struct trainer *t)
     }
 }
 
-enum { TIED_NAME = (1 << 17) - 1 };     /* names the tied gradients' exchange; microbatches count from 0 */
+/* ---- parameters that several places of the pipeline hold -------------------------------------------------------------- */
 
-/* The token embedding's gradient is the sum of its two uses: first + last, in this order on both. */
-static enum error_code reduce_tied(struct trainer *t, struct error *err)
+enum { SHARED_NAME = 1 << 16 };         /* names the exchange of parameter i: SHARED_NAME + i; microbatches count from 0 */
+
+/* Add up the gradients of all places that hold a parameter, in order of place, so that all get the same bits. */
+static enum error_code reduce_one(struct trainer *t, struct parameter *p, struct error *err)
 {
-    const int P = t->pp.size, r = t->pp.rank;
-    struct parameter *wte = parameter_find(&t->parameters, PARAM_WTE);
-    if (!t->plan.model.tied || P == 1 || wte == NULL) return OK;
-    struct exchange x = exchange_named(&t->pp, ALLREDUCE, TIED_NAME);
-    const uint64_t bytes = tensor_bytes(wte->g);
-    const int other = r == 0 ? P - 1 : 0;
-    void *theirs = exchange_scratch(&x, bytes);
-    if (theirs == NULL) return fail(err, ERR_MEMORY, "no memory for the other copy of the tied embedding's gradient");
-    enum error_code e = exchange_both(&x, other, wte->g.data, bytes, other, theirs, bytes, err);
-    if (!e) reduce_local(&x, SUM, wte->g.dtype, wte->g.data, theirs, tensor_count(wte->g));
-    exchange_release(&x, theirs);
+    int place[MESH_MOST_DEVICES];
+    struct exchange x = exchange_named(&t->pp, ALLREDUCE, SHARED_NAME + (uint32_t)p->index);
+    const uint64_t bytes = tensor_bytes(p->g);
+    const int holders = plan_holders(&t->plan, &t->schedule, &p->spec, place);
+    char *all = exchange_scratch(&x, bytes * (uint64_t)holders);
+    enum error_code e = all ? OK : fail(err, ERR_MEMORY, "no memory for the other copies of the gradient of %s", p->spec.name);
+    for (int i = 0; i < holders && !e; i++) {
+        if (place[i] == t->pp.rank) memcpy(all + (uint64_t)i * bytes, p->g.data, bytes);
+        else e = exchange_both(&x, place[i], p->g.data, bytes, place[i], all + (uint64_t)i * bytes, bytes, err);
+    }
+    for (int i = 0; i < holders && !e; i++) {
+        if (i == 0) memcpy(p->g.data, all, bytes);
+        else reduce_local(&x, SUM, p->g.dtype, p->g.data, all + (uint64_t)i * bytes, tensor_count(p->g));
+    }
+    exchange_release(&x, all);
     return e;
 }
+
+static enum error_code reduce_shared(struct trainer *t, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < t->parameters.count && !e; i++)
+        if (t->parameters.all[i].holders > 1) e = reduce_one(t, &t->parameters.all[i], err);
+    return e;
+}
+
+/* ---- a step, its two halves ----------------------------------------------------------------------------------------------- */
 
 /* Loss and norm in one small all-reduce.  The loss is counted once for each copy of the model, by the tp group's first. */
 static enum error_code share_result(struct trainer *t, struct step_result *out, struct error *err)
@@ -197,7 +215,7 @@ enum error_code trainer_gradients(struct trainer *t, struct step_result *out, st
 {
     take_batch(t);
     enum error_code e = schedule_execute(&t->schedule, &t->pp, &stage_operations, t, err);
-    if (!e) e = reduce_tied(t, err);
+    if (!e) e = reduce_shared(t, err);
     if (!e) e = t->data.scheme->reduce(&t->data, err);
     if (!e) e = share_result(t, out, err);
     if (e) {                            /* the others wait for messages that will not come: no agreement is possible */
@@ -225,12 +243,12 @@ static uint64_t activation_message(const void *context, int micro)
 static struct collective_cost pipeline_cost(const struct trainer *t)
 {
     const struct traffic sends = schedule_traffic(&t->schedule, t->pp.rank, activation_message, t);
-    const struct parameter *wte = parameter_find(&t->parameters, PARAM_WTE);
     struct collective_cost c = { .messages = sends.messages_sent, .bytes = sends.bytes_sent };
-    if (t->plan.model.tied && t->pp.size > 1 && wte != NULL) {
-        c.messages++;
-        c.bytes += tensor_bytes(wte->g);
-        c.additions += (uint64_t)tensor_count(wte->g);
+    for (int i = 0; i < t->parameters.count; i++) {
+        const struct parameter *p = &t->parameters.all[i];
+        c.messages += (uint64_t)(p->holders - 1);
+        c.bytes += (uint64_t)(p->holders - 1) * tensor_bytes(p->g);
+        c.additions += (uint64_t)((p->holders - 1) * tensor_count(p->g));
     }
     return c;
 }
@@ -244,6 +262,8 @@ struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
     for (int c = 0; c < t->plan.chunks; c++)
         for (int i = 0; i < t->plan.micros; i++) {
             const struct stage *s = &t->stage[c];
+            const struct place at = place_of(&t->schedule, i, s->index);
+            if (at.device != t->pp.rank || at.chunk != c) continue;             /* another place's microbatch */
             const struct collective_cost one = t->tensor.scheme->cost(&t->tensor, (struct tensor_cost_request){
                 .N = s->micro[i].N, .layers = s->layers, .embedding = s->first, .head = s->last });
             sum.messages += one.messages;

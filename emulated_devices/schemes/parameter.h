@@ -14,7 +14,8 @@ struct parameter {
     struct tensor w, g;                 /* [layout_rows, layout_cols], or [n] for vectors */
     struct tensor state[OPTIMIZER_MAX_STATES];
     bool counted;                       /* whether its gradient counts in the global norm here: one device for each piece */
-    bool tied_copy;                     /* the last stage's copy of the token embedding, which the first stage owns */
+    int holders;                        /* places of the pipeline that hold the same piece: 1, or 2 if it is tied across stages or
+                                           its stage is there twice; their gradients are added up */
 };
 
 /* All of a device's parameters. Gradients lie one after another in one block, last layer first: the order in which

@@ -46,6 +46,7 @@ struct outcome {
     bool initial_equal;                 /* rank 0: the first weights are the reference's, bit for bit */
     bool traffic_equal;
     uint64_t hash;                      /* of this device's weights at the end */
+    uint64_t whole_hash;                /* rank 0: of the whole model's, whatever the mesh */
     uint64_t peak;                      /* bytes of activations */
     struct traffic counted[AXIS_COUNT];
     struct collective_cost formula[AXIS_COUNT];
@@ -58,6 +59,22 @@ static uint64_t hash_weights(const struct trainer *t)
     for (int i = 0; i < t->parameters.count; i++) {
         const unsigned char *byte = t->parameters.all[i].w.data;
         for (size_t b = 0; b < tensor_bytes(t->parameters.all[i].w); b++) h = (h ^ byte[b]) * 0x100000001b3u;
+    }
+    return h;
+}
+
+/* The whole model's weights, tensor by tensor in the model's order. */
+static uint64_t hash_whole(struct trainer *t)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (int i = 0; i < model_param_count(&t->plan.model); i++) {
+        const struct param_spec s = model_param(&t->plan.model, i);
+        const int64_t n = s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1);
+        struct tensor whole = tensor_1d(calloc((size_t)n, 8), t->plan.dtype, n);
+        const unsigned char *byte = whole.data;
+        if (collect_whole(t, i, KIND_WEIGHT, whole, &err) != OK) return 0;
+        for (size_t b = 0; b < tensor_bytes(whole); b++) h = (h ^ byte[b]) * 0x100000001b3u;
+        free(whole.data);
     }
     return h;
 }
@@ -113,6 +130,7 @@ static enum error_code train(const struct plan *plan, struct outcome *o)
     if (!e) e = steps(&t, &ref, o);
     read_traffic(o, &t);
     o->hash = hash_weights(&t);
+    o->whole_hash = hash_whole(&t);
     o->peak = device.arena.peak.tag[ACTIVATIONS];
     if (comm.rank == 0) reference_close(&ref);
     trainer_close(&t);
@@ -128,7 +146,7 @@ static const char *describe(const struct plan *p, char *text, size_t size)
     return text;
 }
 
-static struct outcome check(const struct plan *p)
+static struct outcome check(struct plan *p)
 {
     char what[128];
     struct outcome o;
@@ -166,7 +184,7 @@ static void each_mesh(void (*f)(int dp, int tp, int pp))
 
 static void check_tied(int dp, int tp, int pp)
 {
-    const struct plan p = make_plan(dp, tp, pp);
+    struct plan p = make_plan(dp, tp, pp);
     check(&p);
 }
 
@@ -193,9 +211,40 @@ static void test_same_plan_same_bits(void **state)
 {
     (void)state;
     struct outcome first, second;
-    const struct plan p = mixed_plan();
+    struct plan p = mixed_plan();
+    ASSERT_ALL(plan_check(&p, &err) == OK, "%s", err.text);
     ASSERT_ALL(train(&p, &first) == OK && train(&p, &second) == OK, "%s", err.text);
     ASSERT_ALL(first.hash == second.hash, "weights of the same plan run twice have other bits");
+}
+
+/* Every schedule there is computes what one device computes; those that add weight gradients in the order of the
+ * microbatches, on one copy of each stage, end with the same bits. */
+static void test_every_schedule(void **state)
+{
+    (void)state;
+    const int dp = test_size % 2 == 0 && test_size > 2 ? 2 : 1, pp = test_size / dp;
+    uint64_t bits = 0;
+    int trained = 0;
+    for (int i = 0; schedule_generators[i]; i++) {
+        struct plan p = make_plan(dp, 1, pp);
+        struct schedule s;
+        p.model.L = 17, p.model.tied = false, p.micros = 4, p.chunks = 2;
+        p.schedule = schedule_generators[i]->name;
+        if (schedule_generators[i]->chunks) p.chunks = schedule_generators[i]->chunks;
+        if (strcmp(p.schedule, "1f1b") == 0 || strcmp(p.schedule, "gpipe") == 0 || plan_check(&p, &err) != OK) p.chunks = 1;
+        if (plan_check(&p, &err) != OK) continue;
+        const struct outcome o = check(&p);
+        const struct schedule_request q = { .devices = pp, .micros = p.micros, .chunks = p.chunks };
+        ASSERT_ALL(schedule_make(&s, p.schedule, &q, &err) == OK, "%s: %s", p.schedule, err.text);
+        struct place place[2];
+        const bool in_order = schedule_adds_in_order(&s) && schedule_holders(&s, 0, place, 2) == 1;
+        schedule_free(&s);
+        trained++;
+        if (!in_order) continue;
+        if (bits == 0) bits = o.whole_hash;
+        ASSERT_ALL(test_rank != 0 || bits == o.whole_hash, "%s: weights have other bits than those of %s", p.schedule, schedule_generators[0]->name);
+    }
+    ASSERT_ALL(trained >= 10, "only %d schedules could be trained with", trained);
 }
 
 /* The seed of the comparison itself: with fp32 and AdamW, nothing but the measured bound. */
@@ -207,6 +256,7 @@ static void test_fp32_within_measured_bound(void **state)
     p.dtype = F32;
     p.optimizer = optimizers[0];
     p.hyper = p.optimizer->usual;
+    ASSERT_ALL(plan_check(&p, &err) == OK, "%s", err.text);
     ASSERT_ALL(train(&p, &o) == OK, "%s", err.text);
     const struct comparison *c = &o.comparison;
     ASSERT_ALL(test_rank != 0 || !c->failed, "%s %s on device %d at step %lld: error %.3g, bound %.3g", c->first_kind, c->first.tensor, c->first.rank,
@@ -219,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh),
         MPI_TEST(test_every_mesh_gpipe_untied_dropout),
+        MPI_TEST(test_every_schedule),
         MPI_TEST(test_same_plan_same_bits),
         MPI_TEST(test_fp32_within_measured_bound),
     };

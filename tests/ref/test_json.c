@@ -223,10 +223,27 @@ static void a_full_disk_leaves_the_old_file(void **state)
     assert_string_equal(text, "old");
     assert_int_equal(scratch_count(".tmp."), 0);
     free(text);
+    cJSON_Delete(c);
+}
+
+/* Devices are written to, not replaced.  Only through links of ours: if the code under test were wrong, a rename by root
+ * would otherwise put a file where /dev/null was, for the whole machine. */
+static void devices_are_not_replaced(void **state)
+{
+    (void)state;
+    cJSON *c = cJSON_CreateObject();
+    struct error err;
+    struct stat st;
+    assert_int_equal(symlink("/dev/null", scratch("null")), 0);
+    assert_int_equal(json_write(scratch("null"), c, &err), OK);
+    assert_true(lstat(scratch("null"), &st) == 0 && S_ISLNK(st.st_mode));
     if (access("/dev/full", W_OK) == 0) {
-        assert_int_equal(json_write("/dev/full", c, &err), ERR_FILE);
-        assert_string_equal(err.text, "/dev/full: writing failed: No space left on device");
+        assert_int_equal(symlink("/dev/full", scratch("full")), 0);
+        assert_int_equal(json_write(scratch("full"), c, &err), ERR_FILE);
+        assert_says("full", err.text, "/full: writing failed: No space left on device");
+        assert_true(lstat(scratch("full"), &st) == 0 && S_ISLNK(st.st_mode));
     }
+    assert_int_equal(scratch_count(".tmp."), 0);
     cJSON_Delete(c);
 }
 
@@ -239,9 +256,6 @@ static void says_where_it_cannot_write(void **state)
     assert_says("no folder", err.text, "folder.json: cannot be written: No such file or directory");
     assert_int_equal(json_write(scratch_folder, c, &err), ERR_FILE);
     assert_says("a folder", err.text, "cannot be written: it is a folder");
-    assert_int_equal(json_write("/dev/null", c, &err), OK);
-    struct stat st;
-    assert_true(stat("/dev/null", &st) == 0 && S_ISCHR(st.st_mode));    /* not replaced by a file */
     cJSON_Delete(c);
 }
 
@@ -271,6 +285,7 @@ int main(void)
         cmocka_unit_test(writes_what_it_reads),
         cmocka_unit_test(writes_to_the_standard_output),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
+        cmocka_unit_test(devices_are_not_replaced),
         cmocka_unit_test(says_where_it_cannot_write),
         cmocka_unit_test(messages_are_one_line),
     };

@@ -10,8 +10,10 @@ struct colour { int hue, saturation, light; };
 /* A kind has a hue; later chunks are darker, down to a light that black text still reads on. */
 static struct colour colour_of(enum action_kind kind, int chunk, int chunks)
 {
-    static const struct colour base[] = { [FORWARD] = { 208, 80, 82 }, [BACKWARD] = { 100, 45, 78 }, [BACKWARD_INPUT] = { 166, 48, 76 },
-                                          [BACKWARD_WEIGHT] = { 42, 90, 76 }, [UPDATE] = { 355, 75, 78 } };
+    static const struct colour base[] = {
+        [FORWARD] = { 208, 80, 82 },       [BACKWARD] = { 100, 45, 78 }, [BACKWARD_INPUT] = { 166, 48, 76 },
+        [BACKWARD_WEIGHT] = { 42, 90, 76 }, [UPDATE] = { 355, 75, 78 },
+    };
     struct colour c = base[kind];
     if (chunks > 1) c.light -= 22 * chunk / (chunks - 1);
     return c;
@@ -24,8 +26,8 @@ static double x_of(const struct timing *t, int64_t time)
 
 static void box(FILE *to, double x, double y, double w, double h, struct colour c)
 {
-    fprintf(to, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"hsl(%d,%d%%,%d%%)\" stroke=\"#444\" stroke-width=\"%.2f\"/>\n",
-            x, y, w, h, c.hue, c.saturation, c.light, w > 4 ? 0.6 : 0.15);
+    fprintf(to, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" ", x, y, w, h);
+    fprintf(to, "fill=\"hsl(%d,%d%%,%d%%)\" stroke=\"#444\" stroke-width=\"%.2f\"/>\n", c.hue, c.saturation, c.light, w > 4 ? 0.6 : 0.15);
 }
 
 static void text(FILE *to, double x, double y, const char *anchor, int size, const char *what)
@@ -50,7 +52,9 @@ static void draw_action(FILE *to, const struct schedule *s, const struct timing 
 /* About ten marks, at 1, 2 or 5 times a power of ten; in the largest unit that keeps them whole. */
 static void draw_axis(FILE *to, const struct schedule *s, const struct timing *t)
 {
-    static const struct { int64_t ps; const char *name; } units[] = { { 1000000000000, "s" }, { 1000000000, "ms" }, { 1000000, "µs" }, { 1000, "ns" }, { 1, "ps" } };
+    static const struct { int64_t ps; const char *name; } units[] = {
+        { 1000000000000, "s" }, { 1000000000, "ms" }, { 1000000, "µs" }, { 1000, "ns" }, { 1, "ps" },
+    };
     int64_t step = 1;
     for (int i = 0; t->makespan / step > 12; i++) step = step / (i % 3 == 1 ? 2 : 1) * (i % 3 == 1 ? 5 : 2);
     int u = 0;
@@ -60,8 +64,9 @@ static void draw_axis(FILE *to, const struct schedule *s, const struct timing *t
     for (int64_t at = 0; at <= t->makespan; at += step) {
         char label[40];
         snprintf(label, sizeof label, "%lld", (long long)(at / units[u].ps));
-        fprintf(to, "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" stroke=\"#444\"/>\n", x_of(t, at), y, x_of(t, at), y + 5);
-        text(to, x_of(t, at), y + 19, "middle", 12, label);
+        const double x = x_of(t, at);
+        fprintf(to, "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" stroke=\"#444\"/>\n", x, y, x, y + 5);
+        text(to, x, y + 19, "middle", 12, label);
     }
     text(to, LEFT - 10, y + 19, "end", 12, units[u].name);
 }
@@ -107,11 +112,13 @@ enum error_code schedule_draw_svg(FILE *to, const struct schedule *s, const stru
         char label[32];
         snprintf(label, sizeof label, "device %d", d);
         text(to, LEFT - 10, TOP + d * ROW + BAR / 2 + 4, "end", 13, label);
-        fprintf(to, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f1f1f1\"/>\n", LEFT, TOP + d * ROW, WIDTH - LEFT - RIGHT, BAR);
+        fprintf(to, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f1f1f1\"/>\n", LEFT, TOP + d * ROW,
+                WIDTH - LEFT - RIGHT, BAR);
         for (int i = 0; i < s->count[d]; i++) draw_action(to, s, t, d, i);
     }
     draw_axis(to, s, t);
     fputs("</svg>\n", to);
-    if (fflush(to) != 0 || ferror(to)) return fail(err, ERR_FILE, "schedule %s: cannot write the drawing: %s", s->name, strerror(errno));
+    if (fflush(to) != 0 || ferror(to))
+        return fail(err, ERR_FILE, "schedule %s: cannot write the drawing: %s", s->name, strerror(errno));
     return OK;
 }

@@ -122,8 +122,9 @@ static void legend(const struct canvas *c)
     fputs("     ", c->to);
     static const char *const word[] = { "forward", "backward", "backward for input", "backward for weights", "update" };
     for (int k = FORWARD; k <= UPDATE; k++)
-        if (used[k]) fprintf(c->to, "%s%s%s %s  ", c->colour ? background((enum action_kind)k) : "", action_letter((enum action_kind)k),
-                             c->colour ? "\033[0m" : "", word[k]);
+        if (used[k])
+            fprintf(c->to, "%s%s%s %s  ", c->colour ? background((enum action_kind)k) : "",
+                    action_letter((enum action_kind)k), c->colour ? "\033[0m" : "", word[k]);
     fprintf(c->to, "%s\n", c->s->chunks > 1 ? "lower case: odd chunks" : "");
 }
 

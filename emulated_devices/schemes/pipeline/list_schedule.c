@@ -78,7 +78,8 @@ static void perform(struct lists *l, struct candidate k)
 enum error_code list_schedule(struct schedule *s, const struct schedule_request *q, const int *limit, struct error *err)
 {
     const size_t cells = (size_t)s->stages * (size_t)s->micros, places = (size_t)s->devices * (size_t)s->chunks;
-    struct lists l = { .s = s, .limit = limit, .cost = { q->forward, q->backward_input + q->backward_weight }, .comm = q->communication };
+    struct lists l = { .s = s, .limit = limit, .comm = q->communication,
+                       .cost = { q->forward, q->backward_input + q->backward_weight } };
     if (l.cost[0] == 0 && l.cost[1] == 0) l.cost[0] = 1, l.cost[1] = 2;
     int64_t *times = malloc((2 * cells + (size_t)s->devices) * sizeof *times);
     int *counts = calloc(3 * places, sizeof *counts);

@@ -20,7 +20,8 @@ static int batch_of(const struct schedule_request *q) { return q->update_every >
 
 static const char *refuses(const struct schedule_request *q)
 {
-    return batch_of(q) < q->devices ? "a batch must have at least P microbatches, or two versions of the weights are too few" : NULL;
+    if (batch_of(q) >= q->devices) return NULL;
+    return "a batch must have at least P microbatches, or two versions of the weights are too few";
 }
 
 static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)
@@ -29,7 +30,7 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
     if (schedule_begin(s, "pipedream-2bw", P, M, 1, err) != OK) return err->code;
     place_looped(s);
     s->weight_versions = 2;
-    s->update_every = n;
+    s->update_every = n < M ? n : M;
     for (int r = 0; r < P; r++) {
         const int ahead = P - 1 - r < M ? P - 1 - r : M;
         for (int m = 0; m < ahead; m++) put(s, r, FORWARD, m, 0);

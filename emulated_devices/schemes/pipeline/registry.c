@@ -55,11 +55,13 @@ enum error_code schedule_make(struct schedule *s, const char *name, const struct
     const struct schedule_generator *g = schedule_generator(name, err);
     if (g == NULL) return err->code;
     if (q.devices < 1 || q.micros < 1 || q.chunks < 0)
-        return fail(err, ERR_PLAN, "schedule %s: devices=%d, micros=%d, chunks=%d: expected at least 1", name, q.devices, q.micros, q.chunks);
+        return fail(err, ERR_PLAN, "schedule %s: devices=%d, micros=%d, chunks=%d: expected at least 1", name, q.devices,
+                    q.micros, q.chunks);
     if (q.chunks == 0) q.chunks = g->chunks > 0 ? g->chunks : 1;
     if (g->chunks > 0 && q.chunks != g->chunks && q.chunks != 1)
         return fail(err, ERR_PLAN, "schedule %s: chunks=%d, but it holds %d on each device", name, q.chunks, g->chunks);
     const char *refused = g->refuses != NULL ? g->refuses(&q) : NULL;
-    if (refused != NULL) return fail(err, ERR_PLAN, "schedule %s: P=%d, M=%d, v=%d: %s", name, q.devices, q.micros, q.chunks, refused);
+    if (refused != NULL)
+        return fail(err, ERR_PLAN, "schedule %s: P=%d, M=%d, v=%d: %s", name, q.devices, q.micros, q.chunks, refused);
     return g->make(s, &q, err);
 }

@@ -108,7 +108,8 @@ bool schedule_survives_blocking_sends(const struct schedule *);
 /** Does every chunk add its weight gradients in the order of the microbatches?  Then the sum has the same bits as 1F1B's. */
 bool schedule_adds_in_order(const struct schedule *);
 
-/** Microbatches whose activations a device holds at once, at most: forwards begun minus backwards (W parts) done, over all chunks. */
+/** Microbatches whose activations a device holds at once, at most: forwards begun minus backwards (W parts) done, over all
+ *  chunks. */
 int schedule_peak(const struct schedule *, int device);
 
 /** The same in bytes, when a forward keeps `activation` bytes and I frees all but `kept_for_weight` of them. */

@@ -85,7 +85,8 @@ static enum error_code end_of_line(struct reader *r)
 
 static enum error_code size_line(struct reader *r, int *size, int most)
 {
-    if (r->begun || *size != 0) return bad(r, "size", "each of devices, micros and chunks once, before everything else");
+    if (r->begun || *size != 0)
+        return bad(r, "size", "each of devices, micros and chunks once, before everything else");
     enum error_code code = number_word(r, "a number", 1, most, size);
     return code == OK ? end_of_line(r) : code;
 }
@@ -127,7 +128,8 @@ static enum error_code place_line(struct reader *r)
         char *at = w;
         const int stage = strcmp(w, "-") == 0 ? -1 : number(&at);
         if (chunk >= s->chunks) return bad(r, w, "no more stages than `chunks` says");
-        if (strcmp(w, "-") != 0 && (*at != '\0' || stage < 0 || stage >= s->devices * s->chunks)) return bad(r, w, "a stage or `-`");
+        if (strcmp(w, "-") != 0 && (*at != '\0' || stage < 0 || stage >= s->devices * s->chunks))
+            return bad(r, w, "a stage or `-`");
         if (s->routes > 0) return bad(r, w, "places before routes");
         s->stage_of[device][chunk] = stage;
         if (stage >= s->stages) s->stages = stage + 1;
@@ -138,11 +140,11 @@ static enum error_code place_line(struct reader *r)
 static enum error_code routes_line(struct reader *r)
 {
     int routes;
-    enum error_code code = number_word(r, "routes", 1, r->micros, &routes);
-    if (code == OK) code = end_of_line(r);
-    if (code != OK) return code;
     if (r->s->routes > 0) return bad(r, "routes", "this line once");
     if (r->s->stages == 0) return bad(r, "routes", "places before routes");
+    enum error_code code = number_word(r, "routes", 1, SCHEDULE_MOST_CELLS / r->s->stages, &routes);
+    if (code == OK) code = end_of_line(r);
+    if (code != OK) return code;
     return routes_begin(r->s, routes, r->err);
 }
 
@@ -157,7 +159,8 @@ static enum error_code route_line(struct reader *r)
         char *at = w;
         struct place p = { number(&at), -1 };
         if (*at == '.') at++, p.chunk = number(&at);
-        if (*at != '\0' || p.device < 0 || p.device >= s->devices || p.chunk < 0 || p.chunk >= s->chunks || s->stage_of[p.device][p.chunk] != stage)
+        if (*at != '\0' || p.device < 0 || p.device >= s->devices || p.chunk < 0 || p.chunk >= s->chunks ||
+            s->stage_of[p.device][p.chunk] != stage)
             return bad(r, w, "device.chunk that holds this stage, or `-`");
         s->route[route][stage] = p;
     }
@@ -203,7 +206,8 @@ static enum error_code add_action(struct reader *r, int device, char *w)
     char expected[100];
     if (!parse_action(s, w, &a)) return bad(r, w, "an action such as F0, B0.1, I2, W2, sa0>1 or rg0<1");
     if (a.micro >= s->micros || a.chunk >= s->chunks || s->stage_of[device][a.chunk] < 0) {
-        snprintf(expected, sizeof expected, "a microbatch of 0..%d and a chunk of 0..%d that holds a stage", s->micros - 1, s->chunks - 1);
+        snprintf(expected, sizeof expected, "a microbatch of 0..%d and a chunk of 0..%d that holds a stage", s->micros - 1,
+                 s->chunks - 1);
         return bad(r, w, expected);
     }
     if ((size_t)s->count[device] >= most_actions(s)) return bad(r, w, "each action once: there are more than a device can have");
@@ -232,6 +236,9 @@ static enum error_code one_number(struct reader *r, const char *of, int high, in
     return code == OK ? end_of_line(r) : code;
 }
 
+static enum error_code update_line(struct reader *r) { return one_number(r, "microbatches", r->micros, &r->s->update_every); }
+static enum error_code versions_line(struct reader *r) { return one_number(r, "weight versions", 2, &r->s->weight_versions); }
+
 static enum error_code one_line(struct reader *r)
 {
     char *w = word(r);
@@ -241,12 +248,11 @@ static enum error_code one_line(struct reader *r)
     if (strcmp(w, "micros") == 0) return size_line(r, &r->micros, SCHEDULE_MOST_CELLS);
     if (strcmp(w, "chunks") == 0) return size_line(r, &r->chunks, SCHEDULE_MOST_CHUNKS);
     static const struct { const char *name; enum error_code (*read)(struct reader *); } lines[] = {
-        { "place", place_line }, { "routes", routes_line }, { "route", route_line }, { "takes", takes_line }, { "device", device_line },
+        { "place", place_line }, { "routes", routes_line }, { "route", route_line }, { "takes", takes_line },
+        { "device", device_line }, { "update", update_line }, { "versions", versions_line },
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         if (strcmp(w, lines[i].name) == 0) return begin(r) == OK ? lines[i].read(r) : r->err->code;
-    if (strcmp(w, "update") == 0) return begin(r) == OK ? one_number(r, "microbatches", r->micros, &r->s->update_every) : r->err->code;
-    if (strcmp(w, "versions") == 0) return begin(r) == OK ? one_number(r, "weight versions", 2, &r->s->weight_versions) : r->err->code;
     return bad(r, w, "name, devices, micros, chunks, place, routes, route, takes, update, versions or device");
 }
 
@@ -258,7 +264,8 @@ static int next_line(struct reader *r)
     errno = 0;
     const ssize_t length = getline(&r->text, &r->room, r->from);
     if (length < 0) {
-        if (ferror(r->from) || errno == ENOMEM) return fail(r->err, ERR_FILE, "%s: cannot be read: %s", r->file, strerror(errno)), -1;
+        if (ferror(r->from) || errno == ENOMEM)
+            return fail(r->err, ERR_FILE, "%s: cannot be read: %s", r->file, strerror(errno)), -1;
         return 0;
     }
     r->line++;
@@ -272,10 +279,13 @@ static int next_line(struct reader *r)
 static enum error_code first_line(struct reader *r)
 {
     static const char *const magic[] = { "orrery", "schedule", "1" };
-    if (next_line(r) <= 0) return r->line == 0 ? fail(r->err, ERR_FORMAT, "%s: empty: expected \"orrery schedule 1\"", r->file) : r->err->code;
+    const int got = next_line(r);
+    if (got < 0) return r->err->code;
+    if (got == 0) return fail(r->err, ERR_FORMAT, "%s: empty: expected \"orrery schedule 1\"", r->file);
     for (int i = 0; i < 3; i++) {
         const char *w = word(r);
-        if (w == NULL || strcmp(w, magic[i]) != 0) return bad(r, w != NULL ? w : "end of line", "the first line to be \"orrery schedule 1\"");
+        if (w == NULL || strcmp(w, magic[i]) != 0)
+            return bad(r, w != NULL ? w : "end of line", "the first line to be \"orrery schedule 1\"");
     }
     return end_of_line(r);
 }
@@ -307,7 +317,9 @@ static enum error_code check(struct reader *r)
 static enum error_code complete(struct reader *r)
 {
     struct schedule *s = r->s;
-    if (!r->begun) return fail(r->err, ERR_FORMAT, "%s: ends after line %d: expected devices, micros, chunks, places and actions", r->file, r->line);
+    if (!r->begun)
+        return fail(r->err, ERR_FORMAT, "%s: ends after line %d: expected devices, micros, chunks, places and actions", r->file,
+                    r->line);
     if (s->stages == 0) return fail(r->err, ERR_FORMAT, "%s: no place holds a stage", r->file);
     if (s->routes == 0 && only_route(s, r->err) != OK) return r->err->code;
     if (r->messages > 0) return check(r);

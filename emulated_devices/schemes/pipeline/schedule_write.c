@@ -10,7 +10,8 @@ static void write_routes(FILE *to, const struct schedule *s)
 {
     if (s->routes == 1) {
         bool plain = true;              /* then the places say it all */
-        for (int t = 0; t < s->stages; t++) plain = plain && s->route[0][t].device >= 0 && schedule_holders(s, t, NULL, 0) == 1;
+        for (int t = 0; t < s->stages; t++)
+            plain = plain && s->route[0][t].device >= 0 && schedule_holders(s, t, NULL, 0) == 1;
         if (plain) return;
     }
     fprintf(to, "routes %d\n", s->routes);
@@ -38,7 +39,8 @@ static void write_device(FILE *to, const struct schedule *s, int device)
         if (i % PER_LINE == 0) fprintf(to, "%sdevice %d:", i > 0 ? "\n" : "", device);
         fprintf(to, " %s%d", action_letter(a.kind), a.micro);
         if (s->chunks > 1) fprintf(to, ".%d", a.chunk);
-        if (action_is_message(a.kind)) fprintf(to, "%c%d", a.kind == SEND_ACTIVATION || a.kind == SEND_GRADIENT ? '>' : '<', a.peer);
+        const bool send = a.kind == SEND_ACTIVATION || a.kind == SEND_GRADIENT;
+        if (action_is_message(a.kind)) fprintf(to, "%c%d", send ? '>' : '<', a.peer);
     }
     if (s->count[device] > 0) fputc('\n', to);
 }
@@ -46,7 +48,8 @@ static void write_device(FILE *to, const struct schedule *s, int device)
 enum error_code schedule_write(FILE *to, const struct schedule *s, struct error *err)
 {
     fprintf(to, "orrery schedule 1\nname %s\ndevices %d\nmicros %d\nchunks %d\n", s->name, s->devices, s->micros, s->chunks);
-    if (s->update_every < s->micros || s->weight_versions > 1) fprintf(to, "update %d\nversions %d\n", s->update_every, s->weight_versions);
+    if (s->update_every < s->micros || s->weight_versions > 1)
+        fprintf(to, "update %d\nversions %d\n", s->update_every, s->weight_versions);
     for (int d = 0; d < s->devices; d++) {
         fprintf(to, "place %d:", d);
         for (int c = 0; c < s->chunks; c++)

@@ -27,15 +27,18 @@ static const char *refuses(const struct schedule_request *q)
     return skip_of(q) > 0 && skip_of(q) > q->devices - 2 ? "only the P-2 middle stages can be left out" : NULL;
 }
 
+static int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
+
+/* The choices come round again after (P-2)/gcd(skip, P-2) microbatches. */
 static enum error_code make_routes(struct schedule *s, int skip, struct error *err)
 {
-    const int P = s->devices, middle = P > 2 ? P - 2 : 1;
-    if (routes_begin(s, middle, err) != OK) return ERR_MEMORY;
-    for (int r = 0; r < middle; r++) {
+    const int P = s->devices, middle = P > 2 ? P - 2 : 1, period = middle / gcd(skip, middle);
+    if (routes_begin(s, period < s->micros ? period : s->micros, err) != OK) return ERR_MEMORY;
+    for (int r = 0; r < s->routes; r++) {
         for (int t = 0; t < P; t++) s->route[r][t] = (struct place){ t, 0 };
-        for (int j = 0; j < skip; j++) s->route[r][1 + (r + j) % middle] = (struct place){ -1, -1 };
+        for (int j = 0; j < skip; j++) s->route[r][1 + (r * skip + j) % middle] = (struct place){ -1, -1 };
     }
-    for (int m = 0; m < s->micros; m++) s->route_of[m] = (int)((int64_t)m * skip % middle);
+    for (int m = 0; m < s->micros; m++) s->route_of[m] = m % period;
     return OK;
 }
 

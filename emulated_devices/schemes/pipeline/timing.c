@@ -81,7 +81,8 @@ enum error_code schedule_time(struct timing *t, const struct schedule *s, const 
     t->start = rows(s);
     t->end = rows(s);
     enum error_code code = OK;
-    if (t->busy == NULL || t->start == NULL || t->end == NULL) code = fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
+    if (t->busy == NULL || t->start == NULL || t->end == NULL)
+        code = fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
     if (code == OK) code = walk_through(&w, err);
     for (int d = 0; code == OK && d < s->devices; d++)
         if (w.next[d] < s->count[d]) code = fail(err, ERR_PLAN, "schedule %s: device %d does not come to its end", s->name, d);

@@ -28,7 +28,8 @@ struct timing {
 struct schedule_times uniform_times(int stages, int64_t forward, int64_t backward_input, int64_t backward_weight,
                                     int64_t communication, int64_t *room);
 
-/** Time a schedule that schedule_validate accepts.  @return OK or ERR_MEMORY; ERR_PLAN if it does not come to its end. */
+/** Time a schedule that schedule_validate accepts.  Times are 0 .. 1e11 each, or sums might not fit in 64 bits.
+ *  @return OK or ERR_MEMORY; ERR_PLAN if it does not come to its end. */
 enum error_code schedule_time(struct timing *, const struct schedule *, const struct schedule_times *, struct error *);
 void timing_free(struct timing *);
 

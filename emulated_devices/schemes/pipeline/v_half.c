@@ -30,7 +30,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
     place_v(s);
     struct v_pattern *pattern = calloc((size_t)P, sizeof *pattern);
     enum error_code code = pattern == NULL ? fail(err, ERR_MEMORY, "schedule v-half: no memory for %d devices", P) : OK;
-    for (int d = 0; code == OK && d < P; d++) pattern[d] = (struct v_pattern){ 2 * d, 3 * P - 2 - d, 3 * P + gap - 1 + 2 * d, 6 * P + gap - 2 - d };
+    for (int d = 0; code == OK && d < P; d++)
+        pattern[d] = (struct v_pattern){ 2 * d, 3 * P - 2 - d, 3 * P + gap - 1 + 2 * d, 6 * P + gap - 2 - d };
     if (code == OK) code = put_v_pattern(s, pattern, err);
     free(pattern);
     if (code != OK) {

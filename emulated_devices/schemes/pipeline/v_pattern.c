@@ -158,7 +158,10 @@ enum error_code put_v_pattern(struct schedule *s, const struct v_pattern *patter
     if (p.line == NULL || p.when == NULL || p.event == NULL || units == NULL || held == NULL)
         code = fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", s->name);
     else {
-        for (int d = 0; d < p.P; d++) p.line[d] = (struct line){ units + (size_t)d * (size_t)p.length, held + (size_t)d * (size_t)p.length };
+        for (int d = 0; d < p.P; d++) {
+            const size_t at = (size_t)d * (size_t)p.length;
+            p.line[d] = (struct line){ units + at, held + at };
+        }
         lay_out(&p, pattern);
         for (int d = 0; d < p.P; d++) {
             fill_weights(&p, d);

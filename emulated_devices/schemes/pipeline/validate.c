@@ -120,7 +120,8 @@ static enum error_code presence(struct check *c, enum action_kind kind, int micr
     return fail(c->err, ERR_PLAN, "device %d: %s is missing (%s)", c->device, action_describe(a).text, action_meaning(kind));
 }
 
-static enum error_code after(struct check *c, enum action_kind kind, int i, enum action_kind first, int micro, int chunk)
+/* The action at index i (-1: there is none) must come after another one. */
+static enum error_code after(struct check *c, int i, enum action_kind first, int micro, int chunk)
 {
     const int before = *where(c, first, micro, chunk);
     const struct action need = { first, micro, chunk, -1 };
@@ -128,7 +129,6 @@ static enum error_code after(struct check *c, enum action_kind kind, int i, enum
     if (i < 0 || (before >= 0 && before < i)) return OK;
     if (before >= 0) snprintf(text, sizeof text, "expected after %s, which is action %d", action_describe(need).text, before);
     else snprintf(text, sizeof text, "expected after %s, which is missing", action_describe(need).text);
-    (void)kind;
     return wrong(c, i, text);
 }
 
@@ -136,7 +136,8 @@ static enum error_code after(struct check *c, enum action_kind kind, int i, enum
 static enum error_code check_message(struct check *c, enum action_kind kind, int micro, int chunk, struct place neighbour)
 {
     const bool needed = neighbour.device >= 0 && neighbour.device != c->device;
-    enum error_code code = presence(c, kind, micro, chunk, needed, "no message is needed: the neighbouring stage is here, or there is none");
+    enum error_code code = presence(c, kind, micro, chunk, needed,
+                                    "no message is needed: the neighbouring stage is here, or there is none");
     if (code != OK || !needed) return code;
     const int i = *where(c, kind, micro, chunk);
     if (c->s->actions[c->device][i].peer != neighbour.device) {
@@ -153,9 +154,9 @@ static enum error_code check_forward(struct check *c, int micro, int chunk, stru
     enum error_code code = presence(c, FORWARD, micro, chunk, true, "");
     if (code == OK) code = check_message(c, RECEIVE_ACTIVATION, micro, chunk, before);
     if (code == OK) code = check_message(c, SEND_ACTIVATION, micro, chunk, next);
-    if (code == OK && before.device == c->device) code = after(c, FORWARD, f, FORWARD, micro, before.chunk);
-    if (code == OK && before.device >= 0 && before.device != c->device) code = after(c, FORWARD, f, RECEIVE_ACTIVATION, micro, chunk);
-    if (code == OK) code = after(c, SEND_ACTIVATION, *where(c, SEND_ACTIVATION, micro, chunk), FORWARD, micro, chunk);
+    if (code == OK && before.device == c->device) code = after(c, f, FORWARD, micro, before.chunk);
+    if (code == OK && before.device >= 0 && before.device != c->device) code = after(c, f, RECEIVE_ACTIVATION, micro, chunk);
+    if (code == OK) code = after(c, *where(c, SEND_ACTIVATION, micro, chunk), FORWARD, micro, chunk);
     return code;
 }
 
@@ -169,14 +170,14 @@ static enum error_code check_backward(struct check *c, int micro, int chunk, str
     const int b = *where(c, kind, micro, chunk);
     if (code == OK) code = check_message(c, RECEIVE_GRADIENT, micro, chunk, next);
     if (code == OK) code = check_message(c, SEND_GRADIENT, micro, chunk, before);
-    if (code == OK) code = after(c, kind, b, FORWARD, micro, chunk);
-    if (code == OK && next.device >= 0 && next.device != c->device) code = after(c, kind, b, RECEIVE_GRADIENT, micro, chunk);
+    if (code == OK) code = after(c, b, FORWARD, micro, chunk);
+    if (code == OK && next.device >= 0 && next.device != c->device) code = after(c, b, RECEIVE_GRADIENT, micro, chunk);
     if (code == OK && next.device == c->device) {
         const bool next_whole = *where(c, BACKWARD, micro, next.chunk) >= 0;
-        code = after(c, kind, b, next_whole ? BACKWARD : BACKWARD_INPUT, micro, next.chunk);
+        code = after(c, b, next_whole ? BACKWARD : BACKWARD_INPUT, micro, next.chunk);
     }
-    if (code == OK) code = after(c, SEND_GRADIENT, *where(c, SEND_GRADIENT, micro, chunk), kind, micro, chunk);
-    if (code == OK && !whole) code = after(c, BACKWARD_WEIGHT, *where(c, BACKWARD_WEIGHT, micro, chunk), BACKWARD_INPUT, micro, chunk);
+    if (code == OK) code = after(c, *where(c, SEND_GRADIENT, micro, chunk), kind, micro, chunk);
+    if (code == OK && !whole) code = after(c, *where(c, BACKWARD_WEIGHT, micro, chunk), BACKWARD_INPUT, micro, chunk);
     return code;
 }
 
@@ -196,8 +197,8 @@ static enum error_code check_updates(struct check *c, int chunk)
         code = presence(c, UPDATE, m, chunk, stream && m == last, stream ? "U belongs after the last microbatch of a batch"
                                                                          : "no U: the step ends with the list");
         if (code != OK || !stream || !mine) continue;
-        code = after(c, UPDATE, u, *where(c, BACKWARD, m, chunk) >= 0 ? BACKWARD : BACKWARD_WEIGHT, m, chunk);
-        if (code == OK && old >= 0) code = after(c, FORWARD, *where(c, FORWARD, m, chunk), UPDATE, old, chunk);
+        code = after(c, u, *where(c, BACKWARD, m, chunk) >= 0 ? BACKWARD : BACKWARD_WEIGHT, m, chunk);
+        if (code == OK && old >= 0) code = after(c, *where(c, FORWARD, m, chunk), UPDATE, old, chunk);
     }
     return code;
 }

@@ -1,0 +1,54 @@
+/* allgather, Bruck's: the blocks one has double in every step, for any P.
+ *
+ * Source    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all communications in
+ *           multiport message-passing systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949
+ * Needs     any P, any counts.
+ * Idea      number the blocks from one's own.  With w(0) .. w(h-1) at hand, send them to the device h before, whose
+ *           w(h) .. w(2h-1) they are; the last step sends only what is missing.
+ * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P.  Both the least possible.
+ * Memory    the vector once more, since blocks are gathered in rotated order.
+ * Rounding  permutes: bits are equal.
+ *
+ * P = 5:    w0 -> r-1      w0 w1 -> r-2      w0 -> r-4
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+/* Elements of w(first) .. w(last-1), as seen from a device: w0 = b(r), w1 = b(r+1), .. */
+static int64_t span(const struct collective *c, int P, int r, int first, int last)
+{
+    return comb_length(c, P, (struct comb){ r + first, 1, last - first });
+}
+
+/* Have w(0) .. w(have-1); exchange `many` of them with the devices at this distance. */
+static enum error_code extend(struct exchange *x, const struct collective *c, void *w, int distance, int many, struct error *err)
+{
+    const int P = x->group->size, r = x->group->rank;
+    return exchange_both(x, imod(r - distance, P), w, bytes_of(c, span(c, P, r, 0, many)), imod(r + distance, P),
+                         element(c, w, span(c, P, r, 0, distance)), bytes_of(c, span(c, P, r, distance, distance + many)), err);
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    struct exchange x = exchange_begin(g, ALLGATHER);
+    void *w;
+    enum error_code code = scratch_agreed(&x, c, block_total(c, P), &w, err);
+    if (code == OK) copy_elements(&x, c, w, c->in, block_length(c, P, r));
+    for (int have = 1; have < P && code == OK; have *= 2) code = extend(&x, c, w, have, have < P - have ? have : P - have, err);
+    if (code == OK) comb_unpack(&x, c, (struct comb){ r, 1, P }, c->out, w);
+    exchange_release(&x, w);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { .steps = (uint64_t)ceil_log2(P) };
+    for (int have = 1; have < P; have *= 2) cost_send(&cost, c, span(c, P, r, 0, have < P - have ? have : P - have));
+    return cost;
+}
+
+const struct algorithm allgather_bruck = {
+    .operation = ALLGATHER, .name = "bruck", .description = "what one has doubles in every step, for any P",
+    .source = "Bruck et al. 1997, doi:10.1109/71.642949",
+    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+};

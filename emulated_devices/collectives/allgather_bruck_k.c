@@ -1,0 +1,71 @@
+/* allgather, Bruck's with several partners in a step: what one has grows fourfold.
+ *
+ * Source    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all communications in
+ *           multiport message-passing systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949 (k = RADIX - 1 ports)
+ * Needs     any P, any counts.
+ * Idea      with w(0) .. w(h-1) at hand, send them to the devices h, 2h, .. (RADIX-1)h before, at once.
+ * Cost      rounds  ceil(log4 P) where a device can send to three at once; bytes  n(P-1)/P
+ * Memory    the vector once more, since blocks are gathered in rotated order.
+ * Rounding  permutes: bits are equal.
+ *
+ * P = 8:    w0 -> r-1, r-2, r-3      w0 .. w3 -> r-4
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+enum { RADIX = 4 };
+
+/* Elements of w(first) .. w(last-1), as seen from a device: w0 = b(r), w1 = b(r+1), .. */
+static int64_t span(const struct collective *c, int P, int r, int first, int last)
+{
+    return comb_length(c, P, (struct comb){ r + first, 1, last - first });
+}
+
+/* How many blocks go to the j-th partner of a round that starts with `have` of P. */
+static int share(int have, int j, int P)
+{
+    const int missing = P - j * have;
+    return missing < 0 ? 0 : missing < have ? missing : have;
+}
+
+static enum error_code extend(struct exchange *x, const struct collective *c, void *w, int have, struct error *err)
+{
+    const int P = x->group->size, r = x->group->rank;
+    struct message m[2 * (RADIX - 1)];
+    int started = 0;
+    for (int j = 1; j < RADIX && share(have, j, P) > 0; j++) {
+        const int far = j * have, many = share(have, j, P);
+        m[started++] = message_receive(x, imod(r + far, P), element(c, w, span(c, P, r, 0, far)), bytes_of(c, span(c, P, r, far, far + many)));
+        m[started++] = message_send(x, imod(r - far, P), w, bytes_of(c, span(c, P, r, 0, many)));
+    }
+    return wait_all(x, m, started, err);
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    struct exchange x = exchange_begin(g, ALLGATHER);
+    void *w;
+    enum error_code code = scratch_agreed(&x, c, block_total(c, P), &w, err);
+    if (code == OK) copy_elements(&x, c, w, c->in, block_length(c, P, r));
+    for (int have = 1; have < P && code == OK; have *= RADIX) code = extend(&x, c, w, have, err);
+    if (code == OK) comb_unpack(&x, c, (struct comb){ r, 1, P }, c->out, w);
+    exchange_release(&x, w);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { 0 };
+    for (int have = 1; have < P; have *= RADIX)
+        for (int j = 1; j < RADIX && share(have, j, P) > 0; j++) {
+            cost_send(&cost, c, span(c, P, r, 0, share(have, j, P)));
+            cost.steps++;
+        }
+    return cost;
+}
+
+const struct algorithm allgather_bruck_k = {
+    .operation = ALLGATHER, .name = "bruck_k", .description = "what one has grows fourfold in every step, for any P",
+    .source = "Bruck et al. 1997, doi:10.1109/71.642949",
+    .cost_formula = "ceil(log4 P) a + n(P-1)/P b", .run = run, .cost = cost,
+};

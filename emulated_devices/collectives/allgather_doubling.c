@@ -1,0 +1,50 @@
+/* allgather, recursive doubling: exchange all one has with a device 1, 2, 4, .. away.
+ *
+ * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
+ *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
+ * Needs     any P (what is above a power of two is folded: it gives its block away and gets the whole), any counts.
+ * Cost      steps  log2 P; 2 more if P is not a power of two
+ *           bytes  what it has in every step: n(P-1)/P for a power of two;  n more where one stands for two
+ * Memory    none.
+ * Rounding  permutes: bits are equal.
+ *
+ * P = 4:     0       1       2       3
+ *   by 1     b0 b1   b0 b1   b2 b3   b2 b3
+ *   by 2     all     all     all     all
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    const struct cut k = { .P = P, .f = fold_of(r, P) };
+    struct collective whole = *c;
+    struct exchange x = exchange_begin(g, ALLGATHER);
+    enum error_code code = OK;
+    whole.count = block_total(c, P);
+
+    copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
+    if (k.f.me < 0) code = exchange_both(&x, r + 1, block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)), -1, NULL, 0, err);
+    else if (k.f.me < k.f.rest)
+        code = exchange_both(&x, -1, NULL, 0, r - 1, block(c, c->out, P, r - 1), bytes_of(c, block_length(c, P, r - 1)), err);
+    if (k.f.me >= 0 && code == OK) code = doubling_allgather(&x, &whole, k, c->out, err);
+    return code == OK ? fold_out(&x, &whole, k.f, c->out, err) : code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const struct cut k = { .P = P, .f = fold_of(r, P) };
+    struct collective whole = *c;
+    struct collective_cost cost = { .steps = k.f.rest > 0 ? 2 : 0 };
+    whole.count = block_total(c, P);
+    if (k.f.me < 0) cost_send(&cost, c, block_length(c, P, r));
+    else if (k.f.me < k.f.rest) cost_send(&cost, c, whole.count);
+    halving_cost(&cost, &whole, k, false);
+    return cost;
+}
+
+const struct algorithm allgather_doubling = {
+    .operation = ALLGATHER, .name = "doubling", .description = "exchange all one has at distance 1, 2, 4, ..",
+    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .cost_formula = "log2 P a + n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,54 @@
+/* allgather, parallel aggregated trees: one binomial tree for each block, all at once, one message for all of a step.
+ *
+ * Source    PAT, in NCCL since 2.23 (S. Jeaugey, NVIDIA); here without its limit on the size of buffers
+ * Needs     any P, any counts.
+ * Idea      the reduce-scatter backwards.  In the step with the largest bit below P, then half of it, .. device r sends the
+ *           blocks r, r-2bit, r-4bit, .. to r+bit, as far as they are there.  The far steps, first, carry the fewest blocks,
+ *           where Bruck's carry the most.
+ * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P
+ * Memory    the blocks of a step twice, packed: up to n.
+ * Rounding  permutes: bits are equal.
+ *
+ * P = 5, block 0:   0 -4-> 4     0 -2-> 2 -1-> 3     0 -1-> 1        (the number on the arrow is the bit)
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+/* Blocks whose trees have an edge from `from` to from + bit in this step. */
+static struct comb blocks_of(int from, int bit, int P)
+{
+    return (struct comb){ .first = from, .stride = -2 * bit, .count = (P - 1 - bit) / (2 * bit) + 1 };
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    struct exchange x = exchange_begin(g, ALLGATHER);
+    const int64_t n = block_total(c, P);
+    void *out;
+    enum error_code code = scratch_agreed(&x, c, 2 * n, &out, err);
+    if (code != OK) return code;
+    void *in = element(c, out, n);
+
+    copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
+    for (int bit = 1 << (ceil_log2(P) - 1); bit >= 1 && code == OK; bit /= 2) {
+        const struct comb give = blocks_of(r, bit, P), take = blocks_of(r - bit, bit, P);
+        comb_pack(&x, c, give, out, c->out);
+        code = exchange_both(&x, imod(r + bit, P), out, bytes_of(c, comb_length(c, P, give)),
+                             imod(r - bit, P), in, bytes_of(c, comb_length(c, P, take)), err);
+        if (code == OK) comb_unpack(&x, c, take, c->out, in);
+    }
+    exchange_release(&x, out);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { .steps = (uint64_t)ceil_log2(P) };
+    for (int bit = 1; bit < P; bit *= 2) cost_send(&cost, c, comb_length(c, P, blocks_of(r, bit, P)));
+    return cost;
+}
+
+const struct algorithm allgather_pat = {
+    .operation = ALLGATHER, .name = "pat", .description = "a binomial tree for each block, all at once",
+    .source = "PAT, NCCL 2.23", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,38 @@
+/* allgather, ring: every block goes once round the ring.
+ *
+ * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
+ *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
+ * Needs     any P, any counts.
+ * Cost      steps  P-1;  bytes  n - |b(r+1)|: the least possible when blocks are equal
+ * Memory    none.
+ * Rounding  permutes: bits are equal.
+ *
+ * P = 3:   step 1: device r sends b(r) to r+1;  step 2: b(r-1), which it has just received
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    struct exchange x = exchange_begin(g, ALLGATHER);
+    enum error_code code = OK;
+    copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
+    for (int step = 0; step < P - 1 && code == OK; step++) {
+        const int give = imod(r - step, P), take = imod(give - 1, P);
+        code = exchange_both(&x, imod(r + 1, P), block(c, c->out, P, give), bytes_of(c, block_length(c, P, give)),
+                             imod(r - 1, P), block(c, c->out, P, take), bytes_of(c, block_length(c, P, take)), err);
+    }
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    return (struct collective_cost){ .messages = (uint64_t)(P - 1), .steps = (uint64_t)(P - 1),
+                                     .bytes = bytes_of(c, block_total(c, P) - block_length(c, P, r + 1)) };
+}
+
+const struct algorithm allgather_ring = {
+    .operation = ALLGATHER, .name = "ring", .description = "every block once round the ring",
+    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,53 @@
+/* allgather, Sparbit: far partners first, each block a message of its own, so that nothing is packed or rotated.
+ *
+ * Source    W. Loch, G. Koslovski, "Sparbit: a new logarithmic-cost and data locality-aware MPI allgather algorithm",
+ *           arXiv:2109.08751; in Open MPI's coll_base_allgather.c
+ * Needs     any P, any counts.
+ * Idea      the trees of allgather_pat.c, but every block goes straight from where it lies to where it belongs.
+ * Cost      rounds  ceil(log2 P) of dependent messages; messages P-1;  bytes  all blocks but one: n(P-1)/P
+ * Memory    none but the list of messages.
+ * Rounding  permutes: bits are equal.
+ *
+ * P = 5, from device r:   bit 4: b(r) to r+4      bit 2: b(r) to r+2      bit 1: b(r) and b(r-2) to r+1, two messages
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+/* Blocks that go to the device `bit` further on in this step: r, r - 2bit, .. */
+static int blocks_in(int bit, int P) { return (P - 1 - bit) / (2 * bit) + 1; }
+
+static enum error_code step(struct exchange *x, const struct collective *c, int bit, struct message *m, struct error *err)
+{
+    const int P = x->group->size, r = x->group->rank, many = blocks_in(bit, P);
+    for (int i = 0; i < many; i++) {
+        const int give = imod(r - 2 * bit * i, P), take = imod(r - bit - 2 * bit * i, P);
+        m[2 * i] = message_receive(x, imod(r - bit, P), block(c, c->out, P, take), bytes_of(c, block_length(c, P, take)));
+        m[2 * i + 1] = message_send(x, imod(r + bit, P), block(c, c->out, P, give), bytes_of(c, block_length(c, P, give)));
+    }
+    return wait_all(x, m, 2 * many, err);
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    const struct collective bytes = { .dtype = U8 };
+    struct exchange x = exchange_begin(g, ALLGATHER);
+    void *messages;
+    enum error_code code = scratch_agreed(&x, &bytes, (int64_t)(2 * P * sizeof(struct message)), &messages, err);
+    if (code == OK) copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
+    for (int bit = 1 << (ceil_log2(P) - 1); bit >= 1 && code == OK; bit /= 2) code = step(&x, c, bit, messages, err);
+    exchange_release(&x, messages);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { .steps = (uint64_t)(P - 1) };
+    for (int bit = 1; bit < P; bit *= 2)
+        for (int i = 0; i < blocks_in(bit, P); i++) cost_send(&cost, c, block_length(c, P, r - 2 * bit * i));
+    return cost;
+}
+
+const struct algorithm allgather_sparbit = {
+    .operation = ALLGATHER, .name = "sparbit", .description = "far partners first, every block its own message, nothing packed",
+    .source = "Loch and Koslovski 2021, arXiv:2109.08751", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+};

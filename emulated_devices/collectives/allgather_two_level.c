@@ -1,0 +1,78 @@
+/* allgather, two levels: between nodes among devices with the same place, then inside the node.
+ *
+ * Source    the hierarchical collectives of ZeRO++: G. Wang et al., "ZeRO++: extremely efficient collective communication
+ *           for giant model training", arXiv:2306.10209
+ * Needs     any P = nodes * q, q the largest divisor of P not above its root (1 for primes); any counts.
+ * Cost      steps  (P/q - 1) between nodes, (q-1) inside
+ *           bytes  (P/q - 1)|b(r)| between nodes, (q-1) times the blocks with its place inside
+ * Memory    the blocks of two places, packed.
+ * Rounding  permutes: bits are equal.
+ *
+ * P = 6, q = 2:    between  0 -b0-> 2, 4     2 -b2-> 0, 4 ..            each block crosses to a node once
+ *                  inside   0 -{b0 b2 b4}-> 1    0 <-{b1 b3 b5}- 1      and so in the other nodes
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+/* Blocks of all devices with one place in their nodes. */
+static struct comb of_place(int place, struct row node, struct row nodes) { return (struct comb){ place, node.size, nodes.size }; }
+
+static enum error_code between(struct exchange *x, const struct collective *c, struct row nodes, struct error *err)
+{
+    const int P = x->group->size, r = x->group->rank;
+    enum error_code code = OK;
+    for (int step = 1; step < nodes.size && code == OK; step++) {
+        const int from = row_member(nodes, nodes.me - step);
+        code = exchange_both(x, row_member(nodes, nodes.me + step), block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)),
+                             from, block(c, c->out, P, from), bytes_of(c, block_length(c, P, from)), err);
+    }
+    return code;
+}
+
+static enum error_code inside(struct exchange *x, const struct collective *c, struct row node, struct row nodes, void *out, void *in, struct error *err)
+{
+    const int P = x->group->size;
+    const struct comb mine = of_place(node.me, node, nodes);
+    enum error_code code = OK;
+    comb_pack(x, c, mine, out, c->out);
+    for (int step = 1; step < node.size && code == OK; step++) {
+        const int from = imod(node.me - step, node.size);
+        const struct comb theirs = of_place(from, node, nodes);
+        code = exchange_both(x, row_member(node, node.me + step), out, bytes_of(c, comb_length(c, P, mine)),
+                             row_member(node, from), in, bytes_of(c, comb_length(c, P, theirs)), err);
+        if (code == OK) comb_unpack(x, c, theirs, c->out, in);
+    }
+    return code;
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    const struct row node = row_in_node(r, P), nodes = row_of_nodes(r, P);
+    int64_t most = 0;
+    for (int i = 0; i < node.size; i++) {
+        const int64_t n = comb_length(c, P, of_place(i, node, nodes));
+        if (n > most) most = n;
+    }
+    struct exchange x = exchange_begin(g, ALLGATHER);
+    void *scratch;
+    enum error_code code = scratch_agreed(&x, c, 2 * most, &scratch, err);
+    if (code == OK) copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
+    if (code == OK) code = between(&x, c, nodes, err);
+    if (code == OK) code = inside(&x, c, node, nodes, scratch, element(c, scratch, most), err);
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const struct row node = row_in_node(r, P), nodes = row_of_nodes(r, P);
+    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1) };
+    for (int i = 1; i < nodes.size; i++) cost_send(&cost, c, block_length(c, P, r));
+    for (int i = 1; i < node.size; i++) cost_send(&cost, c, comb_length(c, P, of_place(node.me, node, nodes)));
+    return cost;
+}
+
+const struct algorithm allgather_two_level = {
+    .operation = ALLGATHER, .name = "two_level", .description = "between nodes first, then inside them",
+    .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209", .cost_formula = "(P/q-1 + q-1) a + n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,47 @@
+/* alltoall, linear: everything at once.
+ *
+ * Source    the basic algorithm of MPI libraries; what NCCL's grouped sends and receives do
+ * Needs     any P, any counts.
+ * Cost      steps  1 where a device can send to all at once; P-1 through one port;  bytes  all but what stays
+ * Memory    none but the list of messages.
+ * Rounding  permutes: bits are equal.
+ *
+ *     all receives are posted, then all sends, each device beginning with the one after it
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    const struct collective bytes = { .dtype = U8 };
+    struct exchange x = exchange_begin(g, ALLTOALL);
+    void *scratch;
+    enum error_code code = scratch_agreed(&x, &bytes, (int64_t)(2 * P * sizeof(struct message)), &scratch, err);
+    if (code != OK) return code;
+
+    struct message *m = scratch;
+    keep_own(&x, c);
+    for (int k = 1; k < P; k++) {
+        const int from = imod(r - k, P);
+        m[k - 1] = message_receive(&x, from, taken(c, from), bytes_of(c, taken_from(c, from)));
+    }
+    for (int k = 1; k < P; k++) {
+        const int to = imod(r + k, P);
+        m[P - 2 + k] = message_send(&x, to, given(c, to), bytes_of(c, given_to(c, to)));
+    }
+    code = wait_all(&x, m, 2 * P - 2, err);
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { .steps = (uint64_t)(P - 1) };
+    for (int d = 0; d < P; d++) if (d != r) cost_send(&cost, c, given_to(c, d));
+    return cost;
+}
+
+const struct algorithm alltoall_linear = {
+    .operation = ALLTOALL, .name = "linear", .description = "everything at once",
+    .source = "NCCL grouped send and receive", .cost_formula = "a + n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,31 @@
+/* barrier, dissemination: after step k everybody has heard, directly or not, from 2^(k+1) devices.
+ *
+ * Source    D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier synchronization", Int. J. Parallel Programming
+ *           17(1), 1988, doi:10.1007/BF01379320
+ * Needs     any P.
+ * Cost      steps  ceil(log2 P), the fewest possible;  bytes  none: the messages are empty
+ *
+ * P = 5:   step 1: r -> r+1      step 2: r -> r+2      step 3: r -> r+4        (mod P)
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    struct exchange x = exchange_begin(g, BARRIER);
+    enum error_code code = OK;
+    (void)c;
+    for (int distance = 1; distance < g->size && code == OK; distance *= 2)
+        code = exchange_both(&x, imod(g->rank + distance, g->size), NULL, 0, imod(g->rank - distance, g->size), NULL, 0, err);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    (void)r, (void)c;
+    return (struct collective_cost){ .messages = (uint64_t)ceil_log2(P), .steps = (uint64_t)ceil_log2(P) };
+}
+
+const struct algorithm barrier_dissemination = {
+    .operation = BARRIER, .name = "dissemination", .description = "tell the device 1, 2, 4, .. further on",
+    .source = "Hensgen, Finkel and Manber 1988, doi:10.1007/BF01379320", .cost_formula = "ceil(log2 P) a", .run = run, .cost = cost,
+};

@@ -1,0 +1,29 @@
+/* barrier, tree: up a binomial tree when all below have arrived, and down again.
+ *
+ * Source    the obvious way; fewer messages than dissemination, twice the steps
+ * Needs     any P.
+ * Cost      steps  2 ceil(log2 P);  bytes  none: the messages are empty.  2(P-1) messages in all
+ *
+ * P = 4:   1 -> 0   3 -> 2   2 -> 0   then   0 -> 2   0 -> 1   2 -> 3
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    struct exchange x = exchange_begin(g, BARRIER);
+    const enum error_code code = binomial_reduce(&x, c, 0, NULL, 0, NULL, err);
+    return code == OK ? binomial_broadcast(&x, c, 0, NULL, 0, err) : code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { 0 };
+    binomial_cost(&cost, c, r, P, 0, 0, true);
+    binomial_cost(&cost, c, r, P, 0, 0, false);
+    return cost;
+}
+
+const struct algorithm barrier_tree = {
+    .operation = BARRIER, .name = "tree", .description = "up a binomial tree and down again: fewest messages",
+    .source = "the obvious way", .cost_formula = "2 ceil(log2 P) a", .run = run, .cost = cost,
+};

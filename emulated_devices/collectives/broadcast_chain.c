@@ -1,0 +1,34 @@
+/* broadcast, chain: in segments from each device to the next, so that all are busy at once.
+ *
+ * Source    the pipeline of Open MPI's coll_base_bcast.c; NCCL's ring broadcast
+ * Needs     any P, any count, any root.
+ * Cost      steps  P-1 for the first segment, one more for each other: S + P-2, S = ceil(bytes / SEGMENT_BYTES)
+ *           bytes  n at all devices but the last
+ * Memory    none.
+ * Rounding  permutes: bits are equal.
+ *
+ *     root --> 1 --> 2 --> 3       while 2 receives segment s, 3 receives segment s-1
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    struct exchange x = exchange_begin(g, BROADCAST);
+    struct flow f = flow_open(c, tree_chain(g->rank, g->size, c->root), c->out, c->count);
+    enum error_code code = OK;
+    for (int s = 0; s < flow_segments(c, c->count) && code == OK; s++) code = flow_down(&x, c, &f, s, err);
+    const enum error_code closed = flow_close(&x, &f, code == OK ? err : NULL);
+    return code == OK ? closed : code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { .steps = (uint64_t)(flow_segments(c, c->count) + P - 2) };
+    flow_cost(&cost, c, tree_chain(r, P, c->root), c->count, false, true);
+    return cost;
+}
+
+const struct algorithm broadcast_chain = {
+    .operation = BROADCAST, .name = "chain", .description = "in segments from each device to the next: for long vectors",
+    .source = "Open MPI coll_base_bcast.c", .cost_formula = "(S + P-2) (a + n/S b)", .run = run, .cost = cost,
+};

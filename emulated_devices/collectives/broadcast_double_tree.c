@@ -1,0 +1,61 @@
+/* broadcast, double tree: half of the vector down each of two binary trees, in segments.
+ *
+ * Source    P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+ *           Parallel Computing 35(12), 2009, doi:10.1016/j.parco.2009.09.001
+ * Needs     any P, any count, any root.
+ * Idea      both trees span the P-1 devices other than the root, which feeds the top of each.  Leaves of one are inside the
+ *           other, so every device sends about as much as it receives.
+ * Cost      messages  one for each segment and edge;  bytes  n at the root, at most about 2 halves elsewhere
+ * Memory    none.
+ * Rounding  permutes: bits are equal.
+ *
+ * P = 8, root 0, devices 1 .. 7:    tree 0:  0 -> 1 -> 5 -> 3, 7 ..      tree 1:  0 -> 2 ..
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static int device_of(int i, int root, int P) { return imod(i + 1 + root, P); }
+
+static struct tree tree_of(int rank, int P, int root, int which)
+{
+    const int i = imod(rank - root, P) - 1, top = tree_double_root(P - 1, which);
+    if (i < 0) return (struct tree){ .parent = -1, .children = 1, .child = { device_of(top, root, P) } };
+    struct tree t = tree_double(i, P - 1, which);
+    t.parent = t.parent < 0 ? root : device_of(t.parent, root, P);
+    for (int k = 0; k < t.children; k++) t.child[k] = device_of(t.child[k], root, P);
+    return t;
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    struct exchange x = exchange_begin(g, BROADCAST);
+    struct flow f[2];
+    int most = 0;
+    enum error_code code = OK;
+    for (int i = 0; i < 2; i++) {
+        const int64_t first = block_start(c->count, 2, i), n = block_start(c->count, 2, i + 1) - first;
+        f[i] = flow_open(c, tree_of(g->rank, g->size, c->root, i), element(c, c->out, first), n);
+        if (flow_segments(c, n) > most) most = flow_segments(c, n);
+    }
+    for (int s = 0; s < most && code == OK; s++)
+        for (int i = 0; i < 2 && code == OK; i++)
+            if (s < flow_segments(c, f[i].n)) code = flow_down(&x, c, &f[i], s, err);
+    for (int i = 0; i < 2; i++) {
+        const enum error_code closed = flow_close(&x, &f[i], code == OK ? err : NULL);
+        if (code == OK) code = closed;
+    }
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { 0 };
+    for (int i = 0; i < 2; i++)
+        flow_cost(&cost, c, tree_of(r, P, c->root, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i), false, true);
+    return cost;
+}
+
+const struct algorithm broadcast_double_tree = {
+    .operation = BROADCAST, .name = "double_tree", .description = "half of the vector down each of two binary trees, in segments",
+    .source = "Sanders, Speck and Traeff 2009, doi:10.1016/j.parco.2009.09.001",
+    .cost_formula = "(log2 P + 2S) a + about n b", .run = run, .cost = cost,
+};

@@ -1,0 +1,32 @@
+/* broadcast, flat: the root sends to everybody itself.
+ *
+ * Source    the obvious way
+ * Needs     any P, any count, any root.
+ * Cost      steps  P-1 through the root's port;  bytes  n(P-1) at the root
+ * Memory    none.
+ * Rounding  permutes: bits are equal.
+ *
+ *     root --n--> 1      root --n--> 2      root --n--> 3
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const uint64_t bytes = bytes_of(c, c->count);
+    struct exchange x = exchange_begin(g, BROADCAST);
+    enum error_code code = OK;
+    if (g->rank != c->root) return exchange_both(&x, -1, NULL, 0, c->root, c->out, bytes, err);
+    for (int k = 1; k < g->size && code == OK; k++) code = exchange_both(&x, imod(c->root + k, g->size), c->out, bytes, -1, NULL, 0, err);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const uint64_t sends = r == c->root ? (uint64_t)(P - 1) : 0;
+    return (struct collective_cost){ .messages = sends, .bytes = sends * bytes_of(c, c->count), .steps = (uint64_t)(P - 1) };
+}
+
+const struct algorithm broadcast_flat = {
+    .operation = BROADCAST, .name = "flat", .description = "the root sends to everybody itself",
+    .source = "the obvious way", .cost_formula = "(P-1) (a + n b)", .run = run, .cost = cost,
+};

@@ -1,0 +1,9 @@
+#include "emulated_devices/collectives/algorithm.h"
+
+struct skips circulant_skips(int P)
+{
+    struct skips s = { .rounds = ceil_log2(P) };
+    s.skip[s.rounds] = P;
+    for (int k = s.rounds - 1; k >= 0; k--) s.skip[k] = (s.skip[k + 1] + 1) / 2;
+    return s;
+}

@@ -1,0 +1,56 @@
+/* reduce-scatter, direct: every device sends each other one its block, all at once.
+ *
+ * Source    the first half of the two-shot all-reduce of TensorRT-LLM and vLLM
+ * Needs     any P, any counts.
+ * Cost      steps  1 where a device can send to all at once; P-1 through one port
+ *           bytes  n - |b(r)|;  adds  (P-1)|b(r)|
+ * Memory    P blocks.
+ * Rounding  in the order of devices 0, 1, .., P-1, whatever arrives first.
+ *
+ * P = 3:     0 -b1-> 1   0 -b2-> 2   1 -b0-> 0   1 -b2-> 2   2 -b0-> 0   2 -b1-> 1
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code exchange_all(struct exchange *x, const struct collective *c, void *scratch, struct message *m, struct error *err)
+{
+    const int P = x->group->size, r = x->group->rank;
+    const int64_t own = block_length(c, P, r);
+    for (int k = 1; k < P; k++) {
+        const int to = imod(r + k, P), from = imod(r - k, P);
+        m[2 * k - 2] = message_receive(x, from, element(c, scratch, own * from), bytes_of(c, own));
+        m[2 * k - 1] = message_send(x, to, const_block(c, c->in, P, to), bytes_of(c, block_length(c, P, to)));
+    }
+    return wait_all(x, m, 2 * P - 2, err);
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    const int64_t own = block_length(c, P, r), messages = (int64_t)(2 * P * sizeof(struct message) / dtype_size(c->dtype));
+    struct exchange x = exchange_begin(g, REDUCE_SCATTER);
+    void *scratch;
+    enum error_code code = scratch_agreed(&x, c, messages + P * own, &scratch, err);
+    if (code != OK) return code;
+    void *blocks = element(c, scratch, messages);
+    code = exchange_all(&x, c, blocks, scratch, err);
+    if (code == OK) {
+        copy_elements(&x, c, element(c, blocks, own * r), const_block(c, c->in, P, r), own);
+        for (int i = 1; i < P; i++) reduce_local(&x, c->reduction, c->dtype, blocks, element(c, blocks, own * i), own);
+        reduce_finish(&x, c->reduction, c->dtype, blocks, own);
+        copy_elements(&x, c, c->out, blocks, own);
+    }
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const int64_t own = block_length(c, P, r);
+    return (struct collective_cost){ .messages = (uint64_t)(P - 1), .bytes = bytes_of(c, block_total(c, P) - own),
+                                     .additions = (uint64_t)((P - 1) * own), .steps = (uint64_t)(P - 1) };
+}
+
+const struct algorithm reduce_scatter_direct = {
+    .operation = REDUCE_SCATTER, .name = "direct", .description = "each block directly to its owner, all at once",
+    .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,75 @@
+/* reduce-scatter, recursive halving: give half of what is left to somebody half of the group away, add, and again.
+ *
+ * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
+ *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
+ * Needs     any P (what is above a power of two is folded: one device then stands for two blocks), any counts.
+ * Cost      steps  log2 P; 2 more if P is not a power of two
+ *           bytes  n - |b(r)| for a power of two;  adds  the kept half in every step
+ * Memory    the vector and half of it again (twice with folding): the input is only read.
+ * Rounding  block b is added in one place, in the order of the tree.
+ *
+ * P = 4:     0       1       2       3
+ *   by 2     b0 b1   b0 b1   b2 b3   b2 b3
+ *   by 1     b0      b1      b2      b3
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+/* The vector, whole, for the functions that do not know blocks. */
+static struct collective whole(const struct collective *c, int P)
+{
+    struct collective v = *c;
+    v.count = block_total(c, P);
+    return v;
+}
+
+/* One that stands for two gives the other its finished block. */
+static enum error_code give_back(struct exchange *x, const struct collective *c, struct fold f, void *work, struct error *err)
+{
+    const int P = x->group->size, r = x->group->rank;
+    if (f.me < 0) return exchange_both(x, -1, NULL, 0, r + 1, c->out, bytes_of(c, block_length(c, P, r)), err);
+    copy_elements(x, c, c->out, block(c, work, P, r), block_length(c, P, r));
+    if (f.me >= f.rest) return OK;
+    return exchange_both(x, r - 1, block(c, work, P, r - 1), bytes_of(c, block_length(c, P, r - 1)), -1, NULL, 0, err);
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const struct collective v = whole(c, g->size);
+    const struct cut k = { .P = g->size, .f = fold_of(g->rank, g->size) };
+    const int64_t room = k.f.rest > 0 ? v.count : halving_scratch(&v, k);
+    struct exchange x = exchange_begin(g, REDUCE_SCATTER);
+    void *work;
+    enum error_code code = scratch_agreed(&x, c, v.count + room, &work, err);
+    if (code != OK) return code;
+
+    copy_elements(&x, c, work, c->in, v.count);
+    code = fold_in(&x, &v, k.f, work, element(c, work, v.count), err);
+    if (k.f.me >= 0 && code == OK) {
+        code = halving_reduce_scatter(&x, &v, k, work, element(c, work, v.count), err);
+        const int64_t first = cut_edge(&v, k, k.f.me);
+        if (code == OK) reduce_finish(&x, c->reduction, c->dtype, element(c, work, first), cut_edge(&v, k, k.f.me + 1) - first);
+    }
+    if (code == OK) code = give_back(&x, c, k.f, work, err);
+    exchange_release(&x, work);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const struct collective v = whole(c, P);
+    const struct cut k = { .P = P, .f = fold_of(r, P) };
+    struct collective_cost cost = { .steps = k.f.rest > 0 ? 2 : 0 };
+    if (k.f.me < 0) cost_send(&cost, c, v.count);
+    else if (k.f.me < k.f.rest) {
+        cost_send(&cost, c, block_length(c, P, r - 1));
+        cost.additions += (uint64_t)v.count;
+    }
+    halving_cost(&cost, &v, k, true);
+    return cost;
+}
+
+const struct algorithm reduce_scatter_halving = {
+    .operation = REDUCE_SCATTER, .name = "halving", .description = "give half away, half as far each time: few steps",
+    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .cost_formula = "log2 P a + n(P-1)/P b", .run = run, .cost = cost,
+};

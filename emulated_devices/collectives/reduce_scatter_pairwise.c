@@ -1,0 +1,45 @@
+/* reduce-scatter, pairwise exchange: every device sends each other one its block directly, one after another.
+ *
+ * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
+ *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
+ * Needs     any P, any counts.
+ * Cost      steps  P-1
+ *           bytes  n - |b(r)|;  adds  (P-1)|b(r)|
+ * Memory    one block.
+ * Rounding  on device r in the order r, r-1, r-2, ..
+ *
+ * P = 4, step 1:  0 -b1-> 1 -b2-> 2 -b3-> 3 -b0-> 0;  step 2: to the device two away;  step 3: three away
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    const int64_t own = block_length(c, P, r);
+    struct exchange x = exchange_begin(g, REDUCE_SCATTER);
+    void *scratch;
+    enum error_code code = scratch_agreed(&x, c, own, &scratch, err);
+    if (code == OK) copy_elements(&x, c, c->out, const_block(c, c->in, P, r), own);
+    for (int step = 1; step < P && code == OK; step++) {
+        const int to = imod(r + step, P);
+        code = exchange_both(&x, to, const_block(c, c->in, P, to), bytes_of(c, block_length(c, P, to)),
+                             imod(r - step, P), scratch, bytes_of(c, own), err);
+        if (code == OK) reduce_local(&x, c->reduction, c->dtype, c->out, scratch, own);
+    }
+    if (code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, own);
+    exchange_release(&x, scratch);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const int64_t own = block_length(c, P, r);
+    return (struct collective_cost){ .messages = (uint64_t)(P - 1), .bytes = bytes_of(c, block_total(c, P) - own),
+                                     .additions = (uint64_t)((P - 1) * own), .steps = (uint64_t)(P - 1) };
+}
+
+const struct algorithm reduce_scatter_pairwise = {
+    .operation = REDUCE_SCATTER, .name = "pairwise", .description = "each block directly to its owner, one partner at a time",
+    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,62 @@
+/* reduce-scatter, parallel aggregated trees: one binomial tree for each block, all at once, one message for all of a step.
+ *
+ * Source    PAT, in NCCL since 2.23 (S. Jeaugey, NVIDIA); here without its limit on the size of buffers
+ * Needs     any P, any counts.
+ * Idea      the tree of block b is a binomial tree rooted at device b.  In the step with bit 1, 2, 4, .. device r sends its
+ *           sums of the blocks r-bit, r-3bit, r-5bit, .. to r-bit, together.  The far steps, last, carry the fewest blocks.
+ * Cost      steps  ceil(log2 P), any P
+ *           bytes  n - |b(r)|: each block but its own leaves a device once
+ *           adds   as many as are received
+ * Memory    the vector, and the blocks of a step twice: the input is only read.
+ * Rounding  block b is added in the order of its tree.
+ *
+ * P = 5, block 0:   0 <-1- 1     0 <-2- 2 <-1- 3     0 <-4- 4        (the number on the arrow is the bit)
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+/* Blocks whose trees have an edge from `to + bit` to `to` in this step. */
+static struct comb blocks_of(int to, int bit, int P)
+{
+    return (struct comb){ .first = to, .stride = -2 * bit, .count = (P - 1 - bit) / (2 * bit) + 1 };
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    const int64_t n = block_total(c, P);
+    struct exchange x = exchange_begin(g, REDUCE_SCATTER);
+    void *work;
+    enum error_code code = scratch_agreed(&x, c, 3 * n, &work, err);
+    if (code != OK) return code;
+    void *out = element(c, work, n), *in = element(c, work, 2 * n);
+
+    copy_elements(&x, c, work, c->in, n);
+    for (int bit = 1; bit < P && code == OK; bit *= 2) {
+        const struct comb give = blocks_of(r - bit, bit, P), take = blocks_of(r, bit, P);
+        comb_pack(&x, c, give, out, work);
+        code = exchange_both(&x, imod(r - bit, P), out, bytes_of(c, comb_length(c, P, give)),
+                             imod(r + bit, P), in, bytes_of(c, comb_length(c, P, take)), err);
+        if (code == OK) comb_reduce(&x, c, take, work, in);
+    }
+    if (code == OK) {
+        copy_elements(&x, c, c->out, block(c, work, P, r), block_length(c, P, r));
+        reduce_finish(&x, c->reduction, c->dtype, c->out, block_length(c, P, r));
+    }
+    exchange_release(&x, work);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { .steps = (uint64_t)ceil_log2(P) };
+    for (int bit = 1; bit < P; bit *= 2) {
+        cost_send(&cost, c, comb_length(c, P, blocks_of(r - bit, bit, P)));
+        cost.additions += (uint64_t)comb_length(c, P, blocks_of(r, bit, P));
+    }
+    return cost;
+}
+
+const struct algorithm reduce_scatter_pat = {
+    .operation = REDUCE_SCATTER, .name = "pat", .description = "a binomial tree for each block, all at once",
+    .source = "PAT, NCCL 2.23", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,95 @@
+/* reduce-scatter, two levels: add inside the node first, so that each block crosses between nodes once a node.
+ *
+ * Source    the hierarchical collectives of ZeRO++: G. Wang et al., "ZeRO++: extremely efficient collective communication
+ *           for giant model training", arXiv:2306.10209
+ * Needs     any P = nodes * q, q the largest divisor of P not above its root (1 for primes); any counts.
+ * Idea      device l of a node collects, from its node, the blocks of all devices with place l; then those exchange them
+ *           between nodes.
+ * Cost      steps  (q-1) inside, (P/q - 1) between nodes
+ *           bytes  inside n less the blocks with its place; between nodes the latter less |b(r)|: n - |b(r)| together
+ *           adds   (q-1) times the blocks with its place, (P/q - 1)|b(r)|
+ * Memory    twice the blocks with its place.
+ * Rounding  first inside the node, then over nodes.
+ *
+ * P = 6, q = 2:    inside   0 -{b1 b3 b5}-> 1    0 <-{b0 b2 b4}- 1     and so in the other nodes
+ *                  between  0 -b2-> 2   0 -b4-> 4   2 -b0-> 0 ..       (the sums)
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+/* Blocks of all devices with one place in their nodes. */
+static struct comb of_place(int place, struct row node, struct row nodes) { return (struct comb){ place, node.size, nodes.size }; }
+
+static int64_t longest_place(const struct collective *c, int P, struct row node, struct row nodes, int64_t *total)
+{
+    int64_t most = 0;
+    *total = comb_length(c, P, of_place(node.me, node, nodes));
+    for (int i = 0; i < node.size; i++) {
+        const int64_t n = comb_length(c, P, of_place(i, node, nodes));
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+static enum error_code inside(struct exchange *x, const struct collective *c, struct row node, struct row nodes, void *sums,
+                              void *out, void *in, struct error *err)
+{
+    const int P = x->group->size;
+    const struct comb mine = of_place(node.me, node, nodes);
+    const int64_t n = comb_length(c, P, mine);
+    enum error_code code = OK;
+    comb_pack(x, c, mine, sums, c->in);
+    for (int step = 1; step < node.size && code == OK; step++) {
+        const int to = imod(node.me + step, node.size);
+        const struct comb theirs = of_place(to, node, nodes);
+        comb_pack(x, c, theirs, out, c->in);
+        code = exchange_both(x, row_member(node, to), out, bytes_of(c, comb_length(c, P, theirs)),
+                             row_member(node, node.me - step), in, bytes_of(c, n), err);
+        if (code == OK) reduce_local(x, c->reduction, c->dtype, sums, in, n);
+    }
+    return code;
+}
+
+static enum error_code between(struct exchange *x, const struct collective *c, struct row node, struct row nodes, void *sums, void *in, struct error *err)
+{
+    const int P = x->group->size, r = x->group->rank;
+    const int64_t own = block_length(c, P, r);
+    enum error_code code = OK;
+    copy_elements(x, c, c->out, element(c, sums, comb_length(c, P, (struct comb){ node.me, node.size, nodes.me })), own);
+    for (int step = 1; step < nodes.size && code == OK; step++) {
+        const int to = imod(nodes.me + step, nodes.size), peer = row_member(nodes, to);
+        const int64_t at = comb_length(c, P, (struct comb){ node.me, node.size, to });
+        code = exchange_both(x, peer, element(c, sums, at), bytes_of(c, block_length(c, P, peer)),
+                             row_member(nodes, nodes.me - step), in, bytes_of(c, own), err);
+        if (code == OK) reduce_local(x, c->reduction, c->dtype, c->out, in, own);
+    }
+    if (code == OK) reduce_finish(x, c->reduction, c->dtype, c->out, own);
+    return code;
+}
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const struct row node = row_in_node(g->rank, g->size), nodes = row_of_nodes(g->rank, g->size);
+    int64_t n, most = longest_place(c, g->size, node, nodes, &n);
+    struct exchange x = exchange_begin(g, REDUCE_SCATTER);
+    void *sums;
+    enum error_code code = scratch_agreed(&x, c, 2 * n + most, &sums, err);
+    if (code == OK) code = inside(&x, c, node, nodes, sums, element(c, sums, 2 * n), element(c, sums, n), err);
+    if (code == OK) code = between(&x, c, node, nodes, sums, element(c, sums, n), err);
+    exchange_release(&x, sums);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    const struct row node = row_in_node(r, P), nodes = row_of_nodes(r, P);
+    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1) };
+    for (int i = 0; i < node.size; i++) if (i != node.me) cost_send(&cost, c, comb_length(c, P, of_place(i, node, nodes)));
+    for (int i = 0; i < nodes.size; i++) if (i != nodes.me) cost_send(&cost, c, block_length(c, P, row_member(nodes, i)));
+    cost.additions = (uint64_t)((node.size - 1) * comb_length(c, P, of_place(node.me, node, nodes)) + (nodes.size - 1) * block_length(c, P, r));
+    return cost;
+}
+
+const struct algorithm reduce_scatter_two_level = {
+    .operation = REDUCE_SCATTER, .name = "two_level", .description = "inside nodes first, then between them",
+    .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209", .cost_formula = "(q-1 + P/q-1) a + n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,42 @@
+/* scatter, binomial tree: blocks part on their way down from the root.
+ *
+ * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
+ *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
+ * Needs     any P, any counts, any root.
+ * Idea      number the devices from the root.  The subtree below device v is v .. v + bit - 1, bit the lowest one set in v:
+ *           its blocks travel together.
+ * Cost      steps  ceil(log2 P);  bytes  the blocks of the subtrees below one's children
+ * Memory    the blocks of the subtree, in the order of the tree.
+ * Rounding  permutes: bits are equal.
+ *
+ * P = 6, root 0:   0 -b4 b5-> 4     0 -b2 b3-> 2     4 -b5-> 5     2 -b3-> 3     0 -b1-> 1
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank, v = imod(r - c->root, P);
+    const struct parts p = { P, c->root, true };
+    struct exchange x = exchange_begin(g, SCATTER);
+    void *parts;
+    enum error_code code = scratch_agreed(&x, c, part_edge(c, p, subtree_end(v, P)) - part_edge(c, p, v), &parts, err);
+    if (code != OK) return code;
+    if (v == 0) comb_pack(&x, c, (struct comb){ c->root, 1, P }, parts, c->in);
+    code = binomial_scatter(&x, c, p, parts, err);
+    if (code == OK) copy_elements(&x, c, c->out, parts, block_length(c, P, r));
+    exchange_release(&x, parts);
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { 0 };
+    binomial_parts_cost(&cost, c, (struct parts){ P, c->root, true }, r, true);
+    return cost;
+}
+
+const struct algorithm scatter_binomial = {
+    .operation = SCATTER, .name = "binomial", .description = "blocks part on their way down a tree",
+    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+};

@@ -1,0 +1,38 @@
+/* scatter, linear: the root sends everybody its block.
+ *
+ * Source    the obvious way
+ * Needs     any P, any counts, any root.
+ * Cost      steps  P-1 through the root's port;  bytes  n - |b(root)| at the root
+ * Memory    none.
+ * Rounding  permutes: bits are equal.
+ *
+ *     root -b1-> 1      root -b2-> 2      root -b3-> 3
+ */
+#include "emulated_devices/collectives/algorithm.h"
+
+static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+{
+    const int P = g->size, r = g->rank;
+    struct exchange x = exchange_begin(g, SCATTER);
+    enum error_code code = OK;
+    if (r != c->root)
+        return exchange_both(&x, -1, NULL, 0, c->root, c->out, bytes_of(c, block_length(c, P, r)), err);
+    for (int b = 0; b < P && code == OK; b++) {
+        const uint64_t bytes = bytes_of(c, block_length(c, P, b));
+        if (b == r) copy_elements(&x, c, c->out, const_block(c, c->in, P, b), block_length(c, P, b));
+        else code = exchange_both(&x, b, const_block(c, c->in, P, b), bytes, -1, NULL, 0, err);
+    }
+    return code;
+}
+
+static struct collective_cost cost(int r, int P, const struct collective *c)
+{
+    struct collective_cost cost = { .steps = (uint64_t)(P - 1) };
+    for (int b = 0; b < P && r == c->root; b++) if (b != r) cost_send(&cost, c, block_length(c, P, b));
+    return cost;
+}
+
+const struct algorithm scatter_linear = {
+    .operation = SCATTER, .name = "linear", .description = "the root sends everybody its block",
+    .source = "the obvious way", .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost,
+};

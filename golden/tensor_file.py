@@ -1,0 +1,37 @@
+"""Safetensors files with nothing but the standard library and numpy: 8 bytes of length, a JSON header, the numbers."""
+import json
+import struct
+
+import numpy as np
+
+DTYPES = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "I32": np.dtype("<i4")}
+
+
+def write(path, tensors, metadata):
+    """tensors: name -> array; metadata: name -> string.  Wide numbers first, then by name, so that all are aligned."""
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    header, at = {"__metadata__": metadata}, 0
+    for name in order:
+        t = tensors[name]
+        header[name] = {"dtype": names[t.dtype], "shape": list(t.shape), "data_offsets": [at, at + t.nbytes]}
+        at += t.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for name in order:
+            f.write(np.ascontiguousarray(tensors[name]).tobytes())
+
+
+def read(path):
+    """The tensors and the metadata of a file."""
+    with open(path, "rb") as f:
+        content = f.read()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8:8 + length])
+    metadata, data, tensors = header.pop("__metadata__", {}), content[8 + length:], {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        tensors[name] = np.frombuffer(data[begin:end], DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return tensors, metadata
