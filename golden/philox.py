@@ -3,7 +3,7 @@
 Source  J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11, section 3.3,
         doi:10.1145/2063384.2063405; FNV-1a: G. Fowler, L. C. Noll, K.-P. Vo, D. Eastlake.
 """
-import math
+from decimal import Decimal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)                 # the fractional parts of the golden ratio and of sqrt(3)
 MASK32 = (1 << 32) - 1
 MASK64 = (1 << 64) - 1
+SCALE = 1 / (Decimal(4 * 8 * (65536**2 - 1)) / 12).sqrt()        # to 28 digits
 
 
 def philox4x32(counter, key):
@@ -54,10 +55,10 @@ def normal(seed, name, count):
     """Mean 0, variance 1: the eight 16-bit halves of a block summed, centred and scaled.
 
     Each half is uniform on 0 .. 65535, so its mean is 65535/2 and its variance (65536^2 - 1)/12.  Twice the sum is taken, so
-    that centring is exact in integers.
+    that centring is exact in integers, and multiplied once, by the double nearest to SCALE: one rounding.
     """
     halves = sum((word & np.uint64(0xFFFF)) + (word >> np.uint64(16)) for word in blocks(seed, name, count))
-    return (2 * halves.astype(np.int64) - 8 * 65535).astype(np.float64) / math.sqrt(4 * 8 * (65536**2 - 1) / 12)
+    return (2 * halves.astype(np.int64) - 8 * 65535).astype(np.float64) * float(SCALE)
 
 
 def known_answers():

@@ -13,6 +13,13 @@ enum error_code fail(struct error *err, enum error_code code, const char *fmt, .
     return code;
 }
 
+enum error_code fail_about(struct error *err, enum error_code code, const char *argument)
+{
+    if (code == OK || err == NULL) return code;
+    const struct error before = *err;
+    return fail(err, code, "%s %s", argument, before.text);
+}
+
 const char *error_meaning(enum error_code code)
 {
     static const char *const meaning[] = {

@@ -37,6 +37,12 @@ struct error {
  */
 enum error_code fail(struct error *err, enum error_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/**
+ * Put a word before the line that a failure left: the argument it was about.  Does nothing if code is OK.
+ * @return code, so that a caller can end with `return fail_about(err, e, "--data")`.
+ */
+enum error_code fail_about(struct error *err, enum error_code code, const char *argument);
+
 /** What a code means in general, in a few words; never NULL. */
 const char *error_meaning(enum error_code code);
 

@@ -15,12 +15,33 @@ struct command {
     command_fn *run;
 };
 
-command_fn command_train, command_list, command_bench;
+command_fn command_train, command_verify, command_show, command_bench, command_list;
+
+/* ---- commands.c ------------------------------------------------------------------------------------------------------ */
+
+/** The command of a table, which ends with a NULL name.  @param of  what stands before the word: "" or "show ".
+ *  @return NULL and ERR_USAGE in err if there is none; the nearest is suggested. */
+const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err);
+
+/** Names and descriptions, a line each, to stdout. */
+void print_commands(const struct command *table);
+
+/**
+ * Run a command that consists of several: the one that argv[2] names gets all the words; its own begin at argv[3].
+ * @param what         what they are, in one line, for the help.
+ * @param has_default  without argv[2], or if that is a flag, run topics[0] as if it had been named; else show the help.
+ */
+enum error_code run_topic(const char *what, const struct command *topics, bool has_default, int argc, char **argv, int *status, struct error *);
+
+/* ---- main.c ----------------------------------------------------------------------------------------------------------- */
 
 /** Print a subcommand's usage and its table of options to stdout. */
 void print_usage(const char *command, const char *usage, const char *what, const struct option *table);
 
-/* ---- launch.c: being many processes ------------------------------------------------------------------------------ */
+/* ---- process.c: being one of many processes ------------------------------------------------------------------------ */
+
+/** First thing in main: streams, signals and environment as everything else expects them.  May start the program anew. */
+void prepare_process(char **argv);
 
 /** Whether a launcher (mpiexec, srun) has started this process as one of several. */
 bool under_launcher(void);
@@ -28,24 +49,27 @@ bool under_launcher(void);
 /** This process's rank as the launcher's environment tells it, before MPI is up; 0 without a launcher. */
 int launcher_rank(void);
 
-/** How many processes the launcher has started, or 0 if it does not say. */
-int launcher_size(void);
-
-/**
- * Run this program again, with the same words, on so many processes under mpiexec, and wait for it.
- * @param[out] status  its exit status.  What mpiexec itself prints of a process that died is replaced by one line that
- *                     names the device.
- * @return OK, or ERR_COMM if mpiexec cannot be started.
- */
-enum error_code launch(int devices, int argc, char **argv, int *status, struct error *);
-
 /** Tell the waiting launch() who is who: a line on stderr for each process, which launch() keeps to itself. */
 void announce_process(int rank, const char *place);
+#define PROCESS_LINE "orrery-process "  /* how it begins */
 
 /** Threads for this process when `ranks` processes share the machine: cores / ranks, at least 1; sets OpenMP and OpenBLAS. */
 int use_cores(int ranks);
 
 /** Whether output goes to a person's terminal, also when mpiexec stands in between. */
 bool on_terminal(void);
+
+/* ---- launch.c: starting them ---------------------------------------------------------------------------------------- */
+
+/**
+ * Run this program again, with the same words, on so many processes under mpiexec, and wait for it.
+ *
+ * Their output is passed on; what mpiexec itself prints is not.  A signal that stops this process stops all of them
+ * first.  When nobody reads the output any more, or the signal was caught, this process ends by that signal.
+ * @param[out] status  the devices' exit status.
+ * @return OK if the devices have said themselves what went wrong; ERR_COMM if mpiexec cannot be started or a device
+ *         died, which is named; ERR_FILE if the output cannot be written.
+ */
+enum error_code launch(int devices, int argc, char **argv, int *status, struct error *);
 
 #endif

@@ -30,8 +30,9 @@ static struct traffic total_along(const struct comm *c, enum axis axis)
 static struct device_report own_report(const struct trainer *t, int64_t steps)
 {
     struct device_report r = { .rank = t->comm->rank, .peak = t->device->arena.peak, .resident = resident_bytes(),
-                               .virtual_time = t->device->clock.now, .exact = true };
+                               .virtual_time = t->device->clock.now, .exact = true, .exact_memory = true };
     for (int i = 0; i < t->parameters.count; i++) r.parameters += (uint64_t)layout_count(&t->parameters.all[i].layout);
+    for (int tag = 0; tag < BUFFERS && steps > 0; tag++) r.exact_memory = r.exact_memory && r.peak.tag[tag] == trainer_peak(t, tag);
     for (int a = 0; a < AXIS_COUNT; a++) {
         const struct traffic counted = total_along(t->comm, a);
         const struct collective_cost formula = trainer_cost(t, AXIS_BIT(a));

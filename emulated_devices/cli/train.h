@@ -30,6 +30,7 @@ struct device_report {
     uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
     int64_t virtual_time;               /* picoseconds */
     bool exact;                         /* counted messages, bytes and additions equal the formulas on dp, tp and pp */
+    bool exact_memory;                  /* peaks of parameters, gradients, optimizer and activations equal theirs */
 };
 
 /* What a run leaves behind, on rank 0. */

@@ -1,5 +1,6 @@
 /* train_options.c -- the command line of `orrery train`. */
 #include "emulated_devices/cli/train.h"
+#include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,6 +25,26 @@ static enum error_code take_model(struct train_options *o, const char *model, in
     return model_config_read(&o->plan.model, path, err);
 }
 
+/* What the schedule decides where the command line does not: stages on a device; of a file, microbatches too. */
+static enum error_code take_schedule(struct plan *p, bool chunks_given, bool micro_given, struct error *err)
+{
+    if (schedule_is_file(p->schedule)) {
+        struct plan whatever = *p;
+        struct schedule s;
+        whatever.mesh.size[PP] = whatever.micros = whatever.chunks = 0;
+        enum error_code e = plan_schedule(&whatever, &s, err);
+        if (e) return e;
+        if (!chunks_given) p->chunks = s.chunks;
+        if (!micro_given) p->micros = s.micros;
+        schedule_free(&s);
+        return OK;
+    }
+    const struct schedule_generator *g = schedule_generator(p->schedule, err);
+    if (g == NULL) return err->code;
+    if (g->chunks && !chunks_given) p->chunks = g->chunks;
+    return OK;
+}
+
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
     const char *model = NULL, *dtype = "fp32", *optimizer = "adamw";
@@ -44,7 +65,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { .kind = OPTION_HEADING, .help = "Schemes: `orrery list` shows them" },
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
         { "--data-parallel", "NAME", OPTION_STRING, &o->plan.data, .help = "how copies are kept equal over dp" },
-        { "--schedule", "NAME", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline" },
+        { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline: registered, or your own" },
         { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given, .help = "stages on each device of the pipeline" },
         { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce, .help = "algorithm for all all-reduces" },
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "gradients all-reduced at a time" },
@@ -97,9 +118,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
     p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;
-    const struct schedule_generator *generator = schedule_generator(p->schedule, err);
-    if (generator == NULL) return err->code;
-    if (generator->chunks && !chunks_given) p->chunks = generator->chunks;
+    e = take_schedule(p, chunks_given, micro > 0, err);
+    if (e) return e;
     p->hyper = p->optimizer->usual;
     if (lr >= 0) p->hyper.lr = lr;
     if (clip >= 0) p->hyper.clip = clip;

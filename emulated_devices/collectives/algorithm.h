@@ -115,7 +115,7 @@ static inline int fold_member(struct fold f, int i) { return i < f.rest ? 2 * i 
 /* The even one gives its vector to the odd one, which adds it / gets the finished vector back. */
 enum error_code fold_in(struct exchange *, const struct collective *, struct fold, void *x, void *scratch, struct error *);
 enum error_code fold_out(struct exchange *, const struct collective *, struct fold, void *x, struct error *);
-void fold_cost(struct collective_cost *, const struct collective *, struct fold, int rank, int64_t n);
+void fold_cost(struct collective_cost *, const struct collective *, struct fold, int64_t n);
 
 /* A vector cut into one part for each of the core: equal parts (P = 0), or the blocks of the members each stands for. */
 struct cut { int P; struct fold f; };
@@ -176,7 +176,7 @@ struct flow {
     int64_t n;                                  /* elements */
     struct message up, down[2];                 /* the last sends; slot -2: none */
 };
-struct flow flow_open(const struct collective *, struct tree, void *data, int64_t n);
+struct flow flow_open(struct tree, void *data, int64_t n);
 int flow_segments(const struct collective *, int64_t n);
 enum error_code flow_up(struct exchange *, const struct collective *, struct flow *, int segment, void *scratch, struct error *);
 enum error_code flow_down(struct exchange *, const struct collective *, struct flow *, int segment, struct error *);

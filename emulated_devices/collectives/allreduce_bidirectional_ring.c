@@ -27,7 +27,7 @@ static struct way way_of(const struct collective *c, int which, int r, int P)
 }
 
 /* Block this direction gives in a step, of its 2(P-1); it takes the one before. */
-static int given(const struct way *w, int step, int P)
+static int block_given(const struct way *w, int step, int P)
 {
     return imod(step < P - 1 ? w->me - step : w->me + 1 - (step - (P - 1)), P);
 }
@@ -37,12 +37,12 @@ static enum error_code both_ways(struct exchange *x, const struct collective *c,
     const int P = x->group->size;
     struct message m[4];
     for (int i = 0; i < 2; i++) {
-        const int give = given(&w[i], step, P), take = imod(give - 1, P);
+        const int give = block_given(&w[i], step, P), take = imod(give - 1, P);
         void *in = step < P - 1 ? w[i].scratch : element(c, w[i].data, block_start(w[i].n, P, take));
         m[2 * i] = message_receive(x, w[i].from, in, bytes_of(c, part_length(w[i].n, P, take)));
     }
     for (int i = 0; i < 2; i++) {
-        const int give = given(&w[i], step, P);
+        const int give = block_given(&w[i], step, P);
         m[2 * i + 1] = message_send(x, w[i].to, element(c, w[i].data, block_start(w[i].n, P, give)), bytes_of(c, part_length(w[i].n, P, give)));
     }
     return wait_all(x, m, 4, err);
@@ -62,7 +62,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     for (int step = 0; step < 2 * (P - 1) && code == OK; step++) {
         code = both_ways(&x, c, w, step, err);
         for (int i = 0; i < 2 && code == OK && step < P - 1; i++) {
-            const int take = imod(given(&w[i], step, P) - 1, P);
+            const int take = imod(block_given(&w[i], step, P) - 1, P);
             void *mine = element(c, w[i].data, block_start(w[i].n, P, take));
             reduce_local(&x, c->reduction, c->dtype, mine, w[i].scratch, part_length(w[i].n, P, take));
             if (step == P - 2) reduce_finish(&x, c->reduction, c->dtype, mine, part_length(w[i].n, P, take));

@@ -21,7 +21,7 @@ static void halves(const struct collective *c, int r, int P, struct flow f[2])
 {
     for (int i = 0; i < 2; i++) {
         const int64_t start = block_start(c->count, 2, i);
-        f[i] = flow_open(c, tree_double(r, P, i), element(c, c->out, start), block_start(c->count, 2, i + 1) - start);
+        f[i] = flow_open(tree_double(r, P, i), element(c, c->out, start), block_start(c->count, 2, i + 1) - start);
     }
 }
 

@@ -41,7 +41,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const struct cut k = { .f = fold_of(r, P) };
     struct collective_cost cost = { 0 };
-    fold_cost(&cost, c, k.f, r, c->count);
+    fold_cost(&cost, c, k.f, c->count);
     halving_cost(&cost, c, k, true);
     halving_cost(&cost, c, k, false);
     return cost;

@@ -87,7 +87,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const struct fold f = fold_of(r, P);
     struct collective_cost cost = { 0 };
-    fold_cost(&cost, c, f, r, c->count);
+    fold_cost(&cost, c, f, c->count);
     for (int s = 0; 1 << s < f.core; s++) {
         cost.steps += 2;
         if (f.me < 0) continue;

@@ -33,7 +33,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = OK;
     for (int i = 0; i < 2; i++) {
         const int64_t first = block_start(c->count, 2, i), n = block_start(c->count, 2, i + 1) - first;
-        f[i] = flow_open(c, tree_of(g->rank, g->size, c->root, i), element(c, c->out, first), n);
+        f[i] = flow_open(tree_of(g->rank, g->size, c->root, i), element(c, c->out, first), n);
         if (flow_segments(c, n) > most) most = flow_segments(c, n);
     }
     for (int s = 0; s < most && code == OK; s++)

@@ -33,9 +33,8 @@ enum error_code fold_out(struct exchange *x, const struct collective *c, struct 
     return stands_for_two(f) ? exchange_both(x, r - 1, data, bytes, -1, NULL, 0, err) : OK;
 }
 
-void fold_cost(struct collective_cost *cost, const struct collective *c, struct fold f, int rank, int64_t n)
+void fold_cost(struct collective_cost *cost, const struct collective *c, struct fold f, int64_t n)
 {
-    (void)rank;
     if (f.me < 0 || stands_for_two(f)) cost_send(cost, c, n);
     if (stands_for_two(f)) cost->additions += (uint64_t)n;
     if (f.rest > 0) cost->steps += 2;

@@ -21,7 +21,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     void *sums = root ? c->out : element(c, scratch, segment);
 
     copy_elements(&x, c, sums, c->in, c->count);
-    struct flow f = flow_open(c, tree_chain(g->rank, g->size, c->root), sums, c->count);
+    struct flow f = flow_open(tree_chain(g->rank, g->size, c->root), sums, c->count);
     for (int s = 0; s < flow_segments(c, c->count) && code == OK; s++) code = flow_up(&x, c, &f, s, scratch, err);
     const enum error_code closed = flow_close(&x, &f, code == OK ? err : NULL);
     if (code == OK) code = closed;

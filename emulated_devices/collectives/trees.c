@@ -47,9 +47,8 @@ int tree_double_root(int P, int which) { return original(0, P, which); }
 
 static const struct message nothing = { -2 };
 
-struct flow flow_open(const struct collective *c, struct tree t, void *data, int64_t n)
+struct flow flow_open(struct tree t, void *data, int64_t n)
 {
-    (void)c;
     return (struct flow){ .tree = t, .data = data, .n = n, .up = nothing, .down = { nothing, nothing } };
 }
 

@@ -30,6 +30,8 @@ struct arena_use {
     uint64_t total;
 };
 
+enum { ARENA_SPARE_LISTS = 64 };
+
 struct arena {
     uint64_t budget;                    /* bytes; 0: no limit */
     bool poison;                        /* fill new and freed memory with NaN patterns and check guard bands */
@@ -37,6 +39,8 @@ struct arena {
     struct arena_use peak;              /* highest of each tag, and of the total; not all at the same moment */
     struct arena_use at_peak;           /* what was held at the moment of the highest total */
     struct arena_block *blocks;         /* everything not freed yet */
+    struct arena_block *spare[ARENA_SPARE_LISTS];       /* freed blocks kept for the next one of their size */
+    uint64_t spare_bytes;
 };
 
 const char *arena_tag_name(enum arena_tag);

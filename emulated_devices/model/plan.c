@@ -1,4 +1,5 @@
 #include "emulated_devices/model/plan.h"
+#include "emulated_devices/schemes/pipeline/schedule_file.h"
 
 static enum error_code check_batch(const struct plan *p, struct error *err)
 {
@@ -24,16 +25,23 @@ static enum error_code check_rule(const struct plan *p, const struct schedule *s
     return OK;
 }
 
+enum error_code plan_schedule(const struct plan *p, struct schedule *s, struct error *err)
+{
+    const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks };
+    const enum error_code e = schedule_by_name(s, p->schedule, &q, err);
+    return schedule_is_file(p->schedule) ? fail_about(err, e, "--schedule") : e;
+}
+
 static enum error_code check_pipeline(struct plan *p, struct error *err)
 {
     struct schedule s;
-    const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks };
-    enum error_code e = schedule_make(&s, p->schedule, &q, err);
+    enum error_code e = plan_schedule(p, &s, err);
     if (e) return e;
     e = check_rule(p, &s, err);
     p->stages = s.stages;
+    p->chunks = s.chunks;
     if (!e && s.stages > p->model.L)
-        e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", q.devices, s.stages, p->model.name,
+        e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", p->mesh.size[PP], s.stages, p->model.name,
                  (long long)p->model.L);
     schedule_free(&s);
     return e;

@@ -15,18 +15,21 @@ struct plan {
     struct mesh mesh;
     int64_t B, S;                       /* global batch: sequences, and tokens of each */
     int micros;                         /* microbatches of each data-parallel copy, M */
-    int chunks;                         /* stages on each device of a pipeline, v */
+    int chunks;                         /* stages on each device of a pipeline, v; plan_check makes it the schedule's */
     int stages;                         /* of the pipeline, as the schedule has them; set by plan_check */
     enum dtype dtype;
     uint64_t seed;
     int64_t bucket;                     /* bytes of gradients reduced at a time */
-    const char *tensor, *data, *schedule, *allreduce;   /* names in the registries */
+    const char *tensor, *data, *schedule, *allreduce;   /* names in the registries; schedule: or a file */
     const struct optimizer *optimizer;
     struct hyperparameters hyper;
 };
 
 /** Check that everything fits, and count the stages.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
 enum error_code plan_check(struct plan *, struct error *);
+
+/** The plan's pipeline schedule, registered or from a file; for schedule_free.  @return as schedule_by_name. */
+enum error_code plan_schedule(const struct plan *, struct schedule *, struct error *);
 
 /* How the plan cuts the model and the batch. */
 static inline int64_t plan_first_layer(const struct plan *p, int stage) { return block_start(p->model.L, p->stages, stage); }

@@ -238,7 +238,10 @@ enum error_code stage_forward(struct stage *s, int micro, struct error *err)
         e = embed(s, m, m->block[0].in, err);
     }
     for (int l = 0; l < s->layers && !e; l++) {
-        struct tensor out = matrix(&a, m->N, D);
+        /* what goes to the next stage is on its way out, not kept */
+        const bool leaves = l + 1 == s->layers && !s->last;
+        struct tensor out = leaves ? device_tensor_2d(s->device, BUFFERS, m->N, D) : matrix(&a, m->N, D);
+        a.failed = a.failed || out.data == NULL;
         *(l + 1 < s->layers ? &m->block[l + 1].in : &m->out) = out;
         if (!make_block(s, &m->block[l], m->N) || a.failed) return out_of_memory(s, micro, err);
         e = block_forward(s, m, s->first_layer + l, out, err);

@@ -41,10 +41,9 @@ static enum error_code make_groups(struct trainer *t, struct error *err)
 static enum error_code make_schemes(struct trainer *t, struct error *err)
 {
     const struct plan *p = &t->plan;
-    const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks };
     enum error_code e = tensor_scheme_find(&t->tensor.scheme, p->tensor, err);
     if (!e) e = data_scheme_find(&t->data.scheme, p->data, err);
-    if (!e) e = schedule_make(&t->schedule, p->schedule, &q, err);
+    if (!e) e = plan_schedule(p, &t->schedule, err);
     if (e) return e;
     t->tensor.config = &t->plan.model;
     t->tensor.device = t->device;
@@ -251,6 +250,37 @@ static struct collective_cost pipeline_cost(const struct trainer *t)
         c.additions += (uint64_t)((p->holders - 1) * tensor_count(p->g));
     }
     return c;
+}
+
+/* Walk the list: an input is held from when it arrives, the rest from forward to the end of the weights' backward. */
+static uint64_t activation_peak(const struct trainer *t)
+{
+    const struct schedule *s = &t->schedule;
+    const int self = t->pp.rank;
+    uint64_t now = 0, peak = 0;
+    for (int i = 0; i < s->count[self]; i++) {
+        const struct action *a = &s->actions[self][i];
+        const struct stage *stage = &t->stage[a->chunk];
+        const uint64_t input = activation_message(t, a->micro), all = stage_activation_bytes(stage, stage->micro[a->micro].N);
+        if (a->kind == RECEIVE_ACTIVATION) now += input;
+        if (a->kind == FORWARD) now += place_before(s, a->micro, stage->index).device < 0 ? all : all - input;
+        if (now > peak) peak = now;
+        if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) now += input;
+        if (a->kind == BACKWARD || a->kind == BACKWARD_WEIGHT) now -= all;
+        if (now > peak) peak = now;
+    }
+    return peak;
+}
+
+uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
+{
+    const uint64_t parameters = tensor_bytes(t->parameters.gradients);
+    switch (tag) {
+    case PARAMETERS: case GRADIENTS: return parameters;
+    case OPTIMIZER: return parameters * (uint64_t)t->plan.optimizer->states;
+    case ACTIVATIONS: return activation_peak(t);
+    default: return 0;
+    }
 }
 
 struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)

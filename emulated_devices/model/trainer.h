@@ -59,4 +59,8 @@ uint64_t dropout_seed(uint64_t seed, int64_t step);
 /** Payload this device sends in one step along an axis set, by formula, exactly: what the counters must show. */
 struct collective_cost trainer_cost(const struct trainer *, unsigned axes);
 
+/** Peak bytes of this device in one tag, by formula, exactly, for PARAMETERS, GRADIENTS, OPTIMIZER and ACTIVATIONS: what the
+ *  arena must show after a step.  Activations: the most that the device's list of actions holds at once. */
+uint64_t trainer_peak(const struct trainer *, enum arena_tag);
+
 #endif

@@ -93,22 +93,13 @@ static bool set_bool(const struct option *o, const char *value)
 
 static enum error_code set_choice(const struct option *o, const char *value, struct error *err)
 {
-    size_t n = 0, used = 0;
-    char list[200] = "";
-    for (; o->choices[n] != NULL; n++) {
+    size_t n = 0;
+    for (; o->choices[n] != NULL; n++)
         if (strcmp(o->choices[n], value) == 0) {
             *(const char **)o->to = o->choices[n];
             return OK;
         }
-        if (used < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", n > 0 ? ", " : "", o->choices[n]);
-    }
-    const char *near = nearest_name(value, o->choices, n);
-    if (near != NULL)
-        return fail(err, ERR_USAGE, "%s %s: there is no such choice; did you mean %s?", o->name, shown(value).text,
-                    near);
-    return fail(err, ERR_USAGE, "%s %s: must be one of %s%s", o->name, shown(value).text, list,
-                used < sizeof list ? "" : "...");
+    return fail_unknown_name(err, o->name, value, o->choices, n);
 }
 
 static enum error_code set_value(const struct option *o, const char *value, struct error *err)

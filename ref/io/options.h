@@ -74,6 +74,14 @@ void options_print_help(FILE *to, const struct option *table);
  */
 const char *nearest_name(const char *word, const char *const *names, size_t n);
 
+/**
+ * Refuse a name that is none of those known, naming the nearest, or all of them if none is near.
+ * @param flag   the argument that has it: "--tensor".
+ * @param names  n names.
+ * @return ERR_USAGE.
+ */
+enum error_code fail_unknown_name(struct error *, const char *flag, const char *word, const char *const *names, size_t n);
+
 /** Read bytes such as "4096", "64M", "1.5G".  @return whether the whole text was one, in the range of uint64_t. */
 bool size_parse(const char *text, uint64_t *bytes);
 

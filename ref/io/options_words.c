@@ -1,5 +1,6 @@
 /* options_words.c -- the part of options.h that needs no table: names that are near, and sizes as people write them. */
 #include "ref/io/options.h"
+#include "ref/io/output.h"
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -48,6 +49,18 @@ const char *nearest_name(const char *word, const char *const *names, size_t n)
         most = d - 1;                                   /* the first of the nearest wins */
     }
     return best;
+}
+
+enum error_code fail_unknown_name(struct error *err, const char *flag, const char *word, const char *const *names, size_t n)
+{
+    char list[200] = "";
+    size_t used = 0;
+    const char *near = nearest_name(word, names, n);
+    if (near != NULL)
+        return fail(err, ERR_USAGE, "%s %s: there is no such choice; did you mean %s?", flag, shown(word).text, near);
+    for (size_t i = 0; i < n && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", names[i]);
+    return fail(err, ERR_USAGE, "%s %s: must be one of %s%s", flag, shown(word).text, list, used < sizeof list ? "" : "...");
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */

@@ -32,7 +32,7 @@ const struct optimizer *const optimizers[] = { &adamw, &sgd, &momentum, NULL };
 enum error_code optimizer_find(const struct optimizer **found, const char *name, struct error *err)
 {
     const char *names[sizeof optimizers / sizeof *optimizers];
-    int n = 0;
+    size_t n = 0;
     for (; optimizers[n]; n++) {
         names[n] = optimizers[n]->name;
         if (strcmp(names[n], name) == 0) {
@@ -40,7 +40,7 @@ enum error_code optimizer_find(const struct optimizer **found, const char *name,
             return OK;
         }
     }
-    return fail(err, ERR_USAGE, "--optimizer %s: there is no such optimizer; the nearest is %s", name, nearest_name(name, names, n));
+    return fail_unknown_name(err, "--optimizer", name, names, n);
 }
 
 double learning_rate(const struct hyperparameters *h, int64_t t)

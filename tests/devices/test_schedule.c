@@ -149,6 +149,33 @@ static int64_t idle_of(const struct timing *t)
     return t->span - most;
 }
 
+/* GPipe, P=2, M=2, by hand.  Stage 0: F 2, I 1, W 1; stage 1: F 1, I 1, W 1; messages take 3. */
+static void test_timer_by_hand(void **state)
+{
+    (void)state;
+    static const int64_t f[] = { 2, 1 }, one[] = { 1, 1 };
+    /* F0 sa0 F1 sa1 rg0 B0 rg1 B1 | ra0 F0 ra1 F1 B0 sg0 B1 sg1 */
+    static const int64_t start[2][8] = { { 0, 2, 2, 4, 4, 13, 15, 15 }, { 0, 5, 6, 7, 8, 10, 10, 12 } };
+    static const int64_t end[2][8] = { { 2, 2, 4, 4, 13, 15, 15, 17 }, { 5, 6, 7, 8, 10, 10, 12, 12 } };
+    const struct schedule_times times = { f, one, one, 3, 0 };
+    struct schedule s = made("gpipe", (struct schedule_request){ .devices = 2, .micros = 2 });
+    struct timing t;
+    assert_int_equal(schedule_time(&t, &s, &times, NULL), OK);
+    for (int d = 0; d < 2; d++)
+        for (int i = 0; i < 8; i++) {
+            assert_int_equal(s.count[d], 8);
+            if (t.start[d][i] != start[d][i] || t.end[d][i] != end[d][i])
+                fail_msg("device %d, action %d: %lld..%lld, by hand %lld..%lld", d, i, (long long)t.start[d][i], (long long)t.end[d][i],
+                         (long long)start[d][i], (long long)end[d][i]);
+        }
+    assert_int_equal(t.makespan, 17);
+    assert_int_equal(t.busy[0], 8);
+    assert_int_equal(t.busy[1], 6);
+    assert_true(t.bubble > 0.5294 && t.bubble < 0.5295);       /* 1 - 8/17 */
+    timing_free(&t);
+    schedule_free(&s);
+}
+
 /* ---- every schedule, every size ---------------------------------------------------------------------------------- */
 
 static const struct times sample_times[] = { { 1, 1, 1 }, { 7, 7, 7 }, { 3, 5, 2 }, { 2, 1, 1 } };
@@ -385,6 +412,30 @@ static void test_chimera_rounds(void **state)
         }
 }
 
+/* With B = 2F rounds do not fit together; of the two ways to break ties the better one is taken (the other: 34). */
+static void test_chimera_ties(void **state)
+{
+    (void)state;
+    struct schedule s = made("chimera", (struct schedule_request){ .devices = 4, .micros = 8 });
+    struct timing t = timed(&s, (struct times){ 1, 1, 1 }, 0);
+    assert_int_equal(t.makespan, 30);
+    timing_free(&t);
+    schedule_free(&s);
+}
+
+/* Every switch of the search earns its place: without the first one this takes 213. */
+static void test_search_switches(void **state)
+{
+    (void)state;
+    const struct times times = { 10, 9, 7 };
+    struct schedule s = made("zb-2p", (struct schedule_request){ .devices = 2, .micros = 8, .forward = times.f,
+                                      .backward_input = times.i, .backward_weight = times.w, .communication = 3 });
+    struct timing t = timed(&s, times, 3);
+    assert_int_equal(t.span, 212);
+    timing_free(&t);
+    schedule_free(&s);
+}
+
 /* Each stage left out saves a stage's forward and backward of the way through; load is even. */
 static void test_skippipe(void **state)
 {
@@ -586,6 +637,8 @@ static void test_layers_by_speed(void **state)
             assert_int_equal(sum, layers);
             assert_int_equal(got[0] * best[1], best[0] * got[1]);
         }
+    assert_int_equal(layers_by_speed(6, 4, speed[0], count, NULL), OK);       /* of equals the first */
+    assert_memory_equal(count, ((int[]){ 2, 2, 1, 1 }), sizeof count);
     struct error err;
     assert_int_equal(layers_by_speed(3, 4, speed[0], count, &err), ERR_PLAN);
     assert_int_equal(layers_by_speed(8, 2, (int64_t[]){ 1, 0 }, count, &err), ERR_PLAN);
@@ -658,6 +711,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_registered_schedule_is_tested),
+        cmocka_unit_test(test_timer_by_hand),
         cmocka_unit_test(test_every_schedule_keeps_its_promises),
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_interleaved_between_multiples),
@@ -666,6 +720,8 @@ int main(void)
         cmocka_unit_test(test_dualpipe_published_bubble),
         cmocka_unit_test(test_v_family),
         cmocka_unit_test(test_chimera_rounds),
+        cmocka_unit_test(test_chimera_ties),
+        cmocka_unit_test(test_search_switches),
         cmocka_unit_test(test_skippipe),
         cmocka_unit_test(test_2bw_updates),
         cmocka_unit_test(test_blocking_sends),

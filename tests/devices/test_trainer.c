@@ -47,7 +47,7 @@ struct outcome {
     bool traffic_equal;
     uint64_t hash;                      /* of this device's weights at the end */
     uint64_t whole_hash;                /* rank 0: of the whole model's, whatever the mesh */
-    uint64_t peak;                      /* bytes of activations */
+    uint64_t peak[BUFFERS], peak_formula[BUFFERS];      /* bytes by tag */
     struct traffic counted[AXIS_COUNT];
     struct collective_cost formula[AXIS_COUNT];
     double loss;
@@ -131,7 +131,8 @@ static enum error_code train(const struct plan *plan, struct outcome *o)
     read_traffic(o, &t);
     o->hash = hash_weights(&t);
     o->whole_hash = hash_whole(&t);
-    o->peak = device.arena.peak.tag[ACTIVATIONS];
+    for (int tag = 0; tag < BUFFERS; tag++) o->peak[tag] = device.arena.peak.tag[tag], o->peak_formula[tag] = trainer_peak(&t, tag);
+    if (device.arena.now.tag[ACTIVATIONS] != 0) e = ERR_MEMORY, snprintf(err.text, sizeof err.text, "activations are left after a step");
     if (comm.rank == 0) reference_close(&ref);
     trainer_close(&t);
     comm_close(&comm);
@@ -157,12 +158,12 @@ static struct outcome check(struct plan *p)
     ASSERT_ALL(e == OK, "%s: %s", what, err.text);
     const struct comparison *c = &o.comparison;
     ASSERT_ALL(test_rank != 0 || o.initial_equal, "%s: initial weights differ from the reference's: %s on device %d", what, c->weight.tensor, c->weight.rank);
+    ASSERT_ALL(test_rank != 0 || !c->failed, "%s: %s %s on device %d at step %lld: error %.3g, bound %.3g", what, c->first_kind, c->first.tensor,
+               c->first.rank, (long long)c->first.step, c->first.error, c->first.bound);
     ASSERT_ALL(test_rank != 0 || c->largest_error <= 1e-12,
                "%s: largest error %.3g; worst loss %.3g, gradient %s on device %d %.3g at step %lld, weight %s on device %d %.3g at step %lld", what,
                c->largest_error, c->loss.error, c->gradient.tensor, c->gradient.rank, c->gradient.error, (long long)c->gradient.step,
                c->weight.tensor, c->weight.rank, c->weight.error, (long long)c->weight.step);
-    ASSERT_ALL(test_rank != 0 || !c->failed, "%s: %s %s on device %d at step %lld: error %.3g, bound %.3g", what, c->first_kind, c->first.tensor,
-               c->first.rank, (long long)c->first.step, c->first.error, c->first.bound);
     for (int a = 0; a < AXIS_COUNT; a++)
         ASSERT_ALL(o.counted[a].messages_sent == o.formula[a].messages && o.counted[a].bytes_sent == o.formula[a].bytes
                        && o.counted[a].additions == o.formula[a].additions,
@@ -170,6 +171,9 @@ static struct outcome check(struct plan *p)
                    (unsigned long long)o.counted[a].messages_sent, (unsigned long long)o.counted[a].bytes_sent,
                    (unsigned long long)o.counted[a].additions, (unsigned long long)o.formula[a].messages,
                    (unsigned long long)o.formula[a].bytes, (unsigned long long)o.formula[a].additions);
+    for (int tag = 0; tag < BUFFERS; tag++)
+        ASSERT_ALL(o.peak[tag] == o.peak_formula[tag], "%s: peak of %s: counted %llu bytes, formula %llu", what, arena_tag_name(tag),
+                   (unsigned long long)o.peak[tag], (unsigned long long)o.peak_formula[tag]);
     return o;
 }
 

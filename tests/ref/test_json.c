@@ -226,8 +226,8 @@ static void a_full_disk_leaves_the_old_file(void **state)
     cJSON_Delete(c);
 }
 
-/* Devices are written to, not replaced.  Only through links of ours: if the code under test were wrong, a rename by root
- * would otherwise put a file where /dev/null was, for the whole machine. */
+/* Devices are written to, not replaced.  Only through links of ours: if the code under test were wrong, a rename by
+ * root would otherwise put a file where /dev/null was, for the whole machine. */
 static void devices_are_not_replaced(void **state)
 {
     (void)state;

@@ -5,7 +5,7 @@
 
 static int dp, steps;
 static uint64_t seed, memory;
-static double lr;
+static double lr, shift;
 static bool quiet, check, lr_given;
 static const char *dtype, *schedule, *file, *second;
 
@@ -19,6 +19,7 @@ static const struct option table[] = {
     { .kind = OPTION_HEADING, .help = "Training" },
     { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = INFINITY, .help = "optimizer steps" },
     { "--lr", "RATE", OPTION_DOUBLE, &lr, .min = 0, .max = 1, .given = &lr_given, .help = "learning rate" },
+    { "--shift", "X", OPTION_DOUBLE, &shift, .help = "any number" },
     { "--seed", "N", OPTION_UINT64, &seed, .help = "of all random numbers" },
     { "--memory", "SIZE", OPTION_SIZE, &memory, .min = 1024, .max = 0x1p40, .help = "of a device" },
     { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = dtypes, .help = "number format" },
@@ -31,7 +32,7 @@ static const struct option table[] = {
 
 static void defaults(void)
 {
-    dp = 1, steps = 10, seed = 1, memory = 64 << 20, lr = 1e-3;
+    dp = 1, steps = 10, seed = 1, memory = 64 << 20, lr = 1e-3, shift = 0;
     quiet = check = lr_given = false;
     dtype = "fp32", schedule = "1f1b", file = second = NULL;
 }
@@ -130,6 +131,8 @@ static const struct { const char *line, *message; } mistakes[] = {
     { "f --lr nan", "--lr nan: must be a number from 0 to 1" },
     { "f --lr 1e-3x", "--lr 1e-3x: must be a number from 0 to 1" },
     { "f --lr 2", "--lr 2: must be a number from 0 to 1" },
+    { "f --shift nan", "--shift nan: must be a number" },
+    { "f --shift=-inf", "--shift -inf: must be a number" },
     { "f --memory 64Q", "--memory 64Q: must be a size such as 512, 64K or 1.5G from 1K to 1T" },
     { "f --memory 1", "--memory 1: must be a size such as 512, 64K or 1.5G from 1K to 1T" },
     { "f --dtype fp23", "--dtype fp23: there is no such choice; did you mean fp32?" },
@@ -158,14 +161,15 @@ static void names_every_mistake(void **state)
 static void finds_near_names(void **state)
 {
     (void)state;
-    static const char *const names[] = { "ring", "tree", NULL, "recursive_doubling", "rabenseifner" };
+    static const char *const names[] = { "ring", "tree", NULL, "recursive_doubling", "rabenseifner", "dp" };
     static const struct { const char *word, *near; } cases[] = {
-        { "ring", "ring" }, { "rnig", "ring" }, { "rings", "ring" }, { "treee", "tree" }, { "tere", "tree" },
+        { "ring", "ring" }, { "rnig", "ring" }, { "rings", "ring" }, { "pd", "dp" }, { "treee", "tree" },
+        { "tere", "tree" },
         { "recursive-doubling", "recursive_doubling" }, { "recursivedoubling", "recursive_doubling" },
         { "rabenseifer", "rabenseifner" }, { "bruck", NULL }, { "x", NULL }, { "", NULL }, { "--", NULL },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *got = nearest_name(cases[i].word, names, 5);
+        const char *got = nearest_name(cases[i].word, names, 6);
         if (got != cases[i].near && (got == NULL || cases[i].near == NULL || strcmp(got, cases[i].near) != 0))
             fail_msg("near %s: got %s, want %s", cases[i].word, got ? got : "none",
                      cases[i].near ? cases[i].near : "none");
@@ -173,7 +177,7 @@ static void finds_near_names(void **state)
     char longer[5000];
     memset(longer, 'a', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
-    assert_null(nearest_name(longer, names, 5));
+    assert_null(nearest_name(longer, names, 6));
 }
 
 static void reads_and_writes_sizes(void **state)

@@ -13,7 +13,7 @@ const struct data_scheme *const data_schemes[] = {
 enum error_code data_scheme_find(const struct data_scheme **found, const char *name, struct error *err)
 {
     const char *names[sizeof data_schemes / sizeof *data_schemes];
-    int n = 0;
+    size_t n = 0;
     for (; data_schemes[n]; n++) {
         names[n] = data_schemes[n]->name;
         if (strcmp(names[n], name) == 0) {
@@ -21,5 +21,5 @@ enum error_code data_scheme_find(const struct data_scheme **found, const char *n
             return OK;
         }
     }
-    return fail(err, ERR_USAGE, "--data-parallel %s: there is no such scheme; the nearest is %s", name, nearest_name(name, names, (size_t)n));
+    return fail_unknown_name(err, "--data-parallel", name, names, n);
 }

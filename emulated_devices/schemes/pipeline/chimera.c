@@ -16,7 +16,7 @@
  *   3  f1-f3-...F0-B0----F2-B2----...b1----......b3----
  *
  * Each pipeline alone is 1F1B with at most P/2 microbatches on the way; what a device does first when both have something
- * for it is decided by list scheduling: what can start first, backwards before forwards.
+ * for it is decided by list scheduling: what can start first, forwards before backwards.
  */
 #include "emulated_devices/schemes/pipeline/list_schedule.h"
 #include <stdlib.h>

@@ -45,7 +45,7 @@ static int64_t ready(const struct lists *l, struct candidate c)
 static bool better(struct candidate a, struct candidate b)
 {
     if (a.start != b.start) return a.start < b.start;
-    if (a.backward != b.backward) return a.backward > b.backward;
+    if (a.backward != b.backward) return a.backward < b.backward;
     return a.micro < b.micro;
 }
 

@@ -38,6 +38,17 @@
  */
 enum error_code schedule_read(struct schedule *, FILE *from, const char *file, struct error *);
 
+/** Whether what was given as a schedule's name means a file: none is registered under it, and it has a '/' or a '.', or a
+ *  file of that name is there. */
+bool schedule_is_file(const char *name);
+
+/**
+ * A schedule by name: a registered one, made as schedule_make makes it, or one read from a file as schedule_read does.
+ * @param request  of a file's schedule, devices, micros and chunks must be these; 0: whatever the file has.
+ * @return OK, or what schedule_make and schedule_read return; ERR_PLAN also for a file that does not fit.
+ */
+enum error_code schedule_by_name(struct schedule *, const char *name, const struct schedule_request *request, struct error *);
+
 /** Write a schedule, with its sends and receives, so that schedule_read gives it back.  @return OK or ERR_FILE. */
 enum error_code schedule_write(FILE *to, const struct schedule *, struct error *);
 

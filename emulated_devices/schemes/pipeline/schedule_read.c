@@ -290,7 +290,8 @@ static enum error_code first_line(struct reader *r)
     return end_of_line(r);
 }
 
-/* The line that an action of the finished schedule came from.  Messages that were put in belong to their computation. */
+/* The line that an action of the finished schedule came from.  A receive that was put in belongs to the computation after
+ * it; a send that was put in is never at fault. */
 static int line_of_action(const struct reader *r, int device, int index)
 {
     if (device < 0) return 0;
@@ -298,8 +299,7 @@ static int line_of_action(const struct reader *r, int device, int index)
     if (r->messages > 0) return r->line_of[device][index];
     int done = 0;
     for (int i = 0; i < index; i++) done += !action_is_message(r->s->actions[device][i].kind);
-    const enum action_kind kind = r->s->actions[device][index].kind;
-    return r->line_of[device][kind == SEND_ACTIVATION || kind == SEND_GRADIENT ? done - 1 : done];
+    return r->line_of[device][done];
 }
 
 static enum error_code check(struct reader *r)

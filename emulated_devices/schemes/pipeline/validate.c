@@ -6,6 +6,7 @@
  * send starts without waiting, the only thing that can hold a device is a receive whose send comes later: a cycle.
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,7 +231,10 @@ static enum error_code tell_cycle(struct check *c, const int *next)
     const struct schedule *s = c->s;
     int d = 0, size = 0;
     while (next[d] == s->count[d]) d++;
-    for (int i = 0; i < s->devices; i++) d = s->actions[d][next[d]].peer;       /* now on the cycle */
+    for (int i = 0; i < s->devices; i++) {              /* after that many steps we are on the cycle */
+        assert(action_is_message(s->actions[d][next[d]].kind));
+        d = s->actions[d][next[d]].peer;
+    }
     c->device = d;
     c->index = next[d];
     char text[300];

@@ -47,8 +47,7 @@ static bool meet(struct state *st, int device, struct action a)
     const int peer = a.peer, at = st->w->next[peer];
     if (at >= s->count[peer]) return false;
     const struct action b = s->actions[peer][at];
-    if (!action_is_message(b.kind) || is_send(a) == is_send(b) || b.peer != device || key_of(s, device, a) != key_of(s, peer, b))
-        return false;
+    if (!action_is_message(b.kind) || is_send(a) == is_send(b) || key_of(s, device, a) != key_of(s, peer, b)) return false;
     const int sender = is_send(a) ? device : peer, receiver = is_send(a) ? peer : device, from = st->w->next[sender];
     perform(st, sender, -1);
     perform(st, receiver, from);

@@ -13,7 +13,7 @@ const struct tensor_scheme *const tensor_schemes[] = {
 enum error_code tensor_scheme_find(const struct tensor_scheme **found, const char *name, struct error *err)
 {
     const char *names[sizeof tensor_schemes / sizeof *tensor_schemes];
-    int n = 0;
+    size_t n = 0;
     for (; tensor_schemes[n]; n++) {
         names[n] = tensor_schemes[n]->name;
         if (strcmp(names[n], name) == 0) {
@@ -21,5 +21,5 @@ enum error_code tensor_scheme_find(const struct tensor_scheme **found, const cha
             return OK;
         }
     }
-    return fail(err, ERR_USAGE, "--tensor %s: there is no such scheme; the nearest is %s", name, nearest_name(name, names, (size_t)n));
+    return fail_unknown_name(err, "--tensor", name, names, n);
 }

@@ -1,0 +1,61 @@
+/* commands.c -- choosing a command by its name, and commands that have commands of their own. */
+#include "emulated_devices/cli/cli.h"
+#include "ref/io/output.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err)
+{
+    enum { MOST = 32 };
+    const char *names[MOST];
+    size_t n = 0;
+    for (; table[n].name != NULL && n < MOST; n++) {
+        if (strcmp(table[n].name, word) == 0) return &table[n];
+        names[n] = table[n].name;
+    }
+    const char *near = nearest_name(word, names, n);
+    if (near) fail(err, ERR_USAGE, "%s%s: there is no such command; did you mean %s?", of, shown(word).text, near);
+    else fail(err, ERR_USAGE, "%s%s: there is no such command; orrery %s--help shows them", of, shown(word).text, of);
+    return NULL;
+}
+
+void print_commands(const struct command *table)
+{
+    for (; table->name != NULL; table++) printf("  %-11s %s\n", table->name, table->description);
+}
+
+static void print_topics(const char *command, const char *what, const struct command *topics)
+{
+    if (launcher_rank() != 0) return;
+    printf("%s\n\nusage: orrery %s WHAT [options]        orrery %s WHAT --help\n\n", what, command, command);
+    print_commands(topics);
+}
+
+/* The same words with one more: what a missing WHAT stands for. */
+static enum error_code run_default(const struct command *c, int argc, char **argv, int *status, struct error *err)
+{
+    char **words = calloc((size_t)argc + 2, sizeof *words);
+    if (words == NULL) return fail(err, ERR_MEMORY, "no memory for %d words", argc + 1);
+    for (int i = 0; i < argc; i++) words[i < 2 ? i : i + 1] = argv[i];
+    words[2] = (char *)c->name;
+    const enum error_code e = c->run(argc + 1, words, status, err);
+    free(words);
+    return e;
+}
+
+enum error_code run_topic(const char *what, const struct command *topics, bool has_default, int argc, char **argv, int *status, struct error *err)
+{
+    const char *command = argv[1], *word = argc > 2 ? argv[2] : NULL;
+    const bool help = word && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0);
+    if (help || (word == NULL && !has_default)) {
+        print_topics(command, what, topics);
+        *status = help ? 0 : 2;
+        return OK;
+    }
+    if (has_default && (word == NULL || word[0] == '-')) return run_default(&topics[0], argc, argv, status, err);
+    char of[32];
+    snprintf(of, sizeof of, "%s ", command);
+    const struct command *c = command_find(topics, of, word, err);
+    return c ? c->run(argc, argv, status, err) : ERR_USAGE;
+}

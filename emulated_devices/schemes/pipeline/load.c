@@ -1,0 +1,48 @@
+/* load.c -- a schedule by the name that a person gives: one that is registered, or a file. */
+#include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/output.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+bool schedule_is_file(const char *name)
+{
+    struct stat st;
+    if (schedule_generator(name, NULL) != NULL) return false;
+    return strpbrk(name, "/.") != NULL || (stat(name, &st) == 0 && S_ISREG(st.st_mode));
+}
+
+/* Every device reads it for itself, so it cannot be a pipe. */
+static enum error_code check_regular(const char *path, struct error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) return fail(err, ERR_FILE, "%s: %s", shown_path(path).text, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return fail(err, ERR_FILE, "%s: is not a regular file; a schedule is read more than once", shown_path(path).text);
+    return OK;
+}
+
+static enum error_code read_file(struct schedule *s, const char *path, struct error *err)
+{
+    enum error_code e = check_regular(path, err);
+    if (e) return e;
+    FILE *f = fopen(path, "r");
+    if (f == NULL) return fail(err, ERR_FILE, "%s: cannot be opened: %s", shown_path(path).text, strerror(errno));
+    e = schedule_read(s, f, shown_path(path).text, err);
+    fclose(f);
+    return e;
+}
+
+static bool fits(int have, int asked) { return asked == 0 || have == asked; }
+
+enum error_code schedule_by_name(struct schedule *s, const char *name, const struct schedule_request *q, struct error *err)
+{
+    if (!schedule_is_file(name)) return schedule_make(s, name, q, err);
+    enum error_code e = read_file(s, name, err);
+    if (e) return e;
+    if (fits(s->devices, q->devices) && fits(s->micros, q->micros) && fits(s->chunks, q->chunks)) return OK;
+    e = fail(err, ERR_PLAN, "%s: has a schedule for --pp %d --micro %d --chunks %d; --pp %d --micro %d --chunks %d do not fit",
+             shown_path(name).text, s->devices, s->micros, s->chunks, q->devices ? q->devices : s->devices, q->micros ? q->micros : s->micros,
+             q->chunks ? q->chunks : s->chunks);
+    schedule_free(s);
+    return e;
+}
