@@ -87,10 +87,10 @@ static void print_worst(const char *what, const struct worst *w)
            (long long)w->step, w->error, w->bound, w->ratio);
 }
 
-static bool all_exact(const struct train_record *r)
+static bool all_exact(const struct train_record *r, bool memory)
 {
     bool exact = true;
-    for (int d = 0; d < r->options->plan.mesh.devices; d++) exact = exact && r->device[d].exact;
+    for (int d = 0; d < r->options->plan.mesh.devices; d++) exact = exact && (memory ? r->device[d].exact_memory : r->device[d].exact);
     return exact;
 }
 
@@ -103,7 +103,10 @@ void report_end(const struct train_record *r)
         printf("\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s, (double)(p->B * p->S) / s,
                model_step_flops(&p->model, p->B, p->S) / s / 1e9);
     }
-    printf("traffic counted messages, bytes and additions on dp, tp and pp %s the formulas on every device\n", all_exact(r) ? "equal" : "DIFFER FROM");
+    printf("loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
+    printf("traffic counted messages, bytes and additions on dp, tp and pp %s the formulas on every device\n", all_exact(r, false) ? "equal" : "DIFFER FROM");
+    printf("memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
+           all_exact(r, true) ? "equal" : "DIFFER FROM");
     if (!r->options->check) return;
     const struct comparison *c = &r->comparison;
     printf("\nlargest differences from the one-device run, of %lld tensors compared (norm of difference / norm)\n", (long long)c->compared);
@@ -163,6 +166,7 @@ static void add_device(cJSON *list, const struct mesh *m, const struct device_re
         cJSON_AddNumberToObject(axis, "bytes", (double)d->bytes[a]);
     }
     cJSON_AddBoolToObject(o, "traffic_equals_formulas", d->exact);
+    cJSON_AddBoolToObject(o, "memory_equals_formulas", d->exact_memory);
     cJSON_AddNumberToObject(o, "resident_bytes", (double)d->resident);
     cJSON_AddNumberToObject(o, "virtual_ps", (double)d->virtual_time);
 }
@@ -182,6 +186,7 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
         cJSON_AddNumberToObject(s, "seconds", r->seconds[i]);
     }
     for (int d = 0; d < r->options->plan.mesh.devices; d++) add_device(devices, &r->options->plan.mesh, &r->device[d]);
+    cJSON_AddNumberToObject(root, "validation_loss", r->validation);
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
     cJSON_AddNumberToObject(root, "step_flops", model_step_flops(&r->options->plan.model, r->options->plan.B, r->options->plan.S));
     if (r->options->check) {

@@ -1,4 +1,4 @@
-/* sample.c -- let the trained model write: its weights brought to rank 0, one token at a time. */
+/* sample.c -- what the trained model is worth: its weights brought to rank 0, its loss on held-out text, and what it writes. */
 #include "emulated_devices/cli/train.h"
 #include "ref/numeric/philox.h"
 #include <ctype.h>
@@ -55,7 +55,19 @@ static enum error_code write_text(struct gpt2 *m, const struct text *text, int b
     return e;
 }
 
-enum error_code print_sample(struct trainer *t, const struct text *text, int bytes, struct error *err)
+/* The mean loss on one batch of the validation text, always the same one. */
+static enum error_code validation_loss(struct gpt2 *m, const struct plan *p, const struct text *text, double *loss, struct error *err)
+{
+    const size_t n = (size_t)(p->B * p->S);
+    int32_t *ids = malloc(2 * n * sizeof *ids);
+    if (ids == NULL) return fail(err, ERR_MEMORY, "no memory for a validation batch");
+    text_batch(text, TEXT_VALIDATION, p->seed, 0, p->S, 0, p->B, ids, ids + n);
+    enum error_code e = gpt2_forward(m, ids, ids + n, p->B, p->S, loss, err);
+    free(ids);
+    return e;
+}
+
+enum error_code print_sample(struct trainer *t, const struct text *text, int bytes, double *validation, struct error *err)
 {
     struct model_config config = t->plan.model;
     struct gpt2 m = { 0 };
@@ -66,7 +78,8 @@ enum error_code print_sample(struct trainer *t, const struct text *text, int byt
     for (int i = 0; i < model_param_count(&config) && !e; i++)
         e = collect_whole(t, i, KIND_WEIGHT, t->comm->rank == 0 ? m.w[i] : tensor_none, err);
     if (t->comm->rank == 0) {
-        if (!e) e = write_text(&m, text, bytes, t->plan.seed, err);
+        if (!e) e = validation_loss(&m, &t->plan, text, validation, err);
+        if (!e && bytes > 0) e = write_text(&m, text, bytes, t->plan.seed, err);
         if (m.params) gpt2_close(&m);
     }
     return comm_agree(t->comm, e, err);

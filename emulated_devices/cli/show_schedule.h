@@ -7,7 +7,7 @@
 
 /**
  * Run the subcommand.  One process; nothing is sent.
- * @param argc,argv  the words after `show schedule`: NAME, or `--file FILE`, and flags; without either, the list of schedules.
+ * @param argc,argv  the words after `show schedule`: NAME or FILE, and flags; without either, the list of schedules.
  * @param to         where the picture and the numbers go.
  * @return OK; ERR_USAGE, ERR_PLAN, ERR_FILE, ERR_FORMAT, ERR_MEMORY with one line in err.
  */

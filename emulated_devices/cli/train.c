@@ -85,6 +85,15 @@ static enum error_code start_reference(struct session *r, struct batch_source so
     return reference_follow(&r->reference, &r->trainer, err);
 }
 
+/* Traffic and memory are part of what is checked. */
+static enum error_code check_counts(const struct session *r, struct error *err)
+{
+    for (int d = 0; d < r->options->plan.mesh.devices; d++)
+        if (!r->record.device[d].exact || !r->record.device[d].exact_memory)
+            return fail(err, ERR_CHECK, "device %d: counted %s differs from its formula", d, r->record.device[d].exact ? "memory" : "traffic");
+    return OK;
+}
+
 static enum error_code train_steps(struct session *r, const struct text *text, struct error *err)
 {
     const struct train_options *o = r->options;
@@ -95,7 +104,7 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
         if (!e && r->speaks) report_step(&r->record, i);
     }
     if (!e) e = collect_reports(&r->trainer, o->steps, r->record.device, err);
-    if (!e && o->sample) e = print_sample(&r->trainer, text, o->sample, err);
+    if (!e) e = print_sample(&r->trainer, text, o->sample, &r->record.validation, err);
     if (!e && r->speaks) report_end(&r->record);
     if (!e && o->save) e = checkpoint_save(&r->trainer, o->save, err);
     if (!e && r->speaks && o->json) e = report_json(&r->record, o->json, err);
@@ -104,6 +113,7 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
         e = fail(err, ERR_CHECK, "step %lld: %s %s on device %d differs from the one-device run by %.3g; its bound is %.3g",
                  (long long)f->step, r->record.comparison.first_kind, f->tensor, f->rank, f->error, f->bound);
     }
+    if (!e && r->speaks && r->checking) e = check_counts(r, err);
     return comm_agree(r->trainer.comm, e, err);
 }
 

@@ -54,7 +54,8 @@ enum error_code report_json(const struct train_record *, const char *path, struc
 /** Collect every device's report on rank 0.  Collective. */
 enum error_code collect_reports(struct trainer *, int64_t steps, struct device_report *all, struct error *);
 
-/* sample.c: let the trained model write.  Collective; text is printed by rank 0. */
-enum error_code print_sample(struct trainer *, const struct text *, int bytes, struct error *);
+/* sample.c: the trained model's loss on held-out text, and so many bytes of what it writes.  Collective; rank 0 has the loss
+ * and prints the text. */
+enum error_code print_sample(struct trainer *, const struct text *, int bytes, double *validation, struct error *);
 
 #endif

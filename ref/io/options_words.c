@@ -1,6 +1,7 @@
 /* options_words.c -- the part of options.h that needs no table: names that are near, and sizes as people write them. */
 #include "ref/io/options.h"
 #include "ref/io/output.h"
+#include "ref/io/output.h"
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -48,6 +48,9 @@ enum error_code model_config_check(const struct model_config *c, struct error *e
     const double p[] = { c->dropout_embedding, c->dropout_residual, c->dropout_attention };
     for (int i = 0; i < 3; i++)
         if (!(p[i] >= 0 && p[i] < 1)) return fail(err, ERR_PLAN, "model: dropout %g; it must be at least 0 and below 1", p[i]);
+    if (!(c->eps > 0)) return fail(err, ERR_PLAN, "model: layernorm epsilon %g; it must be above 0", c->eps);
+    if (!(c->init_std >= 0))
+        return fail(err, ERR_PLAN, "model: standard deviation of initial weights %g; it must be at least 0", c->init_std);
     return OK;
 }
 

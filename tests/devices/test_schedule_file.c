@@ -263,28 +263,32 @@ static void test_show(void **state)
                               "  1  ...F0-F1-...I0-F2-I1-W0-F3-I2-W1-F4-I3-W2-I4-W3-W4-\n"
                               "  2  ......F0-I0-F1-I1-F2-I2-W0-F3-I3-W1-F4-I4-W2-W3-W4-\n"
                               "     F forward  I backward for input  W backward for weights  \n"
-                              "zb-h1: 3 devices, 5 microbatches, 1 chunk a device\n"
-                              "time      17 ps; longest span of a device 17 ps, bubble 11.76 %\n"
-                              "memory    3 3 3 microbatches held at most, device by device\n"
-                              "messages  20\n"
-                              "weight gradients added in the order of the microbatches: yes\n"
-                              "runs even if a send blocks until its receive: no\n");
+                              "\nzb-h1: 3 devices, 5 microbatches, 1 stage on each device\n"
+                              "  time      17, when of a stage F takes 1, I 1, W 1, and a message 0\n"
+                              "  bubble    11.76 % of the busiest device's 17, from its first action to its last\n"
+                              "  memory    3 3 3 microbatches held at most, device by device\n"
+                              "  messages  20\n"
+                              "  order     weight gradients are added in the order of the microbatches\n"
+                              "  sends     it would hang if each blocks until its receive\n");
     FILE *f = fopen(svg, "r");
     assert_non_null(f);
     assert_int_equal(fread(text, 1, 4, f), 4);
     assert_memory_equal(text, "<svg", 4);
     fclose(f);
     assert_int_equal(command((char *[]){ "dualpipe", "--pp", "2", "--micro", "4", "--save", svg, NULL }, text, sizeof text, &err), OK);
-    assert_int_equal(command((char *[]){ "--file", svg, NULL }, text, sizeof text, &err), OK);
-    assert_non_null(strstr(text, "dualpipe: 2 devices, 4 microbatches, 2 chunks a device"));
+    assert_int_equal(command((char *[]){ svg, NULL }, text, sizeof text, &err), OK);
+    assert_non_null(strstr(text, "dualpipe: 2 devices, 4 microbatches, 2 stages on each device"));
+    assert_int_equal(command((char *[]){ svg, "--pp", "2", "--micro", "4", NULL }, text, sizeof text, &err), OK);
+    assert_int_equal(command((char *[]){ svg, "--pp", "3", NULL }, text, sizeof text, &err), ERR_PLAN);
+    assert_non_null(strstr(err.text, "has a schedule for --pp 2 --micro 4 --chunks 2; --pp 3 --micro 4"));
     remove(svg);
     assert_int_equal(command((char *[]){ NULL }, text, sizeof text, &err), OK);
     for (int g = 0; schedule_generators[g] != NULL; g++) assert_non_null(strstr(text, schedule_generators[g]->name));
     assert_int_equal(command((char *[]){ "zb-h3", NULL }, text, sizeof text, &err), ERR_USAGE);
-    assert_int_equal(command((char *[]){ "1f1b", "--file", "x", NULL }, text, sizeof text, &err), ERR_USAGE);
+    assert_int_equal(command((char *[]){ "1f1b", "gpipe", NULL }, text, sizeof text, &err), ERR_USAGE);
     assert_int_equal(command((char *[]){ "1f1b", "--F", "9999999999999999", NULL }, text, sizeof text, &err), ERR_USAGE);
     assert_int_equal(command((char *[]){ "1f1b", "--svg", "/nowhere/x.svg", NULL }, text, sizeof text, &err), ERR_FILE);
-    assert_int_equal(command((char *[]){ "--file", "/nowhere/x", NULL }, text, sizeof text, &err), ERR_FILE);
+    assert_int_equal(command((char *[]){ "/nowhere/x", NULL }, text, sizeof text, &err), ERR_FILE);
 }
 
 int main(void)

@@ -1,0 +1,9 @@
+/* bench.h -- the topics of `orrery bench`, one file each. */
+#ifndef ORRERY_BENCH_H
+#define ORRERY_BENCH_H
+
+#include "emulated_devices/cli/cli.h"
+
+command_fn bench_step_topic, bench_schedules_topic;
+
+#endif

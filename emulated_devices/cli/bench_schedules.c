@@ -1,0 +1,118 @@
+/* bench_schedules.c -- `orrery bench schedules`: published bubble rates beside ours, and all schedules side by side. */
+#include "emulated_devices/cli/bench.h"
+#include "emulated_devices/schemes/pipeline/published.h"
+#include "emulated_devices/schemes/pipeline/timing.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the paper's table --------------------------------------------------------------------------------------------- */
+
+/* In units of the last printed digit. */
+static int digits_apart(double ours, double published) { return (int)lround((ours - published) * 1e4); }
+
+static enum error_code print_setting(const struct published_setting *r, struct error *err)
+{
+    printf("%-5s %3d %4d ", r->model, r->P, r->M);
+    for (int c = 0; c < PUBLISHED_COLUMNS; c++) {
+        double rate;
+        enum error_code e = published_bubble(r, c, &rate, err);
+        if (e) return e;
+        const int apart = digits_apart(published_digits(rate), r->bubble[c]);
+        printf(" %6.4f %6.4f", r->bubble[c], rate);
+        if (c == PUBLISHED_INTERLEAVED || apart) printf(" %+3d", apart);
+    }
+    printf("\n");
+    return OK;
+}
+
+static enum error_code print_published(struct error *err)
+{
+    enum error_code e = OK;
+    printf("Bubble rates of P. Qi et al., arXiv:2401.10241, table 5, and ours from the times of its table 6\n\n%-15s", "");
+    for (int c = 0; c < PUBLISHED_COLUMNS; c++) printf("%-*s", c == PUBLISHED_INTERLEAVED ? 18 : 14, published_schedule_name[c]);
+    printf("\n%-5s %3s %4s ", "model", "P", "M");
+    for (int c = 0; c < PUBLISHED_COLUMNS; c++) printf(" %6s %6s%s", "paper", "ours", c == PUBLISHED_INTERLEAVED ? "    " : "");
+    printf("\n");
+    for (int i = 0; i < PUBLISHED_SETTINGS && !e; i++) e = print_setting(&published_settings[i], err);
+    printf("\nA difference is shown in units of the last digit. The paper's interleaved rates are a closed form that\n"
+           "counts 2vP-P-2 waits for a message; executed, a device waits 2(vP-1) times, and ours has them all.\n\n");
+    return e;
+}
+
+/* ---- all schedules, the same work ------------------------------------------------------------------------------------ */
+
+struct wanted { int pp, micro; uint64_t forward, backward_input, backward_weight, communication; };
+
+/* A chunk is 1/chunks of a device's layers: its times, times chunks, are those of the whole, and messages take chunks times as long. */
+static enum error_code time_schedule(const struct schedule *s, const struct wanted *w, struct timing *t, struct error *err)
+{
+    int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
+    if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
+    const struct schedule_times times = uniform_times(s->stages, (int64_t)w->forward, (int64_t)w->backward_input, (int64_t)w->backward_weight,
+                                                      (int64_t)w->communication * (s->stages / s->devices), room);
+    enum error_code e = schedule_time(t, s, &times, err);
+    free(room);
+    return e;
+}
+
+static void print_schedule(const struct schedule *s, const struct timing *t)
+{
+    int peak = 0;
+    for (int d = 0; d < s->devices; d++) peak = schedule_peak(s, d) > peak ? schedule_peak(s, d) : peak;
+    const double share = (double)s->stages / s->devices;        /* stages of the model on a device, copies not counted twice */
+    printf("%-14s %6d %7.2f %%  %9.4g  %8.4g  %8lld   %s\n", s->name, s->chunks, 100 * t->bubble, (double)t->span / share, peak / share,
+           (long long)schedule_messages(s), schedule_adds_in_order(s) ? "yes" : "no");
+}
+
+static enum error_code print_all(const struct wanted *w, struct error *err)
+{
+    printf("All schedules on P=%d devices with M=%d microbatches; of a device's layers F takes %llu, I %llu, W %llu, a message %llu\n\n", w->pp,
+           w->micro, (unsigned long long)w->forward, (unsigned long long)w->backward_input, (unsigned long long)w->backward_weight,
+           (unsigned long long)w->communication);
+    printf("%-14s %6s %9s  %9s  %8s  %8s   %s\n", "schedule", "chunks", "bubble", "time", "memory", "messages", "adds in order");
+    for (int i = 0; schedule_generators[i]; i++) {
+        struct schedule s;
+        struct timing t;
+        struct error why;
+        const struct schedule_request q = { .devices = w->pp, .micros = w->micro, .chunks = schedule_generators[i]->chunks ? 0 : 2,
+            .forward = (int64_t)w->forward, .backward_input = (int64_t)w->backward_input, .backward_weight = (int64_t)w->backward_weight,
+            .communication = (int64_t)w->communication };
+        enum error_code e = schedule_make(&s, schedule_generators[i]->name, &q, &why);
+        if (e == ERR_PLAN) printf("%-14s needs %s\n", schedule_generators[i]->name, schedule_generators[i]->needs);
+        if (e == ERR_PLAN) continue;
+        if (e) return fail(err, e, "%s", why.text);
+        e = time_schedule(&s, w, &t, err);
+        if (!e) print_schedule(&s, &t), timing_free(&t);
+        schedule_free(&s);
+        if (e) return e;
+    }
+    printf("\nMemory: microbatches whose activations the fullest device holds at once, for all its layers.\n");
+    return OK;
+}
+
+enum error_code bench_schedules_topic(int argc, char **argv, int *status, struct error *err)
+{
+    static const double LONGEST = 1e9;
+    struct wanted w = { .pp = 4, .micro = 8, .forward = 1, .backward_input = 1, .backward_weight = 1 };
+    bool help;
+    (void)status;
+    const struct option table[] = {
+        { .kind = OPTION_HEADING, .help = "The second table: all schedules doing the same work" },
+        { "--pp", "P", OPTION_INT, &w.pp, .min = 1, .max = 256, .help = "devices" },
+        { "--micro", "M", OPTION_INT, &w.micro, .min = 1, .max = 4096, .help = "microbatches" },
+        { "--F", "T", OPTION_UINT64, &w.forward, .min = 0, .max = LONGEST, .help = "time of a forward, in any unit" },
+        { "--I", "T", OPTION_UINT64, &w.backward_input, .min = 0, .max = LONGEST, .help = "of a backward for the input" },
+        { "--W", "T", OPTION_UINT64, &w.backward_weight, .min = 0, .max = LONGEST, .help = "of a backward for the weights" },
+        { "--comm", "T", OPTION_UINT64, &w.communication, .min = 0, .max = LONGEST, .help = "of a message, from send to arrival" },
+        { 0 }
+    };
+    enum error_code e = options_parse("bench schedules", argc - 3, argv + 3, table, &help, err);
+    if (e) return e;
+    if (help) {
+        print_usage("bench schedules", "[options]", "Bubble rates as published beside ours, then all schedules side by side.", table);
+        return OK;
+    }
+    e = print_published(err);
+    return e ? e : print_all(&w, err);
+}

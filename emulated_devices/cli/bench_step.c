@@ -1,0 +1,200 @@
+/* bench_step.c -- `orrery bench step`: speed, never tested, always beside a limit measured in the same run. */
+#include "emulated_devices/cli/bench.h"
+#include "ref/io/json.h"
+#include "ref/model/gpt2.h"
+#include "ref/optim/optimizer.h"
+#include <cblas.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+enum { MAX_RUNS = 1000, GEMM_SIZE = 2048 };
+
+/* What the machine can do: median rate of C = A B^T, 2048 cubed, in fp32. */
+struct gemm { float *A, *B, *C; };
+
+static bool gemm_open(struct gemm *g)
+{
+    const size_t n = (size_t)GEMM_SIZE * GEMM_SIZE;
+    g->A = malloc(n * sizeof *g->A), g->B = malloc(n * sizeof *g->B), g->C = malloc(n * sizeof *g->C);
+    for (size_t i = 0; g->A && g->B && g->C && i < n; i++) g->A[i] = (float)(i % 7) - 3, g->B[i] = (float)(i % 5) - 2, g->C[i] = 0;
+    return g->A && g->B && g->C;
+}
+
+static double gemm_seconds(struct gemm *g)
+{
+    const double t0 = now();
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, GEMM_SIZE, GEMM_SIZE, GEMM_SIZE, 1, g->A, GEMM_SIZE, g->B, GEMM_SIZE, 0, g->C, GEMM_SIZE);
+    return now() - t0;
+}
+
+/* One training step of the one-device model: forward, backward, clipped AdamW. */
+static double serial_step(struct gpt2 *m, struct tensor *state, const int32_t *ids, const int32_t *labels, int64_t B, int64_t t)
+{
+    const struct optimizer *adamw = optimizers[0];
+    double loss;
+    const double t0 = now();
+    if (gpt2_forward(m, ids, labels, B, m->config.S, &loss, NULL) != OK) return 0;
+    gpt2_backward(m);
+    const double scale = clip_scale(&adamw->usual, gpt2_gradient_norm(m));
+    for (int i = 0; i < m->params; i++) {
+        const struct step s = { .lr = adamw->usual.lr, .t = t, .gradient_scale = scale, .hyper = &adamw->usual,
+                                .weight_decay = m->spec[i].decay ? adamw->usual.weight_decay : 0 };
+        optimizer_step(adamw, m->w[i], m->g[i], &state[i * OPTIMIZER_MAX_STATES], s);
+    }
+    gpt2_zero_gradients(m);
+    return now() - t0;
+}
+
+struct bench_step {
+    const char *model;
+    int runs;
+    int64_t batch;
+    struct gpt2 serial;
+    struct tensor *state;
+    int32_t *ids;
+};
+
+static enum error_code open_serial(struct bench_step *b, const struct model_config *c, struct error *err)
+{
+    enum error_code e = gpt2_open(&b->serial, c, F32, 1, err);
+    if (e) return e;
+    const int64_t N = b->batch * c->S;
+    b->ids = malloc(sizeof *b->ids * (size_t)(N + 1));
+    b->state = calloc((size_t)b->serial.params * OPTIMIZER_MAX_STATES, sizeof *b->state);
+    bool ok = b->ids && b->state;
+    for (int i = 0; ok && i < b->serial.params * OPTIMIZER_MAX_STATES; i++) {
+        b->state[i] = b->serial.w[i / OPTIMIZER_MAX_STATES];
+        b->state[i].data = calloc(1, tensor_bytes(b->state[i]));
+        ok = b->state[i].data != NULL;
+    }
+    for (int64_t n = 0; ok && n <= N; n++) b->ids[n] = (int32_t)((n * 7919 + n / 13) % c->V);
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory to bench model %s", c->name);
+}
+
+static void close_serial(struct bench_step *b)
+{
+    for (int i = 0; b->state && i < b->serial.params * OPTIMIZER_MAX_STATES; i++) free(b->state[i].data);
+    free(b->state), free(b->ids);
+    if (b->serial.params) gpt2_close(&b->serial);
+}
+
+/* `orrery train` as a user would run it, its median step read from the JSON it writes. */
+static double train_seconds(const char *program, const struct bench_step *b, int dp, int tp, int pp, struct error *err)
+{
+    char path[] = "/tmp/orrery-bench-XXXXXX", words[8][32];
+    const int fd = mkstemp(path);
+    if (fd < 0) return fail(err, ERR_FILE, "%s: cannot be made", path), -1;
+    close(fd);
+    const int number[] = { dp, tp, pp, b->runs, (int)b->batch };
+    for (int i = 0; i < 5; i++) snprintf(words[i], sizeof words[i], "%d", number[i]);
+    const pid_t child = fork();
+    if (child == 0) {
+        if (freopen("/dev/null", "w", stdout) == NULL) _exit(1);
+        execlp(program, program, "train", "--model", b->model, "--dp", words[0], "--tp", words[1], "--pp", words[2], "--steps", words[3],
+               "--batch", words[4], "--json", path, (char *)NULL);
+        _exit(127);
+    }
+    int how = 0;
+    double seconds = -1;
+    cJSON *root = NULL;
+    if (child > 0) waitpid(child, &how, 0);
+    if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) fail(err, ERR_COMM, "orrery train --dp %d --tp %d --pp %d failed", dp, tp, pp);
+    else if (json_read(path, &root, err) == OK && json_double(root, path, "median_step_seconds", &seconds, err) != OK) seconds = -1;
+    cJSON_Delete(root);
+    unlink(path);
+    return seconds;
+}
+
+static void print_row(const char *what, double seconds, double flops, double tokens, double gemm_rate, double one_device)
+{
+    printf("  %-34s %9.1f ms  %9.0f tokens/s  %7.1f GFLOP/s  %5.1f %% of gemm", what, 1e3 * seconds, tokens / seconds, flops / seconds / 1e9,
+           100 * flops / seconds / gemm_rate);
+    if (one_device > 0) printf("  %5.2f x one device", seconds / one_device);
+    printf("\n");
+    fflush(stdout);
+}
+
+static enum error_code bench_step(struct bench_step *b, const char *program, struct error *err)
+{
+    double gemm_times[MAX_RUNS], step_times[MAX_RUNS];
+    struct model_config c;
+    struct gemm g = { 0 };
+    int64_t usual;
+    const int threads = use_cores(1);
+    enum error_code e = model_config_preset(&c, &usual, b->model, err);
+    if (e) return e;
+    if (b->batch == 0) b->batch = usual;
+    e = open_serial(b, &c, err);
+    if (!e && !gemm_open(&g)) e = fail(err, ERR_MEMORY, "no memory for three matrices of %d x %d", GEMM_SIZE, GEMM_SIZE);
+    if (e) goto done;
+    const double flops = model_step_flops(&c, b->batch, c.S), tokens = (double)(b->batch * c.S), gemm_flops = 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE;
+    printf("model %s, batch %lld x %lld tokens, fp32, %d threads; medians of %d, matrix product and step in turn\n", c.name, (long long)b->batch,
+           (long long)c.S, threads, b->runs);
+    serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, 1);          /* warm up */
+    gemm_seconds(&g);
+    for (int i = 0; i < b->runs; i++) {
+        gemm_times[i] = gemm_seconds(&g);
+        step_times[i] = serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, i + 2);
+    }
+    const double rate = gemm_flops / median(gemm_times, b->runs), one = median(step_times, b->runs);
+    printf("  %-34s %9.1f ms  %28.1f GFLOP/s\n", "OpenBLAS sgemm 2048 cubed", 1e3 * gemm_flops / rate, rate / 1e9);
+    print_row("one device, ref/", one, flops, tokens, rate, 0);
+    static const int mesh[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 1, 2, 1 }, { 1, 1, 2 }, { 2, 2, 2 }, { 1, 8, 1 } };
+    for (size_t i = 0; i < sizeof mesh / sizeof *mesh && !e; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "orrery train dp=%d tp=%d pp=%d", mesh[i][0], mesh[i][1], mesh[i][2]);
+        if (mesh[i][1] > c.H || mesh[i][2] > c.L || b->batch < mesh[i][0]) continue;
+        const double s = train_seconds(program, b, mesh[i][0], mesh[i][1], mesh[i][2], err);
+        if (s < 0) e = err->code;
+        else print_row(what, s, flops, tokens, rate, one);
+    }
+done:
+    free(g.A), free(g.B), free(g.C);
+    close_serial(b);
+    return e;
+}
+
+enum error_code bench_step_topic(int argc, char **argv, int *status, struct error *err)
+{
+    struct bench_step b = { .model = "11m", .runs = 10 };
+    int batch = 0;
+    bool help;
+    (void)status;
+    const struct option table[] = {
+        { "--model", "NAME", OPTION_STRING, &b.model, .help = "a preset" },
+        { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e6, .help = "sequences; default: the preset's" },
+        { "--runs", "N", OPTION_INT, &b.runs, .min = 1, .max = MAX_RUNS, .help = "of which the median is shown" },
+        { 0 }
+    };
+    enum error_code e = options_parse("bench step", argc - 3, argv + 3, table, &help, err);
+    if (e) return e;
+    if (help) {
+        print_usage("bench step", "[options]", "Measure speed, with this machine's limit measured in the same run.", table);
+        return OK;
+    }
+    b.batch = batch;
+    return bench_step(&b, argv[0], err);
+}

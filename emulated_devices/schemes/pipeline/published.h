@@ -1,0 +1,57 @@
+/* published.h -- bubble rates as a paper printed them, with what they were computed from, to hold schedules and timer to.
+ *
+ * P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241: rates of table 5, times of table 6, models of table 3.
+ */
+#ifndef ORRERY_PIPELINE_PUBLISHED_H
+#define ORRERY_PIPELINE_PUBLISHED_H
+
+#include "emulated_devices/schemes/pipeline/schedule.h"
+
+/* Columns of table 5, in its order.  X(id, schedule) */
+#define PUBLISHED_SCHEDULES(X)          \
+    X(PUBLISHED_1F1B,        "1f1b")    \
+    X(PUBLISHED_INTERLEAVED, "interleaved") \
+    X(PUBLISHED_ZB_H1,       "zb-h1")   \
+    X(PUBLISHED_ZB_H2,       "zb-h2")   \
+    X(PUBLISHED_ZB_1P,       "zb-1p")   \
+    X(PUBLISHED_ZB_2P,       "zb-2p")
+
+enum published_schedule {
+#define X(id, name) id,
+    PUBLISHED_SCHEDULES(X)
+#undef X
+    PUBLISHED_COLUMNS
+};
+extern const char *const published_schedule_name[PUBLISHED_COLUMNS];
+
+struct published_setting {
+    const char *model;
+    int P, M;
+    int64_t f, i, w, comm;              /* table 6, in microseconds: F, B (for the input), W and T_comm */
+    int v;                              /* chunks of the interleaved schedule */
+    int heads, width;                   /* table 3; sequences have 1024 tokens */
+    double bubble[PUBLISHED_COLUMNS];   /* table 5 */
+};
+
+enum { PUBLISHED_SETTINGS = 12 };
+extern const struct published_setting published_settings[PUBLISHED_SETTINGS];
+
+/** What a generator must be asked for to make the schedule of a column in a setting. */
+struct schedule_request published_request(const struct published_setting *, enum published_schedule);
+
+/**
+ * The same rate from our schedule and timer.
+ *
+ * For the interleaved schedule the paper has a closed form with (2vP-P-2) T_comm of waiting.  A message that a device
+ * really waits for costs it each time, 2(vP-1) times: there the timer is at or above the table.
+ * @return OK, or what made it impossible; ERR_PLAN if the schedule is not valid.
+ */
+enum error_code published_bubble(const struct published_setting *, enum published_schedule, double *bubble, struct error *);
+
+/** The paper's closed form for the interleaved schedule, which is what its table has. */
+double published_interleaved_formula(const struct published_setting *);
+
+/** A rate as it is printed: rounded to four decimals. */
+double published_digits(double bubble);
+
+#endif

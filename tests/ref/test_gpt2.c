@@ -1,0 +1,478 @@
+/* The one-device GPT-2 on its own: gradients against differences of its loss, dropout, ignored labels, and what it refuses.
+ * That its numbers are those of GPT-2 is the business of test_golden.c.
+ */
+#include "ref/model/perturb.h"
+#include "ref/numeric/philox.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 3, TOKENS = 5, ALL = BATCH * TOKENS, VOCABULARY = 13 };
+static const uint64_t SEED = 7;
+static int32_t ids[ALL], labels[ALL];
+
+static struct model_config shape(bool tied, double dropout)
+{
+    return (struct model_config){ .name = "nut", .S = 6, .D = 6, .H = 2, .A = 3, .F = 10, .L = 2, .V = VOCABULARY, .tied = tied, .eps = 1e-5,
+                                  .init_std = 0.3, .dropout_embedding = dropout, .dropout_residual = dropout, .dropout_attention = dropout };
+}
+
+/* Biases and norms do not stay at 0 and 1, where mistakes could hide. */
+static void open_model(struct gpt2 *m, struct model_config c)
+{
+    struct error err;
+    if (gpt2_open(m, &c, F64, SEED, &err) != OK) fail_msg("%s", err.text);
+    for (int i = 0; i < m->params; i++)
+        for (int64_t j = 0; m->spec[i].ndim == 1 && j < tensor_count(m->w[i]); j++)
+            tensor_set(m->w[i], j, tensor_get(m->w[i], j) + 0.3 * random_normal(SEED + 1, random_stream(m->spec[i].name), (uint64_t)j));
+}
+
+static int draw(const char *stream, int i, int choices) { return (int)(choices * random_uniform(SEED, random_stream(stream), (uint64_t)i)); }
+
+static int make_batch(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ALL; i++) {
+        ids[i] = draw("ids", i, VOCABULARY);
+        labels[i] = draw("labels", i, VOCABULARY);
+    }
+    return 0;
+}
+
+static double loss_of(struct gpt2 *m, const int32_t *label, int64_t B)
+{
+    struct error err;
+    double loss = NAN;
+    if (gpt2_forward(m, ids, label, B, TOKENS, &loss, &err) != OK) fail_msg("%s", err.text);
+    return loss;
+}
+
+static double gradients_of(struct gpt2 *m, const int32_t *label, int64_t B)
+{
+    const double loss = loss_of(m, label, B);
+    gpt2_zero_gradients(m);
+    gpt2_backward(m);
+    return loss;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------------------------------------- */
+
+/* How far rounding alone moves the loss: the furthest of a few disturbed evaluations, and the rounding of its last sum. */
+static double loss_noise(struct gpt2 *m)
+{
+    const double loss = loss_of(m, labels, BATCH);
+    double noise = 0;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct perturbation p = { .seed = seed };
+        m->observer = perturbing_observer(&p);
+        noise = fmax(noise, fabs(loss_of(m, labels, BATCH) - loss));
+        m->observer = (struct observer){ 0 };
+    }
+    return noise + 2 * ALL * dtype_unit(F64) * fabs(loss);
+}
+
+/**
+ * Hold element i of a gradient to central differences of the loss.
+ *
+ * With D(h) = (L(w+h) - L(w-h))/2h the derivative is (4 D(h/2) - D(h))/3 (Richardson), of truncation error O(h^4), less than
+ * its correction |D(h/2) - D(h)|/3 of O(h^2); the noise of four losses adds 4/3 * 2/h + 1/3 * 1/h times that of one.
+ */
+static void expect_derivative(struct gpt2 *m, int param, int64_t i, double noise)
+{
+    const double h = 1.0 / 512, w = tensor_get(m->w[param], i), step[4] = { h, -h, h / 2, -h / 2 };
+    double L[4];
+    for (int s = 0; s < 4; s++) {
+        tensor_set(m->w[param], i, w + step[s]);
+        L[s] = loss_of(m, labels, BATCH);
+    }
+    tensor_set(m->w[param], i, w);
+    const double whole = (L[0] - L[1]) / (2 * h), half = (L[2] - L[3]) / h, want = (4 * half - whole) / 3;
+    const double bound = fabs(half - whole) / 3 + 3 * noise / h, got = tensor_get(m->g[param], i);
+    if (!(fabs(got - want) <= bound))
+        fail_msg("gradient of %s, element %lld: %.10g, by differences %.10g, off by %.3g, bound %.3g", m->spec[param].name, (long long)i, got,
+                 want, fabs(got - want), bound);
+}
+
+static int64_t largest_of(struct tensor t)
+{
+    int64_t at = 0;
+    for (int64_t i = 1; i < tensor_count(t); i++)
+        if (fabs(tensor_get(t, i)) > fabs(tensor_get(t, at))) at = i;
+    return at;
+}
+
+/* Of every parameter the element of the largest gradient and four others. */
+static void expect_derivatives(bool tied, double dropout)
+{
+    struct gpt2 m;
+    open_model(&m, shape(tied, dropout));
+    const double noise = loss_noise(&m);
+    gradients_of(&m, labels, BATCH);
+    for (int p = 0; p < m.params; p++) {
+        expect_derivative(&m, p, largest_of(m.g[p]), noise);
+        for (int k = 0; k < 4; k++) expect_derivative(&m, p, draw(m.spec[p].name, k, (int)tensor_count(m.g[p])), noise);
+    }
+    gpt2_close(&m);
+}
+
+static void gradients_are_derivatives(void **state)
+{
+    (void)state;
+    labels[2] = labels[7] = IGNORE_LABEL;
+    expect_derivatives(true, 0);
+    expect_derivatives(false, 0);
+}
+
+static void gradients_with_dropout_are_derivatives(void **state)
+{
+    (void)state;
+    expect_derivatives(true, 0.3);
+    expect_derivatives(false, 0.3);
+}
+
+/* Each element, relative to the largest: the gradient of a key's bias is 0 but for rounding, that of the query's beside it not. */
+static void expect_same(const char *what, struct tensor got, struct tensor want, double factor, double tolerance)
+{
+    double size = 0;
+    for (int64_t i = 0; i < tensor_count(want); i++) size = fmax(size, fabs(factor * tensor_get(want, i)));
+    for (int64_t i = 0; i < tensor_count(want); i++)
+        if (!(fabs(tensor_get(got, i) - factor * tensor_get(want, i)) <= tolerance * size))
+            fail_msg("%s, element %lld: %.17g, want %.17g", what, (long long)i, tensor_get(got, i), factor * tensor_get(want, i));
+}
+
+/* The same sums in another grouping differ by rounding: 1e-13 is a thousand units for sums of at most 15 tokens. */
+static const double REGROUPED = 1e-13;
+
+static void backward_adds(void **state)
+{
+    (void)state;
+    struct gpt2 once, twice;
+    open_model(&once, shape(true, 0.2));
+    open_model(&twice, shape(true, 0.2));
+    gradients_of(&once, labels, BATCH);
+    gradients_of(&twice, labels, BATCH);
+    loss_of(&twice, labels, BATCH);
+    gpt2_backward(&twice);
+    for (int p = 0; p < once.params; p++) expect_same(once.spec[p].name, twice.g[p], once.g[p], 2, REGROUPED);
+    double squares = 0;
+    for (int p = 0; p < once.params; p++)
+        for (int64_t i = 0; i < tensor_count(once.g[p]); i++) squares += tensor_get(once.g[p], i) * tensor_get(once.g[p], i);
+    assert_true(fabs(gpt2_gradient_norm(&once) - sqrt(squares)) <= REGROUPED * sqrt(squares));
+    gpt2_zero_gradients(&twice);
+    assert_true(gpt2_gradient_norm(&twice) == 0);
+    gpt2_close(&once);
+    gpt2_close(&twice);
+}
+
+/* ---- labels ---------------------------------------------------------------------------------------------------------------- */
+
+/* A sequence whose labels are all ignored might as well not be there. */
+static void ignored_sequences_do_not_count(void **state)
+{
+    (void)state;
+    struct gpt2 two, three;
+    open_model(&two, shape(false, 0));
+    open_model(&three, shape(false, 0));
+    for (int t = 0; t < TOKENS; t++) labels[2 * TOKENS + t] = IGNORE_LABEL;
+    const double want = gradients_of(&two, labels, 2), got = gradients_of(&three, labels, 3);
+    assert_true(fabs(got - want) <= REGROUPED * want);
+    assert_int_equal(three.counted, 2 * TOKENS);
+    for (int p = 0; p < two.params; p++) expect_same(two.spec[p].name, three.g[p], two.g[p], 1, REGROUPED);
+    gpt2_close(&two);
+    gpt2_close(&three);
+}
+
+/* The mean is over the labels that count: batches that ignore complementary halves add up to the whole, weighted. */
+static void the_mean_is_over_labels_that_count(void **state)
+{
+    (void)state;
+    struct gpt2 m, part;
+    int32_t half[2][ALL];
+    double sum = 0;
+    open_model(&m, shape(true, 0));
+    open_model(&part, shape(true, 0));
+    const double whole = gradients_of(&m, labels, BATCH);
+    struct tensor total[64] = { { 0 } };
+    assert_in_range(m.params, 1, 64);
+    for (int h = 0; h < 2; h++) {
+        for (int i = 0; i < ALL; i++) half[h][i] = (i % 3 == 0) == (h == 0) ? labels[i] : IGNORE_LABEL;
+        const double loss = gradients_of(&part, half[h], BATCH), share = (double)part.counted / ALL;
+        sum += share * loss;
+        for (int p = 0; p < m.params; p++) {
+            if (h == 0) total[p] = part.g[p], total[p].data = calloc(1, tensor_bytes(part.g[p]));
+            for (int64_t i = 0; i < tensor_count(total[p]); i++)
+                tensor_set(total[p], i, tensor_get(total[p], i) + share * tensor_get(part.g[p], i));
+        }
+    }
+    assert_true(fabs(sum - whole) <= REGROUPED * whole);
+    for (int p = 0; p < m.params; p++) {
+        expect_same(m.spec[p].name, total[p], m.g[p], 1, REGROUPED);
+        free(total[p].data);
+    }
+    gpt2_close(&m);
+    gpt2_close(&part);
+}
+
+static void without_labels_there_is_nothing_to_learn(void **state)
+{
+    (void)state;
+    struct gpt2 m;
+    open_model(&m, shape(true, 0));
+    for (int i = 0; i < ALL; i++) labels[i] = IGNORE_LABEL;
+    assert_true(gradients_of(&m, labels, BATCH) == 0);
+    assert_true(gpt2_gradient_norm(&m) == 0);
+    gpt2_close(&m);
+}
+
+/* ---- dropout ----------------------------------------------------------------------------------------------------------------- */
+
+/* Copies of the tensors of one name and layer, in the order seen. */
+struct copies { const char *name; int layer; double *values; int64_t count; };
+
+static void copy_seen(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
+{
+    (void)terms;
+    for (struct copies *c = context; c->name; c++) {
+        if (gradient || layer != c->layer || strcmp(name, c->name) != 0) continue;
+        c->count = tensor_count(t);
+        c->values = realloc(c->values, tensor_bytes(t));
+        assert_non_null(c->values);
+        memcpy(c->values, t.data, tensor_bytes(t));
+    }
+}
+
+static void forget(struct copies *c)
+{
+    for (; c->name; c++) free(c->values);
+}
+
+/* The share of n elements dropped with probability p is within five standard deviations; the draws are fixed. */
+static void expect_share(const char *what, int64_t dropped, int64_t n, double p)
+{
+    const double deviation = 5 * sqrt(p * (1 - p) / (double)n);
+    if (!(fabs((double)dropped / (double)n - p) <= deviation))
+        fail_msg("%s: %lld of %lld dropped, p = %g", what, (long long)dropped, (long long)n, p);
+}
+
+static const double P = 0.25;
+
+static void embeddings_are_dropped_or_grown(void **state)
+{
+    (void)state;
+    struct gpt2 m, plain;
+    struct model_config c = shape(true, 0);
+    struct copies all[] = { { "embedding", -1, NULL, 0 }, { 0 } }, before[] = { { "embedding", -1, NULL, 0 }, { 0 } };
+    open_model(&plain, c);
+    c.dropout_embedding = P;
+    open_model(&m, c);
+    plain.observer = (struct observer){ copy_seen, before };
+    m.observer = (struct observer){ copy_seen, all };
+    loss_of(&plain, labels, BATCH);
+    int64_t dropped = 0, seen = 0;
+    for (m.seed = 1; m.seed <= 50; m.seed++) {
+        loss_of(&m, labels, BATCH);
+        for (int64_t i = 0; i < all->count; i++, seen++) {
+            const double x = all->values[i], kept = before->values[i] * (1 / (1 - P));
+            dropped += x == 0;
+            if (x != 0 && !(x == kept)) fail_msg("embedding element %lld, seed %d: %.17g, kept it would be %.17g", (long long)i, (int)m.seed, x, kept);
+        }
+    }
+    expect_share("embedding", dropped, seen, P);
+    forget(all), forget(before);
+    gpt2_close(&m);
+    gpt2_close(&plain);
+}
+
+/* mid = in + dropped(attn.out),  out = mid + dropped(mlp.out): each element of a branch is grown or gone. */
+static void expect_branch(const char *what, const struct copies *in, const struct copies *branch, const struct copies *out, bool *dropped)
+{
+    for (int64_t i = 0; i < out->count; i++) {
+        const double grown = branch->values[i] * (1 / (1 - P)), kept = in->values[i] + grown;
+        dropped[i] = out->values[i] == in->values[i];
+        /* The product and the sum round once each, here perhaps together. */
+        if (!dropped[i] && !(fabs(out->values[i] - kept) <= 2 * dtype_unit(F64) * (fabs(in->values[i]) + fabs(grown))))
+            fail_msg("%s, element %lld: %.17g, kept it would be %.17g", what, (long long)i, out->values[i], kept);
+    }
+}
+
+static void branches_are_dropped_each_its_own_way(void **state)
+{
+    (void)state;
+    enum { BRANCHES = 4, MOST = ALL * 6 };
+    struct copies seen[] = { { "embedding", -1, NULL, 0 }, { "attn.out", 0, NULL, 0 }, { "mid", 0, NULL, 0 }, { "mlp.out", 0, NULL, 0 },
+                             { "out", 0, NULL, 0 }, { "attn.out", 1, NULL, 0 }, { "mid", 1, NULL, 0 }, { "mlp.out", 1, NULL, 0 },
+                             { "out", 1, NULL, 0 }, { 0 } };
+    static bool dropped[BRANCHES][MOST];
+    struct model_config c = shape(true, 0);
+    struct gpt2 m;
+    int64_t gone[BRANCHES] = { 0 }, all = 0, same[BRANCHES] = { 0 };
+    c.dropout_residual = P;
+    open_model(&m, c);
+    m.observer = (struct observer){ copy_seen, seen };
+    for (m.seed = 1; m.seed <= 50; m.seed++) {
+        loss_of(&m, labels, BATCH);
+        for (int b = 0; b < BRANCHES; b++) expect_branch(seen[2 * b + 1].name, &seen[2 * b], &seen[2 * b + 1], &seen[2 * b + 2], dropped[b]);
+        for (int b = 0; b < BRANCHES; b++)
+            for (int64_t i = 0; i < seen->count; i++) gone[b] += dropped[b][i], same[b] += dropped[b][i] == dropped[(b + 1) % BRANCHES][i];
+        all += seen->count;
+    }
+    for (int b = 0; b < BRANCHES; b++) {
+        expect_share("branch", gone[b], all, P);
+        expect_share("two branches: elements that fare alike", same[b], all, P * P + (1 - P) * (1 - P));       /* independent masks */
+    }
+    forget(seen);
+    gpt2_close(&m);
+}
+
+/* The heads are linear in the mask, whose mean is 1: averaged over many seeds they are what they are without dropout. */
+static void attention_keeps_its_mean(void **state)
+{
+    (void)state;
+    enum { SEEDS = 1000, MOST = ALL * 6 };
+    static double sum[MOST], squares[MOST];
+    struct copies heads[] = { { "attn.heads", 0, NULL, 0 }, { 0 } }, plain[] = { { "attn.heads", 0, NULL, 0 }, { 0 } };
+    struct model_config c = shape(true, 0);
+    struct gpt2 m;
+    open_model(&m, c);
+    m.observer = (struct observer){ copy_seen, plain };
+    loss_of(&m, labels, BATCH);
+    gpt2_close(&m);
+    c.dropout_attention = P;
+    open_model(&m, c);
+    m.observer = (struct observer){ copy_seen, heads };
+    for (m.seed = 1; m.seed <= SEEDS; m.seed++) {
+        loss_of(&m, labels, BATCH);
+        for (int64_t i = 0; i < heads->count; i++) sum[i] += heads->values[i], squares[i] += heads->values[i] * heads->values[i];
+    }
+    for (int64_t i = 0; i < heads->count; i++) {
+        const double mean = sum[i] / SEEDS, deviation = sqrt((squares[i] / SEEDS - mean * mean) / SEEDS);
+        assert_true(deviation > 0);
+        if (!(fabs(mean - plain->values[i]) <= 5 * deviation))
+            fail_msg("attn.heads element %lld: mean %.6g over %d seeds, without dropout %.6g, standard deviation %.2g", (long long)i, mean, SEEDS,
+                     plain->values[i], deviation);
+    }
+    forget(heads), forget(plain);
+    gpt2_close(&m);
+}
+
+static void dropout_repeats_with_its_seed(void **state)
+{
+    (void)state;
+    struct gpt2 m;
+    open_model(&m, shape(true, P));
+    m.seed = 3;
+    const double first = loss_of(&m, labels, BATCH);
+    m.seed = 4;
+    assert_true(loss_of(&m, labels, BATCH) != first);
+    m.seed = 3;
+    assert_true(loss_of(&m, labels, BATCH) == first);
+    gpt2_close(&m);
+}
+
+/* ---- batches ------------------------------------------------------------------------------------------------------------------- */
+
+/* A sequence is computed alone: neither later tokens, nor neighbours, nor what was in the buffers before, change its loss. */
+static void sequences_do_not_see_each_other(void **state)
+{
+    (void)state;
+    struct gpt2 m;
+    struct error err;
+    double loss, sum = 0;
+    open_model(&m, shape(true, 0));
+    const double all = loss_of(&m, labels, BATCH);
+    for (int b = 0; b < BATCH; b++) {
+        assert_int_equal(gpt2_forward(&m, ids + b * TOKENS, labels + b * TOKENS, 1, TOKENS, &loss, &err), OK);
+        sum += loss / BATCH;
+    }
+    assert_true(fabs(sum - all) <= REGROUPED * all);
+    sum = 0;
+    for (int t = 1; t <= TOKENS; t++) {                 /* each token's loss as the last of a prefix: causal */
+        int32_t last[TOKENS];
+        for (int i = 0; i < t; i++) last[i] = i + 1 == t ? labels[i] : IGNORE_LABEL;
+        assert_int_equal(gpt2_forward(&m, ids, last, 1, t, &loss, &err), OK);
+        sum += loss / TOKENS;
+    }
+    assert_int_equal(gpt2_forward(&m, ids, labels, 1, TOKENS, &loss, &err), OK);
+    assert_true(fabs(sum - loss) <= REGROUPED * loss);
+    assert_true(loss_of(&m, labels, BATCH) == all);     /* the same bits again */
+    gpt2_close(&m);
+}
+
+static void expect_refused(struct gpt2 *m, const int32_t *id, const int32_t *label, int64_t B, int64_t S, const char *message)
+{
+    struct error err = { OK, "" };
+    double loss;
+    assert_int_equal(gpt2_forward(m, id, label, B, S, &loss, &err), ERR_USAGE);
+    assert_string_equal(err.text, message);
+}
+
+static void wrong_batches_are_refused(void **state)
+{
+    (void)state;
+    struct gpt2 m;
+    int32_t bad[ALL];
+    const struct { int at, value; const char *as_id, *as_label; } tokens[] = {
+        { 0, -1, "token 0 of the batch is -1, its label 5; the vocabulary is 0 to 12", NULL },
+        { 14, 13, "token 14 of the batch is 13, its label 5; the vocabulary is 0 to 12",
+          "token 14 of the batch is 5, its label 13; the vocabulary is 0 to 12" },
+        { 7, -2, "token 7 of the batch is -2, its label 5; the vocabulary is 0 to 12",
+          "token 7 of the batch is 5, its label -2; the vocabulary is 0 to 12" },
+        { 3, INT32_MAX, "token 3 of the batch is 2147483647, its label 5; the vocabulary is 0 to 12",
+          "token 3 of the batch is 5, its label 2147483647; the vocabulary is 0 to 12" },
+    };
+    open_model(&m, shape(true, 0));
+    for (int i = 0; i < ALL; i++) bad[i] = ids[i] = labels[i] = 5;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        bad[tokens[i].at] = tokens[i].value;
+        expect_refused(&m, bad, labels, BATCH, TOKENS, tokens[i].as_id);
+        if (tokens[i].as_label) expect_refused(&m, ids, bad, BATCH, TOKENS, tokens[i].as_label);
+        bad[tokens[i].at] = 5;
+    }
+    expect_refused(&m, ids, labels, 1, 7, "1 sequences of 7 tokens; model nut takes 1 to 6 tokens");
+    expect_refused(&m, ids, labels, 1, 0, "1 sequences of 0 tokens; model nut takes 1 to 6 tokens");
+    expect_refused(&m, ids, labels, 0, 5, "0 sequences of 5 tokens; model nut takes 1 to 6 tokens");
+    expect_refused(&m, ids, labels, -1, 5, "-1 sequences of 5 tokens; model nut takes 1 to 6 tokens");
+    loss_of(&m, labels, BATCH);                         /* and goes on working */
+    gpt2_close(&m);
+}
+
+static void impossible_models_are_refused(void **state)
+{
+    (void)state;
+    struct gpt2 m;
+    struct error err;
+    struct model_config c = shape(true, 0);
+    c.H = 4;
+    assert_int_equal(gpt2_open(&m, &c, F64, SEED, &err), ERR_PLAN);
+    assert_string_equal(err.text, "model: width D=6 is not a multiple of H=4 heads");
+    c = shape(true, 0);
+    assert_int_equal(gpt2_open(&m, &c, I32, SEED, &err), ERR_USAGE);
+    assert_string_equal(err.text, "no operations for int32");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(gradients_are_derivatives, make_batch),
+        cmocka_unit_test_setup(gradients_with_dropout_are_derivatives, make_batch),
+        cmocka_unit_test_setup(backward_adds, make_batch),
+        cmocka_unit_test_setup(ignored_sequences_do_not_count, make_batch),
+        cmocka_unit_test_setup(the_mean_is_over_labels_that_count, make_batch),
+        cmocka_unit_test_setup(without_labels_there_is_nothing_to_learn, make_batch),
+        cmocka_unit_test_setup(embeddings_are_dropped_or_grown, make_batch),
+        cmocka_unit_test_setup(branches_are_dropped_each_its_own_way, make_batch),
+        cmocka_unit_test_setup(attention_keeps_its_mean, make_batch),
+        cmocka_unit_test_setup(dropout_repeats_with_its_seed, make_batch),
+        cmocka_unit_test_setup(sequences_do_not_see_each_other, make_batch),
+        cmocka_unit_test_setup(wrong_batches_are_refused, make_batch),
+        cmocka_unit_test_setup(impossible_models_are_refused, make_batch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
