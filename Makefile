@@ -7,6 +7,7 @@ CC       ?= cc
 MPICC    := $(or $(shell command -v mpicc.mpich),mpicc)
 MPIEXEC  := $(or $(shell command -v mpiexec.mpich),mpiexec)
 PREFIX   ?= /usr/local
+PYTHON   ?= python3
 MAKEFLAGS += --no-builtin-rules
 B        := build$(if $(SAN),-san)
 Q        := $(if $(V),,@)
@@ -53,6 +54,10 @@ test: deps
 ## make bench      speed of this machine: one training step, and the matrix product it is held against
 bench: all
 	$(Q)./$(ORRERY) bench step
+
+## make golden     regenerate golden/ with PyTorch and compare; a changed bit names the tensor (PYTHON=python3)
+golden:
+	$(Q)$(PYTHON) golden/make_gpt2.py --check
 
 ## make docs       the manual, in build/docs/html (needs Doxygen)
 docs:
@@ -116,5 +121,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,-lcmocka)
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
-.PHONY: all run test bench docs install clean help deps
+.PHONY: all run test bench golden docs install clean help deps
 .SECONDARY:

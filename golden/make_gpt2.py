@@ -19,9 +19,12 @@ import tempfile
 os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "Haswell",
                    "ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "AVX2", "TRANSFORMERS_VERBOSITY": "error"})
 
-import numpy as np
-import torch
-import transformers
+try:
+    import numpy as np
+    import torch
+    import transformers
+except ImportError as missing:
+    sys.exit(f"make_gpt2.py: {missing}; golden/README.md says what to install")
 
 import philox
 import tensor_file

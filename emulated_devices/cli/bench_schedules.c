@@ -30,7 +30,8 @@ static enum error_code print_published(struct error *err)
 {
     enum error_code e = OK;
     printf("Bubble rates of P. Qi et al., arXiv:2401.10241, table 5, and ours from the times of its table 6\n\n%-15s", "");
-    for (int c = 0; c < PUBLISHED_COLUMNS; c++) printf("%-*s", c == PUBLISHED_INTERLEAVED ? 18 : 14, published_schedule_name[c]);
+    for (int c = 0; c < PUBLISHED_COLUMNS; c++)
+        printf("%-*s", c == PUBLISHED_INTERLEAVED ? 18 : c == PUBLISHED_COLUMNS - 1 ? 0 : 14, published_schedule_name[c]);
     printf("\n%-5s %3s %4s ", "model", "P", "M");
     for (int c = 0; c < PUBLISHED_COLUMNS; c++) printf(" %6s %6s%s", "paper", "ours", c == PUBLISHED_INTERLEAVED ? "    " : "");
     printf("\n");

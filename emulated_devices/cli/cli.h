@@ -23,6 +23,9 @@ command_fn command_train, command_verify, command_show, command_bench, command_l
  *  @return NULL and ERR_USAGE in err if there is none; the nearest is suggested. */
 const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err);
 
+/** Print a subcommand's usage and its table of options to stdout. */
+void print_usage(const char *command, const char *usage, const char *what, const struct option *table);
+
 /** Names and descriptions, a line each, to stdout. */
 void print_commands(const struct command *table);
 
@@ -33,10 +36,6 @@ void print_commands(const struct command *table);
  */
 enum error_code run_topic(const char *what, const struct command *topics, bool has_default, int argc, char **argv, int *status, struct error *);
 
-/* ---- main.c ----------------------------------------------------------------------------------------------------------- */
-
-/** Print a subcommand's usage and its table of options to stdout. */
-void print_usage(const char *command, const char *usage, const char *what, const struct option *table);
 
 /* ---- process.c: being one of many processes ------------------------------------------------------------------------ */
 

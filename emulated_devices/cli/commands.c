@@ -5,6 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+void print_usage(const char *command, const char *usage, const char *what, const struct option *table)
+{
+    if (launcher_rank() != 0) return;
+    printf("%s\n\nusage: orrery %s %s\n", what, command, usage);
+    options_print_help(stdout, table);
+}
+
 const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err)
 {
     enum { MOST = 32 };

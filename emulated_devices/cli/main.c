@@ -21,13 +21,6 @@ static void print_help(void)
     printf("\nExit status: 0 done, 1 failed while running, 2 wrong usage, 3 a check did not hold.\n");
 }
 
-void print_usage(const char *command, const char *usage, const char *what, const struct option *table)
-{
-    if (launcher_rank() != 0) return;
-    printf("%s\n\nusage: orrery %s %s\n", what, command, usage);
-    options_print_help(stdout, table);
-}
-
 int main(int argc, char **argv)
 {
     struct error err = { OK, "" };

@@ -8,40 +8,42 @@
 
 static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
-void report_start(const struct train_options *o, const struct text *text, int threads)
+FILE *report_stream(const struct train_options *o) { return o->json && strcmp(o->json, "-") == 0 ? stderr : stdout; }
+
+void report_start(const struct train_record *r, const struct text *text)
 {
+    const struct train_options *o = r->options;
     const struct plan *p = &o->plan;
+    const int threads = r->threads;
     char mesh[64] = "one device";
     int used = 0;
     for (int a = 0; a < AXIS_COUNT; a++)
         if (p->mesh.size[a] > 1) used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " x " : "", axis_name(a), p->mesh.size[a]);
-    printf("model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s\n", p->model.name, (long long)p->model.L, (long long)p->model.H,
+    fprintf(r->out, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s\n", p->model.name, (long long)p->model.L, (long long)p->model.H,
            (long long)p->model.D, (long long)p->model.F, (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype));
-    printf("mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices), threads, plural(threads));
-    printf("batch   %lld sequences of %lld tokens, %d microbatch%s a copy\n", (long long)p->B, (long long)p->S, p->micros, p->micros == 1 ? "" : "es");
-    printf("text    %s, %lld bytes\n", text->name, (long long)text->count);
-    if (o->check) printf("check   one device runs beside it; each difference is held to what rounding alone does to a disturbed twin\n");
-    printf("\n");
-    fflush(stdout);
+    fprintf(r->out, "mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices), threads, plural(threads));
+    fprintf(r->out, "batch   %lld sequences of %lld tokens, %d microbatch%s a copy\n", (long long)p->B, (long long)p->S, p->micros, p->micros == 1 ? "" : "es");
+    fprintf(r->out, "text    %s, %lld bytes\n", text->name, (long long)text->count);
+    if (o->check) fprintf(r->out, "check   one device runs beside it; each difference is held to what rounding alone does to a disturbed twin\n");
+    fprintf(r->out, "\n");
+    fflush(r->out);
 }
-
-static double median_seconds(const struct train_record *r);
 
 /* A live line on a terminal; elsewhere about twenty lines in all. */
 void report_step(const struct train_record *r, int64_t i)
 {
     const int64_t last = r->options->steps - 1;
     const int64_t every = r->options->steps > 20 ? r->options->steps / 20 : 1;
-    const bool live = on_terminal(), stays = i % every == 0 || i == last;
+    const bool live = r->out == stdout && on_terminal(), stays = i % every == 0 || i == last;
     if (!live && !stays) return;
     char bar[21];
     for (int b = 0; b < 20; b++) bar[b] = b * (last + 1) < 20 * (i + 1) ? '#' : '.';
     bar[20] = 0;
     const double tokens = (double)(r->options->plan.B * r->options->plan.S) / r->seconds[i];
-    printf("%sstep %5lld/%lld  %s  loss %8.5f  norm %7.4f  %8.0f tokens/s", live ? "\r" : "", (long long)(r->first_step + i + 1),
+    fprintf(r->out, "%sstep %5lld/%lld  %s  loss %8.5f  norm %7.4f  %8.0f tokens/s", live ? "\r" : "", (long long)(r->first_step + i + 1),
            (long long)(r->first_step + last + 1), bar, r->step[i].loss, r->step[i].norm, tokens);
-    if (!live || stays) printf("\n");
-    fflush(stdout);
+    if (!live || stays) fprintf(r->out, "\n");
+    fflush(r->out);
 }
 
 static int by_value(const void *a, const void *b)
@@ -64,26 +66,75 @@ static double median_seconds(const struct train_record *r)
     return median;
 }
 
-static void print_devices(const struct train_record *r)
+/* ---- tables: one line for neighbours that are alike ----------------------------------------------------------------- */
+
+static bool same_memory(const struct device_report *a, const struct device_report *b)
+{
+    return a->parameters == b->parameters && memcmp(&a->peak, &b->peak, sizeof a->peak) == 0;
+}
+
+static bool same_traffic(const struct device_report *a, const struct device_report *b)
+{
+    return memcmp(a->messages, b->messages, sizeof a->messages) == 0 && memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+
+/* Where devices first .. last are: the coordinates that they share. */
+static void print_place(FILE *out, const struct mesh *m, int first, int last)
+{
+    char range[16], place[64] = "";
+    int used = 0;
+    for (enum axis a = 0; a < AXIS_COUNT; a++) {
+        bool shared = m->size[a] > 1;
+        for (int d = first; d <= last; d++) shared = shared && mesh_coordinate(m, d, a) == mesh_coordinate(m, first, a);
+        if (shared) used += snprintf(place + used, sizeof place - (size_t)used, "%s%s=%d", used ? " " : "", axis_name(a), mesh_coordinate(m, first, a));
+    }
+    snprintf(range, sizeof range, first == last ? "%d" : "%d-%d", first, last);
+    fprintf(out, "  %7s  %-20s", range, used ? place : m->devices > 1 ? "all" : "the only device");
+}
+
+static void print_memory_row(FILE *out, const struct device_report *x)
+{
+    static const int width[ARENA_TAG_COUNT] = { 9, 11, 11, 13, 9 };
+    fprintf(out, "%11llu", (unsigned long long)x->parameters);
+    for (int t = 0; t < ARENA_TAG_COUNT; t++) fprintf(out, "%*s", width[t], size_format(x->peak.tag[t]).text);
+    fprintf(out, "%10s\n", size_format(x->peak.total).text);
+}
+
+void report_memory(const struct train_record *r)
 {
     const struct mesh *m = &r->options->plan.mesh;
-    printf("\ndevice%*s  parameters   peak memory: weights  gradients  optimizer  activations  buffers   sent (messages):  dp%14s%14s\n", 18, "", "tp", "pp");
-    for (int d = 0; d < m->devices; d++) {
-        const struct device_report *x = &r->device[d];
-        char place[64];
-        printf("%3d  %-19s  %10llu  %8s", d, mesh_describe(m, d, place, sizeof place), (unsigned long long)x->parameters, size_format(x->peak.total).text);
-        static const int width[ARENA_TAG_COUNT] = { 12, 11, 11, 13, 9 };
-        for (int t = 0; t < ARENA_TAG_COUNT; t++) printf("%*s", width[t], size_format(x->peak.tag[t]).text);
-        printf("    ");
-        static const enum axis shown[] = { DP, TP, PP };
-        for (int a = 0; a < 3; a++) printf("%8s (%llu)", size_format(x->bytes[shown[a]]).text, (unsigned long long)x->messages[shown[a]]);
-        printf("\n");
+    fprintf(r->out, "\nmemory of each device at most, in bytes\n  %7s  %-20s%11s%9s%11s%11s%13s%9s%10s\n", "devices", "where", "parameters",
+            "weights", "gradients", "optimizer", "activations", "buffers", "together");
+    for (int first = 0, last; first < m->devices; first = last + 1) {
+        for (last = first; last + 1 < m->devices && same_memory(&r->device[first], &r->device[last + 1]); last++) continue;
+        print_place(r->out, m, first, last);
+        print_memory_row(r->out, &r->device[first]);
     }
 }
 
-static void print_worst(const char *what, const struct worst *w)
+static void print_traffic(const struct train_record *r)
 {
-    printf("  %-9s  %-26s  device %-3d step %-5lld  difference %.2e   bound %.2e   ratio %.3f\n", what, w->tensor, w->rank,
+    const struct mesh *m = &r->options->plan.mesh;
+    if (m->devices == 1) return;
+    fprintf(r->out, "\nsent by each device, in bytes and messages\n  %7s  %-20s", "devices", "where");
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (m->size[a] > 1) fprintf(r->out, "  %-18s", axis_name(a));
+    fprintf(r->out, "\n");
+    for (int first = 0, last; first < m->devices; first = last + 1) {
+        for (last = first; last + 1 < m->devices && same_traffic(&r->device[first], &r->device[last + 1]); last++) continue;
+        print_place(r->out, m, first, last);
+        for (enum axis a = 0; a < AXIS_COUNT; a++) {
+            char cell[64];
+            snprintf(cell, sizeof cell, "%s in %llu", size_format(r->device[first].bytes[a]).text, (unsigned long long)r->device[first].messages[a]);
+            if (m->size[a] > 1) fprintf(r->out, "  %-18s", cell);
+        }
+        fprintf(r->out, "\n");
+    }
+}
+
+static void print_worst(FILE *out, const char *what, const struct worst *w)
+{
+    fprintf(out, "  %-9s  %-26s  device %-3d step %-5lld  difference %.2e   bound %.2e   ratio %.3f\n", what, w->tensor, w->rank,
            (long long)w->step, w->error, w->bound, w->ratio);
 }
 
@@ -97,25 +148,26 @@ static bool all_exact(const struct train_record *r, bool memory)
 void report_end(const struct train_record *r)
 {
     const struct plan *p = &r->options->plan;
-    print_devices(r);
+    report_memory(r);
+    print_traffic(r);
     if (r->steps > 0) {
         const double s = median_seconds(r);
-        printf("\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s, (double)(p->B * p->S) / s,
+        fprintf(r->out, "\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s, (double)(p->B * p->S) / s,
                model_step_flops(&p->model, p->B, p->S) / s / 1e9);
     }
-    printf("loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
-    printf("traffic counted messages, bytes and additions on dp, tp and pp %s the formulas on every device\n", all_exact(r, false) ? "equal" : "DIFFER FROM");
-    printf("memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
+    fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
+    fprintf(r->out, "traffic counted messages, bytes and additions on dp, tp and pp %s the formulas on every device\n", all_exact(r, false) ? "equal" : "DIFFER FROM");
+    fprintf(r->out, "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
            all_exact(r, true) ? "equal" : "DIFFER FROM");
     if (!r->options->check) return;
     const struct comparison *c = &r->comparison;
-    printf("\nlargest differences from the one-device run, of %lld tensors compared (norm of difference / norm)\n", (long long)c->compared);
-    print_worst("loss", &c->loss);
-    print_worst("gradients", &c->gradient);
-    print_worst("weights", &c->weight);
-    printf("\n%s\n", c->failed ? "FAILED: the plan does not compute what one device computes."
+    fprintf(r->out, "\nlargest differences from the one-device run, of %lld tensors compared (norm of difference / norm)\n", (long long)c->compared);
+    print_worst(r->out, "loss", &c->loss);
+    print_worst(r->out, "gradients", &c->gradient);
+    print_worst(r->out, "weights", &c->weight);
+    fprintf(r->out, "\n%s\n", c->failed ? "FAILED: the plan does not compute what one device computes."
                                : "OK: every loss, gradient and weight of every device is what one device computes.");
-    fflush(stdout);
+    fflush(r->out);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------------- */

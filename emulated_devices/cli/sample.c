@@ -23,24 +23,24 @@ static int32_t draw(const struct tensor logits, int64_t row, double u)
     return (int32_t)V - 1;
 }
 
-static void print_byte(int c)
+static void print_byte(FILE *out, int c)
 {
-    if (c == '\n') printf("\n    ");
-    else if (isprint(c) || c == '\t') putchar(c);
-    else putchar('?');
+    if (c == '\n') fprintf(out, "\n    ");
+    else if (isprint(c) || c == '\t') fputc(c, out);
+    else fputc('?', out);
 }
 
 /* The window slides when it is full; the prompt is the start of the validation text. */
-static enum error_code write_text(struct gpt2 *m, const struct text *text, int bytes, uint64_t seed, struct error *err)
+static enum error_code write_text(struct gpt2 *m, const struct text *text, int bytes, uint64_t seed, FILE *out, struct error *err)
 {
     const int64_t S = m->config.S;
     int64_t length = S / 2 < 16 ? S / 2 + 1 : 16;
     int32_t *window = calloc((size_t)(2 * S), sizeof *window);
     if (window == NULL) return fail(err, ERR_MEMORY, "no memory to sample");
     for (int64_t i = 0; i < length; i++) window[i] = text->bytes[text->train + i];
-    printf("\nsample  (prompt in brackets)\n    [");
-    for (int64_t i = 0; i < length; i++) print_byte(window[i]);
-    printf("]");
+    fprintf(out, "\nsample  (prompt in brackets)\n    [");
+    for (int64_t i = 0; i < length; i++) print_byte(out, window[i]);
+    fprintf(out, "]");
     enum error_code e = OK;
     for (int i = 0; i < bytes && !e; i++) {
         double loss;
@@ -48,9 +48,9 @@ static enum error_code write_text(struct gpt2 *m, const struct text *text, int b
         e = gpt2_forward(m, window, window, 1, length, &loss, err);
         if (e) break;
         window[length] = draw(m->logits, length - 1, random_uniform(seed, random_stream("sample"), (uint64_t)i));
-        print_byte(window[length++]);
+        print_byte(out, window[length++]);
     }
-    printf("\n");
+    fprintf(out, "\n");
     free(window);
     return e;
 }
@@ -67,7 +67,7 @@ static enum error_code validation_loss(struct gpt2 *m, const struct plan *p, con
     return e;
 }
 
-enum error_code print_sample(struct trainer *t, const struct text *text, int bytes, double *validation, struct error *err)
+enum error_code print_sample(struct trainer *t, const struct text *text, int bytes, FILE *out, double *validation, struct error *err)
 {
     struct model_config config = t->plan.model;
     struct gpt2 m = { 0 };
@@ -79,7 +79,7 @@ enum error_code print_sample(struct trainer *t, const struct text *text, int byt
         e = collect_whole(t, i, KIND_WEIGHT, t->comm->rank == 0 ? m.w[i] : tensor_none, err);
     if (t->comm->rank == 0) {
         if (!e) e = validation_loss(&m, &t->plan, text, validation, err);
-        if (!e && bytes > 0) e = write_text(&m, text, bytes, t->plan.seed, err);
+        if (!e && bytes > 0) e = write_text(&m, text, bytes, t->plan.seed, out, err);
         if (m.params) gpt2_close(&m);
     }
     return comm_agree(t->comm, e, err);

@@ -76,6 +76,13 @@ static enum error_code get(struct schedule *s, const struct asked *a, struct err
 
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
 
+static int64_t busiest(const struct timing *t)
+{
+    int64_t most = 0;
+    for (int d = 0; d < t->devices; d++) most = t->busy[d] > most ? t->busy[d] : most;
+    return most;
+}
+
 static void say_numbers(FILE *to, const struct schedule *s, const struct timing *t, const struct asked *a)
 {
     fprintf(to, "\n%s: %d device%s, %d microbatch%s, %d stage%s on each device\n", s->name, s->devices, plural(s->devices), s->micros,
@@ -83,7 +90,8 @@ static void say_numbers(FILE *to, const struct schedule *s, const struct timing 
     fprintf(to, "  time      %lld, when of a stage F takes %llu, I %llu, W %llu, and a message %llu\n", (long long)t->makespan,
             (unsigned long long)a->forward, (unsigned long long)a->backward_input, (unsigned long long)a->backward_weight,
             (unsigned long long)a->communication);
-    fprintf(to, "  bubble    %.2f %% of the busiest device's %lld, from its first action to its last\n", 100 * t->bubble, (long long)t->span);
+    fprintf(to, "  bubble    %.2f %%: %lld of work, in %lld from a device's first action to its last\n",
+            100 * t->bubble, (long long)busiest(t), (long long)t->span);
     fprintf(to, "  memory   ");
     for (int d = 0; d < s->devices && d < 16; d++) fprintf(to, " %d", schedule_peak(s, d));
     fprintf(to, "%s %s held at most, device by device\n", s->devices > 16 ? " ..." : "",

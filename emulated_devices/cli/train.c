@@ -1,5 +1,6 @@
 /* train.c -- `orrery train`: a model, a mesh, a text, and one device beside it to check. */
 #include "emulated_devices/cli/train.h"
+#include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +29,18 @@ static enum error_code load_text(const struct train_options *o, struct text *tex
         return fail(err, ERR_PLAN, "model %s has V=%lld tokens; text needs %d, one for each byte", o->plan.model.name,
                     (long long)o->plan.model.V, TEXT_VOCABULARY);
     enum error_code e = o->data ? text_load(text, &o->data, 1, err) : text_load_tree(text, ".", TEXT_TREE_LIMIT, err);
-    if (e) return e;
-    e = text_check_length(text, o->plan.S, err);
-    if (e) text_free(text);
+    if (!e) {
+        e = text_check_length(text, o->plan.S, err);
+        if (e) text_free(text);
+    }
+    return fail_about(err, e, o->data ? "--data" : "--data is not given, and");
+}
+
+/* What cannot be written is better known before the training than after it. */
+static enum error_code probe_outputs(const struct train_options *o, struct error *err)
+{
+    enum error_code e = o->save ? fail_about(err, checkpoint_probe(o->save, err), "--save") : OK;
+    if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
     return e;
 }
 
@@ -53,12 +63,15 @@ static enum error_code one_step(struct session *r, int64_t i, struct error *err)
     enum error_code e = trainer_gradients(&r->trainer, &result, err);
     double spent = now() - t0;
     if (!e && reference_here) e = reference_gradients(&r->reference, err);
+    if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail on rank 0 alone */
     if (!e && r->checking) e = compare_gradients(&r->trainer, &r->reference, result.loss, &r->record.comparison, err);
     t0 = now();
     if (!e) e = trainer_update(&r->trainer, &result, err);
     spent += now() - t0;
-    if (!e && reference_here) reference_update(&r->reference);
+    if (!e && reference_here) e = reference_update(&r->reference, err);
+    if (r->checking) e = comm_agree(r->trainer.comm, e, err);
     if (!e && r->checking) e = compare_weights(&r->trainer, &r->reference, &r->record.comparison, err);
+    if (!e && r->checking) e = reference_follow(&r->reference, &r->trainer, err);
     if (r->speaks) {
         r->record.step[i] = result;
         r->record.seconds[i] = spent;
@@ -71,15 +84,16 @@ static enum error_code load_weights(struct session *r, struct error *err)
 {
     const struct train_options *o = r->options;
     enum error_code e = OK;
-    if (o->resume) e = checkpoint_resume(&r->trainer, o->resume, err);
-    else if (o->model_dir) e = checkpoint_load_weights(&r->trainer, o->model_dir, err);
+    if (o->resume) e = fail_about(err, checkpoint_resume(&r->trainer, o->resume, err), "--resume");
+    else if (o->model_dir) e = fail_about(err, checkpoint_load_weights(&r->trainer, o->model_dir, err), "--model");
+    train_set_rates(&r->trainer.plan.hyper, o, r->trainer.step);
     return e;
 }
 
 static enum error_code start_reference(struct session *r, struct batch_source source, struct error *err)
 {
     enum error_code e = OK;
-    if (r->speaks) e = reference_open(&r->reference, &r->options->plan, source, err);
+    if (r->speaks) e = reference_open(&r->reference, &r->trainer.plan, source, err);
     e = comm_agree(r->trainer.comm, e, err);
     if (e || (!r->options->resume && !r->options->model_dir)) return e;
     return reference_follow(&r->reference, &r->trainer, err);
@@ -94,6 +108,25 @@ static enum error_code check_counts(const struct session *r, struct error *err)
     return OK;
 }
 
+/* Over the budget, everybody wants to see who holds what, and what would do.  Collects the reports. */
+static enum error_code check_memory(struct session *r, enum error_code e, struct error *err)
+{
+    const struct mesh *m = &r->trainer.plan.mesh;
+    const uint64_t budget = r->options->memory;
+    char place[64];
+    int most = 0;
+    const enum error_code told = collect_reports(&r->trainer, r->options->steps, r->record.device, err);
+    if (told || !r->speaks) return told ? told : e;
+    for (int d = 1; d < m->devices; d++)
+        if (r->record.device[d].peak.total > r->record.device[most].peak.total) most = d;
+    const uint64_t need = r->record.device[most].peak.total;
+    if (budget == 0 || need <= budget) return e;
+    report_memory(&r->record);
+    return fail(err, ERR_MEMORY, "--memory %s: device %d (%s) needs %llu bytes; --memory %lluK would be enough for every device",
+                size_format(budget).text, most, mesh_describe(m, most, place, sizeof place), (unsigned long long)need,
+                (unsigned long long)(need + 1023) / 1024);
+}
+
 static enum error_code train_steps(struct session *r, const struct text *text, struct error *err)
 {
     const struct train_options *o = r->options;
@@ -103,11 +136,11 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
         e = one_step(r, i, err);
         if (!e && r->speaks) report_step(&r->record, i);
     }
-    if (!e) e = collect_reports(&r->trainer, o->steps, r->record.device, err);
-    if (!e) e = print_sample(&r->trainer, text, o->sample, &r->record.validation, err);
+    if (e == OK || e == ERR_MEMORY) e = check_memory(r, e, err);
+    if (!e) e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
     if (!e && r->speaks) report_end(&r->record);
-    if (!e && o->save) e = checkpoint_save(&r->trainer, o->save, err);
-    if (!e && r->speaks && o->json) e = report_json(&r->record, o->json, err);
+    if (!e && o->save) e = fail_about(err, checkpoint_save(&r->trainer, o->save, err), "--save");
+    if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, o->json, err), "--json");
     if (!e && r->speaks && r->record.comparison.failed) {
         const struct worst *f = &r->record.comparison.first;
         e = fail(err, ERR_CHECK, "step %lld: %s %s on device %d differs from the one-device run by %.3g; its bound is %.3g",
@@ -124,7 +157,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     const struct batch_source source = { fill_from_text, &tokens };
     enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
     if (e) return e;
-    r.record = (struct train_record){ .options = o, .threads = threads };
+    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o) };
     r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
     r.record.seconds = calloc((size_t)o->steps + 1, sizeof *r.record.seconds);
     r.record.device = calloc((size_t)comm->size, sizeof *r.record.device);
@@ -132,7 +165,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     e = comm_agree(comm, e, err);
     if (!e) e = load_weights(&r, err);
     if (!e && r.checking) e = start_reference(&r, source, err);
-    if (!e && r.speaks) report_start(o, text, threads);
+    if (!e && r.speaks) report_start(&r.record, text);
     if (!e) e = train_steps(&r, text, err);
     if (r.checking && r.speaks) reference_close(&r.reference);
     free(r.record.step), free(r.record.seconds), free(r.record.device);
@@ -156,12 +189,14 @@ static enum error_code be_a_device(const struct train_options *o, struct error *
         return e;
     }
     if (comm.size != o->plan.mesh.devices)
-        e = fail(err, ERR_PLAN, "the launcher started %d processes; --dp %d --pp %d --cp %d --ep %d --tp %d make %d devices", comm.size,
-                 o->plan.mesh.size[DP], o->plan.mesh.size[PP], o->plan.mesh.size[CP], o->plan.mesh.size[EP], o->plan.mesh.size[TP],
-                 o->plan.mesh.devices);
+        e = fail(err, ERR_PLAN, "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d", comm.size,
+                 comm.size == 1 ? "" : "es", o->plan.mesh.size[DP], o->plan.mesh.size[TP], o->plan.mesh.size[PP], o->plan.mesh.size[CP],
+                 o->plan.mesh.size[EP], o->plan.mesh.devices);
     if (!e) {
         announce_process(comm.rank, mesh_describe(&o->plan.mesh, comm.rank, place, sizeof place));
-        e = comm_agree(&comm, load_text(o, &text, err), err);
+        e = load_text(o, &text, err);
+        if (!e && comm.rank == 0) e = probe_outputs(o, err);
+        e = comm_agree(&comm, e, err);
     }
     if (!e) e = run_on_device(&comm, o, &text, threads, err);
     text_free(&text);
@@ -177,9 +212,10 @@ enum error_code command_train(int argc, char **argv, int *status, struct error *
     if (e || o.help) return e;
     if (under_launcher() || o.plan.mesh.devices == 1) return be_a_device(&o, err);
 
-    struct text text;                   /* what is wrong with the text is better said once, before there are eight of us */
+    struct text text;                   /* what is wrong with files is better said once, before there are eight of us */
     e = load_text(&o, &text, err);
     if (e) return e;
     text_free(&text);
-    return launch(o.plan.mesh.devices, argc, argv, status, err);
+    e = probe_outputs(&o, err);
+    return e ? e : launch(o.plan.mesh.devices, argc, argv, status, err);
 }

@@ -6,6 +6,7 @@
 #include "emulated_devices/model/checkpoint.h"
 #include "emulated_devices/verify/compare.h"
 #include "ref/io/text.h"
+#include <stdio.h>
 
 /* Everything on the command line. */
 struct train_options {
@@ -13,6 +14,7 @@ struct train_options {
     const char *model_dir;              /* weights to start from; NULL: drawn from the seed */
     const char *data, *check, *save, *resume, *json;
     int64_t steps;
+    int64_t lr_steps, warmup;           /* of the learning rate; 0 and -1: by default */
     int sample;                         /* bytes of text to show at the end */
     uint64_t memory;                    /* budget of a device; 0: none */
     bool help;
@@ -20,6 +22,9 @@ struct train_options {
 
 /** Read the command line, fill in defaults and check the plan.  The same on every device. */
 enum error_code train_parse(struct train_options *, int argc, char **argv, struct error *);
+
+/** The learning rate's course: up, and down until the last step, or until --lr-steps; counted from step 0 of a resumed run. */
+void train_set_rates(struct hyperparameters *, const struct train_options *, int64_t first_step);
 
 /* What one device tells at the end. */
 struct device_report {
@@ -43,11 +48,14 @@ struct train_record {
     struct device_report *device;       /* [devices] */
     double validation;                  /* loss on the validation text */
     int threads;
+    FILE *out;                          /* where lines for a person go */
 };
 
 /* report.c: for a person, and for a program. */
-void report_start(const struct train_options *, const struct text *, int threads);
+FILE *report_stream(const struct train_options *);      /* the standard error while JSON goes to the standard output */
+void report_start(const struct train_record *, const struct text *);
 void report_step(const struct train_record *, int64_t i);
+void report_memory(const struct train_record *);        /* the peaks of every device */
 void report_end(const struct train_record *);
 enum error_code report_json(const struct train_record *, const char *path, struct error *);
 
@@ -56,6 +64,6 @@ enum error_code collect_reports(struct trainer *, int64_t steps, struct device_r
 
 /* sample.c: the trained model's loss on held-out text, and so many bytes of what it writes.  Collective; rank 0 has the loss
  * and prints the text. */
-enum error_code print_sample(struct trainer *, const struct text *, int bytes, double *validation, struct error *);
+enum error_code print_sample(struct trainer *, const struct text *, int bytes, FILE *out, double *validation, struct error *);
 
 #endif

@@ -22,7 +22,9 @@ static enum error_code take_model(struct train_options *o, const char *model, in
     if (!is_folder(model)) return model_config_preset(&o->plan.model, batch, model, err);
     snprintf(path, sizeof path, "%s/config.json", model);
     o->model_dir = model;
-    return model_config_read(&o->plan.model, path, err);
+    enum error_code e = model_config_read(&o->plan.model, path, err);
+    if (!e) e = checkpoint_batch(model, batch, err);
+    return fail_about(err, e, model == o->resume ? "--resume" : "--model");
 }
 
 /* What the schedule decides where the command line does not: stages on a device; of a file, microbatches too. */
@@ -40,15 +42,21 @@ static enum error_code take_schedule(struct plan *p, bool chunks_given, bool mic
         return OK;
     }
     const struct schedule_generator *g = schedule_generator(p->schedule, err);
-    if (g == NULL) return err->code;
+    if (g == NULL) return fail_about(err, err->code, "--schedule:");
     if (g->chunks && !chunks_given) p->chunks = g->chunks;
     return OK;
+}
+
+void train_set_rates(struct hyperparameters *h, const struct train_options *o, int64_t first_step)
+{
+    h->steps = o->lr_steps ? o->lr_steps : first_step + o->steps;
+    h->warmup = o->warmup >= 0 ? o->warmup : h->steps / 10;
 }
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
     const char *model = NULL, *dtype = "fp32", *optimizer = "adamw";
-    int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1;
+    int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1;
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
@@ -62,12 +70,12 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--pp", "N", OPTION_INT, &size[PP], .min = 1, .max = 4096, .help = "pipeline stages" },
         { "--cp", "N", OPTION_INT, &size[CP], .min = 1, .max = 4096, .help = "parts of each sequence" },
         { "--ep", "N", OPTION_INT, &size[EP], .min = 1, .max = 4096, .help = "groups of experts" },
-        { .kind = OPTION_HEADING, .help = "Schemes: `orrery list` shows them" },
+        { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
         { "--data-parallel", "NAME", OPTION_STRING, &o->plan.data, .help = "how copies are kept equal over dp" },
         { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline: registered, or your own" },
         { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given, .help = "stages on each device of the pipeline" },
-        { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce, .help = "algorithm for all all-reduces" },
+        { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce, .help = "algorithm for all all-reduces; auto: by predicted time" },
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "gradients all-reduced at a time" },
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
@@ -76,24 +84,25 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--dropout", "P", OPTION_DOUBLE, &dropout, .min = 0, .max = 0.999, .help = "of embeddings, attention and residuals; default: the model's" },
         { "--untied", NULL, OPTION_SWITCH, &untied, .help = "an output matrix of its own" },
         { .kind = OPTION_HEADING, .help = "Training" },
-        { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9, .help = "steps" },
+        { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9, .help = "how many" },
         { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e9, .help = "sequences in the global batch; default: the model's" },
         { "--seq", "N", OPTION_INT, &seq, .min = 1, .max = 1e9, .help = "tokens in a sequence; default: the model's" },
         { "--micro", "N", OPTION_INT, &micro, .min = 1, .max = 1e6, .help = "microbatches of each copy; default: pp, if the batch allows" },
         { "--optimizer", "NAME", OPTION_STRING, &optimizer, .help = "adamw, sgd, momentum" },
         { "--lr", "RATE", OPTION_DOUBLE, &lr, .min = 0, .max = 1e6, .help = "learning rate; default: the optimizer's" },
         { "--min-lr", "RATE", OPTION_DOUBLE, &min_lr, .min = 0, .max = 1e6, .help = "where the cosine ends; default: a tenth of --lr" },
-        { "--warmup", "N", OPTION_INT, &warmup, .min = 0, .max = 1e9, .help = "steps of linear warm-up; default: a tenth of --steps" },
+        { "--warmup", "N", OPTION_INT, &warmup, .min = 0, .max = 1e9, .help = "steps of linear warm-up; default: a tenth of --lr-steps" },
+        { "--lr-steps", "N", OPTION_INT, &lr_steps, .min = 1, .max = 1e9, .help = "step at which the cosine ends, counted from the very first; default: the last step" },
         { "--clip", "NORM", OPTION_DOUBLE, &clip, .min = 0, .max = 1e30, .help = "largest global gradient norm, 0: none; default: the optimizer's" },
         { "--weight-decay", "RATE", OPTION_DOUBLE, &decay, .min = 0, .max = 1e6, .help = "of matrices; default: the optimizer's" },
         { "--seed", "N", OPTION_UINT64, &o->plan.seed, .help = "of weights, batches and dropout" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
-        { "--check", "WHAT", OPTION_CHOICE, &o->check, .choices = checks, .help = "ref: run one device beside it and compare; exit 3 if they differ" },
+        { "--check", "WHAT", OPTION_CHOICE, &o->check, .choices = checks, .help = "what to compare every loss, gradient and weight with; exit 3 if they differ" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
         { "--save", "DIR", OPTION_STRING, &o->save, .help = "write a checkpoint at the end" },
-        { "--resume", "DIR", OPTION_STRING, &o->resume, .help = "go on from a checkpoint; --steps more" },
+        { "--resume", "DIR", OPTION_STRING, &o->resume, .help = "go on from a checkpoint for --steps more; give the flags of the first run again, the mesh may be another" },
         { "--sample", "BYTES", OPTION_INT, &o->sample, .min = 0, .max = 1e6, .help = "text to show from the trained model" },
-        { "--json", "FILE", OPTION_STRING, &o->json, .help = "everything as JSON; - for stdout" },
+        { "--json", "FILE", OPTION_STRING, &o->json, .help = "everything as JSON; -: to standard output, and lines for people to standard error" },
         { 0 }
     };
     enum error_code e = options_parse("train", argc, argv, table, &o->help, err);
@@ -125,7 +134,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (clip >= 0) p->hyper.clip = clip;
     if (decay >= 0) p->hyper.weight_decay = decay;
     p->hyper.min_lr = min_lr >= 0 ? min_lr : p->hyper.lr / 10;
-    p->hyper.warmup = warmup >= 0 ? warmup : steps / 10;
-    p->hyper.steps = steps;
+    o->lr_steps = lr_steps;
+    o->warmup = warmup;
+    train_set_rates(&p->hyper, o, 0);
     return plan_check(p, err);
 }

@@ -116,6 +116,8 @@ static inline int fold_member(struct fold f, int i) { return i < f.rest ? 2 * i 
 enum error_code fold_in(struct exchange *, const struct collective *, struct fold, void *x, void *scratch, struct error *);
 enum error_code fold_out(struct exchange *, const struct collective *, struct fold, void *x, struct error *);
 void fold_cost(struct collective_cost *, const struct collective *, struct fold, int64_t n);
+/* At the end of a cost function: the path, all that was sent and, of one that stands for two, the n elements it takes in first. */
+void fold_path(struct collective_cost *, const struct collective *, struct fold, int64_t n);
 
 /* A vector cut into one part for each of the core: equal parts (P = 0), or the blocks of the members each stands for. */
 struct cut { int P; struct fold f; };
@@ -168,6 +170,8 @@ struct tree tree_chain(int rank, int P, int root);
 /* Two binary trees on members 0..P-1 such that (nearly) every leaf of one is inside the other.  which: 0 or 1. */
 struct tree tree_double(int rank, int P, int which);
 int tree_double_root(int P, int which);
+int tree_double_depth(int rank, int P, int which);      /* steps from the root */
+int tree_double_levels(int P);                          /* the greatest of them */
 
 /* A vector, or part of one, that travels along a tree in segments.  Sends go on while the next segment is awaited. */
 struct flow {
@@ -175,6 +179,7 @@ struct flow {
     char *data;
     int64_t n;                                  /* elements */
     struct message up, down[2];                 /* the last sends; slot -2: none */
+    int up_segment;                             /* which one `up` is */
 };
 struct flow flow_open(struct tree, void *data, int64_t n);
 int flow_segments(const struct collective *, int64_t n);

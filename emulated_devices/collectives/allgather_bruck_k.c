@@ -56,11 +56,13 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     struct collective_cost cost = { 0 };
-    for (int have = 1; have < P; have *= RADIX)
+    for (int have = 1; have < P; have *= RADIX) {
+        cost.depth++;
         for (int j = 1; j < RADIX && share(have, j, P) > 0; j++) {
             cost_send(&cost, c, span(c, P, r, 0, share(have, j, P)));
             cost.steps++;
         }
+    }
     return cost;
 }
 

@@ -40,6 +40,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     if (k.f.me < 0) cost_send(&cost, c, block_length(c, P, r));
     else if (k.f.me < k.f.rest) cost_send(&cost, c, whole.count);
     halving_cost(&cost, &whole, k, false);
+    fold_path(&cost, c, k.f, block_length(c, P, r - 1));
     return cost;
 }
 

@@ -41,7 +41,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    struct collective_cost cost = { .steps = (uint64_t)(P - 1) };
+    struct collective_cost cost = { .steps = (uint64_t)(P - 1), .depth = (uint64_t)ceil_log2(P) };
     for (int bit = 1; bit < P; bit *= 2)
         for (int i = 0; i < blocks_in(bit, P); i++) cost_send(&cost, c, block_length(c, P, r - 2 * bit * i));
     return cost;

@@ -74,7 +74,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    struct collective_cost cost = { .messages = 4 * (uint64_t)(P - 1), .steps = 4 * (uint64_t)(P - 1) };
+    struct collective_cost cost = { .messages = 4 * (uint64_t)(P - 1), .steps = 4 * (uint64_t)(P - 1), .depth = 2 * (uint64_t)(P - 1) };
     for (int i = 0; i < 2; i++) {
         const int64_t n = block_start(c->count, 2, i + 1) - block_start(c->count, 2, i);
         const int me = i == 0 ? r : P - 1 - r;

@@ -25,22 +25,33 @@ static void halves(const struct collective *c, int r, int P, struct flow f[2])
     }
 }
 
-/* Segment s of both halves: up, and as much later down as it takes to reach the root and come back. */
+static enum error_code up(struct exchange *x, const struct collective *c, struct flow *f, int s, void *scratch, struct error *err)
+{
+    const int S = flow_segments(c, f->n);
+    const int64_t first = block_start(f->n, S, s);
+    const enum error_code code = flow_up(x, c, f, s, scratch, err);
+    if (code == OK && f->tree.parent < 0)
+        reduce_finish(x, c->reduction, c->dtype, element(c, f->data, first), block_start(f->n, S, s + 1) - first);
+    return code;
+}
+
+/* In step t a device passes up the segment that has been t steps on its way from the deepest leaf, and down the one that
+ * has come back from the root: it never waits for what cannot have come yet. */
 static enum error_code pipeline(struct exchange *x, const struct collective *c, struct flow f[2], void *scratch, struct error *err)
 {
-    const int lag = 2 * ceil_log2(x->group->size);
-    const int S0 = flow_segments(c, f[0].n), S1 = flow_segments(c, f[1].n), most = S0 > S1 ? S0 : S1;
+    const int P = x->group->size, r = x->group->rank, S[2] = { flow_segments(c, f[0].n), flow_segments(c, f[1].n) };
+    const int most = tree_double_levels(P), depth[2] = { tree_double_depth(r, P, 0), tree_double_depth(r, P, 1) };
     enum error_code code = OK;
-    for (int s = 0; s < most + lag && code == OK; s++)
+    for (int t = 0; t < (S[0] > S[1] ? S[0] : S[1]) + 2 * most && code == OK; t++) {
         for (int i = 0; i < 2 && code == OK; i++) {
-            const int S = i == 0 ? S0 : S1;
-            if (s < S) code = flow_up(x, c, &f[i], s, scratch, err);
-            if (s < S && code == OK && f[i].tree.parent < 0) {
-                const int64_t first = block_start(f[i].n, S, s);
-                reduce_finish(x, c->reduction, c->dtype, element(c, f[i].data, first), block_start(f[i].n, S, s + 1) - first);
-            }
-            if (code == OK && s - lag >= 0 && s - lag < S) code = flow_down(x, c, &f[i], s - lag, err);
+            const int s = t - (most - depth[i]);
+            if (s >= 0 && s < S[i]) code = up(x, c, &f[i], s, scratch, err);
         }
+        for (int i = 0; i < 2 && code == OK; i++) {
+            const int s = t - most - depth[i];
+            if (s >= 0 && s < S[i]) code = flow_down(x, c, &f[i], s, err);
+        }
+    }
     return code;
 }
 
@@ -64,8 +75,11 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     struct collective_cost cost = { 0 };
+    const int S = flow_segments(c, (c->count + 1) / 2), levels = tree_double_levels(P);
     for (int i = 0; i < 2; i++)
         flow_cost(&cost, c, tree_double(r, P, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i), true, true);
+    cost.depth = (uint64_t)(S - 1 + 2 * levels);
+    cost.path = bytes_of(c, c->count) * (uint64_t)(2 * S + levels) / (uint64_t)S;      /* four messages a step and device */
     return cost;
 }
 

@@ -56,6 +56,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
         cost_send(&cost, c, c->count);
         cost.additions += (uint64_t)c->count;
     }
+    fold_path(&cost, c, f, c->count);
     return cost;
 }
 

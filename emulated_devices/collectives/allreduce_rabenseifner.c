@@ -44,6 +44,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     fold_cost(&cost, c, k.f, c->count);
     halving_cost(&cost, c, k, true);
     halving_cost(&cost, c, k, false);
+    fold_path(&cost, c, k.f, c->count);
     return cost;
 }
 

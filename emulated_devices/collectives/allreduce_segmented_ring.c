@@ -83,7 +83,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     const struct ring g = ring_of(c, r, P);
     const uint64_t pieces = 2 * (uint64_t)g.steps * (uint64_t)g.S;
     return (struct collective_cost){
-        .messages = pieces, .steps = pieces,
+        .messages = pieces, .steps = pieces, .depth = g.S > 1 ? pieces / 2 : pieces,
         .bytes = bytes_of(c, 2 * c->count - part_length(c->count, P, r + 1) - part_length(c->count, P, r + 2)),
         .additions = (uint64_t)(c->count - part_length(c->count, P, r)),
     };

@@ -38,7 +38,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const uint64_t peers = r == 0 ? (uint64_t)(P - 1) : 1;
     return (struct collective_cost){ .messages = peers, .bytes = peers * bytes_of(c, c->count),
-                                     .additions = r == 0 ? peers * (uint64_t)c->count : 0, .steps = 2 * (uint64_t)(P - 1) };
+                                     .additions = r == 0 ? peers * (uint64_t)c->count : 0, .steps = 2 * (uint64_t)(P - 1),
+                                     .depth = 2 };
 }
 
 const struct algorithm allreduce_star = {

@@ -96,6 +96,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
         cost_send(&cost, c, mine);
         cost.additions += (uint64_t)mine;
     }
+    fold_path(&cost, c, f, c->count);
     return cost;
 }
 

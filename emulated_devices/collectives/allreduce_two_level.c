@@ -68,6 +68,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
         cost.additions += (uint64_t)((node.size - 1) * c->count);
     }
     cost.steps = 2 * (uint64_t)(node.size - 1) + 2 * (uint64_t)(nodes.size - 1);
+    cost.path = cost.bytes + (node.me == 0 ? bytes_of(c, (node.size - 1) * c->count) : 0);     /* the leader receives as well */
     return cost;
 }
 

@@ -55,7 +55,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const int64_t own = part_length(c->count, P, r);
     return (struct collective_cost){ .messages = 2 * (uint64_t)(P - 1), .bytes = bytes_of(c, c->count - own + (P - 1) * own),
-                                     .additions = (uint64_t)((P - 1) * own), .steps = 2 * (uint64_t)(P - 1) };
+                                     .additions = (uint64_t)((P - 1) * own), .steps = 2 * (uint64_t)(P - 1),
+                                     .depth = 2 };
 }
 
 const struct algorithm allreduce_two_shot = {

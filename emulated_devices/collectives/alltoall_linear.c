@@ -36,7 +36,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    struct collective_cost cost = { .steps = (uint64_t)(P - 1) };
+    struct collective_cost cost = { .steps = (uint64_t)(P - 1), .depth = 1 };
     for (int d = 0; d < P; d++) if (d != r) cost_send(&cost, c, given_to(c, d));
     return cost;
 }

@@ -80,6 +80,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     if (node.me > 0) cost_send(&cost, c, P * c->count);
     for (int i = 1; i < nodes.size && node.me == 0; i++) cost_send(&cost, c, (int64_t)node.size * node.size * c->count);
     for (int i = 1; i < node.size && node.me == 0; i++) cost_send(&cost, c, P * c->count);
+    cost.path = cost.bytes + (node.me == 0 ? bytes_of(c, (node.size - 1) * P * c->count) : 0);   /* the leader receives as well */
     return cost;
 }
 

@@ -25,20 +25,26 @@ static struct tree tree_of(int rank, int P, int root, int which)
     return t;
 }
 
+static int depth_of(int rank, int P, int root, int which)
+{
+    return rank == root ? 0 : 1 + tree_double_depth(imod(rank - root, P) - 1, P - 1, which);
+}
+
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
 {
     struct exchange x = exchange_begin(g, BROADCAST);
     struct flow f[2];
-    int most = 0;
+    int depth[2], last = 0;
     enum error_code code = OK;
     for (int i = 0; i < 2; i++) {
         const int64_t first = block_start(c->count, 2, i), n = block_start(c->count, 2, i + 1) - first;
         f[i] = flow_open(tree_of(g->rank, g->size, c->root, i), element(c, c->out, first), n);
-        if (flow_segments(c, n) > most) most = flow_segments(c, n);
+        depth[i] = depth_of(g->rank, g->size, c->root, i);
+        if (flow_segments(c, n) + depth[i] > last) last = flow_segments(c, n) + depth[i];
     }
-    for (int s = 0; s < most && code == OK; s++)
+    for (int t = 0; t < last && code == OK; t++)                /* segments in the order in which they can come */
         for (int i = 0; i < 2 && code == OK; i++)
-            if (s < flow_segments(c, f[i].n)) code = flow_down(&x, c, &f[i], s, err);
+            if (t >= depth[i] && t - depth[i] < flow_segments(c, f[i].n)) code = flow_down(&x, c, &f[i], t - depth[i], err);
     for (int i = 0; i < 2; i++) {
         const enum error_code closed = flow_close(&x, &f[i], code == OK ? err : NULL);
         if (code == OK) code = closed;
@@ -49,8 +55,11 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     struct collective_cost cost = { 0 };
+    const int S = flow_segments(c, (c->count + 1) / 2), levels = 1 + tree_double_levels(P - 1);
     for (int i = 0; i < 2; i++)
         flow_cost(&cost, c, tree_of(r, P, c->root, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i), false, true);
+    cost.depth = (uint64_t)(S - 1 + levels);
+    cost.path = bytes_of(c, c->count) * (uint64_t)(S - 1 + levels) / (uint64_t)S;      /* two messages a step and device */
     return cost;
 }
 

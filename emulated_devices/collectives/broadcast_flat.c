@@ -23,7 +23,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const uint64_t sends = r == c->root ? (uint64_t)(P - 1) : 0;
-    return (struct collective_cost){ .messages = sends, .bytes = sends * bytes_of(c, c->count), .steps = (uint64_t)(P - 1) };
+    return (struct collective_cost){ .messages = sends, .bytes = sends * bytes_of(c, c->count), .steps = (uint64_t)(P - 1), .depth = 1 };
 }
 
 const struct algorithm broadcast_flat = {

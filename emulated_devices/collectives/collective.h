@@ -43,6 +43,10 @@ struct collective_cost {
     uint64_t additions;
     uint64_t steps;                     /* of the whole group: rounds in which a device sends and receives at most one message each;
                                            an upper bound where P or count leave a remainder; 0: not stated */
+    uint64_t depth;                     /* of the whole group: the longest chain of messages of which each waits for the one before,
+                                           an upper bound likewise; 0: as many as steps */
+    uint64_t path;                      /* bytes that pass this member's ports one after another, waiting for others included;
+                                           0: as if it sent its average message in each of the steps */
 };
 
 struct algorithm {
@@ -65,6 +69,29 @@ extern const struct algorithm *const algorithms[];      /* ends with NULL; the f
 /** The algorithm of this name for an operation, or NULL; name NULL: the default. */
 const struct algorithm *algorithm_find(enum operation, const char *name);
 
+/* ---- auto.c: choosing by predicted time ------------------------------------------------------------------------------ */
+
+#define ALGORITHM_AUTO "auto"                           /* the name that stands for algorithm_choose */
+
+/** Time that a collective is predicted to take on a machine: latencies, ports and additions of the slowest member (auto.c). */
+picoseconds collective_time(const struct algorithm *, int P, const struct collective *, const struct machine *);
+
+/**
+ * The algorithm with the least predicted time among those that take this call.
+ * Pure: every member finds the same.  Of equals, the first in the registry.
+ * @param c  in and out are not read; counts, if the operation has them, are.
+ * @return never NULL for an operation with an algorithm that takes everything, which all have.
+ */
+const struct algorithm *algorithm_choose(enum operation, int P, const struct collective *, const struct machine *);
+
+/** The algorithm that collective_run uses under this name for this call: one of the registry, its default for NULL, or the
+ *  choice for "auto" on the device's machine.  @return NULL if there is no such name. */
+const struct algorithm *algorithm_for(const struct group *, enum operation, const char *name, const struct collective *);
+
+/** Whether a name is one: registered, "auto" or NULL.  @param flag  what gave it: "--allreduce".
+ *  @return OK, or ERR_USAGE naming the nearest. */
+enum error_code algorithm_check(enum operation, const char *flag, const char *name, struct error *);
+
 /** What member `rank` of P spends on this collective; all zero where nothing need be sent.  c->in and c->out are not read. */
 struct collective_cost collective_cost(const struct algorithm *, int rank, int P, const struct collective *);
 
@@ -75,7 +102,7 @@ static inline int64_t block_start(int64_t count, int P, int b)
 }
 
 /**
- * Run one collective with a named algorithm, or the default for NULL.
+ * Run one collective with a named algorithm, the default for NULL, or for "auto" the one with the least predicted time.
  *
  * Collective over the group: all members call it with the same operation, counts, dtype and reduction.
  * @return OK, or on every member the same: ERR_USAGE for an unknown name, a refused group or bad arguments (data

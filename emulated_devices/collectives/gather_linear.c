@@ -27,7 +27,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    struct collective_cost cost = { .steps = (uint64_t)(P - 1) };
+    struct collective_cost cost = { .steps = (uint64_t)(P - 1), .depth = 1 };
     if (r != c->root) cost_send(&cost, c, block_length(c, P, r));
     return cost;
 }

@@ -40,6 +40,11 @@ void fold_cost(struct collective_cost *cost, const struct collective *c, struct 
     if (f.rest > 0) cost->steps += 2;
 }
 
+void fold_path(struct collective_cost *cost, const struct collective *c, struct fold f, int64_t n)
+{
+    cost->path = cost->bytes + (stands_for_two(f) ? bytes_of(c, n) : 0);
+}
+
 int64_t cut_edge(const struct collective *c, struct cut k, int part)
 {
     if (k.P == 0) return block_start(c->count, k.f.core, part);

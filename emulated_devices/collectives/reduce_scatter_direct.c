@@ -47,7 +47,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const int64_t own = block_length(c, P, r);
     return (struct collective_cost){ .messages = (uint64_t)(P - 1), .bytes = bytes_of(c, block_total(c, P) - own),
-                                     .additions = (uint64_t)((P - 1) * own), .steps = (uint64_t)(P - 1) };
+                                     .additions = (uint64_t)((P - 1) * own), .steps = (uint64_t)(P - 1), .depth = 1 };
 }
 
 const struct algorithm reduce_scatter_direct = {

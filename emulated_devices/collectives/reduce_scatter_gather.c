@@ -47,11 +47,14 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const struct cut k = { .f = fold_of(r, P) };
-    struct collective_cost cost = { .steps = (uint64_t)(k.f.core - 1 + (k.f.rest > 0 ? 2 : 0)) };
+    struct collective_cost cost = { .steps = (uint64_t)(k.f.core - 1 + (k.f.rest > 0 ? 2 : 0)),
+                                    .depth = (uint64_t)(ceil_log2(k.f.core) + 1 + (k.f.rest > 0)) };
     if (k.f.me < 0) cost_send(&cost, c, c->count);
     else if (k.f.me < k.f.rest) cost.additions += (uint64_t)c->count;
     halving_cost(&cost, c, k, true);
     if (k.f.me >= 0 && r != c->root) cost_send(&cost, c, cut_edge(c, k, k.f.me + 1) - cut_edge(c, k, k.f.me));
+    fold_path(&cost, c, k.f, c->count);
+    if (r == c->root) cost.path += bytes_of(c, c->count - part_length(c->count, k.f.core, 0));     /* the parts of all others come in */
     return cost;
 }
 

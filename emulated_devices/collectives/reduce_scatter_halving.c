@@ -65,6 +65,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
         cost.additions += (uint64_t)v.count;
     }
     halving_cost(&cost, &v, k, true);
+    fold_path(&cost, c, k.f, v.count);
     return cost;
 }
 

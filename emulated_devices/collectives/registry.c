@@ -130,10 +130,11 @@ static void copy_in(struct exchange *x, const struct collective *c, int P)
 
 enum error_code collective_run(struct group *g, enum operation op, const char *algorithm, const struct collective *c, struct error *err)
 {
-    const struct algorithm *a = algorithm_find(op, algorithm);
-    if (a == NULL) return fail(err, ERR_USAGE, "%s has no algorithm '%s'", operation_name(op), algorithm != NULL ? algorithm : "default");
-    const enum error_code code = check(op, c, g->rank, g->size, err);
+    enum error_code code = algorithm_check(op, operation_name(op), algorithm, err);
+    if (code == OK) code = check(op, c, g->rank, g->size, err);
     if (code != OK) return code;
+    const struct algorithm *a = algorithm_for(g, op, algorithm, c);
+    if (a == NULL) return fail(err, ERR_USAGE, "%s has no algorithm", operation_name(op));
     const char *needs = a->refuses != NULL ? a->refuses(g->size, c) : NULL;
     if (needs != NULL && g->size > 1)
         return fail(err, ERR_USAGE, "%s %s needs %s; this group has P=%d", operation_name(op), a->name, needs, g->size);

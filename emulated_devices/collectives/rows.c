@@ -82,4 +82,5 @@ void everybody_cost(struct collective_cost *cost, const struct collective *c, st
     cost->steps += (uint64_t)(w.size - 1);
     cost->bytes += (uint64_t)(w.size - 1) * bytes_of(c, n);
     cost->additions += (uint64_t)((w.size - 1) * n);
+    cost->depth++;
 }

@@ -43,6 +43,21 @@ struct tree tree_double(int rank, int P, int which)
 
 int tree_double_root(int P, int which) { return original(0, P, which); }
 
+int tree_double_depth(int rank, int P, int which)
+{
+    int depth = 0;
+    for (int parent; (parent = tree_double(rank, P, which).parent) >= 0; rank = parent) depth++;
+    return depth;
+}
+
+int tree_double_levels(int P)
+{
+    int levels = 0;
+    for (int r = 0; r < P; r++)
+        if (tree_double_depth(r, P, 0) > levels) levels = tree_double_depth(r, P, 0);
+    return levels;
+}
+
 /* ---- flows ----------------------------------------------------------------------------------------------------------- */
 
 static const struct message nothing = { -2 };
@@ -86,6 +101,7 @@ enum error_code flow_up(struct exchange *x, const struct collective *c, struct f
         if (code == OK) reduce_local(x, c->reduction, c->dtype, mine, scratch, n);
     }
     if (code == OK && f->tree.parent >= 0) code = pass(x, &f->up, f->tree.parent, mine, bytes_of(c, n), err);
+    f->up_segment = segment;
     return code;
 }
 
@@ -95,8 +111,10 @@ enum error_code flow_down(struct exchange *x, const struct collective *c, struct
     void *mine = segment_at(c, f, segment, &n);
     enum error_code code = OK;
     if (f->tree.parent >= 0) {
-        if (f->up.slot != nothing.slot) code = message_wait(x->group->comm, f->up, err);    /* it may still read what comes now */
-        f->up = nothing;
+        if (f->up.slot != nothing.slot && f->up_segment == segment) {       /* MPI may still look at what comes now */
+            code = message_wait(x->group->comm, f->up, err);
+            f->up = nothing;
+        }
         if (code == OK) code = exchange_both(x, -1, NULL, 0, f->tree.parent, mine, bytes_of(c, n), err);
     }
     for (int i = 0; i < f->tree.children && code == OK; i++) code = pass(x, &f->down[i], f->tree.child[i], mine, bytes_of(c, n), err);
@@ -213,7 +231,11 @@ void binomial_parts_cost(struct collective_cost *cost, const struct collective *
 {
     const int v = imod(rank - p.root, p.P);
     cost->steps += (uint64_t)ceil_log2(p.P);
-    if (!scatters && v != 0) cost_send(cost, c, subtree_length(c, p, v));
+    if (!scatters) {
+        const int64_t below = part_edge(c, p, subtree_end(v, p.P)) - part_edge(c, p, v + 1), own = subtree_length(c, p, v);
+        if (v != 0) cost_send(cost, c, own);
+        cost->path = bytes_of(c, v == 0 ? below : own);         /* while a subtree is sent up, others come in there */
+    }
     for (int bit = binomial_bit(v, p.P) >> 1; bit > 0 && scatters; bit >>= 1)
         if (v + bit < p.P) cost_send(cost, c, subtree_length(c, p, v + bit));
 }

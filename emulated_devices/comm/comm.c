@@ -44,6 +44,12 @@ void comm_abort(struct comm *c, int exit_status)
     abort();                                            /* MPI_Abort does not promise not to return */
 }
 
+void comm_give_up(struct comm *c, const struct error *err)
+{
+    fprintf(stderr, "orrery: device %d: %s\n", c->rank, err->text);
+    comm_abort(c, error_exit_status(err->code));
+}
+
 /* ---- agreement: up a binomial tree to member 0, and down again --------------------------------------------------- */
 
 struct verdict { int32_t member, code; };               /* the lowest member that failed; size of the group if none */
@@ -117,7 +123,5 @@ enum error_code comm_agree(struct comm *c, enum error_code local, struct error *
 void comm_barrier(struct comm *c)
 {
     struct error err;
-    if (group_agree(c->everyone, OK, &err) == OK) return;
-    fprintf(stderr, "orrery: barrier: %s\n", err.text);
-    comm_abort(c, 1);
+    if (group_agree(c->everyone, OK, &err) != OK) comm_give_up(c, &err);
 }

@@ -77,6 +77,10 @@ void comm_close(struct comm *);
 /** End the whole job at once, from one device, when agreement is impossible.  Does not return. */
 void comm_abort(struct comm *, int exit_status) __attribute__((noreturn));
 
+/** Say what has happened here, and end the whole job: where agreement is impossible because others wait for messages that
+ *  will not come.  Does not return. */
+void comm_give_up(struct comm *, const struct error *) __attribute__((noreturn));
+
 /**
  * Make one outcome everybody's: the error of the lowest rank that has one.
  * Collective over all devices.  Call it before the next message whenever one device alone can have failed.

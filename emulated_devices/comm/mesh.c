@@ -30,10 +30,10 @@ enum error_code mesh_make(struct mesh *m, const int size[AXIS_COUNT], struct err
 {
     int64_t devices = 1;
     for (enum axis a = 0; a < AXIS_COUNT; a++) {
-        if (size[a] < 1) return fail(err, ERR_PLAN, "%s=%d: an axis has at least 1 device", axis_name(a), size[a]);
+        if (size[a] < 1) return fail(err, ERR_PLAN, "--%s %d: an axis has at least 1 device", axis_name(a), size[a]);
         devices *= size[a];
         if (devices > MAX_DEVICES)
-            return fail(err, ERR_PLAN, "%s=%d makes the mesh larger than %d devices", axis_name(a), size[a], MAX_DEVICES);
+            return fail(err, ERR_PLAN, "--%s %d: makes the mesh larger than %d devices", axis_name(a), size[a], MAX_DEVICES);
         m->size[a] = size[a];
     }
     m->devices = (int)devices;

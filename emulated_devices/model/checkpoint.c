@@ -27,14 +27,14 @@ static enum error_code check_shape(const struct safetensors *file, const struct 
     char want[64], found[64] = "a scalar";
     snprintf(want, sizeof want, s->ndim == 2 ? "%lld x %lld" : "%lld", (long long)rows, (long long)cols);
     if (e->ndim > 0) snprintf(found, sizeof found, e->ndim >= 2 ? "%lld x %lld%s" : "%lld", (long long)e->dim[0], (long long)e->dim[1], e->ndim > 2 ? " x ..." : "");
-    return fail(err, ERR_FORMAT, "%s: %s is %s; the model needs %s", file->path, e->name, found, want);
+    return fail(err, ERR_FORMAT, "%s: %s is %s; the model needs %s", shown_path(file->path).text, shown(e->name).text, found, want);
 }
 
 static enum error_code read_boxes(const struct safetensors *file, const char *name, const struct param_spec *s, const struct layout *l,
                                   struct tensor into, struct error *err)
 {
     const struct safetensors_entry *entry = find(file, name);
-    if (entry == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", file->path, name);
+    if (entry == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", shown_path(file->path).text, name);
     enum error_code e = check_shape(file, entry, s, err);
     char *next = into.data;
     for (int b = 0; b < l->boxes && !e; b++) {
@@ -91,6 +91,13 @@ static const char *state_name(char name[NAME_ROOM], const struct param_spec *s, 
     return name;
 }
 
+/* A count in metadata; -1 if it is none. */
+static int64_t count_of(const char *text)
+{
+    const size_t digits = text ? strspn(text, "0123456789") : 0;
+    return digits > 0 && digits < 16 && text[digits] == '\0' ? atoll(text) : -1;
+}
+
 /* The step that both files must have been written at. */
 static enum error_code read_progress(struct trainer *t, const struct safetensors *weights, const struct safetensors *states, struct error *err)
 {
@@ -98,15 +105,15 @@ static enum error_code read_progress(struct trainer *t, const struct safetensors
     const char *optimizer = safetensors_metadata(states, "orrery.optimizer"), *seed = safetensors_metadata(states, "orrery.seed");
     char own_seed[32];
     snprintf(own_seed, sizeof own_seed, "%llu", (unsigned long long)t->plan.seed);
-    if (a == NULL || b == NULL || optimizer == NULL || seed == NULL)
-        return fail(err, ERR_FORMAT, "%s: not a checkpoint of orrery train --save; --model DIR takes its weights alone", states->path);
+    if (count_of(a) < 0 || count_of(b) < 0 || optimizer == NULL || seed == NULL)
+        return fail(err, ERR_FORMAT, "%s: not a checkpoint of orrery train --save; --model DIR takes its weights alone", shown_path(states->path).text);
     if (strcmp(a, b) != 0)
-        return fail(err, ERR_FORMAT, "%s is of step %.20s, the weights beside it of step %.20s: saving was interrupted", states->path, b, a);
+        return fail(err, ERR_FORMAT, "%s is of step %.20s, the weights beside it of step %.20s: saving was interrupted", shown_path(states->path).text, b, a);
     if (strcmp(optimizer, t->plan.optimizer->name) != 0)
-        return fail(err, ERR_FORMAT, "%s has the state of %.40s; --optimizer is %s", states->path, optimizer, t->plan.optimizer->name);
+        return fail(err, ERR_FORMAT, "%s has the state of %.40s; --optimizer is %s", shown_path(states->path).text, shown(optimizer).text, t->plan.optimizer->name);
     if (strcmp(seed, own_seed) != 0)
-        return fail(err, ERR_FORMAT, "%s was made with --seed %.20s; --seed is %s", states->path, seed, own_seed);
-    t->step = atoll(a);
+        return fail(err, ERR_FORMAT, "%s was made with --seed %.20s; --seed is %s", shown_path(states->path).text, shown(seed).text, own_seed);
+    t->step = count_of(a);
     return OK;
 }
 
@@ -143,6 +150,19 @@ enum error_code checkpoint_resume(struct trainer *t, const char *dir, struct err
     return comm_agree(t->comm, e, err);
 }
 
+enum error_code checkpoint_batch(const char *dir, int64_t *batch, struct error *err)
+{
+    char path[PATH_ROOM];
+    struct safetensors file;
+    path_of(path, dir, "model.safetensors");
+    enum error_code e = safetensors_open(&file, path, err);
+    if (e) return e;
+    const int64_t found = count_of(safetensors_metadata(&file, "orrery.batch"));
+    if (found > 0) *batch = found;
+    safetensors_close(&file);
+    return OK;
+}
+
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
 /* One of the two files, as rank 0 writes it: `kinds` tensors for each parameter. */
@@ -159,11 +179,13 @@ static enum error_code start_file(struct job *j, const char *path, bool weights,
 {
     struct trainer *t = j->trainer;
     const int n = model_param_count(&t->plan.model);
-    char step[32], seed[32];
+    char step[32], seed[32], batch[32];
+    snprintf(batch, sizeof batch, "%lld", (long long)t->plan.B);
     snprintf(step, sizeof step, "%lld", (long long)t->step);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)t->plan.seed);
     const struct safetensors_pair metadata[] = {
         { "format", "pt" }, { "orrery.step", step }, { "orrery.seed", seed }, { "orrery.optimizer", t->plan.optimizer->name },
+        { "orrery.batch", batch },
     };
     j->entry = calloc((size_t)(n * j->kinds) + 1, sizeof *j->entry);
     j->name = calloc((size_t)(n * j->kinds) + 1, sizeof *j->name);
@@ -176,7 +198,7 @@ static enum error_code start_file(struct job *j, const char *path, bool weights,
                                                   .dim = { s.dim[0], s.dim[1] } };
         if (s.file_transposed) j->entry[i].dim[0] = s.dim[1], j->entry[i].dim[1] = s.dim[0];
     }
-    enum error_code e = safetensors_create(&j->writer, path, j->entry, n * j->kinds, metadata, 4, err);
+    enum error_code e = safetensors_create(&j->writer, path, j->entry, n * j->kinds, metadata, (int)(sizeof metadata / sizeof *metadata), err);
     j->open = !e;
     return e;
 }
@@ -202,12 +224,42 @@ static enum error_code write_tensors(struct job *j, enum tensor_kind first, enum
     return comm_agree(t->comm, e, err);
 }
 
-static enum error_code make_folder(const char *dir, struct error *err)
+/* @param[out] made  whether it was not there. */
+static enum error_code make_folder(const char *dir, bool *made, struct error *err)
 {
     struct stat st;
-    if (mkdir(dir, 0777) == 0) return OK;
-    if (errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode)) return OK;
-    return fail(err, ERR_FILE, "--save %s: cannot make this folder: %s", dir, strerror(errno == EEXIST ? ENOTDIR : errno));
+    *made = false;
+    if (strlen(dir) > PATH_ROOM - 100) return fail(err, ERR_FILE, "%s: this name is too long", shown_path(dir).text);
+    *made = mkdir(dir, 0777) == 0;
+    if (*made || (errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))) return OK;
+    return fail(err, ERR_FILE, "%s: this folder cannot be made: %s", shown_path(dir).text, strerror(errno == EEXIST ? ENOTDIR : errno));
+}
+
+enum error_code checkpoint_probe(const char *dir, struct error *err)
+{
+    static const char *const files[] = { "config.json", "model.safetensors", "optimizer.safetensors" };
+    char path[PATH_ROOM];
+    bool made;
+    enum error_code e = make_folder(dir, &made, err);
+    for (int i = 0; i < 3 && !e; i++) {
+        path_of(path, dir, files[i]);
+        e = output_probe(path, err);
+    }
+    if (made) rmdir(dir);
+    return e;
+}
+
+/* All that can fail first: the names change last, one right after the other. */
+static enum error_code commit(struct job *weights, struct job *states, const char *dir, struct error *err)
+{
+    char path[PATH_ROOM];
+    path_of(path, dir, "config.json");
+    enum error_code e = output_flush(&weights->writer.file, err);
+    if (!e) e = output_flush(&states->writer.file, err);
+    if (!e) e = model_config_write(&weights->trainer->plan.model, path, err);
+    if (!e) e = safetensors_commit(&states->writer, err);
+    if (!e) e = safetensors_commit(&weights->writer, err);
+    return e;
 }
 
 enum error_code checkpoint_save(struct trainer *t, const char *dir, struct error *err)
@@ -215,19 +267,18 @@ enum error_code checkpoint_save(struct trainer *t, const char *dir, struct error
     struct job weights = { .trainer = t, .kinds = 1 }, states = { .trainer = t, .kinds = t->plan.optimizer->states };
     const bool writer = t->comm->rank == 0;
     char path[PATH_ROOM];
-    enum error_code e = writer ? make_folder(dir, err) : OK;
+    bool made = false;
+    enum error_code e = writer ? make_folder(dir, &made, err) : OK;
     path_of(path, dir, "model.safetensors");
     if (writer && !e) e = start_file(&weights, path, true, err);
     path_of(path, dir, "optimizer.safetensors");
     if (writer && !e) e = start_file(&states, path, false, err);
     e = write_tensors(&weights, KIND_WEIGHT, e, err);
     if (!e) e = write_tensors(&states, KIND_STATE, e, err);
-    path_of(path, dir, "config.json");
-    if (writer && !e) e = model_config_write(&t->plan.model, path, err);
-    if (writer && !e) e = safetensors_commit(&states.writer, err);
-    if (writer && !e) e = safetensors_commit(&weights.writer, err);
+    if (writer && !e) e = commit(&weights, &states, dir, err);
     if (weights.open) safetensors_abort(&weights.writer);
     if (states.open) safetensors_abort(&states.writer);
+    if (e && made) rmdir(dir);
     free(weights.entry), free(weights.name), free(states.entry), free(states.name);
     return comm_agree(t->comm, e, err);
 }

@@ -2,7 +2,7 @@
  *
  *   DIR/config.json             the shape
  *   DIR/model.safetensors       the weights, GPT-2's names, matrices of its Conv1D layers transposed
- *   DIR/optimizer.safetensors   the optimizer's state, "NAME.exp_avg" and so on; metadata: step, seed, optimizer
+ *   DIR/optimizer.safetensors   the optimizer's state, "NAME.exp_avg" and so on; metadata: step, seed, optimizer, batch
  *
  * Files hold whole tensors, so a checkpoint does not depend on the mesh that wrote it.  Each device reads only its boxes.
  */
@@ -17,6 +17,13 @@
  * @return OK, or the same error everywhere; files of an earlier checkpoint are replaced only when all new ones are complete.
  */
 enum error_code checkpoint_save(struct trainer *, const char *dir, struct error *);
+
+/** Whether a checkpoint could be written to this folder, which is left as it is.  Local.  @return OK or ERR_FILE. */
+enum error_code checkpoint_probe(const char *dir, struct error *);
+
+/** The batch that a checkpoint was trained with; *batch stays if the weights are not from here.  Local.
+ *  @return OK, or the fault of model.safetensors. */
+enum error_code checkpoint_batch(const char *dir, int64_t *batch, struct error *);
 
 /**
  * Read weights into this device's boxes.

@@ -6,17 +6,25 @@ static struct tensor tensor_of(const struct parameter *p, enum tensor_kind kind)
     return kind == KIND_WEIGHT ? p->w : kind == KIND_GRADIENT ? p->g : p->state[kind - KIND_STATE];
 }
 
-static enum error_code receive_and_visit(struct trainer *t, struct exchange *x, struct piece piece,
-                                         void (*visit)(void *, const struct piece *), void *context, struct error *err)
+/* The sender has sent: a failure here is the end of the job. */
+static void receive_and_visit(struct trainer *t, struct exchange *x, struct piece piece, void (*visit)(void *, const struct piece *),
+                              void *context)
 {
+    struct error err;
     const int64_t n = layout_count(piece.layout);
     void *room = malloc((size_t)n * dtype_size(t->device->dtype) + 1);
-    if (room == NULL) return fail(err, ERR_MEMORY, "no memory to collect %s", piece.spec->name);
+    enum error_code e = room ? OK : fail(&err, ERR_MEMORY, "no memory to collect %s", piece.spec->name);
     piece.data = tensor_1d(room, t->device->dtype, n);
-    enum error_code e = message_wait(t->comm, message_receive(x, piece.rank, room, tensor_bytes(piece.data)), err);
-    if (!e) visit(context, &piece);
+    if (!e) e = message_wait(t->comm, message_receive(x, piece.rank, room, tensor_bytes(piece.data)), &err);
+    if (e) comm_give_up(t->comm, &err);
+    visit(context, &piece);
     free(room);
-    return e;
+}
+
+static void send_own(struct trainer *t, struct exchange *x, struct tensor own)
+{
+    struct error err;
+    if (message_wait(t->comm, message_send(x, 0, own.data, tensor_bytes(own)), &err)) comm_give_up(t->comm, &err);
 }
 
 enum error_code collect(struct trainer *t, int index, enum tensor_kind kind, void (*visit)(void *, const struct piece *), void *context,
@@ -25,22 +33,19 @@ enum error_code collect(struct trainer *t, int index, enum tensor_kind kind, voi
     const struct param_spec spec = model_param(&t->plan.model, index);
     const struct parameter *own = parameter_find(&t->parameters, index);
     struct exchange x = exchange_begin(&t->world, CONTROL);
-    enum error_code e = OK;
-    if (t->comm->rank != 0)
-        return own ? message_wait(t->comm, message_send(&x, 0, tensor_of(own, kind).data, tensor_bytes(tensor_of(own, kind))), err) : OK;
-    for (int rank = 0; rank < t->comm->size && !e; rank++) {
+    (void)err;
+    if (t->comm->rank != 0 && own) send_own(t, &x, tensor_of(own, kind));
+    for (int rank = 0; rank < t->comm->size && t->comm->rank == 0; rank++) {
         struct piece piece = { .rank = rank, .spec = &spec };
         if (!plan_holds(&t->plan, &t->schedule, rank, &spec, &piece.first)) continue;
         const struct layout layout = plan_layout(&t->plan, rank, &spec);
         piece.layout = &layout;
-        if (rank != 0) {
-            e = receive_and_visit(t, &x, piece, visit, context, err);
-            continue;
-        }
-        piece.data = tensor_of(own, kind);
-        visit(context, &piece);
+        if (rank == 0) {
+            piece.data = tensor_of(own, kind);
+            visit(context, &piece);
+        } else receive_and_visit(t, &x, piece, visit, context);
     }
-    return e;
+    return OK;
 }
 
 struct paste { const struct trainer *trainer; struct tensor whole; };

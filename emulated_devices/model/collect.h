@@ -21,7 +21,7 @@ struct piece {
  * Collective over all devices; counted as CONTROL.
  * @param index  of the parameter in the model's list.
  * @param visit  called on rank 0 only.
- * @return OK, or the same error on every device.
+ * @return OK.  A device that cannot send, receive or hold a piece ends the job: the others, who can, would not hear of it.
  */
 enum error_code collect(struct trainer *, int index, enum tensor_kind, void (*visit)(void *context, const struct piece *), void *context,
                         struct error *);

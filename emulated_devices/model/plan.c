@@ -8,8 +8,8 @@ static enum error_code check_batch(const struct plan *p, struct error *err)
         return fail(err, ERR_PLAN, "--seq %lld: model %s has positions for 1 to %lld tokens", (long long)p->S, p->model.name, (long long)p->model.S);
     if (M < 1) return fail(err, ERR_PLAN, "--micro %d: there must be at least 1 microbatch", M);
     if (p->B < (int64_t)copies * M)
-        return fail(err, ERR_PLAN, "--batch %lld: dp=%d copies with %d microbatches each need at least %lld sequences",
-                    (long long)p->B, copies, M, (long long)copies * M);
+        return fail(err, ERR_PLAN, "--batch %lld: --dp %d times --micro %d needs at least %lld sequences", (long long)p->B, copies, M,
+                    (long long)copies * M);
     return OK;
 }
 
@@ -29,7 +29,7 @@ enum error_code plan_schedule(const struct plan *p, struct schedule *s, struct e
 {
     const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks };
     const enum error_code e = schedule_by_name(s, p->schedule, &q, err);
-    return schedule_is_file(p->schedule) ? fail_about(err, e, "--schedule") : e;
+    return fail_about(err, e, schedule_is_file(p->schedule) ? "--schedule" : "--schedule:");
 }
 
 static enum error_code check_pipeline(struct plan *p, struct error *err)
@@ -47,6 +47,23 @@ static enum error_code check_pipeline(struct plan *p, struct error *err)
     return e;
 }
 
+/* By its name, and on every group it will run on. */
+static enum error_code check_allreduce(const struct plan *p, struct error *err)
+{
+    const enum error_code e = algorithm_check(ALLREDUCE, "--allreduce", p->allreduce, err);
+    const struct algorithm *found = algorithm_find(ALLREDUCE, p->allreduce);
+    if (e || found == NULL) return e;                   /* "auto" is no algorithm: it takes one that fits */
+    const struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
+    const int sizes[] = { p->mesh.size[DP], p->mesh.size[TP], p->mesh.devices };
+    for (int i = 0; i < 3; i++) {
+        const char *needs = found->refuses && sizes[i] > 1 ? found->refuses(sizes[i], &c) : NULL;
+        if (needs)
+            return fail(err, ERR_PLAN, "--allreduce %s: needs %s; %s has P=%d", p->allreduce, needs,
+                        i == 0 ? "--dp" : i == 1 ? "--tp" : "the group of all devices", sizes[i]);
+    }
+    return OK;
+}
+
 enum error_code plan_check(struct plan *p, struct error *err)
 {
     const struct tensor_scheme *tensor;
@@ -54,8 +71,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     enum error_code e = model_config_check(&p->model, err);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_scheme_find(&data, p->data, err);
-    if (!e && algorithm_find(ALLREDUCE, p->allreduce) == NULL)
-        e = fail(err, ERR_USAGE, "--allreduce %s: there is no such algorithm; `orrery list collectives` shows them", p->allreduce);
+    if (!e) e = check_allreduce(p, err);
     for (int axis = 0; axis < AXIS_COUNT && !e; axis++)
         if ((axis == CP || axis == EP) && p->mesh.size[axis] > 1)
             e = fail(err, ERR_PLAN, "--%s %d: no scheme for this axis is registered; it must be 1", axis_name(axis), p->mesh.size[axis]);

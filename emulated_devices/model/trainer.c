@@ -73,21 +73,6 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
     return e;
 }
 
-/* Over the budget is found by each device alone, and said by all: which device needed most, and how much would do. */
-static enum error_code check_budget(struct trainer *t, struct error *err)
-{
-    const struct arena *a = &t->device->arena;
-    char where[64];
-    enum error_code e = OK;
-    if (arena_over(a))
-        e = fail(err, ERR_MEMORY, "--memory: device %d (%s) needs %llu bytes of its budget of %llu (%llu parameters, %llu gradients, "
-                 "%llu optimizer, %llu activations, %llu buffers)", t->comm->rank, mesh_describe(&t->plan.mesh, t->comm->rank, where, sizeof where),
-                 (unsigned long long)a->at_peak.total, (unsigned long long)a->budget, (unsigned long long)a->at_peak.tag[PARAMETERS],
-                 (unsigned long long)a->at_peak.tag[GRADIENTS], (unsigned long long)a->at_peak.tag[OPTIMIZER],
-                 (unsigned long long)a->at_peak.tag[ACTIVATIONS], (unsigned long long)a->at_peak.tag[BUFFERS]);
-    return comm_agree(t->comm, e, err);
-}
-
 enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct comm *comm, struct batch_source source, struct error *err)
 {
     *t = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device, .source = source };
@@ -97,7 +82,6 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
     if (!e) e = t->data.scheme->open(&t->data, err);
     if (!e) e = make_stages(t, err);
     e = comm_agree(comm, e, err);
-    if (!e) e = check_budget(t, err);
     if (e) trainer_close(t);
     return e;
 }
@@ -217,18 +201,29 @@ enum error_code trainer_gradients(struct trainer *t, struct step_result *out, st
     if (!e) e = reduce_shared(t, err);
     if (!e) e = t->data.scheme->reduce(&t->data, err);
     if (!e) e = share_result(t, out, err);
-    if (e) {                            /* the others wait for messages that will not come: no agreement is possible */
-        fprintf(stderr, "orrery: device %d: %s\n", t->comm->rank, err->text);
-        comm_abort(t->comm, error_exit_status(e));
-    }
-    return check_budget(t, err);
+    if (e) comm_give_up(t->comm, err);
+    return OK;
+}
+
+/* Over the budget is found by each device alone, and said by all.  Only after a whole step is the need known. */
+static enum error_code check_budget(struct trainer *t, struct error *err)
+{
+    const struct arena *a = &t->device->arena;
+    char where[64];
+    enum error_code e = OK;
+    if (arena_over(a))
+        e = fail(err, ERR_MEMORY, "device %d (%s) needs %llu bytes of memory; its budget is %llu", t->comm->rank,
+                 mesh_describe(&t->plan.mesh, t->comm->rank, where, sizeof where), (unsigned long long)a->peak.total,
+                 (unsigned long long)a->budget);
+    return comm_agree(t->comm, e, err);
 }
 
 enum error_code trainer_update(struct trainer *t, struct step_result *out, struct error *err)
 {
     t->step++;
     out->lr = learning_rate(&t->plan.hyper, t->step);
-    return t->data.scheme->step(&t->data, t->step, clip_scale(&t->plan.hyper, out->norm), err);
+    enum error_code e = t->data.scheme->step(&t->data, t->step, clip_scale(&t->plan.hyper, out->norm), err);
+    return e ? e : check_budget(t, err);
 }
 
 /* ---- what it costs -------------------------------------------------------------------------------------------------------- */

@@ -46,11 +46,12 @@ void trainer_close(struct trainer *);
 /**
  * The first half of a step: forward, backward and reduction.  Then every parameter's g is the gradient of the mean loss
  * over the whole batch, this device's boxes of it.  Collective over all devices.
- * @return OK or the same error on every device; ERR_MEMORY also if a device went over its budget.
+ * @return OK or the same error on every device.
  */
 enum error_code trainer_gradients(struct trainer *, struct step_result *, struct error *);
 
-/** The second half: clip, step the weights, zero the gradients.  Collective. */
+/** The second half: clip, step the weights, zero the gradients.  Collective.
+ *  @return OK or the same error on every device; ERR_MEMORY if one has gone over its budget in this step. */
 enum error_code trainer_update(struct trainer *, struct step_result *, struct error *);
 
 /** What every step's seed of dropout is made from. */

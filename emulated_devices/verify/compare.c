@@ -24,7 +24,7 @@ struct job {
     struct worst *worst;
     const char *kind;
     struct tensor truth;
-    double size, bound;                 /* norm of the whole truth; the twin's relative difference */
+    double size, bound;                 /* norm of the whole truth; its relative bound */
     int64_t step;
 };
 
@@ -51,8 +51,6 @@ static void compare_piece(void *context, const struct piece *p)
 
 static double norm(const struct ops *ops, struct tensor t) { return sqrt(ops->sum_of_squares(t)); }
 
-/* The bound is the twin's distance, and one unit in the last place: however close two numbers are, a rounding boundary can
- * lie between them, and then they are stored 2u apart. */
 static enum error_code compare_all(struct trainer *t, struct reference *ref, enum tensor_kind kind, struct comparison *c,
                                    struct worst *worst, const char *name, struct error *err)
 {
@@ -61,10 +59,10 @@ static enum error_code compare_all(struct trainer *t, struct reference *ref, enu
     for (int i = 0; i < n && !e; i++) {
         struct job j = { .result = c, .worst = worst, .kind = name };
         if (t->comm->rank == 0) {
-            const struct gpt2 *a = &ref->truth.model, *b = &ref->twin.model;
+            const struct gpt2 *a = &ref->truth.model;
             j.truth = kind == KIND_GRADIENT ? a->g[i] : a->w[i];
             j.size = norm(a->ops, j.truth);
-            j.bound = relative_difference(kind == KIND_GRADIENT ? b->g[i] : b->w[i], j.truth) + 2 * dtype_unit(j.truth.dtype);
+            j.bound = kind == KIND_GRADIENT ? reference_gradient_bound(ref, i) : reference_weight_bound(ref, i);
             j.step = t->step;
         }
         e = collect(t, i, kind, compare_piece, &j, err);

@@ -32,7 +32,8 @@ enum error_code reference_open(struct reference *r, const struct plan *plan, str
     const size_t tokens = (size_t)(plan->B * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);
     r->labels = calloc(tokens, sizeof *r->labels);
-    enum error_code e = r->ids && r->labels ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
+    r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
+    enum error_code e = r->ids && r->labels && r->response ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
     if (!e) e = serial_open(&r->truth, plan, err);
     if (!e) e = serial_open(&r->twin, plan, err);
     if (e) reference_close(r);
@@ -44,7 +45,7 @@ void reference_close(struct reference *r)
 {
     serial_close(&r->truth);
     serial_close(&r->twin);
-    free(r->ids), free(r->labels);
+    free(r->ids), free(r->labels), free(r->response);
     *r = (struct reference){ 0 };
 }
 
@@ -85,22 +86,100 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
     return e ? e : gradients(r, &r->twin, err);
 }
 
-static void update(struct reference *r, struct serial_run *run)
+static struct step step_of(const struct reference *r, const struct serial_run *run, int i)
 {
     const struct hyperparameters *h = &r->plan->hyper;
-    for (int i = 0; i < run->model.params; i++) {
-        const struct step s = { .lr = learning_rate(h, r->step), .t = r->step, .gradient_scale = clip_scale(h, run->norm), .hyper = h,
-                                .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
-        optimizer_step(r->plan->optimizer, run->model.w[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], s);
-    }
-    gpt2_zero_gradients(&run->model);
+    return (struct step){ .lr = learning_rate(h, r->step), .t = r->step, .gradient_scale = clip_scale(h, run->norm), .hyper = h,
+                          .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
 }
 
-void reference_update(struct reference *r)
+/* Norm of a - b; largest element of |a - b|. */
+static double distance(struct tensor a, struct tensor b)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < tensor_count(a); i++) sum += (tensor_get(a, i) - tensor_get(b, i)) * (tensor_get(a, i) - tensor_get(b, i));
+    return sqrt(sum);
+}
+
+static double largest_distance(struct tensor a, struct tensor b)
+{
+    double most = 0;
+    for (int64_t i = 0; i < tensor_count(a); i++) most = fmax(most, fabs(tensor_get(a, i) - tensor_get(b, i)));
+    return most;
+}
+
+/* One parameter's weights, gradient and state, copied so that a step can be tried: KINDS tensors one after another. */
+enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
+
+static void copy_parameter(const struct reference *r, int i, char *memory, struct tensor copy[KINDS])
+{
+    const struct gpt2 *m = &r->truth.model;
+    const struct tensor from[KINDS] = { m->w[i], m->g[i], r->truth.state[i * OPTIMIZER_MAX_STATES], r->truth.state[i * OPTIMIZER_MAX_STATES + 1] };
+    for (int k = 0; k < 2 + r->plan->optimizer->states; k++) {
+        copy[k] = from[k];
+        copy[k].data = memory + (size_t)k * tensor_bytes(from[0]);
+        memcpy(copy[k].data, from[k].data, tensor_bytes(from[k]));
+    }
+}
+
+/* The truth's step has not been taken yet: what it would be with each gradient higher and lower by `off`. */
+static double response(const struct reference *r, int i, double off, char *memory)
+{
+    const size_t one = tensor_bytes(r->truth.model.w[i]) * KINDS;
+    struct tensor plain[KINDS], up[KINDS], down[KINDS];
+    const struct step s = step_of(r, &r->truth, i);
+    double sum = 0;
+    copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up), copy_parameter(r, i, memory + 2 * one, down);
+    for (int64_t n = 0; n < tensor_count(plain[1]); n++) {
+        tensor_set(up[1], n, tensor_get(plain[1], n) + off);
+        tensor_set(down[1], n, tensor_get(plain[1], n) - off);
+    }
+    struct tensor *const tried[] = { plain, up, down };
+    for (int k = 0; k < 3; k++) optimizer_step(r->plan->optimizer, tried[k][0], tried[k][1], &tried[k][2], s);
+    for (int64_t n = 0; n < tensor_count(plain[0]); n++) {
+        const double w = tensor_get(plain[0], n), far = fmax(fabs(tensor_get(up[0], n) - w), fabs(tensor_get(down[0], n) - w));
+        sum += far * far;
+    }
+    return sqrt(sum);
+}
+
+static void update(struct reference *r, struct serial_run *run, int i)
+{
+    optimizer_step(r->plan->optimizer, run->model.w[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
+}
+
+enum error_code reference_update(struct reference *r, struct error *err)
 {
     r->step++;
-    update(r, &r->truth);
-    update(r, &r->twin);
+    for (int i = 0; i < r->truth.model.params; i++) {
+        char *memory = malloc(3 * KINDS * tensor_bytes(r->truth.model.w[i]));
+        if (memory == NULL) return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
+        const double off = largest_distance(r->twin.model.g[i], r->truth.model.g[i]);
+        update(r, &r->twin, i);
+        r->response[i] = response(r, i, off, memory);
+        update(r, &r->truth, i);
+        free(memory);
+    }
+    gpt2_zero_gradients(&r->truth.model);
+    gpt2_zero_gradients(&r->twin.model);
+    return OK;
+}
+
+static double norm(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
+
+/* However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
+static double relative(double far, double size, enum dtype t) { return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t); }
+
+double reference_weight_bound(const struct reference *r, int i)
+{
+    const struct tensor w = r->truth.model.w[i];
+    return relative(distance(r->twin.model.w[i], w) + r->response[i], norm(r, w), w.dtype);
+}
+
+double reference_gradient_bound(const struct reference *r, int i)
+{
+    const struct tensor g = r->truth.model.g[i];
+    return relative(distance(r->twin.model.g[i], g), norm(r, g), g.dtype);
 }
 
 static double token_loss(const struct gpt2 *m, int64_t n)
@@ -116,15 +195,4 @@ double reference_loss_bound(const struct reference *r)
     for (int64_t n = 0; n < N; n++)
         if (((const int32_t *)a->labels.data)[n] != IGNORE_LABEL) sum += fabs(token_loss(b, n) - token_loss(a, n));
     return sum / (double)(a->counted ? a->counted : 1) + PERTURB_LAMBDA * sqrt((double)N) * dtype_unit(F64) * fabs(r->truth.loss);
-}
-
-double relative_difference(struct tensor a, struct tensor b)
-{
-    double difference = 0, size = 0;
-    for (int64_t i = 0; i < tensor_count(a); i++) {
-        const double x = tensor_get(a, i), y = tensor_get(b, i);
-        difference += (x - y) * (x - y);
-        size += y * y;
-    }
-    return difference == 0 ? 0 : sqrt(difference / size);
 }

@@ -1,7 +1,9 @@
 /* reference.h -- the one-device run beside a plan, and a disturbed twin of it that says what rounding may do.
  *
- * Serial; lives on the device that compares (rank 0).  Both go their own way from the same initial weights: nothing is
- * copied from the devices, unless they themselves started from files.
+ * Serial; lives on the device that compares (rank 0).  Both start from the same initial weights as the devices and take the
+ * same step.  After a step has been compared they may go on from the devices' weights (reference_follow), so that every step
+ * is held to its own small bound: rounding differences that an optimizer has made grow from step to step without limit, in
+ * two correct programs as well, and would soon hide a mistake.
  */
 #ifndef ORRERY_REFERENCE_H
 #define ORRERY_REFERENCE_H
@@ -21,6 +23,7 @@ struct reference {
     struct batch_source source;
     struct serial_run truth, twin;
     struct perturbation perturbation;
+    double *response;                   /* [params] norm of how far the last step may move the weights through the optimizer alone */
     int32_t *ids, *labels;              /* [B*S] */
     int64_t step;
 };
@@ -30,7 +33,7 @@ enum error_code reference_open(struct reference *, const struct plan *, struct b
 void reference_close(struct reference *);
 
 /**
- * Start both where the devices are now: weights, optimizer state and step, after these were read from a checkpoint.
+ * Put both where the devices are now: weights, optimizer state and number of steps.
  * Collective over all devices; the reference is on rank 0 and not read elsewhere.
  */
 enum error_code reference_follow(struct reference *, struct trainer *, struct error *);
@@ -38,14 +41,25 @@ enum error_code reference_follow(struct reference *, struct trainer *, struct er
 /** Loss, gradients and norm of the next batch, for both. */
 enum error_code reference_gradients(struct reference *, struct error *);
 
-/** Step both, and zero their gradients. */
-void reference_update(struct reference *);
+/**
+ * Step both, and zero their gradients.
+ *
+ * Adam divides each gradient by its own size, so that where a gradient is hardly more than rounding noise its step is
+ * noise of full size.  Which elements that hits is chance, and the twin's chance is not the devices'.  Therefore each
+ * element's step is also taken with its gradient moved up and down by the largest difference between the twin's gradient
+ * and the truth's in that tensor; the farther of the two is its response, and the norm of the responses adds to the bound.
+ * @return OK or ERR_MEMORY.
+ */
+enum error_code reference_update(struct reference *, struct error *);
+
+/** The bound for a parameter's weights: norm of twin - truth and of the last step's responses, over the norm of the truth; + 2u. */
+double reference_weight_bound(const struct reference *, int param);
+
+/** The bound for its gradient: norm of twin - truth over norm of truth; + 2u. */
+double reference_gradient_bound(const struct reference *, int param);
 
 /** The bound for the loss: the mean over tokens of how far the twin's losses are from the truth's, and the rounding of the
  *  mean itself.  (The difference of the two means alone could be small by chance.) */
 double reference_loss_bound(const struct reference *);
-
-/** Norm of twin - truth over norm of truth, for two tensors of one shape.  0/0 is 0. */
-double relative_difference(struct tensor a, struct tensor b);
 
 #endif

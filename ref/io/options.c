@@ -251,7 +251,7 @@ static void compose(const struct option *o, char text[HELP_TEXT])
     size_t n = (size_t)snprintf(text, HELP_TEXT, "%s", o->help != NULL ? o->help : "");
     for (size_t i = 0; o->kind == OPTION_CHOICE && o->choices[i] != NULL && n < HELP_TEXT; i++)
         n += (size_t)snprintf(text + n, HELP_TEXT - n, "%s%s", i == 0 ? ": " : ", ", o->choices[i]);
-    if (n < HELP_TEXT) snprintf(text + n, HELP_TEXT - n, "%s", standing(o).text);
+    if (n < HELP_TEXT && strstr(text, "default:") == NULL) snprintf(text + n, HELP_TEXT - n, "%s", standing(o).text);
 }
 
 /* Print words from column HELP_LEFT on; no line is wider than HELP_COLUMNS. */

@@ -11,8 +11,9 @@
  *         { 0 }
  *     };
  *
- * What a destination holds before parsing is the default, and the help shows it.  Values may follow their flag as the
- * next word or after `=`.  The parser prints nothing; a mistake is one line in struct error.
+ * What a destination holds before parsing is the default; the help shows it, unless it has words of its own for it,
+ * after "default:".  Values may follow their flag as the next word or after `=`.  The parser prints nothing; a mistake
+ * is one line in struct error.
  */
 #ifndef ORRERY_OPTIONS_H
 #define ORRERY_OPTIONS_H

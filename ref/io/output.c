@@ -136,10 +136,26 @@ enum error_code output_write(struct output *o, const void *data, size_t bytes, i
     return OK;
 }
 
-enum error_code output_commit(struct output *o, struct error *err)
+enum error_code output_probe(const char *path, struct error *err)
+{
+    struct stat st;
+    struct output o;
+    if (strcmp(path, "-") == 0 || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) return OK;
+    const enum error_code e = output_create(&o, path, err);
+    if (e == OK) output_abort(&o);
+    return e;
+}
+
+enum error_code output_flush(struct output *o, struct error *err)
 {
     if (o->fd < 0) return fail(err, ERR_FILE, "a file was finished after it had failed or was finished");
-    if (!o->stream && fsync(o->fd) != 0) return give_up(o, err, "flushing to the disk failed");
+    return !o->stream && fsync(o->fd) != 0 ? give_up(o, err, "flushing to the disk failed") : OK;
+}
+
+enum error_code output_commit(struct output *o, struct error *err)
+{
+    const enum error_code e = output_flush(o, err);
+    if (e != OK) return e;
     const int closed = close(o->fd);
     o->fd = -1;
     if (closed != 0) return give_up(o, err, "closing failed");

@@ -1,5 +1,6 @@
 #include "ref/model/config.h"
 #include "ref/io/options.h"
+#include "ref/io/output.h"
 #include "ref/ops/ops.h"
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ const struct model_preset model_presets[] = {
 enum error_code model_config_preset(struct model_config *c, int64_t *batch, const char *name, struct error *err)
 {
     const char *names[sizeof model_presets / sizeof *model_presets];
-    int n = 0;
+    size_t n = 0;
     for (const struct model_preset *p = model_presets; p->config.name[0]; p++) {
         if (strcmp(p->config.name, name) == 0) {
             *c = p->config;
@@ -29,8 +30,8 @@ enum error_code model_config_preset(struct model_config *c, int64_t *batch, cons
         }
         names[n++] = p->config.name;
     }
-    return fail(err, ERR_USAGE, "--model %s: neither a directory nor a preset; the nearest preset is %s", name,
-                nearest_name(name, names, n));
+    if (strchr(name, '/')) return fail(err, ERR_USAGE, "--model %s: there is no such folder", shown_path(name).text);
+    return fail_unknown_name(err, "--model", name, names, n);
 }
 
 enum error_code model_config_check(const struct model_config *c, struct error *err)
@@ -43,6 +44,9 @@ enum error_code model_config_check(const struct model_config *c, struct error *e
         if (positive[i].value < 1 || positive[i].value > INT32_MAX)
             return fail(err, ERR_PLAN, "model: %s = %lld; it must be from 1 to 2^31 - 1", positive[i].letter,
                         (long long)positive[i].value);
+    if (c->L > 100000) return fail(err, ERR_PLAN, "model: L (layers) = %lld; it can be at most 100000", (long long)c->L);
+    const double size = (double)c->D * (double)(c->V + c->S) + (double)c->L * (double)c->D * (4.0 * (double)c->D + 2.0 * (double)c->F);
+    if (size > 1e14) return fail(err, ERR_PLAN, "model: it would have %.3g parameters; at most 1e14 can be counted", size);
     if (c->H * c->A != c->D)
         return fail(err, ERR_PLAN, "model: width D=%lld is not a multiple of H=%lld heads", (long long)c->D, (long long)c->H);
     const double p[] = { c->dropout_embedding, c->dropout_residual, c->dropout_attention };

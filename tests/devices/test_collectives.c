@@ -452,7 +452,7 @@ static void test_wrong_arguments(void **state)
     const struct collective good = { .in = x, .out = x, .count = 4, .dtype = F32 };
     struct collective c;
     (void)state;
-    expect_refusal(ALLREDUCE, "no-such", good, "no algorithm 'no-such'");
+    expect_refusal(ALLREDUCE, "no-such", good, "allreduce no-such: must be one of auto, ring");
     c = good; c.count = -1;             expect_refusal(ALLREDUCE, NULL, c, "count -1 is negative");
     c = good; c.in = NULL;              expect_refusal(ALLREDUCE, NULL, c, "in is NULL");
     c = good; c.dtype = DTYPE_COUNT;    expect_refusal(ALLREDUCE, NULL, c, "dtype 5 does not exist");

@@ -265,7 +265,7 @@ static void test_show(void **state)
                               "     F forward  I backward for input  W backward for weights  \n"
                               "\nzb-h1: 3 devices, 5 microbatches, 1 stage on each device\n"
                               "  time      17, when of a stage F takes 1, I 1, W 1, and a message 0\n"
-                              "  bubble    11.76 % of the busiest device's 17, from its first action to its last\n"
+                              "  bubble    11.76 %: 15 of work, in 17 from a device's first action to its last\n"
                               "  memory    3 3 3 microbatches held at most, device by device\n"
                               "  messages  20\n"
                               "  order     weight gradients are added in the order of the microbatches\n"

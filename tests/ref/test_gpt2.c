@@ -258,7 +258,7 @@ static void expect_share(const char *what, int64_t dropped, int64_t n, double p)
 {
     const double deviation = 5 * sqrt(p * (1 - p) / (double)n);
     if (!(fabs((double)dropped / (double)n - p) <= deviation))
-        fail_msg("%s: %lld of %lld dropped, p = %g", what, (long long)dropped, (long long)n, p);
+        fail_msg("%s: %lld of %lld, expected share %g", what, (long long)dropped, (long long)n, p);
 }
 
 static const double P = 0.25;

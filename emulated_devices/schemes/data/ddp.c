@@ -74,12 +74,12 @@ static enum error_code step(struct data_parallel *dp, int64_t t, double gradient
 
 static struct collective_cost cost(const struct data_parallel *dp)
 {
-    const struct algorithm *a = algorithm_find(ALLREDUCE, dp->allreduce);
     const int64_t n = tensor_count(dp->parameters->gradients), step_size = bucket_elements(dp);
     struct collective_cost sum = { 0 };
     for (int64_t at = 0; at < n; at += step_size) {
         const struct collective call = { .count = n - at < step_size ? n - at : step_size, .dtype = dp->device->dtype };
-        const struct collective_cost one = a->cost(dp->group->rank, dp->group->size, &call);
+        const struct algorithm *a = algorithm_for(dp->group, ALLREDUCE, dp->allreduce, &call);
+        const struct collective_cost one = collective_cost(a, dp->group->rank, dp->group->size, &call);
         sum.messages += one.messages;
         sum.bytes += one.bytes;
         sum.additions += one.additions;

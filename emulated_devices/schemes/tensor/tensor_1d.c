@@ -128,7 +128,6 @@ static void cross_entropy_backward(struct tensor_parallel *tp, struct tensor dlo
 
 static struct collective_cost cost(const struct tensor_parallel *tp, struct tensor_cost_request q)
 {
-    const struct algorithm *a = algorithm_find(ALLREDUCE, tp->allreduce);
     const int64_t ND = q.N * tp->config->D;
     const struct { int64_t count, times; } part[] = {
         { ND, 4 * q.layers },                       /* two each way */
@@ -138,7 +137,8 @@ static struct collective_cost cost(const struct tensor_parallel *tp, struct tens
     struct collective_cost sum = { 0 };
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
         const struct collective call = { .count = part[i].count, .dtype = tp->device->dtype };
-        const struct collective_cost one = a->cost(tp->group->rank, tp->group->size, &call);
+        const struct algorithm *a = algorithm_for(tp->group, ALLREDUCE, tp->allreduce, &call);
+        const struct collective_cost one = collective_cost(a, tp->group->rank, tp->group->size, &call);
         sum.messages += one.messages * (uint64_t)part[i].times;
         sum.bytes += one.bytes * (uint64_t)part[i].times;
         sum.additions += one.additions * (uint64_t)part[i].times;

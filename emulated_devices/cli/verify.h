@@ -1,0 +1,27 @@
+/* verify.h -- the pieces of `orrery verify`: what was asked for, and what one job of so many devices finds. */
+#ifndef ORRERY_VERIFY_H
+#define ORRERY_VERIFY_H
+
+#include "emulated_devices/cli/cli.h"
+
+enum { VERIFY_MOST_DEVICES = 64 };
+
+struct verify_options {
+    const char *what;                   /* a family; NULL: all */
+    int devices;                        /* at most */
+    const char *json;
+};
+
+extern const char *const verify_families[];     /* ends with NULL */
+
+/** Cases that held, cases in all, and what was refused by its scheme and so not run. */
+struct verify_count { int passed, cases, refused; };
+
+/**
+ * Under a launcher: be one device of a job that runs all cases for its number of devices.
+ * Rank 0 prints a line for each and writes options->json, if there is one: { "devices", "cases": [..] } and the counts.
+ * @return OK, or on every device ERR_CHECK if some case did not hold, or what kept it from going on.
+ */
+enum error_code verify_as_device(const struct verify_options *, struct error *);
+
+#endif

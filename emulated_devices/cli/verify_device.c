@@ -1,0 +1,324 @@
+/* verify_device.c -- what one device of a verifying job does: families of cases, one after the other; rank 0 speaks. */
+#include "emulated_devices/cli/verify.h"
+#include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/collectives.h"
+#include "ref/io/json.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct job {
+    struct comm *world;
+    bool speaks;
+    cJSON *cases;
+    struct verify_count count;
+    uint64_t bits[CASE_BATCH + 1];      /* of the mesh at hand: weights of the schedules that add in order, by microbatches; 0: none yet */
+};
+
+/* ---- one case of training: three runs ---------------------------------------------------------------------------------- */
+
+enum { FP64_TIED, FP64_UNTIED, FP32_TIED, RUNS };
+static const char *const run_name[RUNS] = { "fp64 sgd tied", "fp64 sgd untied dropout", "fp32 adamw tied" };
+
+static struct plan variation(const struct plan *plan, int run)
+{
+    struct plan p = *plan;
+    if (run == FP64_UNTIED) {
+        p.model.tied = false;
+        p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
+    }
+    if (run == FP32_TIED) {
+        p.dtype = F32;
+        p.optimizer = optimizers[0];
+        p.hyper = p.optimizer->usual;
+    }
+    return p;
+}
+
+struct found {
+    struct outcome run[RUNS];
+    const char *bits;                   /* "==", "other", or "-" where no other case must have the same */
+    struct error verdict;
+};
+
+/* Schedules that add in order end with the bits of the first of them that this mesh was run with. */
+static void compare_bits(struct job *j, const struct plan *p, struct found *f)
+{
+    bool in_order = false;
+    uint64_t *first = &j->bits[p->micros];
+    f->bits = "-";
+    if (case_adds_in_order(p, &in_order, NULL) != OK || !in_order) return;
+    if (*first == 0) *first = f->run[FP64_UNTIED].whole_hash;
+    f->bits = *first == f->run[FP64_UNTIED].whole_hash ? "==" : "other";
+    if (strcmp(f->bits, "==") != 0 && !f->verdict.code)
+        fail(&f->verdict, ERR_CHECK, "weights have other bits than those of the first schedule that adds in the same order");
+}
+
+static double larger(double a, double b) { return !(b <= a) ? b : a; }
+
+static void print_case(const struct plan *p, const char *scheme, const struct found *f)
+{
+    char mesh[64] = "one device", size[32];
+    const struct outcome *a = &f->run[FP64_TIED], *b = &f->run[FP64_UNTIED], *c = &f->run[FP32_TIED];
+    int used = 0;
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        if (p->mesh.size[axis] > 1)
+            used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " " : "", axis_name(axis), p->mesh.size[axis]);
+    snprintf(size, sizeof size, "M=%d v=%d", p->micros, p->chunks);
+    const bool traffic = !a->traffic.code && !b->traffic.code && !c->traffic.code, memory = !a->memory.code && !b->memory.code && !c->memory.code;
+    printf("  %-14s %-13s %-7s %9.1e %6.3f %9.1e %6.3f   %-7s %-6s %-5s %s\n", mesh, scheme, size,
+           larger(a->comparison.largest_error, b->comparison.largest_error), larger(comparison_ratio(&a->comparison), comparison_ratio(&b->comparison)),
+           c->comparison.largest_error, comparison_ratio(&c->comparison), traffic ? "==" : "other", memory ? "==" : "other", f->bits,
+           f->verdict.code ? "FAILED" : "ok");
+    if (f->verdict.code) printf("      %s\n", f->verdict.text);
+    fflush(stdout);
+}
+
+static void add_worst(cJSON *to, const char *name, const struct worst *w)
+{
+    cJSON *o = cJSON_AddObjectToObject(to, name);
+    cJSON_AddStringToObject(o, "tensor", w->tensor);
+    cJSON_AddNumberToObject(o, "device", w->rank);
+    cJSON_AddNumberToObject(o, "step", (double)w->step);
+    cJSON_AddNumberToObject(o, "error", w->error);
+    cJSON_AddNumberToObject(o, "bound", w->bound);
+}
+
+static void add_run(cJSON *list, const char *name, const struct outcome *o)
+{
+    cJSON *run = cJSON_CreateObject();
+    cJSON_AddItemToArray(list, run);
+    cJSON_AddStringToObject(run, "run", name);
+    cJSON_AddNumberToObject(run, "compared", (double)o->comparison.compared);
+    cJSON_AddNumberToObject(run, "largest_error", o->comparison.largest_error);
+    cJSON_AddNumberToObject(run, "largest_ratio", comparison_ratio(&o->comparison));
+    add_worst(run, "loss", &o->comparison.loss);
+    add_worst(run, "gradients", &o->comparison.gradient);
+    add_worst(run, "weights", &o->comparison.weight);
+    cJSON_AddBoolToObject(run, "traffic_equals_formulas", o->traffic.code == OK);
+    cJSON_AddBoolToObject(run, "memory_equals_formulas", o->memory.code == OK);
+}
+
+/* What every case has in common. */
+static cJSON *begin_case(struct job *j, const char *family, const char *scheme, const struct error *verdict)
+{
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddItemToArray(j->cases, o);
+    cJSON_AddStringToObject(o, "family", family);
+    cJSON_AddStringToObject(o, "scheme", scheme);
+    cJSON_AddNumberToObject(o, "devices", j->world->size);
+    cJSON_AddBoolToObject(o, "passed", verdict->code == OK);
+    if (verdict->code) cJSON_AddStringToObject(o, "why", verdict->text);
+    j->count.cases++;
+    j->count.passed += verdict->code == OK;
+    return o;
+}
+
+static void record_case(struct job *j, const char *family, const char *scheme, const struct plan *p, const struct found *f)
+{
+    cJSON *o = begin_case(j, family, scheme, &f->verdict), *mesh = cJSON_AddObjectToObject(o, "mesh");
+    for (int a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(mesh, axis_name(a), p->mesh.size[a]);
+    cJSON_AddNumberToObject(o, "micro", p->micros);
+    cJSON_AddNumberToObject(o, "chunks", p->chunks);
+    cJSON_AddStringToObject(o, "bits", f->bits);
+    cJSON *runs = cJSON_AddArrayToObject(o, "runs");
+    for (int run = 0; run < RUNS; run++) add_run(runs, run_name[run], &f->run[run]);
+}
+
+static void refuse_case(struct job *j, const char *family, const char *scheme, const struct error *why)
+{
+    j->count.refused++;
+    if (!j->speaks) return;
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddItemToArray(j->cases, o);
+    cJSON_AddStringToObject(o, "family", family);
+    cJSON_AddStringToObject(o, "scheme", scheme);
+    cJSON_AddNumberToObject(o, "devices", j->world->size);
+    cJSON_AddStringToObject(o, "refused", why->text);
+}
+
+static enum error_code run_case(struct job *j, const char *family, const char *scheme, const struct plan *plan, struct error *err)
+{
+    struct found f = { .bits = "-" };
+    for (int run = 0; run < RUNS; run++) {
+        const struct plan p = variation(plan, run);
+        enum error_code e = case_run(&p, &f.run[run], err);
+        if (e) return e;
+        if (!f.verdict.code && f.run[run].verdict.code) fail(&f.verdict, ERR_CHECK, "%s: %.340s", run_name[run], f.run[run].verdict.text);
+    }
+    if (!j->speaks) return OK;
+    if (strcmp(family, "pipeline") == 0) compare_bits(j, plan, &f);
+    record_case(j, family, scheme, plan, &f);
+    print_case(plan, scheme, &f);
+    return OK;
+}
+
+/* ---- families ------------------------------------------------------------------------------------------------------------ */
+
+/* A mesh fits a family that splits its axis; one device fits all. */
+static bool fits(const struct plan *p, enum axis axis) { return p->mesh.size[axis] > 1 || p->mesh.devices == 1; }
+
+static enum error_code run_pipeline(struct job *j, const struct plan *mesh, struct error *err)
+{
+    enum error_code e = OK;
+    memset(j->bits, 0, sizeof j->bits);
+    for (int i = 0; schedule_generators[i] && !e; i++) {
+        struct plan p = *mesh;
+        struct error why;
+        if (case_take_schedule(&p, schedule_generators[i]->name, &why) != OK) refuse_case(j, "pipeline", schedule_generators[i]->name, &why);
+        else e = run_case(j, "pipeline", p.schedule, &p, err);
+    }
+    return e;
+}
+
+static enum error_code run_if_it_fits(struct job *j, const char *family, const char *scheme, struct plan p, struct error *err)
+{
+    struct error why;
+    if (plan_check(&p, &why) == OK) return run_case(j, family, scheme, &p, err);
+    refuse_case(j, family, scheme, &why);
+    return OK;
+}
+
+static enum error_code run_tensor(struct job *j, const struct plan *mesh, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; tensor_schemes[i] && !e; i++) {
+        struct plan p = *mesh;
+        p.tensor = tensor_schemes[i]->name;
+        e = run_if_it_fits(j, "tensor", p.tensor, p, err);
+    }
+    return e;
+}
+
+static enum error_code run_data(struct job *j, const struct plan *mesh, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; data_schemes[i] && !e; i++) {
+        struct plan p = *mesh;
+        p.data = data_schemes[i]->name;
+        e = run_if_it_fits(j, "data", p.data, p, err);
+    }
+    return e;
+}
+
+static const char *plural(int n) { return n == 1 ? "" : "s"; }
+
+static enum error_code run_meshes(struct job *j, const char *family, enum axis axis,
+                                  enum error_code (*run)(struct job *, const struct plan *, struct error *), struct error *err)
+{
+    const int P = j->world->size;
+    enum error_code e = OK;
+    if (j->speaks)
+        printf("\n%-31s %-7s %9s %6s %9s %6s   %-7s %-6s bits\n  %d device%s, %s\n", "", "", "fp64", "/bound", "fp32", "/bound", "traffic",
+               "memory", P, plural(P), family);
+    for (int pp = 1; pp <= P; pp++)
+        for (int dp = 1; dp * pp <= P; dp++) {
+            if (P % (dp * pp) != 0 || e) continue;
+            const struct plan p = case_plan(dp, P / (dp * pp), pp);
+            if (fits(&p, axis)) e = run(j, &p, err);
+        }
+    return e;
+}
+
+static enum error_code verify_pipeline(struct job *j, struct error *err) { return run_meshes(j, "pipeline", PP, run_pipeline, err); }
+static enum error_code verify_tensor(struct job *j, struct error *err) { return run_meshes(j, "tensor", TP, run_tensor, err); }
+static enum error_code verify_data(struct job *j, struct error *err) { return run_meshes(j, "data", DP, run_data, err); }
+
+/* ---- collectives --------------------------------------------------------------------------------------------------------- */
+
+static void record_algorithm(struct job *j, const struct algorithm *a, const struct algorithm_outcome *o)
+{
+    char scheme[80];
+    snprintf(scheme, sizeof scheme, "%s %s", operation_name(a->operation), a->name);
+    if (o->refused) {
+        struct error why;
+        fail(&why, ERR_PLAN, "%s", o->refused);
+        refuse_case(j, "collectives", scheme, &why);
+        return;
+    }
+    cJSON *c = begin_case(j, "collectives", scheme, &o->verdict);
+    cJSON_AddNumberToObject(c, "calls", o->calls);
+    cJSON_AddNumberToObject(c, "elements", (double)o->elements);
+    printf("  %-15s %-22s %3d calls  %8lld elements   %s\n", operation_name(a->operation), a->name, o->calls, (long long)o->elements,
+           o->verdict.code ? "FAILED" : "==   traffic ==   ok");
+    if (o->verdict.code) printf("      %s\n", o->verdict.text);
+    fflush(stdout);
+}
+
+/* The members in reverse: who confuses devices with members fails. */
+static enum error_code open_group(struct group *g, struct comm *world, struct error *err)
+{
+    int ranks[VERIFY_MOST_DEVICES];
+    for (int i = 0; i < world->size; i++) ranks[i] = world->size - 1 - i;
+    return comm_agree(world, group_of(g, world, ranks, world->size, 0, err), err);
+}
+
+static enum error_code verify_collectives(struct job *j, struct error *err)
+{
+    struct group g;
+    enum error_code e = open_group(&g, j->world, err);
+    if (e) return e;
+    if (j->speaks) printf("\n  %d device%s, collectives: exact results, messages, bytes and additions\n", j->world->size, plural(j->world->size));
+    for (int i = 0; algorithms[i] && !e; i++) {
+        struct algorithm_outcome o;
+        e = verify_algorithm(&g, algorithms[i], &o, err);
+        if (!e && j->speaks) record_algorithm(j, algorithms[i], &o);
+    }
+    group_close(&g);
+    return e;
+}
+
+/* ---- a job --------------------------------------------------------------------------------------------------------------- */
+
+static const struct { const char *name; enum error_code (*verify)(struct job *, struct error *); } families[] = {
+    { "collectives", verify_collectives }, { "tensor", verify_tensor }, { "data", verify_data }, { "pipeline", verify_pipeline },
+};
+enum { FAMILIES = sizeof families / sizeof *families };
+const char *const verify_families[] = { "collectives", "tensor", "data", "pipeline", NULL };
+
+static enum error_code write_job(struct job *j, const char *path, struct error *err)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddNumberToObject(root, "devices", j->world->size);
+    cJSON_AddNumberToObject(root, "run", j->count.cases);
+    cJSON_AddNumberToObject(root, "passed", j->count.passed);
+    cJSON_AddNumberToObject(root, "refused", j->count.refused);
+    cJSON_AddItemReferenceToObject(root, "cases", j->cases);
+    enum error_code e = json_write(path, root, err);
+    cJSON_Delete(root);
+    return e;
+}
+
+static enum error_code run_families(struct job *j, const struct verify_options *o, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < FAMILIES && !e; i++)
+        if (o->what == NULL || strcmp(o->what, families[i].name) == 0) e = families[i].verify(j, err);
+    if (!e && j->speaks && o->json) e = write_job(j, o->json, err);
+    if (!e && j->speaks && j->count.passed != j->count.cases)
+        e = fail(err, ERR_CHECK, "on %d device%s, %d of %d cases did not hold", j->world->size, plural(j->world->size),
+                 j->count.cases - j->count.passed, j->count.cases);
+    return comm_agree(j->world, e, err);
+}
+
+enum error_code verify_as_device(const struct verify_options *o, struct error *err)
+{
+    struct device device;
+    struct comm world;
+    char place[64];
+    enum error_code e = device_open(&device, F64, 0, err);
+    if (e) return e;
+    e = comm_open(&world, &device, err);
+    if (!e) {
+        struct job j = { .world = &world, .speaks = world.rank == 0, .cases = cJSON_CreateArray() };
+        use_cores(world.size);
+        snprintf(place, sizeof place, "of %d", world.size);
+        announce_process(world.rank, place);
+        if (world.size > VERIFY_MOST_DEVICES) e = fail(err, ERR_PLAN, "verify: %d devices are too many; at most %d", world.size, VERIFY_MOST_DEVICES);
+        if (!e) e = run_families(&j, o, err);
+        cJSON_Delete(j.cases);
+        comm_close(&world);
+    }
+    device_close(&device);
+    return e;
+}

@@ -1,0 +1,226 @@
+#include "emulated_devices/verify/case.h"
+#include "ref/numeric/philox.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- plans ------------------------------------------------------------------------------------------------------------- */
+
+/* H for up to 9 parts; D = 27, F = 50, V = 61 divide by nothing. */
+static const struct model_config nasty = {
+    .name = "nasty", .S = 9, .D = 27, .H = 9, .A = 3, .F = 50, .L = 9, .V = 61, .tied = true, .eps = 1e-5, .init_std = 0.2,
+};
+
+struct plan case_plan(int dp, int tp, int pp)
+{
+    struct plan p = {
+        .model = nasty, .B = CASE_BATCH, .S = CASE_TOKENS, .micros = CASE_BATCH / dp >= 2 ? 2 : 1, .chunks = 1, .dtype = F64, .seed = 7,
+        .bucket = 1000, .tensor = tensor_schemes[0]->name, .data = data_schemes[0]->name, .schedule = schedule_generators[0]->name,
+        .allreduce = algorithm_find(ALLREDUCE, NULL)->name, .hyper = { .lr = 0.05 },
+    };
+    const int size[AXIS_COUNT] = { [DP] = dp, [TP] = tp, [PP] = pp, [CP] = 1, [EP] = 1 };
+    (void)optimizer_find(&p.optimizer, "sgd", NULL);
+    (void)mesh_make(&p.mesh, size, NULL);
+    p.model.L = 2 * pp + 1;
+    return p;
+}
+
+/* Four microbatches where the batch has them, so that schedules that add in the same order can be compared by bits. */
+enum error_code case_take_schedule(struct plan *p, const char *schedule, struct error *err)
+{
+    static const int micros[] = { 4, 2, 1 }, chunks[] = { 2, 1 };
+    const struct schedule_generator *g = schedule_generator(schedule, err);
+    if (g == NULL) return err->code;
+    p->schedule = g->name;
+    for (int m = 0; m < 3; m++)
+        for (int c = 0; c < 2; c++) {
+            p->micros = micros[m];
+            p->chunks = g->chunks ? g->chunks : chunks[c];
+            if (plan_check(p, err) == OK) return OK;
+        }
+    return err->code;
+}
+
+enum error_code case_adds_in_order(const struct plan *p, bool *in_order, struct error *err)
+{
+    struct schedule s;
+    struct place place[2];
+    enum error_code e = plan_schedule(p, &s, err);
+    if (e) return e;
+    *in_order = schedule_adds_in_order(&s) && schedule_holders(&s, 0, place, 2) == 1;
+    schedule_free(&s);
+    return OK;
+}
+
+/* Random tokens; about one label in eight is ignored. */
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+{
+    const struct plan *p = context;
+    for (int64_t i = 0; i < count * p->S; i++) {
+        const uint64_t at = (uint64_t)(first * p->S + i);
+        ids[i] = (int32_t)(random_uniform((uint64_t)step, 1, at) * (double)p->model.V);
+        labels[i] = random_uniform((uint64_t)step, 2, at) < 0.125 ? IGNORE_LABEL : (int32_t)(random_uniform((uint64_t)step, 3, at) * (double)p->model.V);
+    }
+}
+
+/* ---- bits -------------------------------------------------------------------------------------------------------------- */
+
+static const uint64_t FNV_START = 0xcbf29ce484222325u, FNV_PRIME = 0x100000001b3u;
+
+static uint64_t hash_bytes(uint64_t h, const void *data, size_t bytes)
+{
+    for (const unsigned char *b = data; bytes > 0; bytes--, b++) h = (h ^ *b) * FNV_PRIME;
+    return h;
+}
+
+static uint64_t hash_own(const struct trainer *t)
+{
+    uint64_t h = FNV_START;
+    for (int i = 0; i < t->parameters.count; i++) h = hash_bytes(h, t->parameters.all[i].w.data, tensor_bytes(t->parameters.all[i].w));
+    return h;
+}
+
+/* The whole model's weights, tensor by tensor in the model's order.  Collective; the result is on rank 0. */
+static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *err)
+{
+    enum error_code e = OK;
+    *h = FNV_START;
+    for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
+        const struct param_spec s = model_param(&t->plan.model, i);
+        const int64_t n = s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1);
+        struct tensor whole = tensor_1d(calloc((size_t)n, dtype_size(t->plan.dtype)), t->plan.dtype, n);
+        e = comm_agree(t->comm, whole.data ? OK : fail(err, ERR_MEMORY, "no memory to collect %s", s.name), err);
+        if (!e) e = collect_whole(t, i, KIND_WEIGHT, whole, err);
+        if (!e) *h = hash_bytes(*h, whole.data, tensor_bytes(whole));
+        free(whole.data);
+    }
+    return e;
+}
+
+/* ---- what is counted ----------------------------------------------------------------------------------------------------- */
+
+static struct collective_cost counted_along(const struct comm *c, enum axis axis)
+{
+    struct collective_cost sum = { 0 };
+    for (int op = 0; op < CONTROL; op++) {
+        const struct traffic *t = &c->traffic[AXIS_BIT(axis)][op];
+        sum.messages += t->messages_sent, sum.bytes += t->bytes_sent, sum.additions += t->additions;
+    }
+    return sum;
+}
+
+static enum error_code check_traffic(const struct trainer *t, struct error *err)
+{
+    for (int a = 0; a < AXIS_COUNT; a++) {
+        const struct collective_cost did = counted_along(t->comm, a), one = trainer_cost(t, AXIS_BIT(a));
+        const struct collective_cost want = { .messages = CASE_STEPS * one.messages, .bytes = CASE_STEPS * one.bytes, .additions = CASE_STEPS * one.additions };
+        if (did.messages != want.messages || did.bytes != want.bytes || did.additions != want.additions)
+            return fail(err, ERR_CHECK, "device %d, %s: counted %llu messages, %llu bytes, %llu additions; the formulas say %llu, %llu, %llu",
+                        t->comm->rank, axis_name(a), (unsigned long long)did.messages, (unsigned long long)did.bytes,
+                        (unsigned long long)did.additions, (unsigned long long)want.messages, (unsigned long long)want.bytes,
+                        (unsigned long long)want.additions);
+    }
+    return OK;
+}
+
+static enum error_code check_memory(const struct trainer *t, struct error *err)
+{
+    const struct arena *a = &t->device->arena;
+    for (int tag = 0; tag < BUFFERS; tag++)
+        if (a->peak.tag[tag] != trainer_peak(t, tag))
+            return fail(err, ERR_CHECK, "device %d: the peak of %s is %llu bytes; its formula says %llu", t->comm->rank, arena_tag_name(tag),
+                        (unsigned long long)a->peak.tag[tag], (unsigned long long)trainer_peak(t, tag));
+    if (a->now.tag[ACTIVATIONS] != 0)
+        return fail(err, ERR_CHECK, "device %d: %llu bytes of activations are left after a step", t->comm->rank,
+                    (unsigned long long)a->now.tag[ACTIVATIONS]);
+    return OK;
+}
+
+/* ---- one case ------------------------------------------------------------------------------------------------------------ */
+
+double comparison_ratio(const struct comparison *c)
+{
+    const double ratio[] = { c->loss.ratio, c->gradient.ratio, c->weight.ratio };
+    double most = 0;
+    for (int i = 0; i < 3; i++)
+        if (!(ratio[i] <= most)) most = ratio[i];
+    return most;
+}
+
+static enum error_code judge_numbers(const struct outcome *o, enum dtype dtype, struct error *err)
+{
+    const struct comparison *c = &o->comparison;
+    if (!o->initial_equal) return fail(err, ERR_CHECK, "initial weights differ from the reference's: %s on device %d", c->weight.tensor, c->weight.rank);
+    if (c->failed)
+        return fail(err, ERR_CHECK, "%s %s on device %d at step %lld: error %.3g, bound %.3g", c->first_kind, c->first.tensor, c->first.rank,
+                    (long long)c->first.step, c->first.error, c->first.bound);
+    if (dtype == F64 && !(c->largest_error <= CASE_FP64_ERROR))
+        return fail(err, ERR_CHECK, "largest error %.3g: loss %.3g; gradient %s on device %d %.3g; weight %s on device %d %.3g", c->largest_error,
+                    c->loss.error, c->gradient.tensor, c->gradient.rank, c->gradient.error, c->weight.tensor, c->weight.rank, c->weight.error);
+    return OK;
+}
+
+/* Everything that one device alone knows, agreed on. */
+static void judge(struct outcome *o, const struct trainer *t)
+{
+    enum error_code e = OK;
+    o->traffic.code = comm_agree(t->comm, check_traffic(t, &o->traffic), &o->traffic);
+    o->memory.code = comm_agree(t->comm, check_memory(t, &o->memory), &o->memory);
+    if (t->comm->rank == 0) e = judge_numbers(o, t->plan.dtype, &o->verdict);
+    o->verdict.code = comm_agree(t->comm, e, &o->verdict);
+    if (o->verdict.code == OK) o->verdict = o->traffic.code != OK ? o->traffic : o->memory;
+}
+
+static enum error_code steps(struct trainer *t, struct reference *ref, struct outcome *o, struct error *err)
+{
+    const bool here = t->comm->rank == 0;
+    struct step_result result = { 0 };
+    enum error_code e = compare_weights(t, ref, &o->comparison, err);
+    o->initial_equal = o->comparison.largest_error == 0;
+    for (int s = 0; s < CASE_STEPS && !e; s++) {
+        e = trainer_gradients(t, &result, err);
+        if (here && !e) e = reference_gradients(ref, err);
+        if (!e) e = compare_gradients(t, ref, result.loss, &o->comparison, err);
+        if (!e) e = trainer_update(t, &result, err);
+        if (here && !e) e = reference_update(ref, err);
+        if (!e) e = compare_weights(t, ref, &o->comparison, err);
+    }
+    o->loss = result.loss;
+    return e;
+}
+
+static enum error_code train(struct trainer *t, const struct batch_source source, struct outcome *o, struct error *err)
+{
+    struct reference ref;
+    enum error_code e = OK;
+    if (t->comm->rank == 0) e = reference_open(&ref, &t->plan, source, err);
+    const bool opened = t->comm->rank == 0 && !e;
+    e = comm_agree(t->comm, e, err);
+    if (!e) e = comm_agree(t->comm, steps(t, &ref, o, err), err);
+    if (!e) judge(o, t);
+    o->hash = hash_own(t);
+    if (!e) e = hash_whole(t, &o->whole_hash, err);
+    if (opened) reference_close(&ref);
+    return e;
+}
+
+enum error_code case_run(const struct plan *plan, struct outcome *o, struct error *err)
+{
+    struct device device;
+    struct comm comm;
+    struct trainer t;
+    const struct batch_source source = { fill, plan };
+    *o = (struct outcome){ 0 };
+    enum error_code e = device_open(&device, plan->dtype, 0, err);
+    if (e) return e;
+    e = comm_open(&comm, &device, err);
+    if (!e) {
+        e = trainer_open(&t, plan, &comm, source, err);
+        if (!e) {
+            e = train(&t, source, o, err);
+            trainer_close(&t);
+        }
+        comm_close(&comm);
+    }
+    device_close(&device);
+    return e;
+}

@@ -1,0 +1,50 @@
+/* case.h -- one plan, trained for a few steps, and everything about it held to what it must be.
+ *
+ * What `orrery verify` and the tests run.  The shape is nasty on purpose: nothing divides anything, about one label in
+ * eight is ignored, so that devices hold different numbers of those that count.  Three steps of SGD without clipping:
+ * Adam and clipping would hide a constant factor.
+ */
+#ifndef ORRERY_CASE_H
+#define ORRERY_CASE_H
+
+#include "emulated_devices/verify/compare.h"
+
+enum { CASE_STEPS = 3, CASE_TOKENS = 7, CASE_BATCH = 19 };
+
+/** What fp64 is held to, norm over norm, besides its measured bound. */
+#define CASE_FP64_ERROR 1e-12
+
+/* What was found.  On every device the same, where not said otherwise. */
+struct outcome {
+    struct comparison comparison;       /* rank 0; of every loss, gradient and weight of every device, before and after each step */
+    bool initial_equal;                 /* rank 0: the first weights are the reference's, bit for bit */
+    struct error traffic, memory;       /* OK, or ERR_CHECK and which device counted what its formula does not say */
+    struct error verdict;               /* OK, or ERR_CHECK and the first of all these that does not hold */
+    uint64_t hash;                      /* of this device's own weights at the end */
+    uint64_t whole_hash;                /* rank 0: of the whole model's, whatever the mesh */
+    double loss;
+};
+
+/** A plan in fp64 with the default schemes, tied, two microbatches; a layer more than two stages on each device need. */
+struct plan case_plan(int dp, int tp, int pp);
+
+/** Give a plan a schedule, with as many chunks and microbatches as it takes.
+ *  @return OK, or what plan_check has against the last that was tried; the plan is then of no use. */
+enum error_code case_take_schedule(struct plan *, const char *schedule, struct error *);
+
+/** Whether a plan's schedule adds weight gradients in the order of the microbatches, on one copy of each stage.  All that do
+ *  end with the same bits. */
+enum error_code case_adds_in_order(const struct plan *, bool *in_order, struct error *);
+
+/**
+ * Train a plan beside the reference.
+ * Collective over all processes of the job; connects and disconnects by itself, so it may run within another comm.
+ * @param plan  has passed plan_check; its devices are those of the job.
+ * @return OK when there is an outcome, whatever its verdict; or the same error on every device.
+ */
+enum error_code case_run(const struct plan *plan, struct outcome *, struct error *);
+
+/** The largest ratio of error to bound of any tensor; NaN if there is one. */
+double comparison_ratio(const struct comparison *);
+
+#endif
