@@ -76,7 +76,7 @@ static void test_refusals(void **state)
     struct error err;
     (void)state;
     assert_int_equal(mesh_make(&m, none, &err), ERR_PLAN);
-    assert_string_equal(err.text, "dp=0: an axis has at least 1 device");
+    assert_string_equal(err.text, "--dp 0: an axis has at least 1 device");
     assert_int_equal(mesh_make(&m, many, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "4096"));
     assert_int_equal(mesh_make(&m, most, &err), OK);
