@@ -33,7 +33,8 @@ DEV_SRC  := $(filter-out emulated_devices/cli/main.c,$(wildcard emulated_devices
 TEST_SRC := $(wildcard tests/*/test_*.c)
 
 REF_OBJ  := $(REF_SRC:%.c=$(B)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(B)/%.$(f).o))
-DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o)
+CLUSTERS := $(sort $(wildcard emulated_devices/device/clusters/*.json))
+DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(B)/clusters.o
 SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
 TESTS    := $(TEST_SRC:%.c=$(B)/%)
 ORRERY   := $(if $(SAN),$(B)/orrery,orrery)
@@ -99,6 +100,14 @@ $(B)/ref/%.o: ref/%.c Makefile
 	$(call compile,$(CC))
 $(B)/%.o: %.c Makefile
 	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
+
+# The shipped cluster descriptions become strings of the program, so that an installed one has them.
+$(B)/clusters.c: $(CLUSTERS) Makefile
+	@mkdir -p $(@D)
+	$(Q){ echo '#include "emulated_devices/device/cluster.h"'; echo 'const char *const cluster_texts[] = {'; \
+	  for f in $(CLUSTERS); do sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; echo 'NULL };'; } >$@
+$(B)/clusters.o: $(B)/clusters.c
+	$(call compile,$(MPICC))
 
 define archive
 $(if $(V),,@echo '  AR   $@')

@@ -13,6 +13,7 @@ unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE
 
 run() {                                         # run NAME LOG COMMAND...
     local name=$1 log=$2 t0=$SECONDS rc=0; shift 2
+    mkdir -p "$(dirname "$log")"
     timeout -k 10 $((limit + 10)) "$@" </dev/null >"$log" 2>&1 || rc=$?
     local ok bad
     ok=$(grep -c '^\[       OK \]' "$log")

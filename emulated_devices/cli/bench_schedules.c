@@ -13,7 +13,7 @@ static int digits_apart(double ours, double published) { return (int)lround((our
 
 static enum error_code print_setting(const struct published_setting *r, struct error *err)
 {
-    printf("%-5s %3d %4d ", r->model, r->P, r->M);
+    printf("%-5s %2d %3d", r->model, r->P, r->M);
     for (int c = 0; c < PUBLISHED_COLUMNS; c++) {
         double rate;
         enum error_code e = published_bubble(r, c, &rate, err);
@@ -29,15 +29,15 @@ static enum error_code print_setting(const struct published_setting *r, struct e
 static enum error_code print_published(struct error *err)
 {
     enum error_code e = OK;
-    printf("Bubble rates of P. Qi et al., arXiv:2401.10241, table 5, and ours from the times of its table 6\n\n%-15s", "");
+    printf("Bubble rates of P. Qi et al., arXiv:2401.10241, table 5, and ours from the times of its table 6\n\n%-13s", "");
     for (int c = 0; c < PUBLISHED_COLUMNS; c++)
         printf("%-*s", c == PUBLISHED_INTERLEAVED ? 18 : c == PUBLISHED_COLUMNS - 1 ? 0 : 14, published_schedule_name[c]);
-    printf("\n%-5s %3s %4s ", "model", "P", "M");
+    printf("\n%-5s %2s %3s", "model", "P", "M");
     for (int c = 0; c < PUBLISHED_COLUMNS; c++) printf(" %6s %6s%s", "paper", "ours", c == PUBLISHED_INTERLEAVED ? "    " : "");
     printf("\n");
     for (int i = 0; i < PUBLISHED_SETTINGS && !e; i++) e = print_setting(&published_settings[i], err);
-    printf("\nA difference is shown in units of the last digit. The paper's interleaved rates are a closed form that\n"
-           "counts 2vP-P-2 waits for a message; executed, a device waits 2(vP-1) times, and ours has them all.\n\n");
+    printf("\nA difference is in units of the last digit. The paper's interleaved rates are a closed form that\n"
+           "counts 2vP-P-2 waits for a message; executed, a device waits 2(vP-1) times; ours has them all.\n\n");
     return e;
 }
 
@@ -68,8 +68,8 @@ static void print_schedule(const struct schedule *s, const struct timing *t)
 
 static enum error_code print_all(const struct wanted *w, struct error *err)
 {
-    printf("All schedules on P=%d devices with M=%d microbatches; of a device's layers F takes %llu, I %llu, W %llu, a message %llu\n\n", w->pp,
-           w->micro, (unsigned long long)w->forward, (unsigned long long)w->backward_input, (unsigned long long)w->backward_weight,
+    printf("All schedules: %d devices, %d microbatches; of a device's layers F takes %llu, I %llu, W %llu; a message %llu\n\n", w->pp, w->micro,
+           (unsigned long long)w->forward, (unsigned long long)w->backward_input, (unsigned long long)w->backward_weight,
            (unsigned long long)w->communication);
     printf("%-14s %6s %9s  %9s  %8s  %8s   %s\n", "schedule", "chunks", "bubble", "time", "memory", "messages", "adds in order");
     for (int i = 0; schedule_generators[i]; i++) {

@@ -4,6 +4,25 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What auto stands for on 8 devices, by the bytes of the vector; of an all-to-all, of what one device sends. */
+static void list_auto(enum operation op)
+{
+    enum { P = 8, SIZES = 5 };
+    static const int64_t bytes[SIZES] = { 64, 16 << 10, 256 << 10, 4 << 20, 64 << 20 };
+    const struct algorithm *last = NULL;
+    struct cluster usual;
+    if (cluster_find(&usual, CLUSTER_USUAL, NULL) != OK) return;
+    printf("  %-20s the least predicted time; on %d devices of cluster %s:", ALGORITHM_AUTO, P, usual.name);
+    for (int i = 0; i < SIZES; i++) {
+        const struct collective c = { .count = bytes[i] / 4 / (op == ALLTOALL ? P : 1), .dtype = F32 };
+        const struct algorithm *a = algorithm_choose(op, P, &c, &usual);
+        if (a != last && op != BARRIER) printf("%s %s from %s", last ? "," : "", a->name, size_format((uint64_t)bytes[i]).text);
+        if (a != last && op == BARRIER) printf(" %s", a->name);
+        last = a;
+    }
+    printf("\n");
+}
+
 static void list_collectives(void)
 {
     for (int op = 0; op < OPERATION_COUNT; op++) {
@@ -14,6 +33,7 @@ static void list_collectives(void)
             printf("  %-20s %s\n%-23s cost %s\n%-23s from %s\n", (*a)->name, (*a)->description, "", (*a)->cost_formula, "", (*a)->source);
             any = true;
         }
+        if (any) list_auto((enum operation)op);
     }
 }
 
@@ -51,6 +71,31 @@ static void list_models(void)
                (long long)m->config.H, (long long)m->config.D, (long long)m->config.F, (long long)m->config.V, (long long)m->config.S);
 }
 
+static void list_links(const struct cluster *c)
+{
+    for (int l = 0; l < c->levels; l++) {
+        const struct link *k = &c->link[l];
+        printf("%-23s %-8s %g us, %g GB/s", "", k->level, (double)k->latency * 1e-6, (double)k->rate * 1e-3);
+        if (k->gap > 0) printf(", each message holds a port for %g us", (double)k->gap * 1e-6);
+        if (k->eager != ALWAYS_EAGER) printf(", above %s a message waits for its receiver", size_format(k->eager).text);
+        if (k->devices > 0) printf("; %d devices", k->devices);
+        printf("\n%-23s from %s\n", "", k->source);
+    }
+}
+
+static void list_clusters(void)
+{
+    struct cluster c;
+    for (int i = 0; cluster_texts[i]; i++) {
+        if (cluster_parse(&c, cluster_texts[i], "a shipped cluster", NULL) != OK) continue;
+        printf("  %-20s %s%s\n%-23s device  %s", c.name, c.description, strcmp(c.name, CLUSTER_USUAL) == 0 ? " (the usual one)" : "", "", c.flop_rate[F32] == 0 ? " computing takes no time" : "");
+        for (int t = 0; t < DTYPE_COUNT; t++) if (c.flop_rate[t] > 0) printf(" %s %g TFLOP/s,", dtype_name(t), (double)c.flop_rate[t] * 1e-6);
+        if (c.memory_rate > 0) printf(" memory %g GB/s", (double)c.memory_rate * 1e-3);
+        printf("\n%-23s from %s\n", "", c.source);
+        list_links(&c);
+    }
+}
+
 static void list_dtypes(void)
 {
     for (int t = 0; t < DTYPE_COUNT; t++)
@@ -64,6 +109,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "schedules", "Pipeline schedules, over pp (--schedule)", list_schedules },
     { "collectives", "Collectives (--allreduce)", list_collectives },
     { "optimizers", "Optimizers (--optimizer)", list_optimizers },
+    { "clusters", "Clusters, whose time the virtual clock tells (--cluster)", list_clusters },
     { "dtypes", "Number formats (--dtype)", list_dtypes },
 };
 enum { PARTS = sizeof parts / sizeof *parts };

@@ -145,6 +145,15 @@ static bool all_exact(const struct train_record *r, bool memory)
     return exact;
 }
 
+/* Picoseconds: the time of the device that took longest, over the steps. */
+static double virtual_step(const struct train_record *r)
+{
+    int64_t most = 0;
+    for (int d = 0; d < r->options->plan.mesh.devices; d++)
+        if (r->device[d].virtual_time > most) most = r->device[d].virtual_time;
+    return r->steps > 0 ? (double)most / (double)r->steps : 0;
+}
+
 void report_end(const struct train_record *r)
 {
     const struct plan *p = &r->options->plan;
@@ -154,6 +163,8 @@ void report_end(const struct train_record *r)
         const double s = median_seconds(r);
         fprintf(r->out, "\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s, (double)(p->B * p->S) / s,
                model_step_flops(&p->model, p->B, p->S) / s / 1e9);
+        fprintf(r->out, "virtual %.1f us a step on cluster %s, if nothing held anything up that the clock does not know\n",
+                1e-6 * virtual_step(r), r->options->cluster.name);
     }
     fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
     fprintf(r->out, "traffic counted messages, bytes and additions on dp, tp and pp %s the formulas on every device\n", all_exact(r, false) ? "equal" : "DIFFER FROM");
@@ -240,6 +251,8 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
     for (int d = 0; d < r->options->plan.mesh.devices; d++) add_device(devices, &r->options->plan.mesh, &r->device[d]);
     cJSON_AddNumberToObject(root, "validation_loss", r->validation);
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
+    cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
+    cJSON_AddNumberToObject(root, "virtual_step_ps", virtual_step(r));
     cJSON_AddNumberToObject(root, "step_flops", model_step_flops(&r->options->plan.model, r->options->plan.B, r->options->plan.S));
     if (r->options->check) {
         cJSON *check = cJSON_AddObjectToObject(root, "check");

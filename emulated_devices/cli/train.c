@@ -1,5 +1,6 @@
 /* train.c -- `orrery train`: a model, a mesh, a text, and one device beside it to check. */
 #include "emulated_devices/cli/train.h"
+#include "emulated_devices/cli/trace_file.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@ static enum error_code probe_outputs(const struct train_options *o, struct error
 {
     enum error_code e = o->save ? fail_about(err, checkpoint_probe(o->save, err), "--save") : OK;
     if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
+    if (!e && o->trace) e = fail_about(err, output_probe(o->trace, err), "--trace");
     return e;
 }
 
@@ -52,6 +54,7 @@ struct session {
     struct trainer trainer;
     struct reference reference;
     struct train_record record;
+    struct trace trace;
     bool checking, speaks;
 };
 
@@ -135,10 +138,13 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
     for (int64_t i = 0; i < o->steps && !e; i++) {
         e = one_step(r, i, err);
         if (!e && r->speaks) report_step(&r->record, i);
+        if (i + 1 == o->trace_steps) r->trainer.device->clock.trace = NULL;
     }
+    r->trainer.device->clock.trace = NULL;
     if (e == OK || e == ERR_MEMORY) e = check_memory(r, e, err);
     if (!e) e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
     if (!e && r->speaks) report_end(&r->record);
+    if (!e && o->trace) e = fail_about(err, trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err), "--trace");
     if (!e && o->save) e = fail_about(err, checkpoint_save(&r->trainer, o->save, err), "--save");
     if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, o->json, err), "--json");
     if (!e && r->speaks && r->record.comparison.failed) {
@@ -163,11 +169,14 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     r.record.device = calloc((size_t)comm->size, sizeof *r.record.device);
     if (!r.record.step || !r.record.seconds || !r.record.device) e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)o->steps);
     e = comm_agree(comm, e, err);
+    if (o->trace) comm->device->clock.trace = &r.trace;
     if (!e) e = load_weights(&r, err);
     if (!e && r.checking) e = start_reference(&r, source, err);
     if (!e && r.speaks) report_start(&r.record, text);
     if (!e) e = train_steps(&r, text, err);
     if (r.checking && r.speaks) reference_close(&r.reference);
+    comm->device->clock.trace = NULL;
+    trace_free(&r.trace);
     free(r.record.step), free(r.record.seconds), free(r.record.device);
     trainer_close(&r.trainer);
     return e;
@@ -183,6 +192,7 @@ static enum error_code be_a_device(const struct train_options *o, struct error *
     const int threads = use_cores(o->plan.mesh.devices);
     enum error_code e = device_open(&device, o->plan.dtype, o->memory, err);
     if (e) return e;
+    clock_open(&device.clock, &o->cluster, o->plan.dtype);
     e = comm_open(&comm, &device, err);
     if (e) {
         device_close(&device);

@@ -12,7 +12,9 @@
 struct train_options {
     struct plan plan;
     const char *model_dir;              /* weights to start from; NULL: drawn from the seed */
-    const char *data, *check, *save, *resume, *json;
+    const char *data, *check, *save, *resume, *json, *trace;
+    struct cluster cluster;             /* whose time the virtual clock tells */
+    int trace_steps;                    /* of this run are in the trace */
     int64_t steps;
     int64_t lr_steps, warmup;           /* of the learning rate; 0 and -1: by default */
     int sample;                         /* bytes of text to show at the end */

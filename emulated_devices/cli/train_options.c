@@ -55,12 +55,12 @@ void train_set_rates(struct hyperparameters *h, const struct train_options *o, i
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
-    const char *model = NULL, *dtype = "fp32", *optimizer = "adamw";
+    const char *model = NULL, *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1;
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
-    *o = (struct train_options){ .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = data_schemes[0]->name,
+    *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = data_schemes[0]->name,
                                             .schedule = schedule_generators[0]->name,
                                             .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
     const struct option table[] = {
@@ -96,6 +96,10 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--clip", "NORM", OPTION_DOUBLE, &clip, .min = 0, .max = 1e30, .help = "largest global gradient norm, 0: none; default: the optimizer's" },
         { "--weight-decay", "RATE", OPTION_DOUBLE, &decay, .min = 0, .max = 1e6, .help = "of matrices; default: the optimizer's" },
         { "--seed", "N", OPTION_UINT64, &o->plan.seed, .help = "of weights, batches and dropout" },
+        { .kind = OPTION_HEADING, .help = "Virtual time: what the run would take on the machine that is emulated" },
+        { "--cluster", "NAME|FILE", OPTION_STRING, &cluster, .help = "the machine; `orrery list clusters` shows them" },
+        { "--trace", "FILE", OPTION_STRING, &o->trace, .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
+        { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "how many steps of it" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
         { "--check", "WHAT", OPTION_CHOICE, &o->check, .choices = checks, .help = "what to compare every loss, gradient and weight with; exit 3 if they differ" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
@@ -137,5 +141,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     o->lr_steps = lr_steps;
     o->warmup = warmup;
     train_set_rates(&p->hyper, o, 0);
-    return plan_check(p, err);
+    e = plan_check(p, err);
+    if (!e) e = cluster_find(&o->cluster, cluster, err);
+    return e ? e : cluster_check(&o->cluster, p->mesh.devices, p->dtype, err);
 }

@@ -17,10 +17,10 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
     enum error_code e = options_parse("verify", argc - 2, argv + 2, table, help, err);
     if (!e && *help)
         print_usage("verify", "[WHAT] [options]", "Run everything registered on every fitting mesh, and check it against one device.\n\n"
-                    "Schemes train three steps of a shape in which nothing divides, in fp64 (SGD, tied, and untied with\n"
-                    "dropout) and fp32 (AdamW): every loss, gradient and weight of every device against its measured bound,\n"
-                    "in fp64 also 1e-12; messages, bytes, additions and peak memory equal their formulas. Collectives work\n"
-                    "on integers and are compared exactly.", table);
+                    "Schemes train three steps with SGD, in a shape in which nothing divides: in fp64 tied, in fp64\n"
+                    "untied with dropout, in fp32. Every loss, gradient and weight of every device is held to its\n"
+                    "measured bound, in fp64 also to 1e-12; messages, bytes, additions and peak memory equal their\n"
+                    "formulas. Schedules that add in the same order end with the same bits. Collectives are exact.", table);
     return e;
 }
 
@@ -72,7 +72,7 @@ static enum error_code run_jobs(const struct verify_options *o, char *program, c
 
 static enum error_code report(const struct verify_options *o, cJSON *root, struct verify_count all, double seconds, struct error *err)
 {
-    printf("\n%d cases, %d passed", all.cases, all.passed);
+    printf("\n%d case%s, %d passed", all.cases, all.cases == 1 ? "" : "s", all.passed);
     if (all.refused) printf("; %d not run, refused by their schemes", all.refused);
     printf("    (%.0f s)\n", seconds);
     fflush(stdout);

@@ -6,7 +6,7 @@ void copy_elements(struct exchange *x, const struct collective *c, void *dst, co
 {
     if (dst == src || elements == 0) return;
     memmove(dst, src, bytes_of(c, elements));
-    clock_compute(&x->group->comm->device->clock, elementwise_cost(elements, 2, 0, c->dtype));
+    clock_compute(&x->group->comm->device->clock, "copy", elementwise_cost(elements, 2, 0, c->dtype));
 }
 
 int64_t block_first(const struct collective *c, int P, int b)

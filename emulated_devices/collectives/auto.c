@@ -1,4 +1,4 @@
-/* auto.c -- which algorithm: the one with the least predicted time on a described machine.
+/* auto.c -- which algorithm: the one with the least predicted time on a described cluster.
  *
  * The prediction is the alpha-beta model on what the cost functions say.  A collective takes
  *
@@ -7,7 +7,7 @@
  * with the largest over all members, because the slowest one decides.  depth, steps and path are those of struct
  * collective_cost; an addition reads two numbers and writes one.  Copies within a device are not in it.
  *
- * It depends on the operation, P, the call's count, counts, dtype and root, and the machine: all that members share, so
+ * It depends on the operation, P, the call's count, counts, dtype and root, and the cluster: all that members share, so
  * they choose alike without asking each other.  For the one call in which they do not share counts, an all-to-all with
  * counts, the choice is the first algorithm that takes it.
  */
@@ -26,25 +26,35 @@ static double path_bytes(const struct collective_cost *one, uint64_t steps)
     return one->messages > 0 && one->messages < steps ? bytes / (double)one->messages * (double)steps : bytes;
 }
 
-picoseconds collective_time(const struct algorithm *a, int P, const struct collective *c, const struct machine *m)
+/* Where steps are not stated: how many of its average messages make up this member's path. */
+static uint64_t own_rounds(const struct collective_cost *one)
 {
-    uint64_t steps = 0, depth = 0, messages = 0;
+    if (one->path <= one->bytes || one->bytes == 0) return one->messages;
+    return (uint64_t)ceil((double)one->path / (double)one->bytes * (double)one->messages);
+}
+
+static double seconds(double units, int64_t rate) { return rate > 0 ? units / (1e6 * (double)rate) : 0; }
+
+picoseconds collective_time(const struct algorithm *a, int P, const struct collective *c, const struct cluster *m)
+{
+    uint64_t steps = 0, depth = 0, rounds = 0;
     double slowest = 0;
+    const struct link *link = &m->link[link_between(m->link, m->levels, 0, P - 1)];
     for (int r = 0; r < P; r++) {
         const struct collective_cost one = collective_cost(a, r, P, c);
         steps = larger(steps, one.steps);
         depth = larger(depth, one.depth);
-        messages = larger(messages, one.messages);
+        rounds = larger(rounds, own_rounds(&one));
     }
-    if (steps == 0) steps = messages;
+    if (steps == 0) steps = rounds;
     if (depth == 0) depth = steps;
     for (int r = 0; r < P; r++) {
         const struct collective_cost one = collective_cost(a, r, P, c);
-        const double busy = path_bytes(&one, steps) / m->link_bytes_per_second
-                          + 3.0 * (double)bytes_of(c, (int64_t)one.additions) / m->memory_bytes_per_second;
+        const double busy = seconds(path_bytes(&one, steps), link->rate)
+                          + seconds(3.0 * (double)bytes_of(c, (int64_t)one.additions), m->memory_rate);
         if (busy > slowest) slowest = busy;
     }
-    return (picoseconds)depth * m->latency + (picoseconds)steps * m->gap + (picoseconds)ceil(slowest * 1e12);
+    return (picoseconds)depth * link->latency + (picoseconds)steps * link->gap + (picoseconds)ceil(slowest * 1e12);
 }
 
 static bool takes(const struct algorithm *a, int P, const struct collective *c)
@@ -52,7 +62,7 @@ static bool takes(const struct algorithm *a, int P, const struct collective *c)
     return P == 1 || a->refuses == NULL || a->refuses(P, c) == NULL;
 }
 
-const struct algorithm *algorithm_choose(enum operation op, int P, const struct collective *c, const struct machine *m)
+const struct algorithm *algorithm_choose(enum operation op, int P, const struct collective *c, const struct cluster *m)
 {
     const struct algorithm *best = NULL;
     const bool blind = op == ALLTOALL && c->counts != NULL;     /* each member knows other counts */
@@ -72,9 +82,25 @@ const struct algorithm *algorithm_choose(enum operation op, int P, const struct 
 
 static bool is_auto(const char *name) { return name != NULL && strcmp(name, ALGORITHM_AUTO) == 0; }
 
+/* The cluster as if all links were those of the group's members farthest apart. */
+static struct cluster seen_by(const struct group *g)
+{
+    struct cluster m = g->comm->device->clock.cluster;
+    int level = 0;
+    for (int i = 1; i < g->size; i++) {
+        const int far = link_between(m.link, m.levels, g->member[0], g->member[i]);
+        if (far > level) level = far;
+    }
+    if (level > 0) m.link[0] = m.link[level];
+    m.levels = 1;
+    return m;
+}
+
 const struct algorithm *algorithm_for(const struct group *g, enum operation op, const char *name, const struct collective *c)
 {
-    return is_auto(name) ? algorithm_choose(op, g->size, c, g->comm->device->clock.machine) : algorithm_find(op, name);
+    if (!is_auto(name)) return algorithm_find(op, name);
+    const struct cluster seen = seen_by(g);
+    return algorithm_choose(op, g->size, c, &seen);
 }
 
 enum error_code algorithm_check(enum operation op, const char *flag, const char *name, struct error *err)

@@ -58,7 +58,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     const int S = flow_segments(c, (c->count + 1) / 2), levels = 1 + tree_double_levels(P - 1);
     for (int i = 0; i < 2; i++)
         flow_cost(&cost, c, tree_of(r, P, c->root, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i), false, true);
-    cost.depth = (uint64_t)(S - 1 + levels);
+    cost.depth = P == 2 ? 1 : (uint64_t)(S - 1 + levels);
     cost.path = bytes_of(c, c->count) * (uint64_t)(S - 1 + levels) / (uint64_t)S;      /* two messages a step and device */
     return cost;
 }

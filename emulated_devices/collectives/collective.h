@@ -73,8 +73,9 @@ const struct algorithm *algorithm_find(enum operation, const char *name);
 
 #define ALGORITHM_AUTO "auto"                           /* the name that stands for algorithm_choose */
 
-/** Time that a collective is predicted to take on a machine: latencies, ports and additions of the slowest member (auto.c). */
-picoseconds collective_time(const struct algorithm *, int P, const struct collective *, const struct machine *);
+/** Time that a collective is predicted to take on the first P devices of a cluster: latencies, ports and additions of the slowest
+ *  member (auto.c). */
+picoseconds collective_time(const struct algorithm *, int P, const struct collective *, const struct cluster *);
 
 /**
  * The algorithm with the least predicted time among those that take this call.
@@ -82,10 +83,10 @@ picoseconds collective_time(const struct algorithm *, int P, const struct collec
  * @param c  in and out are not read; counts, if the operation has them, are.
  * @return never NULL for an operation with an algorithm that takes everything, which all have.
  */
-const struct algorithm *algorithm_choose(enum operation, int P, const struct collective *, const struct machine *);
+const struct algorithm *algorithm_choose(enum operation, int P, const struct collective *, const struct cluster *);
 
 /** The algorithm that collective_run uses under this name for this call: one of the registry, its default for NULL, or the
- *  choice for "auto" on the device's machine.  @return NULL if there is no such name. */
+ *  choice for "auto" by the links of the members farthest apart.  @return NULL if there is no such name. */
 const struct algorithm *algorithm_for(const struct group *, enum operation, const char *name, const struct collective *);
 
 /** Whether a name is one: registered, "auto" or NULL.  @param flag  what gave it: "--allreduce".

@@ -54,7 +54,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     halving_cost(&cost, c, k, true);
     if (k.f.me >= 0 && r != c->root) cost_send(&cost, c, cut_edge(c, k, k.f.me + 1) - cut_edge(c, k, k.f.me));
     fold_path(&cost, c, k.f, c->count);
-    if (r == c->root) cost.path += bytes_of(c, c->count - part_length(c->count, k.f.core, 0));     /* the parts of all others come in */
+    const int64_t others = c->count - part_length(c->count, k.f.core, 0);
+    if (r == c->root) cost.path += bytes_of(c, k.f.me >= 0 ? others : others + c->count);      /* the parts come in; one outside waits for them */
     return cost;
 }
 

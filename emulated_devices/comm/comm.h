@@ -62,6 +62,7 @@ struct comm {
     struct traffic traffic[AXIS_SETS][OPERATION_COUNT];
     struct transport *transport;                /* MPI's side of it */
     struct group *everyone;                     /* for agreement and barriers */
+    const struct listener *listener;            /* is told of what arrives and is added here; NULL: nobody */
 };
 
 /**
@@ -176,6 +177,14 @@ void reduce_local(struct exchange *, enum reduction, enum dtype, void *into, con
 
 /** The division that AVERAGE still owes; nothing for the others.  Integers round toward zero. */
 void reduce_finish(struct exchange *, enum reduction, enum dtype, void *x, int64_t count);
+
+/* Somebody who looks on, for drawings and traces: called when a message has come in, and when a sum has been made.
+ * The device's clock then stands at the moment it happened.  CONTROL exchanges are not shown. */
+struct listener {
+    void *context;
+    void (*received)(void *context, const struct exchange *, int from, const void *data, uint64_t bytes);
+    void (*reduced)(void *context, const struct exchange *, enum dtype, const void *into, int64_t count);
+};
 
 /** Scratch memory for the time of an exchange, from the device's arena (tag BUFFERS). NULL only if the machine has none left. */
 void *exchange_scratch(struct exchange *, uint64_t bytes);

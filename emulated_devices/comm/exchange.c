@@ -1,4 +1,6 @@
 #include "emulated_devices/comm/transport.h"
+#include "emulated_devices/device/trace.h"
+#include <stdio.h>
 
 struct exchange exchange_begin(struct group *g, enum operation op)
 {
@@ -15,35 +17,61 @@ static struct traffic *counted(const struct exchange *x)
     return &x->group->comm->traffic[x->group->axes][x->operation];
 }
 
+/* A trace shows the message by this name; at both ends it is the how-manieth one of its sender. */
+static void announce(const struct exchange *x, int peer, uint64_t bytes, int sender, uint32_t serial)
+{
+    char axes[64], name[TRACE_NAME];
+    const int number = x->group->member[peer];
+    snprintf(name, sizeof name, "%s over %s", operation_name(x->operation), axes_describe(x->group->axes, axes, sizeof axes));
+    trace_announce(x->group->comm->device->clock.trace, name, bytes, number, (int64_t)sender << 32 | serial);
+}
+
 struct message message_send(struct exchange *x, int peer, const void *data, uint64_t bytes)
 {
+    const struct comm *c = x->group->comm;
+    struct clock *clock = &c->device->clock;
+    struct passage p = { .charged = false };
     struct traffic *t = counted(x);
     t->messages_sent++;
     t->bytes_sent += bytes;
-    const picoseconds stamp = x->operation == CONTROL ? 0 : clock_send(&x->group->comm->device->clock, bytes);
+    if (x->operation != CONTROL) {
+        if (clock->trace != NULL) announce(x, peer, bytes, c->rank, clock->sent);
+        p = clock_send(clock, c->rank, x->group->member[peer], bytes);
+    }
     /* MPI and the slot know a buffer as void *; a send only reads it. */
-    return (struct message){ transport_start(x, peer, (void *)(uintptr_t)data, bytes, stamp, true) };
+    return (struct message){ transport_start(x, peer, (void *)(uintptr_t)data, bytes, &p, true) };
 }
 
 struct message message_receive(struct exchange *x, int peer, void *data, uint64_t bytes)
 {
+    const struct comm *c = x->group->comm;
+    struct passage p = { .charged = false };
     struct traffic *t = counted(x);
     t->messages_received++;
     t->bytes_received += bytes;
-    return (struct message){ transport_start(x, peer, data, bytes, 0, false) };
+    if (x->operation != CONTROL) p = clock_post(&c->device->clock, x->group->member[peer], c->rank, bytes);
+    return (struct message){ transport_start(x, peer, data, bytes, &p, false) };
+}
+
+/* A message is here: the port takes it in, and who looks on is told. */
+static void arrived(struct comm *c, const struct slot *s, const struct passage *p)
+{
+    struct clock *clock = &c->device->clock;
+    if (clock->trace != NULL) announce(&s->exchange, s->peer, p->bytes, s->exchange.group->member[s->peer], p->serial);
+    clock_receive(clock, p);
+    if (c->listener != NULL) c->listener->received(c->listener->context, &s->exchange, s->peer, s->data, p->bytes);
 }
 
 enum error_code message_wait(struct comm *c, struct message m, struct error *err)
 {
-    picoseconds stamp = 0;
+    struct passage p;
     if (m.slot < 0) return fail(err, ERR_COMM, "device %d has no memory for another message", c->rank);
-    const struct slot *s = &c->transport->slot[m.slot];
-    const bool charged = !s->sending && s->exchange.operation != CONTROL;
-    const uint64_t bytes = s->bytes;
-
-    const enum error_code code = transport_wait(c, m.slot, &stamp, err);
-    if (code == OK && charged) clock_receive(&c->device->clock, stamp, bytes);
-    return code;
+    const enum error_code code = transport_wait(c, m.slot, &p, err);
+    const struct slot *s = &c->transport->slot[m.slot];         /* nobody has taken it since */
+    if (code != OK || !p.charged) return code;
+    if (s->sending) clock_sent(&c->device->clock, &p);
+    else arrived(c, s, &p);
+    return OK;
 }
 
 /* Receives are posted before the send, so that the peer's data has a place to go. */

@@ -52,7 +52,9 @@ void reduce_local(struct exchange *x, enum reduction how, enum dtype t, void *in
     case DTYPE_COUNT: break;
     }
     c->traffic[x->group->axes][x->operation].additions += (uint64_t)count;
-    if (x->operation != CONTROL) clock_compute(&c->device->clock, elementwise_cost(count, 3, 1, t));
+    if (x->operation == CONTROL) return;
+    clock_compute(&c->device->clock, "reduce", elementwise_cost(count, 3, 1, t));
+    if (c->listener != NULL) c->listener->reduced(c->listener->context, x, t, into, count);
 }
 
 void reduce_finish(struct exchange *x, enum reduction how, enum dtype t, void *data, int64_t count)
@@ -67,5 +69,5 @@ void reduce_finish(struct exchange *x, enum reduction how, enum dtype t, void *d
     case U8:  divide_u8(data, count, by); break;
     case DTYPE_COUNT: break;
     }
-    if (x->operation != CONTROL) clock_compute(&x->group->comm->device->clock, elementwise_cost(count, 2, 1, t));
+    if (x->operation != CONTROL) clock_compute(&x->group->comm->device->clock, "divide", elementwise_cost(count, 2, 1, t));
 }

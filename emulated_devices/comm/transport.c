@@ -35,7 +35,8 @@ enum error_code transport_open(struct comm *c, struct error *err)
     /* Where MPI_Test finds an error, MPICH asks not the message's communicator but the world's. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    if (!duplicate(&t->heads) || !duplicate(&t->bodies)) {
+    t->answers = MPI_COMM_NULL;
+    if (!duplicate(&t->heads) || !duplicate(&t->bodies) || (clock_has_rendezvous(&c->device->clock) && !duplicate(&t->answers))) {
         free(t);
         return fail(err, ERR_COMM, "MPI could not make a communicator");
     }
@@ -51,11 +52,25 @@ enum error_code transport_open(struct comm *c, struct error *err)
     return OK;
 }
 
+/* Answers to messages that turned out not to ask for one, of exchanges that failed. */
+static void forget_answers(MPI_Comm answers)
+{
+    MPI_Status status;
+    int64_t nothing;
+    int there = 0;
+    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, answers, &there, &status) == MPI_SUCCESS && there)
+        if (MPI_Recv(&nothing, (int)sizeof nothing, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, answers, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+}
+
 void transport_close(struct comm *c)
 {
     struct transport *t = c->transport;
     MPI_Comm_free(&t->heads);
     MPI_Comm_free(&t->bodies);
+    if (t->answers != MPI_COMM_NULL) {
+        forget_answers(t->answers);
+        MPI_Comm_free(&t->answers);
+    }
     for (int i = 0; i < t->slots; i++) {
         free(t->slot[i].stage);
         free(t->slot[i].body);
@@ -89,7 +104,7 @@ static int slot_take(struct transport *t, uint64_t bytes)
     struct slot *s = &t->slot[t->first_free];
     const int pieces = transport_pieces(t, bytes);
 
-    if (s->stage == NULL && (s->stage = malloc(STAGE)) == NULL) return -1;
+    if (s->stage == NULL && (s->stage = malloc(STAGE + sizeof *s->answer)) == NULL) return -1;
     if (pieces > s->room) {
         MPI_Request *body = realloc(s->body, sizeof *body * (size_t)pieces);
         if (body == NULL) return -1;
@@ -139,16 +154,26 @@ static int start_body(struct transport *t, struct slot *s, int peer, int tag)
     return failed;
 }
 
-static void start_send(struct transport *t, struct slot *s, int peer, picoseconds stamp)
+/* A rendezvous: the receiver says when it is ready; even where sends are synchronous nothing may wait for that word. */
+static int start_answer(struct transport *t, struct slot *s, int peer)
 {
-    *s->stage = (struct head){ .bytes = s->bytes, .stamp = stamp, .number = s->exchange.number, .named = s->exchange.named,
-                               .context = s->exchange.group->context[s->peer] };
+    s->answer = (int64_t *)((char *)s->stage + STAGE);
+    *s->answer = s->passage.posted;
+    if (s->sending) return MPI_Irecv(s->answer, (int)sizeof *s->answer, MPI_BYTE, peer, slot_tag(s), t->answers, &s->reply);
+    return MPI_Isend(s->answer, (int)sizeof *s->answer, MPI_BYTE, peer, slot_tag(s), t->answers, &s->reply);
+}
+
+static void start_send(struct transport *t, struct slot *s, int peer)
+{
+    *s->stage = (struct head){ .bytes = s->bytes, .stamp = s->passage.stamp, .number = s->exchange.number,
+                               .context = s->exchange.group->context[s->peer], .serial = s->passage.serial,
+                               .named = s->exchange.named, .rendezvous = s->passage.rendezvous };
     const int inside = s->pieces == 0 ? (int)s->bytes : 0;
     if (inside > 0) memcpy(s->stage + 1, s->data, (size_t)inside);
     s->failed = send(t, s->stage, (int)sizeof *s->stage + inside, peer, slot_tag(s), t->heads, &s->head);
 }
 
-int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, picoseconds stamp, bool sending)
+int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage, bool sending)
 {
     struct transport *t = x->group->comm->transport;
     const int i = slot_take(t, bytes);
@@ -160,12 +185,15 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, pi
     s->data = data;
     s->peer = peer;
     s->sending = sending;
-    s->head = MPI_REQUEST_NULL;
+    s->head = s->reply = MPI_REQUEST_NULL;
+    s->passage = *passage;
+    s->passage.rendezvous = passage->rendezvous && t->answers != MPI_COMM_NULL;
     if (t->delay > 0 && sending) patience_delay(t->delay, &t->random);
-    if (sending) start_send(t, s, rank, stamp);
+    const int answer = s->passage.rendezvous ? start_answer(t, s, rank) : MPI_SUCCESS;
+    if (sending) start_send(t, s, rank);
     else s->failed = MPI_Irecv(s->stage, STAGE, MPI_BYTE, rank, slot_tag(s), t->heads, &s->head);
     const int body = start_body(t, s, rank, slot_tag(s));
-    if (s->failed == MPI_SUCCESS) s->failed = body;
+    if (s->failed == MPI_SUCCESS) s->failed = answer != MPI_SUCCESS ? answer : body;
     return i;
 }
 
@@ -238,6 +266,13 @@ static void drain(struct comm *c, struct slot *s, uint64_t coming)
     }
 }
 
+/* The message that came waits for an answer; the one that was expected did not. */
+static void answer_after_all(struct comm *c, struct slot *s)
+{
+    if (!s->stage->rendezvous || s->passage.rendezvous) return;
+    if (start_answer(c->transport, s, s->exchange.group->member[s->peer]) == MPI_SUCCESS) finish(c, s, &s->reply, MPI_STATUS_IGNORE);
+}
+
 static enum error_code wrong_length(const struct slot *s, struct error *err)
 {
     char axes[64];
@@ -276,9 +311,11 @@ static enum error_code finish_receive(struct comm *c, struct slot *s, struct err
                     s->exchange.group->member[s->peer]);
     if (s->stage->bytes != s->bytes) {
         drain(c, s, s->stage->bytes);
+        answer_after_all(c, s);
         return wrong_length(s, err);
     }
     rc = finish_body(c, s);
+    if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     if (!of_this_exchange(s)) return wrong_exchange(s, err);
     if (s->pieces == 0 && s->bytes > 0) memcpy(s->data, s->stage + 1, (size_t)s->bytes);
@@ -290,10 +327,19 @@ static enum error_code finish_send(struct comm *c, struct slot *s, struct error 
     int rc = finish(c, s, &s->head, MPI_STATUS_IGNORE);
     const int body = finish_body(c, s);
     if (rc == MPI_SUCCESS) rc = body;
+    if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
     return rc == MPI_SUCCESS ? OK : mpi_failed(s, rc, err);
 }
 
-enum error_code transport_wait(struct comm *c, int slot, picoseconds *stamp, struct error *err)
+/* What the clock needs, with the other side's word. */
+static void hear(struct passage *p, const struct slot *s)
+{
+    *p = s->passage;
+    if (s->sending) p->ready = s->passage.rendezvous ? *s->answer : 0;
+    else p->stamp = s->stage->stamp, p->serial = s->stage->serial;
+}
+
+enum error_code transport_wait(struct comm *c, int slot, struct passage *passage, struct error *err)
 {
     struct transport *t = c->transport;
     struct slot *s = &t->slot[slot];
@@ -302,7 +348,7 @@ enum error_code transport_wait(struct comm *c, int slot, picoseconds *stamp, str
     if (t->delay > 0) patience_delay(t->delay, &t->random);
     if (s->failed != MPI_SUCCESS) code = mpi_failed(s, s->failed, err);
     else code = s->sending ? finish_send(c, s, err) : finish_receive(c, s, err);
-    if (!s->sending && code == OK) *stamp = s->stage->stamp;
+    hear(passage, s);
     slot_free(t, slot);
     return code;
 }

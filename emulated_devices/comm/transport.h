@@ -9,10 +9,17 @@
  *   sender    MPI_Isend(head) [ MPI_Isend(piece) ... ]
  *   receiver  MPI_Irecv(head) [ MPI_Irecv(piece) ... ]    both posted at once, since it knows the length it wants
  *
+ * Where the described cluster has messages that wait for their receiver (rendezvous), such a message is answered: as
+ * soon as its receive is posted, the virtual time of that goes to the sender, on a third communicator.
+ *
+ *   sender    MPI_Irecv(answer)  then as above
+ *   receiver  MPI_Isend(answer)  then as above
+ *
  * When the head announces another length than was expected, the receiver takes in or cancels what was posted, so that
  * messages that follow are still paired correctly, and reports both lengths.
  *
- * Used of MPI: Init, Comm_dup, Comm_rank, Comm_size, Isend, Issend, Irecv, Test, Get_count, Cancel, Abort, Finalize.
+ * Used of MPI (apart from peer.c, which is for comparison only): Init, Comm_dup, Comm_rank, Comm_size, Isend, Issend,
+ * Irecv, Test, Get_count, Cancel, Abort, Finalize; Iprobe and Recv for what is left over at the end.
  */
 #ifndef ORRERY_TRANSPORT_H
 #define ORRERY_TRANSPORT_H
@@ -27,7 +34,8 @@ struct head {
     uint64_t bytes;                     /* of the payload */
     int64_t stamp;                      /* virtual time at which its last byte can arrive */
     uint32_t context, number;           /* in full; the tag has their low bits */
-    uint32_t named, unused;
+    uint32_t serial;                    /* the how-manieth message of its sender, for traces */
+    uint8_t named, rendezvous, unused[2];
 };
 
 enum { STAGE = 8192, SMALL = STAGE - (int)sizeof(struct head) };        /* payload up to SMALL bytes travels in the head */
@@ -35,8 +43,11 @@ enum { STAGE = 8192, SMALL = STAGE - (int)sizeof(struct head) };        /* paylo
 /* A message on its way. */
 struct slot {
     struct exchange exchange;
-    struct head *stage;                 /* [STAGE bytes] the head as sent or received; kept for the next user of the slot */
+    struct head *stage;                 /* [STAGE bytes and an answer] the head as sent or received; kept for the next user of the slot */
     MPI_Request head, *body;            /* body: [pieces] */
+    MPI_Request reply;
+    int64_t *answer;                    /* behind the stage, since slots move: when the receive was posted, in virtual time */
+    struct passage passage;             /* what the clock knows of it */
     void *data;
     uint64_t bytes;                     /* to send, or expected */
     int pieces, room;                   /* body has space for this many */
@@ -48,6 +59,7 @@ struct slot {
 
 struct transport {
     MPI_Comm heads, bodies;
+    MPI_Comm answers;                   /* MPI_COMM_NULL: no message waits for its receiver */
     struct slot *slot;
     int slots, first_free;              /* first_free: -1 if all are in use */
     uint64_t piece;                     /* bytes of one MPI message at most */
@@ -62,10 +74,11 @@ enum error_code transport_open(struct comm *, struct error *);
 void transport_close(struct comm *);
 
 /** Start a message in a free slot.  @return the slot, or -1 if there is no memory for one. */
-int transport_start(struct exchange *, int peer, void *data, uint64_t bytes, picoseconds stamp, bool sending);
+int transport_start(struct exchange *, int peer, void *data, uint64_t bytes, const struct passage *, bool sending);
 
-/** Wait until the slot's message is complete, then free the slot.  *stamp: the sender's, for a message received. */
-enum error_code transport_wait(struct comm *, int slot, picoseconds *stamp, struct error *);
+/** Wait until the slot's message is complete, then free the slot.
+ *  @param[out] passage  as given to transport_start, with what the other side said: stamp and serial, or ready. */
+enum error_code transport_wait(struct comm *, int slot, struct passage *passage, struct error *);
 
 /** MPI messages that carry this payload after the head. */
 static inline int transport_pieces(const struct transport *t, uint64_t bytes)

@@ -1,46 +1,150 @@
 #include "emulated_devices/device/clock.h"
+#include "emulated_devices/device/trace.h"
 #include <math.h>
-
-const struct machine machine_default = {
-    .name = "h100",
-    .source = "NVIDIA H100 SXM data sheet: dense bf16, HBM3, NVLink 4 in one direction; the latency is assumed",
-    .flops_per_second = 989e12,
-    .memory_bytes_per_second = 3.35e12,
-    .latency = 2 * 1000 * 1000,
-    .link_bytes_per_second = 450e9,
-};
+#include <string.h>
 
 static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
 
-static picoseconds on_the_port(const struct clock *c, uint64_t bytes)
+void clock_open(struct clock *c, const struct cluster *m, enum dtype t)
 {
-    return c->machine->gap + (picoseconds)ceil((double)bytes / c->machine->link_bytes_per_second * 1e12);
+    *c = (struct clock){ .cluster = *m, .dtype = t };
 }
 
-void clock_open(struct clock *c, const struct machine *m)
+void clock_reset(struct clock *c)
 {
-    *c = (struct clock){ .machine = m };
+    const struct cluster m = c->cluster;
+    clock_open(c, &m, c->dtype);
 }
 
-void clock_compute(struct clock *c, struct op_cost cost)
+/* ---- streams ------------------------------------------------------------------------------------------------------ */
+
+/* Counts of operations and bytes come as double, whole numbers but for a factor of one half here and there. */
+static uint64_t whole(double x) { return x > 0 ? (uint64_t)fmin(ceil(x), 0x1p62) : 0; }
+
+void clock_compute(struct clock *c, const char *what, struct op_cost cost)
 {
-    const double arithmetic = cost.flops / c->machine->flops_per_second;
-    const double memory = cost.bytes / c->machine->memory_bytes_per_second;
-    c->now += (picoseconds)ceil((arithmetic > memory ? arithmetic : memory) * 1e12);
+    const picoseconds start = c->now;
+    c->now += later(time_at_rate(whole(cost.flops), c->cluster.flop_rate[c->dtype]), time_at_rate(whole(cost.bytes), c->cluster.memory_rate));
     c->flops += cost.flops;
+    if (c->trace != NULL) trace_work(c->trace, (int)c->current, what, start, c->now);
 }
 
-/* The stream does not wait for the port: sends are asynchronous. */
-picoseconds clock_send(struct clock *c, uint64_t bytes)
+void clock_copy(struct clock *c, uint64_t bytes)
 {
-    c->send_free = later(c->now, c->send_free) + on_the_port(c, bytes);
-    return c->send_free + c->machine->latency;
+    const picoseconds start = later(c->now, c->stream[COPY]);
+    c->stream[COPY] = start + time_at_rate(bytes, c->cluster.copy_rate);
+    if (c->trace != NULL) trace_work(c->trace, COPY, "copy", start, c->stream[COPY]);
 }
 
-/* Alone, a message has been coming in while it was sent, and is complete at its stamp.  After another one it is complete
- * no sooner than the port can take it in: many senders to one device share its port. */
-void clock_receive(struct clock *c, picoseconds stamp, uint64_t bytes)
+void clock_begin(struct clock *c, enum stream s)
 {
-    c->receive_free = later(stamp, c->receive_free + on_the_port(c, bytes));
-    c->now = later(c->now, c->receive_free);
+    c->stream[c->current] = c->now;
+    c->current = s;
+    c->now = later(c->now, c->stream[s]);
+}
+
+void clock_end(struct clock *c)
+{
+    c->stream[c->current] = c->now;
+    c->current = COMPUTE;
+    c->now = c->stream[COMPUTE];
+}
+
+void clock_join(struct clock *c, enum stream s)
+{
+    c->now = later(c->now, s == c->current ? c->now : c->stream[s]);
+}
+
+/* ---- ports -------------------------------------------------------------------------------------------------------- */
+
+static void record(struct clock *c, int row, picoseconds start, picoseconds end)
+{
+    if (c->trace != NULL) trace_message(c->trace, row, start, end);
+}
+
+/* All of [start, end] is busy now, and intervals first .. last-1 are in it. */
+static void make_busy(struct port *p, int first, int last, picoseconds start, picoseconds end)
+{
+    if (first == last && p->count == PORT_MEMORY) {             /* forget the oldest */
+        if (first == 0) return;
+        memmove(&p->busy[0], &p->busy[1], sizeof p->busy[0] * (size_t)(PORT_MEMORY - 1));
+        p->count--, first--, last--;
+    }
+    memmove(&p->busy[first + 1], &p->busy[last], sizeof p->busy[0] * (size_t)(p->count - last));
+    p->count += 1 - (last - first);
+    p->busy[first].start = start;
+    p->busy[first].end = end;
+}
+
+/* Use the port's free time from `from` on, for `left` in all.  @return when the last of it is over. */
+static picoseconds take(struct clock *c, struct port *p, int row, picoseconds from, picoseconds left)
+{
+    int first = p->count;
+    while (first > 0 && p->busy[first - 1].end >= from) first--;
+    int i = first;
+    picoseconds at = from;
+    for (; i < p->count; i++) {
+        const picoseconds gap = p->busy[i].start - at;
+        if (gap > left || (gap == left && left > 0)) break;
+        if (gap > 0) {
+            record(c, row, at, at + gap);
+            left -= gap;
+        }
+        at = later(at, p->busy[i].end);
+    }
+    record(c, row, at, at + left);
+    const picoseconds end = at + left;
+    if (end == from) return end;                                /* nothing to carry, and nothing in the way */
+    const picoseconds start = i > first && p->busy[first].start < from ? p->busy[first].start : from;
+    picoseconds until = end;
+    if (i < p->count && p->busy[i].start == end) until = p->busy[i++].end;
+    make_busy(p, first, i, start, until);
+    return end;
+}
+
+/* ---- messages ----------------------------------------------------------------------------------------------------- */
+
+static picoseconds on_the_port(const struct clock *c, const struct passage *p)
+{
+    return c->cluster.link[p->level].gap + time_at_rate(p->bytes, c->cluster.link[p->level].rate);
+}
+
+static struct passage passage(const struct clock *c, int from, int to, uint64_t bytes)
+{
+    struct passage p = { .charged = true, .bytes = bytes, .posted = c->now, .level = link_between(c->cluster.link, c->cluster.levels, from, to) };
+    p.rendezvous = bytes > c->cluster.link[p.level].eager;
+    return p;
+}
+
+bool clock_has_rendezvous(const struct clock *c)
+{
+    for (int l = 0; l < c->cluster.levels; l++)
+        if (c->cluster.link[l].eager != ALWAYS_EAGER) return true;
+    return false;
+}
+
+struct passage clock_send(struct clock *c, int from, int to, uint64_t bytes)
+{
+    struct passage p = passage(c, from, to, bytes);
+    p.serial = c->sent++;
+    p.stamp = take(c, &c->send[p.level], trace_port(p.level, true), c->now, on_the_port(c, &p)) + c->cluster.link[p.level].latency;
+    return p;
+}
+
+void clock_sent(struct clock *c, const struct passage *p)
+{
+    if (p->rendezvous) c->now = later(c->now, later(p->stamp - c->cluster.link[p->level].latency, p->ready + on_the_port(c, p)));
+}
+
+struct passage clock_post(struct clock *c, int from, int to, uint64_t bytes)
+{
+    return passage(c, from, to, bytes);
+}
+
+void clock_receive(struct clock *c, const struct passage *p)
+{
+    const picoseconds d = on_the_port(c, p);
+    const picoseconds met = p->rendezvous ? p->posted + d + c->cluster.link[p->level].latency : 0;
+    c->received = take(c, &c->receive[p->level], trace_port(p->level, false), later(p->stamp, met) - d, d);
+    c->now = later(c->now, c->received);
 }

@@ -1,46 +1,99 @@
 /* clock.h -- the virtual time of one device, in integer picoseconds.
  *
- * Time advances by what is computed and sent, at the rates of a described machine, never by the wall clock: the same
- * plan takes the same time on every laptop.  Per device there is one compute stream, one send port and one receive
- * port; a message carries the time at which it left.
+ * Time advances by what is computed and sent, at the rates of a described cluster (cluster.h), never by the wall clock:
+ * the same plan takes the same time on every laptop, whatever the laptop is busy with.
+ *
+ * A device has streams that compute (one at a time is current, and `now` is its time), a copy engine, and for each link
+ * level a port that sends and a port that receives.  A message of n bytes keeps a port busy for d = gap + n / rate:
+ *
+ *   sender's port      [a, a+d]              from when it was posted, as soon as the port has time
+ *   receiver's port    [a+alpha, a+alpha+d]  the same, alpha later, or as soon as the port has time; then it is there
+ *
+ * A port never idles while something waits for it, and takes turns between messages that come in together: so when a
+ * set of messages is complete does not depend on the order in which they are waited for, and each one's time depends on
+ * the program's order alone, never on which one really came first.
+ *
+ * A message above the link's eager limit meets its receiver (rendezvous): a is not before the receive is posted.  Both
+ * sides tell each other when they posted, so each knows; the sender's port, though, is held from its own posting on.
+ * docs/virtual_clock.md tells the rest, and what this clock cannot say.
  */
 #ifndef ORRERY_CLOCK_H
 #define ORRERY_CLOCK_H
 
+#include "emulated_devices/device/cluster.h"
 #include "ref/ops/ops.h"
 
-typedef int64_t picoseconds;
+struct trace;
 
-/* What a device and its links can do. */
-struct machine {
-    const char *name, *source;
-    double flops_per_second;
-    double memory_bytes_per_second;
-    picoseconds latency;                /* of a message */
-    picoseconds gap;                    /* a port is busy this long for each message, besides its bytes */
-    double link_bytes_per_second;
+enum stream { COMPUTE, COMMUNICATION, COPY, STREAMS };
+
+/* When a port is busy: intervals in ascending order, apart from each other.  Older ones than it can hold count as free. */
+enum { PORT_MEMORY = 64 };
+struct port {
+    int count;
+    struct { picoseconds start, end; } busy[PORT_MEMORY];
 };
 
 struct clock {
-    const struct machine *machine;
-    picoseconds now;                    /* the compute stream's */
-    picoseconds send_free, receive_free;/* when each port has finished its last message */
+    picoseconds now;                    /* the current stream's time */
+    enum stream current;
+    picoseconds stream[STREAMS];        /* the others' */
+    picoseconds received;               /* when the last message that was waited for was there */
+    struct cluster cluster;
+    enum dtype dtype;
+    struct port send[CLUSTER_LEVELS], receive[CLUSTER_LEVELS];
     double flops;                       /* done so far */
+    uint32_t sent;                      /* messages so far */
+    struct trace *trace;                /* NULL: nothing is recorded */
 };
 
-/** The machine used unless another is named. */
-extern const struct machine machine_default;
+/* One side of a message, as the clock sees it. */
+struct passage {
+    bool charged;                       /* false: takes no virtual time */
+    bool rendezvous;
+    int level;
+    uint64_t bytes;
+    picoseconds posted;                 /* when this side started it */
+    picoseconds stamp;                  /* when its last byte can be there at the earliest; the sender's word */
+    picoseconds ready;                  /* rendezvous: when the other side posted its receive */
+    uint32_t serial;                    /* the how-manieth message of its sender */
+};
 
-/** A clock at zero. */
-void clock_open(struct clock *, const struct machine *);
+/** A clock at zero, for a device of this cluster that computes in this format. */
+void clock_open(struct clock *, const struct cluster *, enum dtype);
 
-/** Compute: the stream is busy for the longer of arithmetic and memory traffic, rounded up once. */
-void clock_compute(struct clock *, struct op_cost);
+/** The same clock at zero again, recording nothing. */
+void clock_reset(struct clock *);
 
-/** A message of this many bytes leaves now, or when the send port is free.  @return when its last byte can arrive at the earliest. */
-picoseconds clock_send(struct clock *, uint64_t bytes);
+/** Compute: the current stream is busy for the longer of arithmetic and memory traffic, each rounded up once.
+ *  @param what  names it in a trace; lives as long as the trace. */
+void clock_compute(struct clock *, const char *what, struct op_cost);
 
-/** Wait for a message with this stamp: the receive port takes it in, then the stream goes on. */
-void clock_receive(struct clock *, picoseconds stamp, uint64_t bytes);
+/** Start a copy to or from the host's memory on the copy engine; clock_join(COPY) waits for it. */
+void clock_copy(struct clock *, uint64_t bytes);
+
+/** From the compute stream: what follows, until clock_end, is done by another one, no earlier than now and after what was
+ *  asked of it before.  Then the compute stream goes on from now; clock_join waits for the other one. */
+void clock_begin(struct clock *, enum stream);
+void clock_end(struct clock *);
+
+/** The current stream waits for everything asked of another one. */
+void clock_join(struct clock *, enum stream);
+
+/** Whether a message of the cluster can be a rendezvous at all. */
+bool clock_has_rendezvous(const struct clock *);
+
+/** A message of this many bytes from one rank to another starts to leave now; the current stream goes on at once. */
+struct passage clock_send(struct clock *, int from, int to, uint64_t bytes);
+
+/** The sender waits for it: free of cost, unless it is a rendezvous, which has left when its last byte has.
+ *  @param p  with .ready. */
+void clock_sent(struct clock *, const struct passage *p);
+
+/** The receive of a message is posted now. */
+struct passage clock_post(struct clock *, int from, int to, uint64_t bytes);
+
+/** The receiver waits for it: the port takes it in, then the current stream goes on.  @param p  with .stamp. */
+void clock_receive(struct clock *, const struct passage *p);
 
 #endif

@@ -10,14 +10,14 @@
 #include "emulated_devices/device/device.h"
 
 /* An operation that streams: so many tensors the size of X, so many operations for each element. */
-static inline void dev_charge(struct device *d, struct tensor X, int tensors, double flops_each)
+static inline void dev_charge(struct device *d, const char *what, struct tensor X, int tensors, double flops_each)
 {
-    clock_compute(&d->clock, elementwise_cost(tensor_count(X), tensors, flops_each, d->dtype));
+    clock_compute(&d->clock, what, elementwise_cost(tensor_count(X), tensors, flops_each, d->dtype));
 }
 
-static inline void dev_charge_linear(struct device *d, struct tensor rows, struct tensor W)
+static inline void dev_charge_linear(struct device *d, const char *what, struct tensor rows, struct tensor W)
 {
-    clock_compute(&d->clock, linear_cost(tensor_rows(rows), tensor_cols(W), tensor_rows(W), d->dtype));
+    clock_compute(&d->clock, what, linear_cost(tensor_rows(rows), tensor_cols(W), tensor_rows(W), d->dtype));
 }
 
 /* ---- embedding: reads the rows it looks up, not the whole table ------------------------------------------------ */
@@ -26,13 +26,13 @@ static inline void dev_embedding_forward(struct device *d, struct tensor Y, stru
                                          bool accumulate)
 {
     d->ops->embedding_forward(Y, ids, W, first, accumulate);
-    dev_charge(d, Y, accumulate ? 3 : 2, accumulate ? 1 : 0);
+    dev_charge(d, "embedding forward", Y, accumulate ? 3 : 2, accumulate ? 1 : 0);
 }
 
 static inline void dev_embedding_backward_weight(struct device *d, struct tensor dW, struct tensor dY, struct tensor ids, int64_t first)
 {
     d->ops->embedding_backward_weight(dW, dY, ids, first);
-    dev_charge(d, dY, 3, 1);
+    dev_charge(d, "embedding backward weight", dY, 3, 1);
 }
 
 /* ---- layernorm -------------------------------------------------------------------------------------------------- */
@@ -41,21 +41,21 @@ static inline void dev_layernorm_forward(struct device *d, struct tensor Y, stru
                                          struct tensor w, struct tensor b, double eps)
 {
     d->ops->layernorm_forward(Y, mean, rstd, X, w, b, eps);
-    dev_charge(d, X, 2, 8);
+    dev_charge(d, "layernorm forward", X, 2, 8);
 }
 
 static inline void dev_layernorm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
                                                 struct tensor mean, struct tensor rstd)
 {
     d->ops->layernorm_backward_input(dX, dY, X, w, mean, rstd);
-    dev_charge(d, X, 3, 13);
+    dev_charge(d, "layernorm backward input", X, 3, 13);
 }
 
 static inline void dev_layernorm_backward_weight(struct device *d, struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
                                                  struct tensor mean, struct tensor rstd)
 {
     d->ops->layernorm_backward_weight(dw, db, dY, X, mean, rstd);
-    dev_charge(d, X, 2, 5);
+    dev_charge(d, "layernorm backward weight", X, 2, 5);
 }
 
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
@@ -63,19 +63,19 @@ static inline void dev_layernorm_backward_weight(struct device *d, struct tensor
 static inline void dev_linear_forward(struct device *d, struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
 {
     d->ops->linear_forward(Y, X, W, b);
-    dev_charge_linear(d, X, W);
+    dev_charge_linear(d, "linear forward", X, W);
 }
 
 static inline void dev_linear_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor W)
 {
     d->ops->linear_backward_input(dX, dY, W);
-    dev_charge_linear(d, dY, W);
+    dev_charge_linear(d, "linear backward input", dY, W);
 }
 
 static inline void dev_linear_backward_weight(struct device *d, struct tensor dW, struct tensor db, struct tensor dY, struct tensor X)
 {
     d->ops->linear_backward_weight(dW, db, dY, X);
-    dev_charge_linear(d, dY, dW);
+    dev_charge_linear(d, "linear backward weight", dY, dW);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
@@ -83,14 +83,14 @@ static inline void dev_linear_backward_weight(struct device *d, struct tensor dW
 static inline void dev_attention_forward(struct device *d, struct tensor O, struct tensor lse, struct tensor QKV, struct attention a)
 {
     d->ops->attention_forward(O, lse, QKV, a);
-    clock_compute(&d->clock, attention_forward_cost(tensor_rows(QKV), a, d->dtype));
+    clock_compute(&d->clock, "attention forward", attention_forward_cost(tensor_rows(QKV), a, d->dtype));
 }
 
 static inline void dev_attention_backward_input(struct device *d, struct tensor dQKV, struct tensor dO, struct tensor O, struct tensor lse,
                                                 struct tensor QKV, struct attention a)
 {
     d->ops->attention_backward_input(dQKV, dO, O, lse, QKV, a);
-    clock_compute(&d->clock, attention_backward_cost(tensor_rows(QKV), a, d->dtype));
+    clock_compute(&d->clock, "attention backward input", attention_backward_cost(tensor_rows(QKV), a, d->dtype));
 }
 
 /* ---- element by element ------------------------------------------------------------------------------------------ */
@@ -98,37 +98,37 @@ static inline void dev_attention_backward_input(struct device *d, struct tensor 
 static inline void dev_gelu_forward(struct device *d, struct tensor Y, struct tensor X)
 {
     d->ops->gelu_forward(Y, X);
-    dev_charge(d, X, 2, 8);
+    dev_charge(d, "gelu forward", X, 2, 8);
 }
 
 static inline void dev_gelu_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X)
 {
     d->ops->gelu_backward_input(dX, dY, X);
-    dev_charge(d, X, 3, 16);
+    dev_charge(d, "gelu backward input", X, 3, 16);
 }
 
 static inline void dev_add(struct device *d, struct tensor Y, struct tensor A, struct tensor B)
 {
     d->ops->add(Y, A, B);
-    dev_charge(d, Y, 3, 1);
+    dev_charge(d, "add", Y, 3, 1);
 }
 
 static inline void dev_dropout(struct device *d, struct tensor Y, struct tensor X, struct dropout drop)
 {
     d->ops->dropout(Y, X, drop);
-    dev_charge(d, X, 2, 1);
+    dev_charge(d, "dropout", X, 2, 1);
 }
 
 static inline void dev_scale(struct device *d, struct tensor Y, double a)
 {
     d->ops->scale(Y, a);
-    dev_charge(d, Y, 2, 1);
+    dev_charge(d, "scale", Y, 2, 1);
 }
 
 static inline double dev_sum_of_squares(struct device *d, struct tensor X)
 {
     const double sum = d->ops->sum_of_squares(X);
-    dev_charge(d, X, 1, 2);
+    dev_charge(d, "sum of squares", X, 1, 2);
     return sum;
 }
 
@@ -137,21 +137,21 @@ static inline double dev_sum_of_squares(struct device *d, struct tensor X)
 static inline void dev_cross_entropy_max(struct device *d, struct tensor top, struct tensor logits)
 {
     d->ops->cross_entropy_max(top, logits);
-    dev_charge(d, logits, 1, 1);
+    dev_charge(d, "cross entropy max", logits, 1, 1);
 }
 
 static inline void dev_cross_entropy_sums(struct device *d, struct tensor total, struct tensor hit, struct tensor logits, struct tensor top,
                                           struct tensor labels, int64_t first)
 {
     d->ops->cross_entropy_sums(total, hit, logits, top, labels, first);
-    dev_charge(d, logits, 1, 3);
+    dev_charge(d, "cross entropy sums", logits, 1, 3);
 }
 
 static inline double dev_cross_entropy_loss(struct device *d, struct tensor total, struct tensor top, struct tensor hit,
                                             struct tensor labels, int ignore)
 {
     const double loss = d->ops->cross_entropy_loss(total, top, hit, labels, ignore);
-    dev_charge(d, total, 3, 4);
+    dev_charge(d, "cross entropy loss", total, 3, 4);
     return loss;
 }
 
@@ -159,7 +159,7 @@ static inline void dev_cross_entropy_backward(struct device *d, struct tensor dl
                                               struct tensor top, struct tensor labels, int64_t first, int ignore, double scale)
 {
     d->ops->cross_entropy_backward(dlogits, logits, total, top, labels, first, ignore, scale);
-    dev_charge(d, logits, 2, 5);
+    dev_charge(d, "cross entropy backward", logits, 2, 5);
 }
 
 #endif

@@ -5,9 +5,12 @@ enum error_code device_open(struct device *d, enum dtype t, uint64_t budget, str
     const struct ops *ops = ops_for(t);
     if (ops == NULL)
         return fail(err, ERR_USAGE, "no backend computes in %s: use fp32 or fp64", t < DTYPE_COUNT ? dtype_name(t) : "an unknown format");
+    struct cluster usual;
+    const enum error_code e = cluster_find(&usual, CLUSTER_USUAL, err);
+    if (e) return e;
     *d = (struct device){ .dtype = t, .ops = ops };
     arena_open(&d->arena, budget);
-    clock_open(&d->clock, &machine_default);
+    clock_open(&d->clock, &usual, t);
     return OK;
 }
 

@@ -15,6 +15,7 @@ struct device {
 
 /**
  * Prepare a device that computes in one number format.
+ * It is part of the usual cluster; clock_open(&d->clock, ...), before comm_open, makes it one of another.
  * @param budget  bytes of emulated memory; 0: no limit.
  * @return OK, or ERR_USAGE if no backend computes in this format.
  */

@@ -40,17 +40,6 @@ enum error_code case_take_schedule(struct plan *p, const char *schedule, struct 
     return err->code;
 }
 
-enum error_code case_adds_in_order(const struct plan *p, bool *in_order, struct error *err)
-{
-    struct schedule s;
-    struct place place[2];
-    enum error_code e = plan_schedule(p, &s, err);
-    if (e) return e;
-    *in_order = schedule_adds_in_order(&s) && schedule_holders(&s, 0, place, 2) == 1;
-    schedule_free(&s);
-    return OK;
-}
-
 /* Random tokens; about one label in eight is ignored. */
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
 {
@@ -70,6 +59,19 @@ static uint64_t hash_bytes(uint64_t h, const void *data, size_t bytes)
 {
     for (const unsigned char *b = data; bytes > 0; bytes--, b++) h = (h ^ *b) * FNV_PRIME;
     return h;
+}
+
+enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error *err)
+{
+    struct schedule s;
+    struct place place[2];
+    enum error_code e = plan_schedule(p, &s, err);
+    if (e) return e;
+    *key = hash_bytes(FNV_START, &s.micros, sizeof s.micros);
+    for (int d = 0; d < s.devices && p->mesh.size[DP] > 2; d++) *key = hash_bytes(*key, s.stage_of[d], (size_t)s.chunks * sizeof *s.stage_of[d]);
+    if (!schedule_adds_in_order(&s) || schedule_holders(&s, 0, place, 2) != 1) *key = 0;
+    schedule_free(&s);
+    return OK;
 }
 
 static uint64_t hash_own(const struct trainer *t)

@@ -32,9 +32,14 @@ struct plan case_plan(int dp, int tp, int pp);
  *  @return OK, or what plan_check has against the last that was tried; the plan is then of no use. */
 enum error_code case_take_schedule(struct plan *, const char *schedule, struct error *);
 
-/** Whether a plan's schedule adds weight gradients in the order of the microbatches, on one copy of each stage.  All that do
- *  end with the same bits. */
-enum error_code case_adds_in_order(const struct plan *, bool *in_order, struct error *);
+/**
+ * Which plans of one mesh and model must end with the same bits: those of one key, if it is not 0.
+ *
+ * Each adds up weight gradients in the order of the microbatches, on one copy of each stage.  Over dp, two numbers have one
+ * sum; of more, an all-reduce adds each element in an order that depends on its place in a bucket, so that the devices must
+ * also hold the same stages.
+ */
+enum error_code case_bits_key(const struct plan *, uint64_t *key, struct error *);
 
 /**
  * Train a plan beside the reference.

@@ -5,13 +5,16 @@
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/device/trace.h"
 
-static const struct machine machine = {
-    .name = "test", .source = "made up", .flops_per_second = 1e12, .memory_bytes_per_second = 1e300,
-    .latency = 10000000, .link_bytes_per_second = 50e9,
-};
 enum { PER_BYTE = 20, BYTES = 4096 };
-static const picoseconds ALPHA = 10000000, MESSAGE = 10000000 + BYTES * PER_BYTE;
+static const picoseconds ALPHA = 10000000, TAKES = BYTES * PER_BYTE, MESSAGE = 10000000 + BYTES * PER_BYTE;
+
+/* The memory has no rate: it takes no time. */
+static const struct cluster machine = {
+    .name = "test", .flop_rate = { [F32] = 1000000 }, .levels = 1,
+    .link = { { .level = "node", .latency = 10000000, .rate = 50000, .eager = ALWAYS_EAGER } },
+};
 
 static struct device device;
 static struct comm comm;
@@ -19,33 +22,180 @@ static struct group group;
 
 static void test_computing(void **state)
 {
-    const struct machine m = { .flops_per_second = 1e12, .memory_bytes_per_second = 1e11 };
+    const struct cluster m = { .flop_rate = { [F32] = 1000000, [F64] = 500000 }, .memory_rate = 100000, .levels = 1 };
     struct clock c;
     (void)state;
-    clock_open(&c, &m);
-    clock_compute(&c, (struct op_cost){ .flops = 100, .bytes = 1 });        /* 100 ps against 10 */
+    clock_open(&c, &m, F32);
+    clock_compute(&c, "x", (struct op_cost){ .flops = 100, .bytes = 1 });   /* 100 ps against 10 */
     assert_int_equal(c.now, 100);
-    clock_compute(&c, (struct op_cost){ .flops = 100, .bytes = 20 });       /* 100 ps against 200 */
+    clock_compute(&c, "x", (struct op_cost){ .flops = 100, .bytes = 20 });  /* 100 ps against 200 */
     assert_int_equal(c.now, 300);
-    clock_compute(&c, (struct op_cost){ .flops = 0.5, .bytes = 0 });        /* rounded up */
+    clock_compute(&c, "x", (struct op_cost){ .flops = 0.5, .bytes = 0 });   /* rounded up */
     assert_int_equal(c.now, 301);
     assert_true(c.flops == 200.5);
+    clock_open(&c, &m, F64);
+    clock_compute(&c, "x", (struct op_cost){ .flops = 100, .bytes = 1 });
+    assert_int_equal(c.now, 200);
+}
+
+/* ceil(units * 10^6 / rate), also where units * 10^6 does not fit: the quotient's digits are known. */
+static void test_rates_are_fractions_rounded_once(void **state)
+{
+    (void)state;
+    assert_int_equal(time_at_rate(0, 7), 0);
+    assert_int_equal(time_at_rate(1, 7), 142858);                           /* 142857.1... */
+    assert_int_equal(time_at_rate(7, 7), 1000000);
+    assert_int_equal(time_at_rate(8, 7), 1142858);
+    assert_int_equal(time_at_rate(1, 1000000000000), 1);
+    assert_int_equal(time_at_rate(999999999999, 1000000000000), 1000000);
+    assert_int_equal(time_at_rate(UINT64_C(1) << 60, 1 << 20), (INT64_C(1) << 40) * 1000000);
+    assert_int_equal(time_at_rate((UINT64_C(1) << 60) + 1, 1 << 20), (INT64_C(1) << 40) * 1000000 + 1);
+    assert_int_equal(time_at_rate(1000, 0), 0);                             /* no rate: takes no time */
+}
+
+static void test_streams_overlap_and_join(void **state)
+{
+    const struct cluster m = { .flop_rate = { [F32] = 1000000 }, .copy_rate = 1000000, .levels = 1 };
+    const struct op_cost work = { .flops = 100 };
+    struct clock c;
+    (void)state;
+    clock_open(&c, &m, F32);
+    clock_compute(&c, "a", work);                                           /* compute 0..100 */
+    clock_begin(&c, COMMUNICATION);                                         /* asked for at 100 */
+    clock_compute(&c, "b", work);
+    clock_compute(&c, "b", work);                                           /* communication 100..300 */
+    assert_int_equal(c.now, 300);
+    clock_end(&c);
+    assert_int_equal(c.now, 100);
+    clock_copy(&c, 1000);                                                   /* copy 100..1100 */
+    clock_copy(&c, 1000);                                                   /* copy 1100..2100 */
+    clock_compute(&c, "c", work);                                           /* beside both, 100..200 */
+    assert_int_equal(c.now, 200);
+    clock_begin(&c, COMMUNICATION);                                         /* asked for at 200, free at 300 */
+    clock_compute(&c, "d", work);
+    clock_end(&c);
+    clock_join(&c, COMMUNICATION);
+    assert_int_equal(c.now, 400);
+    clock_join(&c, COPY);
+    assert_int_equal(c.now, 2100);
+    clock_join(&c, COMMUNICATION);                                          /* done long ago */
+    assert_int_equal(c.now, 2100);
+}
+
+/* The clock alone, as the receiver: message of so many bytes whose last one can be there at the stamp. */
+static void takes_in(struct clock *c, picoseconds stamp, uint64_t bytes)
+{
+    struct passage p = clock_post(c, 1, 0, bytes);
+    p.stamp = stamp;
+    clock_receive(c, &p);
 }
 
 static void test_ports(void **state)
 {
     struct clock c;
     (void)state;
-    clock_open(&c, &machine);
-    assert_int_equal(clock_send(&c, BYTES), MESSAGE);
+    clock_open(&c, &machine, F32);
+    assert_int_equal(clock_send(&c, 0, 1, BYTES).stamp, MESSAGE);
     assert_int_equal(c.now, 0);                                             /* sends are asynchronous */
-    assert_int_equal(clock_send(&c, BYTES), MESSAGE + BYTES * PER_BYTE);    /* the second one waits for the port */
-    clock_receive(&c, MESSAGE, BYTES);
+    assert_int_equal(clock_send(&c, 0, 1, BYTES).stamp, MESSAGE + TAKES);   /* the second one waits for the port */
+    takes_in(&c, MESSAGE, BYTES);
     assert_int_equal(c.now, MESSAGE);
-    clock_receive(&c, MESSAGE, BYTES);                                      /* arrived together: taken in one after the other */
-    assert_int_equal(c.now, MESSAGE + BYTES * PER_BYTE);
-    clock_receive(&c, 0, 0);                                                /* came long ago */
-    assert_int_equal(c.now, MESSAGE + BYTES * PER_BYTE);
+    takes_in(&c, MESSAGE, BYTES);                                           /* arrived together: taken in one after the other */
+    assert_int_equal(c.now, MESSAGE + TAKES);
+    takes_in(&c, 0, 0);                                                     /* came long ago */
+    assert_int_equal(c.now, MESSAGE + TAKES);
+}
+
+/* A late message waited for first does not hold up an early one, and what comes in while another does takes turns: the
+ * set is complete when a port that never idles would have taken it all in.  By hand, in units of one message's time d:
+ * stamps 10, 3, 3, 11 and a double one at 12.  Busy from 2 to 4 (the two at 3), 9 to 11, and the double one, from 10 on:
+ * 11 to 13.  With the message of stamp 11 (from 10 on): 9 to 13 for four. */
+static void test_arrivals_do_not_depend_on_the_order_of_waits(void **state)
+{
+    static const struct { int stamp, size; } message[] = { { 10, 1 }, { 3, 1 }, { 3, 1 }, { 11, 1 }, { 12, 2 } };
+    (void)state;
+    for (int first = 0; first < 5; first++) for (int step = 1; step < 5; step++) {
+        struct clock c;
+        clock_open(&c, &machine, F32);
+        for (int k = 0; k < 5; k++) {
+            const int i = (first + k * step) % 5;                           /* 5 is prime: every message once */
+            takes_in(&c, message[i].stamp * TAKES, (uint64_t)message[i].size * BYTES);
+        }
+        assert_int_equal(c.now, 13 * TAKES);
+        assert_int_equal(c.receive[0].count, 2);
+        assert_int_equal(c.receive[0].busy[0].start, 2 * TAKES);
+        assert_int_equal(c.receive[0].busy[0].end, 4 * TAKES);
+        assert_int_equal(c.receive[0].busy[1].start, 9 * TAKES);
+    }
+}
+
+/* Against a port that is simulated unit by unit, on messages that a small generator draws: the same busy units. */
+static void test_ports_against_a_simulation(void **state)
+{
+    enum { UNITS = 4000 };
+    static bool busy[UNITS];
+    uint32_t random = 12345;
+    const struct cluster unit = { .levels = 1, .link = { { .rate = 1000000, .eager = ALWAYS_EAGER } } };    /* 1 ps a byte */
+    struct clock c;
+    (void)state;
+    clock_open(&c, &unit, F32);
+    for (int m = 0; m < 60; m++) {
+        random = random * 1664525 + 1013904223;
+        const int from = (int)(random >> 8) % 2000, length = 1 + (int)(random >> 24) % 30;
+        int at = from, left = length;
+        while (left > 0) {
+            left -= !busy[at];
+            busy[at++] = true;
+        }
+        c.now = 0;
+        takes_in(&c, from + length, (uint64_t)length);
+        assert_int_equal(c.now, at);
+    }
+    int at = 0;
+    for (int i = 0; i < c.receive[0].count; i++) {
+        while (at < UNITS && !busy[at]) at++;
+        assert_int_equal(c.receive[0].busy[i].start, at);
+        while (at < UNITS && busy[at]) at++;
+        assert_int_equal(c.receive[0].busy[i].end, at);
+    }
+    while (at < UNITS) assert_false(busy[at++]);
+}
+
+static void test_old_business_is_forgotten(void **state)
+{
+    struct clock c;
+    (void)state;
+    clock_open(&c, &machine, F32);
+    for (int i = 1; i <= 3 * PORT_MEMORY; i++) takes_in(&c, 2 * i * TAKES, BYTES);
+    assert_int_equal(c.receive[0].count, PORT_MEMORY);
+    assert_int_equal(c.now, 6 * PORT_MEMORY * TAKES);
+    takes_in(&c, 6 * PORT_MEMORY * TAKES, BYTES);
+    assert_int_equal(c.now, (6 * PORT_MEMORY + 1) * TAKES);
+}
+
+static void test_levels(void **state)
+{
+    const struct link link[] = { { .devices = 2 }, { .devices = 8 }, { .devices = 0 } };
+    (void)state;
+    assert_int_equal(link_between(link, 3, 0, 1), 0);
+    assert_int_equal(link_between(link, 3, 1, 2), 1);
+    assert_int_equal(link_between(link, 3, 7, 0), 1);
+    assert_int_equal(link_between(link, 3, 7, 8), 2);
+    assert_int_equal(link_between(link, 3, 9, 8), 0);
+    assert_int_equal(link_between(link, 3, 5, 5), 0);
+    assert_int_equal(link_between(link, 1, 0, 4000), 0);
+}
+
+static void test_a_trace_is_bounded(void **state)
+{
+    struct trace t = { .span = NULL };
+    (void)state;
+    for (int i = 0; i < TRACE_LIMIT; i++) trace_work(&t, 0, "x", i, i + 1);
+    assert_false(t.full);
+    trace_work(&t, 0, "x", 0, 1);
+    assert_true(t.full);
+    assert_int_equal(t.count, TRACE_LIMIT);
+    trace_free(&t);
 }
 
 static void open_all(void)
@@ -54,7 +204,7 @@ static void open_all(void)
     assert_int_equal(device_open(&device, F32, 0, &err), OK);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&group, &comm, &err), OK);
-    clock_open(&device.clock, &machine);
+    clock_open(&device.clock, &machine, F32);
 }
 
 static void close_all(void)
@@ -134,7 +284,10 @@ static void test_agreement_takes_no_virtual_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_computing), MPI_TEST(test_ports), MPI_TEST(test_all_to_all_is_held_by_the_ports),
+        MPI_TEST(test_computing), MPI_TEST(test_rates_are_fractions_rounded_once), MPI_TEST(test_streams_overlap_and_join),
+        MPI_TEST(test_ports), MPI_TEST(test_arrivals_do_not_depend_on_the_order_of_waits), MPI_TEST(test_ports_against_a_simulation),
+        MPI_TEST(test_old_business_is_forgotten), MPI_TEST(test_levels), MPI_TEST(test_a_trace_is_bounded),
+        MPI_TEST(test_all_to_all_is_held_by_the_ports),
         MPI_TEST(test_incast_is_held_by_the_receiver), MPI_TEST(test_ring_takes_what_the_textbook_says),
         MPI_TEST(test_agreement_takes_no_virtual_time),
     };

@@ -216,7 +216,7 @@ static void check_steps(struct complaint *bad, const struct algorithm *a, const 
         const uint64_t steps = collective_cost(a, r, group.size, c).steps;
         if (steps > want) want = steps;
     }
-    int64_t mine = time / device.clock.machine->gap, most = 0;
+    int64_t mine = time / device.clock.cluster.link[0].gap, most = 0;
     MPI_Request request;
     MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, harness, &request);
     harness_wait(&request);
@@ -248,7 +248,7 @@ static void run_case(const struct algorithm *a, struct collective c, bool in_pla
 
     const struct traffic before = comm.traffic[group.axes][op];
     const uint64_t held = device.arena.now.total;
-    clock_open(&device.clock, device.clock.machine);
+    clock_reset(&device.clock);
 
     const enum error_code code = collective_run(&group, op, a->name, &c, &err);
 
@@ -475,7 +475,7 @@ static uint64_t everything_once(uint64_t *time)
         struct collective c = { .in = in, .out = out, .count = N, .dtype = F32 };
         if (!selected(a) || (a->refuses != NULL && a->refuses(group.size, &c) != NULL)) continue;
         for (int k = 0; k < N * group.size; k++) in[k] = (float)rounded_value(group.rank, k);
-        clock_open(&device.clock, device.clock.machine);
+        clock_reset(&device.clock);
         const enum error_code code = collective_run(&group, a->operation, a->name, &c, &err);
         ASSERT_ALL(code == OK, "%s %s: %s", operation_name(a->operation), a->name, err.text);
         h = h * 31 + hash_of(out, sizeof out);
@@ -517,11 +517,8 @@ static void test_timing_does_not_matter(void **state)
     ASSERT_ALL(time == late_time, "virtual times change with delays");
 }
 
-/* A machine on which only a message's use of the ports takes time, and always the same: the clock counts rounds. */
-static const struct machine one_port = {
-    .name = "one port", .source = "made up", .flops_per_second = 1e300, .memory_bytes_per_second = 1e300,
-    .gap = 1000000, .link_bytes_per_second = 1e300,
-};
+/* A cluster on which only a message's use of the ports takes time, and always the same: the clock counts rounds. */
+static const struct cluster one_port = { .name = "one port", .levels = 1, .link = { { .gap = 1000000, .eager = ALWAYS_EAGER } } };
 
 static int open_devices(void **state)
 {
@@ -529,7 +526,7 @@ static int open_devices(void **state)
     (void)state;
     assert_int_equal(device_open(&device, F32, 0, &err), OK);
     device.arena.poison = true;
-    clock_open(&device.clock, &one_port);
+    clock_open(&device.clock, &one_port, F32);
     group_open();
     return harness_before(state);
 }

@@ -1,0 +1,27 @@
+/* bench_collectives.h -- the pieces of `orrery bench collectives`: what was asked for, and what one job measures. */
+#ifndef ORRERY_BENCH_COLLECTIVES_H
+#define ORRERY_BENCH_COLLECTIVES_H
+
+#include "emulated_devices/collectives/collective.h"
+
+enum { BENCH_SIZES = 64, BENCH_MOST_DEVICES = 64, BENCH_MOST_RUNS = 101, BENCH_ALGORITHMS = 32 };
+
+struct bench_collectives {
+    enum operation operation;
+    const struct algorithm *algorithm[BENCH_ALGORITHMS];
+    int algorithms;
+    int devices[BENCH_MOST_DEVICES], jobs;
+    uint64_t bytes[BENCH_SIZES];
+    int sizes, runs;
+    bool quiet;
+    const char *json;
+};
+
+/**
+ * Under a launcher: be one device of a job that measures every algorithm and MPI's own collective at every size.
+ * Rank 0 prints the table and writes ->json, if there is one.
+ * @return OK, or on every device ERR_CHECK if a result was wrong, or what kept it from going on.
+ */
+enum error_code bench_collectives_as_device(const struct bench_collectives *, struct error *);
+
+#endif

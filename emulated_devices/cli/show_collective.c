@@ -1,0 +1,235 @@
+/* show_collective.c -- run a collective on symbols, on as many devices as there are, and bring what happened to rank 0. */
+#include "emulated_devices/cli/show_collective.h"
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/show_trace.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Counts rounds: a message occupies its ports for one, and nothing else takes time. */
+static const struct cluster rounds = { .name = "rounds", .levels = 1, .link = { { .gap = 1000000, .eager = ALWAYS_EAGER } } };
+
+struct asked {
+    enum operation operation;
+    const char *algorithm;
+    int devices, count, root;
+    bool plain;
+};
+
+/* ---- what happens here -------------------------------------------------------------------------------------------------------- */
+
+/* Events of this device as a row of numbers: from, time, count, symbols. */
+struct record { int64_t *number; int64_t used, room; bool failed; };
+
+static void add_number(struct record *r, int64_t x)
+{
+    if (r->used == r->room) {
+        const int64_t room = r->room > 0 ? 2 * r->room : 256;
+        int64_t *number = realloc(r->number, sizeof *number * (size_t)room);
+        r->failed = r->failed || number == NULL;
+        if (number == NULL) return;
+        r->number = number;
+        r->room = room;
+    }
+    r->number[r->used++] = x;
+}
+
+static void add_event(struct record *r, int from, picoseconds time, const void *symbols, int64_t count)
+{
+    add_number(r, from);
+    add_number(r, time);
+    add_number(r, count);
+    for (int64_t i = 0; i < count; i++) add_number(r, ((const int64_t *)symbols)[i]);
+}
+
+static void note_received(void *record, const struct exchange *x, int from, const void *data, uint64_t bytes)
+{
+    add_event(record, from, x->group->comm->device->clock.received, data, (int64_t)(bytes / sizeof(int64_t)));
+}
+
+static void note_reduced(void *record, const struct exchange *x, enum dtype t, const void *into, int64_t count)
+{
+    (void)t;
+    add_event(record, -1, x->group->comm->device->clock.now, into, count);
+}
+
+/* ---- input ----------------------------------------------------------------------------------------------------------------------- */
+
+static bool gathers(enum operation op) { return op == ALLGATHER || op == GATHER; }
+
+static void fill(const struct asked *a, int P, int r, int64_t *in)
+{
+    if (a->operation == ALLTOALL) {
+        for (int64_t i = 0; i < (int64_t)P * a->count; i++) in[i] = symbol(r, i);
+        return;
+    }
+    const int64_t first = gathers(a->operation) ? block_start(a->count, P, r) : 0;
+    const int64_t last = gathers(a->operation) ? block_start(a->count, P, r + 1) : a->count;
+    for (int64_t i = first; i < last; i++) in[i - first] = symbol(r, i);
+}
+
+/* Once on a cluster, with every event written down. */
+static enum error_code run_on(struct comm *world, const struct asked *a, const struct algorithm *algorithm, const struct cluster *m, struct record *r,
+                              struct error *err)
+{
+    const size_t elements = (size_t)world->size * (size_t)(a->count + 1);
+    int64_t *in = calloc(elements, sizeof *in), *out = calloc(elements, sizeof *out);
+    enum error_code e = comm_agree(world, in && out ? OK : fail(err, ERR_MEMORY, "no memory for %d elements", a->count), err);
+    if (!e) {
+        const struct listener listener = { r, note_received, note_reduced };
+        const struct collective c = { .in = in, .out = out, .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root };
+        fill(a, world->size, world->rank, in);
+        clock_open(&world->device->clock, m, F32);
+        world->listener = &listener;
+        e = collective_run(world->everyone, a->operation, algorithm->name, &c, err);
+        world->listener = NULL;
+    }
+    free(in), free(out);
+    return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"), err);
+}
+
+/* ---- to rank 0 -------------------------------------------------------------------------------------------------------------------- */
+
+/* All numbers of all devices, one after the other, where rank 0 needs them. */
+static enum error_code bring_record(struct comm *world, struct record *mine, struct record *all, struct error *err)
+{
+    struct exchange x = exchange_begin(world->everyone, CONTROL);
+    enum error_code e = OK;
+    if (world->rank > 0) {
+        e = exchange_both(&x, 0, &mine->used, sizeof mine->used, -1, NULL, 0, err);
+        return e ? e : exchange_both(&x, 0, mine->number, sizeof *mine->number * (uint64_t)mine->used, -1, NULL, 0, err);
+    }
+    all[0] = *mine;
+    *mine = (struct record){ 0 };
+    for (int r = 1; r < world->size && !e; r++) {
+        e = exchange_both(&x, -1, NULL, 0, r, &all[r].used, sizeof all[r].used, err);
+        if (!e && (all[r].number = malloc(sizeof *all[r].number * (size_t)(all[r].used + 1))) == NULL) {
+            fprintf(stderr, "orrery: out of memory for what device %d has recorded\n", r);
+            comm_abort(world, 1);       /* the others are sending */
+        }
+        if (!e) e = exchange_both(&x, -1, NULL, 0, r, all[r].number, sizeof *all[r].number * (uint64_t)all[r].used, err);
+    }
+    return e;
+}
+
+static enum error_code bring_ends(struct comm *world, const struct traffic *mine, struct show_trace *t, struct error *err)
+{
+    struct { struct traffic traffic; picoseconds end; } own = { *mine, world->device->clock.now }, other;
+    struct exchange x = exchange_begin(world->everyone, CONTROL);
+    enum error_code e = OK;
+    if (world->rank > 0) return exchange_both(&x, 0, &own, sizeof own, -1, NULL, 0, err);
+    t->traffic[0] = own.traffic, t->end[0] = own.end;
+    for (int r = 1; r < world->size && !e; r++) {
+        e = exchange_both(&x, -1, NULL, 0, r, &other, sizeof other, err);
+        t->traffic[r] = other.traffic, t->end[r] = other.end;
+    }
+    return e;
+}
+
+/* The n-th event of a device is the same in both records, at another time. */
+static enum error_code join(struct show_trace *t, const struct record *steps, const struct record *times, struct error *err)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        t->events = 0;
+        for (int r = 0; r < t->P; r++)
+            for (int64_t at = 0; at < steps[r].used; at += 3 + steps[r].number[at + 2], t->events++)
+                if (pass == 1)
+                    t->event[t->events] = (struct show_event){ .device = r, .from = (int)steps[r].number[at], .time = times[r].number[at + 1],
+                        .step = (steps[r].number[at + 1] + rounds.link[0].gap / 2) / rounds.link[0].gap, .count = steps[r].number[at + 2], .symbols = &steps[r].number[at + 3] };
+        if (pass == 0 && (t->event = calloc((size_t)t->events + 1, sizeof *t->event)) == NULL) return fail(err, ERR_MEMORY, "no memory to draw");
+    }
+    return OK;
+}
+
+static enum error_code draw(struct show_trace *t, const struct record *steps, const struct record *times, bool plain, struct error *err)
+{
+    enum error_code e = join(t, steps, times, err);
+    if (!e) e = show_draw(t, !plain && on_terminal(), err);
+    free(t->event);
+    return e;
+}
+
+/* ---- a device ----------------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code show_on(struct comm *world, const struct asked *a, struct error *err)
+{
+    struct record own[2] = { { 0 } }, all[2][SHOW_MOST_DEVICES] = { { { 0 } } };
+    const struct cluster usual = world->device->clock.cluster;
+    struct show_trace t = { .P = world->size, .cluster = &usual,
+                            .call = { .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root } };
+    struct traffic *counted = &world->traffic[0][a->operation];
+    t.algorithm = a->algorithm && strcmp(a->algorithm, ALGORITHM_AUTO) == 0 ? algorithm_choose(a->operation, t.P, &t.call, t.cluster)
+                                                                            : algorithm_find(a->operation, a->algorithm);
+    enum error_code e = run_on(world, a, t.algorithm, &rounds, &own[0], err);
+    *counted = (struct traffic){ 0 };
+    if (!e) e = run_on(world, a, t.algorithm, t.cluster, &own[1], err);
+    if (!e) e = bring_ends(world, counted, &t, err);
+    for (int i = 0; i < 2 && !e; i++) e = bring_record(world, &own[i], all[i], err);
+    if (!e && world->rank == 0) e = draw(&t, all[0], all[1], a->plain, err);
+    for (int i = 0; i < 2; i++) {
+        free(own[i].number);
+        for (int r = 0; r < SHOW_MOST_DEVICES; r++) free(all[i][r].number);
+    }
+    return comm_agree(world, e, err);
+}
+
+static enum error_code be_a_device(const struct asked *a, struct error *err)
+{
+    struct device device;
+    struct comm world;
+    char place[32];
+    enum error_code e = device_open(&device, F64, 0, err);
+    if (e) return e;
+    e = comm_open(&world, &device, err);
+    if (!e) {
+        snprintf(place, sizeof place, "of %d", world.size);
+        announce_process(world.rank, place);
+        e = world.size == a->devices ? show_on(&world, a, err)
+                                     : fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d", world.size, a->devices);
+        comm_close(&world);
+    }
+    device_close(&device);
+    return e;
+}
+
+/* ---- the command ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Everything that can be wrong with the words, before there are several processes. */
+static enum error_code check(const struct asked *a, struct error *err)
+{
+    const char *op = operation_name(a->operation);
+    enum error_code e = algorithm_check(a->operation, op, a->algorithm, err);
+    const struct algorithm *found = algorithm_find(a->operation, a->algorithm);
+    const struct collective c = { .count = a->count, .dtype = I64 };
+    if (!e && a->root >= a->devices) e = fail(err, ERR_USAGE, "show %s: --root %d must be one of the %d devices", op, a->root, a->devices);
+    if (e || found == NULL || found->refuses == NULL || a->devices == 1 || found->refuses(a->devices, &c) == NULL) return e;
+    return fail(err, ERR_USAGE, "%s %s needs %s; --devices is %d", op, found->name, found->refuses(a->devices, &c), a->devices);
+}
+
+enum error_code show_collective(int argc, char **argv, int *status, struct error *err)
+{
+    struct asked a = { .devices = 4, .count = -1 };
+    char command[64];
+    bool help;
+    while (a.operation < OPERATION_COUNT && strcmp(operation_name(a.operation), argv[2]) != 0) a.operation++;
+    if (a.operation == OPERATION_COUNT) return fail(err, ERR_USAGE, "show %s: there is no such collective", argv[2]);
+    const struct option table[] = {
+        { "ALGO", NULL, OPTION_STRING, &a.algorithm, .help = "algorithm; default: the first that orrery list collectives shows" },
+        { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "how many take part" },
+        { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20, .help = "elements of the vector; -1: one for each device" },
+        { "--root", "R", OPTION_INT, &a.root, .min = 0, .max = SHOW_MOST_DEVICES - 1, .help = "for collectives that have one" },
+        { "--plain", NULL, OPTION_SWITCH, &a.plain, .help = "no colours" },
+        { 0 }
+    };
+    snprintf(command, sizeof command, "show %s", argv[2]);
+    enum error_code e = options_parse(command, argc - 3, argv + 3, table, &help, err);
+    if (e) return e;
+    if (help) {
+        print_usage(command, "[ALGO] [options]", "Run a collective for real, and draw step by step who sends what to whom and what everybody has.", table);
+        return OK;
+    }
+    if (a.count < 0) a.count = a.operation == ALLTOALL ? 1 : a.devices;
+    e = check(&a, err);
+    if (e) return e;
+    return under_launcher() ? be_a_device(&a, err) : launch(a.devices, argc, argv, status, err);
+}

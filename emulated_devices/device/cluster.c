@@ -1,0 +1,208 @@
+#include "emulated_devices/device/cluster.h"
+#include "ref/io/json.h"
+#include "ref/io/options.h"
+#include "ref/io/output.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_NAMES = 64 };
+static const int64_t MOST_RATE = 1000000000000;         /* 10^18 a second: units % rate * 10^6 fits 64 bits */
+static const int64_t MOST_NS = 1000000000;              /* one second */
+
+/* ---- reading ------------------------------------------------------------------------------------------------------ */
+
+/* A misspelt optional key would go unseen. */
+static enum error_code refuse_unknown(const cJSON *object, const char *where, const char *const *known, struct error *err)
+{
+    for (const cJSON *c = object->child; c != NULL; c = c->next) {
+        size_t n = 0, i = 0;
+        while (known[n] != NULL) n++;
+        while (i < n && strcmp(known[i], c->string) != 0) i++;
+        if (i < n) continue;
+        const char *meant = nearest_name(c->string, known, n);
+        return fail(err, ERR_FORMAT, "%s: \"%s\" is not a key%s%s%s", where, shown(c->string).text, meant ? "; did you mean \"" : "",
+                    meant ? meant : "", meant ? "\"?" : "");
+    }
+    return OK;
+}
+
+static enum error_code read_text(const cJSON *object, const char *where, const char *key, char *out, size_t room, struct error *err)
+{
+    const char *text;
+    const enum error_code e = json_string(object, where, key, &text, err);
+    if (e) return e;
+    if (*text == '\0' || strlen(text) >= room)
+        return fail(err, ERR_FORMAT, "%s: \"%s\" has %zu bytes; it must have 1 to %zu", where, key, strlen(text), room - 1);
+    snprintf(out, room, "%s", text);
+    return OK;
+}
+
+/* What stands in reports and in traces as it is. */
+static enum error_code read_name(const cJSON *object, const char *where, const char *key, char *out, size_t room, struct error *err)
+{
+    const enum error_code e = read_text(object, where, key, out, room, err);
+    if (!e && strpbrk(out, "\"\\\n\r\t") != NULL)
+        return fail(err, ERR_FORMAT, "%s: \"%s\" is '%s'; it must have no quotes, backslashes or line ends", where, key, shown(out).text);
+    return e;
+}
+
+/* A whole number that may be left out. */
+static enum error_code read_number(const cJSON *object, const char *where, const char *key, int64_t max, int64_t otherwise,
+                                   int64_t *out, struct error *err)
+{
+    *out = otherwise;
+    return json_has(object, key) ? json_int(object, where, key, 0, max, out, err) : OK;
+}
+
+/* Formats that nothing here computes in yet may be listed too. */
+static enum error_code read_flops(struct cluster *c, const cJSON *device, const char *where, struct error *err)
+{
+    const cJSON *rates;
+    char inside[256];
+    for (int t = 0; t < DTYPE_COUNT; t++) c->flop_rate[t] = json_has(device, "GFLOP_per_second") ? -1 : 0;
+    if (!json_has(device, "GFLOP_per_second")) return OK;
+    enum error_code e = json_object(device, where, "GFLOP_per_second", &rates, err);
+    if (e) return e;
+    snprintf(inside, sizeof inside, "%s: GFLOP_per_second", where);
+    for (const cJSON *r = rates->child; r != NULL && !e; r = r->next) {
+        int64_t rate = 0;
+        e = json_int(rates, inside, r->string, 1, MOST_RATE / 1000, &rate, err);
+        const enum dtype t = dtype_by_name(r->string);
+        if (!e && t < DTYPE_COUNT) c->flop_rate[t] = rate * 1000;
+    }
+    return e;
+}
+
+static enum error_code read_device(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+{
+    static const char *const known[] = { "GFLOP_per_second", "memory_MB_per_second", "copy_MB_per_second", "memory_bytes", "source", NULL };
+    const cJSON *device;
+    char inside[200];
+    int64_t memory = 0;
+    enum error_code e = json_object(root, where, "device", &device, err);
+    if (e) return e;
+    snprintf(inside, sizeof inside, "%s: device", where);
+    e = refuse_unknown(device, inside, known, err);
+    if (!e) e = read_flops(c, device, inside, err);
+    if (!e) e = read_number(device, inside, "memory_MB_per_second", MOST_RATE, 0, &c->memory_rate, err);
+    if (!e) e = read_number(device, inside, "copy_MB_per_second", MOST_RATE, 0, &c->copy_rate, err);
+    if (!e) e = read_number(device, inside, "memory_bytes", INT64_C(1) << 52, 0, &memory, err);
+    if (!e) e = read_text(device, inside, "source", c->source, sizeof c->source, err);
+    c->memory = (uint64_t)memory;
+    return e;
+}
+
+static enum error_code read_link(struct link *l, const cJSON *link, const char *where, struct error *err)
+{
+    static const char *const known[] = { "level", "devices", "latency_ns", "gap_ns", "MB_per_second", "eager_bytes", "source", NULL };
+    int64_t latency = 0, gap, devices, eager;
+    if (!cJSON_IsObject(link)) return fail(err, ERR_FORMAT, "%s is not an object", where);
+    enum error_code e = refuse_unknown(link, where, known, err);
+    if (!e) e = read_name(link, where, "level", l->level, sizeof l->level, err);
+    if (!e) e = read_number(link, where, "devices", 1 << 20, 0, &devices, err);
+    if (!e) e = json_int(link, where, "latency_ns", 0, MOST_NS, &latency, err);
+    if (!e) e = read_number(link, where, "gap_ns", MOST_NS, 0, &gap, err);
+    if (!e) e = json_int(link, where, "MB_per_second", 1, MOST_RATE, &l->rate, err);
+    if (!e) e = read_number(link, where, "eager_bytes", INT64_C(1) << 52, -1, &eager, err);
+    if (!e) e = read_text(link, where, "source", l->source, sizeof l->source, err);
+    if (e) return e;
+    l->devices = (int)devices;
+    l->latency = latency * 1000;
+    l->gap = gap * 1000;
+    l->eager = eager < 0 ? ALWAYS_EAGER : (uint64_t)eager;
+    return OK;
+}
+
+/* Levels hold one another: 2 devices, 8 devices, all. */
+static enum error_code check_levels(const struct cluster *c, const char *where, struct error *err)
+{
+    for (int l = 0; l < c->levels - 1; l++) {
+        const int inner = c->link[l].devices, outer = c->link[l + 1].devices;
+        if (inner == 0)
+            return fail(err, ERR_FORMAT, "%s: links[%d]: \"devices\" is missing; only the last level may hold any number", where, l);
+        if (outer > 0 && (outer <= inner || outer % inner != 0))
+            return fail(err, ERR_FORMAT, "%s: links[%d]: \"devices\" is %d; it must be a multiple of the %d of the level before", where,
+                        l + 1, outer, inner);
+    }
+    return OK;
+}
+
+static enum error_code read_links(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+{
+    const cJSON *links;
+    char inside[200];
+    enum error_code e = json_array(root, where, "links", &links, err);
+    if (e) return e;
+    c->levels = cJSON_GetArraySize(links);
+    if (c->levels < 1 || c->levels > CLUSTER_LEVELS)
+        return fail(err, ERR_FORMAT, "%s: \"links\" has %d levels; it must have 1 to %d", where, c->levels, CLUSTER_LEVELS);
+    for (int l = 0; l < c->levels && !e; l++) {
+        snprintf(inside, sizeof inside, "%s: links[%d]", where, l);
+        e = read_link(&c->link[l], cJSON_GetArrayItem(links, l), inside, err);
+    }
+    return e ? e : check_levels(c, where, err);
+}
+
+static enum error_code read_cluster(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+{
+    static const char *const known[] = { "name", "description", "device", "links", NULL };
+    *c = (struct cluster){ .levels = 0 };
+    if (!cJSON_IsObject(root)) return fail(err, ERR_FORMAT, "%s: is not an object", where);
+    enum error_code e = refuse_unknown(root, where, known, err);
+    if (!e) e = read_name(root, where, "name", c->name, sizeof c->name, err);
+    if (!e) e = read_text(root, where, "description", c->description, sizeof c->description, err);
+    if (!e) e = read_device(c, root, where, err);
+    return e ? e : read_links(c, root, where, err);
+}
+
+enum error_code cluster_parse(struct cluster *c, const char *text, const char *where, struct error *err)
+{
+    cJSON *root;
+    enum error_code e = json_parse(text, strlen(text), where, &root, err);
+    if (!e) e = read_cluster(c, root, where, err);
+    cJSON_Delete(root);
+    return e;
+}
+
+/* ---- finding ------------------------------------------------------------------------------------------------------ */
+
+static enum error_code read_file(struct cluster *c, const char *path, struct error *err)
+{
+    cJSON *root;
+    enum error_code e = json_read(path, &root, err);
+    if (!e) e = read_cluster(c, root, shown_path(path).text, err);
+    cJSON_Delete(root);
+    return e;
+}
+
+static bool is_file(const char *word)
+{
+    const size_t n = strlen(word);
+    return strchr(word, '/') != NULL || (n > 5 && strcmp(word + n - 5, ".json") == 0);
+}
+
+enum error_code cluster_find(struct cluster *c, const char *word, struct error *err)
+{
+    static char const where[] = "a shipped cluster";
+    char name[MOST_NAMES][sizeof c->name];
+    const char *names[MOST_NAMES];
+    size_t n = 0;
+    if (is_file(word)) return fail_about(err, read_file(c, word, err), "--cluster");
+    for (; cluster_texts[n] != NULL && n < MOST_NAMES; n++) {
+        const enum error_code e = cluster_parse(c, cluster_texts[n], where, err);
+        if (e || strcmp(c->name, word) == 0) return e;
+        memcpy(name[n], c->name, sizeof name[n]);
+        names[n] = name[n];
+    }
+    return fail_unknown_name(err, "--cluster", word, names, n);
+}
+
+enum error_code cluster_check(const struct cluster *c, int devices, enum dtype t, struct error *err)
+{
+    const int most = c->link[c->levels - 1].devices;
+    if (most > 0 && devices > most)
+        return fail(err, ERR_PLAN, "--cluster %s: it has %d devices; the mesh has %d", c->name, most, devices);
+    if (c->flop_rate[t] < 0)
+        return fail(err, ERR_PLAN, "--cluster %s: it does not say how fast it computes in %s (device: GFLOP_per_second)", c->name, dtype_name(t));
+    return OK;
+}

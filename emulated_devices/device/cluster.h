@@ -1,0 +1,73 @@
+/* cluster.h -- what a device and the links between devices can do: the machine whose time the virtual clock tells.
+ *
+ * A description is a small JSON file; docs/virtual_clock.md says what each key means, device/clusters/ has the shipped
+ * ones, which are part of the program.  Rates are whole numbers of millions a second, so that a time in picoseconds is a
+ * fraction of integers, rounded once.
+ */
+#ifndef ORRERY_CLUSTER_H
+#define ORRERY_CLUSTER_H
+
+#include "ref/error.h"
+#include "ref/numeric/dtype.h"
+#include <stdint.h>
+
+typedef int64_t picoseconds;
+
+enum { CLUSTER_LEVELS = 3 };            /* device pair, node, cluster */
+
+#define ALWAYS_EAGER UINT64_MAX
+#define CLUSTER_USUAL "h100-infiniband"    /* what a device is part of unless another is named */
+
+/* How two devices talk that share this level and no nearer one.  Every device has a port of its own for each direction. */
+struct link {
+    char level[16];                     /* "pair", "node", "cluster": what the trace calls it */
+    int devices;                        /* ranks 0 .. devices-1 share it, the next ones the next; 0: all do */
+    picoseconds latency;                /* of a message: alpha */
+    picoseconds gap;                    /* a port is busy this long for each message, besides its bytes */
+    int64_t rate;                       /* 10^6 bytes a second; 0: bytes take no time */
+    uint64_t eager;                     /* longer messages wait until the receive is posted */
+    char source[400];
+};
+
+struct cluster {
+    char name[48], description[160], source[400];
+    int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time; -1: the description does not say */
+    int64_t memory_rate, copy_rate;     /* 10^6 bytes a second: device memory; copy engine, to the host's memory */
+    uint64_t memory;                    /* bytes of a device; for information */
+    int levels;
+    struct link link[CLUSTER_LEVELS];   /* nearest first */
+};
+
+/** The shipped descriptions, as JSON; ends with NULL.  Generated from device/clusters/ by the Makefile. */
+extern const char *const cluster_texts[];
+
+/**
+ * Find a cluster: a shipped one by its name, or a file if the word contains '/' or ends in ".json".
+ * @return OK; ERR_USAGE for an unknown name; ERR_FILE, ERR_FORMAT (naming file, key and value), ERR_MEMORY.
+ */
+enum error_code cluster_find(struct cluster *, const char *name_or_file, struct error *);
+
+/** Read a description from memory, with a NUL after its last byte.  @param where  names it in messages. */
+enum error_code cluster_parse(struct cluster *, const char *text, const char *where, struct error *);
+
+/** Whether so many devices fit, and how fast they compute in this format is known.  @return OK or ERR_PLAN. */
+enum error_code cluster_check(const struct cluster *, int devices, enum dtype, struct error *);
+
+/** units at so many millions a second, in picoseconds, rounded up once; 0 at rate 0.  Exact below 100 days. */
+static inline picoseconds time_at_rate(uint64_t units, int64_t rate)
+{
+    if (rate <= 0) return 0;
+    const uint64_t r = (uint64_t)rate;
+    if (units < UINT64_C(1) << 43) return (picoseconds)((units * 1000000 + r - 1) / r);    /* the same, in one division */
+    return (picoseconds)(units / r * 1000000 + (units % r * 1000000 + r - 1) / r);
+}
+
+/** The nearest level that two ranks share. */
+static inline int link_between(const struct link *link, int levels, int a, int b)
+{
+    int l = 0;
+    while (l < levels - 1 && link[l].devices > 0 && a / link[l].devices != b / link[l].devices) l++;
+    return l;
+}
+
+#endif

@@ -1,0 +1,55 @@
+# lib.sh -- what the tests of the command line share.
+#
+#     . "$(dirname "$0")/lib.sh"
+#     test_help() { run show --help; expect_status 0; expect_out 'usage: orrery show'; }
+#     run_tests test_help
+#
+# Each test starts in an empty folder of its own.  `run` leaves status, out and err; expectations that do not hold say so,
+# and the test goes on.  Output is like cmocka's, which is what tests/run.sh counts.
+program=$(realpath "${ORRERY:-./orrery}")
+top=$(pwd)
+shopt -s extglob
+
+# Run orrery; nothing can read this script's input.
+run() {
+    command="orrery $*"
+    status=0
+    "$program" "$@" </dev/null >"$place/out" 2>"$place/err" || status=$?
+    out=$(cat "$place/out") err=$(cat "$place/err")
+}
+
+complain() {
+    broken=$((broken + 1))
+    printf '%s: %s\n' "$command" "$1"
+    [ -z "$out" ] || printf '%s\n' "$out" | head -n 30 | sed 's/^/    | /'
+    [ -z "$err" ] || printf '%s\n' "$err" | head -n 5 | sed 's/^/    ! /'
+}
+
+expect_status() { [ "$status" = "$1" ] || complain "exit status $status, expected $1"; }
+expect_out() { grep -qE -- "$1" "$place/out" || complain "no line of its output matches: $1"; }
+expect_no_out() { ! grep -qE -- "$1" "$place/out" || complain "a line of its output matches: $1"; }
+expect_silent() { [ -z "$err" ] || complain 'it has something to complain about'; }
+# A failure is one line that begins with "orrery: ".
+expect_error() {
+    [ "$(wc -l <"$place/err")" = 1 ] || complain "$(wc -l <"$place/err") lines of errors, expected 1"
+    grep -qE -- "^orrery: .*$1" "$place/err" || complain "the error does not match: $1"
+}
+expect_columns() { [ "$(wc -L <"$place/out")" -le "$1" ] || complain "a line is wider than $1 columns"; }
+expect_file() { [ -s "$1" ] || complain "$1 is not there, or empty"; }
+
+run_tests() {
+    local test failed=0 root
+    root=$(mktemp -d)
+    trap 'rm -rf "'"$root"'"' EXIT
+    echo "[==========] Running $# test(s)."
+    for test in "$@"; do
+        echo "[ RUN      ] $test"
+        place=$root/$test broken=0 out='' err='' command=''
+        mkdir -p "$place/in" && cd "$place/in" || exit 1
+        "$test"
+        cd "$top" || exit 1
+        if [ $broken -eq 0 ]; then echo "[       OK ] $test"; else echo "[  FAILED  ] $test"; failed=$((failed + 1)); fi
+    done
+    echo "[==========] $# test(s) run."
+    [ $failed -eq 0 ]
+}

@@ -1,0 +1,67 @@
+# `orrery show`: what a newcomer sees, and what is refused.
+. "$(dirname "$0")/lib.sh"
+
+test_topics() {
+    run show;                   expect_status 2; expect_out '^  schedule '
+    run show --help;            expect_status 0; expect_out '^usage: orrery show WHAT'
+    run show schedul;           expect_status 2; expect_error 'show schedul: there is no such command; did you mean schedule\?'
+    run shwo;                   expect_status 2; expect_error 'did you mean show\?'
+    run show schedule --help;   expect_status 0; expect_out '^usage: orrery show schedule \[NAME\|FILE\]'; expect_columns 100
+}
+
+# Every registered schedule, in pictures that fit a terminal.
+test_every_schedule() {
+    local name
+    run show schedule;          expect_status 0; expect_columns 100
+    for name in $(sed -n 's/^  \([a-z0-9-]*\)  *[^ ].*/\1/p' "$place/out"); do
+        run show schedule "$name" --pp 4 --micro 8
+        expect_status 0; expect_silent; expect_columns 100; expect_out "^$name: 4 devices, 8 microbatches"; expect_out '^  bubble '
+    done
+    [ "$name" = skippipe ] || complain 'the list of schedules does not end with skippipe'
+    run show schedule 1f1b --pp 16 --micro 100; expect_status 0; expect_columns 100
+}
+
+test_numbers() {
+    run show schedule 1f1b --pp 4 --micro 8 --F 2 --I 3 --W 1 --plain
+    expect_out '^  time      66, when of a stage F takes 2, I 3, W 1, and a message 0$'      # (M + P - 1)(F + I + W)
+    expect_out '^  bubble    27.27 %: 48 of work, in 66 '
+    expect_out '^  memory    4 3 2 1 microbatches'
+    expect_out '^  messages  48$'                                                             # 2 M (P - 1)
+}
+
+test_refusals() {
+    run show schedule zb-h9;                            expect_status 2; expect_error 'did you mean "zb-h1"'
+    run show schedule chimera --pp 3 --micro 4;         expect_status 2; expect_error 'P must be even'
+    run show schedule 1f1b --pp 0;                      expect_status 2; expect_error '--pp 0'
+    run show schedule 1f1b --F 999999999999;            expect_status 2; expect_error '--F 999999999999: must be at most'
+    run show schedule ./not-there;                      expect_status 1; expect_error 'not-there: No such file'
+    run show schedule 1f1b --svg /nowhere/x.svg;        expect_status 1; expect_error '/nowhere/x.svg: cannot be written'
+}
+
+test_files() {
+    run show schedule zb-v --pp 2 --micro 4 --save own --svg own.svg
+    expect_status 0; expect_file own; expect_file own.svg
+    [ "$(head -c 4 own.svg)" = '<svg' ] || complain 'own.svg is no SVG'
+    [ "$(ls | wc -l)" = 2 ] || complain "files are left: $(ls)"
+    cp "$place/out" ../named
+    run show schedule own;                              expect_status 0
+    cmp -s "$place/out" ../named || complain 'a schedule looks different when it comes from its file'
+    run show schedule own --pp 3;                       expect_status 2; expect_error 'has a schedule for --pp 2 --micro 4'
+    sed -i 's/W0\.0/W9.0/' own
+    run show schedule own;                              expect_status 1; expect_error 'own:[0-9]*: '
+}
+
+# A schedule of one's own trains, and is held to one device as any other.
+test_train_with_a_file() {
+    local train="train --model tiny --data text --steps 1 --batch 4 --seq 8"
+    seq 1 2000 >text
+    run show schedule zb-v --pp 2 --micro 4 --save own
+    run $train --pp 2 --schedule own --dtype fp64 --check ref;      expect_status 0; expect_out '^OK'
+    run $train --pp 2 --schedule own --micro 2;         expect_status 2; expect_error '--schedule own: has a schedule for --pp 2 --micro 4 --chunks 2; --pp 2 --micro 2'
+    run $train --schedule own;                          expect_status 2; expect_error '--pp 1'
+    run $train --pp 2 --schedule ./gone;                expect_status 1; expect_error '--schedule ./gone: No such file'
+    run $train --pp 2 --schedule .;                     expect_status 1; expect_error 'is not a regular file'
+    run $train --pp 2 --schedule zbv;                   expect_status 2; expect_error 'did you mean "?zb-v'
+}
+
+run_tests test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file

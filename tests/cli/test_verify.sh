@@ -1,0 +1,45 @@
+# `orrery verify`: everything registered, on small meshes.
+. "$(dirname "$0")/lib.sh"
+
+# The last line, and the JSON, count the same; nothing is left behind.
+expect_all_pass() {
+    expect_status 0; expect_silent; expect_columns 100; expect_no_out 'FAILED'
+    [[ $(grep -E '^[0-9]+ cases?, ' "$place/out") =~ ^([0-9]+)\ cases?,\ ([0-9]+)\ passed ]] || complain 'no count at the end'
+    [ "${BASH_REMATCH[1]:-0}" -ge "$1" ] || complain "fewer than $1 cases"
+    [ "${BASH_REMATCH[1]:-0}" = "${BASH_REMATCH[2]:-1}" ] || complain 'not all have passed'
+}
+
+test_schemes() {
+    run verify data --devices 2;                        expect_all_pass 2
+    run verify tensor --devices 3;                      expect_all_pass 3
+    expect_out '^3 devices, tensor '; expect_out '^  tp=3 +1d +M=2 v=1 .* == +== +- +ok$'
+}
+
+test_pipeline_and_json() {
+    run verify pipeline --devices 2 --json all.json;    expect_all_pass 26
+    expect_out '^  pp=2 +zb-v +M=4 v=2 .* == +== +== +ok$'
+    expect_file all.json
+    [ "$(grep -c '"scheme":.*"zb-v"' all.json)" = 2 ] || complain 'zb-v is not twice in the JSON'
+    grep -q '"refused":.*it can be shown, but not trained with' all.json || complain 'the JSON does not say what was refused, and why'
+}
+
+test_collectives() {
+    run verify collectives --devices 3;                 expect_all_pass 150
+    expect_out '^  allreduce +ring .* ok$'
+}
+
+test_under_a_launcher() {
+    command='mpiexec -n 2 orrery verify data'
+    status=0
+    "${MPIEXEC:-mpiexec}" -n 2 "$program" verify data </dev/null >"$place/out" 2>"$place/err" || status=$?
+    expect_status 0; expect_out '^  dp=2 +ddp .* ok$'
+}
+
+test_refusals() {
+    run verify pipelin;                                 expect_status 2; expect_error 'pipelin'
+    run verify --devices 0;                             expect_status 2; expect_error '--devices 0'
+    run verify data --devices 1 --json /nowhere/x;      expect_status 1; expect_error '/nowhere/x: cannot be written'
+    run verify --help;                                  expect_status 0; expect_out '^usage: orrery verify'; expect_columns 100
+}
+
+run_tests test_schemes test_pipeline_and_json test_collectives test_under_a_launcher test_refusals
