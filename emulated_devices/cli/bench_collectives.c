@@ -10,7 +10,7 @@
 
 /* The words as typed. */
 struct asked {
-    const char *operation, *algorithms, *devices, *bytes, *json;
+    const char *operation, *algorithms, *devices, *bytes, *cluster, *json;
     bool devices_given, quiet;
     int runs;
 };
@@ -24,6 +24,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         { "--algo", "A,B", OPTION_STRING, &a->algorithms, .help = "algorithms, or all" },
         { "--devices", "N,N", OPTION_STRING, &a->devices, .given = &a->devices_given, .help = "a table for each number of devices" },
         { "--bytes", "LIST", OPTION_STRING, &a->bytes, .help = "sizes of the vector: 4K,1M, or 8:4M for 8, 128, 2K and so on to 4M" },
+        { "--cluster", "NAME|FILE", OPTION_STRING, &a->cluster, .help = "whose virtual time is shown; `orrery list clusters` shows them" },
         { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_MOST_RUNS, .help = "of which the median is shown" },
         { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no table" },
         { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the table" },
@@ -33,7 +34,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
     if (!e && *help)
         print_usage("bench collectives", "[OP] [options]", "Every algorithm of a collective beside MPI's own, measured in turn in the same run.\n\n"
                     "Bandwidths are as in nccl-tests: size / time, and what that is of each link's work. Messages and bytes are\n"
-                    "the busiest device's; virtual time is that of the emulated machine. MPI's own runs twice: as the blocking\n"
+                    "the busiest device's; virtual time is that of the emulated cluster. MPI's own runs twice: as the blocking\n"
                     "call, and non-blocking with the core given away while waiting.", table);
     return e;
 }
@@ -120,7 +121,8 @@ static enum error_code take(struct bench_collectives *b, const struct asked *a, 
 {
     *b = (struct bench_collectives){ .runs = a->runs, .quiet = a->quiet || (a->json && strcmp(a->json, "-") == 0), .json = a->json };
     while (strcmp(operation_name(b->operation), a->operation) != 0) b->operation++;
-    enum error_code e = take_algorithms(b, a->algorithms, err);
+    enum error_code e = cluster_find(&b->cluster, a->cluster, err);
+    if (!e) e = take_algorithms(b, a->algorithms, err);
     if (!e) e = take_devices(b, a->devices, err);
     if (!e) e = take_bytes(b, a->bytes, err);
     if (!e && b->operation == BARRIER) b->sizes = 1, b->bytes[0] = 4;       /* it has no vector */
@@ -135,8 +137,8 @@ static enum error_code run_job(const struct asked *a, bool quiet, int devices, c
     snprintf(number, sizeof number, "%d", devices);
     snprintf(runs, sizeof runs, "%d", a->runs);
     const char *words[] = { program, "bench", "collectives", a->operation, "--algo", a->algorithms, "--devices", number, "--bytes", a->bytes,
-                            "--runs", runs, "--json", path, quiet ? "--quiet" : NULL, NULL };
-    return launch(devices, quiet ? 15 : 14, (char **)words, status, err);       /* which does not write to them */
+                            "--cluster", a->cluster, "--runs", runs, "--json", path, quiet ? "--quiet" : NULL, NULL };
+    return launch(devices, quiet ? 17 : 16, (char **)words, status, err);       /* which does not write to them */
 }
 
 static enum error_code add_job(cJSON *all, const char *path, struct error *err)
@@ -178,7 +180,7 @@ static enum error_code run_jobs(const struct bench_collectives *b, const struct 
 
 enum error_code bench_collectives_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct asked a = { .operation = "allreduce", .algorithms = "all", .devices = "8", .bytes = "8:4M", .runs = 5 };
+    struct asked a = { .operation = "allreduce", .algorithms = "all", .devices = "8", .bytes = "8:4M", .cluster = CLUSTER_USUAL, .runs = 5 };
     struct bench_collectives b;
     bool help;
     enum error_code e = parse(&a, argc, argv, &help, err);

@@ -13,6 +13,7 @@ struct bench_collectives {
     int devices[BENCH_MOST_DEVICES], jobs;
     uint64_t bytes[BENCH_SIZES];
     int sizes, runs;
+    struct cluster cluster;
     bool quiet;
     const char *json;
 };

@@ -292,6 +292,7 @@ enum error_code bench_collectives_as_device(const struct bench_collectives *aske
     struct comm world;
     enum error_code e = device_open(&device, F32, 0, err);
     if (e) return e;
+    clock_open(&device.clock, &asked->cluster, F32);
     e = comm_open(&world, &device, err);
     if (!e) {
         struct bench *b = calloc(1, sizeof *b);

@@ -51,6 +51,7 @@ int launcher_rank(void);
 /** Tell the waiting launch() who is who: a line on stderr for each process, which launch() keeps to itself. */
 void announce_process(int rank, const char *place);
 #define PROCESS_LINE "orrery-process "  /* how it begins */
+#define LOST_LINE "orrery-lost "        /* how another begins: a process has ended without saying goodbye */
 
 /** Threads for this process when `ranks` processes share the machine: cores / ranks, at least 1; sets OpenMP and OpenBLAS. */
 int use_cores(int ranks);

@@ -8,7 +8,7 @@
 void print_usage(const char *command, const char *usage, const char *what, const struct option *table)
 {
     if (launcher_rank() != 0) return;
-    printf("%s\n\nusage: orrery %s %s\n", what, command, usage);
+    printf("%s\n\nusage: orrery %s %s\n\n", what, command, usage);
     options_print_help(stdout, table);
 }
 
@@ -29,7 +29,7 @@ const struct command *command_find(const struct command *table, const char *of, 
 
 void print_commands(const struct command *table)
 {
-    for (; table->name != NULL; table++) printf("  %-11s %s\n", table->name, table->description);
+    for (; table->name != NULL; table++) printf("  %-14s %s\n", table->name, table->description);
 }
 
 static void print_topics(const char *command, const char *what, const struct command *topics)

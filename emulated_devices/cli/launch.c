@@ -125,11 +125,12 @@ static enum error_code open_watch(struct watch *w, int devices, int into[2], str
 
 static enum error_code report_death(const struct watch *w, struct error *err)
 {
+    if (w->lost_pid == 0) return fail(err, ERR_COMM, "a device died: %s; the others were stopped", w->how);
     for (int i = 0; i < w->known; i++)
-        if (w->process[i].pid == w->dead_pid)
+        if (w->process[i].pid == w->lost_pid)
             return fail(err, ERR_COMM, "device %d (%s), process %ld, died: %s; the others were stopped", w->process[i].rank,
-                        w->process[i].place, w->dead_pid, w->how);
-    return fail(err, ERR_COMM, "process %ld died before it became a device: %s; the others were stopped", w->dead_pid, w->how);
+                        w->process[i].place, w->lost_pid, strsignal(w->lost_signal));
+    return fail(err, ERR_COMM, "process %ld died before it became a device: %s; the others were stopped", w->lost_pid, strsignal(w->lost_signal));
 }
 
 /* Who was killed could say nothing; then what the others say is a consequence. */
@@ -137,7 +138,7 @@ static enum error_code report_end_of_job(const struct watch *w, int how, int dev
 {
     *status = WIFEXITED(how) ? WEXITSTATUS(how) : 1;
     if (w->write_errno) return fail(err, ERR_FILE, "standard output: cannot be written: %s", strerror(w->write_errno));
-    if (w->died && (!w->said[0] || strstr(w->how, "signal"))) return report_death(w, err);
+    if (w->lost_pid || (w->died && !w->said[0])) return report_death(w, err);
     fputs(w->said, stderr);
     if (w->died) *status = 1;
     if (*status == 0 || w->said[0]) return OK;

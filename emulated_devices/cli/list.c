@@ -1,8 +1,30 @@
 /* list.c -- `orrery list`: everything registered. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/plan.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { LEFT = 23 };
+
+/* A name and what it is; below it, fields. */
+static void entry(const char *name, const char *description)
+{
+    printf("  %-20s ", name);
+    print_wrapped(stdout, LEFT, description);
+}
+
+static void field(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void field(const char *fmt, ...)
+{
+    char text[1000];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    printf("%*s", LEFT, "");
+    print_wrapped(stdout, LEFT, text);
+}
 
 /* What auto stands for on 8 devices, by the bytes of the vector; of an all-to-all, of what one device sends. */
 static void list_auto(enum operation op)
@@ -12,15 +34,17 @@ static void list_auto(enum operation op)
     const struct algorithm *last = NULL;
     struct cluster usual;
     if (cluster_find(&usual, CLUSTER_USUAL, NULL) != OK) return;
-    printf("  %-20s the least predicted time; on %d devices of cluster %s:", ALGORITHM_AUTO, P, usual.name);
+    char text[1000];
+    int used = snprintf(text, sizeof text, "the least predicted time; on %d devices of cluster %s:", P, usual.name);
     for (int i = 0; i < SIZES; i++) {
         const struct collective c = { .count = bytes[i] / 4 / (op == ALLTOALL ? P : 1), .dtype = F32 };
         const struct algorithm *a = algorithm_choose(op, P, &c, &usual);
-        if (a != last && op != BARRIER) printf("%s %s from %s", last ? "," : "", a->name, size_format((uint64_t)bytes[i]).text);
-        if (a != last && op == BARRIER) printf(" %s", a->name);
+        if (a == last) continue;
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s %s", last ? "," : "", a->name);
+        if (op != BARRIER) used += snprintf(text + used, sizeof text - (size_t)used, " from %s", size_format((uint64_t)bytes[i]).text);
         last = a;
     }
-    printf("\n");
+    entry(ALGORITHM_AUTO, text);
 }
 
 static void list_collectives(void)
@@ -30,7 +54,9 @@ static void list_collectives(void)
         for (const struct algorithm *const *a = algorithms; *a; a++) {
             if ((*a)->operation != (enum operation)op) continue;
             if (!any) printf("\n%s\n", operation_name(op));
-            printf("  %-20s %s\n%-23s cost %s\n%-23s from %s\n", (*a)->name, (*a)->description, "", (*a)->cost_formula, "", (*a)->source);
+            entry((*a)->name, (*a)->description);
+            field("cost %s", (*a)->cost_formula);
+            field("from %s", (*a)->source);
             any = true;
         }
         if (any) list_auto((enum operation)op);
@@ -39,59 +65,87 @@ static void list_collectives(void)
 
 static void list_tensor(void)
 {
-    for (const struct tensor_scheme *const *s = tensor_schemes; *s; s++)
-        printf("  %-20s %s\n%-23s sends %s\n%-23s memory %s\n%-23s from %s\n", (*s)->name, (*s)->description, "", (*s)->volume, "",
-               (*s)->memory, "", (*s)->source);
+    for (const struct tensor_scheme *const *s = tensor_schemes; *s; s++) {
+        entry((*s)->name, (*s)->description);
+        field("sends %s", (*s)->volume);
+        field("memory %s", (*s)->memory);
+        field("from %s", (*s)->source);
+    }
 }
 
 static void list_data(void)
 {
-    for (const struct data_scheme *const *s = data_schemes; *s; s++)
-        printf("  %-20s %s\n%-23s sends %s\n%-23s memory %s\n%-23s from %s\n", (*s)->name, (*s)->description, "", (*s)->volume, "",
-               (*s)->memory, "", (*s)->source);
+    for (const struct data_scheme *const *s = data_schemes; *s; s++) {
+        entry((*s)->name, (*s)->description);
+        field("sends %s", (*s)->volume);
+        field("memory %s", (*s)->memory);
+        field("from %s", (*s)->source);
+    }
 }
 
 static void list_schedules(void)
 {
-    for (const struct schedule_generator *const *s = schedule_generators; *s; s++)
-        printf("  %-20s %s\n%-23s needs %s; bubble %s; holds %s\n%-23s from %s\n", (*s)->name, (*s)->description, "", (*s)->needs,
-               (*s)->bubble, (*s)->memory, "", (*s)->source);
+    for (const struct schedule_generator *const *s = schedule_generators; *s; s++) {
+        entry((*s)->name, (*s)->description);
+        field("needs %s", (*s)->needs);
+        field("bubble %s; holds %s", (*s)->bubble, (*s)->memory);
+        field("from %s", (*s)->source);
+    }
 }
 
 static void list_optimizers(void)
 {
-    for (const struct optimizer *const *o = optimizers; *o; o++)
-        printf("  %-20s %s\n%-23s keeps %d tensors for each parameter\n%-23s from %s\n", (*o)->name, (*o)->description, "", (*o)->states, "", (*o)->source);
+    for (const struct optimizer *const *o = optimizers; *o; o++) {
+        entry((*o)->name, (*o)->description);
+        field("keeps %d tensor%s for each parameter", (*o)->states, (*o)->states == 1 ? "" : "s");
+        field("from %s", (*o)->source);
+    }
 }
 
 static void list_models(void)
 {
-    for (const struct model_preset *m = model_presets; m->config.name[0]; m++)
-        printf("  %-20s %s\n%-23s L=%lld H=%lld D=%lld F=%lld V=%lld S=%lld\n", m->config.name, m->description, "", (long long)m->config.L,
-               (long long)m->config.H, (long long)m->config.D, (long long)m->config.F, (long long)m->config.V, (long long)m->config.S);
+    for (const struct model_preset *m = model_presets; m->config.name[0]; m++) {
+        const struct model_config *c = &m->config;
+        entry(c->name, m->description);
+        field("L=%lld H=%lld D=%lld F=%lld V=%lld S=%lld", (long long)c->L, (long long)c->H, (long long)c->D, (long long)c->F,
+              (long long)c->V, (long long)c->S);
+    }
 }
 
 static void list_links(const struct cluster *c)
 {
     for (int l = 0; l < c->levels; l++) {
         const struct link *k = &c->link[l];
-        printf("%-23s %-8s %g us, %g GB/s", "", k->level, (double)k->latency * 1e-6, (double)k->rate * 1e-3);
-        if (k->gap > 0) printf(", each message holds a port for %g us", (double)k->gap * 1e-6);
-        if (k->eager != ALWAYS_EAGER) printf(", above %s a message waits for its receiver", size_format(k->eager).text);
-        if (k->devices > 0) printf("; %d devices", k->devices);
-        printf("\n%-23s from %s\n", "", k->source);
+        char gap[64] = "", eager[80] = "", devices[32] = "";
+        if (k->gap > 0) snprintf(gap, sizeof gap, ", each message holds a port for %g us", (double)k->gap * 1e-6);
+        if (k->eager != ALWAYS_EAGER) snprintf(eager, sizeof eager, ", above %s a message waits for its receiver", size_format(k->eager).text);
+        if (k->devices > 0) snprintf(devices, sizeof devices, "; %d devices", k->devices);
+        field("%-8s %g us, %g GB/s%s%s%s", k->level, (double)k->latency * 1e-6, (double)k->rate * 1e-3, gap, eager, devices);
+        field("from %s", k->source);
     }
+}
+
+static void list_device(const struct cluster *c)
+{
+    char text[400] = "";
+    int used = 0;
+    for (int t = 0; t < DTYPE_COUNT; t++)
+        if (c->flop_rate[t] > 0)
+            used += snprintf(text + used, sizeof text - (size_t)used, " %s %g TFLOP/s,", dtype_name(t), (double)c->flop_rate[t] * 1e-6);
+    if (c->memory_rate > 0) snprintf(text + used, sizeof text - (size_t)used, " memory %g GB/s", (double)c->memory_rate * 1e-3);
+    field("device  %s%s", c->flop_rate[F32] == 0 ? " computing takes no time" : "", text);
 }
 
 static void list_clusters(void)
 {
     struct cluster c;
     for (int i = 0; cluster_texts[i]; i++) {
+        char text[600];
         if (cluster_parse(&c, cluster_texts[i], "a shipped cluster", NULL) != OK) continue;
-        printf("  %-20s %s%s\n%-23s device  %s", c.name, c.description, strcmp(c.name, CLUSTER_USUAL) == 0 ? " (the usual one)" : "", "", c.flop_rate[F32] == 0 ? " computing takes no time" : "");
-        for (int t = 0; t < DTYPE_COUNT; t++) if (c.flop_rate[t] > 0) printf(" %s %g TFLOP/s,", dtype_name(t), (double)c.flop_rate[t] * 1e-6);
-        if (c.memory_rate > 0) printf(" memory %g GB/s", (double)c.memory_rate * 1e-3);
-        printf("\n%-23s from %s\n", "", c.source);
+        snprintf(text, sizeof text, "%s%s", c.description, strcmp(c.name, CLUSTER_USUAL) == 0 ? " (the usual one)" : "");
+        entry(c.name, text);
+        list_device(&c);
+        field("from %s", c.source);
         list_links(&c);
     }
 }

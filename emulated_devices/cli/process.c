@@ -17,16 +17,75 @@ static void open_missing_streams(void)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
 }
 
+/* ---- a witness --------------------------------------------------------------------------------------------------------
+ * When a device dies, mpiexec kills the others and reports the first of all, not the first that died.  So every device has
+ * a witness: a process that waits at the other end of a pipe for a goodbye, the number of the signal that ends the device,
+ * or its end without a word, and says so before mpiexec can know.  Witnesses of devices that mpiexec kills die with them. */
+
+static int to_witness = -1;
+
+static void say_to_witness(int signal_number)
+{
+    const unsigned char word = (unsigned char)signal_number;
+    const int fd = to_witness;
+    to_witness = -1;
+    if (fd >= 0 && write(fd, &word, 1) == 1) close(fd);
+}
+
+static void say_goodbye(void) { say_to_witness(0); }
+
+static void say_signal(int number)
+{
+    say_to_witness(number);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void witness(int from)
+{
+    unsigned char word = SIGKILL;                       /* the one that leaves no time for words */
+    char line[64];
+    const long device = (long)getppid();
+    if (read(from, &word, 1) != 1 || word != 0) {
+        const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d\n", device, word);
+        if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
+    }
+    _exit(0);
+}
+
+static void call_witness(void)
+{
+    static const int deadly[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM };
+    int ends[2];
+    if (pipe(ends) != 0) return;
+    const pid_t child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        witness(ends[0]);
+    }
+    close(ends[0]);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    to_witness = ends[1];
+    atexit(say_goodbye);
+    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++) {
+        struct sigaction before;
+        sigaction(deadly[i], NULL, &before);
+        if (before.sa_handler == SIG_DFL) signal(deadly[i], say_signal);       /* a sanitizer's stays */
+    }
+}
+
 void prepare_process(char **argv)
 {
     open_missing_streams();
     signal(SIGXFSZ, SIG_IGN);                           /* a file that grows too large is an error to report, not a death */
     setenv("UCX_HANDLE_ERRORS", "none", 0);             /* MPICH's transport would print a page for each crash, */
     setenv("UCX_LOG_LEVEL", "fatal", 0);                /* and remarks of its own */
-    if (getenv("OMP_WAIT_POLICY") != NULL) return;
-    /* Threads that wait by spinning take the cores from whoever they wait for.  OpenMP reads this before main: start again. */
-    setenv("OMP_WAIT_POLICY", "passive", 1);
-    execvp(argv[0], argv);
+    if (getenv("OMP_WAIT_POLICY") == NULL) {
+        /* Threads that wait by spinning take the cores from whoever they wait for.  OpenMP reads this before main: once more. */
+        setenv("OMP_WAIT_POLICY", "passive", 1);
+        execvp(argv[0], argv);
+    }
+    if (getenv("ORRERY_LAUNCHED") != NULL) call_witness();
 }
 
 static int from_environment(const char *const names[])

@@ -118,7 +118,7 @@ static void print_traffic(const struct train_record *r)
     if (m->devices == 1) return;
     fprintf(r->out, "\nsent by each device, in bytes and messages\n  %7s  %-20s", "devices", "where");
     for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if (m->size[a] > 1) fprintf(r->out, "  %-18s", axis_name(a));
+        if (m->size[a] > 1) fprintf(r->out, "%18s", axis_name(a));
     fprintf(r->out, "\n");
     for (int first = 0, last; first < m->devices; first = last + 1) {
         for (last = first; last + 1 < m->devices && same_traffic(&r->device[first], &r->device[last + 1]); last++) continue;
@@ -126,7 +126,7 @@ static void print_traffic(const struct train_record *r)
         for (enum axis a = 0; a < AXIS_COUNT; a++) {
             char cell[64];
             snprintf(cell, sizeof cell, "%s in %llu", size_format(r->device[first].bytes[a]).text, (unsigned long long)r->device[first].messages[a]);
-            if (m->size[a] > 1) fprintf(r->out, "  %-18s", cell);
+            if (m->size[a] > 1) fprintf(r->out, "%18s", cell);
         }
         fprintf(r->out, "\n");
     }

@@ -1,5 +1,6 @@
-/* show.c -- `orrery show`: pictures of what is registered.  One process; nothing is sent. */
+/* show.c -- `orrery show`: pictures of what is registered. */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/show_collective.h"
 #include "emulated_devices/cli/show_schedule.h"
 
 static enum error_code show_schedule_topic(int argc, char **argv, int *status, struct error *err)
@@ -10,6 +11,16 @@ static enum error_code show_schedule_topic(int argc, char **argv, int *status, s
 
 static const struct command topics[] = {
     { "schedule", "a pipeline schedule as a timeline, with its bubble, memory and messages", show_schedule_topic },
+    { "allreduce", "step by step: every device's numbers summed, on all of them", show_collective },
+    { "reduce", "the same sum, on one device", show_collective },
+    { "reduce-scatter", "the same sum, a block on each", show_collective },
+    { "broadcast", "one device's vector, to all", show_collective },
+    { "scatter", "one device's blocks, one to each", show_collective },
+    { "gather", "everybody's block, on one device", show_collective },
+    { "allgather", "everybody's block, on all of them", show_collective },
+    { "alltoall", "from everybody a block for everybody", show_collective },
+    { "scan", "for each device the sum of those before it and its own", show_collective },
+    { "barrier", "everybody waits for everybody", show_collective },
     { 0 }
 };
 

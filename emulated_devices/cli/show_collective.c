@@ -13,6 +13,7 @@ struct asked {
     enum operation operation;
     const char *algorithm;
     int devices, count, root;
+    struct cluster cluster;             /* whose time is shown */
     bool plain;
 };
 
@@ -154,8 +155,7 @@ static enum error_code draw(struct show_trace *t, const struct record *steps, co
 static enum error_code show_on(struct comm *world, const struct asked *a, struct error *err)
 {
     struct record own[2] = { { 0 } }, all[2][SHOW_MOST_DEVICES] = { { { 0 } } };
-    const struct cluster usual = world->device->clock.cluster;
-    struct show_trace t = { .P = world->size, .cluster = &usual,
+    struct show_trace t = { .P = world->size, .cluster = &a->cluster,
                             .call = { .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root } };
     struct traffic *counted = &world->traffic[0][a->operation];
     t.algorithm = a->algorithm && strcmp(a->algorithm, ALGORITHM_AUTO) == 0 ? algorithm_choose(a->operation, t.P, &t.call, t.cluster)
@@ -180,6 +180,7 @@ static enum error_code be_a_device(const struct asked *a, struct error *err)
     char place[32];
     enum error_code e = device_open(&device, F64, 0, err);
     if (e) return e;
+    clock_open(&device.clock, &a->cluster, F64);
     e = comm_open(&world, &device, err);
     if (!e) {
         snprintf(place, sizeof place, "of %d", world.size);
@@ -209,6 +210,7 @@ static enum error_code check(const struct asked *a, struct error *err)
 enum error_code show_collective(int argc, char **argv, int *status, struct error *err)
 {
     struct asked a = { .devices = 4, .count = -1 };
+    const char *cluster = CLUSTER_USUAL;
     char command[64];
     bool help;
     while (a.operation < OPERATION_COUNT && strcmp(operation_name(a.operation), argv[2]) != 0) a.operation++;
@@ -218,6 +220,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
         { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "how many take part" },
         { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20, .help = "elements of the vector; -1: one for each device" },
         { "--root", "R", OPTION_INT, &a.root, .min = 0, .max = SHOW_MOST_DEVICES - 1, .help = "for collectives that have one" },
+        { "--cluster", "NAME|FILE", OPTION_STRING, &cluster, .help = "whose time is shown; `orrery list clusters` shows them" },
         { "--plain", NULL, OPTION_SWITCH, &a.plain, .help = "no colours" },
         { 0 }
     };
@@ -229,7 +232,8 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
         return OK;
     }
     if (a.count < 0) a.count = a.operation == ALLTOALL ? 1 : a.devices;
-    e = check(&a, err);
+    e = cluster_find(&a.cluster, cluster, err);
+    if (!e) e = check(&a, err);
     if (e) return e;
     return under_launcher() ? be_a_device(&a, err) : launch(a.devices, argc, argv, status, err);
 }

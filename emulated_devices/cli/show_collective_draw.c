@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = 100, TEXT = 200 };
+enum { COLUMNS = 100, LONGEST = COLUMNS - 2, GAP = 3, TEXT = 200 };
 
 /* What is known on each device of each place: the devices whose numbers are in the fullest sum it has had. */
 struct state {
@@ -110,45 +110,60 @@ static bool whole(const struct state *s, const struct show_event *e, int b, unsi
     return set && next_set(s, e, b, 0) == set && elements_of(s, e, b, set) == block_first(s, b + 1) - block_first(s, b);
 }
 
-/* "b2 of 01": block 2, with the numbers of devices 0 and 1 in it.  Blocks in a row that are alike are joined. */
+/* Where nothing is added, whose a block is is known from its column. */
+static bool only_moves(const struct state *s)
+{
+    const enum operation op = s->t->algorithm->operation;
+    return op == BROADCAST || op == SCATTER || op == ALLGATHER || op == GATHER;
+}
+
+/* "b2(01)": block 2, with the numbers of devices 0 and 1 in it.  Blocks in a row that are alike are joined. */
 static void describe_message(const struct state *s, const struct show_event *e, char text[TEXT])
 {
     char set_of[SHOW_MOST_DEVICES + 1], line[2 * TEXT];
-    int used = snprintf(line, sizeof line, "%d -> %d ", e->from, e->device);
+    int used = snprintf(line, sizeof line, s->places > 0 ? "%d -> %d " : "%d -> %d", e->from, e->device);
     for (int b = 0; b < s->t->P && used < TEXT; b++)
         for (unsigned set = next_set(s, e, b, 0); set && used < TEXT; set = next_set(s, e, b, set)) {
             const int64_t n = elements_of(s, e, b, set), all = block_first(s, b + 1) - block_first(s, b);
             int last = b;
-            while (whole(s, e, b, set) && last + 1 < s->t->P && whole(s, e, last + 1, set)) last++;
+            while (whole(s, e, b, set) && last + 1 < s->t->P && whole(s, e, last + 1, only_moves(s) ? finished(s, last + 1) : set)) last++;
             used += snprintf(line + used, sizeof line - (size_t)used, " b%d", b);
             if (last > b) used += snprintf(line + used, sizeof line - (size_t)used, "-%d", last);
             if (n < all) used += snprintf(line + used, sizeof line - (size_t)used, "[%lld/%lld]", (long long)n, (long long)all);
-            set_text(set, set_of);
-            used += snprintf(line + used, sizeof line - (size_t)used, "(%s)", set_of);
+            if (set == finished(s, b)) strcpy(set_of, "*");
+            else set_text(set, set_of);
+            if (!only_moves(s)) used += snprintf(line + used, sizeof line - (size_t)used, "(%s)", set_of);
             b = last;
         }
-    if (e->count == 0) snprintf(line + used, sizeof line - (size_t)used, "%s", s->t->algorithm->operation == BARRIER ? "" : " empty");
-    snprintf(text, TEXT, "%s", line);
+    if (e->count == 0 && s->places > 0) used += snprintf(line + used, sizeof line - (size_t)used, " empty");
+    snprintf(text, TEXT, "%.*s", LONGEST, line);
+    if (used > LONGEST) strcpy(text + LONGEST - 3, "...");
+}
+
+/* The step's messages by sender, in columns as wide as the longest; width 0: only measure that.  @return the width. */
+static int print_messages_of(const struct state *s, int64_t step, int width)
+{
+    char text[TEXT];
+    int longest = 0, at = 0, behind = 0;
+    for (int from = 0; from < s->t->P; from++)
+        for (int64_t i = 0; i < s->t->events; i++) {
+            const struct show_event *e = &s->t->event[i];
+            if (e->from != from || e->step != step) continue;
+            describe_message(s, e, text);
+            const int length = (int)strlen(text);
+            if (length > longest) longest = length;
+            if (width == 0) continue;
+            const bool fits = at > 0 && at + GAP + width <= COLUMNS;
+            printf("%s%*s%s", fits || at == 0 ? "" : "\n", fits ? behind + GAP : 2, "", text);
+            at = (fits ? at + GAP : 2) + width;
+            behind = width - length;
+        }
+    return longest;
 }
 
 static void print_messages(const struct state *s, int64_t step)
 {
-    char text[TEXT];
-    int width = 0;
-    for (int pass = 0, at = 0; pass < 2; pass++)
-        for (int from = 0; from < s->t->P; from++)
-            for (int64_t i = 0; i < s->t->events; i++) {
-                const struct show_event *e = &s->t->event[i];
-                if (e->from != from || e->step != step) continue;
-                describe_message(s, e, text);
-                const int length = (int)strlen(text);
-                if (pass == 0) width = length > width ? length : width;
-                else {
-                    const bool fits = at > 0 && at + 3 + width <= COLUMNS;
-                    printf("%s%-*s", at == 0 ? "  " : fits ? "   " : "\n  ", width, text);
-                    at = (fits ? at + 3 : 2) + width;
-                }
-            }
+    print_messages_of(s, step, print_messages_of(s, step, 0));
     printf("\n");
 }
 
@@ -188,14 +203,15 @@ static void print_state(const struct state *s, const unsigned *before)
     char text[TEXT];
     if (s->places == 0) return;
     printf("              ");
-    for (int b = 0; b < P; b++) printf("b%-*d", width - 1, b);
+    for (int b = 0; b < P; b++) printf("b%-*d", b < P - 1 ? width - 1 : 1, b);
     printf("\n");
     for (int d = 0; d < P; d++) {
         printf("    device %-2d ", d);
         for (int b = 0; b < P; b++) {
             const bool bold = s->colours && cell_changed(s, before, d, b);
             describe_cell(s, d, b, text);
-            printf("%s%-*s%s", bold ? "\033[1;32m" : "", width, text, bold ? "\033[0m" : "");
+            const int behind = width - (int)strlen(text);
+            printf("%s%s%s%*s", bold ? "\033[1;32m" : "", text, bold ? "\033[0m" : "", b < P - 1 && behind > 0 ? behind : 0, "");
         }
         printf("\n");
     }
@@ -208,13 +224,13 @@ static void print_head(const struct state *s)
     const struct algorithm *a = s->t->algorithm;
     const enum operation op = a->operation;
     printf("%s, %s: %s\n", operation_name(op), a->name, a->description);
-    printf("  cost %s      from %s\n\n", a->cost_formula, a->source);
+    printf("  cost  %s\n  from  %s\n\n", a->cost_formula, a->source);
     if (op == BARRIER) return;
     if (op == ALLTOALL) printf("Column b2 is what goes to device 2; a digit is the device it comes from; *: from all devices.\n\n");
     else if (reduces(op) || op == SCAN)
-        printf("A vector of %lld in %d blocks, b0 to b%d. Digits are the devices whose numbers are in the sum%s.\n\n", (long long)s->places, s->t->P,
-               s->t->P - 1, op == SCAN ? "" : "; *: all devices");
-    else printf("A vector of %lld in %d blocks, b0 to b%d. *: has the block, .: not yet. In brackets: whose it is.\n\n", (long long)s->places, s->t->P, s->t->P - 1);
+        printf("A vector of %lld in %d blocks, b0 to b%d. Digits: the devices whose numbers are in the sum%s.\n\n", (long long)s->places, s->t->P,
+               s->t->P - 1, op == SCAN ? "" : "; *: all");
+    else printf("A vector of %lld in %d blocks, b0 to b%d. *: has the block, .: not yet.\n\n", (long long)s->places, s->t->P, s->t->P - 1);
 }
 
 static void print_step(const struct state *s, int64_t step)
@@ -247,10 +263,10 @@ static void print_end(const struct state *s, int64_t steps)
         messages += c->messages_sent, bytes += c->bytes_sent, additions += c->additions;
         equal = equal && cost.messages == c->messages_sent && cost.bytes == c->bytes_sent && cost.additions == c->additions;
     }
-    printf("\n%lld steps, %.3f us on %s. In all %llu messages, %llu bytes, %llu additions; at most %llu bytes from one device.\n", (long long)steps,
+    printf("\n%lld steps, %.3f us on %s\n%llu messages, %llu bytes and %llu additions in all; at most %llu bytes from one device\n", (long long)steps,
            (double)end * 1e-6, t->cluster->name, (unsigned long long)messages, (unsigned long long)bytes, (unsigned long long)additions,
            (unsigned long long)most);
-    printf("%s\n", equal ? "Every device sent and added what the algorithm's cost function says." : "THE COST FUNCTION SAYS OTHERWISE.");
+    printf("%s\n", equal ? "every device sent and added what the algorithm's cost function says" : "THE COST FUNCTION SAYS OTHERWISE");
 }
 
 enum error_code show_draw(const struct show_trace *t, bool colours, struct error *err)
@@ -268,7 +284,7 @@ enum error_code show_draw(const struct show_trace *t, bool colours, struct error
         if (t->event[i].step > steps) steps = t->event[i].step;
     print_head(&s);
     start(&s);
-    printf("start\n");
+    if (s.places > 0) printf("start\n");
     print_state(&s, NULL);
     for (int64_t step = 1; step <= steps; step++) {
         memcpy(before, s.has, cells * sizeof *before);

@@ -41,8 +41,8 @@ static enum error_code load_text(const struct train_options *o, struct text *tex
 static enum error_code probe_outputs(const struct train_options *o, struct error *err)
 {
     enum error_code e = o->save ? fail_about(err, checkpoint_probe(o->save, err), "--save") : OK;
-    if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
     if (!e && o->trace) e = fail_about(err, output_probe(o->trace, err), "--trace");
+    if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
     return e;
 }
 
@@ -111,23 +111,29 @@ static enum error_code check_counts(const struct session *r, struct error *err)
     return OK;
 }
 
-/* Over the budget, everybody wants to see who holds what, and what would do.  Collects the reports. */
-static enum error_code check_memory(struct session *r, enum error_code e, struct error *err)
+/* Over the budget, one wants to see who holds what, and what would do. */
+static enum error_code say_memory(const struct train_record *r, enum error_code e, struct error *err)
 {
-    const struct mesh *m = &r->trainer.plan.mesh;
+    const struct mesh *m = &r->options->plan.mesh;
     const uint64_t budget = r->options->memory;
     char place[64];
     int most = 0;
-    const enum error_code told = collect_reports(&r->trainer, r->options->steps, r->record.device, err);
-    if (told || !r->speaks) return told ? told : e;
     for (int d = 1; d < m->devices; d++)
-        if (r->record.device[d].peak.total > r->record.device[most].peak.total) most = d;
-    const uint64_t need = r->record.device[most].peak.total;
+        if (r->device[d].peak.total > r->device[most].peak.total) most = d;
+    const uint64_t need = r->device[most].peak.total;
     if (budget == 0 || need <= budget) return e;
-    report_memory(&r->record);
+    report_memory(r);
     return fail(err, ERR_MEMORY, "--memory %s: device %d (%s) needs %llu bytes; --memory %lluK would be enough for every device",
                 size_format(budget).text, most, mesh_describe(m, most, place, sizeof place), (unsigned long long)need,
                 (unsigned long long)(need + 1023) / 1024);
+}
+
+/* Every device's report, to rank 0; also of a run that ended because there was not memory enough. */
+static enum error_code collect_record(struct session *r, enum error_code e, struct error *err)
+{
+    const enum error_code told = collect_reports(&r->trainer, r->options->steps, r->record.device, err);
+    if (told) return told;
+    return comm_agree(r->trainer.comm, r->speaks ? say_memory(&r->record, e, err) : e, err);
 }
 
 static enum error_code train_steps(struct session *r, const struct text *text, struct error *err)
@@ -141,7 +147,7 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
         if (i + 1 == o->trace_steps) r->trainer.device->clock.trace = NULL;
     }
     r->trainer.device->clock.trace = NULL;
-    if (e == OK || e == ERR_MEMORY) e = check_memory(r, e, err);
+    if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
     if (!e) e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
     if (!e && r->speaks) report_end(&r->record);
     if (!e && o->trace) e = fail_about(err, trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err), "--trace");

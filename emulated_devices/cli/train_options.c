@@ -1,6 +1,7 @@
 /* train_options.c -- the command line of `orrery train`. */
 #include "emulated_devices/cli/train.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/output.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +20,7 @@ static enum error_code take_model(struct train_options *o, const char *model, in
 {
     char path[4096];
     *batch = 8;
+    if (model == o->resume && !is_folder(model)) return fail(err, ERR_FILE, "--resume %s: there is no such folder", shown_path(model).text);
     if (!is_folder(model)) return model_config_preset(&o->plan.model, batch, model, err);
     snprintf(path, sizeof path, "%s/config.json", model);
     o->model_dir = model;

@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/cli.h"
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,14 +30,23 @@ static void remember_process(struct watch *w, const char *text)
     w->process[w->known++] = p;
 }
 
-/* A death is reported in a frame of '=', with three lines below.  Of it only who and how is of use. */
+/* The first, unless a device has said before that it is about to end.  MPICH aborts a device that reads from a dead one,
+ * which can be told first: anything else counts more than that. */
+static void remember_loss(struct watch *w, const char *text)
+{
+    long pid;
+    int number;
+    if (sscanf(text, "%ld %d", &pid, &number) != 2 || w->said[0]) return;
+    if (w->lost_pid == 0 || (w->lost_signal == SIGABRT && number != SIGABRT)) w->lost_pid = pid, w->lost_signal = number;
+}
+
+/* A death is reported in a frame of '=', with three lines below.  Who it names need not be who died first. */
 static bool is_report(struct watch *w, struct stream *s, const char *line)
 {
-    const char *pid = strstr(line, "PID "), *code = strstr(line, "EXIT CODE: "), *text = strstr(line, "EXIT STRING: ");
+    const char *code = strstr(line, "EXIT CODE: "), *text = strstr(line, "EXIT STRING: ");
     if (starts_with(line, "==========")) s->frame = !s->frame;
     else if (s->frame) {
         if (strstr(line, "BAD TERMINATION")) w->died = true;
-        if (pid) w->dead_pid = atol(pid + 4);
         if (code) snprintf(w->how, sizeof w->how, "exit status %d", atoi(code + 11));
     } else if (w->died && starts_with(line, "YOUR APPLICATION TERMINATED") && text) {
         snprintf(w->how, sizeof w->how, "%.*s", (int)strcspn(text + 13, "\n"), text + 13);
@@ -49,6 +59,10 @@ static bool is_private(struct watch *w, struct stream *s, const char *line)
 {
     if (starts_with(line, PROCESS_LINE)) {
         remember_process(w, line + strlen(PROCESS_LINE));
+        return true;
+    }
+    if (starts_with(line, LOST_LINE)) {
+        remember_loss(w, line + strlen(LOST_LINE));
         return true;
     }
     int n;

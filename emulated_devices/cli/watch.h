@@ -24,8 +24,9 @@ struct watch {
     struct process *process;
     int known, room;
     bool died;                          /* mpiexec has reported a death */
-    long dead_pid;
-    char how[64];                       /* it died */
+    char how[64];                       /* the first one died, by mpiexec */
+    long lost_pid;                      /* the first process that ended without saying goodbye; 0 if there is none */
+    int lost_signal;                    /* what ended it */
     char said[LINE];                    /* the first line in which a device says what went wrong; shown at the end */
     int write_errno;                    /* our own output cannot be written */
     char noise[200];                    /* the first remark of mpiexec or UCX */

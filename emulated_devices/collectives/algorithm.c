@@ -47,6 +47,22 @@ static bool worth_agreeing(const struct exchange *x, const struct collective *c)
     return bytes_of(c, c->counts != NULL ? block_total(c, P) : c->count) > AGREE_FROM;
 }
 
+/* Where members cannot agree, one that has no memory ends the job: the others are about to wait for it. */
+static void give_up(const struct exchange *x, uint64_t bytes)
+{
+    fprintf(stderr, "orrery: %s: device %d has no memory for %llu bytes of scratch\n", operation_name(x->operation), x->group->comm->rank,
+            (unsigned long long)bytes);
+    comm_abort(x->group->comm, error_exit_status(ERR_MEMORY));
+}
+
+struct message *message_list(struct exchange *x, int number)
+{
+    const uint64_t bytes = sizeof(struct message) * (uint64_t)number;
+    struct message *list = exchange_scratch(x, bytes);
+    if (list == NULL) give_up(x, bytes);
+    return list;
+}
+
 enum error_code scratch_agreed(struct exchange *x, const struct collective *c, int64_t elements, void **scratch, struct error *err)
 {
     enum error_code code = OK;
@@ -55,10 +71,7 @@ enum error_code scratch_agreed(struct exchange *x, const struct collective *c, i
         code = fail(err, ERR_MEMORY, "%s: device %d has no memory for %llu bytes of scratch", operation_name(x->operation),
                     x->group->comm->rank, (unsigned long long)bytes_of(c, elements));
     if (worth_agreeing(x, c)) code = group_agree(x->group, code, err);
-    else if (code != OK) {
-        fprintf(stderr, "orrery: out of memory on device %d\n", x->group->comm->rank);
-        comm_abort(x->group->comm, error_exit_status(code));
-    }
+    else if (code != OK) give_up(x, bytes_of(c, elements));
     if (code != OK) {
         exchange_release(x, *scratch);
         *scratch = NULL;

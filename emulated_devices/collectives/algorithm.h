@@ -73,6 +73,12 @@ enum error_code wait_all(struct exchange *, struct message *, int number, struct
  */
 enum error_code scratch_agreed(struct exchange *, const struct collective *, int64_t elements, void **scratch, struct error *);
 
+/* Room for so many messages, for exchange_release; never NULL: a member without memory for a few bytes ends the job. */
+struct message *message_list(struct exchange *, int number);
+
+/* Whether all members make the same call; the same verdict on all, naming what differs and where.  Collective; counted as CONTROL. */
+enum error_code contract_check(struct group *, enum operation, const struct algorithm *, const struct collective *, struct error *);
+
 /* ---- alltoall ------------------------------------------------------------------------------------------------------ */
 
 /* What goes to device d and comes from device s, and where it lies. */

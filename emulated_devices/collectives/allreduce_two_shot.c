@@ -19,8 +19,7 @@ static enum error_code shot(struct exchange *x, const struct collective *c, void
     const int P = x->group->size, r = x->group->rank;
     const int64_t own = part_length(c->count, P, r);
     enum error_code code;
-    struct message *m = exchange_scratch(x, 2 * sizeof *m * (uint64_t)P);
-    if (m == NULL) return fail(err, ERR_COMM, "device %d has no memory for %d messages", x->group->comm->rank, 2 * P);
+    struct message *m = message_list(x, 2 * P);
     for (int k = 1; k < P; k++) {
         const int to = imod(r + k, P), from = imod(r - k, P), out = second ? r : to;
         void *in = second ? element(c, c->out, block_start(c->count, P, from)) : element(c, scratch, own * from);

@@ -130,7 +130,9 @@ static void copy_in(struct exchange *x, const struct collective *c, int P)
 
 enum error_code collective_run(struct group *g, enum operation op, const char *algorithm, const struct collective *c, struct error *err)
 {
-    enum error_code code = algorithm_check(op, operation_name(op), algorithm, err);
+    enum error_code code = OK;
+    if (g->comm->checks_calls && g->size > 1) code = contract_check(g, op, algorithm_find(op, algorithm), c, err);
+    if (code == OK) code = algorithm_check(op, operation_name(op), algorithm, err);
     if (code == OK) code = check(op, c, g->rank, g->size, err);
     if (code != OK) return code;
     const struct algorithm *a = algorithm_for(g, op, algorithm, c);

@@ -59,9 +59,7 @@ void ring_cost(struct collective_cost *cost, const struct collective *c, struct 
 enum error_code everybody_adds(struct exchange *x, const struct collective *c, struct row w, void *data, int64_t n, void *scratch, struct error *err)
 {
     enum error_code code;
-    struct message *m = exchange_scratch(x, 2 * sizeof *m * (uint64_t)w.size);
-    if (m == NULL) return fail(err, ERR_COMM, "device %d has no memory for %d messages", x->group->comm->rank, 2 * w.size);
-
+    struct message *m = message_list(x, 2 * w.size);
     for (int k = 1; k < w.size; k++) {
         const int from = imod(w.me - k, w.size);
         m[2 * k] = message_receive(x, row_member(w, from), element(c, scratch, n * from), bytes_of(c, n));

@@ -12,7 +12,8 @@
  * CONTROL exchanges take no virtual time.
  *
  * Environment
- *   ORRERY_WAIT_LIMIT=S   seconds a device waits for one message (600) before it says so and ends the job with status 1
+ *   ORRERY_WAIT_LIMIT=S   seconds a device waits for one message (600) before it says for whom and ends the job with status 1
+ *   ORRERY_CHECK_CALLS=1  before each collective its members compare how they were called; debug builds do, unless it is 0
  *   ORRERY_SYNCHRONOUS=1  no send completes before its receive has begun: finds programs that rely on buffering
  *   ORRERY_DELAY=N        up to N microseconds of random delay before sends and waits: finds results that depend on timing
  */
@@ -62,6 +63,7 @@ struct comm {
     struct traffic traffic[AXIS_SETS][OPERATION_COUNT];
     struct transport *transport;                /* MPI's side of it */
     struct group *everyone;                     /* for agreement and barriers */
+    bool checks_calls;                          /* collectives make sure that all members call them alike */
     const struct listener *listener;            /* is told of what arrives and is added here; NULL: nobody */
 };
 

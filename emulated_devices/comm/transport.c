@@ -199,15 +199,17 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------ */
 
-/* End the job: this device has waited for longer than anything takes. */
+/* End the job: this device has waited for longer than anything takes.  In a deadlock the others are about to find the same,
+ * so there is time for each to say whom it waits for. */
 static void give_up(struct comm *c, const struct slot *s)
 {
     char axes[64];
     const struct group *g = s->exchange.group;
-    fprintf(stderr, "orrery: device %d has waited %g s for device %d to %s: %s over %s, %s %u (ORRERY_WAIT_LIMIT)\n",
-            c->rank, c->transport->wait_limit, g->member[s->peer], s->sending ? "receive" : "send",
-            operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes),
-            s->exchange.named ? "named" : "exchange", (unsigned)s->exchange.number);
+    fprintf(stderr, "device %d waits for device %d to %s: %s over %s, %s %u\n", c->rank, g->member[s->peer], s->sending ? "receive" : "send",
+            operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), s->exchange.named ? "named" : "exchange",
+            (unsigned)s->exchange.number);
+    nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
+    fprintf(stderr, "orrery: no message has come for %g s (ORRERY_WAIT_LIMIT): see above who waits for whom\n", c->transport->wait_limit);
     comm_abort(c, 1);
 }
 

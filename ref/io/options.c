@@ -254,15 +254,14 @@ static void compose(const struct option *o, char text[HELP_TEXT])
     if (n < HELP_TEXT && strstr(text, "default:") == NULL) snprintf(text + n, HELP_TEXT - n, "%s", standing(o).text);
 }
 
-/* Print words from column HELP_LEFT on; no line is wider than HELP_COLUMNS. */
-static void print_wrapped(FILE *to, const char *text)
+void print_wrapped(FILE *to, int left, const char *text)
 {
-    const int room = HELP_COLUMNS - HELP_LEFT;
+    const int room = HELP_COLUMNS - left;
     while ((int)strlen(text) > room) {
         int n = room;
         while (n > 0 && text[n] != ' ') n--;
         if (n == 0) n = room;                           /* a word longer than a line is cut */
-        fprintf(to, "%.*s\n%*s", n, text, HELP_LEFT, "");
+        fprintf(to, "%.*s\n%*s", n, text, left, "");
         text += n + (text[n] == ' ');
     }
     fprintf(to, "%s\n", text);
@@ -282,6 +281,6 @@ void options_print_help(FILE *to, const struct option *table)
         /* A flag too long for its column has a line of its own. */
         if (n < HELP_LEFT) fprintf(to, "%-*s", HELP_LEFT, left);
         else fprintf(to, "%s\n%*s", left, HELP_LEFT, "");
-        print_wrapped(to, text);
+        print_wrapped(to, HELP_LEFT, text);
     }
 }

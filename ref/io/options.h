@@ -68,6 +68,9 @@ enum error_code options_parse(const char *command, int argc, char *const argv[],
 /** Print a table as help: a line or more a flag, aligned, at most 100 columns.  Defaults are what is in place now. */
 void options_print_help(FILE *to, const struct option *table);
 
+/** Print words from column `left` on, where the line stands already, and end the line; none is wider than 100 columns. */
+void print_wrapped(FILE *to, int left, const char *text);
+
 /**
  * The name most like a mistyped word, by edit distance (a swap of two neighbours counts as one edit).
  * @param names  n names; NULL entries are passed over.

@@ -10,13 +10,32 @@ program=$(realpath "${ORRERY:-./orrery}")
 top=$(pwd)
 shopt -s extglob
 
-# Run orrery; nothing can read this script's input.
+# Run orrery; nothing can read this script's input, and nothing runs for ever.
 run() {
     command="orrery $*"
-    status=0
-    "$program" "$@" </dev/null >"$place/out" 2>"$place/err" || status=$?
-    out=$(cat "$place/out") err=$(cat "$place/err")
+    watched "$program" "$@"
 }
+
+# The same under mpiexec: run_under N WORDS...
+run_under() {
+    command="mpiexec -n $1 orrery ${*:2}"
+    watched "${MPIEXEC:-mpiexec}" -n "$1" "$program" "${@:2}"
+}
+
+watched() {
+    status=0
+    local limit=(timeout -k 5 "${seconds:-120}")
+    [ "$(type -t "$1")" != function ] || limit=()       # of a function, which only knows how to start the program
+    "${limit[@]}" "$@" </dev/null >"$place/out" 2>"$place/err" || status=$?
+    look
+}
+
+look() { out=$(cat "$place/out") err=$(cat "$place/err"); }
+
+# Train the smallest preset on a text of its own.
+train() { make_text; run train --model tiny --data "$text" "$@"; }
+train_under() { make_text; run_under "$1" train --model tiny --data "$text" "${@:2}"; }
+make_text() { text=$place/text; [ -s "$text" ] || seq 2000 >"$text"; }
 
 complain() {
     broken=$((broken + 1))
@@ -35,6 +54,8 @@ expect_error() {
     grep -qE -- "^orrery: .*$1" "$place/err" || complain "the error does not match: $1"
 }
 expect_columns() { [ "$(wc -L <"$place/out")" -le "$1" ] || complain "a line is wider than $1 columns"; }
+expect_same() { cmp -s "$1" "$2" || complain "$1 and $2 differ"; }
+expect_nothing() { [ -z "$(ls -A "${1:-.}")" ] || complain "it left behind: $(ls -A "${1:-.}")"; }
 expect_file() { [ -s "$1" ] || complain "$1 is not there, or empty"; }
 
 run_tests() {

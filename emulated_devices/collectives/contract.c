@@ -1,0 +1,88 @@
+/* contract.c -- whether all members call the same collective with the same arguments.
+ *
+ * They must, and nothing in a collective can afford to ask.  When the job checks calls (ORRERY_CHECK_CALLS, comm.h), every
+ * member first tells member 0 how it was called; member 0 compares with its own call, and all learn the verdict.
+ */
+#include "emulated_devices/collectives/algorithm.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What must be equal, as numbers with a name each.  An all-to-all's counts differ by right. */
+enum { OPERATION_OF, ALGORITHM_OF, COUNT_OF, DTYPE_OF, REDUCTION_OF, ROOT_OF, EXCLUSIVE_OF, HAS_COUNTS, COUNTS_SUM, COUNTS_HASH, TERMS };
+static const char *const term_name[TERMS] = { "operation", "algorithm", "count", "dtype", "reduction", "root", "exclusive", "whether there are counts",
+                                              "the sum of counts", "counts (by hash)" };
+struct terms { int64_t of[TERMS]; };
+
+static int64_t algorithm_number(const struct algorithm *a)
+{
+    for (int i = 0; algorithms[i] != NULL; i++)
+        if (algorithms[i] == a) return i;
+    return -1;                          /* auto, or no algorithm at all */
+}
+
+static struct terms terms_of(enum operation op, const struct algorithm *a, const struct collective *c, int P)
+{
+    struct terms t = { { op, algorithm_number(a), c->count, c->dtype, c->reduction, c->root, c->exclusive, c->counts != NULL } };
+    uint64_t hash = 1469598103934665603u;
+    for (int b = 0; b < P && c->counts != NULL && op != ALLTOALL; b++) {
+        t.of[COUNTS_SUM] += c->counts[b];
+        hash = (hash ^ (uint64_t)c->counts[b]) * 1099511628211u;
+    }
+    t.of[COUNTS_HASH] = (int64_t)(hash >> 1);
+    return t;
+}
+
+static const char *term_text(int term, int64_t x, char text[32])
+{
+    if (term == OPERATION_OF) return operation_name((enum operation)x);
+    if (term == ALGORITHM_OF) return x >= 0 ? algorithms[x]->name : "auto or unknown";
+    if (term == DTYPE_OF && x >= 0 && x < DTYPE_COUNT) return dtype_name((enum dtype)x);
+    if (term == REDUCTION_OF && x >= 0 && x < REDUCTION_COUNT) return reduction_name((enum reduction)x);
+    snprintf(text, 32, "%lld", (long long)x);
+    return text;
+}
+
+/* The first term that is not everywhere member 0's, and the devices on which it is not. */
+static enum error_code compare(const struct group *g, enum operation op, const struct terms *all, struct error *err)
+{
+    char axes[64], here[32], there[32], others[160] = "";
+    for (int term = 0; term < TERMS; term++) {
+        int first = -1, used = 0;
+        for (int m = 1; m < g->size; m++) {
+            if (all[m].of[term] == all[0].of[term]) continue;
+            if (first < 0) first = m;
+            else if (used < (int)sizeof others - 12) used += snprintf(others + used, sizeof others - (size_t)used, ", %d", g->member[m]);
+        }
+        if (first < 0) continue;
+        return fail(err, ERR_USAGE, "%s over %s: %s is %s on device %d, but %s on device %d%s%s", operation_name(op),
+                    axes_describe(g->axes, axes, sizeof axes), term_name[term], term_text(term, all[0].of[term], here), g->member[0],
+                    term_text(term, all[first].of[term], there), g->member[first], used > 0 ? "; it also differs on devices" : "", used > 0 ? others + 1 : "");
+    }
+    return OK;
+}
+
+static enum error_code collect(struct exchange *x, struct terms *all, struct error *err)
+{
+    enum error_code code = OK;
+    for (int m = 1; m < x->group->size && code == OK; m++) code = exchange_both(x, -1, NULL, 0, m, &all[m], sizeof all[m], err);
+    return code;
+}
+
+enum error_code contract_check(struct group *g, enum operation op, const struct algorithm *a, const struct collective *c, struct error *err)
+{
+    struct exchange x = exchange_begin(g, CONTROL);
+    const struct terms mine = terms_of(op, a, c, g->size);
+    enum error_code code = OK;
+    if (g->rank == 0) {
+        struct terms *all = malloc(sizeof *all * (size_t)g->size);
+        if (all == NULL) {
+            fprintf(stderr, "orrery: out of memory on device %d\n", g->comm->rank);
+            comm_abort(g->comm, error_exit_status(ERR_MEMORY));
+        }
+        all[0] = mine;
+        code = collect(&x, all, err);
+        if (code == OK) code = compare(g, op, all, err);
+        free(all);
+    } else code = exchange_both(&x, 0, &mine, sizeof mine, -1, NULL, 0, err);
+    return group_agree(g, code, err);
+}

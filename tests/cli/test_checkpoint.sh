@@ -1,0 +1,104 @@
+# What is saved can be gone on from, on any mesh; what cannot be saved leaves the last checkpoint as it was.
+. "$(dirname "$0")/lib.sh"
+
+losses() { sed -n 's/.*"loss":[^0-9-]*\([-0-9.e]*\),.*/\1/p' "$1"; }
+steps() { sed -n 's/.*"step":[^0-9]*\([0-9]*\),.*/\1/p' "$1" | tr '\n' ' '; }
+held_out() { sed -n 's/^ *"validation_loss":[^0-9]*\([0-9.e]*\),*$/\1/p;s/^.*"validation_loss":[[:space:]]*\([0-9.e]*\).*/\1/p' "$1" | head -n 1; }
+
+# As many losses as steps, and none further apart than rounding makes them.
+expect_close() {                                    # expect_close FILE FILE STEPS BOUND
+    paste <(losses "$1" | tail -n "$3") <(losses "$2" | tail -n "$3") |
+        awk -v n="$3" -v bound="$4" '{ d = $1 - $2; if (d < 0) d = -d; if (NF == 2 && d <= bound * $1) good++ } END { exit !(NR == n && good == n) }' ||
+        complain "losses of $1 and $2 differ: $(losses "$1" | tail -n "$3" | tr '\n' ' ') and $(losses "$2" | tail -n "$3" | tr '\n' ' ')"
+}
+
+# N + M steps equal N steps, a checkpoint and M more: every bit of the weights and of the optimizer's state.
+round_trip() {
+    train --steps 4 --save whole --json whole.json "$@";                    expect_status 0; expect_silent
+    train --steps 2 --lr-steps 4 --save half "$@";                          expect_status 0
+    train --steps 2 --resume half --save whole2 --json half.json "$@";      expect_status 0; expect_silent
+    for f in config.json model.safetensors optimizer.safetensors; do expect_same whole/$f whole2/$f; done
+    [ "$(steps half.json)" = '3 4 ' ] || complain "its steps are $(steps half.json)"
+    [ "$(losses whole.json | tail -n 2)" = "$(losses half.json)" ] || complain 'its losses are not those of the run without a break'
+}
+test_same_mesh_adamw()          { round_trip; }
+test_same_mesh_momentum()       { round_trip --optimizer momentum --dp 2 --pp 2 --dtype fp64; }
+test_same_mesh_untied_dropout() { round_trip --tp 2 --untied --dropout 0.1; }
+test_same_mesh_no_state()       { round_trip --optimizer sgd --pp 4 --schedule zb-v --batch 12; }
+test_same_rates_by_default() {
+    train --steps 4 --warmup 0 --min-lr 1e-3 --lr 1e-3 --save whole;        expect_status 0
+    train --steps 3 --warmup 0 --min-lr 1e-3 --lr 1e-3 --save half;         expect_status 0
+    train --steps 1 --warmup 0 --min-lr 1e-3 --lr 1e-3 --resume half --save half;       expect_status 0     # over itself
+    expect_same whole/model.safetensors half/model.safetensors
+}
+
+test_another_mesh() {
+    local fp64='--dtype fp64 --optimizer sgd'
+    train $fp64 --steps 4 --json whole.json;                                expect_status 0
+    train $fp64 --steps 2 --lr-steps 4 --dp 2 --tp 2 --save half;           expect_status 0
+    train $fp64 --steps 2 --resume half --pp 2 --tp 3 --json half.json --check ref;     expect_status 0; expect_out '^OK: '
+    expect_close whole.json half.json 2 1e-13
+    train $fp64 --steps 2 --resume half --json half.json;                   expect_status 0
+    expect_close whole.json half.json 2 1e-13
+    train $fp64 --steps 0 --resume half --pp 4 --save moved;                expect_status 0     # files do not depend on the mesh
+    for f in config.json model.safetensors optimizer.safetensors; do expect_same half/$f moved/$f; done
+}
+
+test_model_folder() {
+    train --steps 3 --tp 2 --untied --save saved --json saved.json;         expect_status 0
+    run train --data "$text" --model saved --steps 0 --dp 2 --json read.json;           expect_status 0
+    [ -n "$(held_out saved.json)" ] || complain 'no loss on held-out text'
+    [ "$(held_out saved.json)" = "$(held_out read.json)" ] || complain 'the weights that were read do not have the loss of those saved'
+    run train --data "$text" --model saved --steps 1 --pp 2 --check ref;    expect_status 0; expect_out '^OK: '
+    run train --data "$text" --model saved --steps 0 --dtype fp64 --save wide;          expect_status 0
+    run train --data "$text" --model wide --steps 0 --save again;           expect_status 0     # fp32, fp64, fp32: nothing is lost
+    run train --data "$text" --model saved --steps 0 --save once;           expect_status 0
+    expect_same once/model.safetensors again/model.safetensors
+}
+
+# Two files of different steps: what is left if the machine stops between renaming one and the other.
+test_interrupted_between_files() {
+    train --steps 1 --save one;             expect_status 0
+    train --steps 2 --save two;             expect_status 0
+    cp two/optimizer.safetensors one/
+    train --resume one;                     expect_status 1; expect_error 'is of step 2, the weights beside it of step 1: saving was interrupted'
+}
+
+# A disk that is full: the system lets no file grow beyond 9000K; weights of 6.4M fit, states of 12.7M do not.  (A smaller
+# limit would keep MPICH from starting: its shared memory is a file too.)
+within_limit() { (ulimit -f 9000; exec "$program" "$@"); }
+test_disk_full() {
+    make_text
+    local small="--model small --dtype fp64 --batch 2 --steps 1 --data $text"
+    run train $small --save kept;           expect_status 0
+    cp -r kept before
+    for mesh in '--dp 1' '--dp 2'; do
+        command="ulimit -f 9000; orrery train --save kept $mesh"
+        watched within_limit train $small $mesh --resume kept --save kept
+        expect_status 1; expect_error '--save kept/optimizer\.safetensors: .*: File too large'
+        for f in config.json model.safetensors optimizer.safetensors; do expect_same before/$f kept/$f; done
+        [ "$(ls kept | wc -l)" = 3 ] || complain "it left something: $(ls kept)"
+    done
+    command='ulimit -f 9000; orrery train --save new'
+    watched within_limit train $small --save new
+    expect_status 1; [ ! -e new ] || complain "it left a folder: $(ls new)"
+    run train $small --resume kept;         expect_status 0
+}
+
+# Other ranks must not wait for a rank 0 that has failed to write.
+test_failure_while_saving_on_a_mesh() {
+    train --steps 1 --pp 2 --tp 2 --save kept;  expect_status 0
+    rm kept/model.safetensors
+    make_text
+    command='orrery train --save kept, where model.safetensors becomes a folder during the run'
+    ORRERY_DELAY=2000 timeout 60 "$program" train --model tiny --data "$text" --steps 12 --pp 2 --tp 2 --save kept </dev/null >"$place/out" 2>"$place/err" &
+    for _ in $(seq 300); do grep -q '^step' "$place/out" 2>/dev/null && break; sleep 0.1; done
+    mkdir kept/model.safetensors
+    status=0; wait $! || status=$?; look
+    expect_status 1; expect_error '--save kept/model.safetensors: cannot be written: it is a folder'
+    [ "$(ls kept | wc -l)" = 3 ] || complain "it left something: $(ls kept)"
+}
+
+run_tests test_same_mesh_adamw test_same_mesh_momentum test_same_mesh_untied_dropout test_same_mesh_no_state \
+          test_same_rates_by_default test_another_mesh test_model_folder test_interrupted_between_files test_disk_full \
+          test_failure_while_saving_on_a_mesh

@@ -1,0 +1,147 @@
+# What is wrong is said in one line that names the argument, its value and what would be right; nothing is left behind.
+. "$(dirname "$0")/lib.sh"
+
+refuses() { expect_status "$1"; expect_error "$2"; expect_nothing; }
+
+test_unknown_words() {
+    run trian;                              refuses 2 'trian: there is no such command; did you mean train\?'
+    run frobnicate;                         refuses 2 'frobnicate: .*orrery --help'
+    train --stpes 3;                        refuses 2 '--stpes is not a flag of train; did you mean --steps\?'
+    train --zzz;                            refuses 2 '--zzz is not a flag of train; see orrery train --help'
+    train foo;                              refuses 2 'foo: train takes no such argument'
+    train --steps;                          refuses 2 '--steps needs a value: --steps N'
+    train --steps 1 --steps 2;              refuses 2 '--steps is given twice'
+    train --steps many;                     refuses 2 '--steps many: must be a whole number from 0'
+    train --lr -1;                          refuses 2 '--lr -1: must be a number from 0'
+    train --lr nan;                         refuses 2 '--lr nan: must be a number'
+    train --memory lots;                    refuses 2 '--memory lots: must be a size such as'
+    train --optimizer adam;                 refuses 2 '--optimizer adam: .*did you mean adamw\?'
+    train --tensor 2d;                      refuses 2 '--tensor 2d: .*did you mean 1d\?'
+    train --data-parallel zzz;              refuses 2 '--data-parallel zzz: must be one of .*ddp'
+    train --schedule 1f2b;                  refuses 2 '--schedule.*1f2b.*did you mean .?1f1b'
+    train --allreduce rnig;                 refuses 2 '--allreduce rnig: .*did you mean ring\?'
+    train --dtype fp33;                     refuses 2 '--dtype fp33: .*did you mean fp32\?'
+    train --check reff;                     refuses 2 '--check reff: .*did you mean ref\?'
+    run train --model tony;                 refuses 2 '--model tony: .*did you mean tiny\?'
+    run train --model zzz;                  refuses 2 '--model zzz: must be one of .*tiny'
+    run train --model no/where;             refuses 2 '--model no/where: there is no such folder'
+    run list modles;                        refuses 2 'WHAT modles: .*did you mean models\?'
+}
+
+test_plans_that_do_not_fit() {
+    train --tp 16;                          refuses 2 '--tp 16: the model has H=8 heads'
+    train --pp 9;                           refuses 2 '--pp 9: 9 stages .* model tiny has L=8'
+    train --pp 4 --schedule interleaved --chunks 4;  refuses 2 '--pp 4: 16 stages .* model tiny has L=8'
+    train --pp 3 --schedule chimera;        refuses 2 '--schedule.*chimera: P=3.*must be even'
+    train --dp 2 --batch 1;                 refuses 2 '--batch 1: --dp 2 times --micro 1 needs at least 2 sequences'
+    train --micro 9;                        refuses 2 '--batch 8: --dp 1 times --micro 9 needs at least 9 sequences'
+    train --seq 33;                         refuses 2 '--seq 33: model tiny has positions for 1 to 32 tokens'
+    train --seq 0;                          refuses 2 '--seq 0: must be a whole number from 1'
+    train --cp 2;                           refuses 2 '--cp 2: '
+    train --ep 2;                           refuses 2 '--ep 2: '
+    train --dp 5000;                        refuses 2 '--dp 5000: must be a whole number from 1 to 4096'
+    train --dp 100 --tp 100;                refuses 2 '--tp 100: makes the mesh larger than 4096 devices'
+    train_under 3 --dp 4;                   refuses 2 'the launcher started 3 processes, but --dp 4 .* mesh of 4'
+    train_under 2;                          refuses 2 'the launcher started 2 processes, but --dp 1 .* mesh of 1'
+    train_under 2 --tp 16;                  refuses 2 '--tp 16: '
+    train_under 2 --dp 2 --optimizer adam;  refuses 2 '--optimizer adam: '
+}
+
+test_texts() {
+    make_text
+    local t=$place/bad; mkdir -p "$t/folder"; : >"$t/empty"; echo hello >"$t/short"
+    run train --data "$t/none";             refuses 1 '--data .*/none: cannot be opened: No such file'
+    run train --data "$t/empty";            refuses 1 '--data .*/empty: is empty'
+    run train --data "$t/folder";           refuses 1 '--data .*/folder: is a folder'
+    run train --data /dev/null;             refuses 1 '--data /dev/null: is a pipe or device'
+    run train --data "$t/short";            refuses 2 '--data .*/short: has 6 tokens .*sequences of 64 need at least 66'
+    run train --data "$t/short" --dp 2;     refuses 2 '--data .*/short: has 6 tokens'
+    run_under 2 train --data "$t/short" --dp 2;  refuses 2 '--data .*/short: has 6 tokens'
+    run train;                              refuses 1 '--data is not given, and \.: has no .* to read as text'
+}
+
+test_outputs_that_cannot_be_written() {
+    local f=$place/file; echo content >"$f"
+    train --save "$f";                      refuses 1 '--save .*/file: this folder cannot be made: Not a directory'
+    train --save "$f/below";                refuses 1 '--save .*/below: this folder cannot be made'
+    train --dp 2 --save no/where;           refuses 1 '--save no/where: this folder cannot be made: No such file'
+    train_under 2 --dp 2 --save no/where;   refuses 1 '--save no/where: '
+    train --json "$f/below";                refuses 1 '--json .*/below: cannot be written'
+    train --json /proc/orrery;              refuses 1 '--json /proc/orrery: cannot be written'
+    train --dp 2 --json "$place";           refuses 1 '--json .*: cannot be written: it is a folder'
+    train --trace "$f/below";               refuses 1 '--trace .*/below: cannot be written'
+    mkdir -p "$place/save/model.safetensors"
+    train --save "$place/save";             refuses 1 '--save .*/model\.safetensors: cannot be written: it is a folder'
+    [ "$(ls "$place/save")" = model.safetensors ] || complain "it left something in $place/save"
+    [ "$(cat "$f")" = content ] || complain "it wrote into $f"
+    ! grep -q '^step' "$place/out" || complain 'it trained first'
+}
+
+# One table says who holds what; what the line says would do, does.
+test_memory() {
+    train --steps 3 --memory 100K;          refuses 1 '--memory 100K: device 0 \(the only device\) needs [0-9]+ bytes; --memory [0-9]+K would be enough'
+    train --steps 3 --pp 2 --tp 2 --memory 100K
+    refuses 1 '--memory 100K: device [01] \(pp=0 tp=[01]\) needs [0-9]+ bytes; --memory [0-9]+K would be enough'
+    expect_out 'weights +gradients +optimizer +activations +buffers +together'; expect_out '^ +0-1 +pp=0 '; expect_out '^ +2-3 +pp=1 '
+    expect_no_out '^step'
+    local enough; enough=$(sed -n 's/.*--memory \([0-9]*\)K would.*/\1/p' "$place/err")
+    train --steps 3 --pp 2 --tp 2 --memory "${enough}K";         expect_status 0; expect_silent
+    train --steps 3 --pp 2 --tp 2 --memory "$((enough - 1))K";   expect_status 1
+    train --steps 0 --memory 1K;            refuses 1 '--memory 1K: '
+}
+
+# A model that is not ours, one thing wrong at a time.  break NAME COMMAND...: the command works in a copy of the folder.
+break_copy() {
+    rm -rf "$place/bad"; cp -r "$place/good" "$place/bad"
+    (cd "$place/bad" && "${@:2}") || complain "could not break $1"
+}
+edit() { LC_ALL=C sed -i "$2" "$1"; }               # as many bytes as before, or the header ends elsewhere
+
+test_models_that_are_broken() {
+    train --steps 1 --save "$place/good";   expect_status 0
+    local w=model.safetensors c=config.json
+    bad() { break_copy "$@"; run train --data "$text" --steps 1 --model "$place/bad"; }
+    bad weights rm $w;                                              refuses 1 '--model .*/model\.safetensors: cannot be opened'
+    bad weights truncate -s 100000 $w;                              refuses 1 '--model .*/model\.safetensors: tensor .*outside'
+    bad weights truncate -s 1000 $w;                                refuses 1 '--model .*/model\.safetensors: '
+    bad weights truncate -s 0 $w;                                   refuses 1 '--model .*/model\.safetensors: '
+    bad weights cp $c $w;                                           refuses 1 '--model .*/model\.safetensors: '
+    bad weights edit $w 's/transformer.ln_f.bias/transformer.ln_f.bios/';  refuses 1 'there is no tensor ln_f\.bias'
+    bad weights edit $w 's/\[256,32\]/[32,256]/';                   refuses 1 'wte\.weight is 32 x 256; the model needs 256 x 32'
+    bad weights edit $w '1s/{"dtype":"F32"/{"dtype":"I32"/';        refuses 1 '--model .*/model\.safetensors: .*I32'
+    bad weights edit $w '1s/{"dtype":"F32"/{"dtype":"X32"/';        refuses 1 'has dtype "X32", which the format does not know'
+    bad weights sh -c "printf '\377\377\377\377\377\377\377\177' | dd of=$w conv=notrunc status=none";  refuses 1 '--model .*/model\.safetensors: '
+    bad config rm $c;                                               refuses 1 '--model .*/config\.json: cannot be opened'
+    bad config truncate -s 100 $c;                                  refuses 1 '--model .*/config\.json: is not JSON at line'
+    bad config truncate -s 0 $c;                                    refuses 1 '--model .*/config\.json: is empty'
+    bad config edit $c 's/n_layer/n_liars/';                        refuses 1 '"n_layer" is missing; it must be a whole number'
+    bad config edit $c 's/"n_layer":[^,]*,/"n_layer": 2000000000,/';  refuses 2 '--model .*L \(layers\) = 2000000000'
+    bad config edit $c 's/"n_layer":[^,]*,/"n_layer": 9,/';         refuses 1 'there is no tensor h\.8\.ln_1\.weight'
+    bad config edit $c 's/"n_layer":[^,]*,/"n_layer": "8",/';       refuses 1 '"n_layer" is "8"; it must be a whole number'
+    bad config edit $c 's/"n_head":[^,]*,/"n_head": 5,/';           refuses 2 'width D=32 is not a multiple of H=5 heads'
+    bad config edit $c 's/"n_embd":[^,]*,/"n_embd": 2000000000,/';  refuses 2 '--model .*'
+    bad config edit $c 's/"gpt2"/"bert"/';                          refuses 1 'model_type is "bert"; Orrery has only "gpt2"'
+    break_copy weights edit $w 's/transformer.ln_f.bias/transformer.ln_f.bios/'      # found by all devices, said once
+    run train --data "$text" --steps 1 --model "$place/bad" --pp 2 --tp 2;           refuses 1 'there is no tensor ln_f\.bias'
+}
+
+test_checkpoints_that_are_broken() {
+    train --steps 1 --save "$place/good";   expect_status 0
+    local s=optimizer.safetensors w=model.safetensors
+    bad() { break_copy "$@"; run train --data "$text" --steps 1 --resume "$place/bad"; }
+    run train --data "$text" --resume "$place/none";                refuses 1 '--resume .*/none: there is no such folder'
+    bad states rm $s;                                               refuses 1 '--resume .*/optimizer\.safetensors: cannot be opened'
+    bad states truncate -s 100000 $s;                               refuses 1 '--resume .*/optimizer\.safetensors: '
+    bad states edit $s 's/ln_f.bias.exp_avg"/ln_f.bias.exp_arg"/';  refuses 1 'there is no tensor ln_f\.bias\.exp_avg'
+    bad states edit $s 's/orrery.step/orrery.stop/';                refuses 1 'not a checkpoint of orrery train --save'
+    bad states edit $s 's/"orrery.step":"1"/"orrery.step":"x"/';    refuses 1 'not a checkpoint of orrery train --save'
+    bad states edit $s 's/"orrery.step":"1"/"orrery.step":"2"/';    refuses 1 'is of step 2, the weights beside it of step 1: saving was interrupted'
+    bad weights edit $w 's/\[256,32\]/[32,256]/';                   refuses 1 'wte\.weight is 32 x 256; the model needs 256 x 32'
+    run train --data "$text" --steps 1 --resume "$place/good" --optimizer sgd;       refuses 1 '--resume .*has the state of adamw; --optimizer is sgd'
+    run train --data "$text" --steps 1 --resume "$place/good" --seed 7;              refuses 1 '--resume .*was made with --seed 42; --seed is 7'
+    run train --data "$text" --steps 1 --resume "$place/good" --seed 7 --dp 2;       refuses 1 '--resume .*was made with --seed 42; --seed is 7'
+    run train --data "$text" --steps 1 --resume "$place/good" --model small;         refuses 1 '--resume .*; the model needs '
+}
+
+run_tests test_unknown_words test_plans_that_do_not_fit test_texts test_outputs_that_cannot_be_written test_memory \
+          test_models_that_are_broken test_checkpoints_that_are_broken

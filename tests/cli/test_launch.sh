@@ -1,0 +1,145 @@
+# One command, many processes: they start together, end together, and whoever dies is named.
+. "$(dirname "$0")/lib.sh"
+
+# Processes started by one, directly or not: "pid parent" of all of them, from /proc or ps.
+all_processes() {
+    if [ -r /proc/self/stat ]; then sed -n 's/^\([0-9]*\) (.*) [A-Za-z] \([0-9]*\) .*/\1 \2/p' /proc/[0-9]*/stat 2>/dev/null
+    else ps -A -o pid= -o ppid=; fi
+}
+descendants() {
+    all_processes | awk -v root="$1" '{ parent[$1] = $2 }
+        END { for (p in parent) { q = p; while (q in parent && q != root) q = parent[q]; if (q == root && p != root) print p } }'
+}
+is_alive() { kill -0 "$1" 2>/dev/null && ! grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null; }
+is_orrery() { tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null | grep -q "^$program train" || ps -o args= -p "$1" 2>/dev/null | grep -q "^$program train"; }
+
+# A device is an orrery that was not started by an orrery: that would be a guardian, a witness, or all of this.
+is_device() { is_orrery "$1" && ! is_orrery "$(all_processes | awk -v pid="$1" '$1 == pid { print $2 }')"; }
+
+# Start a run that would last for ever, and wait for its first step.  Leaves its process in `job`, the devices in `devices`.
+start() {
+    make_text
+    command="orrery train --steps 1000000 $*"
+    out='' err='' devices=()
+    : >"$place/out"
+    set -m                                          # with a process group of its own, where interrupts are not ignored
+    "$program" train --model tiny --data "$text" --steps 1000000 "$@" </dev/null >"$place/out" 2>"$place/err" &
+    job=$!
+    set +m
+    for _ in $(seq 600); do grep -q '^step' "$place/out" && break; sleep 0.1; done
+    family=$(descendants $job)
+    for p in $family; do is_device "$p" && devices+=("$p"); done
+}
+
+# It must end by itself soon, and everything with it.
+finish() {
+    local waited=0 p
+    while is_alive $job && [ $waited -lt 200 ]; do sleep 0.1; waited=$((waited + 1)); done
+    if is_alive $job; then complain 'it does not end'; kill -9 $job; fi
+    status=0; wait $job 2>/dev/null || status=$?
+    waited=0
+    for p in $family; do
+        while is_alive "$p" && [ $waited -lt 100 ]; do sleep 0.1; waited=$((waited + 1)); done
+        if is_alive "$p"; then complain "process $p is left"; kill -9 "$p"; fi
+    done
+    look
+}
+
+test_one_copy_under_mpiexec() {
+    train_under 4 --dp 4 --steps 3 --dtype fp64 --check ref --json out.json
+    expect_status 0; expect_silent; expect_file out.json
+    [ "$(grep -c '^model ' "$place/out")" = 1 ] || complain 'not one line about the model'
+    [ "$(grep -c '^step ' "$place/out")" = 3 ] || complain 'not three lines about three steps'
+    [ "$(grep -c '^OK: ' "$place/out")" = 1 ] || complain 'not one verdict'
+    train_under 2 --help;                   expect_status 0
+    [ "$(grep -c '^usage: ' "$place/out")" = 1 ] || complain 'not one help'
+}
+
+test_same_with_and_without_launcher() {
+    train --dp 2 --tp 2 --steps 2 --json own.json;              expect_status 0; expect_silent
+    train_under 4 --dp 2 --tp 2 --steps 2 --json theirs.json;   expect_status 0
+    expect_same <(grep -v seconds own.json | grep -v resident) <(grep -v seconds theirs.json | grep -v resident)
+}
+
+test_killed_device_is_named() {
+    start --dp 2 --tp 2;                    kill -9 "${devices[2]}"; finish
+    expect_status 1; expect_error 'device [0-3] \(dp=[01] tp=[01]\), process '"${devices[2]}"', died: Killed'
+    start --pp 3;                           kill -SEGV "${devices[1]}"; finish
+    expect_status 1; expect_error 'device [0-2] \(pp=[0-2]\), process '"${devices[1]}"', died: Segmentation fault'
+}
+
+test_killed_device_behind_a_pipe() {
+    make_text
+    command='orrery train --dp 3 <&- 2>&1 | cat'
+    { "$program" train --model tiny --data "$text" --steps 1000000 --dp 3 <&- 2>&1; echo "status $?" >"$place/status"; } | cat >"$place/out" &
+    local p=''
+    for _ in $(seq 600); do grep -q '^step' "$place/out" && break; sleep 0.1; done
+    for p in $(descendants $$); do is_device "$p" && break; done
+    kill -9 "$p"
+    for _ in $(seq 200); do [ -e "$place/status" ] && break; sleep 0.1; done
+    wait; : >"$place/err"; look
+    [ "$(cat "$place/status")" = 'status 1' ] || complain "$(cat "$place/status"), expected 1"
+    expect_out "^orrery: device [0-2] \(dp=[0-2]\), process $p, died: Killed"
+}
+
+test_device_that_hangs() {
+    make_text
+    export ORRERY_WAIT_LIMIT=2
+    start --dp 2;                           kill -STOP "${devices[0]}"; finish
+    unset ORRERY_WAIT_LIMIT
+    expect_status 1; grep -q 'device [01] waits for device [01] to send: ' "$place/err" || complain 'it does not say who waits for whom'
+    [ "$(grep -c '^orrery: no message has come for 2 s' "$place/err")" = 1 ] || complain 'it does not say once that it gave up'
+}
+
+test_signals_end_everything() {
+    start --dp 3;                           kill -TERM $job; finish
+    expect_status 143; expect_error 'stopped: Terminated; all 3 devices have ended'
+    start --dp 3;                           kill -INT $job; finish
+    expect_status 130; expect_error 'stopped: Interrupt; all 3 devices have ended'
+    start --dp 2;                           kill -HUP $job; finish
+    expect_status 129; expect_error 'stopped: Hangup; all 2 devices have ended'
+    start --dp 2;                           kill -KILL $job; finish         # nobody is left to say anything
+    expect_status 137
+}
+
+test_without_mpiexec() {
+    make_text
+    PATH=/nowhere run_without_path
+    expect_status 1; expect_error 'cannot start mpiexec[a-z.]* -n 2: is MPICH installed, and in PATH\?'
+}
+run_without_path() { command='PATH=/nowhere orrery train --dp 2'; status=0; "$program" train --model tiny --data "$text" --dp 2 </dev/null >"$place/out" 2>"$place/err" || status=$?; PATH=$old_path look; }
+old_path=$PATH
+
+test_input_is_not_eaten() {
+    make_text
+    command='(orrery train --dp 2; cat) <lines'; seq 3 >lines
+    { "$program" train --model tiny --data "$text" --steps 1 --dp 2 >/dev/null 2>"$place/err"; cat; } <lines >"$place/out"; look
+    expect_same lines "$place/out"
+}
+
+# The reader has seen enough, the disk is full, nobody listens.
+test_output_that_ends_early() {
+    make_text
+    local mesh
+    for mesh in '--dp 1' '--dp 2'; do
+        local words="train --model tiny --data $text --steps 1000000 $mesh"
+        command="orrery $words | head -n 1"
+        timeout -k 5 60 "$program" $words </dev/null 2>"$place/err" | head -n 1 >"$place/out"
+        status=${PIPESTATUS[0]}; look
+        expect_status 141; expect_silent; expect_out '^model'
+        if [ -e /dev/full ]; then
+            command="orrery $words >/dev/full"
+            status=0; timeout -k 5 60 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null 2>"$place/err" >/dev/full || status=$?; look
+            expect_status 1; expect_error 'standard output: cannot be written'
+        fi
+        command="orrery $words >&-"
+        status=0; timeout -k 5 60 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null 2>"$place/err" >&- || status=$?; look
+        expect_status 1; expect_error 'standard output: cannot be written'
+        command="orrery $words 2>&-"
+        status=0; timeout -k 5 60 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null >"$place/out" 2>&- || status=$?; look
+        expect_status 0; expect_out '^step'
+    done
+}
+
+run_tests test_one_copy_under_mpiexec test_same_with_and_without_launcher test_killed_device_is_named test_killed_device_behind_a_pipe \
+          test_device_that_hangs test_signals_end_everything test_without_mpiexec test_input_is_not_eaten test_output_that_ends_early

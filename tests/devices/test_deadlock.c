@@ -1,0 +1,108 @@
+/* A deadlock made on purpose: within the limit every device says whom it waits for, and the job ends.
+ *
+ * The test is one plain process; it starts this program again under mpiexec, as devices that wait for each other.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <cmocka.h>
+#undef fail
+#include "emulated_devices/comm/comm.h"
+
+static const char *program;
+
+/* Each waits for the next one to send first. */
+static void wait_in_a_ring(struct comm *c)
+{
+    int x;
+    struct error err;
+    struct exchange e = exchange_begin(c->everyone, POINT_TO_POINT);
+    exchange_both(&e, -1, NULL, 0, (c->rank + 1) % c->size, &x, sizeof x, &err);
+}
+
+/* Device 2 leaves the others alone in a collective of theirs. */
+static void stay_away(struct comm *c)
+{
+    char x[100000] = { 0 };
+    struct error err;
+    struct exchange e = exchange_begin(c->everyone, ALLREDUCE), other = exchange_begin(c->everyone, POINT_TO_POINT);
+    if (c->rank < 2) exchange_both(&e, (c->rank + 1) % c->size, x, sizeof x, -1, NULL, 0, &err);
+    else exchange_both(&other, -1, NULL, 0, 0, x, 1, &err);
+}
+
+static int be_a_device(const char *what)
+{
+    struct device d;
+    struct comm c;
+    struct error err;
+    if (device_open(&d, F32, 0, &err) != OK || comm_open(&c, &d, &err) != OK) return 9;
+    if (strcmp(what, "ring") == 0) wait_in_a_ring(&c);
+    else stay_away(&c);
+    return 8;                                           /* it must not come back */
+}
+
+/* What three such devices say before their end. */
+static void run_devices(const char *what, char *said, size_t size, int *status, double *seconds)
+{
+    char command[1000];
+    struct timespec start, end;
+    const char *mpiexec = getenv("MPIEXEC");
+    snprintf(command, sizeof command, "ORRERY_WAIT_LIMIT=1 MPIEXEC_TIMEOUT=30 %s -n 3 %s %s </dev/null 2>&1", mpiexec ? mpiexec : "mpiexec", program, what);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    FILE *from = popen(command, "r");
+    assert_non_null(from);
+    size_t used = fread(said, 1, size - 1, from);
+    said[used] = '\0';
+    *status = WEXITSTATUS(pclose(from));
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    *seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
+}
+
+static void expect(const char *said, const char *line)
+{
+    if (strstr(said, line) == NULL) print_error("not said: %s\nbut:\n%s\n", line, said);
+    assert_non_null(strstr(said, line));
+}
+
+static void test_ring_of_waiting(void **state)
+{
+    char said[10000];
+    int status;
+    double seconds;
+    (void)state;
+    run_devices("ring", said, sizeof said, &status, &seconds);
+    expect(said, "device 0 waits for device 1 to send: send over all devices, exchange 0\n");
+    expect(said, "device 1 waits for device 2 to send: send over all devices, exchange 0\n");
+    expect(said, "device 2 waits for device 0 to send: send over all devices, exchange 0\n");
+    expect(said, "orrery: no message has come for 1 s (ORRERY_WAIT_LIMIT): see above who waits for whom\n");
+    assert_int_equal(status, 1);
+    assert_true(seconds < 20);
+}
+
+static void test_one_stays_away(void **state)
+{
+    char said[10000];
+    int status;
+    double seconds;
+    (void)state;
+    run_devices("away", said, sizeof said, &status, &seconds);
+    expect(said, "device 0 waits for device 1 to receive: allreduce over all devices, exchange 0\n");
+    expect(said, "device 1 waits for device 2 to receive: allreduce over all devices, exchange 0\n");
+    expect(said, "device 2 waits for device 0 to send: send over all devices, exchange 1\n");
+    assert_int_equal(status, 1);
+    assert_true(seconds < 20);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_ring_of_waiting), cmocka_unit_test(test_one_stays_away) };
+    if (argc > 1) return be_a_device(argv[1]);
+    program = argv[0];
+    return cmocka_run_group_tests(tests, NULL, NULL) != 0;
+}
