@@ -83,7 +83,7 @@ picoseconds collective_time(const struct algorithm *, int P, const struct collec
  * @param c  in and out are not read; counts, if the operation has them, are.
  * @return never NULL for an operation with an algorithm that takes everything, which all have.
  */
-const struct algorithm *algorithm_choose(enum operation, int P, const struct collective *, const struct cluster *);
+const struct algorithm *algorithm_choose(enum operation, int P, const struct collective *c, const struct cluster *);
 
 /** The algorithm that collective_run uses under this name for this call: one of the registry, its default for NULL, or the
  *  choice for "auto" by the links of the members farthest apart.  @return NULL if there is no such name. */
