@@ -9,7 +9,7 @@ missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v mpicc.mpich >/dev/null || command -v mpicc >/dev/null || missing+=(mpich libmpich-dev)
 if command -v cc >/dev/null; then
-    have_header cblas.h "${blas_inc:+-I$blas_inc}" || missing+=(libopenblas-openmp-dev)
+    have_header openblas_config.h "${blas_inc:+-I$blas_inc}" || missing+=(libopenblas-openmp-dev)     # cblas.h others have, too
     have_header cjson/cJSON.h || missing+=(libcjson-dev)
     printf '#include <stdarg.h>\n#include <stddef.h>\n#include <setjmp.h>\n#include <stdint.h>\n#include <cmocka.h>\n' |
         cc -E - >/dev/null 2>&1 || missing+=(libcmocka-dev)
