@@ -141,20 +141,17 @@ static enum error_code run_job(const struct asked *a, bool quiet, int devices, c
     return launch(devices, quiet ? 17 : 16, (char **)words, status, err);       /* which does not write to them */
 }
 
-static enum error_code add_job(cJSON *all, const char *path, struct error *err)
+/* The first job's document, with the rows of all. */
+static enum error_code add_job(cJSON **all, const char *path, struct error *err)
 {
     cJSON *job, *row;
     const enum error_code e = json_read(path, &job, err);
     if (e) return e;
-    while ((row = cJSON_DetachItemFromArray(cJSON_GetObjectItem(job, "rows"), 0)) != NULL) cJSON_AddItemToArray(cJSON_GetObjectItem(all, "rows"), row);
-    if (!cJSON_HasObjectItem(all, "operation"))
-        while ((row = job->child) != NULL) {
-            char *name = strdup(row->string);
-            cJSON_DetachItemViaPointer(job, row);
-            if (name && strcmp(name, "rows") != 0) cJSON_AddItemToObject(all, name, row);
-            else cJSON_Delete(row);
-            free(name);
-        }
+    if (*all == NULL) {
+        *all = job;
+        return OK;
+    }
+    while ((row = cJSON_DetachItemFromArray(cJSON_GetObjectItem(job, "rows"), 0)) != NULL) cJSON_AddItemToArray(cJSON_GetObjectItem(*all, "rows"), row);
     cJSON_Delete(job);
     return OK;
 }
@@ -166,11 +163,10 @@ static enum error_code run_jobs(const struct bench_collectives *b, const struct 
     if (fd < 0) return fail(err, ERR_FILE, "%s: cannot be made", path);
     close(fd);
     enum error_code e = OK;
-    cJSON *all = cJSON_CreateObject();
-    cJSON_AddArrayToObject(all, "rows");
+    cJSON *all = NULL;
     for (int i = 0; i < b->jobs && !e && *status == 0; i++) {
         e = run_job(a, b->quiet, b->devices[i], program, path, status, err);
-        if (!e && *status == 0) e = add_job(all, path, err);
+        if (!e && *status == 0) e = add_job(&all, path, err);
     }
     if (!e && *status == 0 && b->json) e = json_write(b->json, all, err);
     cJSON_Delete(all);

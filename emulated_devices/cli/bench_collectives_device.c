@@ -206,6 +206,7 @@ static void print_size(const struct bench *b)
 
 static void add_rows(const struct bench *b)
 {
+    const struct algorithm *chosen = algorithm_choose(b->call.operation, b->call.P, &b->call.args, &b->world->device->clock.cluster);
     for (int i = 0; i < b->lanes; i++) {
         const struct lane *l = &b->lane[i];
         const double bandwidth = (double)call_bytes(b) / l->median;
@@ -219,6 +220,7 @@ static void add_rows(const struct bench *b)
         cJSON_AddNumberToObject(row, "algorithm_bytes_per_second", bandwidth);
         cJSON_AddNumberToObject(row, "bus_bytes_per_second", bandwidth * bus_factor(b->call.operation, b->call.P));
         if (l->algorithm) {
+            cJSON_AddBoolToObject(row, "auto", l->algorithm == chosen);
             cJSON_AddNumberToObject(row, "messages", l->counted[MESSAGES]);
             cJSON_AddNumberToObject(row, "bytes_sent", l->counted[BYTES]);
             cJSON_AddNumberToObject(row, "virtual_picoseconds", l->counted[VIRTUAL]);

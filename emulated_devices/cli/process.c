@@ -41,11 +41,10 @@ static void say_signal(int number)
     raise(number);
 }
 
-static void witness(int from)
+static void witness(int from, long device)
 {
     unsigned char word = SIGKILL;                       /* the one that leaves no time for words */
     char line[64];
-    const long device = (long)getppid();
     if (read(from, &word, 1) != 1 || word != 0) {
         const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d\n", device, word);
         if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
@@ -58,10 +57,11 @@ static void call_witness(void)
     static const int deadly[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM };
     int ends[2];
     if (pipe(ends) != 0) return;
+    const long device = (long)getpid();                 /* the child could not ask any more if its parent were dead by then */
     const pid_t child = fork();
     if (child == 0) {
         close(ends[1]);
-        witness(ends[0]);
+        witness(ends[0], device);
     }
     close(ends[0]);
     fcntl(ends[1], F_SETFD, FD_CLOEXEC);
@@ -74,17 +74,29 @@ static void call_witness(void)
     }
 }
 
+/* What libraries read before main, so that it takes effect only when the program is started once more.
+ * @return whether that is so. */
+static bool settle_environment(void)
+{
+    static const char *const usual[][2] = {
+        { "OMP_WAIT_POLICY", "passive" },               /* threads that wait by spinning take the cores from whom they wait for */
+        { "UCX_HANDLE_ERRORS", "none" },                /* MPICH's transport would print a page for each crash, */
+        { "UCX_LOG_LEVEL", "fatal" },                   /* remarks of its own, */
+        { "UCX_WARN_UNUSED_ENV_VARS", "n" },            /* and one about these */
+    };
+    bool changed = false;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        if (getenv(usual[i][0]) != NULL) continue;
+        changed = setenv(usual[i][0], usual[i][1], 1) == 0 || changed;
+    }
+    return changed;
+}
+
 void prepare_process(char **argv)
 {
     open_missing_streams();
     signal(SIGXFSZ, SIG_IGN);                           /* a file that grows too large is an error to report, not a death */
-    setenv("UCX_HANDLE_ERRORS", "none", 0);             /* MPICH's transport would print a page for each crash, */
-    setenv("UCX_LOG_LEVEL", "fatal", 0);                /* and remarks of its own */
-    if (getenv("OMP_WAIT_POLICY") == NULL) {
-        /* Threads that wait by spinning take the cores from whoever they wait for.  OpenMP reads this before main: once more. */
-        setenv("OMP_WAIT_POLICY", "passive", 1);
-        execvp(argv[0], argv);
-    }
+    if (settle_environment()) execvp(argv[0], argv);
     if (getenv("ORRERY_LAUNCHED") != NULL) call_witness();
 }
 

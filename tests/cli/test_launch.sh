@@ -11,7 +11,7 @@ descendants() {
         END { for (p in parent) { q = p; while (q in parent && q != root) q = parent[q]; if (q == root && p != root) print p } }'
 }
 is_alive() { kill -0 "$1" 2>/dev/null && ! grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null; }
-is_orrery() { tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null | grep -q "^$program train" || ps -o args= -p "$1" 2>/dev/null | grep -q "^$program train"; }
+is_orrery() { { tr '\0' ' ' <"/proc/$1/cmdline"; } 2>/dev/null | grep -q "^$program train" || ps -o args= -p "$1" 2>/dev/null | grep -q "^$program train"; }
 
 # A device is an orrery that was not started by an orrery: that would be a guardian, a witness, or all of this.
 is_device() { is_orrery "$1" && ! is_orrery "$(all_processes | awk -v pid="$1" '$1 == pid { print $2 }')"; }
