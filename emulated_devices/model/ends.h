@@ -1,0 +1,26 @@
+/* ends.h -- what the first and the last stage have besides blocks: the embedding and the loss. */
+#ifndef ORRERY_ENDS_H
+#define ORRERY_ENDS_H
+
+#include "emulated_devices/model/stage.h"
+
+/** x [N,D] = the microbatch's embedded tokens.  Collective over the tp group. */
+enum error_code embedding_forward(struct stage *, struct microbatch *, struct tensor x, struct error *);
+
+/** Add to the gradients of the embeddings, and drop m->d_in. */
+void embedding_backward_weight(struct stage *, struct microbatch *);
+
+/** Add the microbatch's losses, from m->out, to the stage's.  Collective over the tp group. */
+enum error_code loss_forward(struct stage *, struct microbatch *, int micro, struct error *);
+
+/** Elements that the loss keeps for each token, m->out among them. */
+int64_t loss_activation_elements(const struct stage *);
+
+/** m->d_out = the gradient of the last layer's output.  Logits become their own gradient, which the weights' part uses.
+ *  Collective over the tp group. */
+enum error_code loss_backward_input(struct stage *, struct microbatch *, struct error *);
+
+/** Add to the gradients of the output matrix and the last norm, and drop what the loss kept. */
+void loss_backward_weight(struct stage *, struct microbatch *);
+
+#endif
