@@ -16,6 +16,7 @@ struct command {
 };
 
 command_fn command_train, command_verify, command_show, command_bench, command_list;
+command_fn show_sbp;                    /* of command_show */
 
 /* ---- commands.c ------------------------------------------------------------------------------------------------------ */
 

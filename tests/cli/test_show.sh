@@ -64,4 +64,17 @@ test_train_with_a_file() {
     run $train --pp 2 --schedule zbv;                   expect_status 2; expect_error 'did you mean "?zb-v'
 }
 
-run_tests test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file
+test_signatures() {
+    run show sbp mlp --mesh 4 --as 1d
+    expect_status 0; expect_silent; expect_out '-> +y +P +49152 +all-reduce B'; expect_out '^98304 elements are sent by all 4 devices'
+    run show sbp block --mesh 2x2 --as 2d;              expect_status 0; expect_out '^166272 elements .*no other signatures send less'
+    run show sbp mlp --mesh 2 --batch 64 --width 8 --ff 8; expect_status 0; expect_out '-> +dw1 +P'
+    run show sbp cnn;                                   expect_status 2; expect_error 'show sbp cnn: must be mlp or block'
+    run show sbp mlp --mesh 1;                          expect_status 2; expect_error '--mesh 1: an axis has 2 to 64 devices'
+    run show sbp mlp --mesh 2xx2;                       expect_status 2; expect_error '--mesh 2xx2: must be like 4 or 2x2'
+    run show sbp mlp --mesh 4 --as 2d;                  expect_status 2; expect_error 'strategy 2d needs a mesh with two axes'
+    run show sbp block --mesh 2 --width 30 --heads 4;   expect_status 2; expect_error '--width 30: must be a multiple of --heads 4'
+    run show sbp mlp --mesh 60 --batch 2 --seq 1 --width 2 --heads 1 --ff 3; expect_status 2; expect_error 'no legal signature on 60 devices'
+}
+
+run_tests test_signatures test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file

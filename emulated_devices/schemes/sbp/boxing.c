@@ -1,0 +1,124 @@
+/* boxing.c -- finding the shortest journey. */
+#include "emulated_devices/schemes/sbp/boxing.h"
+#include "emulated_devices/collectives/collective.h"
+
+/* Of devices with the same old part, everybody asks the one in its own row. */
+static bool asks(const struct sbp_mesh *m, struct signature from, int receiver, int sender)
+{
+    bool other_part = false;
+    for (int k = 0; k < m->axes; k++) {
+        const bool same = sbp_place(m, sender, k) == sbp_place(m, receiver, k);
+        if (from.on[k].kind != SBP_S && !same) return false;
+        other_part = other_part || !same;
+    }
+    return other_part || sender == receiver;
+}
+
+struct box boxing_parcel(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s, int sender, int receiver)
+{
+    if (!asks(m, s->from, receiver, sender)) return (struct box){ 0 };
+    return box_intersect(signature_box(t, m, s->from, sender), signature_box(t, m, s->to, receiver), t->ndim);
+}
+
+static int64_t redistributed(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s, int sender)
+{
+    int64_t n = 0;
+    for (int r = 0; r < sbp_devices(m); r++)
+        if (r != sender) n += box_count(boxing_parcel(t, m, s, sender, r), t->ndim);
+    return n;
+}
+
+/* With a ring: of reduce-scatter each device sends all parts but its own, of all-reduce each part is sent 2 (p-1) times. */
+static int64_t summed(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s, int device)
+{
+    const int64_t old = box_count(signature_box(t, m, s->from, device), t->ndim), new = box_count(signature_box(t, m, s->to, device), t->ndim);
+    if (s->kind == SUM_AND_SPLIT) return old - new;
+    const int P = m->size[s->axis], r = sbp_place(m, device, s->axis);
+    const struct collective c = { .count = old, .dtype = U8 };
+    return (int64_t)collective_cost(algorithm_find(ALLREDUCE, "ring"), r, P, &c).bytes;
+}
+
+int64_t boxing_sent(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s, int device)
+{
+    if (s->kind == REDISTRIBUTE) return redistributed(t, m, s, device);
+    return s->kind == MAKE_PARTIAL ? 0 : summed(t, m, s, device);
+}
+
+/* ---- which steps there are ---------------------------------------------------------------------------------------------- */
+
+/* Whether axis k's cut of a dimension is the last: then the parts along k make up the part before it. */
+static bool cuts_last(struct signature s, int k, int dim)
+{
+    for (int later = k + 1; later < SBP_AXES; later++)
+        if (s.on[later].kind == SBP_S && s.on[later].dim == dim) return false;
+    return true;
+}
+
+/* The one step between two signatures, if there is one. */
+static bool step_between(struct signature a, struct signature b, struct boxing_step *s)
+{
+    int changed = -1, changes = 0;
+    bool partial = false;
+    for (int k = 0; k < SBP_AXES; k++) {
+        if (sbp_equal(a.on[k], b.on[k])) continue;
+        changed = k, changes++;
+        partial = partial || a.on[k].kind == SBP_P || b.on[k].kind == SBP_P;
+    }
+    *s = (struct boxing_step){ .kind = REDISTRIBUTE, .axis = changed, .from = a, .to = b };
+    if (!partial) return changes > 0;
+    if (changes > 1) return false;
+    const struct sbp was = a.on[changed], is = b.on[changed];
+    s->kind = is.kind == SBP_P ? MAKE_PARTIAL : is.kind == SBP_B ? SUM_ALL : SUM_AND_SPLIT;
+    return (was.kind != SBP_S || cuts_last(a, changed, was.dim)) && (is.kind != SBP_S || cuts_last(b, changed, is.dim));
+}
+
+static int64_t step_elements(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s)
+{
+    int64_t n = 0;
+    for (int d = 0; d < sbp_devices(m); d++) n += boxing_sent(t, m, s, d);
+    return n;
+}
+
+/* ---- the shortest row of them ------------------------------------------------------------------------------------------- */
+
+struct reached { int64_t elements; int steps; int before; struct boxing_step by; bool done; };
+
+static bool nearer(int64_t elements, int steps, const struct reached *than)
+{
+    return than->elements < 0 || elements < than->elements || (elements == than->elements && steps < than->steps);
+}
+
+static int nearest(const struct reached *r, int n)
+{
+    int best = -1;
+    for (int i = 0; i < n; i++)
+        if (!r[i].done && r[i].elements >= 0 && (best < 0 || nearer(r[i].elements, r[i].steps, &r[best]))) best = i;
+    return best;
+}
+
+struct boxing boxing_plan(const struct shape *t, const struct sbp_mesh *m, struct signature from, struct signature to)
+{
+    struct signature all[SBP_MOST_SIGNATURES];
+    struct reached r[SBP_MOST_SIGNATURES] = { { 0 } };
+    struct boxing b = { 0 };
+    const int n = signature_all(t, m, all);
+    int goal = -1;
+    for (int i = 0; i < n; i++) {
+        r[i] = (struct reached){ .elements = signature_equal(all[i], from) ? 0 : -1 };
+        if (signature_equal(all[i], to)) goal = i;
+    }
+    for (int at = nearest(r, n); at >= 0 && at != goal; at = nearest(r, n)) {
+        r[at].done = true;
+        for (int i = 0; i < n; i++) {
+            struct boxing_step s;
+            if (r[i].done || !step_between(all[at], all[i], &s)) continue;
+            const int64_t elements = r[at].elements + step_elements(t, m, &s);
+            if (nearer(elements, r[at].steps + 1, &r[i])) r[i] = (struct reached){ elements, r[at].steps + 1, at, s, false };
+        }
+    }
+    if (goal < 0 || r[goal].steps > BOXING_MOST_STEPS) return b;
+    b.elements = r[goal].elements;
+    b.steps = r[goal].steps;
+    for (int i = b.steps, at = goal; i > 0; at = r[at].before) b.step[--i] = r[at].by;
+    return b;
+}

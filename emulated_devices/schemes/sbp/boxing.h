@@ -1,0 +1,70 @@
+/* boxing.h -- from one signature to another: the fewest elements that must travel, and the journey.
+ *
+ * A journey is a row of steps.  With p devices on an axis and a tensor of M elements, all devices together send
+ *
+ *   S(i) -> S(i)   0                     S(i) -> S(j)   M (p-1)/p     all-to-all
+ *   S(i) -> B      M (p-1)               S(i) -> P      0             the others' parts are zeros
+ *   B    -> S(i)   0                     B    -> P      0             the first keeps it, the others have zeros
+ *   P    -> S(i)   M (p-1)               P    -> B      2 M (p-1)     reduce-scatter; all-reduce
+ *
+ * and with parts that differ in size what differs is counted: a step moves to each device just those elements of its
+ * new part that were not in its old one.  On two axes a step between S and B changes both at once, and is exact likewise:
+ * (B, S(0)) -> (S(0), S(0)) moves M (1 - 1/m) with m places on axis 0, since most parts of parts are other ones.  Partial
+ * sums are made whole along one axis at a time.  Of several journeys the shortest is taken (Dijkstra over the signatures),
+ * of equals that with fewer steps.
+ *
+ * Source  the table: OneFlow, arXiv:2110.15032, table 2
+ * Equals  between S and B permutes; through P reassociates, in the order of a ring
+ */
+#ifndef ORRERY_SBP_BOXING_H
+#define ORRERY_SBP_BOXING_H
+
+#include "emulated_devices/comm/comm.h"
+#include "emulated_devices/schemes/sbp/signature.h"
+
+enum boxing_kind { REDISTRIBUTE, SUM_AND_SPLIT, SUM_ALL, MAKE_PARTIAL };
+struct boxing_step {
+    enum boxing_kind kind;
+    int axis;                           /* of all but REDISTRIBUTE */
+    struct signature from, to;
+};
+
+enum { BOXING_MOST_STEPS = 6 };
+struct boxing {
+    int steps;
+    struct boxing_step step[BOXING_MOST_STEPS];
+    int64_t elements;                   /* sent by all devices together */
+};
+
+/** The shortest journey.  Local.  Both signatures fit the shape: then there is one. */
+struct boxing boxing_plan(const struct shape *, const struct sbp_mesh *, struct signature from, struct signature to);
+
+/** Elements that one device sends in one step. */
+int64_t boxing_sent(const struct shape *, const struct sbp_mesh *, const struct boxing_step *, int device);
+
+/** What one device gives another, or keeps, in a REDISTRIBUTE: a part of the tensor, perhaps empty. */
+struct box boxing_parcel(const struct shape *, const struct sbp_mesh *, const struct boxing_step *, int sender, int receiver);
+
+/* The mesh with its devices. */
+struct placement {
+    struct sbp_mesh mesh;
+    struct group all, along[SBP_AXES];  /* along[k]: those that differ in axis k only */
+};
+
+/** The first devices of the job, as a mesh.  Local; devices beyond the mesh must not call.  @return as group_of. */
+enum error_code placement_open(struct placement *, struct comm *, const struct sbp_mesh *, struct error *);
+void placement_close(struct placement *);
+
+/**
+ * Take a journey.
+ * Collective over the placement.
+ * @param[in,out] piece  this device's part under the first signature, of the device's arena (BUFFERS); becomes that under
+ *                       the last; the old one is freed if there is a new one.
+ * @return OK, or the same error on every device; the piece is then what it was after the steps done.
+ */
+enum error_code boxing_run(struct placement *, const struct shape *, const struct boxing *, struct tensor *piece, struct error *);
+
+/** A part's memory: its elements in a row.  .data is NULL if the machine has no more. */
+struct tensor piece_make(struct device *, const struct shape *, const struct sbp_mesh *, struct signature, int device);
+
+#endif

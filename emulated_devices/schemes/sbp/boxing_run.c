@@ -1,0 +1,167 @@
+/* boxing_run.c -- taking the journey. */
+#include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/schemes/sbp/boxing.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum error_code placement_open(struct placement *p, struct comm *comm, const struct sbp_mesh *m, struct error *err)
+{
+    const int n = sbp_devices(m), self = comm->rank;
+    int *rank = calloc((size_t)n, sizeof *rank);
+    *p = (struct placement){ .mesh = *m };
+    if (rank == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d devices", n);
+    for (int d = 0; d < n; d++) rank[d] = d;
+    enum error_code e = group_of(&p->all, comm, rank, n, 0, err);
+    for (int k = 0; k < m->axes && !e; k++) {
+        int size = 0;
+        for (int d = 0; d < n; d++)
+            if (m->axes == 1 || sbp_place(m, d, 1 - k) == sbp_place(m, self, 1 - k)) rank[size++] = d;
+        e = group_of(&p->along[k], comm, rank, size, 0, err);
+    }
+    free(rank);
+    if (e) placement_close(p);
+    return e;
+}
+
+void placement_close(struct placement *p)
+{
+    group_close(&p->all);
+    for (int k = 0; k < SBP_AXES; k++) group_close(&p->along[k]);
+}
+
+struct tensor piece_make(struct device *d, const struct shape *t, const struct sbp_mesh *m, struct signature s, int device)
+{
+    return device_tensor_1d(d, BUFFERS, box_count(signature_box(t, m, s, device), t->ndim));
+}
+
+/* Everything about one step on this device. */
+struct move {
+    struct placement *place;
+    const struct shape *shape;
+    const struct boxing_step *step;
+    struct device *device;
+    struct box old, new;
+    struct tensor from, to;
+    int self;
+};
+
+static size_t element(const struct move *m) { return dtype_size(m->from.dtype); }
+
+/* ---- one part to many ----------------------------------------------------------------------------------------------------- */
+
+/* What this device gives each member and takes from it, packed one after another in the order of members. */
+struct parcels { int64_t *given, *taken; char *out, *in; };
+
+static enum error_code parcels_make(struct parcels *p, const struct move *m, const struct group *g, struct error *err)
+{
+    int64_t sends = 0, takes = 0;
+    *p = (struct parcels){ .given = calloc((size_t)g->size, sizeof *p->given), .taken = calloc((size_t)g->size, sizeof *p->taken) };
+    for (int i = 0; p->given && p->taken && i < g->size; i++) {
+        sends += p->given[i] = box_count(boxing_parcel(m->shape, &m->place->mesh, m->step, m->self, g->member[i]), m->shape->ndim);
+        takes += p->taken[i] = box_count(boxing_parcel(m->shape, &m->place->mesh, m->step, g->member[i], m->self), m->shape->ndim);
+    }
+    p->out = arena_alloc(&m->device->arena, BUFFERS, (uint64_t)sends * element(m));
+    p->in = arena_alloc(&m->device->arena, BUFFERS, (uint64_t)takes * element(m));
+    return p->given && p->taken && p->out && p->in ? OK : fail(err, ERR_MEMORY, "no memory to pack %lld elements", (long long)(sends + takes));
+}
+
+static void parcels_free(struct parcels *p, struct device *d)
+{
+    free(p->given), free(p->taken);
+    arena_free(&d->arena, p->out);
+    arena_free(&d->arena, p->in);
+}
+
+static void pack_all(const struct move *m, const struct group *g, const struct parcels *p)
+{
+    char *at = p->out;
+    for (int i = 0; i < g->size; at += (size_t)p->given[i] * element(m), i++)
+        box_pack(m->shape->ndim, m->old, boxing_parcel(m->shape, &m->place->mesh, m->step, m->self, g->member[i]), m->from.data, at, element(m));
+}
+
+static void unpack_all(const struct move *m, const struct group *g, const struct parcels *p)
+{
+    const char *at = p->in;
+    for (int i = 0; i < g->size; at += (size_t)p->taken[i] * element(m), i++)
+        box_unpack(m->shape->ndim, m->new, boxing_parcel(m->shape, &m->place->mesh, m->step, g->member[i], m->self), m->to.data, at, element(m));
+}
+
+static enum error_code redistribute(struct move *m, struct error *err)
+{
+    const struct signature s = m->step->from;
+    struct group *g = s.on[0].kind == SBP_P ? &m->place->along[1] : s.on[1].kind == SBP_P ? &m->place->along[0] : &m->place->all;
+    struct parcels p;
+    enum error_code e = group_agree(g, parcels_make(&p, m, g, err), err);
+    if (!e) {
+        const struct collective c = { .in = p.out, .out = p.in, .counts = p.given, .recvcounts = p.taken, .dtype = m->from.dtype };
+        pack_all(m, g, &p);
+        e = collective_run(g, ALLTOALL, "linear", &c, err);
+        if (!e) unpack_all(m, g, &p);
+    }
+    parcels_free(&p, m->device);
+    return e;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------------------------- */
+
+/* The parts of the group's members are packed one after another: blocks of one reduce-scatter. */
+static enum error_code sum_and_split(struct move *m, struct error *err)
+{
+    struct group *g = &m->place->along[m->step->axis];
+    const int64_t all = box_count(m->old, m->shape->ndim);
+    int64_t *count = calloc((size_t)g->size, sizeof *count);
+    char *packed = arena_alloc(&m->device->arena, BUFFERS, (uint64_t)all * element(m)), *at = packed;
+    enum error_code e = group_agree(g, count && packed ? OK : fail(err, ERR_MEMORY, "no memory to pack %lld elements", (long long)all), err);
+    for (int i = 0; i < g->size && !e; at += (size_t)count[i] * element(m), i++) {
+        const struct box b = signature_box(m->shape, &m->place->mesh, m->step->to, g->member[i]);
+        count[i] = box_count(b, m->shape->ndim);
+        box_pack(m->shape->ndim, m->old, b, m->from.data, at, element(m));
+    }
+    const struct collective c = { .in = packed, .out = m->to.data, .count = all, .counts = count, .dtype = m->from.dtype, .reduction = SUM };
+    if (!e) e = collective_run(g, REDUCE_SCATTER, "ring", &c, err);
+    arena_free(&m->device->arena, packed);
+    free(count);
+    return e;
+}
+
+static enum error_code sum_all(struct move *m, struct error *err)
+{
+    memcpy(m->to.data, m->from.data, tensor_bytes(m->from));
+    return allreduce(&m->place->along[m->step->axis], m->to.data, tensor_count(m->to), m->to.dtype, SUM, "ring", err);
+}
+
+/* B: the first has it, the others zeros.  S: each has its part among zeros.  Nothing is sent. */
+static enum error_code make_partial(struct move *m, struct error *err)
+{
+    (void)err;
+    const int k = m->step->axis;
+    memset(m->to.data, 0, tensor_bytes(m->to));
+    if (m->step->from.on[k].kind == SBP_S || sbp_place(&m->place->mesh, m->self, k) == 0)
+        box_unpack(m->shape->ndim, m->new, m->old, m->to.data, m->from.data, element(m));
+    return OK;
+}
+
+/* ---- the journey ------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code take_step(struct placement *p, const struct shape *t, const struct boxing_step *s, struct tensor *piece, struct error *err)
+{
+    static enum error_code (*const run[])(struct move *, struct error *) = {
+        [REDISTRIBUTE] = redistribute, [SUM_AND_SPLIT] = sum_and_split, [SUM_ALL] = sum_all, [MAKE_PARTIAL] = make_partial,
+    };
+    const int self = p->all.comm->rank;
+    struct device *d = p->all.comm->device;
+    struct move m = { p, t, s, d, signature_box(t, &p->mesh, s->from, self), signature_box(t, &p->mesh, s->to, self), *piece,
+                      piece_make(d, t, &p->mesh, s->to, self), self };
+    enum error_code e = group_agree(&p->all, m.to.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for a new part"), err);
+    if (!e) e = group_agree(&p->all, run[s->kind](&m, err), err);
+    device_free(d, e ? m.to : m.from);
+    if (!e) *piece = m.to;
+    return e;
+}
+
+enum error_code boxing_run(struct placement *p, const struct shape *t, const struct boxing *b, struct tensor *piece, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < b->steps && !e; i++) e = take_step(p, t, &b->step[i], piece, err);
+    return e;
+}

@@ -1,0 +1,114 @@
+#include "emulated_devices/schemes/sbp/graph.h"
+#include "ref/io/output.h"
+#include <ctype.h>
+#include <string.h>
+
+int graph_tensor(struct sbp_graph *g, const char *name, struct shape shape, int like)
+{
+    g->tensor[g->tensors] = (struct sbp_tensor){ .name = name, .shape = shape, .like = like };
+    return g->tensors++;
+}
+
+struct sbp_op *graph_op(struct sbp_graph *g, const struct sbp_operator *operator, const char *letters, int out, const int in[])
+{
+    struct sbp_op *op = &g->op[g->ops++];
+    *op = (struct sbp_op){ .operator = operator, .letters = letters, .inputs = 1, .out = out };
+    for (const char *p = letters; *p != '-'; p++) op->inputs += *p == ',';
+    memcpy(op->in, in, (size_t)op->inputs * sizeof *in);
+    return op;
+}
+
+int graph_find(const struct sbp_graph *g, const char *name)
+{
+    for (int i = 0; i < g->tensors; i++)
+        if (strcmp(g->tensor[i].name, name) == 0) return i;
+    return -1;
+}
+
+enum error_code graph_pin(struct sbp_graph *g, const struct sbp_mesh *m, const char *name, struct signature s, struct error *err)
+{
+    char text[SBP_TEXT];
+    const int i = graph_find(g, name);
+    if (i < 0) return fail(err, ERR_USAGE, "%s: the graph has no such tensor", shown(name).text);
+    if (!signature_fits(&g->tensor[i].shape, m, s))
+        return fail(err, ERR_PLAN, "%s cannot be %s: a split has more parts than there are rows", name, signature_text(m, s, text));
+    g->tensor[i].pinned = true;
+    g->tensor[i].pin = s;
+    return OK;
+}
+
+int graph_last_use(const struct sbp_graph *g, int tensor)
+{
+    int last = -1;
+    for (int o = 0; o < g->ops; o++) {
+        for (int i = 0; i < g->op[o].inputs; i++)
+            if (g->op[o].in[i] == tensor || g->tensor[g->op[o].in[i]].like == tensor) last = o;
+        if (g->tensor[g->op[o].out].like == tensor) last = o;
+    }
+    return last;
+}
+
+/* ---- rules ---------------------------------------------------------------------------------------------------------------- */
+
+/* Letters of operand i; the last operand is the output. */
+static const char *letters_of(const struct sbp_op *op, int i, int *n)
+{
+    const char *p = op->letters;
+    for (; i > 0; i--) p += strcspn(p, ",>") + 1;
+    *n = (int)strcspn(p, ",->");
+    return p;
+}
+
+/* What one axis can do: 0: everybody everything; letters; sets of partial operands. */
+struct choice { char letter; unsigned partial; };
+
+static int choices(const struct sbp_op *op, struct choice all[])
+{
+    int n = 0;
+    char seen[16] = "";
+    if (!op->operator->product) all[n++] = (struct choice){ 0, 0 };
+    for (const char *p = op->letters; *p; p++)
+        if (islower((unsigned char)*p) && strchr(seen, *p) == NULL && strlen(seen) < sizeof seen - 1) {
+            seen[strlen(seen)] = *p;
+            all[n++] = (struct choice){ *p, 0 };
+        }
+    for (int i = 0; i < 2; i++)
+        if (op->operator->partial[i] && !op->operator->product) all[n++] = (struct choice){ 0, op->operator->partial[i] };
+    return n;
+}
+
+static struct sbp operand(const struct sbp_op *op, struct choice c, int i)
+{
+    const bool out = i == op->inputs;
+    int n;
+    const char *p = letters_of(op, i, &n), *at = c.letter ? memchr(p, c.letter, (size_t)n) : NULL;
+    if (at) return (struct sbp)ON_S((int)(at - p));
+    if (c.letter) return out ? (struct sbp)ON_P : (struct sbp)ON_B;
+    if (c.partial && (out || (c.partial >> i & 1u))) return (struct sbp)ON_P;
+    return (struct sbp)ON_B;
+}
+
+static bool rule_fits(const struct sbp_graph *g, const struct sbp_op *op, const struct sbp_mesh *m, const struct rule *r)
+{
+    for (int i = 0; i < op->inputs; i++)
+        if (!signature_fits(&g->tensor[op->in[i]].shape, m, r->in[i])) return false;
+    return signature_fits(&g->tensor[op->out].shape, m, r->out);
+}
+
+int graph_rules(const struct sbp_graph *g, const struct sbp_op *op, const struct sbp_mesh *m, struct rule rule[])
+{
+    struct choice all[12];
+    const int n = choices(op, all), second = m->axes == 2 ? n : 1;
+    int rules = 0;
+    for (int a = 0; a < n; a++)
+        for (int b = 0; b < second; b++) {
+            struct rule r = { 0 };
+            for (int i = 0; i <= op->inputs; i++) {
+                struct signature *s = i == op->inputs ? &r.out : &r.in[i];
+                s->on[0] = operand(op, all[a], i);
+                if (m->axes == 2) s->on[1] = operand(op, all[b], i);
+            }
+            if (rule_fits(g, op, m, &r) && rules < SBP_MOST_RULES) rule[rules++] = r;
+        }
+    return rules;
+}

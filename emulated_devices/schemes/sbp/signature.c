@@ -1,0 +1,161 @@
+#include "emulated_devices/schemes/sbp/signature.h"
+#include "emulated_devices/collectives/collective.h"
+#include "ref/io/output.h"
+#include <stdio.h>
+#include <string.h>
+
+int sbp_devices(const struct sbp_mesh *m)
+{
+    int n = 1;
+    for (int k = 0; k < m->axes; k++) n *= m->size[k];
+    return n;
+}
+
+int sbp_place(const struct sbp_mesh *m, int device, int axis)
+{
+    if (axis >= m->axes) return 0;
+    for (int k = m->axes - 1; k > axis; k--) device /= m->size[k];
+    return device % m->size[axis];
+}
+
+bool sbp_equal(struct sbp a, struct sbp b) { return a.kind == b.kind && (a.kind != SBP_S || a.dim == b.dim); }
+
+bool signature_equal(struct signature a, struct signature b) { return sbp_equal(a.on[0], b.on[0]) && sbp_equal(a.on[1], b.on[1]); }
+
+bool signature_has(struct signature s, enum sbp_kind kind) { return s.on[0].kind == kind || s.on[1].kind == kind; }
+
+/* ---- where the parts are ---------------------------------------------------------------------------------------------- */
+
+static int64_t granule(const struct shape *t, int dim) { return dim == 0 && t->granule > 1 ? t->granule : 1; }
+
+bool signature_fits(const struct shape *t, const struct sbp_mesh *m, struct signature s)
+{
+    int64_t parts[TENSOR_MAX_DIMS] = { 1, 1, 1, 1 };
+    for (int k = 0; k < SBP_AXES; k++) {
+        if (s.on[k].kind == SBP_B) continue;
+        if (k >= m->axes) return false;
+        if (s.on[k].kind == SBP_S && s.on[k].dim >= t->ndim) return false;
+        if (s.on[k].kind == SBP_S) parts[s.on[k].dim] *= m->size[k];
+    }
+    for (int d = 0; d < t->ndim; d++)
+        if (parts[d] > 1 && parts[d] > t->dim[d] / granule(t, d)) return false;
+    return true;
+}
+
+struct box signature_box(const struct shape *t, const struct sbp_mesh *m, struct signature s, int device)
+{
+    struct box b = { 0 };
+    for (int d = 0; d < t->ndim; d++) b.extent[d] = t->dim[d];
+    for (int k = 0; k < m->axes; k++) {
+        if (s.on[k].kind != SBP_S) continue;
+        const int d = s.on[k].dim, place = sbp_place(m, device, k);
+        const int64_t g = granule(t, d), units = (b.extent[d] + g - 1) / g;
+        const int64_t from = block_start(units, m->size[k], place) * g, to = block_start(units, m->size[k], place + 1) * g;
+        const int64_t end = to < b.extent[d] ? to : b.extent[d];        /* the last unit may be short */
+        b.start[d] += from;
+        b.extent[d] = end - from;
+    }
+    return b;
+}
+
+int signature_all(const struct shape *t, const struct sbp_mesh *m, struct signature all[])
+{
+    static const struct sbp kind[SBP_KINDS] = { ON_B, ON_P, ON_S(0), ON_S(1), ON_S(2), ON_S(3) };
+    int n = 0;
+    for (int a = 0; a < SBP_KINDS; a++)
+        for (int b = 0; b < SBP_KINDS; b++) {
+            const struct signature s = { { kind[a], kind[b] } };
+            if (signature_fits(t, m, s)) all[n++] = s;
+        }
+    return n;
+}
+
+/* ---- words ------------------------------------------------------------------------------------------------------------ */
+
+static int write_sbp(char *at, size_t room, struct sbp s)
+{
+    if (s.kind == SBP_S) return snprintf(at, room, "S(%d)", s.dim);
+    return snprintf(at, room, s.kind == SBP_B ? "B" : "P");
+}
+
+const char *signature_text(const struct sbp_mesh *m, struct signature s, char text[SBP_TEXT])
+{
+    char one[8], two[8];
+    write_sbp(one, sizeof one, s.on[0]);
+    write_sbp(two, sizeof two, s.on[1]);
+    if (m->axes == 1) snprintf(text, SBP_TEXT, "%s", one);
+    else snprintf(text, SBP_TEXT, "(%s, %s)", one, two);
+    return text;
+}
+
+static const char *read_sbp(const char *p, struct sbp *s)
+{
+    *s = (struct sbp){ *p == 'B' ? SBP_B : *p == 'P' ? SBP_P : SBP_S, 0 };
+    if (*p == 'B' || *p == 'P') return p + 1;
+    if (p[0] != 'S' || p[1] != '(' || p[2] < '0' || p[2] >= '0' + TENSOR_MAX_DIMS || p[3] != ')') return NULL;
+    s->dim = p[2] - '0';
+    return p + 4;
+}
+
+enum error_code signature_parse(const struct sbp_mesh *m, const char *text, struct signature *s, struct error *err)
+{
+    const char *p = text;
+    *s = (struct signature){ { ON_B, ON_B } };
+    if (m->axes == 2) p = *p == '(' ? p + 1 : NULL;
+    for (int k = 0; p && k < m->axes; k++) {
+        if (k > 0) p = *p == ',' ? p + 1 + strspn(p + 1, " ") : NULL;
+        if (p) p = read_sbp(p, &s->on[k]);
+    }
+    if (p && m->axes == 2) p = *p == ')' ? p + 1 : NULL;
+    if (p && *p == '\0') return OK;
+    return fail(err, ERR_USAGE, "%s: must be a signature like %s; each of S(dimension), B and P", shown(text).text, m->axes == 1 ? "S(0)" : "(S(0), B)");
+}
+
+/* ---- boxes ------------------------------------------------------------------------------------------------------------ */
+
+int64_t box_count(struct box b, int ndim)
+{
+    int64_t n = 1;
+    for (int d = 0; d < ndim; d++) n *= b.extent[d];
+    return n;
+}
+
+struct box box_intersect(struct box a, struct box b, int ndim)
+{
+    struct box both = { 0 };
+    for (int d = 0; d < ndim; d++) {
+        const int64_t end_a = a.start[d] + a.extent[d], end_b = b.start[d] + b.extent[d], end = end_a < end_b ? end_a : end_b;
+        both.start[d] = a.start[d] > b.start[d] ? a.start[d] : b.start[d];
+        both.extent[d] = end > both.start[d] ? end - both.start[d] : 0;
+    }
+    return both;
+}
+
+/* Call by call one row of the region, contiguous on both sides. */
+static void each_row(int ndim, struct box held, struct box region, char *piece, char *packed, size_t element_size, bool pack)
+{
+    const int64_t row = region.extent[ndim - 1], rows = row > 0 ? box_count(region, ndim) / row : 0;
+    const size_t bytes = (size_t)row * element_size;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t at = 0, rest = r, stride = 1;
+        for (int d = ndim - 1; d >= 0; d--) {
+            const int64_t i = d == ndim - 1 ? 0 : rest % region.extent[d];
+            if (d < ndim - 1) rest /= region.extent[d];
+            at += (region.start[d] - held.start[d] + i) * stride;
+            stride *= held.extent[d];
+        }
+        char *const inside = piece + (size_t)at * element_size, *const outside = packed + (size_t)r * bytes;
+        if (pack) memcpy(outside, inside, bytes);
+        else memcpy(inside, outside, bytes);
+    }
+}
+
+void box_pack(int ndim, struct box held, struct box region, const void *piece, void *packed, size_t element_size)
+{
+    each_row(ndim, held, region, (char *)piece, packed, element_size, true);
+}
+
+void box_unpack(int ndim, struct box held, struct box region, void *piece, const void *packed, size_t element_size)
+{
+    each_row(ndim, held, region, piece, (char *)packed, element_size, false);
+}
