@@ -5,7 +5,7 @@
 /* One line an algorithm; the first of an operation is its default. */
 #define ALGORITHMS(X)       \
     X(broadcast_binomial) X(broadcast_flat) X(broadcast_chain) X(broadcast_scatter_ring) X(broadcast_scatter_doubling) \
-    X(broadcast_double_tree) \
+    X(broadcast_double_tree) X(broadcast_circulant) \
     X(allreduce_ring)       \
     X(allreduce_bidirectional_ring) X(allreduce_segmented_ring) X(allreduce_doubling) X(allreduce_multiplying) \
     X(allreduce_rabenseifner) X(allreduce_swing) X(allreduce_tree) X(allreduce_double_tree) X(allreduce_star) \

@@ -444,6 +444,7 @@ static void test_optima(void **state)
         { ALLGATHER, "bruck", true, true, false },          { ALLGATHER, "circulant", true, true, false },
         { ALLGATHER, "pat", true, true, false },            { ALLGATHER, "sparbit", true, false, false },
         { ALLTOALL, "pairwise_shift", true, false, false }, { ALLTOALL, "bruck", false, true, false },
+        { BROADCAST, "circulant", false, true, false },
         { BROADCAST, "binomial", false, true, false },      { REDUCE, "binomial", false, true, false },
         { GATHER, "binomial", false, true, false },         { SCATTER, "binomial", false, true, false },
         { BARRIER, "dissemination", false, true, false },   { SCAN, "doubling", false, true, false },
@@ -461,6 +462,26 @@ static void test_optima(void **state)
                 if (best[i].fewest_bytes) assert_int_equal(cost.bytes, best[i].op == ALLREDUCE ? 2 * once : once);
                 if (best[i].fewest_steps) assert_int_equal(cost.steps, rounds_at_least(P));
             }
+        }
+}
+
+/* S segments reach P devices in no less than S-1 + ceil(log2 P) rounds, and each device receives every byte once. */
+static void test_circulant_broadcast_is_optimal(void **state)
+{
+    enum { SEGMENT = 8192 };                                    /* floats */
+    const struct algorithm *a = algorithm_find(BROADCAST, "circulant");
+    (void)state;
+    for (int P = 2; P <= 40; P++)
+        for (int S = 1; S <= 21; S += 4) {
+            const struct collective c = { .count = (int64_t)S * SEGMENT, .dtype = F32, .root = P / 3 };
+            uint64_t bytes = 0;
+            for (int r = 0; r < P; r++) {
+                const struct collective_cost cost = collective_cost(a, r, P, &c);
+                assert_int_equal(cost.steps, S - 1 + rounds_at_least(P));
+                assert_true(cost.messages <= cost.steps);
+                bytes += cost.bytes;
+            }
+            assert_int_equal(bytes, 4 * (uint64_t)c.count * (uint64_t)(P - 1));
         }
 }
 
@@ -607,6 +628,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_DEVICES(test_every_algorithm), ON_DEVICES(test_same_bits_everywhere), ON_DEVICES(test_optima),
+        ON_DEVICES(test_circulant_broadcast_is_optimal),
         ON_DEVICES(test_wrong_arguments), ON_DEVICES(test_calls_that_differ),
         ON_DEVICES(test_timing_does_not_matter),
     };
