@@ -40,12 +40,13 @@ static void strike(struct remaining *l, int e)
     l->before[after + 1] = before;
 }
 
-/* The smallest of the skips, largest first, that lead from the root to v: the round in which v gets its first segment. */
-static int base_of(const struct skips *k, int v)
+/* The smallest of the skips, largest first, that lead from the root to v: the first segment that v gets.  hops: how many. */
+static int base_of(const struct skips *k, int v, int *hops)
 {
+    *hops = v > 0;
     for (int e = k->rounds - 1; e >= 0; e--) {
         if (k->skip[e] == v) return e;
-        if (k->skip[e] < v) v -= k->skip[e];
+        if (k->skip[e] < v) v -= k->skip[e], ++*hops;
     }
     return k->rounds;                       /* the root */
 }
@@ -72,7 +73,8 @@ static struct schedule schedule_of(const struct skips *k, int v, int P)
 {
     struct schedule found = { { 0 } };
     struct search s = { .k = k, .v = v + P, .nearest = 2 * P, .found = &found };
-    const int q = k->rounds, base = base_of(k, v);
+    int hops;
+    const int q = k->rounds, base = base_of(k, v, &hops);
     for (int e = -1; e <= q; e++) s.left.after[e + 1] = e < 0 ? q : e - 1, s.left.before[e + 1] = e == q ? -1 : e + 1;
     strike(&s.left, base);
     serve(&s, 0, next(&s.left, -1), 0);
@@ -179,10 +181,21 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     return code;
 }
 
+/* A single segment takes the shortest way to everybody; of several, some take one of q messages. */
+static int longest_way(const struct part *p)
+{
+    int longest = 0, hops;
+    for (int v = 1; v < p->P; v++) {
+        base_of(&p->k, v, &hops);
+        if (hops > longest) longest = hops;
+    }
+    return p->t.segments == 1 ? longest : p->t.q;
+}
+
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const struct part p = part_of(r, P, c);
-    struct collective_cost cost = { .steps = (uint64_t)(p.t.end - p.t.first), .depth = (uint64_t)p.t.q };
+    struct collective_cost cost = { .steps = (uint64_t)(p.t.end - p.t.first), .depth = (uint64_t)longest_way(&p) };
     for (int round = p.t.first; round < p.t.end; round++)
         if (gives(&p, round) >= 0) cost_send(&cost, c, part_length(c->count, p.t.segments, gives(&p, round)));
     return cost;
