@@ -1,13 +1,13 @@
 /* bench_collectives_device.c -- what one device of a benchmark does: every algorithm and MPI's own, in turn, at every size. */
 #include "emulated_devices/cli/bench_collectives.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/measure.h"
 #include "emulated_devices/comm/peer.h"
 #include "emulated_devices/verify/exact.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* One of those that are compared: an algorithm of ours, or a way to call MPI's. */
@@ -36,25 +36,6 @@ static const char *lane_name(const struct lane *l)
 {
     static const char *const peers[PEER_WAYS] = { "MPI, blocking", "MPI, yielding" };
     return l->algorithm ? l->algorithm->name : peers[l->way];
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
 /* ---- running one lane ------------------------------------------------------------------------------------------------------ */

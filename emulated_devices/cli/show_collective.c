@@ -12,7 +12,7 @@ static const struct link round_link = { .gap = 1000000, .eager = ALWAYS_EAGER };
 /* All devices equally far; for an algorithm shaped by nodes, with those of the cluster that is shown. */
 static struct cluster rounds_on(const struct cluster *m, const struct algorithm *a, int P)
 {
-    const int devices = a->by_nodes ? cluster_nodes(m, P).devices : 0;
+    const int devices = a->by_nodes ? nodes_on(m, NULL, P).devices : 0;
     struct cluster rounds = { .name = "rounds", .levels = devices > 0 ? 2 : 1, .link = { round_link, round_link } };
     rounds.link[0].devices = devices;
     return rounds;
@@ -211,7 +211,7 @@ static enum error_code check(const struct asked *a, struct error *err)
     const char *op = operation_name(a->operation);
     enum error_code e = algorithm_check(a->operation, op, a->algorithm, err);
     const struct algorithm *found = algorithm_find(a->operation, a->algorithm);
-    const struct collective c = { .count = a->count, .dtype = I64, .nodes = cluster_nodes(&a->cluster, a->devices) };
+    const struct collective c = { .count = a->count, .dtype = I64, .nodes = nodes_on(&a->cluster, NULL, a->devices) };
     if (!e && a->root >= a->devices) e = fail(err, ERR_USAGE, "show %s: --root %d must be one of the %d devices", op, a->root, a->devices);
     const char *needs = !e && found != NULL ? algorithm_refuses(found, a->devices, &c) : NULL;
     if (needs == NULL) return e;
@@ -231,7 +231,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
         { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "how many take part" },
         { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20, .help = "elements of the vector; -1: one for each device" },
         { "--root", "R", OPTION_INT, &a.root, .min = 0, .max = SHOW_MOST_DEVICES - 1, .help = "for collectives that have one" },
-        { "--cluster", "NAME|FILE", OPTION_STRING, &cluster, .help = "whose time is shown; `orrery list clusters` shows them" },
+        CLUSTER_OPTION(cluster, "whose time is shown"),
         { "--plain", NULL, OPTION_SWITCH, &a.plain, .help = "no colours" },
         { 0 }
     };

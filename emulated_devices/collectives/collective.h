@@ -17,9 +17,11 @@ struct nodes {
     int devices;
 };
 
-/** The nodes of a group on the cluster that its devices' clocks know, and of the first P devices of any.  Local. */
+/** The nodes of some devices on a cluster.  @param member  [P] their ranks, kept; NULL: the first P. */
+struct nodes nodes_on(const struct cluster *, const int *member, int P);
+
+/** The nodes of a group on the cluster that its devices' clocks know.  Local. */
 struct nodes group_nodes(const struct group *);
-struct nodes cluster_nodes(const struct cluster *, int P);
 
 /* The arguments of any collective; those an operation does not use are 0.  P = size of the group, r = rank within it.
  *

@@ -14,12 +14,9 @@ struct span span_on(const struct cluster *m, const int *member, int P)
     return s;
 }
 
-struct nodes group_nodes(const struct group *g)
-{
-    return span_on(&g->comm->device->clock.cluster, g->member, g->size).nodes;
-}
+struct nodes nodes_on(const struct cluster *m, const int *member, int P) { return span_on(m, member, P).nodes; }
 
-struct nodes cluster_nodes(const struct cluster *m, int P) { return span_on(m, NULL, P).nodes; }
+struct nodes group_nodes(const struct group *g) { return nodes_on(&g->comm->device->clock.cluster, g->member, g->size); }
 
 static int node_of(const struct collective *c, int m) { return world_rank(c->nodes.member, m) / c->nodes.devices; }
 

@@ -79,7 +79,7 @@ static void test_prediction_knows_nodes(void **state)
     for (int i = 0; algorithms[i] != NULL; i++)
         for (int n = 1; n < COUNTS && algorithms[i]->by_nodes; n++) {
             struct collective c = call_of(algorithms[i]->operation, counts[n]);
-            c.nodes = cluster_nodes(&two_levels, comm.size);
+            c.nodes = nodes_on(&two_levels, NULL, comm.size);
             if (refuses(algorithms[i], &c)) continue;
             const picoseconds said = collective_time(algorithms[i], comm.size, &c, &two_levels), took = time_of(algorithms[i], &two_levels, c);
             ASSERT_ALL(2 * said >= took && said <= 2 * took, "%s %s of %lld: %.3f us predicted, %.3f taken", operation_name(algorithms[i]->operation),
@@ -100,7 +100,7 @@ static void test_choice_knows_nodes(void **state)
     const picoseconds took = time_of(a, &two_levels, c);
     for (int i = 0; algorithms[i] != NULL; i++) {
         struct collective on = c;
-        on.nodes = cluster_nodes(&two_levels, comm.size);
+        on.nodes = nodes_on(&two_levels, NULL, comm.size);
         if (algorithms[i]->operation != ALLREDUCE || refuses(algorithms[i], &on)) continue;
         const picoseconds other = time_of(algorithms[i], &two_levels, c);
         ASSERT_ALL((double)took <= 1.25 * (double)other, "auto's %s takes %.3f us, %s takes %.3f", a->name, (double)took * 1e-6, algorithms[i]->name,
