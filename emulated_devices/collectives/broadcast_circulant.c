@@ -1,6 +1,8 @@
 /* broadcast, circulant graph: in segments, all devices busy in nearly every round, and each segment received just once.
  *
- * Source    J. L. Traeff's round-optimal broadcast schedules, doi:10.1145/3735139; in MPICH as circ_vring
+ * Source    J. L. Traeff, "Optimal broadcast schedules in logarithmic time with applications to broadcast, reduction,
+ *           all-broadcast and all-reduction", ACM Trans. Parallel Comput., 2025, doi:10.1145/3735139, arXiv:2407.18004;
+ *           in MPICH as circ_vring
  * Needs     any P, any count, any root.
  * Idea      Devices are counted from the root.  In round k (mod q, q = ceil(log2 P)) device v sends to v + skip(k) and
  *           receives from v - skip(k); the skips are P halved, rounding up, again and again.  A device's base block is the
@@ -203,5 +205,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm broadcast_circulant = {
     .operation = BROADCAST, .name = "circulant", .description = "in segments along a circulant graph: fewest rounds there can be",
-    .source = "Traeff, doi:10.1145/3735139; MPICH circ_vring", .cost_formula = "ceil(log2 P) a + (S-1 + ceil(log2 P)) n/S b", .run = run, .cost = cost,
+    .source = "Traeff 2025, doi:10.1145/3735139", .cost_formula = "ceil(log2 P) a + (S-1 + ceil(log2 P)) n/S b", .run = run, .cost = cost,
 };
