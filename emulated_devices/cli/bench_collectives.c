@@ -24,7 +24,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         { "--algo", "A,B", OPTION_STRING, &a->algorithms, .help = "algorithms, or all" },
         { "--devices", "N,N", OPTION_STRING, &a->devices, .given = &a->devices_given, .help = "a table for each number of devices" },
         { "--bytes", "LIST", OPTION_STRING, &a->bytes, .help = "sizes of the vector: 4K,1M, or 8:4M for 8, 128, 2K and so on to 4M" },
-        { "--cluster", "NAME|FILE", OPTION_STRING, &a->cluster, .help = "whose virtual time is shown; `orrery list clusters` shows them" },
+        CLUSTER_OPTION(a->cluster, "whose virtual time is shown"),
         { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_MOST_RUNS, .help = "of which the median is shown" },
         { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no table" },
         { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the table" },
@@ -158,10 +158,8 @@ static enum error_code add_job(cJSON **all, const char *path, struct error *err)
 
 static enum error_code run_jobs(const struct bench_collectives *b, const struct asked *a, char *program, int *status, struct error *err)
 {
-    char path[] = "/tmp/orrery-bench-XXXXXX";           /* where each job leaves its rows */
-    const int fd = mkstemp(path);
-    if (fd < 0) return fail(err, ERR_FILE, "%s: cannot be made", path);
-    close(fd);
+    const char *path = handover_file(err);              /* where each job leaves its rows */
+    if (path == NULL) return err->code;
     enum error_code e = OK;
     cJSON *all = NULL;
     for (int i = 0; i < b->jobs && !e && *status == 0; i++) {
@@ -170,7 +168,6 @@ static enum error_code run_jobs(const struct bench_collectives *b, const struct 
     }
     if (!e && *status == 0 && b->json) e = json_write(b->json, all, err);
     cJSON_Delete(all);
-    unlink(path);
     return e;
 }
 

@@ -1,13 +1,13 @@
 /* bench_collectives_device.c -- what one device of a benchmark does: every algorithm and MPI's own, in turn, at every size. */
 #include "emulated_devices/cli/bench_collectives.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/measure.h"
 #include "emulated_devices/comm/peer.h"
 #include "emulated_devices/verify/exact.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* One of those that are compared: an algorithm of ours, or a way to call MPI's. */
@@ -36,25 +36,6 @@ static const char *lane_name(const struct lane *l)
 {
     static const char *const peers[PEER_WAYS] = { "MPI, blocking", "MPI, yielding" };
     return l->algorithm ? l->algorithm->name : peers[l->way];
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
 /* ---- running one lane ------------------------------------------------------------------------------------------------------ */
@@ -124,17 +105,12 @@ static enum error_code time_lane(struct bench *b, struct lane *l, int run, struc
 
 /* ---- one size ---------------------------------------------------------------------------------------------------------------- */
 
-static bool is_taken(const struct bench *b, const struct algorithm *a)
-{
-    return b->call.P == 1 || a->refuses == NULL || a->refuses(b->call.P, &b->call.args) == NULL;
-}
-
 static void choose_lanes(struct bench *b)
 {
     b->lanes = 0;
     for (enum peer_way w = 0; w < PEER_WAYS; w++) b->lane[b->lanes++] = (struct lane){ .way = w };
     for (int i = 0; i < b->asked->algorithms; i++)
-        if (is_taken(b, b->asked->algorithm[i])) b->lane[b->lanes++] = (struct lane){ .algorithm = b->asked->algorithm[i] };
+        if (!algorithm_refuses(b->asked->algorithm[i], b->call.P, &b->call.args)) b->lane[b->lanes++] = (struct lane){ .algorithm = b->asked->algorithm[i] };
 }
 
 static enum error_code measure(struct bench *b, struct error *err)
@@ -255,7 +231,7 @@ static enum error_code measure_size(struct bench *b, uint64_t bytes, struct erro
     int64_t count = (int64_t)(bytes / dtype_size(F32));
     if (b->asked->operation == ALLTOALL) count = count < P ? 1 : count / P;
     if (b->asked->operation == BARRIER) count = 0;
-    b->call = (struct exact_call){ b->asked->operation, P, b->world->rank, { .count = count, .dtype = F32 } };
+    b->call = (struct exact_call){ b->asked->operation, P, b->world->rank, { .count = count, .dtype = F32, .nodes = group_nodes(b->world->everyone) } };
     const size_t in_bytes = dtype_size(F32) * (size_t)exact_in_length(&b->call), out_bytes = dtype_size(F32) * (size_t)exact_out_length(&b->call);
     void *in = malloc(in_bytes + 1), *out = malloc(out_bytes + 1);
     enum error_code e = in && out ? OK : fail(err, ERR_MEMORY, "no memory for vectors of %s", size_format(bytes).text);

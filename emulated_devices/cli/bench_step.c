@@ -1,5 +1,6 @@
 /* bench_step.c -- `orrery bench step`: speed, never tested, always beside a limit measured in the same run. */
 #include "emulated_devices/cli/bench.h"
+#include "emulated_devices/cli/measure.h"
 #include "ref/io/json.h"
 #include "ref/model/gpt2.h"
 #include "ref/optim/optimizer.h"
@@ -8,27 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 
 enum { MAX_RUNS = 1000, GEMM_SIZE = 2048 };
 
@@ -104,10 +85,9 @@ static void close_serial(struct bench_step *b)
 /* `orrery train` as a user would run it, its median step read from the JSON it writes. */
 static double train_seconds(const char *program, const struct bench_step *b, int dp, int tp, int pp, struct error *err)
 {
-    char path[] = "/tmp/orrery-bench-XXXXXX", words[8][32];
-    const int fd = mkstemp(path);
-    if (fd < 0) return fail(err, ERR_FILE, "%s: cannot be made", path), -1;
-    close(fd);
+    char words[8][32];
+    const char *path = handover_file(err);
+    if (path == NULL) return -1;
     const int number[] = { dp, tp, pp, b->runs, (int)b->batch };
     for (int i = 0; i < 5; i++) snprintf(words[i], sizeof words[i], "%d", number[i]);
     const pid_t child = fork();
@@ -124,7 +104,6 @@ static double train_seconds(const char *program, const struct bench_step *b, int
     if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) fail(err, ERR_COMM, "orrery train --dp %d --tp %d --pp %d failed", dp, tp, pp);
     else if (json_read(path, &root, err) == OK && json_double(root, path, "median_step_seconds", &seconds, err) != OK) seconds = -1;
     cJSON_Delete(root);
-    unlink(path);
     return seconds;
 }
 

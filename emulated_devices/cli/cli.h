@@ -18,6 +18,10 @@ struct command {
 command_fn command_train, command_verify, command_show, command_bench, command_list;
 command_fn show_sbp;                    /* of command_show */
 
+/* The option --cluster of every command that shows virtual time or whose algorithms follow nodes; the word is for cluster_find.
+ * what: what it is for, in few words. */
+#define CLUSTER_OPTION(word, what) { "--cluster", "NAME|FILE", OPTION_STRING, &(word), .help = what "; `orrery list clusters` shows them" }
+
 /* ---- commands.c ------------------------------------------------------------------------------------------------------ */
 
 /** The command of a table, which ends with a NULL name.  @param of  what stands before the word: "" or "show ".
@@ -72,5 +76,15 @@ bool on_terminal(void);
  *         died, which is named; ERR_FILE if the output cannot be written.
  */
 enum error_code launch(int devices, int argc, char **argv, int *status, struct error *);
+
+/**
+ * A file through which jobs hand over what they found: one a process, made by the first call.  It is removed when the process ends, also
+ * if it is stopped or killed while a job runs.
+ * @return its path, or NULL and ERR_FILE in err.
+ */
+const char *handover_file(struct error *err);
+
+/** In a device: errors go straight to the launch() that waits, past mpiexec, which drops what comes as it ends. */
+void speak_to_launch(void);
 
 #endif

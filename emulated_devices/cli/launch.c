@@ -4,6 +4,7 @@
  *            +-- guardian                      ends mpiexec if this process dies before it
  */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/watch.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +13,59 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+/* ---- what jobs hand over ------------------------------------------------------------------------------------------------- */
+
+static char handover[] = "/tmp/orrery-XXXXXX";
+static bool handover_made;
+
+static void remove_handover(void)
+{
+    if (handover_made) unlink(handover);
+}
+
+const char *handover_file(struct error *err)
+{
+    if (handover_made) return handover;
+    const int fd = mkstemp(handover);
+    if (fd < 0) {
+        fail(err, ERR_FILE, "a file in /tmp: cannot be made: %s", strerror(errno));
+        return NULL;
+    }
+    close(fd);
+    handover_made = true;
+    atexit(remove_handover);
+    return handover;
+}
+
+/* ---- errors, past mpiexec --------------------------------------------------------------------------------------------------
+ *
+ * Devices inherit the pipe's end.  They know it by its number, and that it is the right one by its inode, since a device on
+ * another machine has something else under that number. */
+
+static void tell_where_errors_go(int fd)
+{
+    struct stat st;
+    char text[64];
+    if (fstat(fd, &st) != 0) return;
+    snprintf(text, sizeof text, "%d %llu", fd, (unsigned long long)st.st_ino);
+    setenv("ORRERY_ERRORS", text, 1);
+}
+
+void speak_to_launch(void)
+{
+    const char *told = getenv("ORRERY_ERRORS");
+    struct stat st;
+    unsigned long long inode;
+    int fd;
+    if (told == NULL || sscanf(told, "%d %llu", &fd, &inode) != 2 || fstat(fd, &st) != 0) return;
+    if (!S_ISFIFO(st.st_mode) || (unsigned long long)st.st_ino != inode) return;
+    dup2(fd, STDERR_FILENO);
+    close(fd);
+}
 
 /* ---- watching ---------------------------------------------------------------------------------------------------------- */
 
@@ -34,31 +85,27 @@ static void catch_signals(struct sigaction before[STOPPING])
     }
 }
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Until both streams have ended.  A job that is to stop has three seconds before it is killed, and two after. */
+/* Until both streams have ended; or mpiexec has, and nothing comes any more from a device that it could not end.  A job that is
+ * to stop has three seconds before it is killed, and two after. */
 static void watch_job(struct watch *w, pid_t job)
 {
     double asked = 0;
     bool killed = false;
     while (w->stream[0].from >= 0 || w->stream[1].from >= 0) {
+        siginfo_t gone = { .si_pid = 0 };
         struct pollfd p[2] = { { .fd = w->stream[0].from, .events = POLLIN }, { .fd = w->stream[1].from, .events = POLLIN } };
         const int ready = poll(p, 2, 200);              /* negative numbers are passed over */
         for (int i = 0; i < 2 && ready > 0; i++)
             if (p[i].revents) watch_read(w, &w->stream[i]);
+        if (ready == 0 && waitid(P_PID, (id_t)job, &gone, WEXITED | WNOHANG | WNOWAIT) == 0 && gone.si_pid == job) break;
         if (!caught && !w->write_errno) continue;
         if (!asked) {
-            asked = seconds_now();
+            asked = now();
             kill(job, SIGTERM);
-        } else if (!killed && seconds_now() - asked > 3) {
+        } else if (!killed && now() - asked > 3) {
             kill(job, SIGKILL);
             killed = true;
-        } else if (seconds_now() - asked > 5) break;
+        } else if (now() - asked > 5) break;
     }
 }
 
@@ -77,7 +124,11 @@ static pid_t start_guardian(pid_t job, const struct watch *w, int *line)
     for (int i = 0; i < STOPPING; i++) signal(stopping[i], SIG_IGN);
     close(ends[1]), close(w->stream[0].from), close(w->stream[1].from);
     close(STDIN_FILENO), close(STDOUT_FILENO), close(STDERR_FILENO);    /* whoever reads them must see their end */
-    if (read(ends[0], &word, 1) != 1) kill(job, SIGTERM);
+    if (read(ends[0], &word, 1) != 1) {
+        kill(job, SIGTERM);
+        for (int i = 0; i < 50 && kill(job, 0) == 0; i++) poll(NULL, 0, 100);
+        remove_handover();
+    }
     _exit(0);
 }
 
@@ -102,8 +153,9 @@ static void run_mpiexec(int devices, int argc, char **argv, int out, int errors)
     for (int i = 0; i < argc; i++) words[3 + i] = argv[i];
     setenv("ORRERY_LAUNCHED", "1", 1);
     setenv("ORRERY_TERMINAL", isatty(STDOUT_FILENO) ? "1" : "0", 1);
+    tell_where_errors_go(errors);
     dup2(nothing, STDIN_FILENO), dup2(out, STDOUT_FILENO), dup2(errors, STDERR_FILENO);
-    close(nothing), close(out), close(errors);
+    close(nothing), close(out);
     execvp(words[0], words);
     _exit(127);
 }
@@ -149,6 +201,7 @@ static enum error_code report_end_of_job(const struct watch *w, int how, int dev
 /* As if it had never been caught: a shell must see that we were stopped. */
 static void die_of(int number)
 {
+    remove_handover();
     signal(number, SIG_DFL);
     raise(number);
 }

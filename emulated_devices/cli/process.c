@@ -97,7 +97,9 @@ void prepare_process(char **argv)
     open_missing_streams();
     signal(SIGXFSZ, SIG_IGN);                           /* a file that grows too large is an error to report, not a death */
     if (settle_environment()) execvp(argv[0], argv);
-    if (getenv("ORRERY_LAUNCHED") != NULL) call_witness();
+    if (getenv("ORRERY_LAUNCHED") == NULL) return;
+    speak_to_launch();
+    call_witness();
 }
 
 static int from_environment(const char *const names[])

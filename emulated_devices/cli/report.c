@@ -1,4 +1,5 @@
 /* report.c -- what `orrery train` says: lines for a person, JSON for a program. */
+#include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train.h"
 #include "ref/io/json.h"
 #include <math.h>
@@ -46,24 +47,15 @@ void report_step(const struct train_record *r, int64_t i)
     fflush(r->out);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double median_seconds(const struct train_record *r)
 {
-    double *sorted = malloc(sizeof *sorted * (size_t)(r->steps + 1)), median = 0;
-    if (sorted == NULL || r->steps == 0) {
-        free(sorted);
-        return 0;
+    double *sorted = malloc(sizeof *sorted * (size_t)(r->steps + 1)), middle = 0;
+    if (sorted != NULL && r->steps > 0) {
+        memcpy(sorted, r->seconds, sizeof *sorted * (size_t)r->steps);
+        middle = median(sorted, (int)r->steps);
     }
-    memcpy(sorted, r->seconds, sizeof *sorted * (size_t)r->steps);
-    qsort(sorted, (size_t)r->steps, sizeof *sorted, by_value);
-    median = sorted[r->steps / 2];
     free(sorted);
-    return median;
+    return middle;
 }
 
 /* ---- tables: one line for neighbours that are alike ----------------------------------------------------------------- */

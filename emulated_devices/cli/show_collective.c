@@ -7,7 +7,16 @@
 #include <string.h>
 
 /* Counts rounds: a message occupies its ports for one, and nothing else takes time. */
-static const struct cluster rounds = { .name = "rounds", .levels = 1, .link = { { .gap = 1000000, .eager = ALWAYS_EAGER } } };
+static const struct link round_link = { .gap = 1000000, .eager = ALWAYS_EAGER };
+
+/* All devices equally far; for an algorithm shaped by nodes, with those of the cluster that is shown. */
+static struct cluster rounds_on(const struct cluster *m, const struct algorithm *a, int P)
+{
+    const int devices = a->by_nodes ? nodes_on(m, NULL, P).devices : 0;
+    struct cluster rounds = { .name = "rounds", .levels = devices > 0 ? 2 : 1, .link = { round_link, round_link } };
+    rounds.link[0].devices = devices;
+    return rounds;
+}
 
 struct asked {
     enum operation operation;
@@ -136,7 +145,7 @@ static enum error_code join(struct show_trace *t, const struct record *steps, co
             for (int64_t at = 0; at < steps[r].used; at += 3 + steps[r].number[at + 2], t->events++)
                 if (pass == 1)
                     t->event[t->events] = (struct show_event){ .device = r, .from = (int)steps[r].number[at], .time = times[r].number[at + 1],
-                        .step = (steps[r].number[at + 1] + rounds.link[0].gap / 2) / rounds.link[0].gap, .count = steps[r].number[at + 2], .symbols = &steps[r].number[at + 3] };
+                        .step = (steps[r].number[at + 1] + round_link.gap / 2) / round_link.gap, .count = steps[r].number[at + 2], .symbols = &steps[r].number[at + 3] };
         if (pass == 0 && (t->event = calloc((size_t)t->events + 1, sizeof *t->event)) == NULL) return fail(err, ERR_MEMORY, "no memory to draw");
     }
     return OK;
@@ -156,10 +165,11 @@ static enum error_code show_on(struct comm *world, const struct asked *a, struct
 {
     struct record own[2] = { { 0 } }, all[2][SHOW_MOST_DEVICES] = { { { 0 } } };
     struct show_trace t = { .P = world->size, .cluster = &a->cluster,
-                            .call = { .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root } };
+                            .call = { .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root, .nodes = group_nodes(world->everyone) } };
     struct traffic *counted = &world->traffic[0][a->operation];
     t.algorithm = a->algorithm && strcmp(a->algorithm, ALGORITHM_AUTO) == 0 ? algorithm_choose(a->operation, t.P, &t.call, t.cluster)
                                                                             : algorithm_find(a->operation, a->algorithm);
+    const struct cluster rounds = rounds_on(t.cluster, t.algorithm, t.P);
     enum error_code e = run_on(world, a, t.algorithm, &rounds, &own[0], err);
     *counted = (struct traffic){ 0 };
     if (!e) e = run_on(world, a, t.algorithm, t.cluster, &own[1], err);
@@ -201,10 +211,11 @@ static enum error_code check(const struct asked *a, struct error *err)
     const char *op = operation_name(a->operation);
     enum error_code e = algorithm_check(a->operation, op, a->algorithm, err);
     const struct algorithm *found = algorithm_find(a->operation, a->algorithm);
-    const struct collective c = { .count = a->count, .dtype = I64 };
+    const struct collective c = { .count = a->count, .dtype = I64, .nodes = nodes_on(&a->cluster, NULL, a->devices) };
     if (!e && a->root >= a->devices) e = fail(err, ERR_USAGE, "show %s: --root %d must be one of the %d devices", op, a->root, a->devices);
-    if (e || found == NULL || found->refuses == NULL || a->devices == 1 || found->refuses(a->devices, &c) == NULL) return e;
-    return fail(err, ERR_USAGE, "%s %s needs %s; --devices is %d", op, found->name, found->refuses(a->devices, &c), a->devices);
+    const char *needs = !e && found != NULL ? algorithm_refuses(found, a->devices, &c) : NULL;
+    if (needs == NULL) return e;
+    return fail(err, ERR_USAGE, "%s %s needs %s; --devices is %d, --cluster %s", op, found->name, needs, a->devices, a->cluster.name);
 }
 
 enum error_code show_collective(int argc, char **argv, int *status, struct error *err)
@@ -220,7 +231,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
         { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "how many take part" },
         { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20, .help = "elements of the vector; -1: one for each device" },
         { "--root", "R", OPTION_INT, &a.root, .min = 0, .max = SHOW_MOST_DEVICES - 1, .help = "for collectives that have one" },
-        { "--cluster", "NAME|FILE", OPTION_STRING, &cluster, .help = "whose time is shown; `orrery list clusters` shows them" },
+        CLUSTER_OPTION(cluster, "whose time is shown"),
         { "--plain", NULL, OPTION_SWITCH, &a.plain, .help = "no colours" },
         { 0 }
     };

@@ -1,18 +1,11 @@
 /* train.c -- `orrery train`: a model, a mesh, a text, and one device beside it to check. */
+#include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train.h"
 #include "emulated_devices/cli/trace_file.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- text ---------------------------------------------------------------------------------------------------------- */
 

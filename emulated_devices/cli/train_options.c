@@ -20,7 +20,7 @@ static enum error_code take_model(struct train_options *o, const char *model, in
 {
     char path[4096];
     *batch = 8;
-    if (model == o->resume && !is_folder(model)) return fail(err, ERR_FILE, "--resume %s: there is no such folder", shown_path(model).text);
+    if (o->resume && !is_folder(o->resume)) return fail(err, ERR_FILE, "--resume %s: there is no such folder", shown_path(o->resume).text);
     if (!is_folder(model)) return model_config_preset(&o->plan.model, batch, model, err);
     snprintf(path, sizeof path, "%s/config.json", model);
     o->model_dir = model;
@@ -99,7 +99,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--weight-decay", "RATE", OPTION_DOUBLE, &decay, .min = 0, .max = 1e6, .help = "of matrices; default: the optimizer's" },
         { "--seed", "N", OPTION_UINT64, &o->plan.seed, .help = "of weights, batches and dropout" },
         { .kind = OPTION_HEADING, .help = "Virtual time: what the run would take on the machine that is emulated" },
-        { "--cluster", "NAME|FILE", OPTION_STRING, &cluster, .help = "the machine; `orrery list clusters` shows them" },
+        CLUSTER_OPTION(cluster, "the machine"),
         { "--trace", "FILE", OPTION_STRING, &o->trace, .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
         { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "how many steps of it" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
@@ -143,7 +143,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     o->lr_steps = lr_steps;
     o->warmup = warmup;
     train_set_rates(&p->hyper, o, 0);
-    e = plan_check(p, err);
-    if (!e) e = cluster_find(&o->cluster, cluster, err);
+    e = cluster_find(&o->cluster, cluster, err);
+    p->cluster = &o->cluster;
+    if (!e) e = plan_check(p, err);
     return e ? e : cluster_check(&o->cluster, p->mesh.devices, p->dtype, err);
 }

@@ -1,9 +1,10 @@
 /* verify.c -- `orrery verify`: a job of 1, 2, .. N devices, one after the other, and what they find added up. */
+#include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/verify.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
 #include <unistd.h>
 
 static enum error_code parse(struct verify_options *o, int argc, char **argv, bool *help, struct error *err)
@@ -11,7 +12,9 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
     const struct option table[] = {
         { "WHAT", NULL, OPTION_CHOICE, &o->what, .choices = verify_families, .help = "one family; default: all" },
         { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES, .help = "on all meshes of 1 to N devices" },
-        { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout" },
+        CLUSTER_OPTION(o->cluster_name, "on whose nodes collectives are"),
+        { "--quiet", NULL, OPTION_SWITCH, &o->quiet, .help = "no lines for people" },
+        { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without those lines" },
         { 0 }
     };
     enum error_code e = options_parse("verify", argc - 2, argv + 2, table, help, err);
@@ -22,13 +25,6 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
                     "measured bound, in fp64 also to 1e-12; messages, bytes, additions and peak memory equal their\n"
                     "formulas. Schedules that add in the same order end with the same bits. Collectives are exact.", table);
     return e;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Take a job's cases and counts over from what it has written. */
@@ -50,11 +46,11 @@ static enum error_code add_job(cJSON *root, const char *path, struct verify_coun
 
 static enum error_code run_job(const struct verify_options *o, int devices, char *program, const char *path, int *status, struct error *err)
 {
-    char command[] = "verify", flag[] = "--json", file[64], what[32];
-    char *words[] = { program, command, flag, file, what, NULL };
-    snprintf(file, sizeof file, "%s", path);
-    snprintf(what, sizeof what, "%s", o->what ? o->what : "");
-    return launch(devices, o->what ? 5 : 4, words, status, err);
+    const char *words[9] = { program, "verify", "--json", path, "--cluster", o->cluster_name };
+    int n = 6;
+    if (o->what) words[n++] = o->what;
+    if (o->quiet) words[n++] = "--quiet";
+    return launch(devices, n, (char **)words, status, err);     /* which does not write to them */
 }
 
 static enum error_code run_jobs(const struct verify_options *o, char *program, const char *path, cJSON *root, struct verify_count *all, struct error *err)
@@ -72,10 +68,12 @@ static enum error_code run_jobs(const struct verify_options *o, char *program, c
 
 static enum error_code report(const struct verify_options *o, cJSON *root, struct verify_count all, double seconds, struct error *err)
 {
-    printf("\n%d case%s, %d passed", all.cases, all.cases == 1 ? "" : "s", all.passed);
-    if (all.refused) printf("; %d not run, refused by their schemes", all.refused);
-    printf("    (%.0f s)\n", seconds);
-    fflush(stdout);
+    if (!o->quiet) {
+        printf("\n%d case%s, %d passed", all.cases, all.cases == 1 ? "" : "s", all.passed);
+        if (all.refused) printf("; %d not run, refused by their schemes", all.refused);
+        printf("    (%.0f s)\n", seconds);
+        fflush(stdout);
+    }
     cJSON_AddNumberToObject(root, "run", all.cases);
     cJSON_AddNumberToObject(root, "passed", all.passed);
     cJSON_AddNumberToObject(root, "refused", all.refused);
@@ -86,12 +84,10 @@ static enum error_code report(const struct verify_options *o, cJSON *root, struc
 
 static enum error_code verify_all(const struct verify_options *o, char *program, struct error *err)
 {
-    char path[] = "/tmp/orrery-verify-XXXXXX";          /* where each job leaves what it found */
     struct verify_count all = { 0 };
     const double start = now();
-    const int fd = mkstemp(path);
-    if (fd < 0) return fail(err, ERR_FILE, "%s: cannot be made", path);
-    close(fd);
+    const char *path = handover_file(err);
+    if (path == NULL) return err->code;
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "what", o->what ? o->what : "all");
     cJSON_AddNumberToObject(root, "devices", o->devices);
@@ -99,16 +95,17 @@ static enum error_code verify_all(const struct verify_options *o, char *program,
     enum error_code e = run_jobs(o, program, path, root, &all, err);
     if (!e) e = report(o, root, all, now() - start, err);
     cJSON_Delete(root);
-    unlink(path);
     return e;
 }
 
 enum error_code command_verify(int argc, char **argv, int *status, struct error *err)
 {
-    struct verify_options o = { .devices = 8 };
+    struct verify_options o = { .devices = 8, .cluster_name = "a100-ethernet" };     /* whose nodes are the smallest */
     bool help;
     (void)status;
     enum error_code e = parse(&o, argc, argv, &help, err);
+    o.quiet = o.quiet || (o.json && strcmp(o.json, "-") == 0);
+    if (!e && !help) e = cluster_find(&o.cluster, o.cluster_name, err);
     if (e || help) return e;
     return under_launcher() ? verify_as_device(&o, err) : verify_all(&o, argv[0], err);
 }

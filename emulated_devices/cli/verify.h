@@ -3,6 +3,7 @@
 #define ORRERY_VERIFY_H
 
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/device/cluster.h"
 
 enum { VERIFY_MOST_DEVICES = 64 };
 
@@ -10,6 +11,9 @@ struct verify_options {
     const char *what;                   /* a family; NULL: all */
     int devices;                        /* at most */
     const char *json;
+    bool quiet;                         /* no lines for people */
+    const char *cluster_name;           /* as typed */
+    struct cluster cluster;             /* whose nodes shape the collectives of several levels */
 };
 
 extern const char *const verify_families[];     /* ends with NULL */

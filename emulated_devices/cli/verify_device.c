@@ -11,7 +11,7 @@ enum { MOST_KEYS = 32 };
 
 struct job {
     struct comm *world;
-    bool speaks;
+    bool speaks, prints;                /* rank 0; and lines for people */
     cJSON *cases;
     struct verify_count count;
     struct { uint64_t key, hash; const char *schedule; } bits[MOST_KEYS];   /* of the mesh at hand: the first weights of each key */
@@ -160,7 +160,7 @@ static enum error_code run_case(struct job *j, const char *family, const char *s
     if (!j->speaks) return OK;
     if (strcmp(family, "pipeline") == 0) compare_bits(j, plan, &f);
     record_case(j, family, scheme, plan, &f);
-    print_case(plan, scheme, &f);
+    if (j->prints) print_case(plan, scheme, &f);
     return OK;
 }
 
@@ -219,7 +219,7 @@ static enum error_code run_meshes(struct job *j, const char *family, enum axis a
 {
     const int P = j->world->size;
     enum error_code e = OK;
-    if (j->speaks)
+    if (j->prints)
         printf("\n%d device%s, %-*s %9s %6s %9s %6s   traffic memory bits\n", P, plural(P), P > 9 ? 24 : 25 - (P > 1), family, "fp64",
                "/bound", "fp32", "/bound");
     for (int pp = 1; pp <= P; pp++)
@@ -250,6 +250,7 @@ static void record_algorithm(struct job *j, const struct algorithm *a, const str
     cJSON *c = begin_case(j, "collectives", scheme, &o->verdict);
     cJSON_AddNumberToObject(c, "calls", o->calls);
     cJSON_AddNumberToObject(c, "elements", (double)o->elements);
+    if (!j->prints) return;
     printf("  %-15s %-22s %3d calls  %8lld elements   %s\n", operation_name(a->operation), a->name, o->calls, (long long)o->elements,
            o->verdict.code ? "FAILED" : "==   traffic ==   ok");
     if (o->verdict.code) printf("      %s\n", o->verdict.text);
@@ -269,7 +270,9 @@ static enum error_code verify_collectives(struct job *j, struct error *err)
     struct group g;
     enum error_code e = open_group(&g, j->world, err);
     if (e) return e;
-    if (j->speaks) printf("\n%d device%s, collectives: exact results, messages, bytes and additions\n", j->world->size, plural(j->world->size));
+    const struct cluster *m = &j->world->device->clock.cluster;
+    if (j->prints)
+        printf("\n%d device%s of %s, collectives: exact results, messages, bytes and additions\n", j->world->size, plural(j->world->size), m->name);
     for (int i = 0; algorithms[i] && !e; i++) {
         struct algorithm_outcome o;
         e = verify_algorithm(&g, algorithms[i], &o, err);
@@ -319,9 +322,10 @@ enum error_code verify_as_device(const struct verify_options *o, struct error *e
     char place[64];
     enum error_code e = device_open(&device, F64, 0, err);
     if (e) return e;
+    clock_open(&device.clock, &o->cluster, F64);
     e = comm_open(&world, &device, err);
     if (!e) {
-        struct job j = { .world = &world, .speaks = world.rank == 0, .cases = cJSON_CreateArray() };
+        struct job j = { .world = &world, .speaks = world.rank == 0, .prints = world.rank == 0 && !o->quiet, .cases = cJSON_CreateArray() };
         use_cores(world.size);
         snprintf(place, sizeof place, "of %d", world.size);
         announce_process(world.rank, place);

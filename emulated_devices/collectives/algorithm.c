@@ -55,12 +55,11 @@ static void give_up(const struct exchange *x, uint64_t bytes)
     comm_abort(x->group->comm, error_exit_status(ERR_MEMORY));
 }
 
-struct message *message_list(struct exchange *x, int number)
+void *exchange_small(struct exchange *x, uint64_t bytes)
 {
-    const uint64_t bytes = sizeof(struct message) * (uint64_t)number;
-    struct message *list = exchange_scratch(x, bytes);
-    if (list == NULL) give_up(x, bytes);
-    return list;
+    void *small = exchange_scratch(x, bytes);
+    if (small == NULL) give_up(x, bytes);
+    return small;
 }
 
 enum error_code scratch_agreed(struct exchange *x, const struct collective *c, int64_t elements, void **scratch, struct error *err)

@@ -73,8 +73,9 @@ enum error_code wait_all(struct exchange *, struct message *, int number, struct
  */
 enum error_code scratch_agreed(struct exchange *, const struct collective *, int64_t elements, void **scratch, struct error *);
 
-/* Room for so many messages, for exchange_release; never NULL: a member without memory for a few bytes ends the job. */
-struct message *message_list(struct exchange *, int number);
+/* Room for a few bytes, for exchange_release; never NULL: a member without memory for so little ends the job. */
+void *exchange_small(struct exchange *, uint64_t bytes);
+static inline struct message *message_list(struct exchange *x, int number) { return exchange_small(x, sizeof(struct message) * (uint64_t)number); }
 
 /* Whether all members make the same call; the same verdict on all, naming what differs and where.  Collective; counted as CONTROL. */
 enum error_code contract_check(struct group *, enum operation, const struct algorithm *, const struct collective *, struct error *);
@@ -147,15 +148,14 @@ struct skips circulant_skips(int P);
 
 /* ---- rows: some members at equal distances (rows.c) -------------------------------------------------------------------- */
 
-struct row { int size, me, first, stride; };    /* member i of the row is member first + i*stride of the group */
+/* Member i of the row is member first + i*stride of the group; or member[i], where they are listed. */
+struct row { int size, me, first, stride; const int *member; };
 
-static inline int row_member(struct row w, int i) { return w.first + imod(i, w.size) * w.stride; }
-
-/* The default shape of two-level and torus algorithms: P = nodes * q with q the largest divisor of P not above its root. */
-int node_size(int P);
-/* The members of this one's node, and those with its place in every other node. */
-struct row row_in_node(int rank, int P);
-struct row row_of_nodes(int rank, int P);
+static inline int row_member(struct row w, int i)
+{
+    i = imod(i, w.size);
+    return w.member != NULL ? w.member[i] : w.first + i * w.stride;
+}
 
 /* Ring over a row on n elements of x: afterwards member i holds the finished block i+1 of w.size; and back to all. */
 enum error_code ring_reduce_scatter(struct exchange *, const struct collective *, struct row, void *x, int64_t n, void *scratch, struct error *);
@@ -165,6 +165,37 @@ void ring_cost(struct collective_cost *, const struct collective *, struct row, 
 /* Every member of the row sends its whole x to every other; all add in the row's order.  scratch: w.size * n elements. */
 enum error_code everybody_adds(struct exchange *, const struct collective *, struct row, void *x, int64_t n, void *scratch, struct error *);
 void everybody_cost(struct collective_cost *, const struct collective *, struct row, int64_t n);
+
+/* ---- nodes (nodes.c) ---------------------------------------------------------------------------------------------------
+ *
+ * The nodes of c->nodes, or the nodes one takes the group to have where it is not on several.  Members of a node are side by
+ * side, which needs_nodes and needs_even_nodes make sure of.
+ */
+
+/* How far apart the members are: the level of the cluster that holds them all, and the nodes below it. */
+struct span { int outer; struct nodes nodes; };
+struct span span_on(const struct cluster *, const int *member, int P);
+
+/* Member m's node: its first member and the one after its last; how many nodes there are. */
+int node_first(const struct collective *, int P, int m);
+int node_end(const struct collective *, int P, int m);
+int node_count(const struct collective *, int P);
+int largest_node(const struct collective *, int P);
+/* Where nodes begin, and P at the end; for exchange_release. */
+int *node_edges(struct exchange *, const struct collective *);
+
+/* The members of this one's node. */
+struct row row_in_node(const struct collective *, int rank, int P);
+/* Those with its place in every node; all nodes have as many members. */
+struct row row_of_nodes(const struct collective *, int rank, int P);
+/* The first of every node; .me: this one's node.  edge: node_edges, or NULL where only size and me are asked for. */
+struct row row_of_leaders(const struct collective *, int rank, int P, const int *edge);
+
+/* For .refuses: several nodes; as many members on each, if the group is on several. */
+#define NODES_NEEDED "a group on several nodes of the cluster"
+#define EVEN_NODES_NEEDED "as many members on every node of the cluster"
+const char *needs_nodes(int P, const struct collective *);
+const char *needs_even_nodes(int P, const struct collective *);
 
 /* ---- trees (trees.c) ----------------------------------------------------------------------------------------------------- */
 

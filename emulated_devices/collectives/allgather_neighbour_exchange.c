@@ -56,5 +56,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm allgather_neighbour_exchange = {
     .operation = ALLGATHER, .name = "neighbour_exchange", .description = "pairs of blocks to the left and right neighbour in turn",
     .source = "Chen et al. 2005; Open MPI coll_base_allgather.c", .cost_formula = "P/2 a + n(P-1)/P b",
-    .refuses = refuses, .run = run, .cost = cost,
+    .needs = "P even", .refuses = refuses, .run = run, .cost = cost,
 };

@@ -2,7 +2,8 @@
  *
  * Source    the hierarchical collectives of ZeRO++: G. Wang et al., "ZeRO++: extremely efficient collective communication
  *           for giant model training", arXiv:2306.10209
- * Needs     any P = nodes * q, q the largest divisor of P not above its root (1 for primes); any counts.
+ * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above its
+ *           root (1 for primes); any counts.
  * Cost      steps  (P/q - 1) between nodes, (q-1) inside
  *           bytes  (P/q - 1)|b(r)| between nodes, (q-1) times the blocks with its place inside
  * Memory    the blocks of two places, packed.
@@ -47,7 +48,7 @@ static enum error_code inside(struct exchange *x, const struct collective *c, st
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
 {
     const int P = g->size, r = g->rank;
-    const struct row node = row_in_node(r, P), nodes = row_of_nodes(r, P);
+    const struct row node = row_in_node(c, r, P), nodes = row_of_nodes(c, r, P);
     int64_t most = 0;
     for (int i = 0; i < node.size; i++) {
         const int64_t n = comb_length(c, P, of_place(i, node, nodes));
@@ -65,14 +66,18 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    const struct row node = row_in_node(r, P), nodes = row_of_nodes(r, P);
-    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1) };
+    const struct row node = row_in_node(c, r, P), nodes = row_of_nodes(c, r, P);
+    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1), .steps_inside = (uint64_t)(node.size - 1) };
     for (int i = 1; i < nodes.size; i++) cost_send(&cost, c, block_length(c, P, r));
+    const uint64_t between_bytes = cost.bytes;
     for (int i = 1; i < node.size; i++) cost_send(&cost, c, comb_length(c, P, of_place(node.me, node, nodes)));
+    cost.path = cost.bytes;
+    cost.path_inside = cost.bytes - between_bytes;
     return cost;
 }
 
 const struct algorithm allgather_two_level = {
     .operation = ALLGATHER, .name = "two_level", .description = "between nodes first, then inside them",
     .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209", .cost_formula = "(P/q-1 + q-1) a + n(P-1)/P b", .run = run, .cost = cost,
+    .needs = EVEN_NODES_NEEDED, .refuses = needs_even_nodes, .by_nodes = true,
 };

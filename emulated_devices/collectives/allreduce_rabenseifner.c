@@ -1,7 +1,7 @@
 /* allreduce, Rabenseifner's: recursive halving scatters the sums, recursive doubling collects them.
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
- *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521, section 4.5
+ *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
  * Needs     any P (what is above a power of two is folded), any count.
  * Cost      steps  2 log2 P; 2 more if P is not a power of two
  *           bytes  2n(P-1)/P for a power of two: as few as the ring, in fewer steps

@@ -1,7 +1,8 @@
 /* allreduce, 2D torus: reduce-scatter along the rows, allreduce along the columns, allgather along the rows; rings all.
  *
  * Source    H. Mikami et al., "Massively distributed SGD: ImageNet/ResNet-50 training in a flash", arXiv:1811.05233
- * Needs     any P = q * (P/q), q the largest divisor of P not above its root (1 for primes: then it is the ring).
+ * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above its
+ *           root (1 for primes: then it is the ring); rows are nodes; any count.
  * Cost      steps  2(q-1) + 2(P/q-1), where one ring takes 2(P-1)
  *           bytes  2n(P-1)/P when everything divides: as few as the ring
  *           adds   n(P-1)/P
@@ -24,7 +25,7 @@ static int64_t shard(const struct collective *c, struct row w, int64_t *n)
 
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
 {
-    const struct row row = row_in_node(g->rank, g->size), column = row_of_nodes(g->rank, g->size);
+    const struct row row = row_in_node(c, g->rank, g->size), column = row_of_nodes(c, g->rank, g->size);
     struct exchange x = exchange_begin(g, ALLREDUCE);
     int64_t n;
     void *mine = element(c, c->out, shard(c, row, &n)), *scratch;
@@ -40,18 +41,23 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    const struct row row = row_in_node(r, P), column = row_of_nodes(r, P);
+    const struct row row = row_in_node(c, r, P), column = row_of_nodes(c, r, P);
     struct collective_cost cost = { 0 };
     int64_t n;
     shard(c, row, &n);
-    ring_cost(&cost, c, row, c->count, true);
     ring_cost(&cost, c, column, n, true);
     ring_cost(&cost, c, column, n, false);
+    const uint64_t columns = cost.bytes;
+    ring_cost(&cost, c, row, c->count, true);
     ring_cost(&cost, c, row, c->count, false);
+    cost.path = cost.bytes;
+    cost.path_inside = cost.bytes - columns;
+    cost.steps_inside = 2 * (uint64_t)(row.size - 1);
     return cost;
 }
 
 const struct algorithm allreduce_torus_2d = {
     .operation = ALLREDUCE, .name = "torus_2d", .description = "rings along rows and columns: few bytes, fewer steps than one ring",
     .source = "Mikami et al. 2018, arXiv:1811.05233", .cost_formula = "2(q-1 + P/q-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .needs = EVEN_NODES_NEEDED, .refuses = needs_even_nodes, .by_nodes = true,
 };

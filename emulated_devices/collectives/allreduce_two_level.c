@@ -2,16 +2,18 @@
  *
  * Source    the hierarchical scheme of MPI libraries and of NCCL before rails; for instance X. Jia et al., "Highly scalable
  *           deep learning training system with mixed-precision: training ImageNet in four minutes", arXiv:1807.11205
- * Needs     any P; nodes of q devices, q the largest divisor of P not above its root (1 for primes: then it is the ring).
- * Cost      steps  2(q-1) inside, 2(P/q - 1) between nodes
- *           bytes  a first device: the ring of P/q, and n(q-1) to its node; the others: n
+ * Needs     several nodes, members of each side by side, as many as there are: q on this one, N nodes.
+ * Cost      steps  2(q-1) inside, 2(N-1) between nodes
+ *           bytes  a first device: the ring of N, and n(q-1) to its node; the others: n
  *           adds   a first device: n(q-1) and the ring's; the others: none
  * Memory    n elements at the first device of a node.
  * Rounding  one sum for each block of the ring; the same bits on all devices.
  *
- * P = 6, q = 2:    0 <- 1,  2 <- 3,  4 <- 5      inside
- *                  0 -> 2 -> 4 -> 0              the ring, only one message in q crosses between nodes
- *                  0 -> 1,  2 -> 3,  4 -> 5      inside
+ * P = 5 on nodes {0 1} {2 3} {4}:
+ *
+ *                  0 <- 1,  2 <- 3      inside
+ *                  0 -> 2 -> 4 -> 0     the ring: only the first device of a node talks to others
+ *                  0 -> 1,  2 -> 3      inside
  */
 #include "emulated_devices/collectives/algorithm.h"
 
@@ -44,8 +46,9 @@ static enum error_code hand_out(struct exchange *x, const struct collective *c, 
 
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
 {
-    const struct row node = row_in_node(g->rank, g->size), nodes = row_of_nodes(g->rank, g->size);
     struct exchange x = exchange_begin(g, ALLREDUCE);
+    int *edge = node_edges(&x, c);
+    const struct row node = row_in_node(c, g->rank, g->size), nodes = row_of_leaders(c, g->rank, g->size, edge);
     void *scratch;
     enum error_code code = scratch_agreed(&x, c, node.me == 0 ? c->count : 0, &scratch, err);
     if (code == OK) code = gather_sums(&x, c, node, scratch, err);
@@ -53,12 +56,13 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code == OK && node.me == 0) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
     if (code == OK) code = hand_out(&x, c, node, err);
     exchange_release(&x, scratch);
+    exchange_release(&x, edge);
     return code;
 }
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    const struct row node = row_in_node(r, P), nodes = row_of_nodes(r, P);
+    const struct row node = row_in_node(c, r, P), nodes = row_of_leaders(c, r, P, NULL);
     struct collective_cost cost = { 0 };
     if (node.me > 0) cost_send(&cost, c, c->count);
     else {
@@ -67,12 +71,16 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
         for (int i = 1; i < node.size; i++) cost_send(&cost, c, c->count);
         cost.additions += (uint64_t)((node.size - 1) * c->count);
     }
-    cost.steps = 2 * (uint64_t)(node.size - 1) + 2 * (uint64_t)(nodes.size - 1);
-    cost.path = cost.bytes + (node.me == 0 ? bytes_of(c, (node.size - 1) * c->count) : 0);     /* the leader receives as well */
+    const uint64_t largest = (uint64_t)largest_node(c, P), inside = bytes_of(c, 2 * (node.size - 1) * c->count);
+    cost.steps_inside = 2 * (largest - 1);
+    cost.steps = cost.steps_inside + 2 * (uint64_t)(nodes.size - 1);
+    cost.path = cost.bytes + (node.me == 0 ? inside / 2 : 0);              /* the leader receives as well */
+    cost.path_inside = node.me == 0 ? inside : cost.bytes;
     return cost;
 }
 
 const struct algorithm allreduce_two_level = {
     .operation = ALLREDUCE, .name = "two_level", .description = "inside nodes to one device, a ring of nodes, and back",
-    .source = "Jia et al. 2018, arXiv:1807.11205", .cost_formula = "2(q-1 + P/q-1) a + (2(q-1)n + 2n) b", .run = run, .cost = cost,
+    .source = "Jia et al. 2018, arXiv:1807.11205", .cost_formula = "2(q-1 + N-1) a + (2(q-1)n + 2n) b", .run = run, .cost = cost,
+    .needs = NODES_NEEDED, .refuses = needs_nodes, .by_nodes = true,
 };

@@ -1,7 +1,8 @@
 /* alltoall, two-dimensional hierarchical: first inside the node to the right place, then between nodes, in long messages.
  *
  * Source    C. Hwang et al., "Tutel: adaptive mixture-of-experts at scale", MLSys 2023, arXiv:2206.03382
- * Needs     any P = nodes * q, q the largest divisor of P not above its root (1 for primes); equal counts.
+ * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above its
+ *           root (1 for primes); equal counts.
  * Idea      device l of a node takes over what its node has for all devices with place l; then those exchange it between
  *           nodes, q blocks together.
  * Cost      steps  (q-1) inside, (P/q - 1) between nodes
@@ -44,9 +45,15 @@ static enum error_code between(struct exchange *x, const struct collective *c, s
     return code;
 }
 
+static const char *refuses(int P, const struct collective *c)
+{
+    const char *counts = needs_equal_counts(P, c);
+    return counts != NULL ? counts : needs_even_nodes(P, c);
+}
+
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
 {
-    const struct row node = row_in_node(g->rank, g->size), nodes = row_of_nodes(g->rank, g->size);
+    const struct row node = row_in_node(c, g->rank, g->size), nodes = row_of_nodes(c, g->rank, g->size);
     const int64_t n = g->size * c->count;
     struct exchange x = exchange_begin(g, ALLTOALL);
     void *from;
@@ -59,15 +66,17 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    const struct row node = row_in_node(r, P), nodes = row_of_nodes(r, P);
-    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1) };
+    const struct row node = row_in_node(c, r, P), nodes = row_of_nodes(c, r, P);
+    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1), .steps_inside = (uint64_t)(node.size - 1) };
     for (int i = 1; i < node.size; i++) cost_send(&cost, c, nodes.size * c->count);
+    cost.path_inside = cost.bytes;
     for (int i = 1; i < nodes.size; i++) cost_send(&cost, c, node.size * c->count);
+    cost.path = cost.bytes;
     return cost;
 }
 
 const struct algorithm alltoall_2dh = {
     .operation = ALLTOALL, .name = "2dh", .description = "inside the node to the right place, then between nodes in long messages",
     .source = "Tutel, Hwang et al. 2023, arXiv:2206.03382", .cost_formula = "(q-1 + P/q-1) a + n(2 - 1/q - q/P) b",
-    .refuses = needs_equal_counts, .run = run, .cost = cost,
+    .needs = "equal counts; " EVEN_NODES_NEEDED, .refuses = refuses, .by_nodes = true, .run = run, .cost = cost,
 };

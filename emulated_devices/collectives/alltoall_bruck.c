@@ -65,5 +65,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm alltoall_bruck = {
     .operation = ALLTOALL, .name = "bruck", .description = "by the binary digits of the way: few messages for short blocks",
     .source = "Bruck et al. 1997, doi:10.1109/71.642949", .cost_formula = "ceil(log2 P) a + n/2 log2 P b",
-    .refuses = needs_equal_counts, .run = run, .cost = cost,
+    .needs = "equal counts", .refuses = needs_equal_counts, .run = run, .cost = cost,
 };

@@ -1,21 +1,24 @@
 /* alltoall, two levels: one device of a node collects everything, those exchange it, and each hands it out.
  *
  * Source    the leader scheme of MPI libraries
- * Needs     any P = nodes * q, q the largest divisor of P not above its root (1 for primes); equal counts.
- * Cost      steps  (q-1) in, (P/q - 1) between nodes, (q-1) out
- *           bytes  a member: P blocks to its leader;  a leader: q*q blocks to each other node, P blocks to each member
- * Memory    at a leader everything of its node, q*P blocks, twice; and a message.
+ * Needs     several nodes, members of each side by side, as many as there are: q on this one, N nodes; equal counts.
+ * Cost      steps  (q-1) in, N-1 between nodes, (q-1) out
+ *           bytes  a member: P blocks to its leader;  a leader: q blocks for each device elsewhere, P blocks to each member
+ * Memory    at a leader everything of its node, q*P blocks, twice; and a message, q blocks for each of the largest node.
  * Rounding  permutes: bits are equal.
  *
- * P = 4, q = 2:    1 -> 0, 3 -> 2      0 <-> 2, 4 blocks each way      0 -> 1, 2 -> 3
+ * P = 5 on nodes {0 1} {2 3} {4}:   1 -> 0, 3 -> 2      in, 5 blocks each
+ *                                   0 -> 2, 2 -> 4 ..   4 blocks from 0 to 2, since 2 members talk to 2; 2 blocks from 2 to 4
+ *                                   0 -> 1, 2 -> 3      out, 5 blocks each
  */
 #include "emulated_devices/collectives/algorithm.h"
 
 /* A leader's view: have[l][d], the block of member l for device d; got[s][l], the block of device s for member l. */
-struct leader { const struct collective *c; struct row node, nodes; int P; void *have, *got, *message; };
+struct leader { const struct collective *c; struct row node, nodes; const int *edge; int P; void *have, *got, *message; };
 
 static void *have(const struct leader *v, int l, int d) { return element(v->c, v->have, ((int64_t)l * v->P + d) * v->c->count); }
 static void *got(const struct leader *v, int s, int l) { return element(v->c, v->got, ((int64_t)s * v->node.size + l) * v->c->count); }
+static int members(const struct leader *v, int node) { return v->edge[node + 1] - v->edge[node]; }
 
 static enum error_code collect(struct exchange *x, const struct leader *v, struct error *err)
 {
@@ -30,14 +33,16 @@ static enum error_code collect(struct exchange *x, const struct leader *v, struc
 static enum error_code trade(struct exchange *x, const struct leader *v, struct error *err)
 {
     const int q = v->node.size;
-    const int64_t n = (int64_t)q * q * v->c->count;
+    const int64_t n = v->c->count;
     enum error_code code = OK;
     for (int step = 0; step < v->nodes.size && code == OK; step++) {
         const int to = imod(v->nodes.me + step, v->nodes.size), from = imod(v->nodes.me - step, v->nodes.size);
-        for (int l = 0; l < q; l++)
-            copy_elements(x, v->c, element(v->c, v->message, (int64_t)l * q * v->c->count), have(v, l, to * q), q * v->c->count);
-        if (step == 0) copy_elements(x, v->c, got(v, from * q, 0), v->message, n);
-        else code = exchange_both(x, row_member(v->nodes, to), v->message, bytes_of(v->c, n), row_member(v->nodes, from), got(v, from * q, 0), bytes_of(v->c, n), err);
+        const int64_t line = members(v, to) * n, out = q * line, in = (int64_t)q * members(v, from) * n;
+        for (int l = 0; l < q; l++) copy_elements(x, v->c, element(v->c, v->message, l * line), have(v, l, v->edge[to]), line);
+        /* What comes is in the order of members there, each one's blocks for the members here. */
+        void *const place = got(v, v->edge[from], 0);
+        if (step == 0) copy_elements(x, v->c, place, v->message, out);
+        else code = exchange_both(x, v->edge[to], v->message, bytes_of(v->c, out), v->edge[from], place, bytes_of(v->c, in), err);
     }
     return code;
 }
@@ -57,35 +62,52 @@ static enum error_code hand_out(struct exchange *x, const struct leader *v, stru
 
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
 {
-    struct leader v = { .c = c, .P = g->size, .node = row_in_node(g->rank, g->size), .nodes = row_of_nodes(g->rank, g->size) };
-    const int64_t all = v.node.me == 0 ? (int64_t)v.node.size * v.P * c->count : 0;
-    const int64_t message = v.node.me == 0 ? (int64_t)v.node.size * v.node.size * c->count : 0;
     struct exchange x = exchange_begin(g, ALLTOALL);
-    enum error_code code = scratch_agreed(&x, c, 2 * all + message, &v.have, err);
-    if (code != OK) return code;
-    void *memory = v.have;
-    v.got = element(c, memory, all);
-    v.message = element(c, memory, 2 * all);
-    code = collect(&x, &v, err);
+    int *edge = node_edges(&x, c);
+    struct leader v = { .c = c, .P = g->size, .edge = edge, .node = row_in_node(c, g->rank, g->size), .nodes = row_of_leaders(c, g->rank, g->size, edge) };
+    const int64_t all = v.node.me == 0 ? (int64_t)v.node.size * v.P * c->count : 0;
+    const int64_t message = v.node.me == 0 ? (int64_t)v.node.size * largest_node(c, g->size) * c->count : 0;
+    void *memory;
+    enum error_code code = scratch_agreed(&x, c, 2 * all + message, &memory, err);
+    if (code == OK) {
+        v.have = memory;
+        v.got = element(c, memory, all);
+        v.message = element(c, memory, 2 * all);
+        code = collect(&x, &v, err);
+    }
     if (code == OK && v.node.me == 0) code = trade(&x, &v, err);
     if (code == OK) code = hand_out(&x, &v, err);
     exchange_release(&x, memory);
+    exchange_release(&x, edge);
     return code;
 }
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    const struct row node = row_in_node(r, P), nodes = row_of_nodes(r, P);
-    struct collective_cost cost = { .steps = (uint64_t)(2 * (node.size - 1) + nodes.size - 1) };
+    const struct row node = row_in_node(c, r, P);
+    const int q = node.size, nodes = node_count(c, P);
+    struct collective_cost cost = { .steps_inside = (uint64_t)(2 * (largest_node(c, P) - 1)) };
+    for (int first = 0, end; first < P && node.me == 0; first = end) {
+        end = node_end(c, P, first);
+        if (first != r) cost_send(&cost, c, (int64_t)q * (end - first) * c->count);
+    }
+    const uint64_t between = cost.bytes, line = bytes_of(c, P * c->count);
     if (node.me > 0) cost_send(&cost, c, P * c->count);
-    for (int i = 1; i < nodes.size && node.me == 0; i++) cost_send(&cost, c, (int64_t)node.size * node.size * c->count);
-    for (int i = 1; i < node.size && node.me == 0; i++) cost_send(&cost, c, P * c->count);
-    cost.path = cost.bytes + (node.me == 0 ? bytes_of(c, (node.size - 1) * P * c->count) : 0);   /* the leader receives as well */
+    for (int i = 1; i < q && node.me == 0; i++) cost_send(&cost, c, P * c->count);
+    cost.steps = cost.steps_inside + (uint64_t)(nodes - 1);
+    cost.path_inside = node.me == 0 ? 2 * (uint64_t)(q - 1) * line : line;    /* the leader receives as well */
+    cost.path = between + cost.path_inside;
     return cost;
+}
+
+static const char *refuses(int P, const struct collective *c)
+{
+    const char *counts = needs_equal_counts(P, c);
+    return counts != NULL ? counts : needs_nodes(P, c);
 }
 
 const struct algorithm alltoall_two_level = {
     .operation = ALLTOALL, .name = "two_level", .description = "one device of each node collects, exchanges and hands out",
-    .source = "the leader scheme of MPI libraries", .cost_formula = "(2(q-1) + P/q-1) a + about 3qn b",
-    .refuses = needs_equal_counts, .run = run, .cost = cost,
+    .source = "the leader scheme of MPI libraries", .cost_formula = "(2(q-1) + N-1) a + about 3qn b",
+    .needs = "equal counts; " NODES_NEEDED, .refuses = refuses, .by_nodes = true, .run = run, .cost = cost,
 };

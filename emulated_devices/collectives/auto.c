@@ -5,7 +5,8 @@
  *     depth * latency  +  steps * gap  +  the largest of  (path * byte time  +  3 * additions * memory byte time)
  *
  * with the largest over all members, because the slowest one decides.  depth, steps and path are those of struct
- * collective_cost; an addition reads two numbers and writes one.  Copies within a device are not in it.
+ * collective_cost; an addition reads two numbers and writes one.  Copies within a device are not in it.  The link is that
+ * between the members farthest apart; what an algorithm shaped by nodes does inside them is timed on the link below.
  *
  * It depends on the operation, P, the call's count, counts, dtype and root, and the cluster: all that members share, so
  * they choose alike without asking each other.  For the one call in which they do not share counts, an all-to-all with
@@ -17,6 +18,16 @@
 #include <string.h>
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* What takes the time of the links: those between the members farthest apart, and those inside nodes. */
+struct road { const struct link *outer, *inner; };
+
+static struct road road_of(const struct cluster *m, int P, struct collective *c)
+{
+    const struct span s = span_on(m, c->nodes.member, P);
+    c->nodes = s.nodes;
+    return (struct road){ .outer = &m->link[s.outer], .inner = &m->link[s.outer > 0 ? s.outer - 1 : 0] };
+}
 
 /* Bytes through this member's ports.  With fewer messages than steps it waits for others that send as much as it does. */
 static double path_bytes(const struct collective_cost *one, uint64_t steps)
@@ -35,41 +46,42 @@ static uint64_t own_rounds(const struct collective_cost *one)
 
 static double seconds(double units, int64_t rate) { return rate > 0 ? units / (1e6 * (double)rate) : 0; }
 
-picoseconds collective_time(const struct algorithm *a, int P, const struct collective *c, const struct cluster *m)
+picoseconds collective_time(const struct algorithm *a, int P, const struct collective *asked, const struct cluster *m)
 {
-    uint64_t steps = 0, depth = 0, rounds = 0;
+    uint64_t steps = 0, depth = 0, rounds = 0, inside = 0;
     double slowest = 0;
-    const struct link *link = &m->link[link_between(m->link, m->levels, 0, P - 1)];
+    struct collective c = *asked;
+    const struct road road = road_of(m, P, &c);
     for (int r = 0; r < P; r++) {
-        const struct collective_cost one = collective_cost(a, r, P, c);
+        const struct collective_cost one = collective_cost(a, r, P, &c);
         steps = larger(steps, one.steps);
         depth = larger(depth, one.depth);
         rounds = larger(rounds, own_rounds(&one));
+        inside = larger(inside, one.steps_inside);
     }
     if (steps == 0) steps = rounds;
     if (depth == 0) depth = steps;
     for (int r = 0; r < P; r++) {
-        const struct collective_cost one = collective_cost(a, r, P, c);
-        const double busy = seconds(path_bytes(&one, steps), link->rate)
-                          + seconds(3.0 * (double)bytes_of(c, (int64_t)one.additions), m->memory_rate);
+        const struct collective_cost one = collective_cost(a, r, P, &c);
+        const double busy = seconds(path_bytes(&one, steps) - (double)one.path_inside, road.outer->rate)
+                          + seconds((double)one.path_inside, road.inner->rate)
+                          + seconds(3.0 * (double)bytes_of(&c, (int64_t)one.additions), m->memory_rate);
         if (busy > slowest) slowest = busy;
     }
-    return (picoseconds)depth * link->latency + (picoseconds)steps * link->gap + (picoseconds)ceil(slowest * 1e12);
+    const picoseconds outer = (picoseconds)(depth - inside) * road.outer->latency + (picoseconds)(steps - inside) * road.outer->gap;
+    return outer + (picoseconds)inside * (road.inner->latency + road.inner->gap) + (picoseconds)ceil(slowest * 1e12);
 }
 
-static bool takes(const struct algorithm *a, int P, const struct collective *c)
-{
-    return P == 1 || a->refuses == NULL || a->refuses(P, c) == NULL;
-}
-
-const struct algorithm *algorithm_choose(enum operation op, int P, const struct collective *c, const struct cluster *m)
+const struct algorithm *algorithm_choose(enum operation op, int P, const struct collective *asked, const struct cluster *m)
 {
     const struct algorithm *best = NULL;
+    struct collective call = *asked, *const c = &call;
+    if (P > 1) road_of(m, P, &call);
     const bool blind = op == ALLTOALL && c->counts != NULL;     /* each member knows other counts */
     picoseconds least = 0;
     for (int i = 0; algorithms[i] != NULL; i++) {
         const struct algorithm *a = algorithms[i];
-        if (a->operation != op || !takes(a, P, c)) continue;
+        if (a->operation != op || algorithm_refuses(a, P, c) != NULL) continue;
         if (P == 1 || blind) return a;
         const picoseconds time = collective_time(a, P, c, m);
         if (best == NULL || time < least) {
@@ -82,25 +94,12 @@ const struct algorithm *algorithm_choose(enum operation op, int P, const struct 
 
 static bool is_auto(const char *name) { return name != NULL && strcmp(name, ALGORITHM_AUTO) == 0; }
 
-/* The cluster as if all links were those of the group's members farthest apart. */
-static struct cluster seen_by(const struct group *g)
-{
-    struct cluster m = g->comm->device->clock.cluster;
-    int level = 0;
-    for (int i = 1; i < g->size; i++) {
-        const int far = link_between(m.link, m.levels, g->member[0], g->member[i]);
-        if (far > level) level = far;
-    }
-    if (level > 0) m.link[0] = m.link[level];
-    m.levels = 1;
-    return m;
-}
-
 const struct algorithm *algorithm_for(const struct group *g, enum operation op, const char *name, const struct collective *c)
 {
     if (!is_auto(name)) return algorithm_find(op, name);
-    const struct cluster seen = seen_by(g);
-    return algorithm_choose(op, g->size, c, &seen);
+    struct collective call = *c;
+    call.nodes.member = g->member;
+    return algorithm_choose(op, g->size, &call, &g->comm->device->clock.cluster);
 }
 
 enum error_code algorithm_check(enum operation op, const char *flag, const char *name, struct error *err)

@@ -58,5 +58,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm broadcast_scatter_doubling = {
     .operation = BROADCAST, .name = "scatter_doubling", .description = "deal out parts, then exchange by doubling: long vectors, few steps",
     .source = "Barnett et al. 1994; doi:10.1177/1094342005051521", .cost_formula = "2 log2 P a + 2n(P-1)/P b",
-    .refuses = refuses, .run = run, .cost = cost,
+    .needs = "P a power of two", .refuses = refuses, .run = run, .cost = cost,
 };

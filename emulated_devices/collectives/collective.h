@@ -9,6 +9,20 @@
 
 #include "emulated_devices/comm/comm.h"
 
+/* Which members of a group share a node.  Nodes are the largest units of the cluster (pair, node) that do not hold the whole
+ * group: so many ranks each, from rank 0 on.  devices 0: the group is not on several nodes; algorithms that are shaped by
+ * nodes then take P = nodes * q, q the largest divisor of P not above its root (1 for primes), or refuse. */
+struct nodes {
+    const int *member;                  /* [P] ranks of the members; NULL: 0 .. P-1 */
+    int devices;
+};
+
+/** The nodes of some devices on a cluster.  @param member  [P] their ranks, kept; NULL: the first P. */
+struct nodes nodes_on(const struct cluster *, const int *member, int P);
+
+/** The nodes of a group on the cluster that its devices' clocks know.  Local. */
+struct nodes group_nodes(const struct group *);
+
 /* The arguments of any collective; those an operation does not use are 0.  P = size of the group, r = rank within it.
  *
  *   operation        in                    out                 count means
@@ -35,6 +49,7 @@ struct collective {
     enum reduction reduction;
     int root;
     bool exclusive;
+    struct nodes nodes;                 /* collective_run sets it; cost functions read it: group_nodes */
 };
 
 /* What one device spends on one collective, exactly. */
@@ -47,14 +62,17 @@ struct collective_cost {
                                            an upper bound likewise; 0: as many as steps */
     uint64_t path;                      /* bytes that pass this member's ports one after another, waiting for others included;
                                            0: as if it sent its average message in each of the steps */
+    uint64_t steps_inside, path_inside; /* of these, those inside nodes; 0 for algorithms that know no nodes */
 };
 
 struct algorithm {
     enum operation operation;
     const char *name;                   /* as typed */
     const char *description;            /* one line */
+    const char *needs;                  /* one line: of the group or the call; NULL: nothing, it takes everything */
     const char *source;                 /* paper and DOI, or the system that has it */
     const char *cost_formula;           /* symbolic: a (latencies), b (bytes), for the list */
+    bool by_nodes;                      /* its shape follows the nodes that the group is on */
     /* NULL: takes everything.  Otherwise: NULL if it takes a group of P and this call, or what it needs, in words ("P even"). */
     const char *(*refuses)(int P, const struct collective *);
     /* Called through collective_run only, which has checked the arguments, dealt with P = 1 and with nothing to do, and,
@@ -69,12 +87,15 @@ extern const struct algorithm *const algorithms[];      /* ends with NULL; the f
 /** The algorithm of this name for an operation, or NULL; name NULL: the default. */
 const struct algorithm *algorithm_find(enum operation, const char *name);
 
+/** What an algorithm needs that this call on a group of P does not have, in words; NULL if it takes the call. */
+const char *algorithm_refuses(const struct algorithm *, int P, const struct collective *);
+
 /* ---- auto.c: choosing by predicted time ------------------------------------------------------------------------------ */
 
 #define ALGORITHM_AUTO "auto"                           /* the name that stands for algorithm_choose */
 
-/** Time that a collective is predicted to take on the first P devices of a cluster: latencies, ports and additions of the slowest
- *  member (auto.c). */
+/** Time that a collective is predicted to take on the members of c->nodes, or the first P devices, of a cluster: latencies,
+ *  ports and additions of the slowest member (auto.c). */
 picoseconds collective_time(const struct algorithm *, int P, const struct collective *, const struct cluster *);
 
 /**
@@ -86,7 +107,7 @@ picoseconds collective_time(const struct algorithm *, int P, const struct collec
 const struct algorithm *algorithm_choose(enum operation, int P, const struct collective *c, const struct cluster *);
 
 /** The algorithm that collective_run uses under this name for this call: one of the registry, its default for NULL, or the
- *  choice for "auto" by the links of the members farthest apart.  @return NULL if there is no such name. */
+ *  choice for "auto" by the links between the members.  @return NULL if there is no such name. */
 const struct algorithm *algorithm_for(const struct group *, enum operation, const char *name, const struct collective *);
 
 /** Whether a name is one: registered, "auto" or NULL.  @param flag  what gave it: "--allreduce".
@@ -95,6 +116,9 @@ enum error_code algorithm_check(enum operation, const char *flag, const char *na
 
 /** What member `rank` of P spends on this collective; all zero where nothing need be sent.  c->in and c->out are not read. */
 struct collective_cost collective_cost(const struct algorithm *, int rank, int P, const struct collective *);
+
+/** What this device spends on a collective that collective_run would run under this name.  Local. */
+struct collective_cost group_cost(const struct group *, enum operation, const char *name, const struct collective *);
 
 /** First element of block b when count elements are cut into P nearly equal blocks; 0 <= b <= P. */
 static inline int64_t block_start(int64_t count, int P, int b)

@@ -1,6 +1,6 @@
 /* reduce, scatter and gather: recursive halving leaves each device one finished part, which it sends to the root.
  *
- * Source    Rabenseifner's, in R. Thakur, R. Rabenseifner, W. Gropp, doi:10.1177/1094342005051521, section 4.4; here the
+ * Source    Rabenseifner's, in R. Thakur, R. Rabenseifner, W. Gropp, doi:10.1177/1094342005051521; here the
  *           parts go to the root directly instead of up a tree
  * Needs     any P (what is above a power of two is folded), any count, any root.
  * Cost      steps  log2 P + P-1 at the root's port; 1 more if P is not a power of two

@@ -2,7 +2,8 @@
  *
  * Source    the hierarchical collectives of ZeRO++: G. Wang et al., "ZeRO++: extremely efficient collective communication
  *           for giant model training", arXiv:2306.10209
- * Needs     any P = nodes * q, q the largest divisor of P not above its root (1 for primes); any counts.
+ * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above its
+ *           root (1 for primes); any counts.
  * Idea      device l of a node collects, from its node, the blocks of all devices with place l; then those exchange them
  *           between nodes.
  * Cost      steps  (q-1) inside, (P/q - 1) between nodes
@@ -68,7 +69,7 @@ static enum error_code between(struct exchange *x, const struct collective *c, s
 
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
 {
-    const struct row node = row_in_node(g->rank, g->size), nodes = row_of_nodes(g->rank, g->size);
+    const struct row node = row_in_node(c, g->rank, g->size), nodes = row_of_nodes(c, g->rank, g->size);
     int64_t n, most = longest_place(c, g->size, node, nodes, &n);
     struct exchange x = exchange_begin(g, REDUCE_SCATTER);
     void *sums;
@@ -81,10 +82,12 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    const struct row node = row_in_node(r, P), nodes = row_of_nodes(r, P);
-    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1) };
+    const struct row node = row_in_node(c, r, P), nodes = row_of_nodes(c, r, P);
+    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1), .steps_inside = (uint64_t)(node.size - 1) };
     for (int i = 0; i < node.size; i++) if (i != node.me) cost_send(&cost, c, comb_length(c, P, of_place(i, node, nodes)));
+    cost.path_inside = cost.bytes;
     for (int i = 0; i < nodes.size; i++) if (i != nodes.me) cost_send(&cost, c, block_length(c, P, row_member(nodes, i)));
+    cost.path = cost.bytes;
     cost.additions = (uint64_t)((node.size - 1) * comb_length(c, P, of_place(node.me, node, nodes)) + (nodes.size - 1) * block_length(c, P, r));
     return cost;
 }
@@ -92,4 +95,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 const struct algorithm reduce_scatter_two_level = {
     .operation = REDUCE_SCATTER, .name = "two_level", .description = "inside nodes first, then between them",
     .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209", .cost_formula = "(q-1 + P/q-1) a + n(P-1)/P b", .run = run, .cost = cost,
+    .needs = EVEN_NODES_NEEDED, .refuses = needs_even_nodes, .by_nodes = true,
 };

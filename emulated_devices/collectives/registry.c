@@ -5,7 +5,7 @@
 /* One line an algorithm; the first of an operation is its default. */
 #define ALGORITHMS(X)       \
     X(broadcast_binomial) X(broadcast_flat) X(broadcast_chain) X(broadcast_scatter_ring) X(broadcast_scatter_doubling) \
-    X(broadcast_double_tree) \
+    X(broadcast_double_tree) X(broadcast_circulant) \
     X(allreduce_ring)       \
     X(allreduce_bidirectional_ring) X(allreduce_segmented_ring) X(allreduce_doubling) X(allreduce_multiplying) \
     X(allreduce_rabenseifner) X(allreduce_swing) X(allreduce_tree) X(allreduce_double_tree) X(allreduce_star) \
@@ -128,33 +128,44 @@ static void copy_in(struct exchange *x, const struct collective *c, int P)
     copy_elements(x, c, c->out, c->in, in < out ? in : out);
 }
 
-enum error_code collective_run(struct group *g, enum operation op, const char *algorithm, const struct collective *c, struct error *err)
+const char *algorithm_refuses(const struct algorithm *a, int P, const struct collective *c)
+{
+    return P > 1 && a->refuses != NULL ? a->refuses(P, c) : NULL;
+}
+
+enum error_code collective_run(struct group *g, enum operation op, const char *algorithm, const struct collective *asked, struct error *err)
 {
     enum error_code code = OK;
+    struct collective call = *asked, *const c = &call;
+    call.nodes = group_nodes(g);
     if (g->comm->checks_calls && g->size > 1) code = contract_check(g, op, algorithm_find(op, algorithm), c, err);
     if (code == OK) code = algorithm_check(op, operation_name(op), algorithm, err);
     if (code == OK) code = check(op, c, g->rank, g->size, err);
     if (code != OK) return code;
     const struct algorithm *a = algorithm_for(g, op, algorithm, c);
     if (a == NULL) return fail(err, ERR_USAGE, "%s has no algorithm", operation_name(op));
-    const char *needs = a->refuses != NULL ? a->refuses(g->size, c) : NULL;
-    if (needs != NULL && g->size > 1)
+    const char *needs = algorithm_refuses(a, g->size, c);
+    if (needs != NULL)
         return fail(err, ERR_USAGE, "%s %s needs %s; this group has P=%d", operation_name(op), a->name, needs, g->size);
 
     struct exchange here = { .group = g, .operation = op };             /* sends nothing: to copy with */
-    struct collective in_out = *c;
     const bool trivial = nothing_to_do(op, c, g->size);
-    if (trivial || works_in_out(op)) {
-        copy_in(&here, c, g->size);
-        in_out.in = c->out;
-    }
-    return trivial ? OK : a->run(g, works_in_out(op) ? &in_out : c, err);
+    if (trivial || works_in_out(op)) copy_in(&here, c, g->size);
+    if (works_in_out(op)) call.in = call.out;
+    return trivial ? OK : a->run(g, c, err);
 }
 
 struct collective_cost collective_cost(const struct algorithm *a, int rank, int P, const struct collective *c)
 {
     if (nothing_to_do(a->operation, c, P)) return (struct collective_cost){ 0 };
     return a->cost(rank, P, c);
+}
+
+struct collective_cost group_cost(const struct group *g, enum operation op, const char *name, const struct collective *c)
+{
+    struct collective call = *c;
+    call.nodes = group_nodes(g);
+    return collective_cost(algorithm_for(g, op, name, &call), g->rank, g->size, &call);
 }
 
 enum error_code allreduce(struct group *g, void *x, int64_t count, enum dtype t, enum reduction how, const char *algorithm, struct error *err)

@@ -1,25 +1,6 @@
 /* rows.c -- rings and one-step sums among some members of a group. */
 #include "emulated_devices/collectives/algorithm.h"
 
-int node_size(int P)
-{
-    int q = 1;
-    for (int d = 2; d * d <= P; d++) if (P % d == 0) q = d;
-    return q;
-}
-
-struct row row_in_node(int rank, int P)
-{
-    const int q = node_size(P);
-    return (struct row){ .size = q, .me = rank % q, .first = rank - rank % q, .stride = 1 };
-}
-
-struct row row_of_nodes(int rank, int P)
-{
-    const int q = node_size(P);
-    return (struct row){ .size = P / q, .me = rank / q, .first = rank % q, .stride = q };
-}
-
 /* One turn of the ring: in every step a block goes right and the one before it comes from the left. */
 static enum error_code turn(struct exchange *x, const struct collective *c, struct row w, char *data, int64_t n, int first_give,
                             void *scratch, struct error *err)

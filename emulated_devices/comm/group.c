@@ -30,13 +30,7 @@ enum error_code group_along(struct group *g, struct comm *c, const struct mesh *
 
     int *member = malloc(sizeof *member * (size_t)size);
     if (member == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", size);
-    int n = 0;
-    for (int rank = 0; rank < m->devices; rank++) {
-        bool same = true;
-        for (enum axis a = 0; a < AXIS_COUNT; a++)
-            if (!(axes & AXIS_BIT(a))) same = same && mesh_coordinate(m, rank, a) == mesh_coordinate(m, c->rank, a);
-        if (same) member[n++] = rank;
-    }
+    mesh_members(m, c->rank, axes, member);
     return group_finish(g, c, member, size, (unsigned)differing, err);
 }
 

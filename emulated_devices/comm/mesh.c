@@ -1,4 +1,5 @@
 #include "emulated_devices/comm/mesh.h"
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -56,6 +57,19 @@ int mesh_coordinate(const struct mesh *m, int rank, enum axis a)
 int mesh_neighbour(const struct mesh *m, int rank, enum axis a, int coordinate)
 {
     return rank + (coordinate - mesh_coordinate(m, rank, a)) * stride(m, a);
+}
+
+int mesh_members(const struct mesh *m, int rank, unsigned axes, int *member)
+{
+    int n = 0;
+    for (int other = 0; other < m->devices; other++) {
+        bool same = true;
+        for (enum axis a = 0; a < AXIS_COUNT; a++)
+            if (!(axes & AXIS_BIT(a))) same = same && mesh_coordinate(m, other, a) == mesh_coordinate(m, rank, a);
+        if (same && member != NULL) member[n] = other;
+        n += same;
+    }
+    return n;
 }
 
 const char *mesh_describe(const struct mesh *m, int rank, char *out, int size)

@@ -44,6 +44,10 @@ int mesh_coordinate(const struct mesh *, int rank, enum axis);
 /** The rank that stands where `rank` does, but at `coordinate` on one axis. */
 int mesh_neighbour(const struct mesh *, int rank, enum axis, int coordinate);
 
+/** The ranks, ascending, that differ from this one only in the given axes, itself included.
+ *  @param[out] member  [devices]; NULL to count.  @return how many. */
+int mesh_members(const struct mesh *, int rank, unsigned axes, int *member);
+
 /** Text such as "dp=1 pp=0 tp=1": only the axes larger than 1; "the only device" if there are none.  @return out. */
 const char *mesh_describe(const struct mesh *, int rank, char *out, int size);
 

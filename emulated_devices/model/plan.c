@@ -1,5 +1,6 @@
 #include "emulated_devices/model/plan.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include <stdlib.h>
 
 static enum error_code check_batch(const struct plan *p, struct error *err)
 {
@@ -47,21 +48,41 @@ static enum error_code check_pipeline(struct plan *p, struct error *err)
     return e;
 }
 
+/* What an all-reduce needs that one of the groups along these axes does not have. */
+static const char *needs_along(const struct plan *p, const struct algorithm *a, unsigned axes, int *size, struct error *err)
+{
+    struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
+    const char *needs = NULL;
+    int *member = malloc(sizeof *member * (size_t)p->mesh.devices);
+    if (member == NULL) fail(err, ERR_MEMORY, "no memory for a list of %d devices", p->mesh.devices);
+    for (int rank = 0; member != NULL && rank < p->mesh.devices && needs == NULL; rank++) {
+        *size = mesh_members(&p->mesh, rank, axes, member);
+        if (p->cluster != NULL) c.nodes = nodes_on(p->cluster, member, *size);
+        if (member[0] == rank) needs = algorithm_refuses(a, *size, &c);
+    }
+    free(member);
+    return needs;
+}
+
 /* By its name, and on every group it will run on. */
 static enum error_code check_allreduce(const struct plan *p, struct error *err)
 {
     const enum error_code e = algorithm_check(ALLREDUCE, "--allreduce", p->allreduce, err);
     const struct algorithm *found = algorithm_find(ALLREDUCE, p->allreduce);
     if (e || found == NULL) return e;                   /* "auto" is no algorithm: it takes one that fits */
-    const struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
-    const int sizes[] = { p->mesh.size[DP], p->mesh.size[TP], p->mesh.devices };
-    for (int i = 0; i < 3; i++) {
-        const char *needs = found->refuses && sizes[i] > 1 ? found->refuses(sizes[i], &c) : NULL;
-        if (needs)
-            return fail(err, ERR_PLAN, "--allreduce %s: needs %s; %s has P=%d", p->allreduce, needs,
-                        i == 0 ? "--dp" : i == 1 ? "--tp" : "the group of all devices", sizes[i]);
+    static const struct { unsigned axes; const char *name; } groups[] = {
+        { AXIS_BIT(DP), "--dp" }, { AXIS_BIT(TP), "--tp" }, { AXIS_SETS - 1, "the group of all devices" },
+    };
+    enum error_code code = OK;
+    for (int i = 0; i < 3 && !code; i++) {
+        int size = 0;
+        struct error memory = { .code = OK };
+        const char *needs = needs_along(p, found, groups[i].axes, &size, &memory);
+        if (memory.code) code = fail(err, memory.code, "%s", memory.text);
+        else if (needs)
+            code = fail(err, ERR_PLAN, "--allreduce %s: needs %s; %s has P=%d", p->allreduce, needs, groups[i].name, size);
     }
-    return OK;
+    return code;
 }
 
 enum error_code plan_check(struct plan *p, struct error *err)

@@ -19,6 +19,7 @@ struct plan {
     int stages;                         /* of the pipeline, as the schedule has them; set by plan_check */
     enum dtype dtype;
     uint64_t seed;
+    const struct cluster *cluster;      /* that devices are part of, whose nodes decide which collectives fit; NULL: all are equally far */
     int64_t bucket;                     /* bytes of gradients reduced at a time */
     const char *tensor, *data, *schedule, *allreduce;   /* names in the registries; schedule: or a file */
     const struct optimizer *optimizer;

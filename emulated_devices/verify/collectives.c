@@ -67,8 +67,9 @@ enum error_code verify_algorithm(struct group *g, const struct algorithm *a, str
     *o = (struct algorithm_outcome){ 0 };
     for (int f = 0; f < 2 && !e; f++)
         for (int i = 0; i < 8 && !e; i++) {
-            struct exact_call c = { a->operation, P, g->rank, { .count = counts[i], .dtype = formats[f], .root = has_root(a->operation) ? i % P : 0 } };
-            const char *refused = a->refuses ? a->refuses(P, &c.args) : NULL;
+            struct exact_call c = { a->operation, P, g->rank, { .count = counts[i], .dtype = formats[f], .root = has_root(a->operation) ? i % P : 0,
+                                                                  .nodes = group_nodes(g) } };
+            const char *refused = algorithm_refuses(a, P, &c.args);
             if (refused) o->refused = refused;
             else e = one_call(g, a, &c, o, err);
         }

@@ -68,7 +68,28 @@ test_killed_device_is_named() {
     expect_status 1; expect_error 'device [0-2] \(pp=[0-2]\), process '"${devices[1]}"', died: Segmentation fault'
 }
 
+test_killed_device_behind_a_pipe() {
+    make_text
+    command='orrery train --dp 3 <&- 2>&1 | cat'
+    { "$program" train --model tiny --data "$text" --steps 1000000 --dp 3 <&- 2>&1; echo "status $?" >"$place/status"; } | cat >"$place/out" &
+    local p=''
+    for _ in $(seq 600); do grep -q '^step' "$place/out" && break; sleep 0.1; done
+    for p in $(descendants $$); do is_device "$p" && break; done
+    kill -9 "$p"
+    for _ in $(seq 200); do [ -e "$place/status" ] && break; sleep 0.1; done
+    wait; : >"$place/err"; look
+    [ "$(cat "$place/status")" = 'status 1' ] || complain "$(cat "$place/status"), expected 1"
+    expect_out "^orrery: device [0-2] \(dp=[0-2]\), process $p, died: Killed"
+}
 
+test_device_that_hangs() {
+    make_text
+    export ORRERY_WAIT_LIMIT=2
+    start --dp 2;                           kill -STOP "${devices[0]}"; finish
+    unset ORRERY_WAIT_LIMIT
+    expect_status 1; grep -q 'device [01] waits for device [01] to send: ' "$place/err" || complain 'it does not say who waits for whom'
+    [ "$(grep -c '^orrery: no message has come for 2 s' "$place/err")" = 1 ] || complain 'it does not say once that it gave up'
+}
 
 test_signals_end_everything() {
     start --dp 3;                           kill -TERM $job; finish
@@ -97,6 +118,28 @@ test_input_is_not_eaten() {
 }
 
 # The reader has seen enough, the disk is full, nobody listens.
+test_output_that_ends_early() {
+    make_text
+    local mesh
+    for mesh in '--dp 1' '--dp 2'; do
+        local words="train --model tiny --data $text --steps 1000000 $mesh"
+        command="orrery $words | head -n 1"
+        timeout -k 5 60 "$program" $words </dev/null 2>"$place/err" | head -n 1 >"$place/out"
+        status=${PIPESTATUS[0]}; look
+        expect_status 141; expect_silent; expect_out '^model'
+        if [ -e /dev/full ]; then
+            command="orrery $words >/dev/full"
+            status=0; timeout -k 5 60 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null 2>"$place/err" >/dev/full || status=$?; look
+            expect_status 1; expect_error 'standard output: cannot be written'
+        fi
+        command="orrery $words >&-"
+        status=0; timeout -k 5 60 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null 2>"$place/err" >&- || status=$?; look
+        expect_status 1; expect_error 'standard output: cannot be written'
+        command="orrery $words 2>&-"
+        status=0; timeout -k 5 60 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null >"$place/out" 2>&- || status=$?; look
+        expect_status 0; expect_out '^step'
+    done
+}
 
-run_tests test_one_copy_under_mpiexec test_same_with_and_without_launcher test_killed_device_is_named \
-          test_signals_end_everything test_without_mpiexec test_input_is_not_eaten
+run_tests test_one_copy_under_mpiexec test_same_with_and_without_launcher test_killed_device_is_named test_killed_device_behind_a_pipe \
+          test_device_that_hangs test_signals_end_everything test_without_mpiexec test_input_is_not_eaten test_output_that_ends_early

@@ -30,6 +30,17 @@ test_json_is_json() {
     grep -q '"holds":[[:space:]]*true' one.json || complain 'it does not say that the check held'
 }
 
+test_json_to_standard_output() {
+    local mesh
+    for mesh in '--dp 1' '--dp 2'; do
+        train --steps 2 $mesh --json -;     expect_status 0
+        cp "$place/out" piped.json; grep -q '^step ' "$place/err" || complain 'lines for people are not on the standard error'
+        train --steps 2 $mesh --json filed.json;    expect_status 0
+        expect_json piped.json
+        expect_same <(unchanging piped.json) <(unchanging filed.json)
+    done
+    run verify data --devices 1 --json -;   expect_status 0
+}
 
 test_same_twice() {
     local plan
@@ -67,4 +78,4 @@ test_lists_and_help() {
     done
 }
 
-run_tests test_plain_lines test_json_is_json test_same_twice test_first_loss_on_any_mesh test_lists_and_help
+run_tests test_plain_lines test_json_is_json test_json_to_standard_output test_same_twice test_first_loss_on_any_mesh test_lists_and_help

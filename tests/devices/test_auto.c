@@ -14,6 +14,9 @@ static const struct cluster h100 = FLAT("h100", 989000000, 3350000, 2000000, 0, 
 static const struct cluster slow_start = FLAT("slow start", 1000000000, 3000000, 100000000, 0, 400000);
 static const struct cluster busy_port = FLAT("busy port", 1000000000, 3000000, 1000000, 1000000, 400000);
 static const struct cluster thin_link = FLAT("thin link", 1000000000, 3000000, 1000000, 100000, 1000);
+/* Nodes of 2 with NVLink, InfiniBand between them. */
+static const struct cluster two_levels = { .name = "two levels", .flop_rate = { [F32] = 989000000 }, .memory_rate = 3350000, .levels = 2, .link = {
+    { .devices = 2, .latency = 2000000, .rate = 450000, .eager = ALWAYS_EAGER }, { .latency = 3000000, .rate = 50000, .eager = ALWAYS_EAGER } } };
 static const struct cluster *const machines[] = { &h100, &slow_start, &busy_port, &thin_link };
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 
@@ -29,7 +32,7 @@ static struct collective call_of(enum operation op, int64_t count)
 
 static bool refuses(const struct algorithm *a, const struct collective *c)
 {
-    return a->refuses != NULL && a->refuses(comm.size, c) != NULL;
+    return algorithm_refuses(a, comm.size, c) != NULL;
 }
 
 static int64_t most(int64_t mine)
@@ -65,6 +68,44 @@ static void test_prediction_is_near(void **state)
             ASSERT_ALL(2 * said >= took && said <= 2 * took, "%s %s of %lld: %.3f us predicted, %.3f taken", operation_name(algorithms[i]->operation),
                        algorithms[i]->name, (long long)c.count, (double)said * 1e-6, (double)took * 1e-6);
         }
+}
+
+/* Of algorithms shaped by nodes, what they do inside nodes is predicted on the links inside. */
+static void test_prediction_knows_nodes(void **state)
+{
+    int checked = 0;
+    (void)state;
+    if (comm.size < 4) skip();
+    for (int i = 0; algorithms[i] != NULL; i++)
+        for (int n = 1; n < COUNTS && algorithms[i]->by_nodes; n++) {
+            struct collective c = call_of(algorithms[i]->operation, counts[n]);
+            c.nodes = nodes_on(&two_levels, NULL, comm.size);
+            if (refuses(algorithms[i], &c)) continue;
+            const picoseconds said = collective_time(algorithms[i], comm.size, &c, &two_levels), took = time_of(algorithms[i], &two_levels, c);
+            ASSERT_ALL(2 * said >= took && said <= 2 * took, "%s %s of %lld: %.3f us predicted, %.3f taken", operation_name(algorithms[i]->operation),
+                       algorithms[i]->name, (long long)c.count, (double)said * 1e-6, (double)took * 1e-6);
+            checked++;
+        }
+    assert_true(checked >= 2 * (COUNTS - 1));                   /* uneven nodes: only those with leaders */
+}
+
+/* With nodes, auto can take what is shaped by them; and short messages cross between nodes as rarely as can be. */
+static void test_choice_knows_nodes(void **state)
+{
+    const struct collective c = call_of(ALLREDUCE, 300300);
+    (void)state;
+    if (comm.size != 8) skip();
+    const struct algorithm *a = algorithm_choose(ALLREDUCE, comm.size, &c, &two_levels);
+    ASSERT_ALL(a->by_nodes, "allreduce of 300300 on nodes: auto takes %s", a->name);
+    const picoseconds took = time_of(a, &two_levels, c);
+    for (int i = 0; algorithms[i] != NULL; i++) {
+        struct collective on = c;
+        on.nodes = nodes_on(&two_levels, NULL, comm.size);
+        if (algorithms[i]->operation != ALLREDUCE || refuses(algorithms[i], &on)) continue;
+        const picoseconds other = time_of(algorithms[i], &two_levels, c);
+        ASSERT_ALL((double)took <= 1.25 * (double)other, "auto's %s takes %.3f us, %s takes %.3f", a->name, (double)took * 1e-6, algorithms[i]->name,
+                   (double)other * 1e-6);
+    }
 }
 
 /* No algorithm is faster than auto's by more than the prediction is off. */
@@ -161,7 +202,8 @@ static int close_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICES(test_prediction_is_near), ON_DEVICES(test_choice_is_good), ON_DEVICES(test_members_choose_alike),
+        ON_DEVICES(test_prediction_is_near), ON_DEVICES(test_prediction_knows_nodes), ON_DEVICES(test_choice_knows_nodes),
+        ON_DEVICES(test_choice_is_good), ON_DEVICES(test_members_choose_alike),
         ON_DEVICES(test_runs_by_name), ON_DEVICES(test_unknown_name_is_refused),
     };
     return MPI_RUN("auto", tests);

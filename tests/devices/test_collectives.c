@@ -16,6 +16,15 @@ static struct device device;
 static struct comm comm;
 static struct group group;
 
+/* Clusters on which only a message's use of the ports takes time, and always the same: the clock counts rounds. */
+#define ONE_ROUND .gap = 1000000, .eager = ALWAYS_EAGER
+static const struct cluster one_port = { .name = "one port", .levels = 1, .link = { { ONE_ROUND } } };
+
+static struct cluster nodes_of(int devices)
+{
+    return (struct cluster){ .name = "nodes", .levels = 2, .link = { { .devices = devices, ONE_ROUND }, { ONE_ROUND } } };
+}
+
 /* ---- numbers in any format ------------------------------------------------------------------------------------------ */
 
 static void put(enum dtype t, void *array, int64_t i, double x)
@@ -247,7 +256,7 @@ static void check_steps(struct complaint *bad, const struct algorithm *a, const 
     MPI_Request request;
     MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, harness, &request);
     harness_wait(&request);
-    const bool regular = (group.size & (group.size - 1)) == 0 && c->count % group.size == 0 && c->count > 0 && c->counts == NULL;
+    const bool regular = !a->by_nodes && (group.size & (group.size - 1)) == 0 && c->count % group.size == 0 && c->count > 0 && c->counts == NULL;
     if (want == 0) return;
     if (regular ? (uint64_t)most != want : (uint64_t)most > want)
         COMPLAIN("cost says %llu steps, the longest path has %lld", (unsigned long long)want, (long long)most);
@@ -255,6 +264,7 @@ static void check_steps(struct complaint *bad, const struct algorithm *a, const 
 
 static void run_case(const struct algorithm *a, struct collective c, bool in_place)
 {
+    c.nodes = group_nodes(&group);
     const enum operation op = a->operation;
     const int r = group.rank;
     const int64_t ni = in_length(op, &c, r), no = out_length(op, &c, r);
@@ -308,7 +318,8 @@ static bool rooted(enum operation op) { return op == BROADCAST || op == REDUCE |
 
 static void run_both_places(const struct algorithm *a, struct collective c)
 {
-    if (a->refuses != NULL && a->refuses(group.size, &c) != NULL) return;
+    c.nodes = group_nodes(&group);
+    if (algorithm_refuses(a, group.size, &c) != NULL) return;
     run_case(a, c, false);
     if (a->operation != ALLTOALL && (group.size <= 9 || c.count < LONG)) run_case(a, c, true);     /* the rest would be megabytes again */
 }
@@ -364,6 +375,25 @@ static void test_every_algorithm(void **state)
     }
 }
 
+/* Nodes of every size, the last one smaller where they do not divide the group; the group has it first. */
+static void test_algorithms_by_nodes(void **state)
+{
+    (void)state;
+    for (int devices = 1; devices < group.size && devices <= 8; devices++) {
+        const struct cluster m = nodes_of(devices);
+        clock_open(&device.clock, &m, F32);
+        for (int i = 0; algorithms[i] != NULL; i++) {
+            const struct algorithm *a = algorithms[i];
+            if (!a->by_nodes || !selected(a)) continue;
+            for (int64_t n = 0; n < 300; n = n * 5 + (n == 0 ? 1 : 2))
+                run_both_places(a, (struct collective){ .count = n, .dtype = F32 });
+            run_both_places(a, (struct collective){ .count = LONG * 2 + 1, .dtype = F64 });
+            if (has_blocks(a->operation)) run_uneven(a);
+            if (a->operation == ALLREDUCE) run_both_places(a, (struct collective){ .count = 77, .dtype = I32, .reduction = AVERAGE });
+        }
+    }
+}
+
 /* ---- sums that round: all members of an allreduce hold the same bits, within the bound of summation ------------------------ */
 
 static double rounded_value(int rank, int64_t i) { return (float)(sin((double)(rank * 1000 + i) * 12.9898) * (i % 3 == 0 ? 1e6 : 1)); }
@@ -393,7 +423,7 @@ static void test_same_bits_everywhere(void **state)
         struct error err;
         struct collective c = { .in = x, .out = x, .count = N, .dtype = F32 };
         if (algorithms[a]->operation != ALLREDUCE || !selected(algorithms[a])) continue;
-        if (algorithms[a]->refuses != NULL && algorithms[a]->refuses(group.size, &c) != NULL) continue;
+        if (algorithm_refuses(algorithms[a], group.size, &c) != NULL) continue;
         for (int i = 0; i < N; i++) x[i] = (float)rounded_value(group.rank, i);
         const enum error_code code = collective_run(&group, ALLREDUCE, algorithms[a]->name, &c, &err);
         ASSERT_ALL(code == OK, "allreduce %s: %s", algorithms[a]->name, err.text);
@@ -444,6 +474,7 @@ static void test_optima(void **state)
         { ALLGATHER, "bruck", true, true, false },          { ALLGATHER, "circulant", true, true, false },
         { ALLGATHER, "pat", true, true, false },            { ALLGATHER, "sparbit", true, false, false },
         { ALLTOALL, "pairwise_shift", true, false, false }, { ALLTOALL, "bruck", false, true, false },
+        { BROADCAST, "circulant", false, true, false },
         { BROADCAST, "binomial", false, true, false },      { REDUCE, "binomial", false, true, false },
         { GATHER, "binomial", false, true, false },         { SCATTER, "binomial", false, true, false },
         { BARRIER, "dissemination", false, true, false },   { SCAN, "doubling", false, true, false },
@@ -461,6 +492,26 @@ static void test_optima(void **state)
                 if (best[i].fewest_bytes) assert_int_equal(cost.bytes, best[i].op == ALLREDUCE ? 2 * once : once);
                 if (best[i].fewest_steps) assert_int_equal(cost.steps, rounds_at_least(P));
             }
+        }
+}
+
+/* S segments reach P devices in no less than S-1 + ceil(log2 P) rounds, and each device receives every byte once. */
+static void test_circulant_broadcast_is_optimal(void **state)
+{
+    enum { SEGMENT = 8192 };                                    /* floats */
+    const struct algorithm *a = algorithm_find(BROADCAST, "circulant");
+    (void)state;
+    for (int P = 2; P <= 40; P++)
+        for (int S = 1; S <= 21; S += 4) {
+            const struct collective c = { .count = (int64_t)S * SEGMENT, .dtype = F32, .root = P / 3 };
+            uint64_t bytes = 0;
+            for (int r = 0; r < P; r++) {
+                const struct collective_cost cost = collective_cost(a, r, P, &c);
+                assert_int_equal(cost.steps, S - 1 + rounds_at_least(P));
+                assert_true(cost.messages <= cost.steps);
+                bytes += cost.bytes;
+            }
+            assert_int_equal(bytes, 4 * (uint64_t)c.count * (uint64_t)(P - 1));
         }
 }
 
@@ -485,6 +536,12 @@ static void test_wrong_arguments(void **state)
     c = good; c.in = NULL;              expect_refusal(ALLREDUCE, NULL, c, "in is NULL");
     c = good; c.dtype = DTYPE_COUNT;    expect_refusal(ALLREDUCE, NULL, c, "dtype 5 does not exist");
     c = good; c.reduction = 99;         expect_refusal(ALLREDUCE, NULL, c, "reduction 99 does not exist");
+    if (group.size > 1) expect_refusal(ALLREDUCE, "two_level", good, "allreduce two_level needs a group on several nodes of the cluster; this group has P=");
+    if (group.size == 5) {
+        const struct cluster m = nodes_of(2);
+        clock_open(&device.clock, &m, F32);
+        expect_refusal(ALLREDUCE, "torus_2d", good, "allreduce torus_2d needs as many members on every node of the cluster; this group has P=5");
+    }
     c = good; c.root = group.size;      expect_refusal(BROADCAST, NULL, c, "is not in a group of");
     ASSERT_ALL(x[0] == 7 && x[3] == 7, "a refused call changed data");
 }
@@ -535,7 +592,7 @@ static uint64_t everything_once(uint64_t *time)
         float in[N * MAX_P] = { 0 }, out[N * MAX_P] = { 0 };
         struct error err;
         struct collective c = { .in = in, .out = out, .count = N, .dtype = F32 };
-        if (!selected(a) || (a->refuses != NULL && a->refuses(group.size, &c) != NULL)) continue;
+        if (!selected(a) || algorithm_refuses(a, group.size, &c) != NULL) continue;
         for (int k = 0; k < N * group.size; k++) in[k] = (float)rounded_value(group.rank, k);
         clock_reset(&device.clock);
         const enum error_code code = collective_run(&group, a->operation, a->name, &c, &err);
@@ -579,9 +636,6 @@ static void test_timing_does_not_matter(void **state)
     ASSERT_ALL(time == late_time, "virtual times change with delays");
 }
 
-/* A cluster on which only a message's use of the ports takes time, and always the same: the clock counts rounds. */
-static const struct cluster one_port = { .name = "one port", .levels = 1, .link = { { .gap = 1000000, .eager = ALWAYS_EAGER } } };
-
 static int open_devices(void **state)
 {
     struct error err;
@@ -606,7 +660,8 @@ static int close_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICES(test_every_algorithm), ON_DEVICES(test_same_bits_everywhere), ON_DEVICES(test_optima),
+        ON_DEVICES(test_every_algorithm), ON_DEVICES(test_algorithms_by_nodes), ON_DEVICES(test_same_bits_everywhere), ON_DEVICES(test_optima),
+        ON_DEVICES(test_circulant_broadcast_is_optimal),
         ON_DEVICES(test_wrong_arguments), ON_DEVICES(test_calls_that_differ),
         ON_DEVICES(test_timing_does_not_matter),
     };

@@ -78,8 +78,7 @@ static struct collective_cost cost(const struct data_parallel *dp)
     struct collective_cost sum = { 0 };
     for (int64_t at = 0; at < n; at += step_size) {
         const struct collective call = { .count = n - at < step_size ? n - at : step_size, .dtype = dp->device->dtype };
-        const struct algorithm *a = algorithm_for(dp->group, ALLREDUCE, dp->allreduce, &call);
-        const struct collective_cost one = collective_cost(a, dp->group->rank, dp->group->size, &call);
+        const struct collective_cost one = group_cost(dp->group, ALLREDUCE, dp->allreduce, &call);
         sum.messages += one.messages;
         sum.bytes += one.bytes;
         sum.additions += one.additions;

@@ -137,8 +137,7 @@ static struct collective_cost cost(const struct tensor_parallel *tp, struct tens
     struct collective_cost sum = { 0 };
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
         const struct collective call = { .count = part[i].count, .dtype = tp->device->dtype };
-        const struct algorithm *a = algorithm_for(tp->group, ALLREDUCE, tp->allreduce, &call);
-        const struct collective_cost one = collective_cost(a, tp->group->rank, tp->group->size, &call);
+        const struct collective_cost one = group_cost(tp->group, ALLREDUCE, tp->allreduce, &call);
         sum.messages += one.messages * (uint64_t)part[i].times;
         sum.bytes += one.bytes * (uint64_t)part[i].times;
         sum.additions += one.additions * (uint64_t)part[i].times;

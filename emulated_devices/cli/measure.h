@@ -1,0 +1,11 @@
+/* measure.h -- wall-clock time of this machine, and the middle of several measurements. */
+#ifndef ORRERY_CLI_MEASURE_H
+#define ORRERY_CLI_MEASURE_H
+
+/** Seconds since some moment in the past, by a clock that nobody sets. */
+double now(void);
+
+/** The middle of n values, or the mean of the two in the middle; sorts them.  n >= 1. */
+double median(double *x, int n);
+
+#endif
