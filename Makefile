@@ -59,6 +59,7 @@ bench: all
 ## make golden     regenerate golden/ with PyTorch and compare; a changed bit names the tensor (PYTHON=python3)
 golden:
 	$(Q)$(PYTHON) golden/make_gpt2.py --check
+	$(Q)$(PYTHON) golden/make_float16.py --check
 
 ## make docs       the manual, in build/docs/html (needs Doxygen)
 docs:
