@@ -6,8 +6,9 @@
 
 Conversions: fp32 to bf16 and fp16 by PyTorch; fp64 to fp16 by numpy, and to bf16 by exact arithmetic written here, since
 PyTorch goes from fp64 to 16 bits by way of fp32 and so rounds twice.  NaNs are left out: each program has its own rule.
-Operations: linear, layer_norm, gelu, softmax and their gradients by PyTorch in bf16 on the CPU, from inputs that are bf16
-numbers.  They are kept as fp32, which holds them exactly.
+Operations and their gradients, from inputs that are bf16 numbers: linear by PyTorch in bf16 on the CPU, which sums in fp32 and
+rounds once; layer_norm, gelu and attention by PyTorch in fp64, rounded to bf16 at the end, since its bf16 kernels round between
+the steps too.  All are kept as fp32, which holds them exactly.
 """
 import argparse
 import os
@@ -97,25 +98,35 @@ def drawn(name, *shape):
     return torch.from_numpy(x).float().bfloat16()
 
 
-def passes(name, function, **inputs):
+def passes(name, compute, function, **inputs):
     """The result of a function of bf16 tensors, and the gradient of each for a gradient of the result that is drawn."""
-    given = {key: x.clone().requires_grad_() for key, x in inputs.items()}
+    given = {key: x.to(compute).requires_grad_() for key, x in inputs.items()}
     y = function(**given)
     dy = drawn(name + ".dy", *y.shape)
-    y.backward(dy)
+    y.backward(dy.to(compute))
     out = {f"{name}.y": y, f"{name}.dy": dy}
     out.update({f"{name}.{key}": x for key, x in given.items()})
     out.update({f"{name}.d{key}": x.grad for key, x in given.items()})
-    return {key: t.detach().float().numpy() for key, t in out.items()}
+    return {key: t.detach().float().bfloat16().float().numpy() for key, t in out.items()}
+
+
+def attention(x, heads, width, tokens):
+    """Causal, from rows of all queries, all keys, all values."""
+    q, k, v = x.view(-1, tokens, 3, heads, width).permute(2, 0, 3, 1, 4)
+    scores = q @ k.transpose(-1, -2) / width**0.5
+    hidden = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
+    return (scores.masked_fill(hidden, float("-inf")).softmax(-1) @ v).transpose(1, 2).reshape(-1, heads * width)
 
 
 def operations():
     f = torch.nn.functional
     N, D, O = 13, 37, 29
-    tensors = passes("linear", lambda x, w, b: f.linear(x, w, b), x=drawn("x", N, D), w=drawn("w", O, D), b=drawn("b", O))
-    tensors.update(passes("layer_norm", lambda x, w, b: f.layer_norm(x, (D,), w, b, 1e-5), x=drawn("x", N, D), w=drawn("w", D), b=drawn("b", D)))
-    tensors.update(passes("gelu", lambda x: f.gelu(x, approximate="tanh"), x=drawn("x", N, D)))
-    tensors.update(passes("softmax", lambda x: torch.softmax(x, -1), x=drawn("x", N, D)))
+    H, A, S = 3, 5, 7
+    tensors = passes("linear", torch.bfloat16, f.linear, input=drawn("x", N, D), weight=drawn("w", O, D), bias=drawn("b", O))
+    tensors.update(passes("layer_norm", torch.float64, lambda input, weight, bias: f.layer_norm(input, (D,), weight, bias, 1e-5),
+                          input=drawn("x", N, D), weight=drawn("w", D), bias=drawn("b", D)))
+    tensors.update(passes("gelu", torch.float64, lambda input: f.gelu(input, approximate="tanh"), input=drawn("x", N, D)))
+    tensors.update(passes("attention", torch.float64, lambda input: attention(input, H, A, S), input=drawn("qkv", 2 * S, 3 * H * A)))
     return tensors
 
 
