@@ -27,7 +27,7 @@ LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenb
 
 # ---- what there is ---------------------------------------------------------------------------------------------
 FORMATS  := F32 F64
-OPS_SRC  := $(filter-out ref/ops/ops.c ref/optim/optimizer.c,$(wildcard ref/ops/*.c ref/optim/*.c))   # once per format
+OPS_SRC  := $(filter-out ref/ops/ops.c ref/ops/widened.c ref/optim/optimizer.c ref/optim/loss_scale.c,$(wildcard ref/ops/*.c ref/optim/*.c))   # once per format
 REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c))
 DEV_SRC  := $(filter-out emulated_devices/cli/main.c,$(wildcard emulated_devices/*/*.c emulated_devices/*/*/*.c))
 TEST_SRC := $(wildcard tests/*/test_*.c)
@@ -59,6 +59,7 @@ bench: all
 ## make golden     regenerate golden/ with PyTorch and compare; a changed bit names the tensor (PYTHON=python3)
 golden:
 	$(Q)$(PYTHON) golden/make_gpt2.py --check
+	$(Q)$(PYTHON) golden/make_float16.py --check
 
 ## make docs       the manual, in build/docs/html (needs Doxygen)
 docs:

@@ -257,13 +257,10 @@ def make(name):
 
 
 def write_all(folder):
-    lines = []
-    for name in SHAPES:
-        path = folder / f"{name}.safetensors"
-        tensors, metadata = make(name)
-        tensor_file.write(path, tensors, metadata)
-        lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n")
-    (folder / "MANIFEST").write_text("".join(lines))
+    paths = [folder / f"{name}.safetensors" for name in SHAPES]
+    for name, path in zip(SHAPES, paths):
+        tensor_file.write(path, *make(name))
+    tensor_file.note_checksums(paths)
 
 
 def difference(a, b):

@@ -1,4 +1,5 @@
 """Safetensors files with nothing but the standard library and numpy: 8 bytes of length, a JSON header, the numbers."""
+import hashlib
 import json
 import struct
 
@@ -35,3 +36,12 @@ def read(path):
         begin, end = entry["data_offsets"]
         tensors[name] = np.frombuffer(data[begin:end], DTYPES[entry["dtype"]]).reshape(entry["shape"])
     return tensors, metadata
+
+
+def note_checksums(paths):
+    """Put the checksums of these files, all of one folder, into its MANIFEST; lines of other files stay."""
+    manifest = paths[0].parent / "MANIFEST"
+    lines = manifest.read_text().splitlines() if manifest.exists() else []
+    known = {line.split()[1]: line for line in lines}
+    known.update({path.name: f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in paths})
+    manifest.write_text("".join(known[name] + "\n" for name in sorted(known)))

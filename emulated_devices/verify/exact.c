@@ -56,10 +56,6 @@ double exact_out(const struct exact_call *c, int64_t i)
     }
 }
 
-void exact_put(enum dtype t, void *array, int64_t i, double x)
-{
-    if (t == F32) ((float *)array)[i] = (float)x;
-    else ((double *)array)[i] = x;
-}
+void exact_put(enum dtype t, void *array, int64_t i, double x) { tensor_set(tensor_1d(array, t, i + 1), i, x); }
 
-double exact_get(enum dtype t, const void *array, int64_t i) { return t == F32 ? ((const float *)array)[i] : ((const double *)array)[i]; }
+double exact_get(enum dtype t, const void *array, int64_t i) { return tensor_get(tensor_1d((void *)array, t, i + 1), i); }

@@ -63,8 +63,8 @@ const char *safetensors_metadata(const struct safetensors *, const char *key);
 /**
  * Read a box of a tensor, and nothing else, converted to `want`.
  *
- * F64, F32, BF16 and F16 convert to F64 exactly and to F32 exactly but for F64, which rounds to nearest.  I32, I16, I8,
- * U16, U8 and BOOL convert to I32; these, U32 and I64 to I64; U8 and BOOL to U8.
+ * F64, F32, BF16 and F16 convert to each other, exactly or rounded once, to nearest.  I32, I16, I8, U16, U8 and BOOL
+ * convert to I32; these, U32 and I64 to I64; U8 and BOOL to U8.
  * @param entry          of this file.
  * @param start, extent  [entry->ndim]; the box.  Both may be NULL for all of the tensor.
  * @param transposed     for a matrix: start, extent and out are of its transpose; the file is read as it lies.

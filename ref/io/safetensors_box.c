@@ -1,4 +1,5 @@
 #include "ref/io/safetensors_box.h"
+#include "ref/numeric/tensor.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 
 /* Every dtype of the format; `least` is the smallest of ours that holds all its values, DTYPE_COUNT if none does. */
 static const struct format { const char *name; int bits; enum dtype least; } formats[] = {
-    { "F64", 64, F32 }, { "F32", 32, F32 }, { "F16", 16, F32 }, { "BF16", 16, F32 },    /* F32 rounds F64, as asked */
+    { "F64", 64, F32 }, { "F32", 32, F32 }, { "F16", 16, F32 }, { "BF16", 16, F32 },    /* narrower ones round, as asked */
     { "I64", 64, I64 }, { "I32", 32, I32 }, { "I16", 16, I32 }, { "I8", 8, I32 },
     { "U64", 64, DTYPE_COUNT }, { "U32", 32, I64 }, { "U16", 16, I32 }, { "U8", 8, U8 }, { "BOOL", 8, U8 },
     { "F8_E4M3", 8, DTYPE_COUNT }, { "F8_E5M2", 8, DTYPE_COUNT }, { "F8_E8M0", 8, DTYPE_COUNT },
@@ -97,24 +98,6 @@ bool box_next(struct box *b)
 
 enum { CHUNK = 4096 };                                  /* elements converted at a time */
 
-static double half_to_double(uint16_t h)
-{
-    const int exponent = h >> 10 & 31;
-    const double fraction = h & 1023;
-    const double x = exponent == 31 ? (fraction > 0 ? (double)NAN : (double)INFINITY)
-                   : exponent == 0  ? ldexp(fraction, -24)
-                                    : ldexp(fraction + 1024, exponent - 25);
-    return h >> 15 ? -x : x;
-}
-
-static double bfloat_to_double(uint16_t h)
-{
-    const uint32_t bits = (uint32_t)h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* The loop of one format: v is the element as it lies in the file. */
 #define DECODE(type, value)                                             \
     for (int i = 0; i < n; i++) {                                       \
@@ -128,8 +111,8 @@ static void decode_reals(const char *dtype, const void *raw, int n, double *out)
 {
     if (strcmp(dtype, "F64") == 0) { DECODE(double, v); }
     if (strcmp(dtype, "F32") == 0) { DECODE(float, v); }
-    if (strcmp(dtype, "F16") == 0) { DECODE(uint16_t, half_to_double(v)); }
-    DECODE(uint16_t, bfloat_to_double(v));
+    if (strcmp(dtype, "F16") == 0) { DECODE(uint16_t, fp16_to_double(v)); }
+    DECODE(uint16_t, bf16_to_double(v));
 }
 
 static void decode_integers(const char *dtype, const void *raw, int n, int64_t *out)
@@ -150,11 +133,11 @@ static void convert(const struct format *from, enum dtype want, const void *raw,
 {
     double real[CHUNK];
     int64_t whole[CHUNK];
-    if (want == F32 || want == F64) decode_reals(from->name, raw, n, real);
+    const struct tensor to = tensor_1d(out, want, at + n * stride);
+    if (dtype_unit(want) > 0) decode_reals(from->name, raw, n, real);
     else decode_integers(from->name, raw, n, whole);
     for (int i = 0; i < n; i++, at += stride) {
-        if (want == F32) ((float *)out)[at] = (float)real[i];
-        else if (want == F64) ((double *)out)[at] = real[i];
+        if (dtype_unit(want) > 0) tensor_set(to, at, real[i]);
         else if (want == I64) ((int64_t *)out)[at] = whole[i];
         else if (want == I32) ((int32_t *)out)[at] = (int32_t)whole[i];
         else ((uint8_t *)out)[at] = (uint8_t)whole[i];
@@ -164,7 +147,7 @@ static void convert(const struct format *from, enum dtype want, const void *raw,
 static bool converts(const struct format *from, enum dtype want)
 {
     if (strcmp(from->name, dtype_file_name(want)) == 0) return true;
-    if (want == F32 || want == F64) return from->least == F32;
+    if (dtype_unit(want) > 0) return from->least == F32;
     if (want == I64) return from->least == I64 || from->least == I32 || from->least == U8;
     if (want == I32) return from->least == I32 || from->least == U8;
     return want == U8 && from->least == U8;

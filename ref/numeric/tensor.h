@@ -7,6 +7,7 @@
 #define ORRERY_TENSOR_H
 
 #include "ref/numeric/dtype.h"
+#include "ref/numeric/float16.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -51,15 +52,24 @@ static inline int64_t tensor_rows(struct tensor t)
     return n;
 }
 
-/* Element i as a double, whatever the floating-point format.  For reports and tests, not for loops that matter. */
+/* Element i as a double, whatever the floating-point format; set rounds once.  For reports and tests, not for loops that matter. */
 static inline double tensor_get(struct tensor t, int64_t i)
 {
-    return t.dtype == F32 ? ((const float *)t.data)[i] : ((const double *)t.data)[i];
+    switch (t.dtype) {
+    case F32:  return ((const float *)t.data)[i];
+    case BF16: return bf16_to_double(((const uint16_t *)t.data)[i]);
+    case F16:  return fp16_to_double(((const uint16_t *)t.data)[i]);
+    default:   return ((const double *)t.data)[i];
+    }
 }
 static inline void tensor_set(struct tensor t, int64_t i, double x)
 {
-    if (t.dtype == F32) ((float *)t.data)[i] = (float)x;
-    else ((double *)t.data)[i] = x;
+    switch (t.dtype) {
+    case F32:  ((float *)t.data)[i] = (float)x; break;
+    case BF16: ((uint16_t *)t.data)[i] = bf16_from_double(x); break;
+    case F16:  ((uint16_t *)t.data)[i] = fp16_from_double(x); break;
+    default:   ((double *)t.data)[i] = x; break;
+    }
 }
 
 #endif

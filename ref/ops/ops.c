@@ -1,11 +1,12 @@
 /* ops.c -- which table, and what an operation costs. */
 #include "ref/ops/ops.h"
 
-extern const struct ops ops_f32, ops_f64;
+extern const struct ops ops_f32, ops_f64, ops_bf16, ops_f16;
 
 const struct ops *ops_for(enum dtype t)
 {
-    return t == F32 ? &ops_f32 : t == F64 ? &ops_f64 : NULL;
+    static const struct ops *const table[DTYPE_COUNT] = { [F32] = &ops_f32, [F64] = &ops_f64, [BF16] = &ops_bf16, [F16] = &ops_f16 };
+    return (unsigned)t < DTYPE_COUNT ? table[t] : NULL;
 }
 
 struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype t)

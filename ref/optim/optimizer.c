@@ -1,6 +1,8 @@
 #include "ref/optim/optimizer.h"
 #include "ref/io/options.h"
+#include "ref/numeric/convert.h"
 #include "ref/optim/table.h"
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -41,6 +43,37 @@ enum error_code optimizer_find(const struct optimizer **found, const char *name,
         }
     }
     return fail_unknown_name(err, "--optimizer", name, names, n);
+}
+
+/* Elements first .. first+n-1. */
+static struct tensor part(struct tensor x, int64_t first, int64_t n)
+{
+    return tensor_1d((char *)x.data + (size_t)first * dtype_size(x.dtype), x.dtype, n);
+}
+
+/* Piece by piece: an element's step does not depend on its neighbours. */
+static void widen_and_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[], struct step s)
+{
+    enum { PIECE = 2048 };
+    const int64_t count = tensor_count(w);
+
+    #pragma omp parallel for schedule(static) if (count > 8 * PIECE)
+    for (int64_t first = 0; first < count; first += PIECE) {
+        const int64_t n = count - first < PIECE ? count - first : PIECE;
+        float wide[PIECE];
+        struct tensor piece[OPTIMIZER_MAX_STATES];
+        const struct tensor gradient = tensor_1d(wide, F32, n);
+        tensor_convert(gradient, part(g, first, n));
+        for (int k = 0; k < o->states; k++) piece[k] = part(state[k], first, n);
+        o->step_f32(part(w, first, n), gradient, piece, s);
+    }
+}
+
+void optimizer_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[], struct step s)
+{
+    assert(w.dtype == F64 ? g.dtype == F64 : w.dtype == F32 && dtype_unit(g.dtype) > 0 && g.dtype != F64);
+    if (g.dtype != w.dtype) widen_and_step(o, w, g, state, s);
+    else (w.dtype == F32 ? o->step_f32 : o->step_f64)(w, g, state, s);
 }
 
 double learning_rate(const struct hyperparameters *h, int64_t t)

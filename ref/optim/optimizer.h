@@ -23,7 +23,7 @@ enum { OPTIMIZER_MAX_STATES = 2 };
 
 struct optimizer {
     const char *name, *description, *source;
-    int states;                         /* tensors of the weights' shape and format that it keeps, zero at first */
+    int states;                         /* tensors of the weights' shape and (master) format that it keeps, zero at first */
     const char *state_name[OPTIMIZER_MAX_STATES];       /* as in checkpoints */
     struct hyperparameters usual;
     void (*step_f32)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
@@ -35,11 +35,17 @@ extern const struct optimizer *const optimizers[];      /* ends with NULL; [0] i
 /** An optimizer by name.  @return OK, or ERR_USAGE naming the nearest. */
 enum error_code optimizer_find(const struct optimizer **, const char *name, struct error *);
 
-/** w and its state after one step.  Rounding: each element in the tensor's own format, factors computed in double. */
-static inline void optimizer_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[], struct step s)
-{
-    (w.dtype == F32 ? o->step_f32 : o->step_f64)(w, g, state, s);
-}
+/**
+ * w and its state after one step.
+ *
+ * In mixed precision w is the fp32 master copy of weights that the model has in 16 bits: gradients of 16 bits are widened,
+ * exactly, and step it like fp32 ones; then, and whenever the master is read from a file, the model's weights are made of
+ * it again by tensor_convert (convert.h).
+ * @param w, state  all fp32 or all fp64.
+ * @param g         of w's format; or 16 bits where w is fp32.
+ * Rounding: each element in w's format, factors computed in double.
+ */
+void optimizer_step(const struct optimizer *, struct tensor w, struct tensor g, const struct tensor state[], struct step);
 
 /** The learning rate of step t (from 1): lr t/warmup, then min_lr + (lr - min_lr)(1 + cos(pi x))/2 with x from 0 to 1. */
 double learning_rate(const struct hyperparameters *, int64_t t);

@@ -10,7 +10,7 @@
 #include <math.h>
 
 enum { PAD = 64, MAX_P = 64, LONG = 1 << 14 };
-static const unsigned char PAD_BYTE = 0x5a, POISON_BYTE = 0xff;             /* 0xff..: NaN in both formats, -1 as an integer */
+static const unsigned char PAD_BYTE = 0x5a, POISON_BYTE = 0xff;             /* 0xff..: NaN in all formats, -1 as an integer */
 
 static struct device device;
 static struct comm comm;
@@ -30,8 +30,7 @@ static struct cluster nodes_of(int devices)
 static void put(enum dtype t, void *array, int64_t i, double x)
 {
     switch (t) {
-    case F32: ((float *)array)[i] = (float)x; break;
-    case F64: ((double *)array)[i] = x; break;
+    case F32: case F64: case BF16: case F16: tensor_set(tensor_1d(array, t, i + 1), i, x); break;
     case I32: ((int32_t *)array)[i] = (int32_t)x; break;
     case I64: ((int64_t *)array)[i] = (int64_t)x; break;
     case U8:  ((uint8_t *)array)[i] = (uint8_t)(int)x; break;
@@ -42,8 +41,7 @@ static void put(enum dtype t, void *array, int64_t i, double x)
 static double get(enum dtype t, const void *array, int64_t i)
 {
     switch (t) {
-    case F32: return ((const float *)array)[i];
-    case F64: return ((const double *)array)[i];
+    case F32: case F64: case BF16: case F16: return tensor_get(tensor_1d((void *)array, t, i + 1), i);
     case I32: return ((const int32_t *)array)[i];
     case I64: return (double)((const int64_t *)array)[i];
     case U8:  return ((const uint8_t *)array)[i];
@@ -57,7 +55,7 @@ static double value(const struct collective *c, int rank, int64_t i)
 {
     if (c->reduction == PRODUCT) return (rank + i) % 5 == 0 ? 2 : (rank * 3 + i) % 7 == 0 ? (c->dtype == U8 ? 3 : -1) : 1;
     const double x = (double)((rank * 31 + i * 7) % 61);
-    return c->dtype == U8 ? x : x - 30;
+    return c->dtype == U8 ? x : c->dtype == BF16 ? trunc((x - 30) / 2) : x - 30;       /* bf16 counts up to 256 */
 }
 
 /* Members first .. last-1 reduced, as the format would have it. */
@@ -77,9 +75,11 @@ static double reduced_anew(const struct collective *c, int first, int last, int6
     if (c->dtype == U8) all = (double)((int64_t)all & 255);
     if (c->reduction == AVERAGE) {
         all /= group.size;
-        if (c->dtype != F32 && c->dtype != F64) all = trunc(all);
+        if (dtype_unit(c->dtype) == 0) all = trunc(all);
     }
-    return c->dtype == F32 ? (float)all : all;
+    _Alignas(8) char number[8];
+    put(c->dtype, number, 0, all);
+    return get(c->dtype, number, 0);
 }
 
 /* value() repeats itself in i, so a long vector has few different answers; working each out once saves most of the time. */
@@ -534,7 +534,7 @@ static void test_wrong_arguments(void **state)
     expect_refusal(ALLREDUCE, "no-such", good, "allreduce no-such: must be one of auto, ring");
     c = good; c.count = -1;             expect_refusal(ALLREDUCE, NULL, c, "count -1 is negative");
     c = good; c.in = NULL;              expect_refusal(ALLREDUCE, NULL, c, "in is NULL");
-    c = good; c.dtype = DTYPE_COUNT;    expect_refusal(ALLREDUCE, NULL, c, "dtype 5 does not exist");
+    c = good; c.dtype = DTYPE_COUNT;    expect_refusal(ALLREDUCE, NULL, c, "dtype 7 does not exist");
     c = good; c.reduction = 99;         expect_refusal(ALLREDUCE, NULL, c, "reduction 99 does not exist");
     if (group.size > 1) expect_refusal(ALLREDUCE, "two_level", good, "allreduce two_level needs a group on several nodes of the cluster; this group has P=");
     if (group.size == 5) {

@@ -219,6 +219,28 @@ static void threads_change_no_bit(void **state)
         }
 }
 
+/* Gradients of 16 bits step fp32 weights as the same numbers in fp32 do. */
+static void narrow_gradients_step_as_wide_ones(void **state)
+{
+    (void)state;
+    const enum dtype narrow[] = { BF16, F16 };
+    for (int i = 0; optimizers[i]; i++)
+        for (int k = 0; k < 2; k++) {
+            const struct optimizer *o = optimizers[i];
+            struct tensor w = fill(vector(F32, MANY), 1, "w"), other = copy_of(w), g = fill(vector(narrow[k], MANY), 0.1, "g"), wide = vector(F32, MANY);
+            struct tensor states[OPTIMIZER_MAX_STATES] = { 0 }, others[OPTIMIZER_MAX_STATES] = { 0 };
+            for (int e = 0; e < MANY; e++) tensor_set(wide, e, tensor_get(g, e));
+            make_states(o, w, states);
+            make_states(o, w, others);
+            two_steps(o, w, g, states);
+            two_steps(o, other, wide, others);
+            CASE("%s, gradients in %s", o->name, dtype_name(narrow[k]));
+            expect_same_bits("weight", w, other);
+            for (int s = 0; s < o->states; s++) expect_same_bits(o->state_name[s], states[s], others[s]);
+            check_guards_and_free();
+        }
+}
+
 /* A NaN in one gradient is seen in that weight, and nowhere else: nothing hides a broken gradient. */
 static void nan_stays_nan(void **state)
 {
@@ -297,6 +319,7 @@ int main(void)
         cmocka_unit_test(steps_follow_their_formula),
         cmocka_unit_test(pieces_equal_the_whole),
         cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(narrow_gradients_step_as_wide_ones),
         cmocka_unit_test(nan_stays_nan),
         cmocka_unit_test(without_rate_nothing_moves),
         cmocka_unit_test(registry_is_sound),

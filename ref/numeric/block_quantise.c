@@ -1,0 +1,108 @@
+#include "ref/numeric/block_quantise.h"
+#include "ref/numeric/convert.h"
+#include <assert.h>
+#include <math.h>
+
+enum { CHUNK = 512, PARALLEL_FROM = 1 << 14 };          /* CHUNK is even, so that no byte belongs to two */
+
+static int64_t blocks_of(struct block_format f, int64_t n) { return (n + f.block - 1) / f.block; }
+static int64_t code_bytes(struct block_format f, int64_t n) { return (n * f.bits + 7) / 8; }
+
+int64_t block_quantised_bytes(struct block_format f, int64_t n)
+{
+    return 4 * blocks_of(f, n) + n / f.block * code_bytes(f, f.block) + code_bytes(f, n % f.block);
+}
+
+/* Elements first .. first+n-1 as fp32: where they are, or in `room`. */
+static const float *floats(struct tensor X, int64_t first, int64_t n, float room[CHUNK])
+{
+    if (X.dtype == F32) return (const float *)X.data + first;
+    convert(room, F32, (const char *)X.data + (size_t)first * dtype_size(X.dtype), X.dtype, n);
+    return room;
+}
+
+/* Of all bits but the sign: they order like the numbers, with infinity and then NaN above all. */
+static uint32_t largest(const float *x, int64_t n)
+{
+    uint32_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t b = float_bits(x[i]) & 0x7fffffff;
+        most = b > most ? b : most;
+    }
+    return most;
+}
+
+static float scale_of(uint32_t largest_bits, int bits)
+{
+    const float scale = float_of_bits(largest_bits) / (bits == 8 ? 127 : 7);
+    return largest_bits >= 0x7f800000 ? NAN : scale < 0x1p-126f ? 0x1p-126f : scale;
+}
+
+static void encode(uint8_t *code, const float *x, int64_t n, float scale, int bits)
+{
+    int8_t q[CHUNK + 1];
+    const double s = scale;
+    for (int64_t i = 0; i < n; i++) q[i] = (int8_t)rint(x[i] / s);
+    q[n] = 0;
+    if (bits == 8) memcpy(code, q, (size_t)n);
+    else for (int64_t i = 0; i < n; i += 2) code[i / 2] = (uint8_t)((q[i] & 15) | (unsigned)q[i + 1] << 4);
+}
+
+static void quantise_one(float *scale, uint8_t *code, struct tensor X, struct block_format f, int64_t first, int64_t n)
+{
+    float room[CHUNK];
+    uint32_t most = 0;
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        const int64_t length = n - i < CHUNK ? n - i : CHUNK;
+        const uint32_t here = largest(floats(X, first + i, length, room), length);
+        most = here > most ? here : most;
+    }
+    *scale = scale_of(most, f.bits);
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        const int64_t length = n - i < CHUNK ? n - i : CHUNK;
+        if (isnan(*scale)) memset(code + code_bytes(f, i), 0, (size_t)code_bytes(f, length));
+        else encode(code + code_bytes(f, i), floats(X, first + i, length, room), length, *scale, f.bits);
+    }
+}
+
+void block_quantise(void *code, struct tensor X, struct block_format f)
+{
+    const int64_t n = tensor_count(X), blocks = blocks_of(f, n);
+    float *const scale = code;
+    uint8_t *const codes = (uint8_t *)(scale + blocks);
+    assert((f.bits == 8 || f.bits == 4) && f.block >= 1 && dtype_unit(X.dtype) > 0);
+
+    #pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
+    for (int64_t b = 0; b < blocks; b++) {
+        const int64_t first = b * f.block, left = n - first;
+        quantise_one(&scale[b], codes + b * code_bytes(f, f.block), X, f, first, left < f.block ? left : f.block);
+    }
+}
+
+/* Four bits as a signed number: xor and subtraction move 8..15 to -8..-1. */
+static void decode(double *x, const uint8_t *code, int64_t n, double scale, int bits)
+{
+    if (bits == 8)
+        for (int64_t i = 0; i < n; i++) x[i] = (int8_t)code[i] * scale;
+    else
+        for (int64_t i = 0; i < n; i++) x[i] = (((code[i / 2] >> i % 2 * 4 & 15) ^ 8) - 8) * scale;
+}
+
+void block_dequantise(struct tensor Y, const void *code, struct block_format f)
+{
+    const int64_t n = tensor_count(Y), blocks = blocks_of(f, n);
+    const float *const scale = code;
+    const uint8_t *const codes = (const uint8_t *)(scale + blocks);
+    const size_t size = dtype_size(Y.dtype);
+    assert((f.bits == 8 || f.bits == 4) && f.block >= 1 && dtype_unit(Y.dtype) > 0);
+
+    #pragma omp parallel for schedule(static) if (n > PARALLEL_FROM)
+    for (int64_t b = 0; b < blocks; b++)
+        for (int64_t i = 0; i < f.block && b * f.block + i < n; i += CHUNK) {
+            const int64_t at = b * f.block + i, in_block = f.block - i < n - at ? f.block - i : n - at;
+            const int64_t length = in_block < CHUNK ? in_block : CHUNK;
+            double x[CHUNK];
+            decode(x, codes + b * code_bytes(f, f.block) + code_bytes(f, i), length, scale[b], f.bits);
+            convert((char *)Y.data + (size_t)at * size, Y.dtype, x, F64, length);
+        }
+}

@@ -1,0 +1,42 @@
+#include "ref/numeric/convert.h"
+#include "ref/numeric/float16.h"
+#include <assert.h>
+
+enum { PARALLEL_FROM = 1 << 16 };       /* elements below which starting threads costs more than it saves */
+
+/* One loop for each pair of formats: 16-bit numbers as uint16_t, fp32 as its bits where that keeps a NaN as it is. */
+#define LOOP(name, to_type, from_type, expression)                                              \
+static void name(void *to, const void *from, int64_t n)                                         \
+{                                                                                               \
+    to_type *restrict y = to;                                                                   \
+    const from_type *restrict x = from;                                                         \
+    _Pragma("omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)")         \
+    for (int64_t i = 0; i < n; i++) y[i] = expression;                                          \
+}
+LOOP(f32_from_f64, float, double, (float)x[i])
+LOOP(f32_from_bf16, uint32_t, uint16_t, bf16_widen(x[i]))
+LOOP(f32_from_fp16, uint32_t, uint16_t, fp16_widen(x[i]))
+LOOP(f64_from_f32, double, float, x[i])
+LOOP(f64_from_bf16, double, uint16_t, bf16_to_double(x[i]))
+LOOP(f64_from_fp16, double, uint16_t, fp16_to_double(x[i]))
+LOOP(bf16_from_f32, uint16_t, uint32_t, bf16_narrow(x[i]))
+LOOP(bf16_from_f64, uint16_t, double, bf16_from_double(x[i]))
+LOOP(bf16_from_fp16, uint16_t, uint16_t, bf16_narrow(fp16_widen(x[i])))
+LOOP(fp16_from_f32, uint16_t, uint32_t, fp16_narrow(x[i]))
+LOOP(fp16_from_f64, uint16_t, double, fp16_from_double(x[i]))
+LOOP(fp16_from_bf16, uint16_t, uint16_t, fp16_narrow(bf16_widen(x[i])))
+
+static void (*const loop[DTYPE_COUNT][DTYPE_COUNT])(void *to, const void *from, int64_t n) = {
+    [F32] = { [F64] = f32_from_f64, [BF16] = f32_from_bf16, [F16] = f32_from_fp16 },
+    [F64] = { [F32] = f64_from_f32, [BF16] = f64_from_bf16, [F16] = f64_from_fp16 },
+    [BF16] = { [F32] = bf16_from_f32, [F64] = bf16_from_f64, [F16] = bf16_from_fp16 },
+    [F16] = { [F32] = fp16_from_f32, [F64] = fp16_from_f64, [BF16] = fp16_from_bf16 },
+};
+
+void convert(void *to, enum dtype to_format, const void *from, enum dtype from_format, int64_t n)
+{
+    assert(dtype_unit(to_format) > 0 && dtype_unit(from_format) > 0);
+    if (n == 0) return;
+    if (to_format == from_format) memcpy(to, from, (size_t)n * dtype_size(to_format));
+    else loop[to_format][from_format](to, from, n);
+}

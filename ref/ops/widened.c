@@ -1,0 +1,249 @@
+/* widened.c -- the operations of the 16-bit formats: those of fp32, on operands widened to it, results narrowed once.
+ *
+ * There is no second copy of the mathematics.  Each function below makes fp32 copies of its 16-bit operands, calls the
+ * operation of ref/ops/NAME.c compiled for fp32, and rounds each result once, as it is stored.  A tensor that is fp32
+ * already is used where it is: statistics are, and gradients of weights may be.  So bf16, fp16 and whatever comes next share
+ * these functions, and a table differs from another only in the format it stands for.
+ *
+ * Copies live in memory of the host for one call: they are registers of the emulated device, not its memory.  If the
+ * machine has none left the program is aborted, as in the BLAS.
+ */
+#include "ref/ops/ops.h"
+#include "ref/numeric/convert.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#define T struct tensor
+
+extern const struct ops ops_f32;
+
+struct scratch { void *block[8]; int used; };
+
+static void *take(struct scratch *s, size_t bytes)
+{
+    void *p = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    if (p == NULL) fprintf(stderr, "orrery: no memory for %zu bytes of fp32 copies\n", bytes), abort();
+    return s->block[s->used++] = p;
+}
+
+static bool needs_copy(T X) { return tensor_present(X) && dtype_size(X.dtype) == 2; }
+
+/* fp32 room of this shape, its content undefined; the tensor itself where no copy is needed. */
+static T room(struct scratch *s, T X)
+{
+    if (!needs_copy(X)) return X;
+    X.dtype = F32;
+    X.data = take(s, tensor_bytes(X));
+    return X;
+}
+
+static T wide(struct scratch *s, T X)
+{
+    const T copy = room(s, X);
+    if (needs_copy(X)) tensor_convert(copy, X);
+    return copy;
+}
+
+static void store(T Y, T from)
+{
+    if (needs_copy(Y)) tensor_convert(Y, from);
+}
+
+static void end(struct scratch *s)
+{
+    while (s->used > 0) free(s->block[--s->used]);
+}
+
+/* ---- embedding: of the table only the rows that are looked up are widened ------------------------------------------- */
+
+static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
+{
+    struct scratch s = { 0 };
+    const int64_t N = tensor_count(ids), D = tensor_cols(W), rows = tensor_rows(W);
+    const T here = tensor_1d(take(&s, (size_t)N * 4), I32, N), looked_up = tensor_2d(take(&s, (size_t)(N * D) * 4), F32, N, D);
+    for (int64_t n = 0; n < N; n++) {
+        const int64_t row = ((const int32_t *)ids.data)[n] - first;
+        const bool found = row >= 0 && row < rows;
+        ((int32_t *)here.data)[n] = found ? (int32_t)n : -1;
+        if (found) convert((float *)looked_up.data + n * D, F32, (const char *)W.data + (size_t)(row * D) * dtype_size(W.dtype), W.dtype, D);
+    }
+    const T y = accumulate ? wide(&s, Y) : room(&s, Y);
+    ops_f32.embedding_forward(y, here, looked_up, 0, accumulate);
+    store(Y, y), end(&s);
+}
+
+static void embedding_backward_weight(T dW, T dY, T ids, int64_t first)
+{
+    struct scratch s = { 0 };
+    const T dw = wide(&s, dW);
+    ops_f32.embedding_backward_weight(dw, wide(&s, dY), ids, first);
+    store(dW, dw), end(&s);
+}
+
+/* ---- layernorm ------------------------------------------------------------------------------------------------------ */
+
+static void layernorm_forward(T Y, T mean, T rstd, T X, T w, T b, double eps)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.layernorm_forward(y, mean, rstd, wide(&s, X), wide(&s, w), wide(&s, b), eps);
+    store(Y, y), end(&s);
+}
+
+static void layernorm_backward_input(T dX, T dY, T X, T w, T mean, T rstd)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.layernorm_backward_input(dx, wide(&s, dY), wide(&s, X), wide(&s, w), mean, rstd);
+    store(dX, dx), end(&s);
+}
+
+static void layernorm_backward_weight(T dw, T db, T dY, T X, T mean, T rstd)
+{
+    struct scratch s = { 0 };
+    const T dw_ = wide(&s, dw), db_ = wide(&s, db);
+    ops_f32.layernorm_backward_weight(dw_, db_, wide(&s, dY), wide(&s, X), mean, rstd);
+    store(dw, dw_), store(db, db_), end(&s);
+}
+
+/* ---- linear --------------------------------------------------------------------------------------------------------- */
+
+static void linear_forward(T Y, T X, T W, T b)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.linear_forward(y, wide(&s, X), wide(&s, W), wide(&s, b));
+    store(Y, y), end(&s);
+}
+
+static void linear_backward_input(T dX, T dY, T W)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.linear_backward_input(dx, wide(&s, dY), wide(&s, W));
+    store(dX, dx), end(&s);
+}
+
+static void linear_backward_weight(T dW, T db, T dY, T X)
+{
+    struct scratch s = { 0 };
+    const T dw = wide(&s, dW), db_ = wide(&s, db);
+    ops_f32.linear_backward_weight(dw, db_, wide(&s, dY), wide(&s, X));
+    store(dW, dw), store(db, db_), end(&s);
+}
+
+/* ---- attention ------------------------------------------------------------------------------------------------------ */
+
+static void attention_forward(T O, T lse, T QKV, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T o = room(&s, O);
+    ops_f32.attention_forward(o, lse, wide(&s, QKV), a);
+    store(O, o), end(&s);
+}
+
+static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T dqkv = room(&s, dQKV);
+    ops_f32.attention_backward_input(dqkv, wide(&s, dO), wide(&s, O), lse, wide(&s, QKV), a);
+    store(dQKV, dqkv), end(&s);
+}
+
+/* ---- element by element: results may be in the place of operands, since those have been copied ---------------------- */
+
+static void gelu_forward(T Y, T X)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.gelu_forward(y, wide(&s, X));
+    store(Y, y), end(&s);
+}
+
+static void gelu_backward_input(T dX, T dY, T X)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.gelu_backward_input(dx, wide(&s, dY), wide(&s, X));
+    store(dX, dx), end(&s);
+}
+
+static void add(T Y, T A, T B)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.add(y, wide(&s, A), wide(&s, B));
+    store(Y, y), end(&s);
+}
+
+static void dropout(T Y, T X, struct dropout d)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.dropout(y, wide(&s, X), d);
+    store(Y, y), end(&s);
+}
+
+static double sum_of_squares(T X)
+{
+    struct scratch s = { 0 };
+    const double sum = ops_f32.sum_of_squares(wide(&s, X));
+    end(&s);
+    return sum;
+}
+
+static void scale(T Y, double a)
+{
+    struct scratch s = { 0 };
+    const T y = wide(&s, Y);
+    ops_f32.scale(y, a);
+    store(Y, y), end(&s);
+}
+
+/* ---- cross-entropy: only the logits and their gradient are stored in 16 bits ------------------------------------------ */
+
+static void cross_entropy_max(T top, T logits)
+{
+    struct scratch s = { 0 };
+    ops_f32.cross_entropy_max(top, wide(&s, logits));
+    end(&s);
+}
+
+static void cross_entropy_sums(T total, T hit, T logits, T top, T labels, int64_t first)
+{
+    struct scratch s = { 0 };
+    ops_f32.cross_entropy_sums(total, hit, wide(&s, logits), top, labels, first);
+    end(&s);
+}
+
+static double cross_entropy_loss(T total, T top, T hit, T labels, int ignore)
+{
+    return ops_f32.cross_entropy_loss(total, top, hit, labels, ignore);
+}
+
+static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels, int64_t first, int ignore, double factor)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dlogits);
+    ops_f32.cross_entropy_backward(dx, wide(&s, logits), total, top, labels, first, ignore, factor);
+    store(dlogits, dx), end(&s);
+}
+
+/* ---- the tables ----------------------------------------------------------------------------------------------------- */
+
+#define WIDENED(format)                                                                                             \
+    {                                                                                                               \
+        .dtype = format, .statistics = F32,                                                                         \
+        .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,             \
+        .layernorm_forward = layernorm_forward, .layernorm_backward_input = layernorm_backward_input,               \
+        .layernorm_backward_weight = layernorm_backward_weight,                                                     \
+        .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,                           \
+        .linear_backward_weight = linear_backward_weight,                                                           \
+        .attention_forward = attention_forward, .attention_backward_input = attention_backward_input,               \
+        .gelu_forward = gelu_forward, .gelu_backward_input = gelu_backward_input, .add = add, .dropout = dropout,   \
+        .cross_entropy_max = cross_entropy_max, .cross_entropy_sums = cross_entropy_sums,                           \
+        .cross_entropy_loss = cross_entropy_loss, .cross_entropy_backward = cross_entropy_backward,                 \
+        .sum_of_squares = sum_of_squares, .scale = scale,                                                           \
+    }
+
+const struct ops ops_bf16 = WIDENED(BF16), ops_f16 = WIDENED(F16);

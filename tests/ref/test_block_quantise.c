@@ -1,0 +1,164 @@
+/* int8 and int4 in blocks: the layout byte for byte on blocks made by hand, the error bound exactly, and what has no scale. */
+#include "tests/ref/test_ops.h"
+#include "ref/numeric/block_quantise.h"
+
+enum { GUARD_BYTE = 0x5a };
+
+/* The code of X between guard bytes; the caller frees code - 64. */
+static unsigned char *code_of(struct tensor X, struct block_format f)
+{
+    const size_t bytes = (size_t)block_quantised_bytes(f, tensor_count(X));
+    unsigned char *room = aligned_alloc(64, (bytes + 128 + 63) / 64 * 64);
+    assert_non_null(room);
+    memset(room, GUARD_BYTE, bytes + 128);
+    block_quantise(room + 64, X, f);
+    for (int i = 0; i < 64; i++)
+        if (room[i] != GUARD_BYTE || room[64 + bytes + (size_t)i] != GUARD_BYTE) fail_msg("%s: wrote outside the %zu bytes", case_name, bytes);
+    return room + 64;
+}
+
+static void bytes_by_hand(void **state)
+{
+    (void)state;
+    const struct block_format int8 = { 8, 64 }, int4 = { 4, 64 }, odd = { 4, 3 }, one = { 4, 1 };
+    assert_int_equal(block_quantised_bytes(int8, 0), 0);
+    assert_int_equal(block_quantised_bytes(int8, 64), 4 + 64);
+    assert_int_equal(block_quantised_bytes(int8, 65), 4 + 64 + 4 + 1);
+    assert_int_equal(block_quantised_bytes(int4, 128), 8 + 64);
+    assert_int_equal(block_quantised_bytes(int4, 63), 4 + 32);
+    assert_int_equal(block_quantised_bytes(odd, 7), 12 + 2 + 2 + 1);
+    assert_int_equal(block_quantised_bytes(one, 5), 20 + 5);
+}
+
+/* Scales 1 and 2, and every rounding: up, down, both ties. */
+static void codes_by_hand(void **state)
+{
+    (void)state;
+    static const float x[] = { 7, -7, 0.5f, 1.5f, -2.5f,   14, -4, 4.2f, -0.9f, 1.1f,   -7 };
+    float back[11];
+    static const unsigned char want[] = { 0x97, 0x20, 0x0e,   0xe7, 0x02, 0x01,   0x09 };
+    static const float value[] = { 7, -7, 0, 2, -2,   14, -4, 4, 0, 2,   -7 };
+    const struct block_format f = { 4, 5 };
+    CASE("int4 by hand");
+    unsigned char *code = code_of(tensor_1d((void *)x, F32, 11), f);
+    float scale[3];
+    memcpy(scale, code, sizeof scale);
+    assert_true(scale[0] == 1 && scale[1] == 2 && scale[2] == 1);
+    assert_memory_equal(code + 12, want, sizeof want);
+    block_dequantise(tensor_1d(back, F32, 11), code, f);
+    for (int i = 0; i < 11; i++) if (!(back[i] == value[i])) fail_msg("element %d comes back as %g, want %g", i, back[i], value[i]);
+    free(code - 64);
+
+    static const float y[] = { 127, -127, 126.5f, 125.5f, -0.5f, 3.4f };
+    static const signed char codes[] = { 127, -127, 126, 126, 0, 3 };
+    CASE("int8 by hand");
+    code = code_of(tensor_1d((void *)y, F32, 6), (struct block_format){ 8, 6 });
+    assert_memory_equal(code + 4, codes, 6);
+    free(code - 64);
+}
+
+static int code_at(const unsigned char *code, struct block_format f, int64_t n, int64_t i)
+{
+    const int64_t blocks = (n + f.block - 1) / f.block, each = (f.block * f.bits + 7) / 8, at = i % f.block;
+    const unsigned char *block = code + 4 * blocks + i / f.block * each;
+    if (f.bits == 8) return (signed char)block[at];
+    const int nibble = at % 2 ? block[at / 2] / 16 : block[at / 2] % 16;
+    return nibble > 7 ? nibble - 16 : nibble;
+}
+
+/* All products here have few enough bits to be exact in long double, so the bound is compared with nothing added. */
+static void expect_bound(struct tensor X, struct block_format f)
+{
+    const int64_t n = tensor_count(X);
+    unsigned char *code = code_of(X, f);
+    const enum dtype formats[] = { F32, F64, BF16, F16 };
+    for (int64_t i = 0; i < n; i++) {
+        float scale, x = (float)tensor_get(X, i), most = 0;
+        memcpy(&scale, code + 4 * (i / f.block), sizeof scale);
+        for (int64_t j = i / f.block * f.block; j < n && j < (i / f.block + 1) * f.block; j++) most = fmaxf(most, fabsf((float)tensor_get(X, j)));
+        const float want = fmaxf(most / (f.bits == 8 ? 127 : 7), 0x1p-126f);
+        const int q = code_at(code, f, n, i), Q = f.bits == 8 ? 127 : 7;
+        if (!(scale == want)) fail_msg("%s: scale of element %lld is %a, want %a", case_name, (long long)i, (double)scale, (double)want);
+        if (!(fabsl((long double)x - (long double)q * scale) <= (long double)scale / 2) || q < -Q || q > Q)
+            fail_msg("%s: element %lld = %a has code %d of scale %a: off by more than half", case_name, (long long)i, (double)x, q, (double)scale);
+    }
+    for (int k = 0; k < 4; k++) {
+        struct tensor Y = vector(formats[k], n), exact_value = vector(formats[k], n);
+        block_dequantise(Y, code, f);
+        for (int64_t i = 0; i < n; i++) {
+            float scale;
+            memcpy(&scale, code + 4 * (i / f.block), sizeof scale);
+            tensor_set(exact_value, i, (double)code_at(code, f, n, i) * scale);
+        }
+        expect_same_bits("dequantised", Y, exact_value);
+    }
+    free(code - 64);
+}
+
+static void error_is_at_most_half_a_scale(void **state)
+{
+    (void)state;
+    const enum dtype formats[] = { F32, F64, BF16, F16 };
+    const int64_t blocks[] = { 1, 3, 64, 513, 2048 }, lengths[] = { 0, 1, 2, 63, 64, 65, 1030, 5003 };
+    const double sizes[] = { 1, 0x1p-30, 0x1p-131, 0x1p+100 };
+    for (int bits = 4; bits <= 8; bits += 4)
+        for (int b = 0; b < 5; b++)
+            for (int l = 0; l < 8; l++)
+                for (int t = 0; t < 4; t++)
+                    for (int s = 0; s < (l < 7 && formats[t] != F16 ? 4 : 1); s++) {
+                        CASE("int%d, blocks of %d, %d elements of %s, size %g", bits, (int)blocks[b], (int)lengths[l], dtype_name(formats[t]), sizes[s]);
+                        expect_bound(fill(vector(formats[t], lengths[l]), sizes[s], "x"), (struct block_format){ bits, blocks[b] });
+                        check_guards_and_free();
+                    }
+}
+
+/* Numbers one fp32 step beside every tie of a scale that is no power of two: a division in fp32 takes some for ties. */
+static void beside_every_tie(void **state)
+{
+    (void)state;
+    for (int bits = 4; bits <= 8; bits += 4)
+        for (int trial = 0; trial < 50; trial++) {
+            const int Q = bits == 8 ? 127 : 7;
+            const float most = (float)(1 + random_uniform(5, 6, (uint64_t)trial)), scale = most / (float)Q;
+            CASE("int%d beside ties, trial %d", bits, trial);
+            struct tensor X = vector(F32, 3 * Q + 1);
+            tensor_set(X, 0, most);
+            for (int k = 0; k < Q; k++) {
+                const float tie = (float)((k + 0.5) * scale);
+                tensor_set(X, 3 * k + 1, tie), tensor_set(X, 3 * k + 2, nextafterf(tie, 0)), tensor_set(X, 3 * k + 3, -nextafterf(tie, 9));
+            }
+            for (int i = 1; i < 3 * Q + 1; i++) if (fabs(tensor_get(X, i)) > most) tensor_set(X, i, most);
+            expect_bound(X, (struct block_format){ bits, 3 * Q + 1 });
+            check_guards_and_free();
+        }
+}
+
+static void zeros_and_what_is_not_finite(void **state)
+{
+    (void)state;
+    const double bad[] = { NAN, INFINITY, -INFINITY };
+    for (int bits = 4; bits <= 8; bits += 4)
+        for (int k = 0; k < 3; k++) {
+            const struct block_format f = { bits, 4 };
+            CASE("int%d with %g", bits, bad[k]);
+            struct tensor X = fill(vector(F32, 12), 1, "x"), Y = vector(F32, 12);
+            for (int i = 0; i < 4; i++) tensor_set(X, i, i % 2 ? 0.0 : -0.0);
+            tensor_set(X, 6, bad[k]);
+            unsigned char *code = code_of(X, f);
+            block_dequantise(Y, code, f);
+            for (int i = 0; i < 4; i++) assert_true(tensor_get(Y, i) == 0);
+            for (int i = 4; i < 8; i++) assert_true(isnan(tensor_get(Y, i)));
+            for (int i = 8; i < 12; i++) assert_true(isfinite(tensor_get(Y, i)));
+            free(code - 64);
+            check_guards_and_free();
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_by_hand), cmocka_unit_test(codes_by_hand), cmocka_unit_test(error_is_at_most_half_a_scale),
+        cmocka_unit_test(beside_every_tie), cmocka_unit_test(zeros_and_what_is_not_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
