@@ -148,6 +148,6 @@ $(ORRERY): $(B)/emulated_devices/cli/main.o $(SAN_OBJ) $(B)/libdevices.a $(B)/li
 $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+-include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
 .PHONY: all run test bench golden faults fuzz fuzzers docs install clean help deps
 .SECONDARY:

@@ -140,7 +140,7 @@ one_fault() {
 one_clean() {
     local command=$1 dir=$out/clean program
     local stamp=$dir/$(cksum <<<"$1" | tr ' ' -)
-    local folder=$stamp.d
+    local folder=$stamp.run
     mkdir -p "$folder/bin"
     ln -sf "$(command -v "$MPIEXEC")" "$folder/bin/mpiexec"
     for program in $(programs "$command"); do
