@@ -8,16 +8,16 @@ set -u
 build=$1 quick=; shift
 if [ "${1:-}" = --quick ]; then quick=yes; shift; fi
 jobs=${JOBS:-$(nproc)} limit=${TIMEOUT:-100} start=$SECONDS
-out=$build/faults
+out=$build/faults faults=${FAULT_DIR:-tests/faults}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive MPIEXEC_TIMEOUT=$limit
 unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE
 tab=$'\t'
 
 # ---- what a fault says --------------------------------------------------------------------------------------------------------
-field() { sed -n "s/^$2: //p" "tests/faults/$1.fault"; }
+field() { sed -n "s/^$2: //p" "$faults/$1.fault"; }
 
 # `caught by` and the `says` after it, a line each.
-checks() { awk -F ': ' '/^caught by: /{ c = substr($0, 12) } /^says: /{ print c "\t" substr($0, 7) }' "tests/faults/$1.fault"; }
+checks() { awk -F ': ' '/^caught by: /{ c = substr($0, 12) } /^says: /{ print c "\t" substr($0, 7) }' "$faults/$1.fault"; }
 
 # The kind of a check, which is a column of the matrix: "train", "verify tensor", "test_schedule".
 kind() { sed -E 's/^mpiexec -n [0-9]+ //; s/^orrery (verify [a-z]+|[a-z]+).*/\1/; s/^.*(test_[a-z0-9_]+).*$/\1/' <<<"$1"; }
@@ -65,7 +65,7 @@ programs() { grep -oE '\b(orrery|test_[a-z0-9_]+)\b' <<<"$1" | sort -u; }
 make_programs() {
     local name=$1 dir=$out/$1 path objects= same=yes
     rm -rf "$dir"; mkdir -p "$dir/tmp"
-    awk -v to="$dir" -f tests/faults/apply.awk "tests/faults/$name.fault" >"$dir/files" || return 1
+    awk -v to="$dir" -f tests/faults/apply.awk "$faults/$name.fault" >"$dir/files" || return 1
     [ -s "$dir/files" ] || { echo "no \`file:\` with a change" >&2; return 1; }
     while read -r path; do
         compile "$dir/$path" "$dir/${path%.c}" "$path" || { echo "$path does not compile" >&2; return 1; }
@@ -99,9 +99,9 @@ try() {
 ratio() {
     awk '{ while (match($0, /(error|difference) [^ ,]+,? +bound [^ ,]+/)) {
                split(substr($0, RSTART, RLENGTH), w, /[ ,]+/); $0 = substr($0, RSTART + RLENGTH)
-               if (w[2] ~ /nan|inf/) { most = w[2]; exit }
+               if (w[2] ~ /nan|inf/) { most = "nan"; exit }
                if (w[4] > 0 && w[2] / w[4] > most + 0) most = w[2] / w[4] } }
-         END { if (most ~ /nan|inf/) print most; else if (most > 1) printf "%.1e\n", most }' "$1"
+         END { if (most == "nan") print most; else if (most > 1) printf "%.1e\n", most }' "$1"
 }
 
 # One check of one fault: a line "VERDICT kind ratio why".
@@ -113,7 +113,7 @@ judge() {
     if [ $rc -eq 0 ]; then verdict=survived why="survives: $command"
     elif [ $rc -eq 124 ] || [ $rc -eq 137 ]; then verdict=hung why="does not end: $command"
     elif ! grep -qE -e "$says" "$log"; then verdict=unclear why="status $rc, but the report does not say /$says/: $command"
-    elif [ -n "$r" ] && awk "BEGIN { exit !($r <= 2) }" 2>/dev/null; then verdict=weak why="error/bound is only $r: $command"
+    elif [ -n "$r" ] && [ "$r" != nan ] && awk "BEGIN { exit !($r <= 2) }"; then verdict=weak why="error/bound is only $r: $command"
     fi
     printf '%s\t%s\t%s\t%s\n' $verdict "$(kind "$command")" "$r" "$why"
 }
@@ -193,7 +193,7 @@ matrix() {
 
 # ---- all of them --------------------------------------------------------------------------------------------------------------
 names=()
-for file in $(for glob in "${@:-*}"; do (cd tests/faults && ls $glob.fault 2>/dev/null); done | sort -u); do
+for file in $(for glob in "${@:-*}"; do (cd "$faults" && ls $glob.fault 2>/dev/null); done | sort -u); do
     [ -n "$quick" ] && [ "$(field "${file%.fault}" quick)" != yes ] && continue
     names+=("${file%.fault}")
 done

@@ -6,12 +6,12 @@
 set -u
 build=$1 limit=$2; shift 2
 jobs=${JOBS:-$(nproc)} start=$SECONDS
-[ $# -gt 0 ] || set -- $(ls tests/fuzz/test_*.c | sed 's|.*/test_||; s|\.c$||')
+[ $# -gt 0 ] || set -- $(ls tests/fuzz/test_fuzz_*.c | sed 's|.*/test_fuzz_||; s|\.c$||')
 
 fuzz() {
     local name=$1 log=$build/$1.log rc=0
     mkdir -p "$build/corpus/$name" "$build/found"
-    timeout -k 10 $((limit + 120)) "$build/tests/fuzz/test_$name" -max_total_time="$limit" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
+    timeout -k 10 $((limit + 120)) "$build/tests/fuzz/test_fuzz_$name" -max_total_time="$limit" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
         -artifact_prefix="$build/found/$name-" "$build/corpus/$name" "tests/fuzz/corpus/$name" </dev/null >"$log" 2>&1 || rc=$?
     local runs new
     runs=$(grep -o 'Done [0-9]* runs' "$log" | tr -dc 0-9)
