@@ -1,4 +1,5 @@
 # Orrery.  `make help` lists the targets.  SAN=1 builds with sanitizers in a folder of its own; V=1 shows commands.
+# (FUZZ=1, for `make fuzz` alone: with clang's libFuzzer and sanitizers, without OpenMP.)
 #
 # Sources are found, not listed: a new file in ref/, emulated_devices/ or tests/ is built without touching this file.
 
@@ -9,7 +10,7 @@ MPIEXEC  := $(or $(shell command -v mpiexec.mpich),mpiexec)
 PREFIX   ?= /usr/local
 PYTHON   ?= python3
 MAKEFLAGS += --no-builtin-rules
-B        := build$(if $(SAN),-san)
+B        := build$(if $(FUZZ),-fuzz)$(if $(SAN),-san)
 Q        := $(if $(V),,@)
 
 # OpenMP's OpenBLAS shares its threads with ours; Debian keeps that variant in a folder of its own.
@@ -19,9 +20,10 @@ BLAS_INC := $(firstword $(wildcard /usr/include/*/openblas-openmp))
 OPT      ?= -O3 -march=native
 CFLAGS   ?= -g
 # No -ffast-math: NaN must stay NaN.  Contraction to fused multiply-add only makes results more exact.
-override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(if $(BLAS_INC),-I$(BLAS_INC)) -fopenmp -fno-math-errno \
+override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(if $(BLAS_INC),-I$(BLAS_INC)) $(if $(FUZZ),,-fopenmp) -fno-math-errno \
             -ffp-contract=fast -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes $(if $(CI),-Werror) -MMD -MP
-override CFLAGS += $(if $(SAN),-O1 -fsanitize=address$(,)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer,$(OPT) -DNDEBUG)
+SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
 , := ,
 LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenblas -lcjson -lm
 
@@ -29,7 +31,7 @@ LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenb
 FORMATS  := F32 F64
 OPS_SRC  := $(filter-out ref/ops/ops.c ref/ops/widened.c ref/optim/optimizer.c ref/optim/loss_scale.c,$(wildcard ref/ops/*.c ref/optim/*.c))   # once per format
 REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c))
-DEV_SRC  := $(filter-out emulated_devices/cli/main.c,$(wildcard emulated_devices/*/*.c emulated_devices/*/*/*.c))
+DEV_SRC  := $(filter-out emulated_devices/cli/$(if $(FUZZ),%,main.c),$(wildcard emulated_devices/*/*.c emulated_devices/*/*/*.c))
 TEST_SRC := $(wildcard tests/*/test_*.c)
 
 REF_OBJ  := $(REF_SRC:%.c=$(B)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(B)/%.$(f).o))
@@ -61,6 +63,23 @@ golden:
 	$(Q)$(PYTHON) golden/make_gpt2.py --check
 	$(Q)$(PYTHON) golden/make_float16.py --check
 
+## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
+faults: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(TESTS)
+	$(Q)ORRERY=$(abspath $(ORRERY)) MPIEXEC=$(MPIEXEC) bash tests/faults/run.sh $(B) $(FAULTS)
+# How a file is compiled and a program linked, for tests/faults/run.sh.
+test faults: export HOW_REF   = $(CC) $(CFLAGS)
+test faults: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
+test faults: export HOW_LIBS  = $(LDLIBS)
+test faults: export HOW_TWICE = $(OPS_SRC)
+
+## make fuzz       let clang's libFuzzer attack every reader of files for a while (SECONDS=60 each, NAMES='json schedule')
+fuzz:
+	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=fuzz
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory FUZZ=1 CC=clang MPICC='MPICH_CC=clang OMPI_CC=clang $(MPICC)' fuzzers
+	$(Q)bash tests/fuzz/run.sh build-fuzz $(or $(SECONDS),60) $(NAMES)
+fuzzers: $(filter $(B)/tests/fuzz/%,$(TESTS))
+
 ## make docs       the manual, in build/docs/html (needs Doxygen)
 docs:
 	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=docs
@@ -74,7 +93,7 @@ install: all
 
 ## make clean      remove everything built
 clean:
-	rm -rf build build-san orrery
+	rm -rf build build-san build-fuzz orrery
 
 ## make help       this list
 help:
@@ -128,8 +147,8 @@ endef
 $(ORRERY): $(B)/emulated_devices/cli/main.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(link)
 $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
-	$(call link,-lcmocka)
+	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
--include $(shell find $(B) -name '*.d' 2>/dev/null)
-.PHONY: all run test bench golden docs install clean help deps
+-include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
+.PHONY: all run test bench golden faults fuzz fuzzers docs install clean help deps
 .SECONDARY:

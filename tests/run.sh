@@ -5,6 +5,7 @@
 # Every run has a limit, no run can read this script's input, and one failing run does not stop the others.
 set -u
 build=$1; shift
+export BUILD=$build
 limit=${TIMEOUT:-180}
 cores=$(nproc)
 passed=0 failed=0 start=$SECONDS

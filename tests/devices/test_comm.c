@@ -3,6 +3,7 @@
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/comm/transport.h"
+#include <time.h>
 
 static struct device device;
 static struct comm comm;
@@ -69,6 +70,22 @@ static void test_messages_of_every_size(void **state)
 {
     (void)state;
     shift_all_sizes();
+}
+
+/* A slow device gets what was sent, not what its sender has written there since. */
+static void test_a_buffer_is_free_after_its_exchange(void **state)
+{
+    static unsigned char out[1 << 20], in[1 << 20];
+    (void)state;
+    for (int slow = 0; slow < all.size; slow++) {
+        struct exchange x = exchange_begin(&all, POINT_TO_POINT);
+        fill(out, sizeof out, all.rank, slow);
+        if (all.rank == slow) nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+        const enum error_code code = exchange_both(&x, right_of(&all), out, sizeof out, left_of(&all), in, sizeof in, &err);
+        memset(out, 0xee, sizeof out);
+        const int64_t wrong = first_wrong(in, sizeof in, left_of(&all), slow);
+        ASSERT_ALL(code == OK && wrong < 0, "device %d was slow, and byte %lld is what its sender has written since", slow, (long long)wrong);
+    }
 }
 
 /* The arithmetic of payloads beyond MPI's int, with pieces small enough to test. */
@@ -356,7 +373,7 @@ static void test_scratch_is_counted_as_buffers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICES(test_messages_of_every_size), ON_DEVICES(test_messages_in_pieces),
+        ON_DEVICES(test_messages_of_every_size), ON_DEVICES(test_a_buffer_is_free_after_its_exchange), ON_DEVICES(test_messages_in_pieces),
         ON_DEVICES(test_messages_of_one_exchange_arrive_in_order), ON_DEVICES(test_synchronous_sends),
         ON_DEVICES(test_wrong_sizes_are_reported), ON_DEVICES(test_groups_along_every_set_of_axes),
         ON_DEVICES(test_groups_are_refused_when_wrong), ON_DEVICES(test_groups_that_only_some_devices_make),

@@ -1,0 +1,211 @@
+#!/usr/bin/env bash
+# Break the program on purpose and see that it is noticed.  Usage: run.sh BUILD_DIR [--quick] [NAME...]      (docs/faults.md)
+#
+# `make faults` and `make test` call this with the tree built and how it is built in HOW_REF, HOW_DEV, HOW_LIBS and HOW_TWICE.
+# Of each fault only the changed files are compiled; linked before the tree's own archives, they take the place of theirs.
+# Exit status: 0, or 3 if a fault survived, no longer applies, changes nothing, or a check fails on the tree as it is.
+set -u
+build=$1 quick=; shift
+if [ "${1:-}" = --quick ]; then quick=yes; shift; fi
+jobs=${JOBS:-$(nproc)} limit=${TIMEOUT:-100} start=$SECONDS
+out=$build/faults faults=${FAULT_DIR:-tests/faults}
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive MPIEXEC_TIMEOUT=$limit
+unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE
+tab=$'\t'
+
+# ---- what a fault says --------------------------------------------------------------------------------------------------------
+field() { sed -n "s/^$2: //p" "$faults/$1.fault"; }
+
+# `caught by` and the `says` after it, a line each.
+checks() { awk -F ': ' '/^caught by: /{ c = substr($0, 12) } /^says: /{ print c "\t" substr($0, 7) }' "$faults/$1.fault"; }
+
+# The kind of a check, which is a column of the matrix: "train", "verify tensor", "test_schedule".
+kind() { sed -E 's/^mpiexec -n [0-9]+ //; s/^orrery (verify [a-z]+|[a-z]+).*/\1/; s/^.*(test_[a-z0-9_]+).*$/\1/' <<<"$1"; }
+
+# ---- building -----------------------------------------------------------------------------------------------------------------
+# compile SOURCE OBJECT NAME: as the Makefile compiles NAME; without debug information, so that equal code is an equal object.
+compile() {
+    local formats=- format how=$HOW_DEV
+    case $3 in ref/*) how=$HOW_REF ;; esac
+    case " $HOW_TWICE " in *" $3 "*) formats="F32 F64" ;; esac
+    for format in $formats; do
+        local object=$2.$format.o define=
+        [ $format = - ] || define=-DREAL=$format
+        eval "$how $define -g0 -c -x c - -o $object.new" <"$1" && mv "$object.new" "$object" || return 1
+    done
+}
+
+# The unchanged file, compiled the same way, once for all faults.
+compile_original() {
+    local base=$out/original/${1%.c}
+    mkdir -p "$(dirname "$base")"
+    if [ "$(ls -t "$base".*.o "$1" Makefile 2>/dev/null | tail -n 1)" = "$(ls "$base".*.o 2>/dev/null | head -n 1)" ] ||
+        [ ! -e "$(ls "$base".*.o 2>/dev/null | head -n 1)" ] || [ "$1" -nt "$(ls "$base".*.o | head -n 1)" ]; then
+        { echo "# 1 \"$1\""; cat "$1"; } >"$base.$BASHPID.c"
+        compile "$base.$BASHPID.c" "$base" "$1"
+        rm -f "$base.$BASHPID.c"
+    fi
+}
+
+# link FOLDER PROGRAM OBJECT...: the program as it is, with these objects in place of its own.
+link() {
+    local folder=$1 program=$2 main=$build/emulated_devices/cli/main.o libs=; shift 2
+    case $program in test_*) main=$(ls "$build"/tests/*/"$program".o) libs=-lcmocka ;; esac
+    mkdir -p "$folder"
+    [ -n "$(ls "$build"/tests/sanitizers.o 2>/dev/null)" ] && main="$main $build/tests/sanitizers.o"
+    eval "$HOW_DEV $* $main $build/libdevices.a $build/libref.a -o $folder/$program $libs $HOW_LIBS"
+}
+
+# Checks say mpiexec; which one that is the Makefile knows.  (No link: MPICH's looks for its helpers beside itself.)
+put_launcher() { printf '#!/bin/sh\nexec %s "$@"\n' "$MPIEXEC" >"$1/mpiexec"; chmod +x "$1/mpiexec"; }
+
+programs() { grep -oE '\b(orrery|test_[a-z0-9_]+)\b' <<<"$1" | sort -u; }
+
+# Compile and link a fault's programs; says on the standard error what is wrong with it.
+make_programs() {
+    local name=$1 dir=$out/$1 path objects= same=yes
+    rm -rf "$dir"; mkdir -p "$dir/tmp"
+    awk -v to="$dir" -f tests/faults/apply.awk "$faults/$name.fault" >"$dir/files" || return 1
+    [ -s "$dir/files" ] || { echo "no \`file:\` with a change" >&2; return 1; }
+    while read -r path; do
+        compile "$dir/$path" "$dir/${path%.c}" "$path" || { echo "$path does not compile" >&2; return 1; }
+        compile_original "$path"
+        local object original
+        for object in "$dir/${path%.c}".*.o; do
+            original=$out/original/${object#"$dir/"}
+            cmp -s "$object" "$original" || same=
+            objects="$objects $object"
+        done
+    done <"$dir/files"
+    [ -z "$same" ] || { echo "changes nothing: the compiler makes the same code of it" >&2; return 1; }
+    mkdir -p "$dir/bin"
+    put_launcher "$dir/bin"
+    local program
+    for program in $(checks "$name" | while IFS=$tab read -r command _; do programs "$command"; done | sort -u); do
+        link "$dir/bin" "$program" $objects || { echo "$program does not link" >&2; return 1; }
+    done
+}
+
+# ---- checking -----------------------------------------------------------------------------------------------------------------
+# try FOLDER LOG COMMAND: in the root of the tree, with the folder's programs.
+try() {
+    local rc=0
+    rm -rf "$1/tmp"; mkdir -p "$1/tmp"
+    PATH=$PWD/$1/bin:$PATH TMP=$1/tmp timeout -k 10 $((limit + 10)) bash -c "$3"$'\nexit $?' </dev/null >"$2" 2>&1 || rc=$?
+    return $rc
+}
+
+# The largest error over bound that a report has.
+ratio() {
+    awk '{ while (match($0, /(error|difference) [^ ,]+,? +bound [^ ,]+/)) {
+               split(substr($0, RSTART, RLENGTH), w, /[ ,]+/); $0 = substr($0, RSTART + RLENGTH)
+               if (w[2] ~ /nan|inf/) { most = "nan"; exit }
+               if (w[4] > 0 && w[2] / w[4] > most + 0) most = w[2] / w[4] } }
+         END { if (most == "nan") print most; else if (most > 1) printf "%.1e\n", most }' "$1"
+}
+
+# One check of one fault: a line "VERDICT kind ratio why".
+judge() {
+    local name=$1 number=$2 command=$3 says=$4 dir=$out/$1 rc=0 verdict=killed why= r
+    local log=$dir/check.$number.log
+    try "$dir" "$log" "$command" || rc=$?
+    r=$(ratio "$log")
+    if [ $rc -eq 0 ]; then verdict=survived why="survives: $command"
+    elif [ $rc -eq 124 ] || [ $rc -eq 137 ]; then verdict=hung why="does not end: $command"
+    elif ! grep -qE -e "$says" "$log"; then verdict=unclear why="status $rc, but the report does not say /$says/: $command"
+    elif [ -n "$r" ] && [ "$r" != nan ] && awk "BEGIN { exit !($r <= 2) }"; then verdict=weak why="error/bound is only $r: $command"
+    fi
+    printf '%s\t%s\t%s\t%s\n' $verdict "$(kind "$command")" "$r" "$why"
+}
+
+one_fault() {
+    local name=$1 dir=$out/$1 t0=$SECONDS number=0 command says why
+    if ! why=$(make_programs "$name" 2>&1 >/dev/null); then
+        mkdir -p "$dir"
+        printf 'broken\t-\t\t%s\n' "$(tail -n 3 <<<"$why" | tr '\n\t' '  ')" >"$dir/result"
+    else
+        while IFS=$tab read -r command says; do
+            judge "$name" $((number += 1)) "$command" "$says"
+        done < <(checks "$name") >"$dir/result"
+        [ -s "$dir/result" ] || printf 'broken\t-\t\tno `caught by:` with a `says:`\n' >"$dir/result"
+    fi
+    rm -rf "$dir/bin" "$dir/tmp"
+    if grep -qv "^killed$tab" "$dir/result"; then
+        printf '[  FAILED  ] %s\n' "$name"
+        awk -F '\t' '$1 != "killed" { print "        | " $4 }' "$dir/result"
+        ls "$dir"/check.*.log >/dev/null 2>&1 && tail -qn 12 "$dir"/check.*.log | sed 's/^/        |   /'
+    else
+        printf '[       OK ] %-34s %s\n' "$name" "$(cut -f 3 "$dir/result" | grep -m 1 . | sed 's|^|error/bound |')"
+    fi
+}
+
+# Every check must pass on the tree as it is, or it would catch anything.
+one_clean() {
+    local command=$1 dir=$out/clean program
+    local stamp=$dir/$(cksum <<<"$1" | tr ' ' -)
+    local folder=$stamp.run
+    mkdir -p "$folder/bin"
+    put_launcher "$folder/bin"
+    for program in $(programs "$command"); do
+        case $program in orrery) ln -sf "$ORRERY" "$folder/bin/" ;; *) ln -sf "$(ls -d "$PWD/$build"/tests/*/"$program")" "$folder/bin/" ;; esac
+        [ "$folder/bin/$program" -nt "$stamp.ok" ] && rm -f "$stamp.ok"
+    done
+    [ -e "$stamp.ok" ] && return 0
+    if try "$folder" "$stamp.log" "$command"; then touch "$stamp.ok"
+    else printf '[  FAILED  ] %s\n        | fails on the tree as it is\n' "$command"; tail -n 12 "$stamp.log" | sed 's/^/        |   /'; fi
+}
+
+# at_once FUNCTION: for every line of the standard input, as many at a time as there may be.
+at_once() {
+    local line running=0
+    while IFS= read -r line; do
+        if [ $running -ge "$jobs" ]; then wait -n; running=$((running - 1)); fi
+        "$1" "$line" </dev/null &
+        running=$((running + 1))
+    done
+    wait
+}
+
+# ---- the report ---------------------------------------------------------------------------------------------------------------
+matrix() {
+    local name
+    for name in "${names[@]}"; do sed "s/^/$name$tab/" "$out/$name/result"; done | awk -F '\t' '
+        { if (!($1 in row)) { row[$1] = ++rows; name[rows] = $1 }
+          if ($3 != "-" && !($3 in column)) { column[$3] = ++columns; kind[columns] = $3 }
+          r = row[$1]; c = column[$3]
+          mark = $2 == "killed" ? "K" : $2 == "survived" ? "S" : "?"
+          if (mark != "K" || cell[r, c] == "") cell[r, c] = mark
+          if ($4 != "" && ratio[r] == "") ratio[r] = $4
+          if ($2 == "broken") ratio[r] = "broken" }
+        END {
+            printf "\n%-36s", "K killed, S survived, ? see above"
+            for (c = 1; c <= columns; c++) printf " %2d", c
+            print "   error/bound"
+            for (r = 1; r <= rows; r++) {
+                printf "%-36s", name[r]
+                for (c = 1; c <= columns; c++) printf "  %s", cell[r, c] == "" ? "." : cell[r, c]
+                print "   " ratio[r]
+            }
+            print ""
+            for (c = 1; c <= columns; c++) printf "%4d  %s\n", c, kind[c]
+        }'
+}
+
+# ---- all of them --------------------------------------------------------------------------------------------------------------
+names=()
+for file in $(for glob in "${@:-*}"; do (cd "$faults" && ls $glob.fault 2>/dev/null); done | sort -u); do
+    [ -n "$quick" ] && [ "$(field "${file%.fault}" quick)" != yes ] && continue
+    names+=("${file%.fault}")
+done
+[ ${#names[@]} -gt 0 ] || { echo "there is no fault called ${*:-}" >&2; exit 2; }
+mkdir -p "$out/clean"
+clean=$(for name in "${names[@]}"; do checks "$name" | cut -f 1; done | sort -u | at_once one_clean)
+[ -z "$clean" ] || printf '%s\n' "$clean"
+printf '%s\n' "${names[@]}" | at_once one_fault | if [ -n "$quick" ]; then cat; else sed -u 's/^\[       OK \]/  ok   /; s/^\[  FAILED  \]/  FAIL /'; fi
+killed=0
+for name in "${names[@]}"; do grep -qv "^killed$tab" "$out/$name/result" || killed=$((killed + 1)); done
+[ -n "$quick" ] || matrix
+wrong=$((${#names[@]} - killed + $(grep -c '^\[  FAILED' <<<"$clean")))
+echo
+echo "$killed passed, $wrong failed    ($((SECONDS - start)) s, $jobs at once)"
+[ $wrong -eq 0 ] || exit 3

@@ -1,0 +1,25 @@
+/* A config.json from anybody: what is accepted is a possible model, and comes back the same when written and read. */
+#include "ref/model/config.h"
+#include "tests/fuzz/fuzz.h"
+
+static void try(const uint8_t *data, size_t size)
+{
+    struct error err = { 0 };
+    struct model_config c, again;
+    const char *path = as_file(data, size);
+    if (model_config_read(&c, path, &err) != OK) {
+        must(err.text[0] != '\0', "refused without a word");
+        return;
+    }
+    if (model_config_check(&c, &err) != OK) return;
+    must(c.S > 0 && c.D > 0 && c.L > 0 && c.V > 0 && c.F > 0 && c.H > 0 && c.H * c.A == c.D, "a shape that cannot be");
+    must(model_elements(&c) > 0 && model_param_count(&c) > 0, "a model without parameters");
+    for (int i = 0; i < model_param_count(&c); i += 1 + model_param_count(&c) / 64) must(model_param(&c, i).dim[0] > 0, "an empty parameter");
+    must(model_config_write(&c, path, &err) == OK, "cannot be written: %s", err.text);
+    must(model_config_read(&again, path, &err) == OK, "written and refused: %s", err.text);
+    must(c.S == again.S && c.D == again.D && c.H == again.H && c.F == again.F && c.L == again.L && c.V == again.V && c.tied == again.tied &&
+         c.eps == again.eps && c.dropout_embedding == again.dropout_embedding && c.dropout_residual == again.dropout_residual &&
+         c.dropout_attention == again.dropout_attention && c.init_std == again.init_std, "written and read, it is another");
+}
+
+FUZZ_TARGET("config")
