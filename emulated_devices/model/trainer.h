@@ -25,12 +25,14 @@ struct trainer {
     struct batch_source source;
     int32_t *scratch;                   /* [2*B*S] ids and labels of the whole batch */
     int64_t step;                       /* steps done */
+    int64_t *counted;                   /* [updates] labels that count, of the sequences of each optimizer step of this step */
+    int updated;                        /* optimizer steps taken in this step so far */
 };
 
 /* The same on every device. */
 struct step_result {
-    double loss;                        /* mean over the labels of the whole batch, before the step */
-    double norm;                        /* global norm of the gradients, before clipping */
+    double loss;                        /* mean over the labels of the whole batch, before the step that each is for */
+    double norm;                        /* global norm of the gradients, before clipping; of several optimizer steps, the last */
     double lr;
 };
 
@@ -45,7 +47,8 @@ void trainer_close(struct trainer *);
 
 /**
  * The first half of a step: forward, backward and reduction.  Then every parameter's g is the gradient of the mean loss
- * over the whole batch, this device's boxes of it.  Collective over all devices.
+ * over the whole batch, this device's boxes of it.  Where the schedule steps the optimizer in mid-stream, all its steps but
+ * the last have been taken, and g is the last one's gradient.  Collective over all devices.
  * @return OK or the same error on every device.
  */
 enum error_code trainer_gradients(struct trainer *, struct step_result *, struct error *);

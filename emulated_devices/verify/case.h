@@ -32,6 +32,9 @@ struct plan case_plan(int dp, int tp, int pp);
  *  @return OK, or what plan_check has against the last that was tried; the plan is then of no use. */
 enum error_code case_take_schedule(struct plan *, const char *schedule, struct error *);
 
+/** Make the second half of the pipeline's places slower, so that they get fewer layers; before plan_check. */
+void case_take_speeds(struct plan *);
+
 /**
  * Which plans of one mesh and model must end with the same bits: those of one key, if it is not 0.
  *

@@ -49,7 +49,7 @@ static enum error_code compute(struct run_state *x, const struct action *a, stru
     const struct schedule *s = x->schedule;
     const int self = x->group->rank, stage = s->stage_of[self][a->chunk];
     enum error_code e = x->ops->compute(x->context, a->kind, a->chunk, a->micro, err);
-    if (e || a->kind == BACKWARD_WEIGHT) return e;
+    if (e || a->kind == BACKWARD_WEIGHT || a->kind == UPDATE) return e;
     if (a->kind == FORWARD) {
         const struct place next = place_after(s, a->micro, stage);
         if (next.device != self) return OK;
@@ -78,7 +78,6 @@ static enum error_code perform(struct run_state *x, const struct action *a, stru
     }
     case RECEIVE_ACTIVATION: return receive_tensor(x, a, x->ops->input(x->context, a->chunk, a->micro), stage, false, err);
     case RECEIVE_GRADIENT: return receive_tensor(x, a, x->ops->output_gradient(x->context, a->chunk, a->micro), stage, true, err);
-    case UPDATE: return fail(err, ERR_PLAN, "schedule %s steps the optimizer in mid-stream", x->schedule->name);
     default: return compute(x, a, err);
     }
 }

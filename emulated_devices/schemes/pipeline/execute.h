@@ -7,7 +7,7 @@
 
 /* What the executor asks of the model.  chunk: which of the device's stages; micro: which microbatch. */
 struct stage_operations {
-    /* FORWARD, BACKWARD, BACKWARD_INPUT or BACKWARD_WEIGHT. */
+    /* FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT or UPDATE. */
     enum error_code (*compute)(void *context, enum action_kind, int chunk, int micro, struct error *);
     /* Where a stage's input is to be received or handed over, and the gradient of its output: arena memory that the
      * stage frees itself.  data NULL: the machine has no memory left. */

@@ -60,6 +60,10 @@ enum error_code schedule_make(struct schedule *s, const char *name, const struct
     if (q.chunks == 0) q.chunks = g->chunks > 0 ? g->chunks : 1;
     if (g->chunks > 0 && q.chunks != g->chunks && q.chunks != 1)
         return fail(err, ERR_PLAN, "schedule %s: chunks=%d, but it holds %d on each device", name, q.chunks, g->chunks);
+    if (q.skip > 0 && !g->skips)
+        return fail(err, ERR_PLAN, "schedule %s: leaves no stages out; --skip %d is for skippipe", name, q.skip);
+    if (q.update_every > 0 && !g->streams)
+        return fail(err, ERR_PLAN, "schedule %s: steps the weights once, at the end; --update-every %d is for pipedream-2bw", name, q.update_every);
     const char *refused = g->refuses != NULL ? g->refuses(&q) : NULL;
     if (refused != NULL)
         return fail(err, ERR_PLAN, "schedule %s: P=%d, M=%d, v=%d: %s", name, q.devices, q.micros, q.chunks, refused);

@@ -290,11 +290,14 @@ enum error_code schedule_validate(const struct schedule *s, struct error *err)
     return schedule_validate_at(s, &device, &index, err);
 }
 
-bool schedule_survives_blocking_sends(const struct schedule *s)
+static bool comes_through(struct walk w)
 {
-    struct walk w = { .s = s, .blocking = true };
     bool through = walk_through(&w, NULL) == OK;
-    for (int d = 0; through && d < s->devices; d++) through = w.next[d] == s->count[d];
+    for (int d = 0; through && d < w.s->devices; d++) through = w.next[d] == w.s->count[d];
     free(w.next);
     return through;
 }
+
+bool schedule_survives_blocking_sends(const struct schedule *s) { return comes_through((struct walk){ .s = s, .blocking = true }); }
+
+bool schedule_updates_can_meet(const struct schedule *s) { return comes_through((struct walk){ .s = s, .updates_meet = true }); }
