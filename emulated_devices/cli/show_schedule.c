@@ -1,11 +1,10 @@
 /* show_schedule.c -- draw a schedule and say what it costs. */
 #include "emulated_devices/cli/show_schedule.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/timeline.h"
 #include "emulated_devices/schemes/pipeline/draw.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
-#include "ref/io/output.h"
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { COLUMNS = 100 };
@@ -93,35 +92,7 @@ static void say_numbers(FILE *to, const struct schedule *s, const struct timing 
             (unsigned long long)a->communication);
     fprintf(to, "  bubble    %.2f %%: %lld of work, in %lld from a device's first action to its last\n",
             100 * t->bubble, (long long)busiest(t), (long long)t->span);
-    fprintf(to, "  memory   ");
-    for (int d = 0; d < s->devices && d < 16; d++) fprintf(to, " %d", schedule_peak(s, d));
-    fprintf(to, "%s %s held at most, device by device\n", s->devices > 16 ? " ..." : "",
-            s->chunks > 1 ? "stages' microbatches" : "microbatches");
-    fprintf(to, "  messages  %lld\n", (long long)schedule_messages(s));
-    fprintf(to, "  order     weight gradients are %sadded in the order of the microbatches\n", schedule_adds_in_order(s) ? "" : "not ");
-    fprintf(to, "  sends     %s if each blocks until its receive\n", schedule_survives_blocking_sends(s) ? "it runs even" : "it would hang");
-}
-
-static enum error_code write_text(const char *path, const char *text, size_t bytes, struct error *err)
-{
-    struct output o;
-    enum error_code e = output_create(&o, path, err);
-    if (!e) e = output_write(&o, text, bytes, 0, err);
-    return e ? e : output_commit(&o, err);
-}
-
-/* The schedule as SVG, or as text if there is no timing: made in memory, written as a whole. */
-static enum error_code to_file(const char *path, const struct schedule *s, const struct timing *t, struct error *err)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL) return fail(err, ERR_MEMORY, "%s: no memory to make it", shown_path(path).text);
-    enum error_code e = t != NULL ? schedule_draw_svg(f, s, t, false, err) : schedule_write(f, s, err);
-    if (fclose(f) != 0 && !e) e = fail(err, ERR_MEMORY, "%s: no memory to make it", shown_path(path).text);
-    if (!e) e = write_text(path, text, bytes, err);
-    free(text);
-    return e;
+    timeline_say_rest(to, s);
 }
 
 static enum error_code time_it(struct timing *t, const struct schedule *s, const struct asked *a, struct error *err)
@@ -150,8 +121,8 @@ enum error_code show_schedule(int argc, char **argv, FILE *to, struct error *err
         schedule_draw_text(to, &s, &t, COLUMNS, !a.plain && isatty(fileno(to)));
         say_numbers(to, &s, &t, &a);
         fflush(to);                     /* FILE may be the standard output */
-        if (a.svg != NULL) code = to_file(a.svg, &s, &t, err);
-        if (code == OK && a.save != NULL) code = to_file(a.save, &s, NULL, err);
+        if (a.svg != NULL) code = timeline_to_file(a.svg, &s, &t, false, err);
+        if (code == OK && a.save != NULL) code = timeline_to_file(a.save, &s, NULL, false, err);
         timing_free(&t);
     }
     schedule_free(&s);

@@ -1,5 +1,6 @@
 /* train.c -- `orrery train`: a model, a mesh, a text, and one device beside it to check. */
 #include "emulated_devices/cli/train.h"
+#include "emulated_devices/cli/timeline.h"
 #include "emulated_devices/cli/trace_file.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -42,6 +43,7 @@ static enum error_code probe_outputs(const struct train_options *o, struct error
 {
     enum error_code e = o->save ? fail_about(err, checkpoint_probe(o->save, err), "--save") : OK;
     if (!e && o->trace) e = fail_about(err, output_probe(o->trace, err), "--trace");
+    if (!e && o->timeline) e = fail_about(err, output_probe(o->timeline, err), "--timeline");
     if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
     return e;
 }
@@ -149,6 +151,7 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
     r->trainer.device->clock.trace = NULL;
     if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
     if (!e) e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
+    if (!e && o->timeline) e = fail_about(err, timeline_write(&r->trainer, o->timeline, r->record.out, err), "--timeline");
     if (!e && r->speaks) report_end(&r->record);
     if (!e && o->trace) e = fail_about(err, trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err), "--trace");
     if (!e && o->save) e = fail_about(err, checkpoint_save(&r->trainer, o->save, err), "--save");

@@ -116,6 +116,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { .kind = OPTION_HEADING, .help = "Virtual time: what the run would take on the machine that is emulated" },
         { "--cluster", "NAME|FILE", OPTION_STRING, &cluster, .help = "the machine; `orrery list clusters` shows them" },
         { "--trace", "FILE", OPTION_STRING, &o->trace, .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
+        { "--timeline", "FILE", OPTION_STRING, &o->timeline, .help = "draw the last step's pipeline, as SVG and for the terminal, with its bubble" },
         { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "how many steps of it" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
         { "--check", "WHAT", OPTION_CHOICE, &o->check, .choices = checks, .help = "what to compare every loss, gradient and weight with; exit 3 if they differ" },

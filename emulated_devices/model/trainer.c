@@ -1,5 +1,4 @@
 #include "emulated_devices/model/trainer.h"
-#include "emulated_devices/schemes/pipeline/execute.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +67,8 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
     t->stage = calloc((size_t)t->plan.chunks, sizeof *t->stage);
     t->scratch = calloc((size_t)(2 * t->plan.B * t->plan.S), sizeof *t->scratch);
     t->counted = calloc((size_t)t->plan.updates, sizeof *t->counted);
-    if (t->stage == NULL || t->scratch == NULL || t->counted == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)(t->plan.B * t->plan.S));
+    t->times = calloc((size_t)t->schedule.count[t->pp.rank] + 1, sizeof *t->times);
+    if (t->stage == NULL || t->scratch == NULL || t->counted == NULL || t->times == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)(t->plan.B * t->plan.S));
     for (int c = 0; c < t->plan.chunks && !e; c++) {
         e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->parameters, t->schedule.stage_of[t->pp.rank][c], t->dp.rank, err);
         t->stages_open += !e;
@@ -92,7 +92,7 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
 void trainer_close(struct trainer *t)
 {
     for (int c = 0; c < t->stages_open; c++) stage_close(&t->stage[c]);
-    free(t->stage), free(t->scratch), free(t->counted);
+    free(t->stage), free(t->scratch), free(t->counted), free(t->times);
     if (t->data.scheme && t->parameters.all) t->data.scheme->close(&t->data);
     if (t->parameters.all) parameters_free(&t->parameters, t->device);
     schedule_free(&t->schedule);
@@ -244,7 +244,7 @@ static enum error_code share_result(struct trainer *t, struct step_result *out, 
 enum error_code trainer_gradients(struct trainer *t, struct step_result *out, struct error *err)
 {
     take_batch(t);
-    enum error_code e = schedule_execute(&t->schedule, &t->pp, &stage_operations, t, err);
+    enum error_code e = schedule_execute(&t->schedule, &t->pp, &stage_operations, t, t->times, err);
     parameters_use(&t->parameters, false);
     if (!e) e = reduce(t, err);
     if (!e) e = share_result(t, out, err);

@@ -3,6 +3,7 @@
 #define ORRERY_TRAINER_H
 
 #include "emulated_devices/model/stage.h"
+#include "emulated_devices/schemes/pipeline/execute.h"
 
 /* Where tokens come from: sequences first .. first + count - 1 of the batch of a step, the same on every device.
  * ids, labels: int32 [count*S]; labels may be IGNORE_LABEL. */
@@ -17,6 +18,7 @@ struct trainer {
     struct comm *comm;
     struct group world, dp, tp, pp;
     struct schedule schedule;
+    struct action_time *times;          /* [actions of this device] of the last step, in virtual time */
     struct tensor_parallel tensor;
     struct data_parallel data;
     struct parameters parameters;

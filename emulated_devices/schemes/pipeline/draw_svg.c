@@ -12,7 +12,7 @@ static struct colour colour_of(enum action_kind kind, int chunk, int chunks)
 {
     static const struct colour base[] = {
         [FORWARD] = { 208, 80, 82 },       [BACKWARD] = { 100, 45, 78 }, [BACKWARD_INPUT] = { 166, 48, 76 },
-        [BACKWARD_WEIGHT] = { 42, 90, 76 }, [UPDATE] = { 355, 75, 78 },
+        [BACKWARD_WEIGHT] = { 42, 90, 76 }, [UPDATE] = { 355, 75, 60 },
     };
     struct colour c = base[kind];
     if (chunks > 1) c.light -= 22 * chunk / (chunks - 1);
@@ -42,8 +42,8 @@ static void draw_action(FILE *to, const struct schedule *s, const struct timing 
     char label[24];
     if (action_is_message(a.kind)) return;
     fputs("<g>", to);
-    if (a.kind == UPDATE && w < MARK) box(to, x - MARK / 2, y - 2, MARK, BAR + 4, (struct colour){ 355, 75, 50 });
-    else box(to, x, y, w, BAR, colour_of(a.kind, a.chunk, s->chunks));
+    const bool mark = a.kind == UPDATE && w < MARK;             /* what takes no time is still to be seen */
+    box(to, mark ? x - MARK / 2 : x, y, mark ? MARK : w, BAR, colour_of(a.kind, a.chunk, s->chunks));
     snprintf(label, sizeof label, "%d", a.micro);
     if (w >= 7 * (double)strlen(label) + 2) text(to, x + w / 2, y + BAR / 2 + 4, "middle", 12, label);
     fprintf(to, "<title>%s%d chunk %d, device %d: %lld to %lld</title></g>\n", action_letter(a.kind), a.micro, a.chunk, device,
@@ -115,7 +115,9 @@ enum error_code schedule_draw_svg(FILE *to, const struct schedule *s, const stru
         text(to, LEFT - 10, TOP + d * ROW + BAR / 2 + 4, "end", 13, label);
         fprintf(to, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f1f1f1\"/>\n", LEFT, TOP + d * ROW,
                 WIDTH - LEFT - RIGHT, BAR);
-        for (int i = 0; i < s->count[d]; i++) draw_action(to, s, t, d, i);
+        for (int update = 0; update < 2; update++)                  /* on top of the others */
+            for (int i = 0; i < s->count[d]; i++)
+                if ((s->actions[d][i].kind == UPDATE) == update) draw_action(to, s, t, d, i);
     }
     draw_axis(to, s, t, picoseconds);
     fputs("</svg>\n", to);

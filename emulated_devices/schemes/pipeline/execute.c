@@ -82,14 +82,19 @@ static enum error_code perform(struct run_state *x, const struct action *a, stru
     }
 }
 
-enum error_code schedule_execute(const struct schedule *s, struct group *group, const struct stage_operations *ops, void *context, struct error *err)
+enum error_code schedule_execute(const struct schedule *s, struct group *group, const struct stage_operations *ops, void *context,
+                                 struct action_time *times, struct error *err)
 {
     struct run_state x = { .schedule = s, .group = group, .device = group->comm->device, .ops = ops, .context = context };
     const int n = s->count[group->rank];
     x.sending = calloc((size_t)n + 1, sizeof *x.sending);
     if (x.sending == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d messages", n);
     enum error_code e = OK;
-    for (int i = 0; i < n && !e; i++) e = perform(&x, &s->actions[group->rank][i], err);
+    for (int i = 0; i < n && !e; i++) {
+        const int64_t start = x.device->clock.now;
+        e = perform(&x, &s->actions[group->rank][i], err);
+        if (times) times[i] = (struct action_time){ start, x.device->clock.now };
+    }
     for (int i = 0; i < x.sends; i++) {
         if (!e) e = message_wait(group->comm, x.sending[i].message, err);
         device_free(x.device, x.sending[i].tensor);
