@@ -219,6 +219,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     if (!e) e = comm_agree(t->comm, steps(t, &ref, o, err), err);
     if (!e) judge(o, t);
     o->hash = hash_own(t);
+    o->activations = t->device->arena.peak.tag[ACTIVATIONS];
     if (!e) e = hash_whole(t, &o->whole_hash, err);
     if (opened) reference_close(&ref);
     return e;

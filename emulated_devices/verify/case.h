@@ -22,6 +22,7 @@ struct outcome {
     struct error verdict;               /* OK, or ERR_CHECK and the first of all these that does not hold */
     uint64_t hash;                      /* of this device's own weights at the end */
     uint64_t whole_hash;                /* rank 0: of the whole model's, whatever the mesh */
+    uint64_t activations;               /* peak bytes of this device's */
     double loss;
 };
 

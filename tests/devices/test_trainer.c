@@ -118,6 +118,44 @@ static void test_every_number_of_microbatches(void **state)
         }
 }
 
+/* Whether a device has the loss, which keeps more than a layer, or two neighbouring stages, which hand over a copy. */
+static bool is_particular(const struct schedule *s, int device)
+{
+    bool found = false;
+    for (int c = 0; c < s->chunks; c++) {
+        const int stage = s->stage_of[device][c];
+        found = found || stage == s->stages - 1;
+        for (int m = 0; m < s->micros; m++) found = found || place_after(s, m, stage).device == device;
+    }
+    return found;
+}
+
+/* What the arena counts at most is what the schedule says: so many microbatches, each as large as one alone.  (That the
+ * schedule says what its paper does, P-r for 1F1B and so on, is test_schedule.c's part.) */
+static void test_activations_are_those_of_the_schedule(void **state)
+{
+    (void)state;
+    if (test_size != 4) skip();
+    enum { M = 8, EACH = 2 };
+    struct plan p = case_plan(1, 1, test_size);
+    p.model.L = 2 * test_size, p.B = EACH, p.micros = 1;
+    const uint64_t one = check(&p).activations;
+    for (int i = 0; schedule_generators[i]; i++) {
+        struct schedule s;
+        p = case_plan(1, 1, test_size);
+        p.schedule = schedule_generators[i]->name, p.micros = M, p.B = EACH * M;
+        p.chunks = schedule_generators[i]->chunks ? schedule_generators[i]->chunks : 2;
+        p.model.L = 2 * test_size;
+        const struct outcome o = check(&p);
+        ASSERT_ALL(plan_schedule(&p, &s, &err) == OK, "%s", err.text);
+        const uint64_t want = (uint64_t)schedule_peak(&s, test_rank) * one * (uint64_t)test_size / (uint64_t)s.stages;
+        const bool good = is_particular(&s, test_rank) || o.activations == want;
+        ASSERT_ALL(good, "%s: counted %llu bytes of activations, %d microbatches of a stage are %llu", s.name, (unsigned long long)o.activations,
+                   schedule_peak(&s, test_rank), (unsigned long long)want);
+        schedule_free(&s);
+    }
+}
+
 /* Optimizer steps in mid-stream with two versions of the weights, over copies and parts of layers too: batches of two and
  * three microbatches, the last of which is shorter. */
 static void test_updates_in_mid_stream(void **state)
@@ -200,6 +238,7 @@ int main(void)
         MPI_TEST(test_every_mesh_gpipe_untied_dropout),
         MPI_TEST(test_every_schedule),
         MPI_TEST(test_every_number_of_microbatches),
+        MPI_TEST(test_activations_are_those_of_the_schedule),
         MPI_TEST(test_updates_in_mid_stream),
         MPI_TEST(test_updates_refuse_clipping),
         MPI_TEST(test_partial_pipelines),

@@ -87,7 +87,8 @@ void timing_summarise(struct timing *t, const struct schedule *s)
 {
     int64_t first = INT64_MAX;
     for (int d = 0; d < s->devices; d++)
-        if (s->count[d] > 0 && t->start[d][0] < first) first = t->start[d][0];
+        for (int i = 0; i < s->count[d]; i++)
+            if (!action_is_message(s->actions[d][i].kind) && t->start[d][i] < first) first = t->start[d][i];
     for (int d = 0; d < s->devices; d++) {
         t->busy[d] = 0;
         for (int i = 0; i < s->count[d]; i++) {

@@ -36,7 +36,7 @@ void timing_free(struct timing *);
 /** Room for the times of a schedule's actions, all 0, for times that come from a run.  @return OK or ERR_MEMORY. */
 enum error_code timing_make(struct timing *, const struct schedule *, struct error *);
 
-/** What follows from start and end: work, span, makespan and bubble; the earliest start becomes 0. */
+/** What follows from start and end: work, span, makespan and bubble; the earliest computation starts at 0. */
 void timing_summarise(struct timing *, const struct schedule *);
 
 #endif
