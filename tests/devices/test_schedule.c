@@ -506,7 +506,7 @@ static void test_validator_names_the_fault(void **state)
     expect_fault(&s, "device 0: W0 of chunk 0 is missing (backward for the stage's weights; frees the microbatch)");
     s = small();
     s.actions[0][5].kind = UPDATE;
-    expect_fault(&s, "device 0: I0 of chunk 0 is missing (backward for the stage's input; keeps what W needs)");
+    expect_fault(&s, "device 0: the backward of microbatch 0, chunk 0 is missing: expected B0, or I0 and W0");
     s = small();
     s.route[0][1].device = 0;
     expect_fault(&s, "route 0: stage 1 is not on device 0, chunk 0");
@@ -539,8 +539,8 @@ static void test_refusals(void **state)
         { "1f2b", { .devices = 2, .micros = 2 }, ERR_USAGE, "no schedule \"1f2b\"; did you mean \"1f1b\"?" },
         { "1f1b", { .devices = 0, .micros = 2 }, ERR_PLAN, "schedule 1f1b: devices=0, micros=2, chunks=0: expected at least 1" },
         { "1f1b", { .devices = 2, .micros = 2, .chunks = 3 }, ERR_PLAN, "schedule 1f1b: chunks=3, but it holds 1 on each device" },
-        { "chimera", { .devices = 3, .micros = 2 }, ERR_PLAN, "schedule chimera: P=3, M=2, v=2: P must be even: two pipelines meet in the middle" },
-        { "skippipe", { .devices = 4, .micros = 2, .skip = 3 }, ERR_PLAN, "schedule skippipe: P=4, M=2, v=1: only the P-2 middle stages can be left out" },
+        { "chimera", { .devices = 3, .micros = 2 }, ERR_PLAN, "schedule chimera: P=3, M=2, v=2: P must be even: two pipelines meet in the middle; P=2 or P=4 would fit" },
+        { "skippipe", { .devices = 4, .micros = 2, .skip = 3 }, ERR_PLAN, "schedule skippipe: P=4, M=2, v=1: only the P-2 middle stages can be left out; skip=1..2 would fit" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct schedule s;

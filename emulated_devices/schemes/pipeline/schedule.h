@@ -83,7 +83,7 @@ struct schedule_generator {
     const char *needs;                  /* in words, for the list: "M >= 1", "M a multiple of P" */
     const char *bubble, *memory;        /* closed forms, for the list */
     int chunks;                         /* stages a device holds, when the schedule fixes it; 0: as requested, at least 1 */
-    bool skips, streams;                /* takes a request's skip; its update_every */
+    bool skips, streams, searches;      /* takes a request's skip; its update_every; its memory_limit */
     /** NULL if the request can be met, else what it needs, in words that name the value. */
     const char *(*refuses)(const struct schedule_request *);
     enum error_code (*make)(struct schedule *, const struct schedule_request *, struct error *);

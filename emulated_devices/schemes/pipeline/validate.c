@@ -165,6 +165,9 @@ static enum error_code check_backward(struct check *c, int micro, int chunk, str
 {
     const bool whole = *where(c, BACKWARD, micro, chunk) >= 0;
     const enum action_kind kind = whole ? BACKWARD : BACKWARD_INPUT;
+    if (!whole && *where(c, BACKWARD_INPUT, micro, chunk) < 0 && *where(c, BACKWARD_WEIGHT, micro, chunk) < 0)
+        return fail(c->err, ERR_PLAN, "device %d: the backward of microbatch %d, chunk %d is missing: expected B%d, or I%d and W%d", c->device,
+                    micro, chunk, micro, micro, micro);
     const char *split = "a whole backward (B) has been done already";
     enum error_code code = presence(c, BACKWARD_INPUT, micro, chunk, !whole, split);
     if (code == OK) code = presence(c, BACKWARD_WEIGHT, micro, chunk, !whole, split);
