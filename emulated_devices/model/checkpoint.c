@@ -55,6 +55,7 @@ static enum error_code read_weights(struct trainer *t, const struct safetensors 
         struct parameter *p = &t->parameters.all[i];
         e = read_boxes(file, p->spec.name, &p->spec, &p->layout, p->w, err);
     }
+    if (!e) parameters_same(&t->parameters);            /* files have one version: training starts anew from it */
     return e;
 }
 

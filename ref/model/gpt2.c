@@ -1,4 +1,4 @@
-#include "ref/model/gpt2.h"
+#include "ref/model/partial.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <stdio.h>
@@ -216,7 +216,11 @@ enum error_code gpt2_forward(struct gpt2 *m, const int32_t *ids, const int32_t *
     op->embedding_forward(x, m->positions, m->w[PARAM_WPE], 0, true);
     op->dropout(x, x, dropout_at(c->dropout_embedding, m->seed, -1, "embedding", 0, 0, c->D));
     computed(m, "embedding", -1, x, 1);
-    for (int l = 0; l < L; l++) block_forward(m, l, l + 1 < L ? m->block[l + 1].in : m->last);
+    for (int l = 0; l < L; l++) {
+        const struct tensor out = l + 1 < L ? m->block[l + 1].in : m->last;
+        block_forward(m, l, out);
+        partial_forward(m, l, out);
+    }
 
     op->layernorm_forward(m->lnf, m->lnf_mean, m->lnf_rstd, m->last, m->w[final], m->w[final + 1], c->eps);
     computed(m, "ln_f", L, m->lnf, c->D);
@@ -288,7 +292,11 @@ void gpt2_backward(struct gpt2 *m)
     op->layernorm_backward_weight(m->g[final], m->g[final + 1], m->d_branch, m->last, m->lnf_mean, m->lnf_rstd);
     op->layernorm_backward_input(m->d_stream, m->d_branch, m->last, m->w[final], m->lnf_mean, m->lnf_rstd);
     computed_gradient(m, "out", L - 1, m->d_stream, c->D);
-    for (int l = L - 1; l >= 0; l--) block_backward(m, l);
+    for (int l = L - 1; l >= 0; l--) {
+        partial_backward_begin(m, l);
+        block_backward(m, l);
+        partial_backward_end(m, l);
+    }
 
     op->dropout(m->d_stream, m->d_stream, dropout_at(c->dropout_embedding, m->seed, -1, "embedding", 0, 0, c->D));
     op->embedding_backward_weight(m->g[PARAM_WTE], m->d_stream, m->ids, 0);

@@ -38,13 +38,14 @@ struct gpt2 {
     struct tensor *w, *g;                       /* [params] weights and gradients */
     struct observer observer;                   /* see == NULL: nobody */
     uint64_t seed;                              /* of dropout: the caller changes it every step */
+    const bool *passes_by;                      /* [L*B] whether a sequence leaves a layer out (partial.h); NULL: none does */
 
     int64_t B, S;                               /* what the buffers below are made for */
     struct tensor ids, positions, labels;       /* I32 [N] */
     struct block_activations *block;            /* [L] */
     struct tensor last, lnf_mean, lnf_rstd, lnf, logits, top, total, hit;
     struct tensor d_stream, d_branch, d_wide, d_attention;      /* scratch of backward: [N,D], [N,D], [N,max(3D,F)], [N,D] */
-    struct tensor branch;                       /* scratch of forward: [N,D] */
+    struct tensor branch;                       /* scratch of forward, and of partial.h in backward: [N,D] */
     int64_t counted;                            /* labels of the batch that are not ignored */
 };
 
