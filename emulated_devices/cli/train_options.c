@@ -74,7 +74,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1;
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
-    *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = data_schemes[0]->name,
+    *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = { .scheme = data_schemes[0]->name },
                                             .schedule = schedule_generators[0]->name,
                                             .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
     const struct option table[] = {
@@ -86,7 +86,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--ep", "N", OPTION_INT, &size[EP], .min = 1, .max = 4096, .help = "groups of experts" },
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
-        { "--data-parallel", "NAME", OPTION_STRING, &o->plan.data, .help = "how copies are kept equal over dp" },
+        { "--data-parallel", "NAME", OPTION_STRING, &o->plan.data.scheme, .help = "how copies are kept equal over dp" },
         { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline: registered, or your own" },
         { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given, .help = "stages on each device of the pipeline" },
         { "--placement", "NAME", OPTION_CHOICE, &placement, .choices = placements, .help = "layers over stages: even, or by the speed of the cluster's devices" },
@@ -145,7 +145,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (dropout >= 0) p->model.dropout_embedding = p->model.dropout_residual = p->model.dropout_attention = dropout;
     o->steps = steps;
     p->dtype = dtype_by_name(dtype);
-    p->bucket = (int64_t)bucket;
+    p->data.bucket = (int64_t)bucket;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
     p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;

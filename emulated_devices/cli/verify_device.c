@@ -211,8 +211,8 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
     enum error_code e = OK;
     for (int i = 0; data_schemes[i] && !e; i++) {
         struct plan p = *mesh;
-        p.data = data_schemes[i]->name;
-        e = run_if_it_fits(j, "data", p.data, p, err);
+        p.data.scheme = data_schemes[i]->name;
+        e = run_if_it_fits(j, "data", p.data.scheme, p, err);
     }
     return e;
 }

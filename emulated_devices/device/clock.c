@@ -55,6 +55,8 @@ void clock_join(struct clock *c, enum stream s)
     c->now = later(c->now, s == c->current ? c->now : c->stream[s]);
 }
 
+void clock_wait(struct clock *c, picoseconds until) { c->now = later(c->now, until); }
+
 /* ---- ports -------------------------------------------------------------------------------------------------------- */
 
 static void record(struct clock *c, int row, picoseconds start, picoseconds end)

@@ -80,6 +80,9 @@ void clock_end(struct clock *);
 /** The current stream waits for everything asked of another one. */
 void clock_join(struct clock *, enum stream);
 
+/** The current stream waits until a time. */
+void clock_wait(struct clock *, picoseconds until);
+
 /** Whether a message of the cluster can be a rendezvous at all. */
 bool clock_has_rendezvous(const struct clock *);
 

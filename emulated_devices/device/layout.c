@@ -78,6 +78,22 @@ void layout_each_run(const struct layout *l, void (*f)(void *, struct run), void
     }
 }
 
+struct within { int64_t first, count; void (*f)(void *, struct run); void *context; };
+
+static void clip_run(void *context, struct run r)
+{
+    const struct within *w = context;
+    const int64_t from = r.piece > w->first ? r.piece : w->first, end = r.piece + r.length;
+    const int64_t until = end < w->first + w->count ? end : w->first + w->count;
+    if (from < until) w->f(w->context, (struct run){ .whole = r.whole + from - r.piece, .piece = from - w->first, .length = until - from });
+}
+
+void layout_each_run_within(const struct layout *l, int64_t first, int64_t count, void (*f)(void *, struct run), void *context)
+{
+    struct within w = { first, count, f, context };
+    layout_each_run(l, clip_run, &w);
+}
+
 struct copy { char *whole, *piece; size_t size; bool cut; };
 
 static void copy_run(void *context, struct run r)
@@ -97,4 +113,10 @@ void layout_paste(const struct layout *l, void *whole, const void *piece, size_t
 {
     struct copy c = { whole, (char *)piece, size, false };
     layout_each_run(l, copy_run, &c);
+}
+
+void layout_paste_within(const struct layout *l, int64_t first, int64_t count, void *whole, const void *part, size_t size)
+{
+    struct copy c = { whole, (char *)(uintptr_t)part, size, false };
+    layout_each_run_within(l, first, count, copy_run, &c);
 }

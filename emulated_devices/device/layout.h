@@ -46,10 +46,16 @@ struct run { int64_t whole, piece, length; };
 /** Call f for each run, in order of the piece. */
 void layout_each_run(const struct layout *, void (*f)(void *context, struct run), void *context);
 
+/** The same for elements first .. first + count - 1 of the piece only; run.piece counts from the first of them. */
+void layout_each_run_within(const struct layout *, int64_t first, int64_t count, void (*f)(void *context, struct run), void *context);
+
 /** piece = the boxes of whole.  Bits are kept. */
 void layout_cut(const struct layout *, const void *whole, void *piece, size_t element_size);
 
 /** The boxes of whole = piece; the rest of whole stays. */
 void layout_paste(const struct layout *, void *whole, const void *piece, size_t element_size);
+
+/** The same for elements first .. first + count - 1 of the piece, which are all that `part` has. */
+void layout_paste_within(const struct layout *, int64_t first, int64_t count, void *whole, const void *part, size_t element_size);
 
 #endif

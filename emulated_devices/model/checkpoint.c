@@ -48,14 +48,26 @@ static enum error_code read_boxes(const struct safetensors *file, const char *na
 
 static void path_of(char path[PATH_ROOM], const char *dir, const char *file) { snprintf(path, PATH_ROOM, "%s/%s", dir, file); }
 
+/* A device that keeps only some elements of its boxes reads all of them, one tensor at a time. */
+static enum error_code read_own(struct trainer *t, const struct safetensors *file, const char *name, const struct parameter *p,
+                                enum tensor_kind kind, struct error *err)
+{
+    struct tensor piece = tensor_1d(NULL, t->plan.dtype, layout_count(&p->layout));
+    piece.data = malloc(tensor_bytes(piece) + 1);
+    if (piece.data == NULL) return fail(err, ERR_MEMORY, "%s: no memory to read %s", shown_path(file->path).text, name);
+    const enum error_code e = read_boxes(file, name, &p->spec, &p->layout, piece, err);
+    if (!e) collect_keep(t, p, kind, piece);
+    free(piece.data);
+    return e;
+}
+
 static enum error_code read_weights(struct trainer *t, const struct safetensors *file, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < t->parameters.count && !e; i++) {
-        struct parameter *p = &t->parameters.all[i];
-        e = read_boxes(file, p->spec.name, &p->spec, &p->layout, p->w, err);
+        e = read_own(t, file, t->parameters.all[i].spec.name, &t->parameters.all[i], KIND_WEIGHT, err);
     }
-    if (!e) parameters_same(&t->parameters);            /* files have one version: training starts anew from it */
+    if (!e) data_same_versions(&t->data);            /* files have one version: training starts anew from it */
     return e;
 }
 
@@ -126,8 +138,8 @@ static enum error_code read_states(struct trainer *t, const struct safetensors *
     enum error_code e = OK;
     for (int i = 0; i < t->parameters.count; i++)
         for (int s = 0; s < o->states && !e; s++) {
-            struct parameter *p = &t->parameters.all[i];
-            e = read_boxes(file, state_name(name, &p->spec, o->state_name[s]), &p->spec, &p->layout, p->state[s], err);
+            const struct parameter *p = &t->parameters.all[i];
+            e = read_own(t, file, state_name(name, &p->spec, o->state_name[s]), p, KIND_STATE + (enum tensor_kind)s, err);
         }
     return e;
 }

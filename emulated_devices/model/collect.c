@@ -1,30 +1,91 @@
 #include "emulated_devices/model/collect.h"
 #include <stdlib.h>
+#include <string.h>
 
-static struct tensor tensor_of(const struct parameter *p, enum tensor_kind kind)
+/* ---- who keeps what --------------------------------------------------------------------------------------------------- */
+
+/* A unit as some device has it, without its numbers.  Which parameters make up a unit is the same on all that hold it. */
+struct place_in_unit { struct unit unit; struct parameter *all; struct parameter *own; struct shards shards; };
+
+static enum error_code find_place(const struct trainer *t, int rank, int index, struct place_in_unit *at, struct error *err)
 {
-    return kind == KIND_WEIGHT ? p->w : kind == KIND_OLDER_WEIGHT ? p->older : kind == KIND_GRADIENT ? p->g : p->state[kind - KIND_STATE];
+    const struct param_spec spec = model_param(&t->plan.model, index);
+    const int n = model_param_count(&t->plan.model);
+    int count = 0;
+    at->all = calloc((size_t)n, sizeof *at->all);
+    if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", spec.name);
+    for (int i = 0; i < n; i++) {
+        struct parameter *p = &at->all[count];
+        p->spec = model_param(&t->plan.model, i);
+        if (unit_of(&p->spec) != unit_of(&spec)) continue;
+        p->layout = plan_layout(&t->plan, rank, &p->spec);
+        if (i == index) at->own = p;
+        count++;
+    }
+    const enum error_code e = data_shards(&at->shards, &t->plan.data, t->plan.mesh.size[DP], mesh_coordinate(&t->plan.mesh, rank, DP), err);
+    unit_lay_out(&at->unit, at->all, count, &at->shards, t->data.scheme->rows);
+    return e;
 }
+
+static enum error_code find_piece(const struct trainer *t, int index, enum tensor_kind kind, struct piece *piece, struct error *err)
+{
+    struct place_in_unit at = { 0 };
+    const enum error_code e = find_place(t, piece->rank, index, &at, err);
+    if (!e) {
+        piece->kept = unit_owned(&at.unit, data_kept(&at.shards, &at.unit, kind), at.own);
+        piece->keeps_first = data_keeps_first(&at.shards, kind);
+    }
+    free(at.all);
+    return e;
+}
+
+/* The numbers this device keeps of a parameter, in memory of their own. */
+static enum error_code take_own(const struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct tensor *own, struct error *err)
+{
+    const struct unit *u = &t->data.unit[unit_of(&p->spec)];
+    const struct range part = data_kept(&t->data.shards, u, kind);
+    *own = tensor_1d(NULL, t->device->dtype, unit_owned(u, part, p).count);
+    own->data = malloc(tensor_bytes(*own) + 1);
+    if (own->data == NULL) return fail(err, ERR_MEMORY, "no memory to collect %s", p->spec.name);
+    unit_take(u, part, data_kept_tensor(&t->data, u, kind).data, p, own->data, own->dtype);
+    return OK;
+}
+
+/* ---- to rank 0 ----------------------------------------------------------------------------------------------------------- */
 
 /* The sender has sent: a failure here is the end of the job. */
-static void receive_and_visit(struct trainer *t, struct exchange *x, struct piece piece, void (*visit)(void *, const struct piece *),
-                              void *context)
+static void receive(struct trainer *t, struct exchange *x, struct piece *piece)
 {
     struct error err;
-    const int64_t n = layout_count(piece.layout);
-    void *room = malloc((size_t)n * dtype_size(t->device->dtype) + 1);
-    enum error_code e = room ? OK : fail(&err, ERR_MEMORY, "no memory to collect %s", piece.spec->name);
-    piece.data = tensor_1d(room, t->device->dtype, n);
-    if (!e) e = message_wait(t->comm, message_receive(x, piece.rank, room, tensor_bytes(piece.data)), &err);
+    piece->data = tensor_1d(NULL, t->device->dtype, piece->kept.count);
+    piece->data.data = malloc(tensor_bytes(piece->data) + 1);
+    enum error_code e = piece->data.data ? OK : fail(&err, ERR_MEMORY, "no memory to collect %s", piece->spec->name);
+    if (!e) e = message_wait(t->comm, message_receive(x, piece->rank, piece->data.data, tensor_bytes(piece->data)), &err);
     if (e) comm_give_up(t->comm, &err);
-    visit(context, &piece);
-    free(room);
 }
 
-static void send_own(struct trainer *t, struct exchange *x, struct tensor own)
+static void send_own(struct trainer *t, struct exchange *x, const struct parameter *p, enum tensor_kind kind)
 {
     struct error err;
-    if (message_wait(t->comm, message_send(x, 0, own.data, tensor_bytes(own)), &err)) comm_give_up(t->comm, &err);
+    struct tensor own = tensor_none;
+    enum error_code e = take_own(t, p, kind, &own, &err);
+    if (!e) e = message_wait(t->comm, message_send(x, 0, own.data, tensor_bytes(own)), &err);
+    if (e) comm_give_up(t->comm, &err);
+    free(own.data);
+}
+
+static void show(struct trainer *t, struct exchange *x, int index, enum tensor_kind kind, struct piece *piece,
+                 void (*visit)(void *, const struct piece *), void *context)
+{
+    struct error err;
+    const struct layout layout = plan_layout(&t->plan, piece->rank, piece->spec);
+    piece->layout = &layout;
+    enum error_code e = find_piece(t, index, kind, piece, &err);
+    if (!e && piece->rank == 0) e = take_own(t, parameter_find(&t->parameters, index), kind, &piece->data, &err);
+    if (e) comm_give_up(t->comm, &err);
+    if (piece->rank != 0) receive(t, x, piece);
+    visit(context, piece);
+    free(piece->data.data);
 }
 
 enum error_code collect(struct trainer *t, int index, enum tensor_kind kind, void (*visit)(void *, const struct piece *), void *context,
@@ -34,31 +95,33 @@ enum error_code collect(struct trainer *t, int index, enum tensor_kind kind, voi
     const struct parameter *own = parameter_find(&t->parameters, index);
     struct exchange x = exchange_begin(&t->world, CONTROL);
     (void)err;
-    if (t->comm->rank != 0 && own) send_own(t, &x, tensor_of(own, kind));
+    if (t->comm->rank != 0 && own) send_own(t, &x, own, kind);
     for (int rank = 0; rank < t->comm->size && t->comm->rank == 0; rank++) {
         struct piece piece = { .rank = rank, .spec = &spec };
-        if (!plan_holds(&t->plan, &t->schedule, rank, &spec, &piece.first)) continue;
-        const struct layout layout = plan_layout(&t->plan, rank, &spec);
-        piece.layout = &layout;
-        if (rank == 0) {
-            piece.data = tensor_of(own, kind);
-            visit(context, &piece);
-        } else receive_and_visit(t, &x, piece, visit, context);
+        if (plan_holds(&t->plan, &t->schedule, rank, &spec, &piece.first)) show(t, &x, index, kind, &piece, visit, context);
     }
     return OK;
 }
 
-struct paste { const struct trainer *trainer; struct tensor whole; };
+/* ---- the whole ------------------------------------------------------------------------------------------------------------ */
 
 static void paste_piece(void *context, const struct piece *p)
 {
-    const struct paste *to = context;
-    if (mesh_coordinate(&to->trainer->plan.mesh, p->rank, DP) != 0 || !p->first) return;
-    layout_paste(p->layout, to->whole.data, p->data.data, dtype_size(to->whole.dtype));
+    const struct tensor *whole = context;
+    if (!p->first || !p->keeps_first) return;
+    layout_paste_within(p->layout, p->kept.first, p->kept.count, whole->data, p->data.data, dtype_size(whole->dtype));
 }
 
 enum error_code collect_whole(struct trainer *t, int index, enum tensor_kind kind, struct tensor whole, struct error *err)
 {
-    struct paste to = { t, whole };
-    return collect(t, index, kind, paste_piece, &to, err);
+    return collect(t, index, kind, paste_piece, &whole, err);
+}
+
+/* ---- the other way -------------------------------------------------------------------------------------------------------- */
+
+void collect_keep(struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct tensor piece)
+{
+    const struct unit *u = &t->data.unit[unit_of(&p->spec)];
+    const struct range part = data_kept(&t->data.shards, u, kind), own = unit_owned(u, part, p);
+    unit_put(u, part, data_kept_tensor(&t->data, u, kind).data, p, (char *)piece.data + (size_t)own.first * dtype_size(piece.dtype), piece.dtype);
 }

@@ -4,16 +4,15 @@
 
 #include "emulated_devices/model/trainer.h"
 
-/* Which tensor of a parameter. */
-enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_STATE };     /* KIND_STATE + s: optimizer state s */
-
-/* One device's piece: its boxes, and the elements. */
+/* What one device keeps of a tensor: of its boxes' elements, stored one box after another, a range. */
 struct piece {
     int rank;
     const struct param_spec *spec;
     const struct layout *layout;
-    struct tensor data;
+    struct range kept;                  /* elements of the boxes; all of them where nothing is sharded over dp */
+    struct tensor data;                 /* [kept.count] */
     bool first;                         /* no earlier place of the pipeline holds it */
+    bool keeps_first;                   /* nor another device along dp: the kept ranges of those that do make up the boxes */
 };
 
 /**
@@ -28,5 +27,8 @@ enum error_code collect(struct trainer *, int index, enum tensor_kind, void (*vi
 
 /** The whole tensor on rank 0, from the first copy of each piece.  whole: on rank 0 its data of the model's shape; unread elsewhere. */
 enum error_code collect_whole(struct trainer *, int index, enum tensor_kind, struct tensor whole, struct error *);
+
+/** Of all elements of this device's boxes of a parameter, keep those that are its own.  Local. */
+void collect_keep(struct trainer *, const struct parameter *, enum tensor_kind, struct tensor piece);
 
 #endif

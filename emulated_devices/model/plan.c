@@ -134,10 +134,12 @@ static enum error_code check_allreduce(const struct plan *p, struct error *err)
 enum error_code plan_check(struct plan *p, struct error *err)
 {
     const struct tensor_scheme *tensor;
-    const struct data_scheme *data;
+    struct shards shards;
     enum error_code e = model_config_check(&p->model, err);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
-    if (!e) e = data_scheme_find(&data, p->data, err);
+    if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
+    if (!e) e = algorithm_check(REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
+    if (!e) e = algorithm_check(ALLGATHER, "--allgather", p->data.allgather, err);
     if (!e) e = check_allreduce(p, err);
     for (int axis = 0; axis < AXIS_COUNT && !e; axis++)
         if ((axis == CP || axis == EP) && p->mesh.size[axis] > 1)

@@ -28,8 +28,8 @@ struct plan {
     enum dtype dtype;
     uint64_t seed;
     const struct cluster *cluster;      /* that devices are part of, whose nodes decide which collectives fit; NULL: all are equally far */
-    int64_t bucket;                     /* bytes of gradients reduced at a time */
-    const char *tensor, *data, *schedule, *allreduce;   /* names in the registries; schedule: or a file */
+    struct data_request data;           /* the data-parallel scheme, and who shares what */
+    const char *tensor, *schedule, *allreduce;          /* names in the registries; schedule: or a file */
     const struct optimizer *optimizer;
     struct hyperparameters hyper;
 };

@@ -24,9 +24,9 @@ uint64_t stage_activation_bytes(const struct stage *s, int64_t N)
 
 /* The three tables of integers are inputs, not tensors of the model: they are not counted. */
 enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp,
-                           struct parameters *parameters, int index, int dp, struct error *err)
+                           struct data_parallel *data, int index, int dp, struct error *err)
 {
-    *s = (struct stage){ .plan = plan, .device = device, .tp = tp, .parameters = parameters, .index = index,
+    *s = (struct stage){ .plan = plan, .device = device, .tp = tp, .data = data, .parameters = data->parameters, .index = index,
                          .first = index == 0, .last = index == plan->stages - 1, .first_layer = (int)plan_first_layer(plan, index) };
     s->layers = (int)plan_first_layer(plan, index + 1) - s->first_layer;
     s->micro = calloc((size_t)plan->micros, sizeof *s->micro);
@@ -84,44 +84,125 @@ static enum error_code out_of_memory(const struct stage *s, int micro, struct er
     return fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d of stage %d", micro, s->index);
 }
 
+/* Parts of the model, as the data scheme counts them. */
+static int part_of_layer(const struct stage *s, int l) { return 1 + s->first_layer + l; }
+static int part_of_loss(const struct stage *s) { return 1 + (int)s->plan->model.L; }
+
+static enum error_code forward_embedding(struct stage *s, struct microbatch *m, int micro, struct error *err)
+{
+    m->block[0].in = device_tensor_2d(s->device, ACTIVATIONS, m->N, s->plan->model.D);
+    if (m->block[0].in.data == NULL) return out_of_memory(s, micro, err);
+    enum error_code e = data_acquire(s->data, 0, err);
+    if (!e) e = embedding_forward(s, m, m->block[0].in, err);
+    data_release(s->data, 0);
+    return e;
+}
+
+static enum error_code forward_layer(struct stage *s, struct microbatch *m, int micro, int l, struct error *err)
+{
+    /* what goes to the next stage is on its way out, not kept */
+    const bool leaves = l + 1 == s->layers && !s->last;
+    const struct tensor out = device_tensor_2d(s->device, leaves ? BUFFERS : ACTIVATIONS, m->N, s->plan->model.D);
+    *(l + 1 < s->layers ? &m->block[l + 1].in : &m->out) = out;
+    if (!block_make(s, &m->block[l], m->N) || out.data == NULL) return out_of_memory(s, micro, err);
+    enum error_code e = data_acquire(s->data, part_of_layer(s, l), err);
+    if (!e) e = block_forward(s, m, s->first_layer + l, out, err);
+    data_release(s->data, part_of_layer(s, l));
+    return e;
+}
+
+static enum error_code forward_loss(struct stage *s, struct microbatch *m, int micro, struct error *err)
+{
+    enum error_code e = data_acquire(s->data, part_of_loss(s), err);
+    if (!e) e = loss_forward(s, m, micro, err);
+    data_release(s->data, part_of_loss(s));
+    return e;
+}
+
 enum error_code stage_forward(struct stage *s, int micro, struct error *err)
 {
     struct microbatch *m = &s->micro[micro];
-    struct allocator a = { s->device, ACTIVATIONS, false };
-    const int64_t D = s->plan->model.D;
+    enum error_code e = s->first ? forward_embedding(s, m, micro, err) : OK;
+    for (int l = 0; l < s->layers && !e; l++) e = forward_layer(s, m, micro, l, err);
+    return !e && s->last ? forward_loss(s, m, micro, err) : e;
+}
+
+static enum error_code backward_loss(struct stage *s, struct microbatch *m, bool input, bool weight, struct error *err)
+{
+    const int part = part_of_loss(s);
     enum error_code e = OK;
-    if (s->first) {
-        m->block[0].in = allocate_matrix(&a, m->N, D);
-        if (a.failed) return out_of_memory(s, micro, err);
-        e = embedding_forward(s, m, m->block[0].in, err);
+    if (input) {
+        e = data_acquire(s->data, part, err);
+        if (!e) e = loss_backward_input(s, m, err);
+        data_release(s->data, part);
     }
-    for (int l = 0; l < s->layers && !e; l++) {
-        /* what goes to the next stage is on its way out, not kept */
-        const bool leaves = l + 1 == s->layers && !s->last;
-        struct tensor out = leaves ? device_tensor_2d(s->device, BUFFERS, m->N, D) : allocate_matrix(&a, m->N, D);
-        a.failed = a.failed || out.data == NULL;
-        *(l + 1 < s->layers ? &m->block[l + 1].in : &m->out) = out;
-        if (!block_make(s, &m->block[l], m->N) || a.failed) return out_of_memory(s, micro, err);
-        e = block_forward(s, m, s->first_layer + l, out, err);
+    if (e || !weight) return e;
+    e = data_begin_gradient(s->data, part, err);
+    if (e) return e;
+    loss_backward_weight(s, m);
+    return data_end_gradient(s->data, part, err);
+}
+
+static enum error_code backward_layer(struct stage *s, struct microbatch *m, int l, bool input, bool weight, struct error *err)
+{
+    const int part = part_of_layer(s, l), layer = s->first_layer + l;
+    enum error_code e = OK;
+    if (input) {
+        e = data_acquire(s->data, part, err);
+        if (!e) e = block_backward_input(s, m, layer, m->d_out, err);
+        data_release(s->data, part);
     }
-    if (!e && s->last) e = loss_forward(s, m, micro, err);
-    return e;
+    if (e || !weight) return e;
+    e = data_begin_gradient(s->data, part, err);
+    if (e) return e;
+    block_backward_weight(s, m, layer);
+    return data_end_gradient(s->data, part, err);
+}
+
+/* There is no input whose gradient anybody wants. */
+static enum error_code backward_embedding(struct stage *s, struct microbatch *m, struct error *err)
+{
+    enum error_code e = data_begin_gradient(s->data, 0, err);
+    if (e) return e;
+    embedding_backward_weight(s, m);
+    return data_end_gradient(s->data, 0, err);
 }
 
 enum error_code stage_backward(struct stage *s, int micro, bool input, bool weight, struct error *err)
 {
     struct microbatch *m = &s->micro[micro];
-    enum error_code e = OK;
-    if (s->last && input) e = loss_backward_input(s, m, err);
-    if (e) return e;
-    if (s->last && weight) loss_backward_weight(s, m);
-    for (int l = s->layers - 1; l >= 0 && !e; l--) {
-        if (input) e = block_backward_input(s, m, s->first_layer + l, m->d_out, err);
-        if (weight && !e) block_backward_weight(s, m, s->first_layer + l);
-    }
+    enum error_code e = s->last ? backward_loss(s, m, input, weight, err) : OK;
+    for (int l = s->layers - 1; l >= 0 && !e; l--) e = backward_layer(s, m, l, input, weight, err);
     if (e) return e;
     if (input) m->d_in = take_tensor(&m->d_out);
     if (s->first && input) dev_dropout(s->device, m->d_in, m->d_in, dropout_of(s, m, s->plan->model.dropout_embedding, -1, "embedding"));
-    if (s->first && weight) embedding_backward_weight(s, m);
-    return OK;
+    return s->first && weight ? backward_embedding(s, m, err) : OK;
+}
+
+/* ---- the same, as a list ---------------------------------------------------------------------------------------------- */
+
+int stage_uses_forward(const struct stage *s, struct use *use)
+{
+    int n = 0;
+    if (s->first) use[n++] = (struct use){ 0, PASS_FORWARD };
+    for (int l = 0; l < s->layers; l++) use[n++] = (struct use){ part_of_layer(s, l), PASS_FORWARD };
+    if (s->last) use[n++] = (struct use){ part_of_loss(s), PASS_FORWARD };
+    return n;
+}
+
+static int list_backward(int part, bool input, bool weight, struct use *use)
+{
+    int n = 0;
+    if (input) use[n++] = (struct use){ part, PASS_BACKWARD_INPUT };
+    if (weight) use[n++] = (struct use){ part, PASS_BACKWARD_WEIGHT };
+    return n;
+}
+
+int stage_uses_backward(const struct stage *s, bool input, bool weight, struct use *use)
+{
+    int n = 0;
+    if (s->last) n += list_backward(part_of_loss(s), input, weight, use + n);
+    for (int l = s->layers - 1; l >= 0; l--) n += list_backward(part_of_layer(s, l), input, weight, use + n);
+    if (s->first) n += list_backward(0, false, weight, use + n);
+    return n;
 }

@@ -29,6 +29,7 @@ struct stage {
     const struct plan *plan;
     struct device *device;
     struct tensor_parallel *tp;
+    struct data_parallel *data;
     int index;                                  /* 0 .. stages-1 */
     int first_layer, layers;
     bool first, last;                           /* has the embedding; has the loss */
@@ -40,13 +41,18 @@ struct stage {
 };
 
 /** A stage with nothing in flight.  @return OK or ERR_MEMORY. */
-enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *, struct parameters *,
+enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *, struct data_parallel *,
                            int index, int dp, struct error *);
 void stage_close(struct stage *);
 
 /* The operations a schedule is made of.  Collective over the tp group.  After an error the step cannot go on. */
 enum error_code stage_forward(struct stage *, int micro, struct error *);
 enum error_code stage_backward(struct stage *, int micro, bool input, bool weight, struct error *);
+
+/** The parts of the model that a pass uses, in order, for data_set_uses.  @param[out] use  room for 2 (layers + 2).
+ *  @return how many. */
+int stage_uses_forward(const struct stage *, struct use *use);
+int stage_uses_backward(const struct stage *, bool input, bool weight, struct use *use);
 
 /* Places for the executor: see execute.h. */
 struct tensor stage_input(struct stage *, int micro);

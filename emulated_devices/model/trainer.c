@@ -25,9 +25,7 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
         p->counted = first && (t->tp.rank == 0 || !t->tensor.scheme->replicated(p->spec.role, p->spec.ndim));
         ps->count++;
     }
-    enum error_code e = parameters_make(ps, t->device, t->plan.seed, err);
-    if (!e && t->schedule.weight_versions > 1) e = parameters_keep_older(ps, t->device, err);
-    return e;
+    return OK;
 }
 
 static enum error_code make_groups(struct trainer *t, struct error *err)
@@ -43,7 +41,7 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
 {
     const struct plan *p = &t->plan;
     enum error_code e = tensor_scheme_find(&t->tensor.scheme, p->tensor, err);
-    if (!e) e = data_scheme_find(&t->data.scheme, p->data, err);
+    if (!e) e = data_scheme_find(&t->data.scheme, p->data.scheme, err);
     if (!e) e = plan_schedule(p, &t->schedule, err);
     if (e) return e;
     t->tensor.config = &t->plan.model;
@@ -51,13 +49,15 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->tensor.group = &t->tp;
     t->tensor.allreduce = p->allreduce;
     t->tensor.scheme->share(&t->tensor);
+    t->data.request = p->data;
+    t->data.config = &t->plan.model;
     t->data.device = t->device;
     t->data.group = &t->dp;
     t->data.parameters = &t->parameters;
     t->data.optimizer = p->optimizer;
     t->data.hyper = &t->plan.hyper;
     t->data.allreduce = p->allreduce;
-    t->data.bucket = p->bucket;
+    t->data.versions = t->schedule.weight_versions;
     return OK;
 }
 
@@ -70,10 +70,30 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
     t->times = calloc((size_t)t->schedule.count[t->pp.rank] + 1, sizeof *t->times);
     if (t->stage == NULL || t->scratch == NULL || t->counted == NULL || t->times == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)(t->plan.B * t->plan.S));
     for (int c = 0; c < t->plan.chunks && !e; c++) {
-        e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->parameters, t->schedule.stage_of[t->pp.rank][c], t->dp.rank, err);
+        e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->data, t->schedule.stage_of[t->pp.rank][c], t->dp.rank, err);
         t->stages_open += !e;
     }
     return e;
+}
+
+/* In which order the device's list of actions uses the parts of the model: the same in every step. */
+static enum error_code list_uses(struct trainer *t, struct error *err)
+{
+    const struct schedule *s = &t->schedule;
+    const int self = t->pp.rank;
+    int n = 0;
+    struct use *use = calloc((size_t)(s->count[self] * 2 * ((int)t->plan.model.L + 2)) + 1, sizeof *use);
+    if (use == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d actions", s->count[self]);
+    for (int i = 0; i < s->count[self]; i++) {
+        const struct action *a = &s->actions[self][i];
+        const struct stage *stage = &t->stage[a->chunk];
+        if (a->kind == FORWARD) n += stage_uses_forward(stage, use + n);
+        if (a->kind == BACKWARD || a->kind == BACKWARD_INPUT || a->kind == BACKWARD_WEIGHT)
+            n += stage_uses_backward(stage, a->kind != BACKWARD_WEIGHT, a->kind != BACKWARD_INPUT, use + n);
+        if (a->kind == UPDATE && a->micro < s->micros - 1) use[n++] = (struct use){ .pass = PASS_UPDATE };
+    }
+    data_set_uses(&t->data, use, n);
+    return OK;
 }
 
 enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct comm *comm, struct batch_source source, struct error *err)
@@ -82,8 +102,9 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
     enum error_code e = make_groups(t, err);
     if (!e) e = make_schemes(t, err);
     if (!e) e = make_parameters(t, err);
-    if (!e) e = t->data.scheme->open(&t->data, err);
+    if (!e) e = data_open(&t->data, t->plan.seed, err);
     if (!e) e = make_stages(t, err);
+    if (!e) e = list_uses(t, err);
     e = comm_agree(comm, e, err);
     if (e) trainer_close(t);
     return e;
@@ -93,8 +114,8 @@ void trainer_close(struct trainer *t)
 {
     for (int c = 0; c < t->stages_open; c++) stage_close(&t->stage[c]);
     free(t->stage), free(t->scratch), free(t->counted), free(t->times);
-    if (t->data.scheme && t->parameters.all) t->data.scheme->close(&t->data);
-    if (t->parameters.all) parameters_free(&t->parameters, t->device);
+    data_close(&t->data);
+    free(t->parameters.all);
     schedule_free(&t->schedule);
     struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp };
     for (int i = 0; i < 4; i++) group_close(groups[i]);
@@ -140,24 +161,30 @@ static void take_batch(struct trainer *t)
 
 /* ---- parameters that several places of the pipeline hold -------------------------------------------------------------- */
 
-enum { SHARED_NAME = 1 << 16 };         /* names the exchange of parameter i: SHARED_NAME + i; microbatches count from 0 */
+enum { SHARED_NAME = 1 << 16 };         /* names the exchange of unit u: SHARED_NAME + u; microbatches count from 0 */
 
-/* Add up the gradients of all places that hold a parameter, in order of place, so that all get the same bits. */
-static enum error_code reduce_one(struct trainer *t, struct parameter *p, struct error *err)
+/* A unit's parameters are all held by the same places. */
+static int holders_of(const struct unit *u) { return u->count > 0 ? u->parameter[0].holders : 1; }
+
+/* Add up the gradients of all places that hold a unit, in order of place, so that all get the same bits.  They have been
+ * reduced over dp, and the places of one dp coordinate step the same part of it. */
+static enum error_code reduce_one(struct trainer *t, int unit, struct error *err)
 {
     int place[MESH_MOST_DEVICES];
-    struct exchange x = exchange_named(&t->pp, ALLREDUCE, SHARED_NAME + (uint32_t)p->index);
-    const uint64_t bytes = tensor_bytes(p->g);
-    const int holders = plan_holders(&t->plan, &t->schedule, &p->spec, place);
+    const struct unit *u = &t->data.unit[unit];
+    const struct tensor g = data_own_gradient(&t->data, u);
+    struct exchange x = exchange_named(&t->pp, ALLREDUCE, SHARED_NAME + (uint32_t)unit);
+    const uint64_t bytes = tensor_bytes(g);
+    const int holders = plan_holders(&t->plan, &t->schedule, &u->parameter[0].spec, place);
     char *all = exchange_scratch(&x, bytes * (uint64_t)holders);
-    enum error_code e = all ? OK : fail(err, ERR_MEMORY, "no memory for the other copies of the gradient of %s", p->spec.name);
+    enum error_code e = all ? OK : fail(err, ERR_MEMORY, "no memory for the other copies of the gradient of %s", u->parameter[0].spec.name);
     for (int i = 0; i < holders && !e; i++) {
-        if (place[i] == t->pp.rank) memcpy(all + (uint64_t)i * bytes, p->g.data, bytes);
-        else e = exchange_both(&x, place[i], p->g.data, bytes, place[i], all + (uint64_t)i * bytes, bytes, err);
+        if (place[i] == t->pp.rank) memcpy(all + (uint64_t)i * bytes, g.data, bytes);
+        else e = exchange_both(&x, place[i], g.data, bytes, place[i], all + (uint64_t)i * bytes, bytes, err);
     }
     for (int i = 0; i < holders && !e; i++) {
-        if (i == 0) memcpy(p->g.data, all, bytes);
-        else reduce_local(&x, SUM, p->g.dtype, p->g.data, all + (uint64_t)i * bytes, tensor_count(p->g));
+        if (i == 0) memcpy(g.data, all, bytes);
+        else reduce_local(&x, SUM, g.dtype, g.data, all + (uint64_t)i * bytes, tensor_count(g));
     }
     exchange_release(&x, all);
     return e;
@@ -166,8 +193,8 @@ static enum error_code reduce_one(struct trainer *t, struct parameter *p, struct
 static enum error_code reduce_shared(struct trainer *t, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < t->parameters.count && !e; i++)
-        if (t->parameters.all[i].holders > 1) e = reduce_one(t, &t->parameters.all[i], err);
+    for (int u = 0; u < t->data.units && !e; u++)
+        if (holders_of(&t->data.unit[u]) > 1) e = reduce_one(t, u, err);
     return e;
 }
 
@@ -176,21 +203,20 @@ static enum error_code reduce_shared(struct trainer *t, struct error *err)
 /* Gradients of this device's microbatches become those of the whole batch. */
 static enum error_code reduce(struct trainer *t, struct error *err)
 {
-    enum error_code e = reduce_shared(t, err);
-    return e ? e : t->data.scheme->reduce(&t->data, err);
+    const enum error_code e = data_finish_gradients(&t->data, err);
+    return e ? e : reduce_shared(t, err);
 }
 
 static enum error_code update(struct trainer *t, double gradient_scale, struct error *err)
 {
     const int64_t at = t->step * t->plan.updates + ++t->updated;
-    parameters_age(&t->parameters);
-    return t->data.scheme->step(&t->data, at, gradient_scale, err);
+    return data_step(&t->data, at, gradient_scale, err);
 }
 
 /* The last one is left to trainer_update, which knows the norm. */
 static enum error_code update_in_stream(struct trainer *t, int micro, struct error *err)
 {
-    parameters_use(&t->parameters, false);
+    data_use_older(&t->data, false);
     if (micro == t->plan.micros - 1) return OK;
     enum error_code e = reduce(t, err);
     return e ? e : update(t, 1, err);
@@ -203,7 +229,7 @@ static enum error_code compute(void *context, enum action_kind kind, int chunk, 
     struct trainer *t = context;
     struct stage *s = &t->stage[chunk];
     if (kind == UPDATE) return update_in_stream(t, micro, err);
-    parameters_use(&t->parameters, batch_of(t, micro) == t->updated);
+    data_use_older(&t->data, batch_of(t, micro) == t->updated);
     s->counted = t->counted[batch_of(t, micro)];
     if (kind == FORWARD) return stage_forward(s, micro, err);
     return stage_backward(s, micro, kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT, err);
@@ -230,7 +256,7 @@ static const struct stage_operations stage_operations = {
 /* Loss and norm in one small all-reduce.  The loss is counted once for each copy of the model, by the tp group's first. */
 static enum error_code share_result(struct trainer *t, struct step_result *out, struct error *err)
 {
-    double sums[2] = { 0, t->data.scheme->norm_part(&t->data) };
+    double sums[2] = { 0, data_norm_part(&t->data) };
     int64_t counted = 0;
     for (int i = 0; i < t->plan.updates; i++) counted += t->counted[i];
     for (int c = 0; c < t->plan.chunks; c++)
@@ -245,7 +271,7 @@ enum error_code trainer_gradients(struct trainer *t, struct step_result *out, st
 {
     take_batch(t);
     enum error_code e = schedule_execute(&t->schedule, &t->pp, &stage_operations, t, t->times, err);
-    parameters_use(&t->parameters, false);
+    data_use_older(&t->data, false);
     if (!e) e = reduce(t, err);
     if (!e) e = share_result(t, out, err);
     if (e) comm_give_up(t->comm, err);
@@ -285,12 +311,12 @@ static struct collective_cost pipeline_cost(const struct trainer *t)
 {
     const struct traffic sends = schedule_traffic(&t->schedule, t->pp.rank, activation_message, t);
     struct collective_cost c = { .messages = sends.messages_sent, .bytes = sends.bytes_sent };
-    for (int i = 0; i < t->parameters.count; i++) {
-        const struct parameter *p = &t->parameters.all[i];
-        const uint64_t times = (uint64_t)((p->holders - 1) * t->plan.updates);
+    for (int u = 0; u < t->data.units; u++) {
+        const uint64_t times = (uint64_t)((holders_of(&t->data.unit[u]) - 1) * t->plan.updates);
+        const struct tensor g = data_own_gradient(&t->data, &t->data.unit[u]);
         c.messages += times;
-        c.bytes += times * tensor_bytes(p->g);
-        c.additions += times * (uint64_t)tensor_count(p->g);
+        c.bytes += times * tensor_bytes(g);
+        c.additions += times * (uint64_t)tensor_count(g);
     }
     return c;
 }
@@ -317,27 +343,20 @@ static uint64_t activation_peak(const struct trainer *t)
 
 uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
 {
-    const uint64_t parameters = tensor_bytes(t->parameters.gradients);
+    const struct model_state kept = data_peak(&t->data);
     switch (tag) {
-    case PARAMETERS: return parameters * (uint64_t)t->schedule.weight_versions;
-    case GRADIENTS: return parameters;
-    case OPTIMIZER: return parameters * (uint64_t)t->plan.optimizer->states;
+    case PARAMETERS: return kept.weights;
+    case GRADIENTS: return kept.gradients;
+    case OPTIMIZER: return kept.optimizer;
     case ACTIVATIONS: return activation_peak(t);
     default: return 0;
     }
 }
 
-static struct collective_cost data_cost(const struct trainer *t)
-{
-    const uint64_t times = (uint64_t)t->plan.updates;
-    const struct collective_cost one = t->data.scheme->cost(&t->data);
-    return (struct collective_cost){ .messages = times * one.messages, .bytes = times * one.bytes, .additions = times * one.additions };
-}
-
 struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
 {
     struct collective_cost sum = { 0 };
-    if (axes == AXIS_BIT(DP)) return data_cost(t);
+    if (axes == AXIS_BIT(DP)) return data_cost(&t->data);
     if (axes == AXIS_BIT(PP)) return pipeline_cost(t);
     if (axes != AXIS_BIT(TP)) return sum;
     for (int c = 0; c < t->plan.chunks; c++)

@@ -14,7 +14,7 @@ struct plan case_plan(int dp, int tp, int pp)
 {
     struct plan p = {
         .model = nasty, .B = CASE_BATCH, .S = CASE_TOKENS, .micros = CASE_BATCH / dp >= 2 ? 2 : 1, .chunks = 1, .dtype = F64, .seed = 7,
-        .bucket = 1000, .tensor = tensor_schemes[0]->name, .data = data_schemes[0]->name, .schedule = schedule_generators[0]->name,
+        .tensor = tensor_schemes[0]->name, .data = { .scheme = data_schemes[0]->name, .bucket = 1000 }, .schedule = schedule_generators[0]->name,
         .allreduce = algorithm_find(ALLREDUCE, NULL)->name, .hyper = { .lr = 0.05 },
     };
     const int size[AXIS_COUNT] = { [DP] = dp, [TP] = tp, [PP] = pp, [CP] = 1, [EP] = 1 };
@@ -96,7 +96,7 @@ enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error 
 static uint64_t hash_own(const struct trainer *t)
 {
     uint64_t h = FNV_START;
-    for (int i = 0; i < t->parameters.count; i++) h = hash_bytes(h, t->parameters.all[i].w.data, tensor_bytes(t->parameters.all[i].w));
+    for (int u = 0; u < t->data.units; u++) h = hash_bytes(h, t->data.unit[u].own_w.data, tensor_bytes(t->data.unit[u].own_w));
     return h;
 }
 

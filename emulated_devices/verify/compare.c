@@ -43,7 +43,7 @@ static void compare_piece(void *context, const struct piece *p)
 {
     struct job *j = context;
     struct sum s = { .truth = j->truth, .piece = p->data };
-    layout_each_run(p->layout, add_run, &s);
+    layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &s);
     struct worst found = { .error = s.squares == 0 ? 0 : sqrt(s.squares) / j->size, .bound = j->bound, .rank = p->rank, .step = j->step };
     snprintf(found.tensor, sizeof found.tensor, "%s", p->spec->name);
     note(j->result, j->worst, j->kind, found);

@@ -1,41 +1,147 @@
-/* data.h -- the seam for data parallelism: who reduces gradients, who steps which weights. */
+/* data.h -- the seam for data parallelism: who keeps weights, gradients and optimizer state, and when they are whole here.
+ *
+ * The model calls it by parts: part 0 is the embedding, 1 .. L the blocks, L + 1 the last norm and the loss.
+ *
+ *     data_acquire(part)          its weights are whole here, gathered if they are kept in shards
+ *     data_release(part)          ... no longer needed; gathered copies go
+ *     data_begin_gradient(part)   room for the gradients of its weights
+ *     data_end_gradient(part)     one backward pass has added to them: they are reduced as soon as they can be
+ *     data_finish_gradients()     after the last microbatch: what is still under way
+ *     data_step()                 the optimizer steps what this device keeps, and weights are made whole again or kept in shards
+ *
+ * There is one engine.  A scheme is a choice of who shares what (shards.h), in a file of its own with its formulas; the
+ * engine gathers and reduces unit by unit (unit.h).  Which part is used when is known before the step, as a list: from it
+ * the next part is gathered while this one computes, and memory and traffic are predicted exactly.
+ */
 #ifndef ORRERY_DATA_SCHEME_H
 #define ORRERY_DATA_SCHEME_H
 
 #include "emulated_devices/collectives/collective.h"
-#include "emulated_devices/schemes/parameter.h"
+#include "emulated_devices/schemes/data/unit.h"
 
-struct data_parallel {
-    const struct data_scheme *scheme;
-    struct device *device;
-    struct group *group;                        /* along dp: devices with the same pieces and other sequences */
-    struct parameters *parameters;
-    const struct optimizer *optimizer;
-    const struct hyperparameters *hyper;
-    const char *allreduce;                      /* algorithm; NULL: the default */
-    int64_t bucket;                             /* bytes reduced at a time, > 0 */
+/* What the command line can add to a scheme's name. */
+struct data_request {
+    const char *scheme;
+    int group;                                  /* --shard-group: devices that share what the scheme shards; 0: the scheme's */
+    int shards[3];                              /* --shards W,G,O; 0: not given */
+    bool keep;                                  /* gathered weights stay after forward until their backward */
+    bool no_prefetch;                           /* do not gather the next part while this one computes */
+    const char *reduce_scatter, *allgather;     /* algorithms; NULL: the default */
+    int64_t bucket;                             /* bytes of gradients all-reduced at a time, > 0, where they are kept whole */
 };
 
 struct data_scheme {
     const char *name, *description, *source;
     const char *memory, *volume;                /* formulas, for the list */
-
-    /* Allocate the optimizer's state. */
-    enum error_code (*open)(struct data_parallel *, struct error *);
-    void (*close)(struct data_parallel *);
-    /* Gradients of the device's own sequences, scaled by the whole batch, become those of the whole batch. */
-    enum error_code (*reduce)(struct data_parallel *, struct error *);
-    /* This device's part of the squared global norm: over all devices the parts add up to it. */
-    double (*norm_part)(struct data_parallel *);
-    /* Step t of the weights, with every gradient multiplied by gradient_scale first; then gradients are zero again. */
-    enum error_code (*step)(struct data_parallel *, int64_t t, double gradient_scale, struct error *);
-    /* Messages, bytes and additions of this device on the dp group in one step, exactly. */
-    struct collective_cost (*cost)(const struct data_parallel *);
+    /* Set w | g | o, which are 1, for s->P devices.  @return NULL, or what the scheme asks for or does not take, in words. */
+    const char *(*share)(struct shards *s, const struct data_request *);
+    bool rows;                                  /* each parameter cut by rows, instead of the unit as one flat row */
 };
+
+/* How many devices share what a scheme shards: all, or as many as --shard-group says. */
+static inline int shard_group(const struct shards *s, const struct data_request *q) { return q->group > 0 ? q->group : s->P; }
 
 extern const struct data_scheme *const data_schemes[];          /* ends with NULL; [0] is the default */
 
 /** A scheme by name.  @return OK, or ERR_USAGE naming the nearest. */
 enum error_code data_scheme_find(const struct data_scheme **, const char *name, struct error *);
+
+/** Who shares what when a request meets P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
+enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);
+
+/* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream. */
+enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE };
+struct use { int part; enum pass pass; };
+
+struct data_parallel {
+    const struct data_scheme *scheme;
+    struct data_request request;
+    const struct model_config *config;
+    struct device *device;
+    struct group *group;                        /* along dp: devices with the same pieces and other sequences */
+    struct group level[SHARD_LEVELS];           /* of it, those that differ in one digit (shards.h) */
+    struct parameters *parameters;
+    const struct optimizer *optimizer;
+    const struct hyperparameters *hyper;
+    const char *allreduce;                      /* algorithm; NULL: the default */
+    int versions;                               /* of the weights: 2 where a schedule's microbatches still need those before the last
+                                                   step (pipedream_2bw.c); then weights are not in shards */
+    bool older;                                 /* w and own_w are the older version */
+    struct shards shards;
+    int units;
+    struct unit *unit;                          /* [units] */
+    struct tensor gradients;                    /* all units' g, if they are kept whole: last unit first, as backward finishes them */
+    int64_t reduced;                            /* elements of it that have been all-reduced in this step */
+    int uses, at;                               /* passes of a step; the one that comes next */
+    int updates;                                /* optimizer steps among them, the last one counted */
+    struct use *use;                            /* [uses] */
+    int64_t most_weights, most_gradients;       /* elements that are whole here for a while, at most: of weights that are gathered,
+                                                   and of gradients that are scattered */
+};
+
+/* ---- building ------------------------------------------------------------------------------------------------------- */
+
+/**
+ * Make groups, units, initial weights and optimizer state.
+ * Local.  scheme, request, config, device, group, parameters, optimizer, hyper, versions and allreduce are filled in.
+ * Initial weights are drawn from each element's place in the whole tensor: the same bits on every mesh, whoever keeps them.
+ * @return OK or ERR_MEMORY; data_close works after both.
+ */
+enum error_code data_open(struct data_parallel *, uint64_t seed, struct error *);
+void data_close(struct data_parallel *);
+
+/** Say in which order the parts will be used in each step.  @param use  passes to the scheme, which frees it. */
+void data_set_uses(struct data_parallel *, struct use *use, int uses);
+
+/** The units that a part needs, at most 2.  @return how many. */
+int data_units_of(const struct model_config *, int part, int unit[2]);
+
+/* ---- in a step ------------------------------------------------------------------------------------------------------ */
+
+/* Collective over the dp group, all members in the same order.  @return OK, ERR_MEMORY, ERR_COMM; the step cannot go on. */
+enum error_code data_acquire(struct data_parallel *, int part, struct error *);
+void data_release(struct data_parallel *, int part);
+enum error_code data_begin_gradient(struct data_parallel *, int part, struct error *);
+enum error_code data_end_gradient(struct data_parallel *, int part, struct error *);
+enum error_code data_finish_gradients(struct data_parallel *, struct error *);
+
+/** What this device steps of a unit's gradient, reduced over dp: a view. */
+struct tensor data_own_gradient(const struct data_parallel *, const struct unit *);
+
+/** This device's part of the squared global norm: over all devices the parts add up to it. */
+double data_norm_part(struct data_parallel *);
+
+/** Step t of the weights, with every gradient multiplied by gradient_scale first; then gradients are zero again.  Of two versions
+ *  the newest becomes the older one, and a copy of it is stepped.
+ *  Collective over the dp group. */
+enum error_code data_step(struct data_parallel *, int64_t t, double gradient_scale, struct error *);
+
+/** Let weights be the older version, or the newest, until told otherwise.  Nothing where there is one. */
+void data_use_older(struct data_parallel *, bool older);
+
+/** Make the older version the same as the newest, after weights were loaded.  Nothing where there is one. */
+void data_same_versions(struct data_parallel *);
+
+/* ---- what is kept, for comparison and checkpoints --------------------------------------------------------------------- */
+
+enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_STATE };    /* KIND_STATE + s: optimizer state s */
+
+/** The part of a unit's row whose numbers of a kind a device keeps, and whether the device is the first of those that do. */
+struct range data_kept(const struct shards *, const struct unit *, enum tensor_kind);
+bool data_keeps_first(const struct shards *, enum tensor_kind);
+
+/** The numbers kept: a view of that part. */
+struct tensor data_kept_tensor(const struct data_parallel *, const struct unit *, enum tensor_kind);
+
+/* ---- what it costs ---------------------------------------------------------------------------------------------------- */
+
+/** Messages, bytes and additions of this device on the dp group in one step, exactly. */
+struct collective_cost data_cost(const struct data_parallel *);
+
+/** The same on the group of one level only. */
+struct collective_cost data_level_cost(const struct data_parallel *, enum shard_level);
+
+/** Peak bytes of PARAMETERS, GRADIENTS and OPTIMIZER, exactly. */
+struct model_state data_peak(const struct data_parallel *);
 
 #endif

@@ -3,10 +3,18 @@
 #include "ref/io/options.h"
 #include <string.h>
 
-extern const struct data_scheme data_scheme_ddp;
+extern const struct data_scheme data_scheme_ddp, data_scheme_zero1, data_scheme_zero2, data_scheme_zero3, data_scheme_fsdp,
+                                data_scheme_hsdp, data_scheme_hpz, data_scheme_chain;
 
 const struct data_scheme *const data_schemes[] = {
     &data_scheme_ddp,
+    &data_scheme_zero1,
+    &data_scheme_zero2,
+    &data_scheme_zero3,
+    &data_scheme_fsdp,
+    &data_scheme_hsdp,
+    &data_scheme_hpz,
+    &data_scheme_chain,
     NULL,
 };
 
@@ -22,4 +30,16 @@ enum error_code data_scheme_find(const struct data_scheme **found, const char *n
         }
     }
     return fail_unknown_name(err, "--data-parallel", name, names, n);
+}
+
+enum error_code data_shards(struct shards *s, const struct data_request *q, int P, int rank, struct error *err)
+{
+    const struct data_scheme *scheme;
+    enum error_code e = data_scheme_find(&scheme, q->scheme, err);
+    if (e) return e;
+    *s = (struct shards){ .P = P, .rank = rank, .weights = 1, .gradients = 1, .optimizer = 1 };
+    if (q->group > 0 && P % q->group != 0) return fail(err, ERR_PLAN, "--shard-group %d: must divide --dp %d", q->group, P);
+    const char *needs = scheme->share(s, q);
+    if (needs) return fail(err, ERR_PLAN, "--data-parallel %s: %s", scheme->name, needs);
+    return fail_about(err, shards_check(s, err), "--shards:");
 }

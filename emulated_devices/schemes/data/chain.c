@@ -1,0 +1,27 @@
+/* data parallelism, chain: any numbers of devices that share weights, gradients and optimizer state.
+ *
+ * Source   the general form of ZeRO's three stages; with three levels of links, weights inside a pair, gradients inside a
+ *          node and optimizer state over all is the three-level partitioning used on Frontier
+ * Group    P devices along dp
+ * Shares   w | g | o, from --shards W,G,O: each divides the next, O divides P
+ * Layout   see shards.h: digits of a device's rank say what it keeps
+ * Talks    per microbatch: gather weights among w (twice), reduce-scatter gradients among w, then among g/w with the rest of
+ *          the digits equal.  Per step: reduce-scatter among o/g, all-reduce among P/o; weights back among o/g, then g/w.
+ *          With neighbours in rank near each other, the small groups that talk most are the nearest
+ * Memory   weights n/w (and two parts of the model if w > 1), gradients n/g (and one part if g > 1), optimizer state k n/o
+ * Equals   reassociates: gradients are added level by level, in the order of the digits
+ */
+#include "emulated_devices/schemes/data/data.h"
+
+static const char *share(struct shards *s, const struct data_request *q)
+{
+    s->weights = q->shards[0], s->gradients = q->shards[1], s->optimizer = q->shards[2];
+    if (q->group > 0) return "takes --shards W,G,O instead of --shard-group";
+    return q->shards[0] > 0 ? NULL : "give --shards W,G,O, how many devices share weights, gradients, optimizer state";
+}
+
+const struct data_scheme data_scheme_chain = {
+    .name = "chain", .description = "weights shared by W devices, gradients by G, optimizer state by O: any W | G | O | P",
+    .source = "the general form; arXiv:1910.02054, arXiv:2306.10209", .memory = "weights n/W, gradients n/G, optimizer state k n/O; what is gathered besides",
+    .volume = "level by level, each (size-1)/size of what the level before it left", .share = share,
+};

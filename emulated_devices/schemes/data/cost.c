@@ -1,0 +1,130 @@
+/* cost.c -- what a step of the engine takes, from the list of passes alone. */
+#include "emulated_devices/schemes/data/gather.h"
+
+static void add(struct collective_cost *sum, struct collective_cost c, int64_t times)
+{
+    sum->messages += c.messages * (uint64_t)times;
+    sum->bytes += c.bytes * (uint64_t)times;
+    sum->additions += c.additions * (uint64_t)times;
+}
+
+static struct collective_cost one(const struct data_parallel *dp, const struct group *g, enum operation op, int64_t count)
+{
+    const char *const name = op == ALLREDUCE ? dp->allreduce : op == REDUCE_SCATTER ? dp->request.reduce_scatter : dp->request.allgather;
+    const struct collective call = { .count = count, .dtype = dp->device->dtype };
+    return group_cost(g, op, name, &call);
+}
+
+/* ---- how often ---------------------------------------------------------------------------------------------------------------- */
+
+/* The engine's own rules, without its data: who is here after each pass. */
+static void arrive(struct data_parallel *dp, int part, int64_t *here)
+{
+    int unit[2];
+    for (int k = 0, n = data_units_of(dp->config, part, unit); k < n; k++) {
+        struct unit *u = &dp->unit[unit[k]];
+        if (u->foreseen_here || u->count == 0) continue;
+        u->foreseen_here = true;
+        u->gatherings++;
+        *here += whole_elements(u);
+    }
+}
+
+static void leave(struct data_parallel *dp, int use, int64_t *here)
+{
+    int unit[2];
+    for (int k = 0, n = data_units_of(dp->config, dp->use[use].part, unit); k < n; k++) {
+        struct unit *u = &dp->unit[unit[k]];
+        if (!u->foreseen_here || stays_after(dp, use, unit[k])) continue;
+        u->foreseen_here = false;
+        *here -= whole_elements(u);
+    }
+}
+
+static void foresee_gradients(struct data_parallel *dp, int part)
+{
+    int unit[2];
+    int64_t together = 0;
+    for (int k = 0, n = data_units_of(dp->config, part, unit); k < n; k++) {
+        struct unit *u = &dp->unit[unit[k]];
+        u->passes++;
+        u->reductions += u->reduced_in != dp->updates;
+        u->reduced_in = dp->updates;
+        together += whole_elements(u);
+    }
+    if (dp->shards.gradients > 1 && together > dp->most_gradients) dp->most_gradients = together;
+}
+
+void foresee(struct data_parallel *dp)
+{
+    int64_t here = 0;
+    dp->updates = 1;
+    for (int i = 0; i < dp->uses; i++) {
+        dp->updates += dp->use[i].pass == PASS_UPDATE;
+        if (dp->use[i].pass == PASS_BACKWARD_WEIGHT) foresee_gradients(dp, dp->use[i].part);
+        if (dp->shards.weights == 1 || dp->use[i].pass == PASS_BACKWARD_WEIGHT || dp->use[i].pass == PASS_UPDATE) continue;
+        const int next = next_weight_use(dp, i);
+        arrive(dp, dp->use[i].part, &here);
+        if (!dp->request.no_prefetch && next >= 0) arrive(dp, dp->use[next].part, &here);
+        if (here > dp->most_weights) dp->most_weights = here;
+        leave(dp, i, &here);
+    }
+}
+
+/* ---- traffic --------------------------------------------------------------------------------------------------------------------- */
+
+static struct collective_cost bucket_cost(const struct data_parallel *dp)
+{
+    const int64_t n = tensor_count(dp->gradients), step = bucket_elements(dp);
+    struct collective_cost sum = { 0 };
+    for (int64_t at = 0; at < n; at += step) add(&sum, one(dp, dp->group, ALLREDUCE, n - at < step ? n - at : step), dp->updates);
+    return sum;
+}
+
+struct collective_cost data_level_cost(const struct data_parallel *dp, enum shard_level level)
+{
+    const struct group *g = &dp->level[level];
+    struct collective_cost sum = { 0 };
+    if (dp->shards.optimizer == 1) return level == BY_COPIES ? bucket_cost(dp) : sum;
+    for (int u = 0; u < dp->units; u++) {
+        const struct unit *unit = &dp->unit[u];
+        const int64_t n = unit->padded / shards_stride(&dp->shards, level), passes = dp->shards.gradients > 1 ? unit->passes : 0;
+        switch (level) {
+        case BY_WEIGHTS:
+            add(&sum, one(dp, g, ALLGATHER, n), unit->gatherings);
+            add(&sum, one(dp, g, REDUCE_SCATTER, n), passes);
+            break;
+        case BY_GRADIENTS:
+            add(&sum, one(dp, g, REDUCE_SCATTER, n), passes);
+            add(&sum, one(dp, g, ALLGATHER, n), dp->updates);
+            break;
+        case BY_OPTIMIZER:
+            add(&sum, one(dp, g, REDUCE_SCATTER, n), unit->reductions);
+            add(&sum, one(dp, g, ALLGATHER, n), dp->updates);
+            break;
+        default: add(&sum, one(dp, g, ALLREDUCE, n), unit->reductions);
+        }
+    }
+    return sum;
+}
+
+struct collective_cost data_cost(const struct data_parallel *dp)
+{
+    struct collective_cost sum = { 0 };
+    for (enum shard_level l = BY_WEIGHTS; l < SHARD_LEVELS; l++) add(&sum, data_level_cost(dp, l), 1);
+    return sum;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------------------------------------- */
+
+struct model_state data_peak(const struct data_parallel *dp)
+{
+    const uint64_t size = dtype_size(dp->device->dtype);
+    const struct state_bytes each = { size, size, size * (uint64_t)dp->optimizer->states };
+    struct model_state sum = { .weights = (uint64_t)dp->most_weights * size, .gradients = (uint64_t)dp->most_gradients * size };
+    for (int u = 0; u < dp->units; u++) {
+        const struct model_state s = shards_state(&dp->shards, dp->unit[u].padded, each);
+        sum.weights += s.weights * (uint64_t)dp->versions, sum.gradients += s.gradients, sum.optimizer += s.optimizer;
+    }
+    return sum;
+}

@@ -1,0 +1,44 @@
+/* gather.h -- which units' weights are whole here, pass by pass.  Private to this folder. */
+#ifndef ORRERY_GATHER_H
+#define ORRERY_GATHER_H
+
+#include "emulated_devices/schemes/data/data.h"
+
+/* The pass after this one that needs weights, or -1 if there is none before the next update. */
+int next_weight_use(const struct data_parallel *, int use);
+
+/* Whether a unit's gathered weights stay after a pass: the next one needs them too, or they are kept until backward. */
+bool stays_after(const struct data_parallel *, int use, int unit);
+
+/* From the list of passes: how often each unit is gathered and added to, and how much is whole here at most. */
+void foresee(struct data_parallel *);
+
+/* After an update begin the list of passes again, or go on behind it: until the next update each unit's gradient is due as often as there are backward passes for it. */
+void expect_uses(struct data_parallel *);
+
+/* Elements that are all-reduced at a time, where gradients are kept whole. */
+static inline int64_t bucket_elements(const struct data_parallel *dp)
+{
+    const int64_t n = dp->request.bucket / (int64_t)dtype_size(dp->device->dtype);
+    return n > 0 ? n : 1;
+}
+
+/* Elements of a unit's weights (or gradients) when they are whole here. */
+static inline int64_t whole_elements(const struct unit *u) { return u->rows > 0 ? u->elements : u->padded; }
+
+/* A collective of a level on `count` elements, cut into equal blocks; in place in `out` where that is wider. */
+enum error_code level_reduce_scatter(struct data_parallel *, enum shard_level, struct tensor, struct error *);
+enum error_code level_allgather(struct data_parallel *, enum shard_level, struct tensor, struct error *);
+
+/* Elements first .. of a row as a tensor of their own. */
+static inline struct tensor slice(struct tensor row, struct range r)
+{
+    char *data = row.data;
+    return tensor_1d(data ? data + (size_t)r.first * dtype_size(row.dtype) : NULL, row.dtype, r.count);
+}
+
+/* Point the parameters' w or g into the unit's whole block, or nowhere. */
+void show_weights(struct unit *);
+void show_gradients(struct unit *);
+
+#endif

@@ -1,0 +1,136 @@
+/* gradients.c -- gradients reduced over dp, as soon as backward has finished them. */
+#include "emulated_devices/schemes/data/gather.h"
+#include "emulated_devices/device/compute.h"
+#include <string.h>
+
+/* ---- collectives among devices that differ in one digit ------------------------------------------------------------------- */
+
+static struct range own_block(const struct data_parallel *dp, enum shard_level level, struct tensor row)
+{
+    const int64_t n = tensor_count(row) / shards_size(&dp->shards, level);
+    return (struct range){ shards_digit(&dp->shards, level) * n, n };
+}
+
+enum error_code level_reduce_scatter(struct data_parallel *dp, enum shard_level level, struct tensor row, struct error *err)
+{
+    const struct collective c = { .in = row.data, .out = slice(row, own_block(dp, level, row)).data, .count = tensor_count(row),
+                                  .dtype = row.dtype, .reduction = SUM };
+    return collective_run(&dp->level[level], REDUCE_SCATTER, dp->request.reduce_scatter, &c, err);
+}
+
+enum error_code level_allgather(struct data_parallel *dp, enum shard_level level, struct tensor row, struct error *err)
+{
+    const struct collective c = { .in = slice(row, own_block(dp, level, row)).data, .out = row.data, .count = tensor_count(row), .dtype = row.dtype };
+    return collective_run(&dp->level[level], ALLGATHER, dp->request.allgather, &c, err);
+}
+
+/* ---- where they are ------------------------------------------------------------------------------------------------------------ */
+
+struct tensor data_own_gradient(const struct data_parallel *dp, const struct unit *u)
+{
+    struct range own = shards_range(&dp->shards, BY_OPTIMIZER, u->padded);
+    own.first -= shards_range(&dp->shards, BY_GRADIENTS, u->padded).first;
+    return slice(u->own_g, own);
+}
+
+/* ---- reducing ------------------------------------------------------------------------------------------------------------------ */
+
+/* Gradients that are kept in shards, and that one pass has added to: to the devices that keep them, and out of here. */
+static enum error_code scatter(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    struct device *d = dp->device;
+    struct tensor row = u->g;
+    if (u->rows > 0) {
+        row = device_tensor_1d(d, BUFFERS, u->padded);
+        if (row.data == NULL) return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
+        unit_from_whole(u, (struct range){ 0, u->padded }, row.data, u->g.data, row.dtype);
+    }
+    enum error_code e = level_reduce_scatter(dp, BY_WEIGHTS, row, err);
+    const struct tensor half = slice(row, shards_range(&dp->shards, BY_WEIGHTS, u->padded));
+    if (!e) e = level_reduce_scatter(dp, BY_GRADIENTS, half, err);
+    if (!e) dev_add(d, u->own_g, u->own_g, slice(row, shards_range(&dp->shards, BY_GRADIENTS, u->padded)));
+    if (u->rows > 0) device_free(d, row);
+    device_free(d, u->g);
+    u->g.data = NULL;
+    show_gradients(u);
+    return e;
+}
+
+/* After the last microbatch: to the device that steps them, and the sum over copies. */
+static enum error_code reduce_last(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    const enum error_code e = level_reduce_scatter(dp, BY_OPTIMIZER, u->own_g, err);
+    const struct tensor own = data_own_gradient(dp, u);
+    return e ? e : allreduce(&dp->level[BY_COPIES], own.data, tensor_count(own), own.dtype, SUM, dp->allreduce, err);
+}
+
+/* ---- ddp: everything whole, in buckets ---------------------------------------------------------------------------------------- */
+
+static bool everything_is_whole(const struct data_parallel *dp) { return dp->shards.optimizer == 1; }
+
+/* Elements at the front of the block of gradients to which every pass has been added: last unit first. */
+static int64_t finished(const struct data_parallel *dp)
+{
+    int64_t n = 0;
+    for (int u = dp->units - 1; u >= 0 && dp->unit[u].due == 0; u--) n += dp->unit[u].padded;
+    return n;
+}
+
+/* Every bucket that is full, or the last one. */
+static enum error_code reduce_buckets(struct data_parallel *dp, struct error *err)
+{
+    const struct tensor g = dp->gradients;
+    const int64_t n = tensor_count(g), step = bucket_elements(dp), ready = finished(dp);
+    enum error_code e = OK;
+    while (dp->reduced < n && !e) {
+        const struct range bucket = range_meet((struct range){ dp->reduced, step }, (struct range){ 0, n });
+        if (bucket.first + bucket.count > ready) break;
+        e = allreduce(dp->group, slice(g, bucket).data, bucket.count, g.dtype, SUM, dp->allreduce, err);
+        dp->reduced += bucket.count;
+    }
+    return e;
+}
+
+/* ---- the seam ------------------------------------------------------------------------------------------------------------------ */
+
+enum error_code data_begin_gradient(struct data_parallel *dp, int part, struct error *err)
+{
+    int unit[2];
+    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && dp->shards.gradients > 1; i++) {
+        struct unit *u = &dp->unit[unit[i]];
+        u->g.data = arena_alloc(&dp->device->arena, GRADIENTS, tensor_bytes(u->g));
+        if (u->g.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradients of part %d", part);
+        memset(u->g.data, 0, tensor_bytes(u->g));
+        show_gradients(u);
+    }
+    return OK;
+}
+
+/* On the communication stream: beside the backward passes that follow. */
+enum error_code data_end_gradient(struct data_parallel *dp, int part, struct error *err)
+{
+    int unit[2];
+    enum error_code e = OK;
+    clock_begin(&dp->device->clock, COMMUNICATION);
+    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && !e; i++) {
+        struct unit *u = &dp->unit[unit[i]];
+        u->due--;
+        if (dp->shards.gradients > 1) e = scatter(dp, u, err);
+        if (!e && u->due == 0 && !everything_is_whole(dp)) e = reduce_last(dp, u, err);
+    }
+    if (!e && everything_is_whole(dp)) e = reduce_buckets(dp, err);
+    clock_end(&dp->device->clock);
+    dp->at++;
+    return e;
+}
+
+/* What no pass has added to is still zero: in a bucket it is reduced with the rest. */
+enum error_code data_finish_gradients(struct data_parallel *dp, struct error *err)
+{
+    clock_begin(&dp->device->clock, COMMUNICATION);
+    const enum error_code e = everything_is_whole(dp) ? reduce_buckets(dp, err) : OK;
+    clock_end(&dp->device->clock);
+    clock_join(&dp->device->clock, COMMUNICATION);
+    expect_uses(dp);
+    return e;
+}

@@ -1,0 +1,29 @@
+/* data parallelism, hpz: weights in shards inside a group of N neighbours, gradients and optimizer state over all devices.
+ *
+ * Source   G. Wang et al., "ZeRO++: extremely efficient collective communication for giant model training",
+ *          arXiv:2306.10209 (hierarchical partitioning, hpZ)
+ * Group    P devices, of which --shard-group N neighbours (a node) share one copy of the weights
+ * Shares   N | P | P
+ * Layout   device r keeps part r mod N of N of each unit's weights, and of that part the (r div N)-th of P/N of gradient and
+ *          optimizer state
+ * Talks    weights are gathered inside the group only.  Gradients are reduce-scattered inside it, then across groups; after
+ *          the step new weights go the same way back, across groups: n/N (P/N-1)/(P/N) elements sent.  ZeRO++ instead
+ *          gathers the first forward pass's weights from all devices and keeps them as its secondary copy: what is here a
+ *          refresh of n/N elements is there a gathering of n
+ * Memory   weights n/N and two parts of the model, gradients n/P and one part, optimizer state k n/P
+ * Equals   as hsdp with the same N, the same bits with one microbatch
+ */
+#include "emulated_devices/schemes/data/data.h"
+
+static const char *share(struct shards *s, const struct data_request *q)
+{
+    s->weights = shard_group(s, q);
+    s->gradients = s->optimizer = s->P;
+    return q->group > 0 ? NULL : "give --shard-group N, how many neighbours share one copy of the weights";
+}
+
+const struct data_scheme data_scheme_hpz = {
+    .name = "hpz", .description = "weights in shards inside groups of N neighbours, the rest in shards over all",
+    .source = "ZeRO++, arXiv:2306.10209", .memory = "weights n/N + two parts, gradients n/P + one part, optimizer state k n/P",
+    .volume = "at most 3 M n (N-1)/N inside a group, (M+1) n/N (P/N-1)/(P/N) across, elements a step", .share = share,
+};

@@ -1,0 +1,174 @@
+/* open.c -- the engine's groups, units and memory. */
+#include "emulated_devices/schemes/data/gather.h"
+#include "ref/model/gpt2.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- groups ------------------------------------------------------------------------------------------------------------ */
+
+static enum error_code open_groups(struct data_parallel *dp, struct error *err)
+{
+    const struct shards *s = &dp->shards;
+    enum error_code e = OK;
+    for (enum shard_level l = BY_WEIGHTS; l < SHARD_LEVELS && !e; l++) {
+        const int size = shards_size(s, l), first = s->rank - shards_digit(s, l) * shards_stride(s, l);
+        int *ranks = malloc(sizeof *ranks * (size_t)size);
+        if (ranks == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", size);
+        for (int i = 0; i < size; i++) ranks[i] = dp->group->member[first + i * shards_stride(s, l)];
+        e = group_of(&dp->level[l], dp->group->comm, ranks, size, dp->group->axes, err);
+        free(ranks);
+    }
+    return e;
+}
+
+/* ---- units --------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code open_units(struct data_parallel *dp, struct error *err)
+{
+    struct parameters *ps = dp->parameters;
+    dp->units = unit_count(dp->config);
+    dp->unit = calloc((size_t)dp->units, sizeof *dp->unit);
+    if (dp->unit == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d units", dp->units);
+    for (int i = 0, u = 0; u < dp->units; u++) {
+        const int first = i;
+        while (i < ps->count && unit_of(&ps->all[i].spec) == u) i++;
+        unit_lay_out(&dp->unit[u], &ps->all[first], i - first, &dp->shards, dp->scheme->rows);
+    }
+    return OK;
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------------------------- */
+
+static struct tensor zeros(struct data_parallel *dp, enum arena_tag tag, int64_t n, bool *failed)
+{
+    const struct tensor t = device_tensor_1d(dp->device, tag, n);
+    if (t.data) memset(t.data, 0, tensor_bytes(t));
+    *failed = *failed || t.data == NULL;
+    return t;
+}
+
+/* What is kept whole is not kept a second time as this device's part of it. */
+static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
+{
+    const struct shards *s = &dp->shards;
+    u->own_w = zeros(dp, PARAMETERS, shards_range(s, BY_WEIGHTS, u->padded).count, failed);
+    if (dp->versions > 1) u->older = zeros(dp, PARAMETERS, tensor_count(u->own_w), failed);
+    u->w = s->weights == 1 ? u->own_w : tensor_1d(NULL, dp->device->dtype, whole_elements(u));
+    u->g = tensor_1d(NULL, dp->device->dtype, whole_elements(u));
+    if (s->gradients > 1) u->own_g = zeros(dp, GRADIENTS, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
+    for (int i = 0; i < dp->optimizer->states; i++)
+        u->state[i] = zeros(dp, OPTIMIZER, shards_range(s, BY_OPTIMIZER, u->padded).count, failed);
+}
+
+static void place_gradients(struct data_parallel *dp, bool *failed)
+{
+    int64_t at = 0;
+    for (int u = 0; u < dp->units; u++) at += dp->unit[u].padded;
+    dp->gradients = zeros(dp, GRADIENTS, at, failed);
+    at = 0;
+    for (int u = dp->units - 1; u >= 0; u--) {
+        dp->unit[u].g = dp->unit[u].own_g = slice(dp->gradients, (struct range){ at, dp->unit[u].padded });
+        at += dp->unit[u].padded;
+    }
+}
+
+void show_weights(struct unit *u)
+{
+    for (int i = 0; i < u->count; i++) {
+        struct parameter *p = &u->parameter[i];
+        p->w = parameter_view(p, slice(u->w, (struct range){ p->place, 0 }).data, u->w.dtype);
+    }
+}
+
+void show_gradients(struct unit *u)
+{
+    for (int i = 0; i < u->count; i++) {
+        struct parameter *p = &u->parameter[i];
+        p->g = parameter_view(p, slice(u->g, (struct range){ p->place, 0 }).data, u->g.dtype);
+    }
+}
+
+/* ---- initial weights ------------------------------------------------------------------------------------------------------- */
+
+struct draw { uint64_t seed; struct tensor own; int64_t first; struct stretch stretch; };
+
+static void draw_run(void *context, struct run r)
+{
+    const struct draw *d = context;
+    const int64_t at = d->stretch.row - d->first + r.piece;
+    param_init(&d->stretch.parameter->spec, d->seed, d->own.dtype, r.whole, r.length, (char *)d->own.data + (size_t)at * dtype_size(d->own.dtype));
+}
+
+static void draw_stretch(void *context, struct stretch s)
+{
+    struct draw *d = context;
+    d->stretch = s;
+    layout_each_run_within(&s.parameter->layout, s.piece, s.length, draw_run, d);
+}
+
+static void draw_weights(struct data_parallel *dp, struct unit *u, uint64_t seed)
+{
+    const struct range own = shards_range(&dp->shards, BY_WEIGHTS, u->padded);
+    struct draw d = { .seed = seed, .own = u->own_w, .first = own.first };
+    unit_each_stretch(u, own, draw_stretch, &d);
+}
+
+/* ---- versions ----------------------------------------------------------------------------------------------------------------- */
+
+void data_use_older(struct data_parallel *dp, bool older)
+{
+    for (int i = 0; i < dp->units && dp->versions > 1 && dp->older != older; i++) {
+        struct unit *u = &dp->unit[i];
+        const struct tensor other = u->older;
+        u->older = u->own_w;
+        u->own_w = u->w = other;
+        show_weights(u);
+    }
+    dp->older = older;
+}
+
+void data_same_versions(struct data_parallel *dp)
+{
+    for (int i = 0; i < dp->units && dp->versions > 1; i++)
+        memcpy(dp->unit[i].older.data, dp->unit[i].own_w.data, tensor_bytes(dp->unit[i].own_w));
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------------------- */
+
+enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error *err)
+{
+    bool failed = false;
+    enum error_code e = data_shards(&dp->shards, &dp->request, dp->group->size, dp->group->rank, err);
+    if (!e) e = open_groups(dp, err);
+    if (!e) e = open_units(dp, err);
+    if (e) return e;
+    for (int u = 0; u < dp->units; u++) make_unit(dp, &dp->unit[u], &failed);
+    if (dp->shards.gradients == 1) place_gradients(dp, &failed);
+    if (failed) return fail(err, ERR_MEMORY, "no memory for weights, gradients and optimizer state");
+    for (int u = 0; u < dp->units; u++) {
+        draw_weights(dp, &dp->unit[u], seed);
+        show_weights(&dp->unit[u]);
+        show_gradients(&dp->unit[u]);
+    }
+    data_same_versions(dp);
+    return OK;
+}
+
+void data_close(struct data_parallel *dp)
+{
+    for (int i = 0; i < dp->units && dp->unit; i++) {
+        struct unit *u = &dp->unit[i];
+        if (u->w.data != u->own_w.data) device_free(dp->device, u->w);
+        if (dp->shards.gradients > 1) {
+            device_free(dp->device, u->g);
+            device_free(dp->device, u->own_g);
+        }
+        device_free(dp->device, u->own_w);
+        device_free(dp->device, u->older);
+        for (int s = 0; s < dp->optimizer->states; s++) device_free(dp->device, u->state[s]);
+    }
+    device_free(dp->device, dp->gradients);
+    free(dp->unit), free(dp->use);
+    for (int l = 0; l < SHARD_LEVELS; l++) group_close(&dp->level[l]);
+    dp->unit = NULL, dp->use = NULL;
+}

@@ -1,0 +1,88 @@
+/* step.c -- each device steps what it keeps the optimizer's state of; then weights go back to who keeps them. */
+#include "emulated_devices/schemes/data/gather.h"
+#include "emulated_devices/device/compute.h"
+#include <string.h>
+
+/* ---- what is kept ------------------------------------------------------------------------------------------------------------ */
+
+/* Gradients are compared where they are finished: what each device steps. */
+static enum shard_level level_of(enum tensor_kind kind) { return kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT ? BY_WEIGHTS : BY_OPTIMIZER; }
+
+struct range data_kept(const struct shards *s, const struct unit *u, enum tensor_kind kind)
+{
+    return shards_range(s, level_of(kind), u->padded);
+}
+
+bool data_keeps_first(const struct shards *s, enum tensor_kind kind)
+{
+    return s->rank < shards_stride(s, level_of(kind) + 1);
+}
+
+struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
+{
+    return kind == KIND_WEIGHT ? u->own_w : kind == KIND_OLDER_WEIGHT ? u->older : kind == KIND_GRADIENT ? data_own_gradient(dp, u) : u->state[kind - KIND_STATE];
+}
+
+/* ---- the norm ------------------------------------------------------------------------------------------------------------------ */
+
+struct norm { struct data_parallel *dp; struct tensor g; int64_t first; double sum; };
+
+static void add_squares(void *context, struct stretch s)
+{
+    struct norm *n = context;
+    if (s.parameter->counted) n->sum += dev_sum_of_squares(n->dp->device, slice(n->g, (struct range){ s.row - n->first, s.length }));
+}
+
+/* Copies have the same gradients: the first of them counts. */
+double data_norm_part(struct data_parallel *dp)
+{
+    struct norm n = { .dp = dp };
+    for (int u = 0; u < dp->units && data_keeps_first(&dp->shards, KIND_GRADIENT); u++) {
+        const struct range own = data_kept(&dp->shards, &dp->unit[u], KIND_GRADIENT);
+        n.g = data_own_gradient(dp, &dp->unit[u]);
+        n.first = own.first;
+        unit_each_stretch(&dp->unit[u], own, add_squares, &n);
+    }
+    return n.sum;
+}
+
+/* ---- the step ------------------------------------------------------------------------------------------------------------------ */
+
+struct stepping { const struct data_parallel *dp; const struct unit *unit; struct range own, weights; struct step step; };
+
+static void step_stretch(void *context, struct stretch s)
+{
+    struct stepping *x = context;
+    const struct optimizer *o = x->dp->optimizer;
+    const struct range here = { s.row - x->own.first, s.length };
+    struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
+    for (int i = 0; i < o->states; i++) state[i] = slice(x->unit->state[i], here);
+    x->step.weight_decay = s.parameter->spec.decay ? x->dp->hyper->weight_decay : 0;
+    optimizer_step(o, slice(x->unit->own_w, (struct range){ s.row - x->weights.first, s.length }),
+                   slice(data_own_gradient(x->dp, x->unit), here), state, x->step);
+}
+
+/* New weights from who has stepped them to all that keep them: the way of the gradients, backwards. */
+static enum error_code share_weights(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    struct range half = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
+    half.first -= shards_range(&dp->shards, BY_WEIGHTS, u->padded).first;
+    const enum error_code e = level_allgather(dp, BY_OPTIMIZER, slice(u->own_w, half), err);
+    return e ? e : level_allgather(dp, BY_GRADIENTS, u->own_w, err);
+}
+
+enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
+{
+    enum error_code e = OK;
+    data_use_older(dp, false);
+    data_same_versions(dp);
+    for (int i = 0; i < dp->units && !e; i++) {
+        struct unit *u = &dp->unit[i];
+        struct stepping x = { .dp = dp, .unit = u, .own = data_kept(&dp->shards, u, KIND_STATE), .weights = data_kept(&dp->shards, u, KIND_WEIGHT) };
+        x.step = (struct step){ .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
+        unit_each_stretch(u, x.own, step_stretch, &x);
+        memset(u->own_g.data, 0, tensor_bytes(u->own_g));
+        e = share_weights(dp, u, err);
+    }
+    return e;
+}

@@ -1,0 +1,65 @@
+/* unit.h -- parameters that are gathered, reduced and stepped at once, seen as one row of elements.
+ *
+ * A unit is a block of the model, or what comes before the blocks or after them; the token embedding is one by itself,
+ * since with tied weights two stages of a pipeline hold it, and what they exchange must be cut alike.
+ *
+ * The row is what is cut over dp.  Its order is one of two:
+ *
+ *   flat    the parameters one after another:          a a a a b b b | b b c c c - -     - padding, at the end only
+ *   rows    each parameter cut by rows (dimension 0):  a a b b b c c | a a b b - c -     every parameter padded by itself
+ *
+ * Whole parameters always lie one after another without padding, so that of a flat unit they are views into the row, and of
+ * the other kind a copy.
+ */
+#ifndef ORRERY_UNIT_H
+#define ORRERY_UNIT_H
+
+#include "emulated_devices/schemes/data/shards.h"
+#include "emulated_devices/schemes/parameter.h"
+
+/* Which unit: UNIT_BLOCKS + l is block l, UNIT_BLOCKS + L what comes after the last one. */
+enum { UNIT_TOKENS, UNIT_POSITIONS, UNIT_BLOCKS };
+
+static inline int unit_count(const struct model_config *c) { return UNIT_BLOCKS + (int)c->L + 1; }
+static inline int unit_of(const struct param_spec *s)
+{
+    return s->role == ROLE_TOKENS ? UNIT_TOKENS : s->layer < 0 ? UNIT_POSITIONS : UNIT_BLOCKS + s->layer;
+}
+
+struct unit {
+    int count;
+    struct parameter *parameter;        /* [count] neighbours in the device's list */
+    int rows;                           /* parts each parameter is cut into by rows; 0: flat */
+    int64_t elements, padded;           /* of all parameters; of the row */
+    struct tensor w, g;                 /* whole, one after another; data NULL while they are not here */
+    struct tensor older;                /* own_w before the last step, where two versions are kept */
+    struct tensor own_w, own_g, state[OPTIMIZER_MAX_STATES];    /* this device's parts of the row, kept from step to step */
+    picoseconds ready;                  /* virtual time at which w has been gathered */
+    int due;                            /* backward passes of this step that have not added to g yet */
+    int gatherings, reductions;         /* in a step: how often w is gathered; updates before which a pass adds to g */
+    int passes;                         /* in a step: backward passes that add to g */
+    bool foreseen_here;                 /* while the list is gone through: w is here; the last update before which g was added to */
+    int reduced_in;
+};
+
+/** Find places and sizes.  @param shards  what the row is padded for.  @param rows  cut each parameter by rows. */
+void unit_lay_out(struct unit *, struct parameter *, int count, const struct shards *, bool rows);
+
+/* A stretch of elements contiguous both in the row and in a parameter's piece. */
+struct stretch { struct parameter *parameter; int64_t piece, row, length; };
+
+/** Call f for each stretch of a part of the row, in order; padding is left out. */
+void unit_each_stretch(const struct unit *, struct range part, void (*f)(void *context, struct stretch), void *context);
+
+/** The elements of a parameter's piece that lie in a part of the row: always neighbours. */
+struct range unit_owned(const struct unit *, struct range part, const struct parameter *);
+
+/** Copy between a part of the row and the whole parameters, one after another; when filling the row, padding becomes 0. */
+void unit_to_whole(const struct unit *, struct range part, const void *row, void *whole, enum dtype);
+void unit_from_whole(const struct unit *, struct range part, void *row, const void *whole, enum dtype);
+
+/** Copy the elements of one parameter that lie in a part of the row, to or from an array of just them. */
+void unit_take(const struct unit *, struct range part, const void *row, const struct parameter *, void *owned, enum dtype);
+void unit_put(const struct unit *, struct range part, void *row, const struct parameter *, const void *owned, enum dtype);
+
+#endif

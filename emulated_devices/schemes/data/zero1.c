@@ -1,0 +1,28 @@
+/* data parallelism, zero1: the optimizer's state in shards.
+ *
+ * Source   S. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", arXiv:1910.02054,
+ *          section 5.1 (P_os)
+ * Group    P devices with the same pieces of the model and different sequences
+ * Shares   1 | 1 | P
+ * Layout   weights and gradients whole on every device; of each unit, padded to a multiple of P, device r has the r-th part
+ *          of the optimizer's state
+ * Talks    per step, unit by unit, last layer first: reduce-scatter of the gradients once the last microbatch's backward
+ *          pass has added to them (on the communication stream, beside the passes that follow); after the step an
+ *          all-gather of the weights.  Each sends n (P-1)/P elements, n with its padding: 2 n (P-1)/P, as in ddp
+ * Memory   weights n, gradients n, optimizer state k n/P
+ * Equals   reassociates: sums as in ddp, in the order of the reduce-scatter; the rest permutes.  With algorithms that add in
+ *          the order of ranks (reduce-scatter direct; all-reduce two-shot) weights have the bits of ddp's.
+ */
+#include "emulated_devices/schemes/data/data.h"
+
+static const char *share(struct shards *s, const struct data_request *q)
+{
+    s->optimizer = shard_group(s, q);
+    return NULL;
+}
+
+const struct data_scheme data_scheme_zero1 = {
+    .name = "zero1", .description = "optimizer state in shards: gradients reduce-scattered, weights gathered after the step",
+    .source = "ZeRO, arXiv:1910.02054, section 5.1", .memory = "weights n, gradients n, optimizer state k n/P",
+    .volume = "2 n (P-1)/P elements a step", .share = share,
+};
