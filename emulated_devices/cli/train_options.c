@@ -58,6 +58,27 @@ static void take_speeds(struct plan *p, const struct cluster *c)
         const int place = mesh_coordinate(&p->mesh, rank, PP), percent = cluster_percent(c, rank);
         if (place < PLAN_MOST_STAGES && (rank % inside == 0 || percent < p->speed[place])) p->speed[place] = percent;
     }
+
+/* Flags of data parallelism that are not the request's own. */
+struct data_flags { const char *scheme, *shards; int zero; bool reshard, prefetch; };
+
+static enum error_code take_data(struct data_request *q, const struct data_flags *f, struct error *err)
+{
+    static const char *const stage[] = { "ddp", "zero1", "zero2", "zero3" };
+    int used = 0;
+    if (f->zero >= 0 && f->scheme && strcmp(f->scheme, stage[f->zero]) != 0)
+        return fail(err, ERR_USAGE, "--zero %d: is %s; --data-parallel says %s", f->zero, stage[f->zero], f->scheme);
+    if (f->zero >= 0) q->scheme = stage[f->zero];
+    else if (f->scheme) q->scheme = f->scheme;
+    else if (f->shards) q->scheme = "chain";
+    if (f->shards && strcmp(q->scheme, "chain") != 0)
+        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, not %s", f->shards, q->scheme);
+    if (f->shards && (sscanf(f->shards, "%4d,%4d,%4d%n", &q->shards[0], &q->shards[1], &q->shards[2], &used) != 3 || f->shards[used] != '\0'
+                      || q->shards[0] < 1 || q->shards[1] < 1 || q->shards[2] < 1))
+        return fail(err, ERR_USAGE, "--shards %s: three numbers of devices, such as 2,4,8", f->shards);
+    q->keep = !f->reshard;
+    q->no_prefetch = !f->prefetch;
+    return OK;
 }
 
 void train_set_rates(struct hyperparameters *h, const struct train_options *o, int64_t first_step)
@@ -74,6 +95,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1;
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
+    struct data_flags data = { .zero = -1, .reshard = true, .prefetch = true };
     *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = { .scheme = data_schemes[0]->name },
                                             .schedule = schedule_generators[0]->name,
                                             .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
@@ -86,14 +108,22 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--ep", "N", OPTION_INT, &size[EP], .min = 1, .max = 4096, .help = "groups of experts" },
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
-        { "--data-parallel", "NAME", OPTION_STRING, &o->plan.data.scheme, .help = "how copies are kept equal over dp" },
         { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline: registered, or your own" },
         { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given, .help = "stages on each device of the pipeline" },
         { "--placement", "NAME", OPTION_CHOICE, &placement, .choices = placements, .help = "layers over stages: even, or by the speed of the cluster's devices" },
         { "--skip", "N", OPTION_INT, &o->plan.skip, .min = 0, .max = 4096, .help = "stages that a skippipe microbatch leaves out; 0: a third of the middle ones" },
         { "--update-every", "N", OPTION_INT, &o->plan.update_every, .min = 0, .max = 1e6, .help = "microbatches of a pipedream-2bw batch; 0: pp" },
         { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce, .help = "algorithm for all all-reduces; auto: by predicted time" },
-        { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "gradients all-reduced at a time" },
+        { .kind = OPTION_HEADING, .help = "Data parallelism: who keeps weights, gradients and optimizer state" },
+        { "--data-parallel", "NAME", OPTION_STRING, &data.scheme, .help = "the scheme, by its name in `orrery list data`; default: ddp" },
+        { "--zero", "STAGE", OPTION_INT, &data.zero, .min = 0, .max = 3, .help = "the same in short: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
+        { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096, .help = "neighbours along dp that share what the scheme shards; default: all of them" },
+        { "--shards", "W,G,O", OPTION_STRING, &data.shards, .help = "for chain: how many devices share weights, gradients, optimizer state" },
+        { "--reshard-after-forward", "yes|no", OPTION_BOOL, &data.reshard, .help = "drop gathered weights after forward, and gather them again for backward" },
+        { "--prefetch", "yes|no", OPTION_BOOL, &data.prefetch, .help = "gather the next part's weights while one computes" },
+        { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "ddp: gradients all-reduced at a time" },
+        { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter, .help = "algorithm for gradients in shards; default: ring" },
+        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring" },
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },
@@ -146,6 +176,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     o->steps = steps;
     p->dtype = dtype_by_name(dtype);
     p->data.bucket = (int64_t)bucket;
+    e = take_data(&p->data, &data, err);
+    if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
     p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;

@@ -206,15 +206,47 @@ static enum error_code run_tensor(struct job *j, const struct plan *mesh, struct
     return e;
 }
 
+/* All numbers of devices that can share weights, gradients and optimizer state; on meshes with other axes, one choice. */
+static enum error_code run_chains(struct job *j, const struct plan *mesh, struct error *err)
+{
+    const int P = mesh->mesh.size[DP];
+    struct plan p = *mesh;
+    enum error_code e = OK;
+    p.data.scheme = "chain";
+    for (int o = 1; o <= P && !e; o++)
+        for (int g = 1; g <= o && !e; g++)
+            for (int w = 1; w <= g && !e; w++) {
+                char name[48];
+                if (P % o != 0 || o % g != 0 || g % w != 0 || (P != mesh->mesh.devices && (w == g || g == o || w == 1))) continue;
+                snprintf(name, sizeof name, "%d | %d | %d", w, g, o);
+                p.data.shards[0] = w, p.data.shards[1] = g, p.data.shards[2] = o;
+                e = run_if_it_fits(j, "data", name, p, err);
+            }
+    return e;
+}
+
+/* Each scheme; those that ask for a group, with groups of every size between one device and all. */
 static enum error_code run_data(struct job *j, const struct plan *mesh, struct error *err)
 {
+    const int P = mesh->mesh.size[DP];
     enum error_code e = OK;
     for (int i = 0; data_schemes[i] && !e; i++) {
         struct plan p = *mesh;
+        struct shards any;
         p.data.scheme = data_schemes[i]->name;
-        e = run_if_it_fits(j, "data", p.data.scheme, p, err);
+        if (data_shards(&any, &p.data, P, 0, NULL) == OK) {
+            e = run_if_it_fits(j, "data", p.data.scheme, p, err);
+            continue;
+        }
+        for (int N = 2; N < P && !e; N++) {
+            char name[48];
+            p.data.group = N;
+            if (data_shards(&any, &p.data, P, 0, NULL) != OK) continue;
+            snprintf(name, sizeof name, "%s /%d", p.data.scheme, N);
+            e = run_if_it_fits(j, "data", name, p, err);
+        }
     }
-    return e;
+    return e ? e : run_chains(j, mesh, err);
 }
 
 static const char *plural(int n) { return n == 1 ? "" : "s"; }

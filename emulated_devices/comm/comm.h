@@ -61,6 +61,7 @@ struct comm {
     int rank, size;
     uint32_t *contexts;                         /* [size] groups made so far together with each device */
     struct traffic traffic[AXIS_SETS][OPERATION_COUNT];
+    struct traffic link[CLUSTER_LEVELS];        /* the same by the level of the link, CONTROL left out; only what was sent */
     struct transport *transport;                /* MPI's side of it */
     struct group *everyone;                     /* for agreement and barriers */
     bool checks_calls;                          /* collectives make sure that all members call them alike */

@@ -37,6 +37,8 @@ struct message message_send(struct exchange *x, int peer, const void *data, uint
     if (x->operation != CONTROL) {
         if (clock->trace != NULL) announce(x, peer, bytes, c->rank, clock->sent);
         p = clock_send(clock, c->rank, x->group->member[peer], bytes);
+        x->group->comm->link[p.level].messages_sent++;
+        x->group->comm->link[p.level].bytes_sent += bytes;
     }
     /* MPI and the slot know a buffer as void *; a send only reads it. */
     return (struct message){ transport_start(x, peer, (void *)(uintptr_t)data, bytes, &p, true) };

@@ -225,24 +225,63 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     return e;
 }
 
-enum error_code case_run(const struct plan *plan, struct outcome *o, struct error *err)
+/* What is done with an open trainer. */
+struct work {
+    enum error_code (*run)(struct trainer *, struct batch_source, struct work *, struct error *);
+    struct outcome *outcome;
+    int steps;
+    uint64_t *whole_hash;
+    struct step_result last;
+};
+
+static enum error_code beside_reference(struct trainer *t, struct batch_source source, struct work *w, struct error *err)
+{
+    return train(t, source, w->outcome, err);
+}
+
+static enum error_code alone(struct trainer *t, struct batch_source source, struct work *w, struct error *err)
+{
+    enum error_code e = OK;
+    (void)source;
+    for (int i = 0; i < w->steps && !e; i++) {
+        e = trainer_gradients(t, &w->last, err);
+        if (!e) e = trainer_update(t, &w->last, err);
+    }
+    return e ? e : hash_whole(t, w->whole_hash, err);
+}
+
+static enum error_code with_trainer(const struct plan *plan, struct work *w, struct error *err)
 {
     struct device device;
     struct comm comm;
     struct trainer t;
     const struct batch_source source = { fill, plan };
-    *o = (struct outcome){ 0 };
     enum error_code e = device_open(&device, plan->dtype, 0, err);
     if (e) return e;
     e = comm_open(&comm, &device, err);
     if (!e) {
         e = trainer_open(&t, plan, &comm, source, err);
         if (!e) {
-            e = train(&t, source, o, err);
+            e = w->run(&t, source, w, err);
             trainer_close(&t);
         }
         comm_close(&comm);
     }
     device_close(&device);
+    return e;
+}
+
+enum error_code case_run(const struct plan *plan, struct outcome *o, struct error *err)
+{
+    struct work w = { .run = beside_reference, .outcome = o };
+    *o = (struct outcome){ 0 };
+    return with_trainer(plan, &w, err);
+}
+
+enum error_code case_train(const struct plan *plan, int steps, uint64_t *whole_hash, struct step_result *last, struct error *err)
+{
+    struct work w = { .run = alone, .steps = steps, .whole_hash = whole_hash };
+    const enum error_code e = with_trainer(plan, &w, err);
+    if (last) *last = w.last;
     return e;
 }

@@ -53,6 +53,14 @@ enum error_code case_bits_key(const struct plan *, uint64_t *key, struct error *
  */
 enum error_code case_run(const struct plan *plan, struct outcome *, struct error *);
 
+/**
+ * Train a plan alone: what its weights are in the end.
+ * Collective as case_run.
+ * @param[out] whole_hash  of the whole model's weights, whatever the mesh: on rank 0.
+ * @param[out] last        the last step's loss and norm; NULL: not wanted.
+ */
+enum error_code case_train(const struct plan *plan, int steps, uint64_t *whole_hash, struct step_result *last, struct error *);
+
 /** The largest ratio of error to bound of any tensor; NaN if there is one. */
 double comparison_ratio(const struct comparison *);
 

@@ -10,8 +10,9 @@
  * Talks    per step and microbatch a reduce-scatter of each unit's gradient, right after its backward pass; after the step
  *          an all-gather of the weights.  n (P-1)/P (M+1) elements sent with M microbatches: with one, as in ddp
  * Memory   weights n, gradients n/P and the largest part of the model, optimizer state k n/P
- * Equals   reassociates: the gradient is the sum over microbatches of sums over devices, each in the order of the
- *          reduce-scatter.  With one microbatch and algorithms that add in the order of ranks, the bits of ddp.
+ * Equals   reassociates: the gradient is the sum over passes of sums over devices, each in the order of the reduce-scatter;
+ *          passes are microbatches, and the two uses of a tied embedding.  Where there is one pass, and algorithms add in the
+ *          order of ranks, the bits of ddp.
  */
 #include "emulated_devices/schemes/data/data.h"
 
