@@ -18,7 +18,7 @@ static struct plan adam_plan(int dp, int tp, int pp, enum dtype dtype, int micro
 {
     struct plan p = case_plan(dp, tp, pp);
     p.model.L = pp;
-    p.B = 11, p.S = 3;
+    p.B = 2 * dp + 1, p.S = 3;                                          /* uneven */
     p.model.tied = false;
     p.dtype = dtype;
     p.micros = micros;
