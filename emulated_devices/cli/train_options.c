@@ -58,6 +58,7 @@ static void take_speeds(struct plan *p, const struct cluster *c)
         const int place = mesh_coordinate(&p->mesh, rank, PP), percent = cluster_percent(c, rank);
         if (place < PLAN_MOST_STAGES && (rank % inside == 0 || percent < p->speed[place])) p->speed[place] = percent;
     }
+}
 
 /* Flags of data parallelism that are not the request's own. */
 struct data_flags { const char *scheme, *shards; int zero; bool reshard, prefetch; };

@@ -18,6 +18,10 @@ static enum error_code check_batch(const struct plan *p, struct error *err)
 /* Steps in mid-stream are taken by whole devices, and before anybody can know the norm of all gradients. */
 static enum error_code check_updates(const struct plan *p, const struct schedule *s, struct error *err)
 {
+    struct shards shards;
+    if (s->weight_versions > 1 && data_shards(&shards, &p->data, p->mesh.size[DP], 0, NULL) == OK && shards.weights > 1)
+        return fail(err, ERR_PLAN, "--data-parallel %s: gathers weights, and schedule %s keeps two versions of them; it takes ddp, zero1 and zero2",
+                    p->data.scheme, s->name);
     if (p->updates == 1) return OK;
     if (s->chunks > 1)
         return fail(err, ERR_PLAN, "--schedule %s: steps the weights in mid-stream with %d stages on a device; only 1 can be trained with",

@@ -41,7 +41,7 @@ static void open_engine(struct data_request q)
         all[i] = (struct parameter){ .spec = model_param(&even, i), .index = i, .counted = true, .holders = 1 };
         all[i].layout = layout_whole(all[i].spec.ndim, all[i].spec.dim);
     }
-    dp = (struct data_parallel){ .request = q, .config = &even, .device = &device, .group = &world, .parameters = &parameters, .hyper = &hyper };
+    dp = (struct data_parallel){ .request = q, .config = &even, .device = &device, .group = &world, .parameters = &parameters, .hyper = &hyper, .versions = 1 };
     ASSERT_ALL(data_scheme_find(&dp.scheme, q.scheme, &err) == OK, "%s", err.text);
     assert_int_equal(optimizer_find(&dp.optimizer, "adamw", NULL), OK);
     hyper = dp.optimizer->usual;
