@@ -44,6 +44,18 @@ test_another_mesh() {
     for f in config.json model.safetensors optimizer.safetensors; do expect_same half/$f moved/$f; done
 }
 
+# Whoever keeps what, a checkpoint has the same bits, and can be gone on from by another.
+test_another_data_scheme() {
+    train --steps 2 --lr-steps 4 --dp 3 --zero 3 --save half;               expect_status 0
+    train --steps 0 --resume half --dp 2 --tp 2 --data-parallel fsdp --save moved;                      expect_status 0
+    train --steps 0 --resume moved --dp 4 --data-parallel hsdp --shard-group 2 --save again;            expect_status 0
+    train --steps 0 --resume again --dp 4 --shards 1,2,4 --pp 2 --save back;                            expect_status 0
+    for f in model.safetensors optimizer.safetensors; do expect_same half/$f back/$f; done
+    train --steps 2 --resume back --dp 4 --zero 1 --check ref;              expect_status 0; expect_out '^OK: '; expect_out 'step  *4/4 '
+}
+test_same_mesh_zero3()          { round_trip --zero 3 --dp 3; }
+test_same_mesh_fsdp()           { round_trip --data-parallel fsdp --dp 2 --pp 2 --optimizer momentum; }
+
 test_model_folder() {
     train --steps 3 --tp 2 --untied --save saved --json saved.json;         expect_status 0
     run train --data "$text" --model saved --steps 0 --dp 2 --json read.json;           expect_status 0
@@ -100,5 +112,5 @@ test_failure_while_saving_on_a_mesh() {
 }
 
 run_tests test_same_mesh_adamw test_same_mesh_momentum test_same_mesh_untied_dropout test_same_mesh_no_state \
-          test_same_rates_by_default test_another_mesh test_model_folder test_interrupted_between_files test_disk_full \
+          test_same_rates_by_default test_another_mesh test_another_data_scheme test_same_mesh_zero3 test_same_mesh_fsdp test_model_folder test_interrupted_between_files test_disk_full \
           test_failure_while_saving_on_a_mesh

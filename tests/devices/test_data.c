@@ -100,12 +100,11 @@ static void test_groups_add_up_in_a_tree(void **state)
         struct plan p = adam_plan(test_size, 1, 1, F32, 1);
         same_bits(&p, by_group, N, FEW_STEPS);
     }
-    if (test_size != 4) return;
-    struct plan p = adam_plan(4, 1, 1, F32, 1);                         /* (0+1) + (2+3), in ddp too */
-    const uint64_t two_level = (p.allreduce = "two_level", bits_of(&p, "ddp", 0, FEW_STEPS));
-    p.allreduce = "two_shot";
-    const uint64_t in_pairs = bits_of(&p, "hsdp", 2, FEW_STEPS);
-    ASSERT_ALL(test_rank != 0 || in_pairs == two_level, "hsdp in pairs has other bits than ddp with a two-level all-reduce");
+    if (test_size != 4 && test_size != 8) return;
+    struct plan p = adam_plan(test_size, 1, 1, F32, 1);                 /* ((0+1) + (2+3)) + .., in ddp too */
+    p.allreduce = "doubling";
+    const uint64_t doubling = bits_of(&p, "ddp", 0, FEW_STEPS), in_pairs = bits_of(&p, "hsdp", 2, FEW_STEPS);
+    ASSERT_ALL(test_rank != 0 || in_pairs == doubling, "hsdp in pairs has other bits than ddp, both with recursive doubling");
 }
 
 /* How weights are gathered, and when, changes nothing but time and memory. */
@@ -163,6 +162,25 @@ static void test_with_every_schedule(void **state)
     ASSERT_ALL(trained >= 10, "only %d schedules could be trained with", trained);
 }
 
+/* Steps in mid-stream, and two versions of the weights: as far as they are whole. */
+static void test_steps_in_mid_stream(void **state)
+{
+    static const char *const schemes[] = { "zero1", "zero2" };
+    (void)state;
+    if (test_size != 4) return;
+    for (int i = 0; i < 2; i++) {
+        struct plan p = case_plan(2, 1, 2);
+        struct outcome o;
+        p.schedule = "pipedream-2bw", p.micros = 6, p.hyper.clip = 0;
+        p.data.scheme = schemes[i];
+        ASSERT_ALL(plan_check(&p, &err) == OK && p.updates > 1, "%s", err.text);
+        ASSERT_ALL(case_run(&p, &o, &err) == OK, "%s", err.text);
+        ASSERT_ALL(o.verdict.code == OK, "pipedream-2bw, %s: %s", p.data.scheme, o.verdict.text);
+        p.data.scheme = "zero3";
+        ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, "two versions"), "zero3 with 2bw: %s", err.text);
+    }
+}
+
 static void test_keeping_and_not_prefetching_is_counted(void **state)
 {
     (void)state;
@@ -185,6 +203,7 @@ int main(void)
         MPI_TEST(test_gathering_permutes),
         MPI_TEST(test_norm_counts_everything_once),
         MPI_TEST(test_with_every_schedule),
+        MPI_TEST(test_steps_in_mid_stream),
         MPI_TEST(test_keeping_and_not_prefetching_is_counted),
     };
     return MPI_RUN("data", tests);
