@@ -71,7 +71,7 @@ enum error_code checkpoint_load_weights(struct trainer *t, const char *dir, stru
     return comm_agree(t->comm, e, err);
 }
 
-enum error_code checkpoint_load_serial(struct gpt2 *m, const char *dir, struct error *err)
+enum error_code checkpoint_load_serial(struct transformer *m, const char *dir, struct error *err)
 {
     char path[PATH_ROOM];
     struct safetensors file;

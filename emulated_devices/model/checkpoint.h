@@ -37,7 +37,7 @@ enum error_code checkpoint_load_weights(struct trainer *, const char *dir, struc
 enum error_code checkpoint_resume(struct trainer *, const char *dir, struct error *);
 
 /** Read all weights into a serial model. */
-struct gpt2;
-enum error_code checkpoint_load_serial(struct gpt2 *, const char *dir, struct error *);
+struct transformer;
+enum error_code checkpoint_load_serial(struct transformer *, const char *dir, struct error *);
 
 #endif

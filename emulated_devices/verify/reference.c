@@ -5,7 +5,7 @@
 
 static enum error_code serial_open(struct serial_run *r, const struct plan *p, struct error *err)
 {
-    enum error_code e = gpt2_open(&r->model, &p->model, p->dtype, p->seed, err);
+    enum error_code e = transformer_open(&r->model, &p->model, p->dtype, p->seed, err);
     if (e) return e;
     r->state = calloc((size_t)r->model.params * OPTIMIZER_MAX_STATES, sizeof *r->state);
     bool ok = r->state != NULL;
@@ -23,7 +23,7 @@ static void serial_close(struct serial_run *r)
 {
     for (int i = 0; r->state && i < r->model.params * OPTIMIZER_MAX_STATES; i++) free(r->state[i].data);
     free(r->state);
-    if (r->model.params) gpt2_close(&r->model);
+    if (r->model.params) transformer_close(&r->model);
 }
 
 enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source, struct error *err)
@@ -72,10 +72,10 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
 static enum error_code gradients(struct reference *r, struct serial_run *run, struct error *err)
 {
     run->model.seed = dropout_seed(r->plan->seed, r->step);
-    enum error_code e = gpt2_forward(&run->model, r->ids, r->labels, r->plan->B, r->plan->S, &run->loss, err);
+    enum error_code e = transformer_forward(&run->model, r->ids, r->labels, r->plan->B, r->plan->S, &run->loss, err);
     if (e) return e;
-    gpt2_backward(&run->model);
-    run->norm = gpt2_gradient_norm(&run->model);
+    transformer_backward(&run->model);
+    run->norm = transformer_gradient_norm(&run->model);
     return OK;
 }
 
@@ -113,7 +113,7 @@ enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
 
 static void copy_parameter(const struct reference *r, int i, char *memory, struct tensor copy[KINDS])
 {
-    const struct gpt2 *m = &r->truth.model;
+    const struct transformer *m = &r->truth.model;
     const struct tensor from[KINDS] = { m->w[i], m->g[i], r->truth.state[i * OPTIMIZER_MAX_STATES], r->truth.state[i * OPTIMIZER_MAX_STATES + 1] };
     for (int k = 0; k < 2 + r->plan->optimizer->states; k++) {
         copy[k] = from[k];
@@ -160,8 +160,8 @@ enum error_code reference_update(struct reference *r, struct error *err)
         update(r, &r->truth, i);
         free(memory);
     }
-    gpt2_zero_gradients(&r->truth.model);
-    gpt2_zero_gradients(&r->twin.model);
+    transformer_zero_gradients(&r->truth.model);
+    transformer_zero_gradients(&r->twin.model);
     return OK;
 }
 
@@ -182,14 +182,14 @@ double reference_gradient_bound(const struct reference *r, int i)
     return relative(distance(r->twin.model.g[i], g), norm(r, g), g.dtype);
 }
 
-static double token_loss(const struct gpt2 *m, int64_t n)
+static double token_loss(const struct transformer *m, int64_t n)
 {
     return log(tensor_get(m->total, n)) + tensor_get(m->top, n) - tensor_get(m->hit, n);
 }
 
 double reference_loss_bound(const struct reference *r)
 {
-    const struct gpt2 *a = &r->truth.model, *b = &r->twin.model;
+    const struct transformer *a = &r->truth.model, *b = &r->twin.model;
     const int64_t N = a->B * a->S;
     double sum = 0;
     for (int64_t n = 0; n < N; n++)

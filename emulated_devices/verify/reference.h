@@ -13,7 +13,7 @@
 
 /* One serial model in training. */
 struct serial_run {
-    struct gpt2 model;
+    struct transformer model;
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
     double loss, norm;
 };

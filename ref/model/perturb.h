@@ -11,7 +11,7 @@
 #ifndef ORRERY_PERTURB_H
 #define ORRERY_PERTURB_H
 
-#include "ref/model/gpt2.h"
+#include "ref/model/transformer.h"
 
 #define PERTURB_LAMBDA 10.0
 

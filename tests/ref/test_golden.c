@@ -65,8 +65,9 @@ static struct golden golden_open(const char *path)
     struct model_config *c = &g.config;
     *c = (struct model_config){ .S = (int64_t)number(&g, "S"), .D = (int64_t)number(&g, "D"), .H = (int64_t)number(&g, "H"),
                                 .F = (int64_t)number(&g, "F"), .L = (int64_t)number(&g, "L"), .V = (int64_t)number(&g, "V"),
-                                .tied = number(&g, "tied") != 0, .eps = number(&g, "eps"), .init_std = number(&g, "init_std") };
+                                .biases = true, .tied = number(&g, "tied") != 0, .eps = number(&g, "eps"), .init_std = number(&g, "init_std") };
     c->A = c->D / c->H;
+    c->K = c->H;
     snprintf(c->name, sizeof c->name, "golden");
     g.seed = (uint64_t)number(&g, "seed");
     const struct safetensors_entry *e = entry_of(&g, "ids");
@@ -104,7 +105,7 @@ struct record { char name[96]; struct tensor values; };
 
 struct run {
     const struct golden *golden;
-    struct gpt2 model;
+    struct transformer model;
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
     struct record *record;
     int records;
@@ -150,7 +151,7 @@ static void start(struct run *r)
         if (r->disturb.see) r->disturb.see(r->disturb.context, name, 0, false, w, 1);
         for (int s = 0; s < OPTIMIZER_MAX_STATES; s++) memset(r->state[i * OPTIMIZER_MAX_STATES + s].data, 0, tensor_bytes(w));
     }
-    gpt2_zero_gradients(&r->model);
+    transformer_zero_gradients(&r->model);
 }
 
 static double forward_backward(struct run *r, int64_t step)
@@ -159,9 +160,9 @@ static double forward_backward(struct run *r, int64_t step)
     struct error err;
     double loss;
     const int64_t at = step * g->B * g->S;
-    if (gpt2_forward(&r->model, g->ids + at, g->labels + at, g->B, g->S, &loss, &err) != OK) fail_msg("%s", err.text);
+    if (transformer_forward(&r->model, g->ids + at, g->labels + at, g->B, g->S, &loss, &err) != OK) fail_msg("%s", err.text);
     if (r->model.observer.see == see) keep_numbers(r, "loss", &loss, 1);
-    gpt2_backward(&r->model);
+    transformer_backward(&r->model);
     return loss;
 }
 
@@ -170,7 +171,7 @@ static void one_pass(struct run *r)
     start(r);
     r->model.observer = (struct observer){ see, r };
     forward_backward(r, 0);
-    double norm = gpt2_gradient_norm(&r->model);
+    double norm = transformer_gradient_norm(&r->model);
     keep_numbers(r, "norm", &norm, 1);
     r->model.observer = r->disturb;
 }
@@ -198,7 +199,7 @@ static void update(struct run *r, const struct optimizer *o, const struct hyperp
                                 .weight_decay = r->model.spec[i].decay ? h->weight_decay : 0 };
         optimizer_step(o, r->model.w[i], r->model.g[i], &r->state[i * OPTIMIZER_MAX_STATES], s);
     }
-    gpt2_zero_gradients(&r->model);
+    transformer_zero_gradients(&r->model);
 }
 
 static void keep_result(struct run *r, const struct optimizer *o)
@@ -230,7 +231,7 @@ static void some_steps(struct run *r, const char *optimizer)
     start(r);
     for (int64_t i = 0; i < g->steps; i++) {
         loss[i] = forward_backward(r, i);
-        norm[i] = gpt2_gradient_norm(&r->model);
+        norm[i] = transformer_gradient_norm(&r->model);
         update(r, o, &h, i + 1, lr[i], norm[i]);
     }
     snprintf(name, sizeof name, "%s/loss", optimizer);
@@ -245,7 +246,7 @@ static void run_all(struct run *r, const struct golden *g, enum dtype t, uint64_
 {
     struct error err;
     *r = (struct run){ .golden = g, .disturbance = { .seed = twin } };
-    if (gpt2_open(&r->model, &g->config, t, g->seed, &err) != OK) fail_msg("%s", err.text);
+    if (transformer_open(&r->model, &g->config, t, g->seed, &err) != OK) fail_msg("%s", err.text);
     if (twin) r->disturb = perturbing_observer(&r->disturbance);
     r->state = calloc((size_t)r->model.params * OPTIMIZER_MAX_STATES, sizeof *r->state);
     assert_non_null(r->state);
@@ -270,7 +271,7 @@ static void run_free(struct run *r)
     for (int i = 0; i < r->records; i++) free(r->record[i].values.data);
     for (int i = 0; i < r->model.params * OPTIMIZER_MAX_STATES; i++) free(r->state[i].data);
     free(r->record), free(r->state);
-    gpt2_close(&r->model);
+    transformer_close(&r->model);
 }
 
 /* ---- comparison ------------------------------------------------------------------------------------------------------- */
@@ -338,9 +339,9 @@ static void expect_all_compared(const struct run *r)
 
 static void initial_weights_of(const struct golden *g)
 {
-    struct gpt2 m;
+    struct transformer m;
     struct error err;
-    if (gpt2_open(&m, &g->config, F64, g->seed, &err) != OK) fail_msg("%s", err.text);
+    if (transformer_open(&m, &g->config, F64, g->seed, &err) != OK) fail_msg("%s", err.text);
     for (int i = 0; i < m.params; i++) {
         char name[96];
         const int64_t n = tensor_count(m.w[i]);
@@ -353,7 +354,7 @@ static void initial_weights_of(const struct golden *g)
                 fail_msg("%s: %s element %lld: drawn %a, golden %a", g->file.path, name, (long long)j, tensor_get(m.w[i], j), want[j]);
         free(want);
     }
-    gpt2_close(&m);
+    transformer_close(&m);
 }
 
 static void initial_weights_bit_for_bit(void **state)
