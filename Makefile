@@ -60,7 +60,7 @@ bench: all
 
 ## make golden     regenerate golden/ with PyTorch and compare; a changed bit names the tensor (PYTHON=python3)
 golden:
-	$(Q)$(PYTHON) golden/make_gpt2.py --check
+	$(Q)$(PYTHON) golden/make_golden.py --check
 	$(Q)$(PYTHON) golden/make_float16.py --check
 
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
