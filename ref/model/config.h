@@ -90,11 +90,11 @@ enum block_param {
     LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, ROUTER_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };
 
-enum { PARAM_NAME = 80, PARAM_MOST_PARTS = 3 };
+enum { PARAM_NAME = 96, PARAM_MOST_PARTS = 3 };
 
 /* Some rows of a parameter as a tensor of its own in the files of transformers. */
 struct param_part {
-    char name[PARAM_NAME];
+    char name[PARAM_NAME + 16];     /* with "transformer." */
     int64_t rows;
 };
 

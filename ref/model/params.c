@@ -73,7 +73,7 @@ static const struct names llama_names[BLOCK_PARAMS] = {
 static const struct names expert_up = { "w13.weight", { "w1.weight", "w3.weight" } }, expert_down = { .whole = "w2.weight" };
 
 /* What stands before a block's names. */
-struct prefix { char text[PARAM_NAME / 2]; };
+struct prefix { char text[64]; };
 
 static struct prefix block_prefix(const struct model_config *c, int layer, int expert)
 {

@@ -18,6 +18,7 @@
 struct perturbation {
     uint64_t seed;
     uint64_t announced;                 /* tensors so far: the stream of the next one */
+    double lambda;                      /* 0: PERTURB_LAMBDA */
 };
 
 /** An observer that disturbs; context: the perturbation, which must outlive it. */

@@ -24,6 +24,22 @@ static struct model_config shape(bool tied, double dropout)
                                   .init_std = 0.3, .dropout_embedding = dropout, .dropout_residual = dropout, .dropout_attention = dropout };
 }
 
+/* Of the other families: fewer key/value heads than heads, a mixture in which not every expert is chosen by every batch. */
+static struct model_config llama_shape(bool tied, double dropout)
+{
+    return (struct model_config){ .name = "llama", .S = 6, .D = 12, .H = 3, .K = 1, .A = 4, .F = 10, .L = 2, .V = VOCABULARY, .norm = NORM_RMS,
+                                  .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .tied = tied, .eps = 1e-5, .init_std = 0.3,
+                                  .rotary = { 100, SCALING_LLAMA3, 8, 1, 4, 32 }, .dropout_attention = dropout };
+}
+
+static struct model_config mixtral_shape(bool tied, bool normalized)
+{
+    struct model_config c = llama_shape(tied, 0);
+    c.mlp = MLP_MIXTURE;
+    c.mixture = (struct mixture_config){ .E = 7, .k = 2, .normalized = normalized, .balance_coefficient = 0.1, .z_coefficient = 0.05 };
+    return c;
+}
+
 /* Biases and norms do not stay at 0 and 1, where mistakes could hide. */
 static void open_model(struct transformer *m, struct model_config c)
 {
@@ -109,10 +125,10 @@ static int64_t largest_of(struct tensor t)
 }
 
 /* Of every parameter the element of the largest gradient and four others. */
-static void expect_derivatives(bool tied, double dropout)
+static void expect_derivatives(struct model_config c)
 {
     struct transformer m;
-    open_model(&m, shape(tied, dropout));
+    open_model(&m, c);
     const double noise = loss_noise(&m);
     gradients_of(&m, labels, BATCH);
     for (int p = 0; p < m.params; p++) {
@@ -126,15 +142,41 @@ static void gradients_are_derivatives(void **state)
 {
     (void)state;
     labels[2] = labels[7] = IGNORE_LABEL;
-    expect_derivatives(true, 0);
-    expect_derivatives(false, 0);
+    expect_derivatives(shape(true, 0));
+    expect_derivatives(shape(false, 0));
+    expect_derivatives(llama_shape(true, 0));
+    expect_derivatives(llama_shape(false, 0));
+    expect_derivatives(mixtral_shape(true, true));
+    expect_derivatives(mixtral_shape(false, false));
 }
 
 static void gradients_with_dropout_are_derivatives(void **state)
 {
     (void)state;
-    expect_derivatives(true, 0.3);
-    expect_derivatives(false, 0.3);
+    expect_derivatives(shape(true, 0.3));
+    expect_derivatives(shape(false, 0.3));
+    expect_derivatives(llama_shape(false, 0.3));
+}
+
+/* Expectations of the routers' losses that need no second implementation: with all logits equal every expert has probability
+ * 1/E, so that the balance is k whatever is chosen, and z is (log E)^2. */
+static void routers_that_do_not_care(void **state)
+{
+    (void)state;
+    struct transformer m;
+    open_model(&m, mixtral_shape(true, true));
+    for (int l = 0; l < 2; l++) {
+        const struct tensor w = m.w[param_of_block(&m.config, l, ROUTER_W)];
+        memset(w.data, 0, tensor_bytes(w));
+    }
+    loss_of(&m, labels, BATCH);
+    assert_true(fabs(m.balance_loss - 2) <= 1e-13 && fabs(m.z_loss - log(7) * log(7)) <= 1e-13);
+    const int32_t *chosen = m.block[1].experts.data;
+    for (int i = 0; i < 2 * ALL; i++) assert_int_equal(chosen[i], i % 2);      /* of equal ones the first */
+    const struct tensor idle = m.g[param_of_expert(&m.config, 0, 2, UP_W)];
+    gradients_of(&m, labels, BATCH);
+    for (int64_t i = 0; i < tensor_count(idle); i++) assert_true(tensor_get(idle, i) == 0);
+    transformer_close(&m);
 }
 
 /* Each element, relative to the largest: the gradient of a key's bias is 0 but for rounding, that of the query's beside it not. */
@@ -462,6 +504,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(gradients_are_derivatives, make_batch),
         cmocka_unit_test_setup(gradients_with_dropout_are_derivatives, make_batch),
+        cmocka_unit_test_setup(routers_that_do_not_care, make_batch),
         cmocka_unit_test_setup(backward_adds, make_batch),
         cmocka_unit_test_setup(ignored_sequences_do_not_count, make_batch),
         cmocka_unit_test_setup(the_mean_is_over_labels_that_count, make_batch),
