@@ -80,6 +80,10 @@ fuzz:
 	$(Q)bash tests/fuzz/run.sh build-fuzz $(or $(SECONDS),60) $(NAMES)
 fuzzers: $(filter $(B)/tests/fuzz/%,$(TESTS))
 
+## make golden-check   hold the one-device model to golden/ and to the bounds stored there; needs no Python
+golden-check: all
+	$(Q)./$(ORRERY) golden
+
 ## make docs       the manual, in build/docs/html (needs Doxygen)
 docs:
 	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=docs
@@ -150,5 +154,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: all run test bench golden faults fuzz fuzzers docs install clean help deps
+.PHONY: all run test bench golden golden-check faults fuzz fuzzers docs install clean help deps
 .SECONDARY:

@@ -1,4 +1,5 @@
 #include "ref/golden/replay.h"
+#include "ref/model/weights.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,9 +80,8 @@ static enum error_code forward_backward(struct replay *r, int64_t step, double *
 static enum error_code one_pass(struct replay *r, struct error *err)
 {
     double loss = 0;
-    enum error_code e = start(r, err);
     r->model.observer = (struct observer){ see, r };
-    if (!e) e = forward_backward(r, 0, &loss, err);
+    enum error_code e = forward_backward(r, 0, &loss, err);
     r->model.observer = r->disturb;
     if (e) return e;
     double norm = transformer_gradient_norm(&r->model);
@@ -157,7 +157,7 @@ static enum error_code open_replay(struct replay *r, enum dtype t, struct error 
         r->state[i].data = malloc(tensor_bytes(r->state[i]));
         ok = r->state[i].data != NULL;
     }
-    return ok ? OK : fail(err, ERR_MEMORY, "no memory to run %s", r->golden->file.path);
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory to run %s", r->golden->config.name);
 }
 
 enum error_code replay_run(struct replay *r, const struct golden *g, enum dtype t, uint64_t twin, double lambda, struct error *err)
@@ -166,9 +166,21 @@ enum error_code replay_run(struct replay *r, const struct golden *g, enum dtype 
     *r = (struct replay){ .golden = g, .disturbance = { .seed = twin, .lambda = lambda } };
     enum error_code e = open_replay(r, t, err);
     if (twin) r->disturb = perturbing_observer(&r->disturbance);
+    if (!e) e = start(r, err);
     if (!e) e = one_pass(r, err);
     for (const char *list = NULL; !e && (list = golden_next_optimizer(g, list, optimizer)) != NULL;) e = some_steps(r, optimizer, err);
     if (!e && r->failed) e = fail(err, ERR_MEMORY, "no memory to remember the tensors of %s", g->file.path);
+    if (e) replay_free(r);
+    return e;
+}
+
+enum error_code replay_batch(struct replay *r, const struct golden *g, enum dtype t, const char *dir, struct error *err)
+{
+    *r = (struct replay){ .golden = g };
+    enum error_code e = open_replay(r, t, err);
+    if (!e && dir) e = weights_load(&r->model, dir, err);
+    if (!e) e = one_pass(r, err);
+    if (!e && r->failed) e = fail(err, ERR_MEMORY, "no memory to remember the tensors of %s", g->config.name);
     if (e) replay_free(r);
     return e;
 }

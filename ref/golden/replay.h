@@ -27,6 +27,13 @@ struct replay {
  * @return OK; ERR_FORMAT if the file lacks what to start from; ERR_MEMORY.  On failure there is nothing to free.
  */
 enum error_code replay_run(struct replay *, const struct golden *, enum dtype, uint64_t twin, double lambda, struct error *);
+
+/**
+ * One pass over the batch of a golden file that has no file: config, seed and the first step's ids and labels are read.
+ * @param dir  where the weights are: see weights.h; NULL: drawn from the seed.
+ * @return as replay_run and weights_load; ERR_USAGE if a token is not in the vocabulary.
+ */
+enum error_code replay_batch(struct replay *, const struct golden *, enum dtype, const char *dir, struct error *);
 void replay_free(struct replay *);
 
 struct apart { double relative; int64_t worst; };       /* norm of the difference over norm of want; the element furthest off */

@@ -4,6 +4,8 @@
  * coefficient of the z loss, which transformers has for other mixtures only, has their key: router_z_loss_coef.
  */
 #include "ref/model/config_json.h"
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- rotary positions ------------------------------------------------------------------------------------------------- */
@@ -34,17 +36,24 @@ static enum error_code rotary_from_json(struct rotary *r, const cJSON *root, con
     return !e && r->scaling == SCALING_LLAMA3 ? llama3_scaling(r, object, path, err) : e;
 }
 
+/* transformers warns of a real number that is written like a whole one. */
+static bool add_real(cJSON *object, const char *key, double x)
+{
+    char text[32];
+    if (x != floor(x) || fabs(x) >= 1e15) return cJSON_AddNumberToObject(object, key, x) != NULL;
+    snprintf(text, sizeof text, "%.1f", x);
+    return cJSON_AddRawToObject(object, key, text) != NULL;
+}
+
 static bool rotary_to_json(const struct rotary *r, cJSON *root)
 {
-    bool ok = cJSON_AddNumberToObject(root, "rope_theta", r->theta) != NULL;
+    bool ok = add_real(root, "rope_theta", r->theta);
     if (r->scaling == SCALING_NONE) return ok;
     const bool llama3 = r->scaling == SCALING_LLAMA3;
-    const char *type = llama3 ? "llama3" : "linear";
     cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
-    ok = object && cJSON_AddStringToObject(object, llama3 ? "rope_type" : "type", type) && cJSON_AddNumberToObject(object, "factor", r->factor) && ok;
+    ok = object && cJSON_AddStringToObject(object, llama3 ? "rope_type" : "type", llama3 ? "llama3" : "linear") && add_real(object, "factor", r->factor) && ok;
     if (!llama3) return ok;
-    return cJSON_AddNumberToObject(object, "low_freq_factor", r->low_frequency)
-           && cJSON_AddNumberToObject(object, "high_freq_factor", r->high_frequency)
+    return add_real(object, "low_freq_factor", r->low_frequency) && add_real(object, "high_freq_factor", r->high_frequency)
            && cJSON_AddNumberToObject(object, "original_max_position_embeddings", (double)r->original_positions) && ok;
 }
 
