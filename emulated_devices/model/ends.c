@@ -7,7 +7,7 @@
 
 enum error_code embedding_forward(struct stage *s, struct microbatch *m, struct tensor x, struct error *err)
 {
-    const struct parameter *wte = parameter_find(s->parameters, PARAM_WTE), *wpe = parameter_find(s->parameters, PARAM_WPE);
+    const struct parameter *wte = parameter_find(s->parameters, PARAM_WTE), *wpe = parameter_find(s->parameters, param_positions(&s->plan->model));
     enum error_code e = s->tp->scheme->embedding_forward(s->tp, x, m->ids, wte->w, err);
     if (e) return e;
     dev_embedding_forward(s->device, x, m->positions, wpe->w, 0, true);
@@ -18,7 +18,7 @@ enum error_code embedding_forward(struct stage *s, struct microbatch *m, struct 
 void embedding_backward_weight(struct stage *s, struct microbatch *m)
 {
     s->tp->scheme->embedding_backward_weight(s->tp, parameter_find(s->parameters, PARAM_WTE)->g, m->d_in, m->ids);
-    dev_embedding_backward_weight(s->device, parameter_find(s->parameters, PARAM_WPE)->g, m->d_in, m->positions, 0);
+    dev_embedding_backward_weight(s->device, parameter_find(s->parameters, param_positions(&s->plan->model))->g, m->d_in, m->positions, 0);
     drop_tensor(s->device, &m->d_in);
 }
 

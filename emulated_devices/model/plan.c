@@ -136,6 +136,8 @@ enum error_code plan_check(struct plan *p, struct error *err)
     const struct tensor_scheme *tensor;
     const struct data_scheme *data;
     enum error_code e = model_config_check(&p->model, err);
+    if (!e && model_family(&p->model) != FAMILY_GPT2)
+        e = fail(err, ERR_PLAN, "--model %s: the devices run GPT-2 models so far", p->model.name);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_scheme_find(&data, p->data, err);
     if (!e) e = check_allreduce(p, err);

@@ -1,5 +1,5 @@
 #include "emulated_devices/schemes/parameter.h"
-#include "ref/model/gpt2.h"
+#include "ref/model/transformer.h"
 #include <stdlib.h>
 #include <string.h>
 

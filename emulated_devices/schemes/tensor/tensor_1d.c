@@ -22,7 +22,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
-#include "ref/model/gpt2.h"
+#include "ref/model/transformer.h"
 #include <string.h>
 
 /* Whether a linear layer's output is cut (its weight by rows), or its input. */
