@@ -96,7 +96,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     for (int axis = 0; axis < AXIS_COUNT && !e; axis++)
         if ((axis == CP || axis == EP) && p->mesh.size[axis] > 1)
             e = fail(err, ERR_PLAN, "--%s %d: no scheme for this axis is registered; it must be 1", axis_name(axis), p->mesh.size[axis]);
-    if (!e) e = tensor->check(&p->model, p->mesh.size[TP], err);
+    if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
     if (!e) e = check_batch(p, err);
     if (!e) e = check_pipeline(p, err);
     return e;
@@ -147,6 +147,6 @@ struct layout plan_layout(const struct plan *p, int rank, const struct param_spe
     tensor_scheme_find(&scheme, p->tensor, NULL);
     struct group place = { .size = p->mesh.size[TP], .rank = mesh_coordinate(&p->mesh, rank, TP) };
     struct tensor_parallel tp = { .scheme = scheme, .config = &p->model, .group = &place };
-    scheme->share(&tp);
-    return scheme->layout(&tp, s);
+    tensor_share(&tp);
+    return tensor_layout(&tp, s);
 }

@@ -23,7 +23,7 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
         p->index = i;
         p->holders = plan_holders(&t->plan, &t->schedule, &p->spec, NULL);
         p->layout = plan_layout(&t->plan, t->comm->rank, &p->spec);
-        p->counted = first && (t->tp.rank == 0 || !t->tensor.scheme->replicated(p->spec.role, p->spec.ndim));
+        p->counted = first && tensor_first_copy(&t->tensor, &p->spec);
         ps->count++;
     }
     return parameters_make(ps, t->device, t->plan.seed, err);
@@ -49,7 +49,9 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->tensor.device = t->device;
     t->tensor.group = &t->tp;
     t->tensor.allreduce = p->allreduce;
-    t->tensor.scheme->share(&t->tensor);
+    t->tensor.S = p->S;
+    tensor_share(&t->tensor);
+    e = tensor_open(&t->tensor, err);
     t->data.device = t->device;
     t->data.group = &t->dp;
     t->data.parameters = &t->parameters;
@@ -57,7 +59,7 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->data.hyper = &t->plan.hyper;
     t->data.allreduce = p->allreduce;
     t->data.bucket = p->bucket;
-    return OK;
+    return e;
 }
 
 static enum error_code make_stages(struct trainer *t, struct error *err)
@@ -93,6 +95,7 @@ void trainer_close(struct trainer *t)
     if (t->data.scheme && t->parameters.all) t->data.scheme->close(&t->data);
     if (t->parameters.all) parameters_free(&t->parameters, t->device);
     schedule_free(&t->schedule);
+    tensor_close(&t->tensor);
     struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp };
     for (int i = 0; i < 4; i++) group_close(groups[i]);
     *t = (struct trainer){ 0 };
@@ -179,13 +182,13 @@ static enum error_code reduce_shared(struct trainer *t, struct error *err)
 
 /* ---- a step, its two halves ----------------------------------------------------------------------------------------------- */
 
-/* Loss and norm in one small all-reduce.  The loss is counted once for each copy of the model, by the tp group's first. */
+/* Loss and norm in one small all-reduce.  Of the devices of a tp group that have the same tokens, one has the loss. */
 static enum error_code share_result(struct trainer *t, struct step_result *out, struct error *err)
 {
     double sums[2] = { 0, t->data.scheme->norm_part(&t->data) };
     int64_t counted = 0;
     for (int c = 0; c < t->plan.chunks; c++) {
-        if (t->stage[c].last && t->tp.rank == 0) sums[0] += t->stage[c].loss;
+        if (t->stage[c].last) sums[0] += t->stage[c].loss;
         counted = t->stage[c].counted;
     }
     enum error_code e = allreduce(&t->world, sums, 2, F64, SUM, t->plan.allreduce, err);
@@ -231,7 +234,7 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
 static uint64_t activation_message(const void *context, int micro)
 {
     const struct trainer *t = context;
-    return (uint64_t)(t->stage[0].micro[micro].N * t->plan.model.D) * dtype_size(t->device->dtype);
+    return stage_message_bytes(&t->stage[0], micro);
 }
 
 static struct collective_cost pipeline_cost(const struct trainer *t)
@@ -256,7 +259,7 @@ static uint64_t activation_peak(const struct trainer *t)
     for (int i = 0; i < s->count[self]; i++) {
         const struct action *a = &s->actions[self][i];
         const struct stage *stage = &t->stage[a->chunk];
-        const uint64_t input = activation_message(t, a->micro), all = stage_activation_bytes(stage, stage->micro[a->micro].N);
+        const uint64_t input = activation_message(t, a->micro), all = stage_activation_bytes(stage, a->micro);
         if (a->kind == RECEIVE_ACTIVATION) now += input;
         if (a->kind == FORWARD) now += place_before(s, a->micro, stage->index).device < 0 ? all : all - input;
         if (now > peak) peak = now;
@@ -289,7 +292,7 @@ struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
             const struct stage *s = &t->stage[c];
             const struct place at = place_of(&t->schedule, i, s->index);
             if (at.device != t->pp.rank || at.chunk != c) continue;             /* another place's microbatch */
-            const struct collective_cost one = t->tensor.scheme->cost(&t->tensor, (struct tensor_cost_request){
+            const struct collective_cost one = tensor_cost(&t->tensor, (struct tensor_cost_request){
                 .N = s->micro[i].N, .layers = s->layers, .embedding = s->first, .head = s->last });
             sum.messages += one.messages;
             sum.bytes += one.bytes;

@@ -3,6 +3,7 @@
  * Source    the affine layer; W is stored [out,in] as in Hugging Face's nn.Linear (GPT-2's own files store it transposed)
  * Shapes    X, dX [N,I];  W, dW [O,I];  b, db [O] or left out;  Y, dY [N,O]
  * Forward   Y   = X W^T + b
+ *           Y  += X W^T  (forward_add)
  * Backward  dX  = dY W
  *           dW += dY^T X,  db += sum_rows(dY)
  * Rounding  the order inside a product is the BLAS's own: it may depend on shape and threads, so results agree within
@@ -30,6 +31,14 @@ void FN(linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struc
 
     if (tensor_present(b)) FN(fill_rows)(Y, b);
     FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, tensor_present(b), DATA(Y), O);
+}
+
+void FN(linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W)
+{
+    const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(Y);
+    assert(tensor_rows(Y) == N && tensor_rows(W) == O && tensor_cols(W) == I);
+
+    FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, 1, DATA(Y), O);
 }
 
 void FN(linear_backward_input)(struct tensor dX, struct tensor dY, struct tensor W)
