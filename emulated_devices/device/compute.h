@@ -112,6 +112,12 @@ static inline void dev_linear_backward_input(struct device *d, struct tensor dX,
     dev_charge_linear(d, "linear backward input", dY, W);
 }
 
+static inline void dev_column_sums(struct device *d, struct tensor db, struct tensor dY)
+{
+    d->ops->column_sums(db, dY);
+    dev_charge(d, "column sums", dY, 1, 1);
+}
+
 static inline void dev_linear_backward_weight(struct device *d, struct tensor dW, struct tensor db, struct tensor dY, struct tensor X)
 {
     d->ops->linear_backward_weight(dW, db, dY, X);

@@ -50,9 +50,10 @@ void FN(linear_backward_input)(struct tensor dX, struct tensor dY, struct tensor
 }
 
 /* Threads split the columns, so that every column's sum runs over the rows in order. */
-static void FN(add_column_sums)(struct tensor db, struct tensor dY)
+void FN(column_sums)(struct tensor db, struct tensor dY)
 {
     const int64_t N = tensor_rows(dY), O = tensor_cols(dY);
+    assert(tensor_count(db) == O);
 
     #pragma omp parallel for schedule(static) if (N * O > PARALLEL_FROM)
     for (int64_t o0 = 0; o0 < O; o0 += COLUMN_BLOCK) {
@@ -73,5 +74,5 @@ void FN(linear_backward_weight)(struct tensor dW, struct tensor db, struct tenso
     assert(!tensor_present(db) || tensor_count(db) == O);
 
     FN(gemm)(TRANSPOSED, AS_IS, O, I, N, 1, CONST_DATA(dY), O, CONST_DATA(X), I, 1, DATA(dW), I);
-    if (tensor_present(db)) FN(add_column_sums)(db, dY);
+    if (tensor_present(db)) FN(column_sums)(db, dY);
 }

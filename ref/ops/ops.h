@@ -78,6 +78,7 @@ struct ops {
     void (*linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struct tensor b);
     void (*linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W);
     void (*linear_backward_input)(struct tensor dX, struct tensor dY, struct tensor W);
+    void (*column_sums)(struct tensor db, struct tensor dY);        /* db alone */
     void (*linear_backward_weight)(struct tensor dW, struct tensor db, struct tensor dY, struct tensor X);
 
     /* O [N, H*A] = softmax(scale Q K^T, causal) V;  lse [B,H,S] = log of each softmax's denominator (maximum included).

@@ -16,6 +16,7 @@ const struct ops FN(ops) = {
     .linear_forward = FN(linear_forward),
     .linear_forward_add = FN(linear_forward_add),
     .linear_backward_input = FN(linear_backward_input),
+    .column_sums = FN(column_sums),
     .linear_backward_weight = FN(linear_backward_weight),
     .attention_forward = FN(attention_forward),
     .attention_backward_input = FN(attention_backward_input),

@@ -18,6 +18,7 @@ void FN(layernorm_backward_part)(T dX, T dY, T X, T w, T mean, T rstd, T sums, i
 void FN(linear_forward)(T Y, T X, T W, T b);
 void FN(linear_forward_add)(T Y, T X, T W);
 void FN(linear_backward_input)(T dX, T dY, T W);
+void FN(column_sums)(T db, T dY);
 void FN(linear_backward_weight)(T dW, T db, T dY, T X);
 void FN(attention_forward)(T O, T lse, T QKV, struct attention a);
 void FN(attention_backward_input)(T dQKV, T dO, T O, T lse, T QKV, struct attention a);
