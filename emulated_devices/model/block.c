@@ -1,6 +1,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/block.h"
 #include "emulated_devices/model/memory.h"
+#include "emulated_devices/model/recompute.h"
 #include <math.h>
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -63,13 +64,13 @@ struct dropout dropout_of(const struct stage *s, const struct microbatch *m, dou
     return dropout_at(p, s->dropout_seed, layer, where, m->sequences.first * s->plan->S + m->stream.first, s->tp->channel, s->plan->model.D);
 }
 
-enum error_code block_forward(struct stage *s, struct microbatch *m, int layer, struct tensor out, struct error *err)
+/* mid = in + attention(norm(in)). */
+static enum error_code attention_forward(struct stage *s, struct microbatch *m, int layer, struct error *err)
 {
     struct device *d = s->device;
     struct tensor_parallel *tp = s->tp;
     const struct model_config *c = &s->plan->model;
     struct block_activations *a = &m->block[layer - s->first_layer];
-
     enum error_code e = tensor_norm_forward(tp, tensor_own_rows(tp, a->ln1, m->N), a->ln1_mean, a->ln1_rstd, a->in, W(LN1_W), W(LN1_B), c->eps, err);
     if (!e) e = tp->scheme->linear_forward(tp, ROLE_QKV, m->N, a->qkv, a->ln1, W(QKV_W), W(QKV_B), err);
     if (e) return e;
@@ -78,16 +79,78 @@ enum error_code block_forward(struct stage *s, struct microbatch *m, int layer, 
     if (e) return e;
     dev_dropout(d, a->mid, a->mid, dropout_of(s, m, c->dropout_residual, layer, "attention"));
     dev_add(d, a->mid, a->in, a->mid);
-
-    e = tensor_norm_forward(tp, tensor_own_rows(tp, a->ln2, m->N), a->ln2_mean, a->ln2_rstd, a->mid, W(LN2_W), W(LN2_B), c->eps, err);
-    if (!e) e = tp->scheme->linear_forward(tp, ROLE_UP, m->N, a->up, a->ln2, W(UP_W), W(UP_B), err);
-    if (e) return e;
-    dev_gelu_forward(d, a->act, a->up);
-    e = tp->scheme->linear_forward(tp, ROLE_DOWN, m->N, out, a->act, W(DOWN_W), W(DOWN_B), err);
-    if (e) return e;
-    dev_dropout(d, out, out, dropout_of(s, m, c->dropout_residual, layer, "mlp"));
-    dev_add(d, out, a->mid, out);
     return OK;
+}
+
+/* act: what the last matrix takes in. */
+static enum error_code mlp_forward(struct stage *s, struct microbatch *m, int layer, struct error *err)
+{
+    struct tensor_parallel *tp = s->tp;
+    const struct model_config *c = &s->plan->model;
+    struct block_activations *a = &m->block[layer - s->first_layer];
+    enum error_code e = tensor_norm_forward(tp, tensor_own_rows(tp, a->ln2, m->N), a->ln2_mean, a->ln2_rstd, a->mid, W(LN2_W), W(LN2_B), c->eps, err);
+    if (!e) e = tp->scheme->linear_forward(tp, ROLE_UP, m->N, a->up, a->ln2, W(UP_W), W(UP_B), err);
+    if (!e) dev_gelu_forward(s->device, a->act, a->up);
+    return e;
+}
+
+enum error_code block_forward(struct stage *s, struct microbatch *m, int layer, struct tensor out, struct error *err)
+{
+    struct block_activations *a = &m->block[layer - s->first_layer];
+    enum error_code e = attention_forward(s, m, layer, err);
+    if (!e) e = mlp_forward(s, m, layer, err);
+    if (!e) e = s->tp->scheme->linear_forward(s->tp, ROLE_DOWN, m->N, out, a->act, W(DOWN_W), W(DOWN_B), err);
+    if (e) return e;
+    dev_dropout(s->device, out, out, dropout_of(s, m, s->plan->model.dropout_residual, layer, "mlp"));
+    dev_add(s->device, out, a->mid, out);
+    return OK;
+}
+
+/* ---- recomputation ------------------------------------------------------------------------------------------------ */
+
+static enum recompute choice(const struct stage *s, int layer) { return recompute_of(s->plan->recompute, layer); }
+
+void block_forget(struct stage *s, struct microbatch *m, int layer)
+{
+    struct block_activations *a = &m->block[layer - s->first_layer];
+    if (choice(s, layer) == RECOMPUTE_SELECTIVE) {
+        drop_tensor(s->device, &a->att);
+        drop_tensor(s->device, &a->lse);
+    }
+    if (choice(s, layer) == RECOMPUTE_FULL) {
+        const struct tensor in = take_tensor(&a->in);
+        block_drop(s, a);
+        a->in = in;
+    }
+}
+
+int64_t block_forgotten_elements(const struct stage *s, const struct microbatch *m, int layer)
+{
+    switch (choice(s, layer)) {
+    case RECOMPUTE_SELECTIVE: return m->inner.count * (heads_width(s) + s->tp->heads);
+    case RECOMPUTE_FULL:      return block_activation_elements(s, m) - m->stream.count * s->tp->channels;
+    default:                  return 0;
+    }
+}
+
+static enum error_code remember_attention(struct stage *s, struct microbatch *m, int layer, struct error *err)
+{
+    struct block_activations *a = &m->block[layer - s->first_layer];
+    struct allocator mem = { s->device, ACTIVATIONS, false };
+    a->lse = allocate_matrix(&mem, m->inner.count, s->tp->heads);
+    a->att = allocate_matrix(&mem, m->inner.count, heads_width(s));
+    if (mem.failed) return fail(err, ERR_MEMORY, "no memory to compute attention in layer %d again", layer);
+    dev_attention_forward(s->device, a->att, a->lse, a->qkv, attention_of(s, m, layer));
+    return OK;
+}
+
+enum error_code block_remember(struct stage *s, struct microbatch *m, int layer, struct error *err)
+{
+    if (choice(s, layer) == RECOMPUTE_NONE) return OK;
+    if (choice(s, layer) == RECOMPUTE_SELECTIVE) return remember_attention(s, m, layer, err);
+    if (!block_make(s, m, &m->block[layer - s->first_layer])) return fail(err, ERR_MEMORY, "no memory to compute layer %d again", layer);
+    const enum error_code e = attention_forward(s, m, layer, err);
+    return e ? e : mlp_forward(s, m, layer, err);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */

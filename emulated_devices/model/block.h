@@ -15,6 +15,15 @@ int64_t block_activation_elements(const struct stage *, const struct microbatch 
 /** out = the block of m->block[].in.  Collective over the tp group. */
 enum error_code block_forward(struct stage *, struct microbatch *m, int layer, struct tensor out, struct error *);
 
+/** After forward: drop what the plan recomputes. */
+void block_forget(struct stage *, struct microbatch *m, int layer);
+
+/** Before backward: compute it again.  Collective over the tp group. */
+enum error_code block_remember(struct stage *, struct microbatch *m, int layer, struct error *);
+
+/** Elements dropped in between. */
+int64_t block_forgotten_elements(const struct stage *, const struct microbatch *, int layer);
+
 /** d, the gradient of the block's output, becomes that of its input; the gradients of the linear layers' outputs stay in
  *  m->d_block, for block_backward_weight.  Collective over the tp group. */
 enum error_code block_backward_input(struct stage *, struct microbatch *m, int layer, struct tensor d, struct error *);

@@ -1,4 +1,5 @@
 #include "emulated_devices/model/plan.h"
+#include "emulated_devices/model/recompute.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include <stdlib.h>
 
@@ -97,6 +98,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
         if ((axis == CP || axis == EP) && p->mesh.size[axis] > 1)
             e = fail(err, ERR_PLAN, "--%s %d: no scheme for this axis is registered; it must be 1", axis_name(axis), p->mesh.size[axis]);
     if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
+    if (!e) e = recompute_check(p->recompute, p->model.L, err);
     if (!e) e = check_batch(p, err);
     if (!e) e = check_pipeline(p, err);
     return e;

@@ -16,11 +16,49 @@ static void drop_microbatch(struct stage *s, struct microbatch *m)
     drop_tensors(s->device, all, sizeof all / sizeof *all);
 }
 
-uint64_t stage_activation_bytes(const struct stage *s, int micro)
+/* Bytes of one block's activations: all of them, and those that are dropped between forward and backward. */
+static uint64_t all_bytes(const struct stage *s, const struct microbatch *m)
+{
+    return (uint64_t)block_activation_elements(s, m) * dtype_size(s->device->dtype);
+}
+
+static uint64_t forgotten_bytes(const struct stage *s, const struct microbatch *m, int l)
+{
+    return (uint64_t)block_forgotten_elements(s, m, s->first_layer + l) * dtype_size(s->device->dtype);
+}
+
+static uint64_t loss_bytes(const struct stage *s, const struct microbatch *m)
+{
+    return (uint64_t)loss_activation_elements(s, m) * dtype_size(s->device->dtype);
+}
+
+static void hold(struct held *h, uint64_t bytes)
+{
+    h->now += bytes;
+    if (h->now > h->peak) h->peak = h->now;
+}
+
+void stage_forward_held(const struct stage *s, int micro, struct held *h)
 {
     const struct microbatch *m = &s->micro[micro];
-    const int64_t all = s->layers * block_activation_elements(s, m) + (s->last ? loss_activation_elements(s, m) : 0);
-    return (uint64_t)all * dtype_size(s->device->dtype);
+    const uint64_t stream = stage_message_bytes(s, micro);
+    if (s->first) hold(h, stream);
+    for (int l = 0; l < s->layers; l++) {
+        if (l + 1 < s->layers || s->last) hold(h, stream);              /* the output */
+        hold(h, all_bytes(s, m) - stream);
+        h->now -= forgotten_bytes(s, m, l);
+    }
+    if (s->last) hold(h, loss_bytes(s, m) - stream);
+}
+
+void stage_backward_held(const struct stage *s, int micro, bool input, bool weight, struct held *h)
+{
+    const struct microbatch *m = &s->micro[micro];
+    if (s->last && weight) h->now -= loss_bytes(s, m);
+    for (int l = s->layers - 1; l >= 0; l--) {
+        if (input) hold(h, forgotten_bytes(s, m, l));
+        if (weight) h->now -= all_bytes(s, m);
+    }
 }
 
 uint64_t stage_message_bytes(const struct stage *s, int micro)
@@ -111,6 +149,7 @@ enum error_code stage_forward(struct stage *s, int micro, struct error *err)
         *(l + 1 < s->layers ? &m->block[l + 1].in : &m->out) = out;
         if (!block_make(s, m, &m->block[l]) || a.failed) return out_of_memory(s, micro, err);
         e = block_forward(s, m, s->first_layer + l, out, err);
+        block_forget(s, m, s->first_layer + l);
     }
     if (!e && s->last) e = loss_forward(s, m, micro, err);
     return e;
@@ -123,7 +162,8 @@ enum error_code stage_backward(struct stage *s, int micro, bool input, bool weig
     if (s->last && input) e = loss_backward_input(s, m, err);
     if (s->last && weight && !e) e = loss_backward_weight(s, m, err);
     for (int l = s->layers - 1; l >= 0 && !e; l--) {
-        if (input) e = block_backward_input(s, m, s->first_layer + l, m->d_out, err);
+        if (input) e = block_remember(s, m, s->first_layer + l, err);
+        if (input && !e) e = block_backward_input(s, m, s->first_layer + l, m->d_out, err);
         if (weight && !e) e = block_backward_weight(s, m, s->first_layer + l, err);
     }
     if (e) return e;

@@ -55,8 +55,11 @@ struct tensor stage_output_gradient(struct stage *, int micro);
 struct tensor stage_take_output(struct stage *, int micro);
 struct tensor stage_take_input_gradient(struct stage *, int micro);
 
-/** Bytes of ACTIVATIONS that a microbatch holds between forward and backward on this stage. */
-uint64_t stage_activation_bytes(const struct stage *, int micro);
+/** Bytes of ACTIVATIONS, followed through one operation: what is held at its end, and the most on the way.
+ *  Before forward, what another stage sent is held already. */
+struct held { uint64_t now, peak; };
+void stage_forward_held(const struct stage *, int micro, struct held *);
+void stage_backward_held(const struct stage *, int micro, bool input, bool weight, struct held *);
 
 /** Bytes of its piece of the stream, which goes from stage to stage. */
 uint64_t stage_message_bytes(const struct stage *, int micro);

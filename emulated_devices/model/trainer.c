@@ -1,4 +1,5 @@
 #include "emulated_devices/model/trainer.h"
+#include "emulated_devices/model/recompute.h"
 #include "emulated_devices/schemes/pipeline/execute.h"
 #include <math.h>
 #include <stdio.h>
@@ -255,19 +256,20 @@ static uint64_t activation_peak(const struct trainer *t)
 {
     const struct schedule *s = &t->schedule;
     const int self = t->pp.rank;
-    uint64_t now = 0, peak = 0;
+    struct held h = { 0 };
     for (int i = 0; i < s->count[self]; i++) {
         const struct action *a = &s->actions[self][i];
         const struct stage *stage = &t->stage[a->chunk];
-        const uint64_t input = activation_message(t, a->micro), all = stage_activation_bytes(stage, a->micro);
-        if (a->kind == RECEIVE_ACTIVATION) now += input;
-        if (a->kind == FORWARD) now += place_before(s, a->micro, stage->index).device < 0 ? all : all - input;
-        if (now > peak) peak = now;
-        if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) now += input;
-        if (a->kind == BACKWARD || a->kind == BACKWARD_WEIGHT) now -= all;
-        if (now > peak) peak = now;
+        const uint64_t input = activation_message(t, a->micro);
+        if (a->kind == RECEIVE_ACTIVATION) h.now += input;
+        if (a->kind == FORWARD) stage_forward_held(stage, a->micro, &h);
+        if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) h.now += input;
+        if (a->kind == BACKWARD) stage_backward_held(stage, a->micro, true, true, &h);
+        if (a->kind == BACKWARD_INPUT) stage_backward_held(stage, a->micro, true, false, &h);
+        if (a->kind == BACKWARD_WEIGHT) stage_backward_held(stage, a->micro, false, true, &h);
+        if (h.now > h.peak) h.peak = h.now;
     }
-    return peak;
+    return h.peak;
 }
 
 uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
@@ -279,6 +281,13 @@ uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
     case ACTIVATIONS: return activation_peak(t);
     default: return 0;
     }
+}
+
+static int layers_again(const struct stage *s)
+{
+    int n = 0;
+    for (int l = 0; l < s->layers; l++) n += recompute_of(s->plan->recompute, s->first_layer + l) == RECOMPUTE_FULL;
+    return n;
 }
 
 struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
@@ -293,7 +302,7 @@ struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
             const struct place at = place_of(&t->schedule, i, s->index);
             if (at.device != t->pp.rank || at.chunk != c) continue;             /* another place's microbatch */
             const struct collective_cost one = tensor_cost(&t->tensor, (struct tensor_cost_request){
-                .N = s->micro[i].N, .layers = s->layers, .embedding = s->first, .head = s->last });
+                .N = s->micro[i].N, .layers = s->layers, .again = layers_again(s), .embedding = s->first, .head = s->last });
             sum.messages += one.messages;
             sum.bytes += one.bytes;
             sum.additions += one.additions;

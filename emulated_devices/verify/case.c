@@ -199,6 +199,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     e = comm_agree(t->comm, e, err);
     if (!e) e = comm_agree(t->comm, steps(t, &ref, o, err), err);
     if (!e) judge(o, t);
+    o->flops = t->device->clock.flops;
     o->hash = hash_own(t);
     if (!e) e = hash_whole(t, &o->whole_hash, err);
     if (opened) reference_close(&ref);

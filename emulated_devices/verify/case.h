@@ -23,6 +23,7 @@ struct outcome {
     uint64_t hash;                      /* of this device's own weights at the end */
     uint64_t whole_hash;                /* rank 0: of the whole model's, whatever the mesh */
     double loss;
+    double flops;                       /* this device's, of all steps */
 };
 
 /** A plan in fp64 with the default schemes, tied, two microbatches; a layer more than two stages on each device need. */
