@@ -5,7 +5,8 @@
  * Layout   as 2d on each layer, with sequences cut into d q parts, of which device (k,i,j) has number k q + i.  Matrices are
  *          the same on all layers; vectors are shared out over the d q devices of a column, so each is there once
  * Talks    within a layer what 2d says, with N/d for N; besides, gradients of matrices are all-reduced over the layers:
- *          2 (d-1)/d O I/q^2 elements each
+ *          2 (d-1)/d O I/q^2 elements each.  Per layer of the model, all devices together, F = 4 D:
+ *          (q-1) (21 N D + 36 d D^2) + 24 (d-1) D^2, and for norms and vectors 16 N (q-1) + 28 D (d q - 1)
  * Memory   weights 1/q^2; per layer and microbatch (8 D + 2 F + H) N/P + 4 N/(d q) elements
  * Equals   reassociates as 2d; gradients of matrices are sums of d parts more.  With d = 1 bit for bit as 2d.
  */
@@ -23,6 +24,6 @@ static const char *mesh(int P, int size[TENSOR_AXES])
 const struct tensor_scheme tensor_scheme_2_5d = {
     .name = "2.5d", .description = "layers of squares: each has a share of the sequences and all the weights, and multiplies by SUMMA",
     .source = "Tesseract, arXiv:2105.14500",
-    .volume = "2d's with N/d for N, and 2 (d-1)/d 12 D^2/q^2 of gradients over layers, with F = 4 D and P = d q^2",
+    .volume = "1/P of (q-1) (21 N D + 36 d D^2 + 16 N) + 24 (d-1) D^2 + 28 D (d q - 1) elements a layer and microbatch, on average, with F = 4 D and P = d q^2",
     .memory = "weights 1/q^2; a layer keeps (8 D + 2 F + H) N/P + 4 N/(d q)", .mesh = mesh, SUMMA_SCHEME
 };

@@ -10,11 +10,9 @@
  *   q need not divide anything: parts differ by at most one unit (sequence, head, column).
  * Talks    a product of [N,I] and [O,I]: see summa.h.  q steps, each two of: a block of X on its way along a row, a block of W
  *          along a column, by a broadcast or a reduction; on a binomial tree each block crosses q-1 links, so that all
- *          devices together send (q-1) N I + (q-1) O I elements forward, the same twice backward.
- *          per layer, all devices: (q-1) ((6 D + 3 F) N + 3 (4 D + 2 F) D) = with F = 4 D (q-1) (18 N D + 36 D^2),
- *          an average of (q-1)/q^2 times that on each; besides, 6 N q-1 statistics of norms and 13 D of vectors
- *          (Optimus prints (7 b s h + 12 h^2) log2(q)/q each way forward, counting a broadcast as log2 q transfers one
- *          after another: that is time, this is bytes.)
+ *          devices together send (q-1) (N I + O I) elements forward, the same twice backward.
+ *          per layer and microbatch, all devices together, F = 4 D: (q-1) (21 N D + 36 D^2), and for norms and vectors
+ *          (q-1) (16 N + 28 D); 1/P of it each, on average: the roots of trees send more than the leaves
  * Memory   weights 1/P; per layer and microbatch (8 D + 2 F + H) N/P + 4 N/q elements
  * Equals   reassociates: inner dimensions are summed in q parts, forward in order of l at home, backward in the order of
  *          the reduction; norms as q partial sums; gradients of vectors in the order of the reduce-scatter.
@@ -32,6 +30,6 @@ static const char *mesh(int P, int size[TENSOR_AXES])
 
 const struct tensor_scheme tensor_scheme_2d = {
     .name = "2d", .description = "blocks of activations and matrices on a square of devices, multiplied by SUMMA",
-    .source = "Optimus, arXiv:2104.05343", .volume = "(q-1)/q^2 (18 N D + 36 D^2) elements a layer and microbatch, on average, with F = 4 D and P = q^2",
+    .source = "Optimus, arXiv:2104.05343", .volume = "(q-1)/P (21 N D + 36 D^2 + 16 N + 28 D) elements a layer and microbatch, on average, with F = 4 D and P = q^2",
     .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/q", .mesh = mesh, SUMMA_SCHEME
 };

@@ -15,7 +15,8 @@
  *          dX: all-gather dY along l, W along i, reduce-scatter along j;  dW: all-gather X along j, dY along l,
  *          reduce-scatter along i.  One that leads out: j and l exchanged.  Each of the three moves 1/p^3 of what it is
  *          about p-1 times: a product sends (p-1)/P (N I + O I + N O) elements from each device, forward, for dX, for dW.
- *          per layer with F = 4 D: (p-1)/P 3 (14 N D + 12 D^2)
+ *          per layer and microbatch, all devices together, F = 4 D: 3 (p-1) (16 N D + 12 D^2), and for norms and vectors
+ *          16 N (p-1) + 28 D (p^2-1)
  * Memory   weights, activations 1/P: per layer and microbatch (8 D + 2 F + H) N/P + 4 N/p^2 elements
  * Equals   reassociates: every sum over an inner dimension, over rows, or over a row's columns has p partial sums, in the
  *          order of the reduce-scatter.  A bias is added once, by the first device of those whose products are summed.
@@ -231,7 +232,7 @@ static void matrix_cost(struct ledger *l, enum param_role role, enum tensor_pass
 
 const struct tensor_scheme tensor_scheme_3d = {
     .name = "3d", .description = "1/P of everything on a cube of devices; factors gathered along two axes, products summed along the third",
-    .source = "Bian et al., arXiv:2105.14450", .volume = "3 (p-1)/P (14 N D + 12 D^2) elements a layer and microbatch, with F = 4 D and P = p^3",
+    .source = "Bian et al., arXiv:2105.14450", .volume = "1/P of 3 (p-1) (16 N D + 12 D^2) + 16 N (p-1) + 28 D (p^2-1) elements a layer and microbatch, with F = 4 D and P = p^3",
     .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/p^2",
     .mesh = mesh, .stream = { .rows = I_AXIS | J_AXIS, .columns = L_AXIS }, .inner = { .rows = I_AXIS | L_AXIS, .columns = J_AXIS },
     .weight = weight, .cuts_vectors = true,
