@@ -13,7 +13,9 @@
 static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .A = 4, .F = 288, .L = 1, .V = 90 };
 enum { B = 36, N = B * 6, D = 72, F = 4 * D, H = 18 };
 
-static struct device device = { .dtype = F64 };
+static struct comm comm;
+static struct device device;
+static int members[MESH_MOST_DEVICES];
 
 static struct tensor_parallel at(const char *name, int P, int rank)
 {
@@ -22,6 +24,8 @@ static struct tensor_parallel at(const char *name, int P, int rank)
     struct tensor_parallel tp = { .config = &model, .device = &device, .group = &place, .S = model.S };
     assert_int_equal(tensor_scheme_find(&tp.scheme, name, NULL), OK);
     tensor_share(&tp);
+    for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++)
+        tp.along[axes] = (struct group){ .comm = &comm, .member = members, .size = axes_size(&tp, axes), .rank = axes_index(&tp, axes) };
     return tp;
 }
 
@@ -138,6 +142,9 @@ static void test_refusals(void **state)
 
 int main(void)
 {
+    if (device_open(&device, F64, 0, NULL) != OK) return 1;
+    comm.device = &device;
+    for (int i = 0; i < MESH_MOST_DEVICES; i++) members[i] = i;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_1d), cmocka_unit_test(test_2d), cmocka_unit_test(test_2_5d), cmocka_unit_test(test_3d),
         cmocka_unit_test(test_layouts), cmocka_unit_test(test_refusals),

@@ -1,11 +1,11 @@
 /* cost.c -- what a microbatch's pass costs on the tp group: the collectives of norms, matrices and loss, one by one. */
 #include "emulated_devices/schemes/tensor/tensor.h"
 
+static enum dtype own_format(const struct ledger *l) { return l->tp->device->dtype; }
+
 static void enter(struct ledger *l, enum operation op, unsigned axes, const char *name, struct collective call)
 {
-    const int P = axes_size(l->tp, axes), rank = axes_index(l->tp, axes);
-    call.dtype = l->tp->device->dtype;
-    const struct collective_cost one = collective_cost(algorithm_for(&l->tp->along[axes], op, name, &call), rank, P, &call);
+    const struct collective_cost one = group_cost(&l->tp->along[axes], op, name, &call);
     l->sum.messages += one.messages;
     l->sum.bytes += one.bytes;
     l->sum.additions += one.additions;
@@ -13,19 +13,25 @@ static void enter(struct ledger *l, enum operation op, unsigned axes, const char
 
 void ledger_allreduce(struct ledger *l, unsigned axes, int64_t count)
 {
-    enter(l, ALLREDUCE, axes, l->tp->allreduce, (struct collective){ .count = count });
+    enter(l, ALLREDUCE, axes, l->tp->allreduce, (struct collective){ .count = count, .dtype = own_format(l) });
+}
+
+/* A few numbers a row, in their own format. */
+static void statistics(struct ledger *l, unsigned axes, int64_t count)
+{
+    enter(l, ALLREDUCE, axes, l->tp->allreduce, (struct collective){ .count = count, .dtype = l->tp->device->ops->statistics });
 }
 
 void ledger_rooted(struct ledger *l, enum operation op, unsigned axes, int root, int64_t count)
 {
-    enter(l, op, axes, NULL, (struct collective){ .count = count, .root = root });
+    enter(l, op, axes, NULL, (struct collective){ .count = count, .root = root, .dtype = own_format(l) });
 }
 
 static void enter_rows(struct ledger *l, enum operation op, unsigned axes, const int64_t rows[], int64_t cols)
 {
     int64_t counts[MESH_MOST_DEVICES];
     for (int i = 0; i < axes_size(l->tp, axes); i++) counts[i] = rows[i] * cols;
-    enter(l, op, axes, NULL, (struct collective){ .counts = counts });
+    enter(l, op, axes, NULL, (struct collective){ .counts = counts, .dtype = own_format(l) });
 }
 
 void ledger_allgather(struct ledger *l, unsigned axes, const int64_t rows[], int64_t cols) { enter_rows(l, ALLGATHER, axes, rows, cols); }
@@ -39,8 +45,8 @@ static void norm(struct ledger *l, enum tensor_pass pass, int64_t N)
     const struct tensor_cut cut = tp->scheme->stream;
     const int64_t n = tensor_rows_at(tp, STREAM, N).count;
     for (int vectors = pass == INPUT_PASS ? 1 : 2; vectors > 0; vectors--) ledger_shared(l, cut, tp->channels, 1, pass);
-    if (pass == FORWARD_PASS) ledger_allreduce(l, cut.columns, n), ledger_allreduce(l, cut.columns, n);
-    if (pass == INPUT_PASS) ledger_allreduce(l, cut.columns, 2 * n);
+    if (pass == FORWARD_PASS) statistics(l, cut.columns, n), statistics(l, cut.columns, n);
+    if (pass == INPUT_PASS) statistics(l, cut.columns, 2 * n);
 }
 
 static void block(struct ledger *l, enum tensor_pass pass, int64_t N, bool without_last)
@@ -57,7 +63,7 @@ static void loss(struct ledger *l, enum tensor_pass pass, int64_t N)
     const int64_t n = tensor_rows_at(l->tp, INNER, N).count;
     norm(l, pass, N);
     s->matrix_cost(l, ROLE_HEAD, pass, N, false);
-    if (pass == FORWARD_PASS) ledger_allreduce(l, s->inner.columns, n), ledger_allreduce(l, s->inner.columns, 2 * n);
+    if (pass == FORWARD_PASS) statistics(l, s->inner.columns, n), statistics(l, s->inner.columns, 2 * n);
 }
 
 struct collective_cost tensor_cost(const struct tensor_parallel *tp, struct tensor_cost_request q)

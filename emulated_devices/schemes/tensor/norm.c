@@ -56,10 +56,11 @@ static enum error_code backward_input(struct tensor_parallel *tp, struct tensor 
         dev_layernorm_backward_input(tp->device, dX, dY, X, w, mean, rstd);
         return OK;
     }
-    enum error_code e = tensor_buffer(tp, &sums, 2, tensor_rows(X), err);
-    if (e) return e;
+    sums = tensor_2d(NULL, tp->device->ops->statistics, 2, tensor_rows(X));
+    sums.data = arena_alloc(&tp->device->arena, BUFFERS, tensor_bytes(sums));
+    if (sums.data == NULL) return fail(err, ERR_MEMORY, "no memory for the sums of %lld rows", (long long)tensor_rows(X));
     dev_layernorm_backward_sums(tp->device, sums, dY, X, w, mean, rstd);
-    e = sum_columns(tp, sums, err);
+    const enum error_code e = sum_columns(tp, sums, err);
     if (!e) dev_layernorm_backward_part(tp->device, dX, dY, X, w, mean, rstd, sums, tp->config->D);
     device_free(tp->device, sums);
     return e;
