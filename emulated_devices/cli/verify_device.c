@@ -23,6 +23,9 @@ struct job {
 enum { FP64_TIED, FP64_UNTIED, FP32_TIED, RUNS };
 static const char *const run_name[RUNS] = { "fp64 tied", "fp64 untied dropout", "fp32 tied" };
 
+/* Where a family varies it. */
+static const char *const recompute_of_run[RUNS] = { "none", "full", "selective" };
+
 static struct plan variation(const struct plan *plan, int run)
 {
     struct plan p = *plan;
@@ -31,6 +34,7 @@ static struct plan variation(const struct plan *plan, int run)
         p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
     }
     if (run == FP32_TIED) p.dtype = F32;
+    if (p.recompute) p.recompute = recompute_of_run[run];
     return p;
 }
 
@@ -201,6 +205,7 @@ static enum error_code run_tensor(struct job *j, const struct plan *mesh, struct
     for (int i = 0; tensor_schemes[i] && !e; i++) {
         struct plan p = *mesh;
         p.tensor = tensor_schemes[i]->name;
+        p.recompute = recompute_of_run[0];
         e = run_if_it_fits(j, "tensor", p.tensor, p, err);
     }
     return e;

@@ -58,6 +58,40 @@ static inline void dev_layernorm_backward_weight(struct device *d, struct tensor
     dev_charge(d, "layernorm backward weight", X, 2, 5);
 }
 
+/* In pieces; statistics of a row weigh little beside the row. */
+static inline void dev_row_sums(struct device *d, struct tensor sum, struct tensor X)
+{
+    d->ops->row_sums(sum, X);
+    dev_charge(d, "row sums", X, 1, 1);
+}
+
+static inline void dev_row_centred_squares(struct device *d, struct tensor sum, struct tensor X, struct tensor mean)
+{
+    d->ops->row_centred_squares(sum, X, mean);
+    dev_charge(d, "row squares", X, 1, 3);
+}
+
+static inline void dev_layernorm_forward_part(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w,
+                                              struct tensor b, struct tensor mean, int64_t width, double eps)
+{
+    d->ops->layernorm_forward_part(Y, rstd, X, w, b, mean, width, eps);
+    dev_charge(d, "layernorm forward", X, 2, 4);
+}
+
+static inline void dev_layernorm_backward_sums(struct device *d, struct tensor sums, struct tensor dY, struct tensor X, struct tensor w,
+                                               struct tensor mean, struct tensor rstd)
+{
+    d->ops->layernorm_backward_sums(sums, dY, X, w, mean, rstd);
+    dev_charge(d, "layernorm backward sums", X, 2, 6);
+}
+
+static inline void dev_layernorm_backward_part(struct device *d, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+                                               struct tensor mean, struct tensor rstd, struct tensor sums, int64_t width)
+{
+    d->ops->layernorm_backward_part(dX, dY, X, w, mean, rstd, sums, width);
+    dev_charge(d, "layernorm backward input", X, 3, 7);
+}
+
 /* ---- rmsnorm ----------------------------------------------------------------------------------------------------- */
 
 static inline void dev_rmsnorm_forward(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps)
@@ -87,10 +121,22 @@ static inline void dev_linear_forward(struct device *d, struct tensor Y, struct 
     dev_charge_linear(d, "linear forward", X, W);
 }
 
+static inline void dev_linear_forward_add(struct device *d, struct tensor Y, struct tensor X, struct tensor W)
+{
+    d->ops->linear_forward_add(Y, X, W);
+    dev_charge_linear(d, "linear forward", X, W);
+}
+
 static inline void dev_linear_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor W)
 {
     d->ops->linear_backward_input(dX, dY, W);
     dev_charge_linear(d, "linear backward input", dY, W);
+}
+
+static inline void dev_column_sums(struct device *d, struct tensor db, struct tensor dY)
+{
+    d->ops->column_sums(db, dY);
+    dev_charge(d, "column sums", dY, 1, 1);
 }
 
 static inline void dev_linear_backward_weight(struct device *d, struct tensor dW, struct tensor db, struct tensor dY, struct tensor X)

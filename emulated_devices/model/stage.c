@@ -16,10 +16,54 @@ static void drop_microbatch(struct stage *s, struct microbatch *m)
     drop_tensors(s->device, all, sizeof all / sizeof *all);
 }
 
-uint64_t stage_activation_bytes(const struct stage *s, int64_t N)
+/* Bytes of one block's activations: all of them, and those that are dropped between forward and backward. */
+static uint64_t all_bytes(const struct stage *s, const struct microbatch *m)
 {
-    const int64_t each = s->layers * block_activation_elements(s) + (s->last ? loss_activation_elements(s) : 0);
-    return (uint64_t)(N * each) * dtype_size(s->device->dtype);
+    return (uint64_t)block_activation_elements(s, m) * dtype_size(s->device->dtype);
+}
+
+static uint64_t forgotten_bytes(const struct stage *s, const struct microbatch *m, int l)
+{
+    return (uint64_t)block_forgotten_elements(s, m, s->first_layer + l) * dtype_size(s->device->dtype);
+}
+
+static uint64_t loss_bytes(const struct stage *s, const struct microbatch *m)
+{
+    return (uint64_t)loss_activation_elements(s, m) * dtype_size(s->device->dtype);
+}
+
+static void hold(struct held *h, uint64_t bytes)
+{
+    h->now += bytes;
+    if (h->now > h->peak) h->peak = h->now;
+}
+
+void stage_forward_held(const struct stage *s, int micro, struct held *h)
+{
+    const struct microbatch *m = &s->micro[micro];
+    const uint64_t stream = stage_message_bytes(s, micro);
+    if (s->first) hold(h, stream);
+    for (int l = 0; l < s->layers; l++) {
+        if (l + 1 < s->layers || s->last) hold(h, stream);              /* the output */
+        hold(h, all_bytes(s, m) - stream);
+        h->now -= forgotten_bytes(s, m, l);
+    }
+    if (s->last) hold(h, loss_bytes(s, m) - stream);
+}
+
+void stage_backward_held(const struct stage *s, int micro, bool input, bool weight, struct held *h)
+{
+    const struct microbatch *m = &s->micro[micro];
+    if (s->last && weight) h->now -= loss_bytes(s, m);
+    for (int l = s->layers - 1; l >= 0; l--) {
+        if (input) hold(h, forgotten_bytes(s, m, l));
+        if (weight) h->now -= all_bytes(s, m);
+    }
+}
+
+uint64_t stage_message_bytes(const struct stage *s, int micro)
+{
+    return (uint64_t)(s->micro[micro].stream.count * s->tp->channels) * dtype_size(s->device->dtype);
 }
 
 /* The three tables of integers are inputs, not tensors of the model: they are not counted. */
@@ -35,6 +79,8 @@ enum error_code stage_open(struct stage *s, const struct plan *plan, struct devi
         struct microbatch *m = &s->micro[i];
         m->sequences = plan_microbatch(plan, dp, i);
         m->N = m->sequences.count * plan->S;
+        m->stream = tensor_rows_at(tp, STREAM, m->N), m->inner = tensor_rows_at(tp, INNER, m->N);
+        m->input = tensor_rows_at(tp, INPUT, m->N), m->gradient = tensor_rows_at(tp, GRADIENT, m->N);
         m->block = calloc((size_t)s->layers, sizeof *m->block);
         m->d_block = calloc((size_t)s->layers, sizeof *m->d_block);
         int32_t *ints = calloc((size_t)(3 * m->N), sizeof *ints);
@@ -65,13 +111,13 @@ void stage_close(struct stage *s)
 struct tensor stage_input(struct stage *s, int micro)
 {
     struct microbatch *m = &s->micro[micro];
-    return m->block[0].in = device_tensor_2d(s->device, ACTIVATIONS, m->N, s->plan->model.D);
+    return m->block[0].in = device_tensor_2d(s->device, ACTIVATIONS, m->stream.count, s->tp->channels);
 }
 
 struct tensor stage_output_gradient(struct stage *s, int micro)
 {
     struct microbatch *m = &s->micro[micro];
-    return m->d_out = device_tensor_2d(s->device, BUFFERS, m->N, s->plan->model.D);
+    return m->d_out = device_tensor_2d(s->device, BUFFERS, m->stream.count, s->tp->channels);
 }
 
 struct tensor stage_take_output(struct stage *s, int micro) { return take_tensor(&s->micro[micro].out); }
@@ -88,21 +134,22 @@ enum error_code stage_forward(struct stage *s, int micro, struct error *err)
 {
     struct microbatch *m = &s->micro[micro];
     struct allocator a = { s->device, ACTIVATIONS, false };
-    const int64_t D = s->plan->model.D;
+    const int64_t n = m->stream.count, D = s->tp->channels;
     enum error_code e = OK;
     if (s->first) {
-        m->block[0].in = allocate_matrix(&a, m->N, D);
+        m->block[0].in = allocate_matrix(&a, n, D);
         if (a.failed) return out_of_memory(s, micro, err);
         e = embedding_forward(s, m, m->block[0].in, err);
     }
     for (int l = 0; l < s->layers && !e; l++) {
         /* what goes to the next stage is on its way out, not kept */
         const bool leaves = l + 1 == s->layers && !s->last;
-        struct tensor out = leaves ? device_tensor_2d(s->device, BUFFERS, m->N, D) : allocate_matrix(&a, m->N, D);
+        struct tensor out = leaves ? device_tensor_2d(s->device, BUFFERS, n, D) : allocate_matrix(&a, n, D);
         a.failed = a.failed || out.data == NULL;
         *(l + 1 < s->layers ? &m->block[l + 1].in : &m->out) = out;
-        if (!block_make(s, &m->block[l], m->N) || a.failed) return out_of_memory(s, micro, err);
+        if (!block_make(s, m, &m->block[l]) || a.failed) return out_of_memory(s, micro, err);
         e = block_forward(s, m, s->first_layer + l, out, err);
+        block_forget(s, m, s->first_layer + l);
     }
     if (!e && s->last) e = loss_forward(s, m, micro, err);
     return e;
@@ -113,15 +160,15 @@ enum error_code stage_backward(struct stage *s, int micro, bool input, bool weig
     struct microbatch *m = &s->micro[micro];
     enum error_code e = OK;
     if (s->last && input) e = loss_backward_input(s, m, err);
-    if (e) return e;
-    if (s->last && weight) loss_backward_weight(s, m);
+    if (s->last && weight && !e) e = loss_backward_weight(s, m, err);
     for (int l = s->layers - 1; l >= 0 && !e; l--) {
-        if (input) e = block_backward_input(s, m, s->first_layer + l, m->d_out, err);
-        if (weight && !e) block_backward_weight(s, m, s->first_layer + l);
+        if (input) e = block_remember(s, m, s->first_layer + l, err);
+        if (input && !e) e = block_backward_input(s, m, s->first_layer + l, m->d_out, err);
+        if (weight && !e) e = block_backward_weight(s, m, s->first_layer + l, err);
     }
     if (e) return e;
     if (input) m->d_in = take_tensor(&m->d_out);
     if (s->first && input) dev_dropout(s->device, m->d_in, m->d_in, dropout_of(s, m, s->plan->model.dropout_embedding, -1, "embedding"));
-    if (s->first && weight) embedding_backward_weight(s, m);
-    return OK;
+    if (s->first && weight) e = embedding_backward_weight(s, m, err);
+    return e;
 }

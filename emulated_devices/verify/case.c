@@ -218,6 +218,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     e = comm_agree(t->comm, e, err);
     if (!e) e = comm_agree(t->comm, steps(t, &ref, o, err), err);
     if (!e) judge(o, t);
+    o->flops = t->device->clock.flops;
     o->hash = hash_own(t);
     o->activations = t->device->arena.peak.tag[ACTIVATIONS];
     if (!e) e = hash_whole(t, &o->whole_hash, err);

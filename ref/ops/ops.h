@@ -60,14 +60,30 @@ struct ops {
     void (*layernorm_backward_weight)(struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
                                       struct tensor mean, struct tensor rstd);
 
+    /* Layernorm in pieces, so that devices holding slices of the columns of `width` can talk in between.
+     *   row_sums:             sum[n] = sum of row n                      mean = that of all slices / width
+     *   row_centred_squares:  sum[n] = sum of (X[n,:] - mean[n])^2
+     *   forward_part:         rstd, the sum of squares of all slices, becomes 1/sqrt(rstd/width + eps);  Y as above
+     *   backward_sums:        sums[0,n], sums[1,n] = sums of g and of g xhat, g = dY w;  backward_part: dX from those of all slices */
+    void (*row_sums)(struct tensor sum, struct tensor X);
+    void (*row_centred_squares)(struct tensor sum, struct tensor X, struct tensor mean);
+    void (*layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, struct tensor b,
+                                   struct tensor mean, int64_t width, double eps);
+    void (*layernorm_backward_sums)(struct tensor sums, struct tensor dY, struct tensor X, struct tensor w, struct tensor mean,
+                                    struct tensor rstd);
+    void (*layernorm_backward_part)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, struct tensor mean,
+                                    struct tensor rstd, struct tensor sums, int64_t width);
+
     /* Y[n,:] = X[n,:] * rstd[n] * w,  rstd = 1/sqrt(mean of squares + eps).  X, Y [N,D]; rstd [N]; w [D]. */
     void (*rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps);
     void (*rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, struct tensor rstd);
     void (*rmsnorm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd);
 
-    /* Y = X W^T + b.  X [N,I], W [O,I], b [O] or tensor_none, Y [N,O]. */
+    /* Y = X W^T + b.  X [N,I], W [O,I], b [O] or tensor_none, Y [N,O].  _add: Y += X W^T. */
     void (*linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struct tensor b);
+    void (*linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W);
     void (*linear_backward_input)(struct tensor dX, struct tensor dY, struct tensor W);
+    void (*column_sums)(struct tensor db, struct tensor dY);        /* db alone */
     void (*linear_backward_weight)(struct tensor dW, struct tensor db, struct tensor dY, struct tensor X);
 
     /* O [N, H*A] = softmax(scale Q K^T, causal) V;  lse [B,H,S] = log of each softmax's denominator (maximum included).
