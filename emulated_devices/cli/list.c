@@ -55,6 +55,7 @@ static void list_collectives(void)
             if ((*a)->operation != (enum operation)op) continue;
             if (!any) printf("\n%s\n", operation_name(op));
             entry((*a)->name, (*a)->description);
+            field((*a)->needs ? "needs %s" : "%s", (*a)->needs ? (*a)->needs : "takes any group");
             field("cost %s", (*a)->cost_formula);
             field("from %s", (*a)->source);
             any = true;

@@ -109,6 +109,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--ep", "N", OPTION_INT, &size[EP], .min = 1, .max = 4096, .help = "groups of experts" },
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
+        { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute, .help = "activations to compute again in backward: none, selective, full, or layers such as 0,2-5, in full" },
         { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline: registered, or your own" },
         { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given, .help = "stages on each device of the pipeline" },
         { "--placement", "NAME", OPTION_CHOICE, &placement, .choices = placements, .help = "layers over stages: even, or by the speed of the cluster's devices" },

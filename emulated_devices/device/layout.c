@@ -19,6 +19,17 @@ void layout_add(struct layout *l, int dimension, int64_t start, int64_t extent)
     }
 }
 
+void layout_add_box(struct layout *l, const int64_t start[], const int64_t extent[])
+{
+    assert(l->boxes < LAYOUT_MAX_BOXES);
+    struct box *b = &l->box[l->boxes++];
+    for (int i = 0; i < l->ndim; i++) {
+        assert(start[i] >= 0 && extent[i] >= 0 && start[i] + extent[i] <= l->dim[i]);
+        b->start[i] = start[i];
+        b->extent[i] = extent[i];
+    }
+}
+
 struct layout layout_whole(int ndim, const int64_t dim[])
 {
     struct layout l = layout_none(ndim, dim);

@@ -33,6 +33,9 @@ struct layout layout_none(int ndim, const int64_t dim[]);
 /** Add the box that is [start, start + extent) in one dimension and everything in the others. */
 void layout_add(struct layout *, int dimension, int64_t start, int64_t extent);
 
+/** Add any box. */
+void layout_add_box(struct layout *, const int64_t start[], const int64_t extent[]);
+
 /** Elements in all boxes together. */
 int64_t layout_count(const struct layout *);
 

@@ -1,28 +1,31 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/block.h"
 #include "emulated_devices/model/memory.h"
+#include "emulated_devices/model/recompute.h"
 #include <math.h>
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static int64_t heads_width(const struct stage *s) { return s->tp->heads * s->plan->model.A; }
 
-bool block_make(struct stage *s, struct block_activations *b, int64_t N)
+bool block_make(struct stage *s, const struct microbatch *m, struct block_activations *b)
 {
     struct allocator a = { s->device, ACTIVATIONS, false };
-    const int64_t D = s->plan->model.D;
-    b->ln1_mean = allocate_vector(&a, N), b->ln1_rstd = allocate_vector(&a, N), b->ln1 = allocate_matrix(&a, N, D);
-    b->qkv = allocate_matrix(&a, N, 3 * heads_width(s)), b->lse = allocate_matrix(&a, N, s->tp->heads), b->att = allocate_matrix(&a, N, heads_width(s));
-    b->mid = allocate_matrix(&a, N, D);
-    b->ln2_mean = allocate_vector(&a, N), b->ln2_rstd = allocate_vector(&a, N), b->ln2 = allocate_matrix(&a, N, D);
-    b->up = allocate_matrix(&a, N, s->tp->columns), b->act = allocate_matrix(&a, N, s->tp->columns);
+    const int64_t n = m->stream.count, input = m->input.count, inner = m->inner.count, D = s->tp->channels;
+    b->ln1_mean = allocate_vector(&a, n), b->ln1_rstd = allocate_vector(&a, n), b->ln1 = allocate_matrix(&a, input, D);
+    b->qkv = allocate_matrix(&a, inner, 3 * heads_width(s)), b->lse = allocate_matrix(&a, inner, s->tp->heads);
+    b->att = allocate_matrix(&a, inner, heads_width(s));
+    b->mid = allocate_matrix(&a, n, D);
+    b->ln2_mean = allocate_vector(&a, n), b->ln2_rstd = allocate_vector(&a, n), b->ln2 = allocate_matrix(&a, input, D);
+    b->up = allocate_matrix(&a, inner, s->tp->columns), b->act = allocate_matrix(&a, inner, s->tp->columns);
     return !a.failed;
 }
 
-int64_t block_activation_elements(const struct stage *s)
+int64_t block_activation_elements(const struct stage *s, const struct microbatch *m)
 {
-    /* in, ln1, mid, ln2: D each;  qkv 3, att 1 of this device's heads;  up, act;  four statistics and lse */
-    return 4 * s->plan->model.D + 4 * heads_width(s) + 2 * s->tp->columns + 4 + s->tp->heads;
+    /* in, mid and four statistics;  ln1, ln2;  qkv 3, att 1 of this device's heads, up, act, and lse */
+    return m->stream.count * (2 * s->tp->channels + 4) + m->input.count * 2 * s->tp->channels
+         + m->inner.count * (4 * heads_width(s) + 2 * s->tp->columns + s->tp->heads);
 }
 
 void block_drop(struct stage *s, struct block_activations *b)
@@ -42,7 +45,7 @@ void block_drop_gradients(struct stage *s, struct block_gradients *d)
 
 static const struct parameter *block_parameter(const struct stage *s, int layer, enum block_param p)
 {
-    return parameter_find(s->parameters, param_of_block(layer, p));
+    return parameter_find(s->parameters, param_of_block(&s->plan->model, layer, p));
 }
 
 #define W(p) block_parameter(s, layer, p)->w
@@ -53,91 +56,174 @@ static struct attention attention_of(const struct stage *s, const struct microba
     const struct model_config *c = &s->plan->model;
     return (struct attention){ .S = s->plan->S, .H = s->tp->heads, .K = s->tp->heads, .A = c->A, .scale = 1 / sqrt((double)c->A),
                                .drop = dropout_at(c->dropout_attention, s->dropout_seed, layer, "probabilities",
-                                                  m->sequences.first, s->tp->head, c->H) };
+                                                  m->sequences.first + m->inner.first / s->plan->S, s->tp->head, c->H) };
 }
 
 struct dropout dropout_of(const struct stage *s, const struct microbatch *m, double p, int layer, const char *where)
 {
-    return dropout_at(p, s->dropout_seed, layer, where, m->sequences.first * s->plan->S, 0, s->plan->model.D);
+    return dropout_at(p, s->dropout_seed, layer, where, m->sequences.first * s->plan->S + m->stream.first, s->tp->channel, s->plan->model.D);
+}
+
+/* mid = in + attention(norm(in)). */
+static enum error_code attention_forward(struct stage *s, struct microbatch *m, int layer, struct error *err)
+{
+    struct device *d = s->device;
+    struct tensor_parallel *tp = s->tp;
+    const struct model_config *c = &s->plan->model;
+    struct block_activations *a = &m->block[layer - s->first_layer];
+    enum error_code e = tensor_norm_forward(tp, tensor_own_rows(tp, a->ln1, m->N), a->ln1_mean, a->ln1_rstd, a->in, W(LN1_W), W(LN1_B), c->eps, err);
+    if (!e) e = tp->scheme->linear_forward(tp, ROLE_QKV, m->N, a->qkv, a->ln1, W(QKV_W), W(QKV_B), err);
+    if (e) return e;
+    dev_attention_forward(d, a->att, a->lse, a->qkv, attention_of(s, m, layer));
+    e = tp->scheme->linear_forward(tp, ROLE_ATTENTION_OUT, m->N, a->mid, a->att, W(PROJ_W), W(PROJ_B), err);
+    if (e) return e;
+    dev_dropout(d, a->mid, a->mid, dropout_of(s, m, c->dropout_residual, layer, "attention"));
+    dev_add(d, a->mid, a->in, a->mid);
+    return OK;
+}
+
+/* act: what the last matrix takes in. */
+static enum error_code mlp_forward(struct stage *s, struct microbatch *m, int layer, struct error *err)
+{
+    struct tensor_parallel *tp = s->tp;
+    const struct model_config *c = &s->plan->model;
+    struct block_activations *a = &m->block[layer - s->first_layer];
+    enum error_code e = tensor_norm_forward(tp, tensor_own_rows(tp, a->ln2, m->N), a->ln2_mean, a->ln2_rstd, a->mid, W(LN2_W), W(LN2_B), c->eps, err);
+    if (!e) e = tp->scheme->linear_forward(tp, ROLE_UP, m->N, a->up, a->ln2, W(UP_W), W(UP_B), err);
+    if (!e) dev_gelu_forward(s->device, a->act, a->up);
+    return e;
 }
 
 enum error_code block_forward(struct stage *s, struct microbatch *m, int layer, struct tensor out, struct error *err)
 {
-    struct device *d = s->device;
-    const struct model_config *c = &s->plan->model;
-    const struct tensor_scheme *scheme = s->tp->scheme;
     struct block_activations *a = &m->block[layer - s->first_layer];
-
-    dev_layernorm_forward(d, a->ln1, a->ln1_mean, a->ln1_rstd, a->in, W(LN1_W), W(LN1_B), c->eps);
-    enum error_code e = scheme->linear_forward(s->tp, ROLE_QKV, a->qkv, a->ln1, W(QKV_W), W(QKV_B), err);
+    enum error_code e = attention_forward(s, m, layer, err);
+    if (!e) e = mlp_forward(s, m, layer, err);
+    if (!e) e = s->tp->scheme->linear_forward(s->tp, ROLE_DOWN, m->N, out, a->act, W(DOWN_W), W(DOWN_B), err);
     if (e) return e;
-    dev_attention_forward(d, a->att, a->lse, a->qkv, attention_of(s, m, layer));
-    e = scheme->linear_forward(s->tp, ROLE_ATTENTION_OUT, a->mid, a->att, W(PROJ_W), W(PROJ_B), err);
-    if (e) return e;
-    dev_dropout(d, a->mid, a->mid, dropout_of(s, m, c->dropout_residual, layer, "attention"));
-    dev_add(d, a->mid, a->in, a->mid);
-
-    dev_layernorm_forward(d, a->ln2, a->ln2_mean, a->ln2_rstd, a->mid, W(LN2_W), W(LN2_B), c->eps);
-    e = scheme->linear_forward(s->tp, ROLE_UP, a->up, a->ln2, W(UP_W), W(UP_B), err);
-    if (e) return e;
-    dev_gelu_forward(d, a->act, a->up);
-    e = scheme->linear_forward(s->tp, ROLE_DOWN, out, a->act, W(DOWN_W), W(DOWN_B), err);
-    if (e) return e;
-    dev_dropout(d, out, out, dropout_of(s, m, c->dropout_residual, layer, "mlp"));
-    dev_add(d, out, a->mid, out);
+    dev_dropout(s->device, out, out, dropout_of(s, m, s->plan->model.dropout_residual, layer, "mlp"));
+    dev_add(s->device, out, a->mid, out);
     return OK;
+}
+
+/* ---- recomputation ------------------------------------------------------------------------------------------------ */
+
+static enum recompute choice(const struct stage *s, int layer) { return recompute_of(s->plan->recompute, layer); }
+
+void block_forget(struct stage *s, struct microbatch *m, int layer)
+{
+    struct block_activations *a = &m->block[layer - s->first_layer];
+    if (choice(s, layer) == RECOMPUTE_SELECTIVE) {
+        drop_tensor(s->device, &a->att);
+        drop_tensor(s->device, &a->lse);
+    }
+    if (choice(s, layer) == RECOMPUTE_FULL) {
+        const struct tensor in = take_tensor(&a->in);
+        block_drop(s, a);
+        a->in = in;
+    }
+}
+
+int64_t block_forgotten_elements(const struct stage *s, const struct microbatch *m, int layer)
+{
+    switch (choice(s, layer)) {
+    case RECOMPUTE_SELECTIVE: return m->inner.count * (heads_width(s) + s->tp->heads);
+    case RECOMPUTE_FULL:      return block_activation_elements(s, m) - m->stream.count * s->tp->channels;
+    default:                  return 0;
+    }
+}
+
+static enum error_code remember_attention(struct stage *s, struct microbatch *m, int layer, struct error *err)
+{
+    struct block_activations *a = &m->block[layer - s->first_layer];
+    struct allocator mem = { s->device, ACTIVATIONS, false };
+    a->lse = allocate_matrix(&mem, m->inner.count, s->tp->heads);
+    a->att = allocate_matrix(&mem, m->inner.count, heads_width(s));
+    if (mem.failed) return fail(err, ERR_MEMORY, "no memory to compute attention in layer %d again", layer);
+    dev_attention_forward(s->device, a->att, a->lse, a->qkv, attention_of(s, m, layer));
+    return OK;
+}
+
+enum error_code block_remember(struct stage *s, struct microbatch *m, int layer, struct error *err)
+{
+    if (choice(s, layer) == RECOMPUTE_NONE) return OK;
+    if (choice(s, layer) == RECOMPUTE_SELECTIVE) return remember_attention(s, m, layer, err);
+    if (!block_make(s, m, &m->block[layer - s->first_layer])) return fail(err, ERR_MEMORY, "no memory to compute layer %d again", layer);
+    const enum error_code e = attention_forward(s, m, layer, err);
+    return e ? e : mlp_forward(s, m, layer, err);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-enum error_code block_backward_input(struct stage *s, struct microbatch *m, int layer, struct tensor d, struct error *err)
+static bool make_gradients(struct stage *s, const struct microbatch *m, struct block_gradients *g)
 {
-    struct device *dev = s->device;
-    const struct model_config *c = &s->plan->model;
-    const struct tensor_scheme *scheme = s->tp->scheme;
+    struct allocator mem = { s->device, BUFFERS, false };
+    const int64_t n = m->stream.count, inner = m->inner.count, D = s->tp->channels;
+    g->out = allocate_matrix(&mem, m->gradient.count, D), g->up = allocate_matrix(&mem, inner, s->tp->columns), g->ln2 = allocate_matrix(&mem, n, D);
+    g->attention_out = allocate_matrix(&mem, m->gradient.count, D), g->qkv = allocate_matrix(&mem, inner, 3 * heads_width(s));
+    g->ln1 = allocate_matrix(&mem, n, D);
+    return !mem.failed;
+}
+
+/* d, the gradient of mid + mlp(norm(mid)), becomes that of mid.  branch: [n,D] of scratch. */
+static enum error_code mlp_backward_input(struct stage *s, struct microbatch *m, int layer, struct tensor d, struct tensor branch, struct error *err)
+{
+    struct tensor_parallel *tp = s->tp;
     const struct block_activations *a = &m->block[layer - s->first_layer];
     struct block_gradients *g = &m->d_block[layer - s->first_layer];
-    struct allocator mem = { dev, BUFFERS, false };
-    g->out = allocate_matrix(&mem, m->N, c->D), g->up = allocate_matrix(&mem, m->N, s->tp->columns), g->ln2 = allocate_matrix(&mem, m->N, c->D);
-    g->attention_out = allocate_matrix(&mem, m->N, c->D), g->qkv = allocate_matrix(&mem, m->N, 3 * heads_width(s)), g->ln1 = allocate_matrix(&mem, m->N, c->D);
-    struct tensor d_att = allocate_matrix(&mem, m->N, heads_width(s)), branch = allocate_matrix(&mem, m->N, c->D);
-    enum error_code e = mem.failed ? fail(err, ERR_MEMORY, "no memory for the gradients of layer %d", layer) : OK;
-    if (e) goto done;
-
-    dev_dropout(dev, g->out, d, dropout_of(s, m, c->dropout_residual, layer, "mlp"));
-    e = scheme->linear_backward_input(s->tp, ROLE_DOWN, g->up, g->out, W(DOWN_W), err);
-    if (e) goto done;
-    dev_gelu_backward_input(dev, g->up, g->up, a->up);
-    e = scheme->linear_backward_input(s->tp, ROLE_UP, g->ln2, g->up, W(UP_W), err);
-    if (e) goto done;
-    dev_layernorm_backward_input(dev, branch, g->ln2, a->mid, W(LN2_W), a->ln2_mean, a->ln2_rstd);
-    dev_add(dev, d, d, branch);
-
-    dev_dropout(dev, g->attention_out, d, dropout_of(s, m, c->dropout_residual, layer, "attention"));
-    e = scheme->linear_backward_input(s->tp, ROLE_ATTENTION_OUT, d_att, g->attention_out, W(PROJ_W), err);
-    if (e) goto done;
-    dev_attention_backward_input(dev, g->qkv, d_att, a->att, a->lse, a->qkv, attention_of(s, m, layer));
-    e = scheme->linear_backward_input(s->tp, ROLE_QKV, g->ln1, g->qkv, W(QKV_W), err);
-    if (e) goto done;
-    dev_layernorm_backward_input(dev, branch, g->ln1, a->in, W(LN1_W), a->ln1_mean, a->ln1_rstd);
-    dev_add(dev, d, d, branch);
-done:
-    device_free(dev, d_att);
-    device_free(dev, branch);
+    dev_dropout(s->device, tensor_own_rows(tp, g->out, m->N), d, dropout_of(s, m, s->plan->model.dropout_residual, layer, "mlp"));
+    enum error_code e = tp->scheme->linear_backward_input(tp, ROLE_DOWN, m->N, g->up, g->out, W(DOWN_W), err);
+    if (e) return e;
+    dev_gelu_backward_input(s->device, g->up, g->up, a->up);
+    e = tp->scheme->linear_backward_input(tp, ROLE_UP, m->N, g->ln2, g->up, W(UP_W), err);
+    if (!e) e = tensor_norm_backward_input(tp, branch, g->ln2, a->mid, W(LN2_W), a->ln2_mean, a->ln2_rstd, err);
+    if (!e) dev_add(s->device, d, d, branch);
     return e;
 }
 
-void block_backward_weight(struct stage *s, struct microbatch *m, int layer)
+/* d, the gradient of in + attention(norm(in)), becomes that of in. */
+static enum error_code attention_backward_input(struct stage *s, struct microbatch *m, int layer, struct tensor d, struct tensor branch,
+                                                struct error *err)
 {
-    const struct tensor_scheme *scheme = s->tp->scheme;
+    struct tensor_parallel *tp = s->tp;
+    const struct block_activations *a = &m->block[layer - s->first_layer];
+    struct block_gradients *g = &m->d_block[layer - s->first_layer];
+    struct tensor d_att = device_tensor_2d(s->device, BUFFERS, m->inner.count, heads_width(s));
+    if (d_att.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradient of attention in layer %d", layer);
+    dev_dropout(s->device, tensor_own_rows(tp, g->attention_out, m->N), d, dropout_of(s, m, s->plan->model.dropout_residual, layer, "attention"));
+    enum error_code e = tp->scheme->linear_backward_input(tp, ROLE_ATTENTION_OUT, m->N, d_att, g->attention_out, W(PROJ_W), err);
+    if (!e) dev_attention_backward_input(s->device, g->qkv, d_att, a->att, a->lse, a->qkv, attention_of(s, m, layer));
+    device_free(s->device, d_att);
+    if (!e) e = tp->scheme->linear_backward_input(tp, ROLE_QKV, m->N, g->ln1, g->qkv, W(QKV_W), err);
+    if (!e) e = tensor_norm_backward_input(tp, branch, g->ln1, a->in, W(LN1_W), a->ln1_mean, a->ln1_rstd, err);
+    if (!e) dev_add(s->device, d, d, branch);
+    return e;
+}
+
+enum error_code block_backward_input(struct stage *s, struct microbatch *m, int layer, struct tensor d, struct error *err)
+{
+    struct tensor branch = device_tensor_2d(s->device, BUFFERS, m->stream.count, s->tp->channels);
+    enum error_code e = make_gradients(s, m, &m->d_block[layer - s->first_layer]) && branch.data
+                      ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of layer %d", layer);
+    if (!e) e = mlp_backward_input(s, m, layer, d, branch, err);
+    if (!e) e = attention_backward_input(s, m, layer, d, branch, err);
+    device_free(s->device, branch);
+    return e;
+}
+
+enum error_code block_backward_weight(struct stage *s, struct microbatch *m, int layer, struct error *err)
+{
+    struct tensor_parallel *tp = s->tp;
+    const struct tensor_scheme *scheme = tp->scheme;
     struct block_activations *a = &m->block[layer - s->first_layer];
     struct block_gradients *g = &m->d_block[layer - s->first_layer];
-    scheme->linear_backward_weight(s->tp, ROLE_DOWN, G(DOWN_W), G(DOWN_B), g->out, a->act);
-    scheme->linear_backward_weight(s->tp, ROLE_UP, G(UP_W), G(UP_B), g->up, a->ln2);
-    dev_layernorm_backward_weight(s->device, G(LN2_W), G(LN2_B), g->ln2, a->mid, a->ln2_mean, a->ln2_rstd);
-    scheme->linear_backward_weight(s->tp, ROLE_ATTENTION_OUT, G(PROJ_W), G(PROJ_B), g->attention_out, a->att);
-    scheme->linear_backward_weight(s->tp, ROLE_QKV, G(QKV_W), G(QKV_B), g->qkv, a->ln1);
-    dev_layernorm_backward_weight(s->device, G(LN1_W), G(LN1_B), g->ln1, a->in, a->ln1_mean, a->ln1_rstd);
+    enum error_code e = scheme->linear_backward_weight(tp, ROLE_DOWN, m->N, G(DOWN_W), G(DOWN_B), g->out, a->act, err);
+    if (!e) e = scheme->linear_backward_weight(tp, ROLE_UP, m->N, G(UP_W), G(UP_B), g->up, a->ln2, err);
+    if (!e) e = tensor_norm_backward_weight(tp, G(LN2_W), G(LN2_B), g->ln2, a->mid, a->ln2_mean, a->ln2_rstd, err);
+    if (!e) e = scheme->linear_backward_weight(tp, ROLE_ATTENTION_OUT, m->N, G(PROJ_W), G(PROJ_B), g->attention_out, a->att, err);
+    if (!e) e = scheme->linear_backward_weight(tp, ROLE_QKV, m->N, G(QKV_W), G(QKV_B), g->qkv, a->ln1, err);
+    if (!e) e = tensor_norm_backward_weight(tp, G(LN1_W), G(LN1_B), g->ln1, a->in, a->ln1_mean, a->ln1_rstd, err);
     block_drop(s, a);
     block_drop_gradients(s, g);
+    return e;
 }

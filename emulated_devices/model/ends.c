@@ -5,77 +5,79 @@
 
 /* ---- the embedding ----------------------------------------------------------------------------------------------- */
 
-enum error_code embedding_forward(struct stage *s, struct microbatch *m, struct tensor x, struct error *err)
+/* This device's rows of one of the microbatch's tables of integers. */
+static struct tensor rows_of(struct tensor table, struct rows r)
 {
-    const struct parameter *wte = parameter_find(s->parameters, PARAM_WTE), *wpe = parameter_find(s->parameters, PARAM_WPE);
-    enum error_code e = s->tp->scheme->embedding_forward(s->tp, x, m->ids, wte->w, err);
-    if (e) return e;
-    dev_embedding_forward(s->device, x, m->positions, wpe->w, 0, true);
-    dev_dropout(s->device, x, x, dropout_of(s, m, s->plan->model.dropout_embedding, -1, "embedding"));
-    return OK;
+    return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
 }
 
-void embedding_backward_weight(struct stage *s, struct microbatch *m)
+enum error_code embedding_forward(struct stage *s, struct microbatch *m, struct tensor x, struct error *err)
 {
-    s->tp->scheme->embedding_backward_weight(s->tp, parameter_find(s->parameters, PARAM_WTE)->g, m->d_in, m->ids);
-    dev_embedding_backward_weight(s->device, parameter_find(s->parameters, PARAM_WPE)->g, m->d_in, m->positions, 0);
+    const struct parameter *wte = parameter_find(s->parameters, PARAM_WTE), *wpe = parameter_find(s->parameters, param_positions(&s->plan->model));
+    enum error_code e = s->tp->scheme->embedding_forward(s->tp, x, m->ids, wte->w, err);
+    if (!e) e = tensor_positions_forward(s->tp, x, rows_of(m->positions, m->stream), wpe->w, err);
+    if (!e) dev_dropout(s->device, x, x, dropout_of(s, m, s->plan->model.dropout_embedding, -1, "embedding"));
+    return e;
+}
+
+enum error_code embedding_backward_weight(struct stage *s, struct microbatch *m, struct error *err)
+{
+    enum error_code e = s->tp->scheme->embedding_backward_weight(s->tp, parameter_find(s->parameters, PARAM_WTE)->g, m->d_in, m->ids, err);
+    if (!e) e = tensor_positions_backward_weight(s->tp, parameter_find(s->parameters, param_positions(&s->plan->model))->g, m->d_in, rows_of(m->positions, m->stream), err);
     drop_tensor(s->device, &m->d_in);
+    return e;
 }
 
 /* ---- the loss ---------------------------------------------------------------------------------------------------- */
-
-static struct tensor half(struct tensor sums, int which)
-{
-    const int64_t N = tensor_count(sums) / 2;
-    return tensor_1d((char *)sums.data + (size_t)(which * N) * dtype_size(sums.dtype), sums.dtype, N);
-}
 
 enum error_code loss_forward(struct stage *s, struct microbatch *m, int micro, struct error *err)
 {
     const struct model_config *c = &s->plan->model;
     struct allocator a = { s->device, ACTIVATIONS, false };
+    const int64_t n = m->stream.count, inner = m->inner.count;
     const int final = param_final_norm(c);
     double loss = 0;
-    m->lnf_mean = allocate_vector(&a, m->N), m->lnf_rstd = allocate_vector(&a, m->N), m->lnf = allocate_matrix(&a, m->N, c->D);
-    m->logits = allocate_matrix(&a, m->N, s->tp->tokens), m->top = allocate_vector(&a, m->N), m->sums = allocate_vector(&a, 2 * m->N);
+    m->lnf_mean = allocate_vector(&a, n), m->lnf_rstd = allocate_vector(&a, n), m->lnf = allocate_matrix(&a, m->input.count, s->tp->channels);
+    m->logits = allocate_matrix(&a, inner, s->tp->tokens), m->top = allocate_vector(&a, inner), m->sums = allocate_vector(&a, 2 * inner);
     if (a.failed) return fail(err, ERR_MEMORY, "the machine has no memory left for the loss of microbatch %d", micro);
-    dev_layernorm_forward(s->device, m->lnf, m->lnf_mean, m->lnf_rstd, m->out, parameter_find(s->parameters, final)->w,
-                          parameter_find(s->parameters, final + 1)->w, c->eps);
-    enum error_code e = s->tp->scheme->linear_forward(s->tp, ROLE_HEAD, m->logits, m->lnf,
-                                                      parameter_find(s->parameters, param_head(c))->w, tensor_none, err);
-    if (!e) e = s->tp->scheme->cross_entropy_forward(s->tp, &loss, m->top, half(m->sums, 0), half(m->sums, 1), m->logits, m->labels, err);
+    enum error_code e = tensor_norm_forward(s->tp, tensor_own_rows(s->tp, m->lnf, m->N), m->lnf_mean, m->lnf_rstd, m->out,
+                                            parameter_find(s->parameters, final)->w, parameter_find(s->parameters, final + 1)->w, c->eps, err);
+    if (!e) e = s->tp->scheme->linear_forward(s->tp, ROLE_HEAD, m->N, m->logits, m->lnf, parameter_find(s->parameters, param_head(c))->w, tensor_none, err);
+    if (!e) e = tensor_cross_entropy_forward(s->tp, &loss, m->top, m->sums, m->logits, rows_of(m->labels, m->inner), err);
     s->loss += loss;
     return e;
 }
 
-int64_t loss_activation_elements(const struct stage *s)
+int64_t loss_activation_elements(const struct stage *s, const struct microbatch *m)
 {
-    return 2 * s->plan->model.D + s->tp->tokens + 2 + 3;        /* out, lnf; logits; statistics; top, total, hit */
+    /* out and two statistics;  lnf;  logits, top, total and hit */
+    return m->stream.count * (s->tp->channels + 2) + m->input.count * s->tp->channels + m->inner.count * (s->tp->tokens + 3);
 }
 
 enum error_code loss_backward_input(struct stage *s, struct microbatch *m, struct error *err)
 {
     const struct model_config *c = &s->plan->model;
     struct allocator a = { s->device, BUFFERS, false };
-    m->d_out = allocate_matrix(&a, m->N, c->D);
-    m->d_lnf = allocate_matrix(&a, m->N, c->D);
+    m->d_out = allocate_matrix(&a, m->stream.count, s->tp->channels);
+    m->d_lnf = allocate_matrix(&a, m->stream.count, s->tp->channels);
     if (a.failed) return fail(err, ERR_MEMORY, "no memory for the gradient of the loss");
-    s->tp->scheme->cross_entropy_backward(s->tp, m->logits, m->logits, half(m->sums, 0), m->top, m->labels,
-                                          1 / (double)(s->counted ? s->counted : 1));
-    enum error_code e = s->tp->scheme->linear_backward_input(s->tp, ROLE_HEAD, m->d_lnf, m->logits,
+    tensor_cross_entropy_backward(s->tp, m->logits, m->sums, m->top, rows_of(m->labels, m->inner), 1 / (double)(s->counted ? s->counted : 1));
+    enum error_code e = s->tp->scheme->linear_backward_input(s->tp, ROLE_HEAD, m->N, m->d_lnf, m->logits,
                                                              parameter_find(s->parameters, param_head(c))->w, err);
-    if (!e) dev_layernorm_backward_input(s->device, m->d_out, m->d_lnf, m->out, parameter_find(s->parameters, param_final_norm(c))->w,
-                                         m->lnf_mean, m->lnf_rstd);
+    if (!e) e = tensor_norm_backward_input(s->tp, m->d_out, m->d_lnf, m->out, parameter_find(s->parameters, param_final_norm(c))->w,
+                                           m->lnf_mean, m->lnf_rstd, err);
     return e;
 }
 
-void loss_backward_weight(struct stage *s, struct microbatch *m)
+enum error_code loss_backward_weight(struct stage *s, struct microbatch *m, struct error *err)
 {
     const struct model_config *c = &s->plan->model;
     const int final = param_final_norm(c);
-    s->tp->scheme->linear_backward_weight(s->tp, ROLE_HEAD, parameter_find(s->parameters, param_head(c))->g, tensor_none, m->logits, m->lnf);
-    dev_layernorm_backward_weight(s->device, parameter_find(s->parameters, final)->g, parameter_find(s->parameters, final + 1)->g,
-                                  m->d_lnf, m->out, m->lnf_mean, m->lnf_rstd);
+    enum error_code e = s->tp->scheme->linear_backward_weight(s->tp, ROLE_HEAD, m->N, parameter_find(s->parameters, param_head(c))->g, tensor_none,
+                                                              m->logits, m->lnf, err);
+    if (!e) e = tensor_norm_backward_weight(s->tp, parameter_find(s->parameters, final)->g, parameter_find(s->parameters, final + 1)->g,
+                                            m->d_lnf, m->out, m->lnf_mean, m->lnf_rstd, err);
     struct tensor *const all[] = { &m->out, &m->lnf_mean, &m->lnf_rstd, &m->lnf, &m->logits, &m->top, &m->sums, &m->d_lnf };
     drop_tensors(s->device, all, sizeof all / sizeof *all);
+    return e;
 }

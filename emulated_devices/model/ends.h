@@ -4,23 +4,23 @@
 
 #include "emulated_devices/model/stage.h"
 
-/** x [N,D] = the microbatch's embedded tokens.  Collective over the tp group. */
+/** x = this device's piece of the microbatch's embedded tokens.  Collective over the tp group. */
 enum error_code embedding_forward(struct stage *, struct microbatch *, struct tensor x, struct error *);
 
-/** Add to the gradients of the embeddings, and drop m->d_in. */
-void embedding_backward_weight(struct stage *, struct microbatch *);
+/** Add to the gradients of the embeddings, and drop m->d_in.  Collective over the tp group. */
+enum error_code embedding_backward_weight(struct stage *, struct microbatch *, struct error *);
 
 /** Add the microbatch's losses, from m->out, to the stage's.  Collective over the tp group. */
 enum error_code loss_forward(struct stage *, struct microbatch *, int micro, struct error *);
 
-/** Elements that the loss keeps for each token, m->out among them. */
-int64_t loss_activation_elements(const struct stage *);
+/** Elements that the loss keeps of a microbatch, m->out among them. */
+int64_t loss_activation_elements(const struct stage *, const struct microbatch *);
 
 /** m->d_out = the gradient of the last layer's output.  Logits become their own gradient, which the weights' part uses.
  *  Collective over the tp group. */
 enum error_code loss_backward_input(struct stage *, struct microbatch *, struct error *);
 
-/** Add to the gradients of the output matrix and the last norm, and drop what the loss kept. */
-void loss_backward_weight(struct stage *, struct microbatch *);
+/** Add to the gradients of the output matrix and the last norm, and drop what the loss kept.  Collective over the tp group. */
+enum error_code loss_backward_weight(struct stage *, struct microbatch *, struct error *);
 
 #endif

@@ -1,4 +1,5 @@
 #include "emulated_devices/model/plan.h"
+#include "emulated_devices/model/recompute.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include <stdlib.h>
@@ -114,8 +115,21 @@ static const char *needs_along(const struct plan *p, const struct algorithm *a, 
     return needs;
 }
 
+/* The parts of the tp group that a tensor scheme reduces over. */
+static enum error_code check_parts(const struct plan *p, const struct tensor_scheme *tensor, const struct algorithm *a, struct error *err)
+{
+    const struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
+    int size[TENSOR_AXES];
+    tensor->mesh(p->mesh.size[TP], size);
+    for (int i = 0; i < TENSOR_AXES; i++) {
+        const char *needs = algorithm_refuses(a, size[i], &c);
+        if (needs) return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d", p->allreduce, needs, tensor->name, size[i]);
+    }
+    return OK;
+}
+
 /* By its name, and on every group it will run on. */
-static enum error_code check_allreduce(const struct plan *p, struct error *err)
+static enum error_code check_allreduce(const struct plan *p, const struct tensor_scheme *tensor, struct error *err)
 {
     const enum error_code e = algorithm_check(ALLREDUCE, "--allreduce", p->allreduce, err);
     const struct algorithm *found = algorithm_find(ALLREDUCE, p->allreduce);
@@ -132,7 +146,7 @@ static enum error_code check_allreduce(const struct plan *p, struct error *err)
         else if (needs)
             code = fail(err, ERR_PLAN, "--allreduce %s: needs %s; %s has P=%d", p->allreduce, needs, groups[i].name, size);
     }
-    return code;
+    return code ? code : check_parts(p, tensor, found, err);
 }
 
 enum error_code plan_check(struct plan *p, struct error *err)
@@ -140,15 +154,18 @@ enum error_code plan_check(struct plan *p, struct error *err)
     const struct tensor_scheme *tensor;
     struct shards shards;
     enum error_code e = model_config_check(&p->model, err);
+    if (!e && model_family(&p->model) != FAMILY_GPT2)
+        e = fail(err, ERR_PLAN, "--model %s: the devices run GPT-2 models so far", p->model.name);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
     if (!e) e = algorithm_check(REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
     if (!e) e = algorithm_check(ALLGATHER, "--allgather", p->data.allgather, err);
-    if (!e) e = check_allreduce(p, err);
     for (int axis = 0; axis < AXIS_COUNT && !e; axis++)
         if ((axis == CP || axis == EP) && p->mesh.size[axis] > 1)
             e = fail(err, ERR_PLAN, "--%s %d: no scheme for this axis is registered; it must be 1", axis_name(axis), p->mesh.size[axis]);
-    if (!e) e = tensor->check(&p->model, p->mesh.size[TP], err);
+    if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
+    if (!e) e = check_allreduce(p, tensor, err);
+    if (!e) e = recompute_check(p->recompute, p->model.L, err);
     if (!e) e = check_batch(p, err);
     if (!e) e = check_pipeline(p, err);
     return e;
@@ -199,6 +216,6 @@ struct layout plan_layout(const struct plan *p, int rank, const struct param_spe
     tensor_scheme_find(&scheme, p->tensor, NULL);
     struct group place = { .size = p->mesh.size[TP], .rank = mesh_coordinate(&p->mesh, rank, TP) };
     struct tensor_parallel tp = { .scheme = scheme, .config = &p->model, .group = &place };
-    scheme->share(&tp);
-    return scheme->layout(&tp, s);
+    tensor_share(&tp);
+    return tensor_layout(&tp, s);
 }

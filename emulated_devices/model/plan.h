@@ -30,6 +30,7 @@ struct plan {
     const struct cluster *cluster;      /* that devices are part of, whose nodes decide which collectives fit; NULL: all are equally far */
     struct data_request data;           /* the data-parallel scheme, and who shares what */
     const char *tensor, *schedule, *allreduce;          /* names in the registries; schedule: or a file */
+    const char *recompute;              /* which layers compute activations again: recompute.h; NULL: none */
     const struct optimizer *optimizer;
     struct hyperparameters hyper;
 };

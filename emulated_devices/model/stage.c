@@ -16,10 +16,54 @@ static void drop_microbatch(struct stage *s, struct microbatch *m)
     drop_tensors(s->device, all, sizeof all / sizeof *all);
 }
 
-uint64_t stage_activation_bytes(const struct stage *s, int64_t N)
+/* Bytes of one block's activations: all of them, and those that are dropped between forward and backward. */
+static uint64_t all_bytes(const struct stage *s, const struct microbatch *m)
 {
-    const int64_t each = s->layers * block_activation_elements(s) + (s->last ? loss_activation_elements(s) : 0);
-    return (uint64_t)(N * each) * dtype_size(s->device->dtype);
+    return (uint64_t)block_activation_elements(s, m) * dtype_size(s->device->dtype);
+}
+
+static uint64_t forgotten_bytes(const struct stage *s, const struct microbatch *m, int l)
+{
+    return (uint64_t)block_forgotten_elements(s, m, s->first_layer + l) * dtype_size(s->device->dtype);
+}
+
+static uint64_t loss_bytes(const struct stage *s, const struct microbatch *m)
+{
+    return (uint64_t)loss_activation_elements(s, m) * dtype_size(s->device->dtype);
+}
+
+static void hold(struct held *h, uint64_t bytes)
+{
+    h->now += bytes;
+    if (h->now > h->peak) h->peak = h->now;
+}
+
+void stage_forward_held(const struct stage *s, int micro, struct held *h)
+{
+    const struct microbatch *m = &s->micro[micro];
+    const uint64_t stream = stage_message_bytes(s, micro);
+    if (s->first) hold(h, stream);
+    for (int l = 0; l < s->layers; l++) {
+        if (l + 1 < s->layers || s->last) hold(h, stream);              /* the output */
+        hold(h, all_bytes(s, m) - stream);
+        h->now -= forgotten_bytes(s, m, l);
+    }
+    if (s->last) hold(h, loss_bytes(s, m) - stream);
+}
+
+void stage_backward_held(const struct stage *s, int micro, bool input, bool weight, struct held *h)
+{
+    const struct microbatch *m = &s->micro[micro];
+    if (s->last && weight) h->now -= loss_bytes(s, m);
+    for (int l = s->layers - 1; l >= 0; l--) {
+        if (input) hold(h, forgotten_bytes(s, m, l));
+        if (weight) h->now -= all_bytes(s, m);
+    }
+}
+
+uint64_t stage_message_bytes(const struct stage *s, int micro)
+{
+    return (uint64_t)(s->micro[micro].stream.count * s->tp->channels) * dtype_size(s->device->dtype);
 }
 
 /* The three tables of integers are inputs, not tensors of the model: they are not counted. */
@@ -35,6 +79,8 @@ enum error_code stage_open(struct stage *s, const struct plan *plan, struct devi
         struct microbatch *m = &s->micro[i];
         m->sequences = plan_microbatch(plan, dp, i);
         m->N = m->sequences.count * plan->S;
+        m->stream = tensor_rows_at(tp, STREAM, m->N), m->inner = tensor_rows_at(tp, INNER, m->N);
+        m->input = tensor_rows_at(tp, INPUT, m->N), m->gradient = tensor_rows_at(tp, GRADIENT, m->N);
         m->block = calloc((size_t)s->layers, sizeof *m->block);
         m->d_block = calloc((size_t)s->layers, sizeof *m->d_block);
         int32_t *ints = calloc((size_t)(3 * m->N), sizeof *ints);
@@ -65,13 +111,13 @@ void stage_close(struct stage *s)
 struct tensor stage_input(struct stage *s, int micro)
 {
     struct microbatch *m = &s->micro[micro];
-    return m->block[0].in = device_tensor_2d(s->device, ACTIVATIONS, m->N, s->plan->model.D);
+    return m->block[0].in = device_tensor_2d(s->device, ACTIVATIONS, m->stream.count, s->tp->channels);
 }
 
 struct tensor stage_output_gradient(struct stage *s, int micro)
 {
     struct microbatch *m = &s->micro[micro];
-    return m->d_out = device_tensor_2d(s->device, BUFFERS, m->N, s->plan->model.D);
+    return m->d_out = device_tensor_2d(s->device, BUFFERS, m->stream.count, s->tp->channels);
 }
 
 struct tensor stage_take_output(struct stage *s, int micro) { return take_tensor(&s->micro[micro].out); }
@@ -90,7 +136,7 @@ static int part_of_loss(const struct stage *s) { return 1 + (int)s->plan->model.
 
 static enum error_code forward_embedding(struct stage *s, struct microbatch *m, int micro, struct error *err)
 {
-    m->block[0].in = device_tensor_2d(s->device, ACTIVATIONS, m->N, s->plan->model.D);
+    m->block[0].in = device_tensor_2d(s->device, ACTIVATIONS, m->stream.count, s->tp->channels);
     if (m->block[0].in.data == NULL) return out_of_memory(s, micro, err);
     enum error_code e = data_acquire(s->data, 0, err);
     if (!e) e = embedding_forward(s, m, m->block[0].in, err);
@@ -102,12 +148,13 @@ static enum error_code forward_layer(struct stage *s, struct microbatch *m, int 
 {
     /* what goes to the next stage is on its way out, not kept */
     const bool leaves = l + 1 == s->layers && !s->last;
-    const struct tensor out = device_tensor_2d(s->device, leaves ? BUFFERS : ACTIVATIONS, m->N, s->plan->model.D);
+    const struct tensor out = device_tensor_2d(s->device, leaves ? BUFFERS : ACTIVATIONS, m->stream.count, s->tp->channels);
     *(l + 1 < s->layers ? &m->block[l + 1].in : &m->out) = out;
-    if (!block_make(s, &m->block[l], m->N) || out.data == NULL) return out_of_memory(s, micro, err);
+    if (!block_make(s, m, &m->block[l]) || out.data == NULL) return out_of_memory(s, micro, err);
     enum error_code e = data_acquire(s->data, part_of_layer(s, l), err);
     if (!e) e = block_forward(s, m, s->first_layer + l, out, err);
     data_release(s->data, part_of_layer(s, l));
+    block_forget(s, m, s->first_layer + l);
     return e;
 }
 
@@ -139,8 +186,8 @@ static enum error_code backward_loss(struct stage *s, struct microbatch *m, bool
     if (e || !weight) return e;
     e = data_begin_gradient(s->data, part, err);
     if (e) return e;
-    loss_backward_weight(s, m);
-    return data_end_gradient(s->data, part, err);
+    e = loss_backward_weight(s, m, err);
+    return e ? e : data_end_gradient(s->data, part, err);
 }
 
 static enum error_code backward_layer(struct stage *s, struct microbatch *m, int l, bool input, bool weight, struct error *err)
@@ -149,14 +196,15 @@ static enum error_code backward_layer(struct stage *s, struct microbatch *m, int
     enum error_code e = OK;
     if (input) {
         e = data_acquire(s->data, part, err);
+        if (!e) e = block_remember(s, m, layer, err);
         if (!e) e = block_backward_input(s, m, layer, m->d_out, err);
         data_release(s->data, part);
     }
     if (e || !weight) return e;
     e = data_begin_gradient(s->data, part, err);
     if (e) return e;
-    block_backward_weight(s, m, layer);
-    return data_end_gradient(s->data, part, err);
+    e = block_backward_weight(s, m, layer, err);
+    return e ? e : data_end_gradient(s->data, part, err);
 }
 
 /* There is no input whose gradient anybody wants. */
@@ -164,8 +212,8 @@ static enum error_code backward_embedding(struct stage *s, struct microbatch *m,
 {
     enum error_code e = data_begin_gradient(s->data, 0, err);
     if (e) return e;
-    embedding_backward_weight(s, m);
-    return data_end_gradient(s->data, 0, err);
+    e = embedding_backward_weight(s, m, err);
+    return e ? e : data_end_gradient(s->data, 0, err);
 }
 
 enum error_code stage_backward(struct stage *s, int micro, bool input, bool weight, struct error *err)

@@ -1,6 +1,6 @@
 /* stage.h -- one pipeline stage of the model on one device: consecutive layers, perhaps the embedding, perhaps the loss.
  *
- * The serial model of ref/model/gpt2.h with a scheme called at each seam.  Forward, backward for the input and backward for
+ * The serial model of ref/model/transformer.h with a scheme called at each seam.  Forward, backward for the input and backward for
  * the weights are separate, per microbatch, so that any schedule can order them.  Every tensor comes from the device's
  * arena: what a microbatch keeps between forward and backward is ACTIVATIONS, what lives only within one of them BUFFERS.
  */
@@ -8,7 +8,7 @@
 #define ORRERY_STAGE_H
 
 #include "emulated_devices/model/plan.h"
-#include "ref/model/gpt2.h"
+#include "ref/model/transformer.h"
 
 /* What the backward pass for the input leaves for the one for the weights: the gradient of each linear layer's output. */
 struct block_gradients { struct tensor out, up, ln2, attention_out, qkv, ln1; };
@@ -17,12 +17,13 @@ struct block_gradients { struct tensor out, up, ln2, attention_out, qkv, ln1; };
 struct microbatch {
     struct sequences sequences;
     int64_t N;                                  /* its tokens */
+    struct rows stream, inner, input, gradient; /* those this device has of each kind of activation: tensor.h */
     struct tensor ids, positions, labels;       /* I32 [N]; those the stage needs */
     struct block_activations *block;            /* [layers] */
     struct block_gradients *d_block;            /* [layers] while the weights' part is outstanding */
-    struct tensor out;                          /* [N,D] what the next stage needs, or the last layer's output */
-    struct tensor lnf_mean, lnf_rstd, lnf, logits, top, sums;   /* the last stage's; sums [2N]: total, then hit */
-    struct tensor d_lnf, d_out, d_in;           /* [N,D] */
+    struct tensor out;                          /* stream: what the next stage needs, or the last layer's output */
+    struct tensor lnf_mean, lnf_rstd, lnf, logits, top, sums;   /* the last stage's; sums: total, then hit */
+    struct tensor d_lnf, d_out, d_in;           /* stream */
 };
 
 struct stage {
@@ -60,7 +61,13 @@ struct tensor stage_output_gradient(struct stage *, int micro);
 struct tensor stage_take_output(struct stage *, int micro);
 struct tensor stage_take_input_gradient(struct stage *, int micro);
 
-/** Bytes of ACTIVATIONS that one microbatch of N tokens holds between forward and backward on this stage. */
-uint64_t stage_activation_bytes(const struct stage *, int64_t N);
+/** Bytes of ACTIVATIONS, followed through one operation: what is held at its end, and the most on the way.
+ *  Before forward, what another stage sent is held already. */
+struct held { uint64_t now, peak; };
+void stage_forward_held(const struct stage *, int micro, struct held *);
+void stage_backward_held(const struct stage *, int micro, bool input, bool weight, struct held *);
+
+/** Bytes of its piece of the stream, which goes from stage to stage. */
+uint64_t stage_message_bytes(const struct stage *, int micro);
 
 #endif

@@ -1,4 +1,5 @@
 #include "emulated_devices/model/trainer.h"
+#include "emulated_devices/model/recompute.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
         p->index = i;
         p->holders = plan_holders(&t->plan, &t->schedule, &p->spec, NULL);
         p->layout = plan_layout(&t->plan, t->comm->rank, &p->spec);
-        p->counted = first && (t->tp.rank == 0 || !t->tensor.scheme->replicated(p->spec.role, p->spec.ndim));
+        p->counted = first && tensor_first_copy(&t->tensor, &p->spec);
         ps->count++;
     }
     return OK;
@@ -48,7 +49,9 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->tensor.device = t->device;
     t->tensor.group = &t->tp;
     t->tensor.allreduce = p->allreduce;
-    t->tensor.scheme->share(&t->tensor);
+    t->tensor.S = p->S;
+    tensor_share(&t->tensor);
+    e = tensor_open(&t->tensor, err);
     t->data.request = p->data;
     t->data.config = &t->plan.model;
     t->data.device = t->device;
@@ -58,7 +61,7 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->data.hyper = &t->plan.hyper;
     t->data.allreduce = p->allreduce;
     t->data.versions = t->schedule.weight_versions;
-    return OK;
+    return e;
 }
 
 static enum error_code make_stages(struct trainer *t, struct error *err)
@@ -117,6 +120,7 @@ void trainer_close(struct trainer *t)
     data_close(&t->data);
     free(t->parameters.all);
     schedule_free(&t->schedule);
+    tensor_close(&t->tensor);
     struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp };
     for (int i = 0; i < 4; i++) group_close(groups[i]);
     *t = (struct trainer){ 0 };
@@ -253,14 +257,14 @@ static const struct stage_operations stage_operations = {
 
 /* ---- a step, its two halves ----------------------------------------------------------------------------------------------- */
 
-/* Loss and norm in one small all-reduce.  The loss is counted once for each copy of the model, by the tp group's first. */
+/* Loss and norm in one small all-reduce.  Of the devices of a tp group that have the same tokens, one has the loss. */
 static enum error_code share_result(struct trainer *t, struct step_result *out, struct error *err)
 {
     double sums[2] = { 0, data_norm_part(&t->data) };
     int64_t counted = 0;
     for (int i = 0; i < t->plan.updates; i++) counted += t->counted[i];
     for (int c = 0; c < t->plan.chunks; c++)
-        if (t->stage[c].last && t->tp.rank == 0) sums[0] += t->stage[c].loss;
+        if (t->stage[c].last) sums[0] += t->stage[c].loss;
     enum error_code e = allreduce(&t->world, sums, 2, F64, SUM, t->plan.allreduce, err);
     out->loss = sums[0] / (double)(counted ? counted : 1);
     out->norm = sqrt(sums[1]);
@@ -304,7 +308,7 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
 static uint64_t activation_message(const void *context, int micro)
 {
     const struct trainer *t = context;
-    return (uint64_t)(t->stage[0].micro[micro].N * t->plan.model.D) * dtype_size(t->device->dtype);
+    return stage_message_bytes(&t->stage[0], micro);
 }
 
 static struct collective_cost pipeline_cost(const struct trainer *t)
@@ -326,19 +330,20 @@ static uint64_t activation_peak(const struct trainer *t)
 {
     const struct schedule *s = &t->schedule;
     const int self = t->pp.rank;
-    uint64_t now = 0, peak = 0;
+    struct held h = { 0 };
     for (int i = 0; i < s->count[self]; i++) {
         const struct action *a = &s->actions[self][i];
         const struct stage *stage = &t->stage[a->chunk];
-        const uint64_t input = activation_message(t, a->micro), all = stage_activation_bytes(stage, stage->micro[a->micro].N);
-        if (a->kind == RECEIVE_ACTIVATION) now += input;
-        if (a->kind == FORWARD) now += place_before(s, a->micro, stage->index).device < 0 ? all : all - input;
-        if (now > peak) peak = now;
-        if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) now += input;
-        if (a->kind == BACKWARD || a->kind == BACKWARD_WEIGHT) now -= all;
-        if (now > peak) peak = now;
+        const uint64_t input = activation_message(t, a->micro);
+        if (a->kind == RECEIVE_ACTIVATION) h.now += input;
+        if (a->kind == FORWARD) stage_forward_held(stage, a->micro, &h);
+        if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) h.now += input;
+        if (a->kind == BACKWARD) stage_backward_held(stage, a->micro, true, true, &h);
+        if (a->kind == BACKWARD_INPUT) stage_backward_held(stage, a->micro, true, false, &h);
+        if (a->kind == BACKWARD_WEIGHT) stage_backward_held(stage, a->micro, false, true, &h);
+        if (h.now > h.peak) h.peak = h.now;
     }
-    return peak;
+    return h.peak;
 }
 
 uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
@@ -353,6 +358,13 @@ uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
     }
 }
 
+static int layers_again(const struct stage *s)
+{
+    int n = 0;
+    for (int l = 0; l < s->layers; l++) n += recompute_of(s->plan->recompute, s->first_layer + l) == RECOMPUTE_FULL;
+    return n;
+}
+
 struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
 {
     struct collective_cost sum = { 0 };
@@ -364,8 +376,8 @@ struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
             const struct stage *s = &t->stage[c];
             const struct place at = place_of(&t->schedule, i, s->index);
             if (at.device != t->pp.rank || at.chunk != c) continue;             /* another place's microbatch */
-            const struct collective_cost one = t->tensor.scheme->cost(&t->tensor, (struct tensor_cost_request){
-                .N = s->micro[i].N, .layers = s->layers, .embedding = s->first, .head = s->last });
+            const struct collective_cost one = tensor_cost(&t->tensor, (struct tensor_cost_request){
+                .N = s->micro[i].N, .layers = s->layers, .again = layers_again(s), .embedding = s->first, .head = s->last });
             sum.messages += one.messages;
             sum.bytes += one.bytes;
             sum.additions += one.additions;

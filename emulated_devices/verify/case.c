@@ -7,7 +7,7 @@
 
 /* H for up to 9 parts; D = 27, F = 50, V = 61 divide by nothing. */
 static const struct model_config nasty = {
-    .name = "nasty", .S = 9, .D = 27, .H = 9, .A = 3, .F = 50, .L = 9, .V = 61, .tied = true, .eps = 1e-5, .init_std = 0.2,
+    .name = "nasty", .S = 9, .D = 27, .H = 9, .K = 9, .A = 3, .F = 50, .L = 9, .V = 61, .biases = true, .tied = true, .eps = 1e-5, .init_std = 0.2,
 };
 
 struct plan case_plan(int dp, int tp, int pp)
@@ -218,6 +218,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     e = comm_agree(t->comm, e, err);
     if (!e) e = comm_agree(t->comm, steps(t, &ref, o, err), err);
     if (!e) judge(o, t);
+    o->flops = t->device->clock.flops;
     o->hash = hash_own(t);
     o->activations = t->device->arena.peak.tag[ACTIVATIONS];
     if (!e) e = hash_whole(t, &o->whole_hash, err);

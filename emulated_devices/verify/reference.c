@@ -13,7 +13,7 @@ static bool copy_tensor(struct tensor *copy, struct tensor t)
 
 static enum error_code serial_open(struct serial_run *r, const struct plan *p, const struct rule *rule, struct error *err)
 {
-    enum error_code e = gpt2_open(&r->model, &p->model, p->dtype, p->seed, err);
+    enum error_code e = transformer_open(&r->model, &p->model, p->dtype, p->seed, err);
     if (e) return e;
     r->model.passes_by = rule->passes_by;
     r->older = calloc((size_t)r->model.params, sizeof *r->older);
@@ -35,7 +35,7 @@ static void serial_close(struct serial_run *r)
     for (int i = 0; r->state && i < r->model.params * OPTIMIZER_MAX_STATES; i++) free(r->state[i].data);
     for (int i = 0; r->older && i < r->model.params; i++) free(r->older[i].data);
     free(r->state), free(r->older);
-    if (r->model.params) gpt2_close(&r->model);
+    if (r->model.params) transformer_close(&r->model);
 }
 
 enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source, struct error *err)
@@ -118,7 +118,7 @@ enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
 
 static void copy_parameter(const struct reference *r, int i, char *memory, struct tensor copy[KINDS])
 {
-    const struct gpt2 *m = &r->truth.model;
+    const struct transformer *m = &r->truth.model;
     const struct tensor from[KINDS] = { m->w[i], m->g[i], r->truth.state[i * OPTIMIZER_MAX_STATES], r->truth.state[i * OPTIMIZER_MAX_STATES + 1] };
     for (int k = 0; k < 2 + r->plan->optimizer->states; k++) {
         copy[k] = from[k];
@@ -167,8 +167,8 @@ static enum error_code update_both(struct reference *r, struct error *err)
         update(r, &r->truth, i);
         free(memory);
     }
-    gpt2_zero_gradients(&r->truth.model);
-    gpt2_zero_gradients(&r->twin.model);
+    transformer_zero_gradients(&r->truth.model);
+    transformer_zero_gradients(&r->twin.model);
     return OK;
 }
 
@@ -195,24 +195,24 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     double loss;
     run->model.seed = dropout_seed(r->plan->seed, r->step);
     if (r->rule.delayed) exchange_versions(run);
-    enum error_code e = gpt2_forward(&run->model, r->ids, r->counting, r->plan->B, r->plan->S, &loss, err);
-    if (!e) gpt2_backward(&run->model);
+    enum error_code e = transformer_forward(&run->model, r->ids, r->counting, r->plan->B, r->plan->S, &loss, err);
+    if (!e) transformer_backward(&run->model);
     if (r->rule.delayed) exchange_versions(run);
     if (e) return e;
     const int64_t counted = r->counted + run->model.counted;
     run->loss = (run->loss * (double)r->counted + loss * (double)run->model.counted) / (double)(counted ? counted : 1);
-    run->norm = gpt2_gradient_norm(&run->model);
+    run->norm = transformer_gradient_norm(&run->model);
     return OK;
 }
 
-static double token_loss(const struct gpt2 *m, int64_t n)
+static double token_loss(const struct transformer *m, int64_t n)
 {
     return log(tensor_get(m->total, n)) + tensor_get(m->top, n) - tensor_get(m->hit, n);
 }
 
 static void note_losses(struct reference *r)
 {
-    const struct gpt2 *a = &r->truth.model, *b = &r->twin.model;
+    const struct transformer *a = &r->truth.model, *b = &r->twin.model;
     for (int64_t n = 0; n < a->B * a->S; n++)
         if (r->counting[n] != IGNORE_LABEL) r->loss_spread += fabs(token_loss(b, n) - token_loss(a, n));
     r->counted += a->counted;

@@ -14,7 +14,7 @@
 
 /* One serial model in training. */
 struct serial_run {
-    struct gpt2 model;
+    struct transformer model;
     struct tensor *older;               /* [params] the weights before the newest, for rules that take gradients there */
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
     double loss;                        /* mean over the labels of the step's sequences so far */

@@ -3,6 +3,7 @@
  * Source    the affine layer; W is stored [out,in] as in Hugging Face's nn.Linear (GPT-2's own files store it transposed)
  * Shapes    X, dX [N,I];  W, dW [O,I];  b, db [O] or left out;  Y, dY [N,O]
  * Forward   Y   = X W^T + b
+ *           Y  += X W^T  (forward_add)
  * Backward  dX  = dY W
  *           dW += dY^T X,  db += sum_rows(dY)
  * Rounding  the order inside a product is the BLAS's own: it may depend on shape and threads, so results agree within
@@ -32,6 +33,14 @@ void FN(linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struc
     FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, tensor_present(b), DATA(Y), O);
 }
 
+void FN(linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W)
+{
+    const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(Y);
+    assert(tensor_rows(Y) == N && tensor_rows(W) == O && tensor_cols(W) == I);
+
+    FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, 1, DATA(Y), O);
+}
+
 void FN(linear_backward_input)(struct tensor dX, struct tensor dY, struct tensor W)
 {
     const int64_t N = tensor_rows(dX), I = tensor_cols(dX), O = tensor_cols(dY);
@@ -41,9 +50,10 @@ void FN(linear_backward_input)(struct tensor dX, struct tensor dY, struct tensor
 }
 
 /* Threads split the columns, so that every column's sum runs over the rows in order. */
-static void FN(add_column_sums)(struct tensor db, struct tensor dY)
+void FN(column_sums)(struct tensor db, struct tensor dY)
 {
     const int64_t N = tensor_rows(dY), O = tensor_cols(dY);
+    assert(tensor_count(db) == O);
 
     #pragma omp parallel for schedule(static) if (N * O > PARALLEL_FROM)
     for (int64_t o0 = 0; o0 < O; o0 += COLUMN_BLOCK) {
@@ -64,5 +74,5 @@ void FN(linear_backward_weight)(struct tensor dW, struct tensor db, struct tenso
     assert(!tensor_present(db) || tensor_count(db) == O);
 
     FN(gemm)(TRANSPOSED, AS_IS, O, I, N, 1, CONST_DATA(dY), O, CONST_DATA(X), I, 1, DATA(dW), I);
-    if (tensor_present(db)) FN(add_column_sums)(db, dY);
+    if (tensor_present(db)) FN(column_sums)(db, dY);
 }

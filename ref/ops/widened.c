@@ -106,6 +106,43 @@ static void layernorm_backward_weight(T dw, T db, T dY, T X, T mean, T rstd)
     store(dw, dw_), store(db, db_), end(&s);
 }
 
+static void row_sums(T sum, T X)
+{
+    struct scratch s = { 0 };
+    ops_f32.row_sums(sum, wide(&s, X));
+    end(&s);
+}
+
+static void row_centred_squares(T sum, T X, T mean)
+{
+    struct scratch s = { 0 };
+    ops_f32.row_centred_squares(sum, wide(&s, X), mean);
+    end(&s);
+}
+
+static void layernorm_forward_part(T Y, T rstd, T X, T w, T b, T mean, int64_t width, double eps)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.layernorm_forward_part(y, rstd, wide(&s, X), wide(&s, w), wide(&s, b), mean, width, eps);
+    store(Y, y), end(&s);
+}
+
+static void layernorm_backward_sums(T sums, T dY, T X, T w, T mean, T rstd)
+{
+    struct scratch s = { 0 };
+    ops_f32.layernorm_backward_sums(sums, wide(&s, dY), wide(&s, X), wide(&s, w), mean, rstd);
+    end(&s);
+}
+
+static void layernorm_backward_part(T dX, T dY, T X, T w, T mean, T rstd, T sums, int64_t width)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.layernorm_backward_part(dx, wide(&s, dY), wide(&s, X), wide(&s, w), mean, rstd, sums, width);
+    store(dX, dx), end(&s);
+}
+
 /* ---- linear --------------------------------------------------------------------------------------------------------- */
 
 static void linear_forward(T Y, T X, T W, T b)
@@ -114,6 +151,22 @@ static void linear_forward(T Y, T X, T W, T b)
     const T y = room(&s, Y);
     ops_f32.linear_forward(y, wide(&s, X), wide(&s, W), wide(&s, b));
     store(Y, y), end(&s);
+}
+
+static void linear_forward_add(T Y, T X, T W)
+{
+    struct scratch s = { 0 };
+    const T y = wide(&s, Y);
+    ops_f32.linear_forward_add(y, wide(&s, X), wide(&s, W));
+    store(Y, y), end(&s);
+}
+
+static void column_sums(T db, T dY)
+{
+    struct scratch s = { 0 };
+    const T db_ = wide(&s, db);
+    ops_f32.column_sums(db_, wide(&s, dY));
+    store(db, db_), end(&s);
 }
 
 static void linear_backward_input(T dX, T dY, T W)
@@ -237,6 +290,10 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,             \
         .layernorm_forward = layernorm_forward, .layernorm_backward_input = layernorm_backward_input,               \
         .layernorm_backward_weight = layernorm_backward_weight,                                                     \
+        .row_sums = row_sums, .row_centred_squares = row_centred_squares,                                           \
+        .layernorm_forward_part = layernorm_forward_part, .layernorm_backward_sums = layernorm_backward_sums,       \
+        .layernorm_backward_part = layernorm_backward_part,                                                         \
+        .linear_forward_add = linear_forward_add, .column_sums = column_sums,                                       \
         .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,                           \
         .linear_backward_weight = linear_backward_weight,                                                           \
         .attention_forward = attention_forward, .attention_backward_input = attention_backward_input,               \

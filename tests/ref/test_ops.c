@@ -30,17 +30,68 @@ static struct row row_statistics(int64_t n, int64_t D)
     return r;
 }
 
-static void layernorm_case(const struct ops *op, int64_t N, int64_t D, double offset)
+/* Columns first .. first+cols-1 of a matrix, or elements of a vector; and back. */
+static struct tensor slice_of(struct tensor whole, int64_t first, int64_t cols)
+{
+    const int64_t rows = tensor_rows(whole), D = tensor_cols(whole);
+    struct tensor s = whole.ndim == 1 ? vector(whole.dtype, cols) : matrix(whole.dtype, rows, cols);
+    for (int64_t i = 0; i < rows * cols; i++) tensor_set(s, i, tensor_get(whole, i / cols * D + first + i % cols));
+    return s;
+}
+
+static void paste(struct tensor whole, int64_t first, struct tensor s)
+{
+    const int64_t cols = tensor_cols(s), D = tensor_cols(whole);
+    for (int64_t i = 0; i < tensor_count(s); i++) tensor_set(whole, i / cols * D + first + i % cols, tensor_get(s, i));
+}
+
+/* What devices with `cut` of the columns, and with the rest of them, make together of X, W, b, dY: Y, mean, rstd, dX. */
+static void layernorm_in_parts(const struct ops *op, int64_t cut)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X), first[2] = { 0, cut }, cols[2] = { cut, D - cut };
+    struct tensor x[2], dy[2], w[2], sums = fill_with(matrix(op->dtype, 2, N), 0), part = matrix(op->dtype, 2, N), own = tensor_1d(part.data, op->dtype, N);
+    fill_with(mean, 0), fill_with(rstd, 0);
+    for (int s = 0; s < 2; s++) {
+        x[s] = slice_of(X, first[s], cols[s]), dy[s] = slice_of(dY, first[s], cols[s]), w[s] = slice_of(W, first[s], cols[s]);
+        op->row_sums(own, x[s]);
+        op->add(mean, mean, own);
+    }
+    for (int64_t n = 0; n < N; n++) tensor_set(mean, n, tensor_get(mean, n) / (double)D);
+    for (int s = 0; s < 2; s++) {
+        op->row_centred_squares(own, x[s], mean);
+        op->add(rstd, rstd, own);
+    }
+    const struct tensor squares = copy_of(rstd);
+    for (int s = 0; s < 2; s++) {
+        const struct tensor y = matrix(op->dtype, N, cols[s]);
+        memcpy(rstd.data, squares.data, tensor_bytes(rstd));
+        op->layernorm_forward_part(y, rstd, x[s], w[s], slice_of(b, first[s], cols[s]), mean, D, eps);
+        paste(Y, first[s], y);
+        op->layernorm_backward_sums(part, dy[s], x[s], w[s], mean, rstd);
+        op->add(sums, sums, part);
+    }
+    for (int s = 0; s < 2; s++) {
+        const struct tensor dx = matrix(op->dtype, N, cols[s]);
+        op->layernorm_backward_part(dx, dy[s], x[s], w[s], mean, rstd, sums, D);
+        paste(dX, first[s], dx);
+    }
+}
+
+/* cut: computed from two slices of the columns; 0: at once. */
+static void layernorm_case(const struct ops *op, int64_t N, int64_t D, int64_t cut, double offset)
 {
     const enum dtype t = op->dtype;
-    CASE("layernorm %s N=%d D=%d offset %g", dtype_name(t), (int)N, (int)D, offset);
+    CASE("layernorm %s N=%d D=%d cut %d offset %g", dtype_name(t), (int)N, (int)D, (int)cut, offset);
     X = fill(matrix(t, N, D), 1, "x"), W = fill(vector(t, D), 1, "w"), b = fill(vector(t, D), 1, "b");
     for (int64_t i = 0; i < N * D; i++) tensor_set(X, i, tensor_get(X, i) + offset);
     Y = matrix(t, N, D), mean = vector(t, N), rstd = vector(t, N);
     dY = fill(matrix(t, N, D), 1, "dy"), dX = matrix(t, N, D);
     dW = fill_with(vector(t, D), 1), db = fill_with(vector(t, D), 1);
-    op->layernorm_forward(Y, mean, rstd, X, W, b, eps);
-    op->layernorm_backward_input(dX, dY, X, W, mean, rstd);
+    if (cut) layernorm_in_parts(op, cut);
+    else {
+        op->layernorm_forward(Y, mean, rstd, X, W, b, eps);
+        op->layernorm_backward_input(dX, dY, X, W, mean, rstd);
+    }
     op->layernorm_backward_weight(dW, db, dY, X, mean, rstd);
 
     struct sum *w = calloc((size_t)D, sizeof *w);
@@ -66,12 +117,23 @@ static void test_layernorm(void **state)
 {
     (void)state;
     FOR_FORMATS(t, op) {
-        layernorm_case(op, 1, 1, 0);
-        layernorm_case(op, 0, 5, 0);
-        layernorm_case(op, 3, 5, 0);
-        layernorm_case(op, 19, 131, 0);
-        layernorm_case(op, 7, 16, 100);         /* the mean is what a one-pass variance would choke on */
-        layernorm_case(op, 130, 384, 0);
+        layernorm_case(op, 1, 1, 0, 0);
+        layernorm_case(op, 0, 5, 0, 0);
+        layernorm_case(op, 3, 5, 0, 0);
+        layernorm_case(op, 19, 131, 0, 0);
+        layernorm_case(op, 7, 16, 0, 100);         /* the mean is what a one-pass variance would choke on */
+        layernorm_case(op, 130, 384, 0, 0);
+    }
+}
+
+static void test_layernorm_in_parts(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        layernorm_case(op, 5, 27, 14, 0);
+        layernorm_case(op, 19, 131, 1, 0);
+        layernorm_case(op, 7, 64, 40, 100);
+        layernorm_case(op, 130, 384, 192, 0);
     }
 }
 
@@ -338,7 +400,7 @@ static void test_threads_do_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_layernorm), cmocka_unit_test(test_layernorm_in_parts),
         cmocka_unit_test(test_gelu), cmocka_unit_test(test_gelu_far_out), cmocka_unit_test(test_add),
         cmocka_unit_test(test_embedding), cmocka_unit_test(test_dropout), cmocka_unit_test(test_sums),
         cmocka_unit_test(test_gradients), cmocka_unit_test(test_threads_do_not_matter),

@@ -1,6 +1,6 @@
 /* open.c -- the engine's groups, units and memory. */
 #include "emulated_devices/schemes/data/gather.h"
-#include "ref/model/gpt2.h"
+#include "ref/model/transformer.h"
 #include <stdlib.h>
 #include <string.h>
 

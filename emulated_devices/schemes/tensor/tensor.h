@@ -1,8 +1,14 @@
-/* tensor.h -- the seam for tensor parallelism: every linear layer, embedding and loss of the model goes through it.
+/* tensor.h -- the seam for tensor parallelism: every linear layer, norm, embedding and loss of the model goes through it.
  *
- * A scheme says how each parameter is cut over the devices of the tp group and computes with the pieces.  The model
- * calls it with the same shapes whatever the scheme: activations of width D are whole on every device, those between a
- * layer's two matrices (heads, F) are the device's share, and so are logits (V).
+ * A scheme arranges the devices of the tp group as a small mesh of its own, and says by sets of that mesh's axes how
+ * activations and weights are cut over it.  There are two kinds of activations, with a cut each:
+ *
+ *   stream   the residual stream and what norms make of it: width D
+ *   inner    what lies between the two matrices of a pair (heads, F), and the logits (V)
+ *
+ * Each is cut by rows (tokens) over one set of axes and by columns over another; devices that differ only in other axes
+ * hold the same piece.  From these sets follow, in tensor.c, every layout and every device's extents; in norm.c,
+ * cross_entropy.c and shared.c, the norms, the loss and the vectors.  A scheme adds only its matrix products.
  */
 #ifndef ORRERY_TENSOR_SCHEME_H
 #define ORRERY_TENSOR_SCHEME_H
@@ -11,58 +17,183 @@
 #include "emulated_devices/device/layout.h"
 #include "ref/model/config.h"
 
+enum { TENSOR_AXES = 3, TENSOR_AXIS_SETS = 1 << TENSOR_AXES };
+
+/* A set of the axes of a scheme's own mesh. */
+#define MESH_AXIS(a) (1u << (a))
+
+/* The axes over which one kind of activations is cut. */
+struct tensor_cut { unsigned rows, columns; };
+
+/* The axes over which a matrix [out, in] is cut: by rows, by columns; and over which each piece is cut by rows once more. */
+struct weight_cut { unsigned out, in, sub; };
+
+/* Which tokens of a microbatch a device has of an activation.
+ * For a matrix product some schemes want more rows than their own: they gather them where the tensor lies, if it has room. */
+enum tensor_place {
+    STREAM, INNER,
+    INPUT,                              /* what a norm makes, which goes into a matrix: kept with room for what is gathered */
+    GRADIENT,                           /* of a matrix's output in the stream, likewise */
+};
+struct rows { int64_t first, count; };
+
 struct tensor_parallel {
     const struct tensor_scheme *scheme;
     const struct model_config *config;
     struct device *device;
     struct group *group;                        /* along tp */
     const char *allreduce;                      /* algorithm; NULL: the default */
-    int64_t head, heads;                        /* this device's attention heads: the first, and how many */
+    int64_t S;                                  /* tokens of a sequence */
+
+    /* What tensor_share finds. */
+    int mesh[TENSOR_AXES], at[TENSOR_AXES];     /* the scheme's own mesh, slowest first, and this device's place on it */
+    int64_t channel, channels;                  /* of the stream's width D: the first, and how many */
+    int64_t head, heads;                        /* of the attention heads */
     int64_t column, columns;                    /* of the feed-forward width */
     int64_t token, tokens;                      /* of the vocabulary */
+
+    /* What tensor_open makes: for each set of axes, the devices that differ from this one in them only. */
+    struct group along[TENSOR_AXIS_SETS];
 };
 
-/* What one pass over N tokens of one stage costs a device in traffic. */
-struct tensor_cost_request {
-    int64_t N;
-    int layers;
-    bool embedding, head;                       /* whether the stage has them */
-};
+enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS };     /* forward; backward for the input, for the weights */
+struct ledger;
 
 struct tensor_scheme {
     const char *name, *description, *source;
     const char *volume, *memory;                /* formulas, for the list */
 
-    /* OK, or ERR_PLAN in words that name the number that does not fit. */
-    enum error_code (*check)(const struct model_config *, int P, struct error *);
-    /* This device's share of heads, columns and tokens. */
-    void (*share)(struct tensor_parallel *);
-    struct layout (*layout)(const struct tensor_parallel *, const struct param_spec *);
-    /* Whether the devices of the group hold the same copy of a parameter (else each holds a part). */
-    bool (*replicated)(enum param_role, int ndim);
+    /* The mesh that P devices form. @return NULL, or what P must be, in words. */
+    const char *(*mesh)(int P, int mesh[TENSOR_AXES]);
+    struct tensor_cut stream, inner;
+    struct weight_cut (*weight)(enum param_role);
+    bool cuts_tokens;                           /* rows of the stream are cut anywhere, not only between sequences */
+    bool cuts_vectors;                          /* devices with the same columns share biases and norms out among them */
+    bool keeps_inputs, keeps_gradients;         /* INPUT, GRADIENT have room for all rows */
 
-    /* role tells which linear layer it is, and so whether X or Y is the part that is cut. */
-    enum error_code (*linear_forward)(struct tensor_parallel *, enum param_role, struct tensor Y, struct tensor X,
+    /* role tells which matrix it is.  Y = X W^T + b;  dX = dY W;  dW += dY^T X, db += sum_rows(dY).
+     * N: tokens of the microbatch.  X and dY may have room for more rows (enum tensor_place), which forward and
+     * backward_input fill. */
+    enum error_code (*linear_forward)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor Y, struct tensor X,
                                       struct tensor W, struct tensor b, struct error *);
-    enum error_code (*linear_backward_input)(struct tensor_parallel *, enum param_role, struct tensor dX, struct tensor dY,
+    enum error_code (*linear_backward_input)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dX, struct tensor dY,
                                              struct tensor W, struct error *);
-    void (*linear_backward_weight)(struct tensor_parallel *, enum param_role, struct tensor dW, struct tensor db,
-                                   struct tensor dY, struct tensor X);
+    enum error_code (*linear_backward_weight)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dW, struct tensor db,
+                                              struct tensor dY, struct tensor X, struct error *);
+    /* ids: of the whole microbatch; Y, dY: the stream. */
     enum error_code (*embedding_forward)(struct tensor_parallel *, struct tensor Y, struct tensor ids, struct tensor W, struct error *);
-    void (*embedding_backward_weight)(struct tensor_parallel *, struct tensor dW, struct tensor dY, struct tensor ids);
-    /* top, total and hit of the whole vocabulary from the device's logits; sum of the losses of all tokens. */
-    enum error_code (*cross_entropy_forward)(struct tensor_parallel *, double *loss, struct tensor top, struct tensor total,
-                                             struct tensor hit, struct tensor logits, struct tensor labels, struct error *);
-    void (*cross_entropy_backward)(struct tensor_parallel *, struct tensor dlogits, struct tensor logits, struct tensor total,
-                                   struct tensor top, struct tensor labels, double scale);
-
-    /* Messages, bytes and additions of this device on the tp group, forward and backward, exactly. */
-    struct collective_cost (*cost)(const struct tensor_parallel *, struct tensor_cost_request);
+    enum error_code (*embedding_backward_weight)(struct tensor_parallel *, struct tensor dW, struct tensor dY, struct tensor ids,
+                                                 struct error *);
+    /* Enter what a pass through one matrix (ROLE_TOKENS: the embedding) sends for N tokens.  has_bias: b and db are given. */
+    void (*matrix_cost)(struct ledger *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
 };
 
 extern const struct tensor_scheme *const tensor_schemes[];      /* ends with NULL; [0] is the default */
 
 /** A scheme by name.  @return OK, or ERR_USAGE naming the nearest. */
 enum error_code tensor_scheme_find(const struct tensor_scheme **, const char *name, struct error *);
+
+/* ---- tensor.c: who has what --------------------------------------------------------------------------------------- */
+
+/** Whether P devices can share this model.  @return OK, or ERR_PLAN in words that name the number that does not fit. */
+enum error_code tensor_check(const struct tensor_scheme *, const struct model_config *, int P, struct error *);
+
+/** Fill in the mesh and this device's extents, from scheme, config and group's size and rank alone. */
+void tensor_share(struct tensor_parallel *);
+
+/** Make the groups.  Local: no message is sent.  @return OK or ERR_MEMORY; tensor_close either way. */
+enum error_code tensor_open(struct tensor_parallel *, struct error *);
+void tensor_close(struct tensor_parallel *);
+
+/** This device's boxes of a parameter. */
+struct layout tensor_layout(const struct tensor_parallel *, const struct param_spec *);
+
+/** Whether this device is the first of those that hold the same piece of a parameter. */
+bool tensor_first_copy(const struct tensor_parallel *, const struct param_spec *);
+
+/** The tokens of a microbatch of N that this device has. */
+struct rows tensor_rows_at(const struct tensor_parallel *, enum tensor_place, int64_t N);
+
+/** How many rows each member of tp->along[axes] has when rows of the stream are cut over `cut` (which contains axes).
+ *  @param[out] counts  [members], in rows.  @return their sum. */
+int64_t tensor_row_counts(const struct tensor_parallel *, unsigned cut, unsigned axes, int64_t N, int64_t counts[]);
+
+/** Rows of this device within a tensor that may have room for more (INPUT, GRADIENT). */
+struct tensor tensor_own_rows(const struct tensor_parallel *, struct tensor, int64_t N);
+
+/** Width of part `index` of `parts` of a matrix's output (or input). */
+int64_t tensor_width(const struct tensor_parallel *, enum param_role, bool output, int index, int parts);
+
+/* Place within, and size of, a set of the scheme's axes. */
+int axes_index(const struct tensor_parallel *, unsigned axes);
+int axes_size(const struct tensor_parallel *, unsigned axes);
+
+/** Whether a matrix goes from the stream to the inner side, or back. */
+static inline bool leads_inside(enum param_role r) { return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS; }
+
+/* ---- norm.c, cross_entropy.c, shared.c: the same for all schemes --------------------------------------------------- */
+
+/* As in ref/ops/ops.h, on this device's piece.  Collective over the devices that share rows, or columns. */
+enum error_code tensor_norm_forward(struct tensor_parallel *, struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X,
+                                    struct tensor w, struct tensor b, double eps, struct error *);
+enum error_code tensor_norm_backward_input(struct tensor_parallel *, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+                                           struct tensor mean, struct tensor rstd, struct error *);
+enum error_code tensor_norm_backward_weight(struct tensor_parallel *, struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
+                                            struct tensor mean, struct tensor rstd, struct error *);
+
+/** top, sums (total, then hit) of the whole vocabulary from the device's logits [rows of INNER, V'].
+ *  loss: the sum over this device's rows, on one device of those that have them; 0 on the others. */
+enum error_code tensor_cross_entropy_forward(struct tensor_parallel *, double *loss, struct tensor top, struct tensor sums,
+                                             struct tensor logits, struct tensor labels, struct error *);
+void tensor_cross_entropy_backward(struct tensor_parallel *, struct tensor logits, struct tensor sums, struct tensor top,
+                                   struct tensor labels, double scale);
+
+/** Position embeddings: Y += W[positions,:] and its gradient.  W: this device's piece. */
+enum error_code tensor_positions_forward(struct tensor_parallel *, struct tensor Y, struct tensor positions, struct tensor W, struct error *);
+enum error_code tensor_positions_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor dY, struct tensor positions,
+                                                 struct error *);
+
+/* A parameter that all devices with the same columns (cut.columns) need whole: a vector, or the position embedding.
+ * taken: their pieces put together (a buffer), or the piece itself where it is whole. */
+struct shared { struct tensor piece, taken; };
+enum error_code shared_take(struct tensor_parallel *, struct tensor_cut, struct tensor piece, int64_t rows, struct shared *, struct error *);
+void shared_release(struct tensor_parallel *, struct shared *);
+
+/** Zeroed room for this device's part of the gradient of such a parameter, to be added up and given back by shared_give.
+ *  Where no other device has other rows, it is the gradient itself. */
+enum error_code shared_begin(struct tensor_parallel *, struct tensor_cut, struct tensor g, int64_t rows, struct shared *, struct error *);
+enum error_code shared_give(struct tensor_parallel *, struct tensor_cut, struct shared *, struct error *);
+
+/** Uninitialised BUFFERS. @return OK or ERR_MEMORY. */
+enum error_code tensor_buffer(struct tensor_parallel *, struct tensor *, int64_t rows, int64_t cols, struct error *);
+
+/** All-gather rows over a set of axes: whole = the members' rows one after another.  own may lie in its place within whole. */
+enum error_code gather_rows(struct tensor_parallel *, unsigned axes, const int64_t rows[], struct tensor whole, struct tensor own, struct error *);
+/** Reduce-scatter: own = this member's rows of the sum of everybody's whole. */
+enum error_code scatter_rows(struct tensor_parallel *, unsigned axes, const int64_t rows[], struct tensor own, struct tensor whole, struct error *);
+
+/* ---- cost.c: what it costs ----------------------------------------------------------------------------------------- */
+
+/* A list of collectives, summed up as it is written. */
+struct ledger {
+    const struct tensor_parallel *tp;
+    struct collective_cost sum;
+};
+void ledger_allreduce(struct ledger *, unsigned axes, int64_t count);
+void ledger_allgather(struct ledger *, unsigned axes, const int64_t rows[], int64_t cols);
+void ledger_reduce_scatter(struct ledger *, unsigned axes, const int64_t rows[], int64_t cols);
+void ledger_rooted(struct ledger *, enum operation, unsigned axes, int root, int64_t count);    /* broadcast, reduce */
+void ledger_shared(struct ledger *, struct tensor_cut, int64_t rows, int64_t cols, enum tensor_pass);
+
+/* How much of one microbatch's pass through a block is done. */
+struct tensor_cost_request {
+    int64_t N;                                  /* tokens of the microbatch */
+    int layers;
+    int again;                                  /* layers whose forward pass, but the last matrix, is done twice */
+    bool embedding, head;                       /* whether the stage has them */
+};
+
+/** Messages, bytes and additions of this device on the tp group for one microbatch, forward and backward, exactly. */
+struct collective_cost tensor_cost(const struct tensor_parallel *, struct tensor_cost_request);
 
 #endif

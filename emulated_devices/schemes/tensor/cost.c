@@ -1,0 +1,81 @@
+/* cost.c -- what a microbatch's pass costs on the tp group: the collectives of norms, matrices and loss, one by one. */
+#include "emulated_devices/schemes/tensor/tensor.h"
+
+static enum dtype own_format(const struct ledger *l) { return l->tp->device->dtype; }
+
+static void enter(struct ledger *l, enum operation op, unsigned axes, const char *name, struct collective call)
+{
+    const struct collective_cost one = group_cost(&l->tp->along[axes], op, name, &call);
+    l->sum.messages += one.messages;
+    l->sum.bytes += one.bytes;
+    l->sum.additions += one.additions;
+}
+
+void ledger_allreduce(struct ledger *l, unsigned axes, int64_t count)
+{
+    enter(l, ALLREDUCE, axes, l->tp->allreduce, (struct collective){ .count = count, .dtype = own_format(l) });
+}
+
+/* A few numbers a row, in their own format. */
+static void statistics(struct ledger *l, unsigned axes, int64_t count)
+{
+    enter(l, ALLREDUCE, axes, l->tp->allreduce, (struct collective){ .count = count, .dtype = l->tp->device->ops->statistics });
+}
+
+void ledger_rooted(struct ledger *l, enum operation op, unsigned axes, int root, int64_t count)
+{
+    enter(l, op, axes, NULL, (struct collective){ .count = count, .root = root, .dtype = own_format(l) });
+}
+
+static void enter_rows(struct ledger *l, enum operation op, unsigned axes, const int64_t rows[], int64_t cols)
+{
+    int64_t counts[MESH_MOST_DEVICES];
+    for (int i = 0; i < axes_size(l->tp, axes); i++) counts[i] = rows[i] * cols;
+    enter(l, op, axes, NULL, (struct collective){ .counts = counts, .dtype = own_format(l) });
+}
+
+void ledger_allgather(struct ledger *l, unsigned axes, const int64_t rows[], int64_t cols) { enter_rows(l, ALLGATHER, axes, rows, cols); }
+void ledger_reduce_scatter(struct ledger *l, unsigned axes, const int64_t rows[], int64_t cols) { enter_rows(l, REDUCE_SCATTER, axes, rows, cols); }
+
+/* ---- what a pass is made of ---------------------------------------------------------------------------------------------- */
+
+static void norm(struct ledger *l, enum tensor_pass pass, int64_t N)
+{
+    const struct tensor_parallel *tp = l->tp;
+    const struct tensor_cut cut = tp->scheme->stream;
+    const int64_t n = tensor_rows_at(tp, STREAM, N).count;
+    for (int vectors = pass == INPUT_PASS ? 1 : 2; vectors > 0; vectors--) ledger_shared(l, cut, tp->channels, 1, pass);
+    if (pass == FORWARD_PASS) statistics(l, cut.columns, n), statistics(l, cut.columns, n);
+    if (pass == INPUT_PASS) statistics(l, cut.columns, 2 * n);
+}
+
+static void block(struct ledger *l, enum tensor_pass pass, int64_t N, bool without_last)
+{
+    static const enum param_role matrices[] = { ROLE_QKV, ROLE_ATTENTION_OUT, ROLE_UP, ROLE_DOWN };
+    norm(l, pass, N);
+    norm(l, pass, N);
+    for (int i = 0; i < 4 - without_last; i++) l->tp->scheme->matrix_cost(l, matrices[i], pass, N, true);
+}
+
+static void loss(struct ledger *l, enum tensor_pass pass, int64_t N)
+{
+    const struct tensor_scheme *s = l->tp->scheme;
+    const int64_t n = tensor_rows_at(l->tp, INNER, N).count;
+    norm(l, pass, N);
+    s->matrix_cost(l, ROLE_HEAD, pass, N, false);
+    if (pass == FORWARD_PASS) statistics(l, s->inner.columns, n), statistics(l, s->inner.columns, 2 * n);
+}
+
+struct collective_cost tensor_cost(const struct tensor_parallel *tp, struct tensor_cost_request q)
+{
+    struct ledger l = { .tp = tp };
+    for (enum tensor_pass pass = FORWARD_PASS; pass <= WEIGHT_PASS; pass++) {
+        for (int i = 0; i < q.layers; i++) block(&l, pass, q.N, false);
+        if (q.head) loss(&l, pass, q.N);
+        if (!q.embedding || pass == INPUT_PASS) continue;
+        tp->scheme->matrix_cost(&l, ROLE_TOKENS, pass, q.N, false);
+        ledger_shared(&l, tp->scheme->stream, tp->config->S, tp->channels, pass);
+    }
+    for (int i = 0; i < q.again; i++) block(&l, FORWARD_PASS, q.N, true);
+    return l.sum;
+}

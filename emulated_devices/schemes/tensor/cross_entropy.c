@@ -1,0 +1,36 @@
+/* cross_entropy.c -- the loss of logits whose columns, the vocabulary, several devices share.
+ *
+ * Source   M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3: the logits never travel, only numbers a token
+ * Talks    over the devices with the same rows, n rows each: all-reduce of n maxima, then of n sums and n hits together
+ */
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/transformer.h"
+
+static struct tensor half(struct tensor sums, int which)
+{
+    const int64_t n = tensor_count(sums) / 2;
+    return tensor_1d((char *)sums.data + (size_t)(which * n) * dtype_size(sums.dtype), sums.dtype, n);
+}
+
+enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double *loss, struct tensor top, struct tensor sums,
+                                             struct tensor logits, struct tensor labels, struct error *err)
+{
+    struct group *g = &tp->along[tp->scheme->inner.columns];
+    const struct tensor total = half(sums, 0), hit = half(sums, 1);
+    dev_cross_entropy_max(tp->device, top, logits);
+    enum error_code e = allreduce(g, top.data, tensor_count(top), top.dtype, MAX, tp->allreduce, err);
+    if (e) return e;
+    dev_cross_entropy_sums(tp->device, total, hit, logits, top, labels, tp->token);
+    e = allreduce(g, sums.data, tensor_count(sums), sums.dtype, SUM, tp->allreduce, err);
+    if (e) return e;
+    *loss = dev_cross_entropy_loss(tp->device, total, top, hit, labels, IGNORE_LABEL);
+    if (g->rank != 0) *loss = 0;
+    return OK;
+}
+
+void tensor_cross_entropy_backward(struct tensor_parallel *tp, struct tensor logits, struct tensor sums, struct tensor top,
+                                   struct tensor labels, double scale)
+{
+    dev_cross_entropy_backward(tp->device, logits, logits, half(sums, 0), top, labels, tp->token, IGNORE_LABEL, scale);
+}

@@ -1,0 +1,131 @@
+/* shared.c -- parameters that all rows need: biases, norms, positions; and rows brought together and dealt out.
+ *
+ * Devices with the same columns and different rows need such a parameter whole, and each sums its rows' part of the
+ * gradient.  Schemes whose weights are cut in both directions share the parameter out among these devices
+ * (cuts_vectors): they gather it before use, and reduce-scatter the gradient.  Elsewhere each has a copy, and they
+ * all-reduce the gradient.  Both are done for each microbatch, so that the gradient is whole as soon as the layer's
+ * backward pass is done, whatever the data scheme then does with it.
+ */
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+#include <string.h>
+
+enum error_code tensor_buffer(struct tensor_parallel *tp, struct tensor *t, int64_t rows, int64_t cols, struct error *err)
+{
+    *t = device_tensor_2d(tp->device, BUFFERS, rows, cols);
+    return t->data ? OK : fail(err, ERR_MEMORY, "no memory for %lld x %lld elements on their way between devices", (long long)rows, (long long)cols);
+}
+
+/* A collective on blocks that are counted in rows. */
+static enum error_code run_on_rows(struct tensor_parallel *tp, enum operation op, unsigned axes, const int64_t rows[], int64_t cols,
+                                   const void *in, void *out, struct error *err)
+{
+    struct group *g = &tp->along[axes];
+    int64_t counts[MESH_MOST_DEVICES];
+    for (int i = 0; i < g->size; i++) counts[i] = rows[i] * cols;
+    const struct collective c = { .in = in, .out = out, .counts = counts, .dtype = tp->device->dtype, .reduction = SUM };
+    return collective_run(g, op, NULL, &c, err);
+}
+
+enum error_code gather_rows(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor whole, struct tensor own, struct error *err)
+{
+    return run_on_rows(tp, ALLGATHER, axes, rows, tensor_cols(whole), own.data, whole.data, err);
+}
+
+enum error_code scatter_rows(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor own, struct tensor whole, struct error *err)
+{
+    return run_on_rows(tp, REDUCE_SCATTER, axes, rows, tensor_cols(whole), whole.data, own.data, err);
+}
+
+/* ---- parameters --------------------------------------------------------------------------------------------------------- */
+
+static void share_out(const struct tensor_parallel *tp, unsigned axes, int64_t rows, int64_t counts[])
+{
+    const int members = axes_size(tp, axes);
+    for (int i = 0; i < members; i++) counts[i] = block_start(rows, members, i + 1) - block_start(rows, members, i);
+}
+
+/* A vector is a matrix of one column. */
+static struct tensor as_rows(struct tensor t)
+{
+    return t.ndim == 1 ? tensor_2d(t.data, t.dtype, tensor_count(t), 1) : t;
+}
+
+static bool alone(const struct tensor_parallel *tp, struct tensor_cut cut) { return axes_size(tp, cut.rows) == 1; }
+
+enum error_code shared_take(struct tensor_parallel *tp, struct tensor_cut cut, struct tensor piece, int64_t rows, struct shared *s,
+                            struct error *err)
+{
+    const struct tensor own = as_rows(piece);
+    int64_t counts[MESH_MOST_DEVICES];
+    *s = (struct shared){ .piece = piece, .taken = piece };
+    if (!tensor_present(piece) || !tp->scheme->cuts_vectors || alone(tp, cut)) return OK;
+    enum error_code e = tensor_buffer(tp, &s->taken, rows, tensor_cols(own), err);
+    share_out(tp, cut.rows, rows, counts);
+    return e ? e : gather_rows(tp, cut.rows, counts, s->taken, own, err);
+}
+
+void shared_release(struct tensor_parallel *tp, struct shared *s)
+{
+    if (s->taken.data != s->piece.data) device_free(tp->device, s->taken);
+    *s = (struct shared){ 0 };
+}
+
+enum error_code shared_begin(struct tensor_parallel *tp, struct tensor_cut cut, struct tensor g, int64_t rows, struct shared *s,
+                             struct error *err)
+{
+    *s = (struct shared){ .piece = g, .taken = g };
+    if (!tensor_present(g) || alone(tp, cut)) return OK;
+    enum error_code e = tensor_buffer(tp, &s->taken, rows, tensor_cols(as_rows(g)), err);
+    if (!e) memset(s->taken.data, 0, tensor_bytes(s->taken));
+    return e;
+}
+
+enum error_code shared_give(struct tensor_parallel *tp, struct tensor_cut cut, struct shared *s, struct error *err)
+{
+    if (s->taken.data == s->piece.data) return OK;
+    const struct tensor g = as_rows(s->piece);
+    struct tensor sum = s->taken;
+    int64_t counts[MESH_MOST_DEVICES];
+    enum error_code e;
+    if (tp->scheme->cuts_vectors) {
+        e = tensor_buffer(tp, &sum, tensor_rows(g), tensor_cols(g), err);
+        share_out(tp, cut.rows, tensor_rows(s->taken), counts);
+        if (!e) e = scatter_rows(tp, cut.rows, counts, sum, s->taken, err);
+    } else e = allreduce(&tp->along[cut.rows], sum.data, tensor_count(sum), sum.dtype, SUM, tp->allreduce, err);
+    if (!e) dev_add(tp->device, g, g, sum);
+    if (sum.data != s->taken.data) device_free(tp->device, sum);
+    shared_release(tp, s);
+    return e;
+}
+
+void ledger_shared(struct ledger *l, struct tensor_cut cut, int64_t rows, int64_t cols, enum tensor_pass pass)
+{
+    int64_t counts[MESH_MOST_DEVICES];
+    const bool cut_up = l->tp->scheme->cuts_vectors, gives = pass == WEIGHT_PASS;
+    share_out(l->tp, cut.rows, rows, counts);
+    if (cut_up && gives) ledger_reduce_scatter(l, cut.rows, counts, cols);
+    else if (cut_up) ledger_allgather(l, cut.rows, counts, cols);
+    else if (gives) ledger_allreduce(l, cut.rows, rows * cols);
+}
+
+/* ---- positions ----------------------------------------------------------------------------------------------------------- */
+
+enum error_code tensor_positions_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor positions, struct tensor W, struct error *err)
+{
+    struct shared w;
+    enum error_code e = shared_take(tp, tp->scheme->stream, W, tp->config->S, &w, err);
+    if (!e) dev_embedding_forward(tp->device, Y, positions, w.taken, 0, true);
+    shared_release(tp, &w);
+    return e;
+}
+
+enum error_code tensor_positions_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY, struct tensor positions,
+                                                 struct error *err)
+{
+    struct shared g;
+    enum error_code e = shared_begin(tp, tp->scheme->stream, dW, tp->config->S, &g, err);
+    if (e) return e;
+    dev_embedding_backward_weight(tp->device, g.taken, dY, positions, 0);
+    return shared_give(tp, tp->scheme->stream, &g, err);
+}

@@ -1,0 +1,196 @@
+/* summa.c -- the three products of summa.h, step by step. */
+#include "emulated_devices/schemes/tensor/summa.h"
+#include "emulated_devices/device/compute.h"
+#include <string.h>
+
+/* Devices of one row differ in their column, and the other way round. */
+#define ALONG_ROW    GRID_COLUMN
+#define ALONG_COLUMN GRID_ROW
+
+struct weight_cut summa_weight(enum param_role role)
+{
+    (void)role;
+    return (struct weight_cut){ .out = GRID_COLUMN, .in = GRID_ROW };
+}
+
+/* The tensor of member `root` of a row or column, on all of its members: here it is own, or a buffer. */
+static enum error_code take(struct tensor_parallel *tp, unsigned along, int root, struct tensor own, int64_t rows, int64_t cols,
+                            struct tensor *taken, struct error *err)
+{
+    struct group *g = &tp->along[along];
+    *taken = own;
+    if (g->rank != root) {
+        enum error_code e = tensor_buffer(tp, taken, rows, cols, err);
+        if (e) return e;
+    }
+    return broadcast(g, taken->data, rows * cols, taken->dtype, root, err);
+}
+
+static void give_back(struct tensor_parallel *tp, struct tensor own, struct tensor taken)
+{
+    if (taken.data != own.data) device_free(tp->device, taken);
+}
+
+/* into = sum over the members of a row or column, at its member `root`; elsewhere into is not touched. */
+static enum error_code reduce_to(struct tensor_parallel *tp, unsigned along, int root, struct tensor part, struct tensor into, struct error *err)
+{
+    struct group *g = &tp->along[along];
+    const struct collective c = { .in = part.data, .out = g->rank == root ? into.data : part.data, .count = tensor_count(part),
+                                  .dtype = part.dtype, .reduction = SUM, .root = root };
+    return collective_run(g, REDUCE, NULL, &c, err);
+}
+
+/* The width of part `index` of a matrix's output, or input. */
+static int64_t width(const struct tensor_parallel *tp, enum param_role role, bool output, int index)
+{
+    return tensor_width(tp, role, output, index, axes_size(tp, GRID_COLUMN));
+}
+
+/* ---- Y = X W^T + b ------------------------------------------------------------------------------------------------------- */
+
+static enum error_code forward_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor Y, struct tensor X, struct tensor W,
+                                    struct tensor b, struct error *err)
+{
+    struct tensor x, w;
+    const int64_t I = width(tp, role, false, l);
+    enum error_code e = take(tp, ALONG_ROW, l, X, tensor_rows(X), I, &x, err);
+    if (e) return e;
+    e = take(tp, ALONG_COLUMN, l, W, tensor_rows(W), I, &w, err);
+    if (!e && l == 0) dev_linear_forward(tp->device, Y, x, w, b);
+    else if (!e) dev_linear_forward_add(tp->device, Y, x, w);
+    give_back(tp, W, w);
+    give_back(tp, X, x);
+    return e;
+}
+
+static struct tensor_cut side(const struct tensor_parallel *tp, enum param_role role)
+{
+    return leads_inside(role) ? tp->scheme->inner : tp->scheme->stream;
+}
+
+enum error_code summa_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y, struct tensor X,
+                                     struct tensor W, struct tensor b, struct error *err)
+{
+    const int q = axes_size(tp, GRID_COLUMN);
+    struct shared bias;
+    (void)N;
+    enum error_code e = shared_take(tp, side(tp, role), b, tensor_cols(Y), &bias, err);
+    for (int l = 0; l < q && !e; l++) e = forward_step(tp, role, l, Y, X, W, bias.taken, err);
+    shared_release(tp, &bias);
+    return e;
+}
+
+/* ---- dX = dY W, and the embedding ------------------------------------------------------------------------------------------ */
+
+/* Part l: ids, if given, stand for their unit vectors in place of dY. */
+static enum error_code input_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor dX, struct tensor dY, struct tensor ids,
+                                  struct tensor W, struct error *err)
+{
+    struct tensor w, part;
+    const int64_t I = width(tp, role, false, l);
+    enum error_code e = take(tp, ALONG_COLUMN, l, W, tensor_rows(W), I, &w, err);
+    if (e) return e;
+    e = tensor_buffer(tp, &part, tensor_rows(dX), I, err);
+    if (!e && tensor_present(ids)) dev_embedding_forward(tp->device, part, ids, w, tp->token, false);
+    else if (!e) dev_linear_backward_input(tp->device, part, dY, w);
+    if (!e) e = reduce_to(tp, ALONG_ROW, l, part, dX, err);
+    device_free(tp->device, part);
+    give_back(tp, W, w);
+    return e;
+}
+
+enum error_code summa_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dX, struct tensor dY,
+                                            struct tensor W, struct error *err)
+{
+    enum error_code e = OK;
+    (void)N;
+    for (int l = 0; l < axes_size(tp, GRID_ROW) && !e; l++) e = input_step(tp, role, l, dX, dY, tensor_none, W, err);
+    return e;
+}
+
+static struct tensor own_ids(const struct tensor_parallel *tp, struct tensor ids)
+{
+    const struct rows own = tensor_rows_at(tp, STREAM, tensor_count(ids));
+    return tensor_1d((int32_t *)ids.data + own.first, I32, own.count);
+}
+
+enum error_code summa_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W, struct error *err)
+{
+    enum error_code e = OK;
+    for (int l = 0; l < axes_size(tp, GRID_ROW) && !e; l++) e = input_step(tp, ROLE_TOKENS, l, Y, tensor_none, own_ids(tp, ids), W, err);
+    return e;
+}
+
+/* ---- dW = dY^T X ------------------------------------------------------------------------------------------------------------ */
+
+/* Everybody's part of the sum for W[j,l], added to the gradient by device (l,j). */
+static enum error_code weight_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor sum, struct tensor dY, struct tensor ids,
+                                   struct tensor X, struct error *err)
+{
+    struct tensor x, part;
+    const int64_t I = width(tp, role, false, l);
+    enum error_code e = take(tp, ALONG_ROW, l, X, tensor_rows(X), I, &x, err);
+    if (e) return e;
+    e = tensor_buffer(tp, &part, tensor_rows(sum), I, err);
+    if (!e) {
+        memset(part.data, 0, tensor_bytes(part));
+        if (tensor_present(ids)) dev_embedding_backward_weight(tp->device, part, x, ids, tp->token);
+        else dev_linear_backward_weight(tp->device, part, tensor_none, dY, x);
+        e = reduce_to(tp, ALONG_COLUMN, l, part, sum, err);
+    }
+    device_free(tp->device, part);
+    give_back(tp, X, x);
+    return e;
+}
+
+static enum error_code weight(struct tensor_parallel *tp, enum param_role role, struct tensor dW, struct tensor dY, struct tensor ids,
+                              struct tensor X, struct error *err)
+{
+    struct tensor sum;
+    enum error_code e = tensor_buffer(tp, &sum, tensor_rows(dW), tensor_cols(dW), err);
+    if (e) return e;
+    for (int l = 0; l < axes_size(tp, GRID_COLUMN) && !e; l++) e = weight_step(tp, role, l, sum, dY, ids, X, err);
+    if (!e) e = allreduce(&tp->along[GRID_LAYER], sum.data, tensor_count(sum), sum.dtype, SUM, tp->allreduce, err);
+    if (!e) dev_add(tp->device, dW, dW, sum);
+    device_free(tp->device, sum);
+    return e;
+}
+
+enum error_code summa_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dW, struct tensor db,
+                                             struct tensor dY, struct tensor X, struct error *err)
+{
+    struct shared bias;
+    (void)N;
+    enum error_code e = weight(tp, role, dW, dY, tensor_none, X, err);
+    if (e || !tensor_present(db)) return e;
+    e = shared_begin(tp, side(tp, role), db, tensor_cols(dY), &bias, err);
+    if (e) return e;
+    dev_column_sums(tp->device, bias.taken, dY);
+    return shared_give(tp, side(tp, role), &bias, err);
+}
+
+enum error_code summa_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY, struct tensor ids, struct error *err)
+{
+    return weight(tp, ROLE_TOKENS, dW, tensor_none, own_ids(tp, ids), dY, err);
+}
+
+/* ---- cost --------------------------------------------------------------------------------------------------------------------- */
+
+static void step_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int step, int64_t n)
+{
+    const int64_t I = width(l->tp, role, false, step), O = width(l->tp, role, true, l->tp->at[2]);
+    if (pass != INPUT_PASS) ledger_rooted(l, BROADCAST, ALONG_ROW, step, n * I);
+    if (pass != WEIGHT_PASS) ledger_rooted(l, BROADCAST, ALONG_COLUMN, step, O * I);
+    if (pass == INPUT_PASS) ledger_rooted(l, REDUCE, ALONG_ROW, step, n * I);
+    if (pass == WEIGHT_PASS) ledger_rooted(l, REDUCE, ALONG_COLUMN, step, O * I);
+}
+
+void summa_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+{
+    const struct tensor_parallel *tp = l->tp;
+    const int64_t n = tensor_rows_at(tp, STREAM, N).count, O = width(tp, role, true, tp->at[2]), I = width(tp, role, false, tp->at[1]);
+    const enum tensor_pass product = role == ROLE_TOKENS && pass == FORWARD_PASS ? INPUT_PASS : pass;
+    for (int step = 0; step < axes_size(tp, GRID_COLUMN); step++) step_cost(l, role, product, step, n);
+    if (pass == WEIGHT_PASS) ledger_allreduce(l, GRID_LAYER, O * I);
+    if (has_bias && pass != INPUT_PASS) ledger_shared(l, side(tp, role), O, 1, pass);
+}

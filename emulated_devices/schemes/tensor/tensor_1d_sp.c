@@ -1,0 +1,172 @@
+/* tensor parallelism, 1d-sp: as 1d, with the tokens of the residual stream shared out between the pairs of matrices.
+ *
+ * Source   V. Korthikanti et al., "Reducing activation recomputation in large transformer models", arXiv:2205.05198,
+ *          section 4.2.2 (sequence parallelism)
+ * Group    P devices with the same tokens
+ * Layout                                whole          on device r
+ *   X, Y, dX, dY (width D)              [N,D]          [n,D]: the r-th stretch of the microbatch's N tokens
+ *   heads, F, logits; matrices          as in 1d       as in 1d: of all tokens
+ *   norms, positions, biases of width D                all of it, the same on every device
+ *   P need not divide N: stretches differ by at most one token, and may be empty.
+ * Talks    1d's all-reduces, torn apart: before a matrix that leads inside an all-gather of [N,D], after one that leads
+ *          out a reduce-scatter; backward the same with the roles exchanged:
+ *          per layer and microbatch 4 all-gathers and 4 reduce-scatters, 8 N D (P-1)/P elements sent by each device, as 1d;
+ *          1d-sp      keeps only its own rows of a matrix's input and gathers them again for the weights' gradient:
+ *                     2 all-gathers more a layer, 2 N D (P-1)/P (the paper's choice), and one for the output matrix
+ *          1d-sp-keep keeps what was gathered
+ *          gradients of norms are all-reduced, 4 D a layer and microbatch
+ * Memory   per layer and microbatch  1d-sp       (8 D + 2 F + H + 4) N/P elements: everything is shared out
+ *                                    1d-sp-keep  2 N D of inputs whole, the rest shared out
+ * Equals   reassociates, as 1d, in the order of the reduce-scatter.  Norms, dropout and residual sums are of rows, bit for
+ *          bit those of 1d on equal inputs.  A bias of width D is added on device 0 only, before the sum; its gradient
+ *          is computed whole on every device, from the gathered gradient of Y.
+ */
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+
+#define ALL MESH_AXIS(2)
+
+static const char *mesh(int P, int size[TENSOR_AXES])
+{
+    size[0] = size[1] = 1;
+    size[2] = P;
+    return NULL;
+}
+
+static struct weight_cut weight(enum param_role role)
+{
+    return leads_inside(role) ? (struct weight_cut){ .out = ALL } : (struct weight_cut){ .in = ALL };
+}
+
+static enum error_code gather(struct tensor_parallel *tp, int64_t N, struct tensor whole, struct tensor own, struct error *err)
+{
+    int64_t rows[MESH_MOST_DEVICES];
+    tensor_row_counts(tp, ALL, ALL, N, rows);
+    return gather_rows(tp, ALL, rows, whole, own, err);
+}
+
+static enum error_code scatter(struct tensor_parallel *tp, int64_t N, struct tensor own, struct tensor whole, struct error *err)
+{
+    int64_t rows[MESH_MOST_DEVICES];
+    tensor_row_counts(tp, ALL, ALL, N, rows);
+    return scatter_rows(tp, ALL, rows, own, whole, err);
+}
+
+/* All rows of X: where X has room for them, there; else in a buffer, for release().
+ * done: a tensor with room for all rows has them already. */
+static enum error_code all_rows(struct tensor_parallel *tp, int64_t N, struct tensor *all, struct tensor X, bool done, struct error *err)
+{
+    *all = X;
+    if (tensor_rows(X) == N) return done || tp->group->size == 1 ? OK : gather(tp, N, X, tensor_own_rows(tp, X, N), err);
+    enum error_code e = tensor_buffer(tp, all, N, tensor_cols(X), err);
+    return e ? e : gather(tp, N, *all, X, err);
+}
+
+static void release(struct tensor_parallel *tp, struct tensor all, struct tensor X)
+{
+    if (all.data != X.data) device_free(tp->device, all);
+}
+
+static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y, struct tensor X,
+                                      struct tensor W, struct tensor b, struct error *err)
+{
+    struct tensor all;
+    enum error_code e;
+    if (leads_inside(role)) {
+        e = all_rows(tp, N, &all, X, false, err);
+        if (!e) dev_linear_forward(tp->device, Y, all, W, b);
+        release(tp, all, X);
+        return e;
+    }
+    e = tensor_buffer(tp, &all, N, tensor_cols(Y), err);
+    if (e) return e;
+    dev_linear_forward(tp->device, all, X, W, tp->group->rank == 0 ? b : tensor_none);
+    e = scatter(tp, N, Y, all, err);
+    device_free(tp->device, all);
+    return e;
+}
+
+static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dX, struct tensor dY,
+                                             struct tensor W, struct error *err)
+{
+    struct tensor all;
+    enum error_code e;
+    if (!leads_inside(role)) {
+        e = all_rows(tp, N, &all, dY, false, err);
+        if (!e) dev_linear_backward_input(tp->device, dX, all, W);
+        release(tp, all, dY);
+        return e;
+    }
+    e = tensor_buffer(tp, &all, N, tensor_cols(dX), err);
+    if (e) return e;
+    dev_linear_backward_input(tp->device, all, dY, W);
+    e = scatter(tp, N, dX, all, err);
+    device_free(tp->device, all);
+    return e;
+}
+
+/* Of a matrix that leads out, both X and dY are whole already; of one that leads inside, X may have to be gathered again. */
+static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dW, struct tensor db,
+                                              struct tensor dY, struct tensor X, struct error *err)
+{
+    struct tensor all;
+    (void)role;
+    enum error_code e = all_rows(tp, N, &all, X, true, err);
+    if (!e) dev_linear_backward_weight(tp->device, dW, db, dY, all);
+    release(tp, all, X);
+    return e;
+}
+
+static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W, struct error *err)
+{
+    struct tensor all;
+    enum error_code e = tensor_buffer(tp, &all, tensor_count(ids), tensor_cols(Y), err);
+    if (e) return e;
+    dev_embedding_forward(tp->device, all, ids, W, tp->token, false);
+    e = scatter(tp, tensor_count(ids), Y, all, err);
+    device_free(tp->device, all);
+    return e;
+}
+
+static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY, struct tensor ids,
+                                                 struct error *err)
+{
+    struct tensor all;
+    enum error_code e = all_rows(tp, tensor_count(ids), &all, dY, true, err);
+    if (!e) dev_embedding_backward_weight(tp->device, dW, all, ids, tp->token);
+    release(tp, all, dY);
+    return e;
+}
+
+static void matrix_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+{
+    const bool inside = leads_inside(role) && role != ROLE_TOKENS;
+    const int64_t D = l->tp->config->D;
+    int64_t rows[MESH_MOST_DEVICES];
+    (void)has_bias;
+    tensor_row_counts(l->tp, ALL, ALL, N, rows);
+    if (role == ROLE_TOKENS && pass == WEIGHT_PASS) ledger_allgather(l, ALL, rows, D);
+    else if (pass == WEIGHT_PASS) {
+        if (inside && !l->tp->scheme->keeps_inputs) ledger_allgather(l, ALL, rows, D);
+    } else if (inside == (pass == FORWARD_PASS)) ledger_allgather(l, ALL, rows, D);
+    else ledger_reduce_scatter(l, ALL, rows, D);
+}
+
+#define COMMON                                                                                                        \
+    .source = "Korthikanti et al., arXiv:2205.05198",                                                                 \
+    .mesh = mesh, .stream = { .rows = ALL }, .inner = { .columns = ALL }, .weight = weight, .cuts_tokens = true,      \
+    .keeps_gradients = true, .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,        \
+    .linear_backward_weight = linear_backward_weight, .embedding_forward = embedding_forward,                         \
+    .embedding_backward_weight = embedding_backward_weight, .matrix_cost = matrix_cost
+
+const struct tensor_scheme tensor_scheme_1d_sp = {
+    .name = "1d-sp", .description = "1d with sequence parallelism: tokens shared out between the pairs; inputs gathered again for weights",
+    .volume = "8 N D (P-1)/P as 1d, and 2 N D (P-1)/P to gather inputs again, a layer and microbatch; 4 D of norm gradients",
+    .memory = "weights as 1d; a layer keeps (8 D + 2 F + H + 4) N/P", COMMON
+};
+
+const struct tensor_scheme tensor_scheme_1d_sp_keep = {
+    .name = "1d-sp-keep", .description = "1d with sequence parallelism: tokens shared out between the pairs; gathered inputs are kept",
+    .volume = "8 N D (P-1)/P elements a layer and microbatch, as 1d; 4 D of norm gradients",
+    .memory = "weights as 1d; a layer keeps 2 N D + (6 D + 2 F + H + 4) N/P", .keeps_inputs = true, COMMON
+};

@@ -1,0 +1,241 @@
+/* tensor parallelism, 3d: p x p x p devices; every product gathers its two factors along two axes and sums along the third.
+ *
+ * Source   Z. Bian, Q. Xu, B. Wang, Y. You, "Maximizing parallelism in distributed training for huge neural networks",
+ *          arXiv:2105.14450; after R. C. Agarwal et al., "A three-dimensional approach to parallel matrix multiplication",
+ *          doi:10.1147/rd.395.0575
+ * Group    P = p^3 devices (i,j,l)
+ * Layout                          whole         on device (i,j,l)
+ *   X, Y, dX, dY (width D)        [N,D]         sequences j of p of the i-th p-th; columns l
+ *   heads, F, logits              [N,..]        sequences l of p of the i-th p-th; heads, columns, tokens j
+ *   matrices that lead inside     [O,I]         rows i of p of outputs j; inputs l
+ *   matrices that lead out        [O,I]         rows i of p of outputs l; inputs j
+ *   biases, norms, positions                    1/p^2 of the part that goes with the device's columns
+ *   So the axes j and l change places with every matrix and are back after a pair.  p need not divide anything.
+ * Talks    a matrix that leads inside: all-gather X along j, W along i, multiply, reduce-scatter Y along l;
+ *          dX: all-gather dY along l, W along i, reduce-scatter along j;  dW: all-gather X along j, dY along l,
+ *          reduce-scatter along i.  One that leads out: j and l exchanged.  Each of the three moves 1/p^3 of what it is
+ *          about p-1 times: a product sends (p-1)/P (N I + O I + N O) elements from each device, forward, for dX, for dW.
+ *          per layer and microbatch, all devices together, F = 4 D: 3 (p-1) (16 N D + 12 D^2), and for norms and vectors
+ *          16 N (p-1) + 28 D (p^2-1)
+ * Memory   weights, activations 1/P: per layer and microbatch (8 D + 2 F + H) N/P + 4 N/p^2 elements
+ * Equals   reassociates: every sum over an inner dimension, over rows, or over a row's columns has p partial sums, in the
+ *          order of the reduce-scatter.  A bias is added once, by the first device of those whose products are summed.
+ */
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+#include <string.h>
+
+#define I_AXIS MESH_AXIS(0)
+#define J_AXIS MESH_AXIS(1)
+#define L_AXIS MESH_AXIS(2)
+
+static const char *mesh(int P, int size[TENSOR_AXES])
+{
+    int p = 1;
+    while ((p + 1) * (p + 1) * (p + 1) <= P) p++;
+    size[0] = size[1] = size[2] = p;
+    return p * p * p == P ? NULL : "a cube: 1, 8, 27, 64, ..";
+}
+
+static struct weight_cut weight(enum param_role role)
+{
+    return leads_inside(role) ? (struct weight_cut){ .out = J_AXIS, .in = L_AXIS, .sub = I_AXIS }
+                              : (struct weight_cut){ .out = L_AXIS, .in = J_AXIS, .sub = I_AXIS };
+}
+
+/* The axis along which the i-th p-th of the rows is cut once more: of a matrix's input and of its output. */
+static unsigned input_axis(enum param_role role) { return leads_inside(role) ? J_AXIS : L_AXIS; }
+static unsigned output_axis(enum param_role role) { return leads_inside(role) ? L_AXIS : J_AXIS; }
+
+/* Output: what a bias goes with. */
+static struct tensor_cut output_side(const struct tensor_parallel *tp, enum param_role role)
+{
+    return leads_inside(role) ? tp->scheme->inner : tp->scheme->stream;
+}
+
+/* Rows of the p devices along one axis. @return all of them: the i-th p-th. */
+static int64_t rows_along(const struct tensor_parallel *tp, unsigned axis, int64_t N, int64_t rows[])
+{
+    return tensor_row_counts(tp, I_AXIS | axis, axis, N, rows);
+}
+
+/* Rows of W's pieces along i. */
+static int64_t weight_rows(const struct tensor_parallel *tp, enum param_role role, int64_t rows[])
+{
+    const struct weight_cut cut = weight(role);
+    const int p = axes_size(tp, I_AXIS);
+    const int64_t O = tensor_width(tp, role, true, axes_index(tp, cut.out), p);
+    for (int i = 0; i < p; i++) rows[i] = block_start(O, p, i + 1) - block_start(O, p, i);
+    return O;
+}
+
+/* ---- the three movements -------------------------------------------------------------------------------------------------- */
+
+static enum error_code gather(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own, struct tensor *whole, struct error *err)
+{
+    int64_t rows[MESH_MOST_DEVICES];
+    enum error_code e = tensor_buffer(tp, whole, rows_along(tp, axis, N, rows), tensor_cols(own), err);
+    return e ? e : gather_rows(tp, axis, rows, *whole, own, err);
+}
+
+static enum error_code gather_weight(struct tensor_parallel *tp, enum param_role role, struct tensor W, struct tensor *whole, struct error *err)
+{
+    int64_t rows[MESH_MOST_DEVICES];
+    enum error_code e = tensor_buffer(tp, whole, weight_rows(tp, role, rows), tensor_cols(W), err);
+    return e ? e : gather_rows(tp, I_AXIS, rows, *whole, W, err);
+}
+
+static enum error_code scatter(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own, struct tensor whole, struct error *err)
+{
+    int64_t rows[MESH_MOST_DEVICES];
+    rows_along(tp, axis, N, rows);
+    return scatter_rows(tp, axis, rows, own, whole, err);
+}
+
+static void drop(struct tensor_parallel *tp, struct tensor a, struct tensor b, struct tensor c)
+{
+    device_free(tp->device, a), device_free(tp->device, b), device_free(tp->device, c);
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y, struct tensor X,
+                                      struct tensor W, struct tensor b, struct error *err)
+{
+    struct tensor x = tensor_none, w = tensor_none, y = tensor_none;
+    struct shared bias = { 0 };
+    const unsigned out = output_axis(role);
+    enum error_code e = shared_take(tp, output_side(tp, role), b, tensor_cols(Y), &bias, err);
+    if (!e) e = gather(tp, input_axis(role), N, X, &x, err);
+    if (!e) e = gather_weight(tp, role, W, &w, err);
+    if (!e) e = tensor_buffer(tp, &y, tensor_rows(x), tensor_cols(Y), err);
+    if (!e) dev_linear_forward(tp->device, y, x, w, axes_index(tp, out) == 0 ? bias.taken : tensor_none);
+    if (!e) e = scatter(tp, out, N, Y, y, err);
+    drop(tp, x, w, y);
+    shared_release(tp, &bias);
+    return e;
+}
+
+static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dX, struct tensor dY,
+                                             struct tensor W, struct error *err)
+{
+    struct tensor dx = tensor_none, w = tensor_none, dy = tensor_none;
+    enum error_code e = gather(tp, output_axis(role), N, dY, &dy, err);
+    if (!e) e = gather_weight(tp, role, W, &w, err);
+    if (!e) e = tensor_buffer(tp, &dx, tensor_rows(dy), tensor_cols(dX), err);
+    if (!e) dev_linear_backward_input(tp->device, dx, dy, w);
+    if (!e) e = scatter(tp, input_axis(role), N, dX, dx, err);
+    drop(tp, dy, w, dx);
+    return e;
+}
+
+/* dW += this device's rows of the sum over i. */
+static enum error_code add_weight(struct tensor_parallel *tp, enum param_role role, struct tensor dW, struct tensor whole, struct error *err)
+{
+    struct tensor sum;
+    int64_t rows[MESH_MOST_DEVICES];
+    weight_rows(tp, role, rows);
+    enum error_code e = tensor_buffer(tp, &sum, tensor_rows(dW), tensor_cols(dW), err);
+    if (!e) e = scatter_rows(tp, I_AXIS, rows, sum, whole, err);
+    if (!e) dev_add(tp->device, dW, dW, sum);
+    device_free(tp->device, sum);
+    return e;
+}
+
+static enum error_code add_bias(struct tensor_parallel *tp, enum param_role role, struct tensor db, struct tensor dY, struct error *err)
+{
+    struct shared bias;
+    if (!tensor_present(db)) return OK;
+    enum error_code e = shared_begin(tp, output_side(tp, role), db, tensor_cols(dY), &bias, err);
+    if (e) return e;
+    dev_column_sums(tp->device, bias.taken, dY);
+    return shared_give(tp, output_side(tp, role), &bias, err);
+}
+
+static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role role, int64_t cols, struct tensor *w, struct error *err)
+{
+    int64_t rows[MESH_MOST_DEVICES];
+    enum error_code e = tensor_buffer(tp, w, weight_rows(tp, role, rows), cols, err);
+    if (!e) memset(w->data, 0, tensor_bytes(*w));
+    return e;
+}
+
+static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dW, struct tensor db,
+                                              struct tensor dY, struct tensor X, struct error *err)
+{
+    struct tensor x = tensor_none, dy = tensor_none, dw = tensor_none;
+    enum error_code e = gather(tp, input_axis(role), N, X, &x, err);
+    if (!e) e = gather(tp, output_axis(role), N, dY, &dy, err);
+    if (!e) e = zeroed_weight(tp, role, tensor_cols(dW), &dw, err);
+    if (!e) dev_linear_backward_weight(tp->device, dw, tensor_none, dy, x);
+    if (!e) e = add_weight(tp, role, dW, dw, err);
+    if (!e) e = add_bias(tp, role, db, dY, err);
+    drop(tp, x, dy, dw);
+    return e;
+}
+
+/* ---- the embedding: the product dX = dY W with the tokens' unit vectors for dY, which everybody has --------------------------- */
+
+/* Tokens of the i-th p-th of the rows: from where the first of its devices begins. */
+static struct tensor ids_of_third(const struct tensor_parallel *tp, struct tensor ids)
+{
+    int64_t rows[MESH_MOST_DEVICES];
+    struct tensor_parallel first = *tp;
+    first.at[1] = 0;
+    return tensor_1d((int32_t *)ids.data + tensor_rows_at(&first, STREAM, tensor_count(ids)).first, I32,
+                     rows_along(tp, J_AXIS, tensor_count(ids), rows));
+}
+
+static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W, struct error *err)
+{
+    const struct tensor own = ids_of_third(tp, ids);
+    struct tensor w = tensor_none, y = tensor_none;
+    enum error_code e = gather_weight(tp, ROLE_TOKENS, W, &w, err);
+    if (!e) e = tensor_buffer(tp, &y, tensor_count(own), tensor_cols(Y), err);
+    if (!e) dev_embedding_forward(tp->device, y, own, w, tp->token, false);
+    if (!e) e = scatter(tp, J_AXIS, tensor_count(ids), Y, y, err);
+    drop(tp, w, y, tensor_none);
+    return e;
+}
+
+static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY, struct tensor ids, struct error *err)
+{
+    struct tensor dy = tensor_none, dw = tensor_none;
+    enum error_code e = gather(tp, J_AXIS, tensor_count(ids), dY, &dy, err);
+    if (!e) e = zeroed_weight(tp, ROLE_TOKENS, tensor_cols(dW), &dw, err);
+    if (!e) dev_embedding_backward_weight(tp->device, dw, dy, ids_of_third(tp, ids), tp->token);
+    if (!e) e = add_weight(tp, ROLE_TOKENS, dW, dw, err);
+    drop(tp, dy, dw, tensor_none);
+    return e;
+}
+
+/* ---- cost ------------------------------------------------------------------------------------------------------------------------ */
+
+static void matrix_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+{
+    const struct tensor_parallel *tp = l->tp;
+    const struct weight_cut cut = weight(role);
+    const int p = axes_size(tp, I_AXIS);
+    const bool tokens = role == ROLE_TOKENS;
+    int64_t x[MESH_MOST_DEVICES], y[MESH_MOST_DEVICES], w[MESH_MOST_DEVICES];
+    const int64_t O = weight_rows(tp, role, w), I = tensor_width(tp, role, false, axes_index(tp, cut.in), p);
+    const unsigned in = input_axis(role), out = output_axis(role);
+    rows_along(tp, in, N, x), rows_along(tp, out, N, y);
+    if (pass != WEIGHT_PASS) ledger_allgather(l, I_AXIS, w, I);
+    else ledger_reduce_scatter(l, I_AXIS, w, I);
+    if (pass == INPUT_PASS || (tokens && pass == FORWARD_PASS)) ledger_reduce_scatter(l, in, x, I);
+    else ledger_allgather(l, in, x, I);
+    if (!tokens && pass == FORWARD_PASS) ledger_reduce_scatter(l, out, y, O);
+    else if (!tokens) ledger_allgather(l, out, y, O);
+    if (has_bias && pass != INPUT_PASS) ledger_shared(l, output_side(tp, role), O, 1, pass);
+}
+
+const struct tensor_scheme tensor_scheme_3d = {
+    .name = "3d", .description = "1/P of everything on a cube of devices; factors gathered along two axes, products summed along the third",
+    .source = "Bian et al., arXiv:2105.14450", .volume = "1/P of 3 (p-1) (16 N D + 12 D^2) + 16 N (p-1) + 28 D (p^2-1) elements a layer and microbatch, with F = 4 D and P = p^3",
+    .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/p^2",
+    .mesh = mesh, .stream = { .rows = I_AXIS | J_AXIS, .columns = L_AXIS }, .inner = { .rows = I_AXIS | L_AXIS, .columns = J_AXIS },
+    .weight = weight, .cuts_vectors = true,
+    .linear_forward = linear_forward, .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
+    .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight, .matrix_cost = matrix_cost,
+};

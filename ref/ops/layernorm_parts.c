@@ -1,0 +1,88 @@
+/* layernorm in pieces, so that devices holding slices of the columns can talk in between.
+ *
+ * Source    J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer normalization", arXiv:1607.06450; over slices: Q. Xu et al.,
+ *           "An efficient 2D method for training super-large deep learning models", arXiv:2104.05343, section 3
+ * Shapes    X, Y, dX, dY [N,D'], some columns of the whole width D;  w, b [D'];  sum, mean, rstd [N];  sums [2,N]
+ * Forward   row_sums             sum = sum_row(X)                      join slices by the sum; mean = sum / D
+ *           row_centred_squares  sum = sum_row((X - mean)^2)           join by the sum
+ *           forward_part         rstd = 1/sqrt(rstd / D + eps): on entry rstd holds that sum;  Y = (X - mean) rstd w + b
+ * Backward  backward_sums        g = dY w;  sums[0] = sum_row(g), sums[1] = sum_row(g xhat)     join by the sum
+ *           backward_part        dX = rstd (g - sums[0]/D - xhat sums[1]/D)
+ *           the weights' part is that of layernorm: it knows nothing of other columns
+ * Rounding  as layernorm: LANES interleaved partial sums in the format, two passes for the variance
+ */
+#include "ref/ops/table.h"
+#include "ref/ops/reduce.h"
+
+void FN(row_sums)(struct tensor sum, struct tensor X)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    assert(tensor_count(sum) == N);
+
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) DATA(sum)[n] = FN(sum)(CONST_DATA(X) + n * D, D);
+}
+
+void FN(row_centred_squares)(struct tensor sum, struct tensor X, struct tensor mean)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    assert(tensor_count(sum) == N && tensor_count(mean) == N);
+
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) DATA(sum)[n] = FN(sum_centred_squares)(CONST_DATA(X) + n * D, CONST_DATA(mean)[n], D);
+}
+
+void FN(layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, struct tensor b, struct tensor mean,
+                                int64_t width, double eps)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    const real *restrict W = CONST_DATA(w), *restrict B = CONST_DATA(b);
+    assert(tensor_count(Y) == N * D && tensor_count(w) == D && tensor_count(b) == D && tensor_count(mean) == N && tensor_count(rstd) == N);
+
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        const real *restrict x = CONST_DATA(X) + n * D;
+        real *restrict y = DATA(Y) + n * D;
+        const real mu = CONST_DATA(mean)[n], r = 1 / REAL_FN(sqrt)(CONST_DATA(rstd)[n] / (real)width + (real)eps);
+        for (int64_t d = 0; d < D; d++) y[d] = (x[d] - mu) * r * W[d] + B[d];
+        DATA(rstd)[n] = r;
+    }
+}
+
+void FN(layernorm_backward_sums)(struct tensor sums, struct tensor dY, struct tensor X, struct tensor w, struct tensor mean, struct tensor rstd)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    const real *restrict W = CONST_DATA(w);
+    assert(tensor_count(sums) == 2 * N && tensor_count(dY) == N * D && tensor_count(w) == D);
+
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        const real *restrict x = CONST_DATA(X) + n * D, *restrict dy = CONST_DATA(dY) + n * D;
+        const real mu = CONST_DATA(mean)[n], r = CONST_DATA(rstd)[n];
+        real lane_g[LANES] = { 0 }, lane_gx[LANES] = { 0 };
+        for (int64_t d = 0; d < D; d++) {
+            const real g = dy[d] * W[d];
+            lane_g[d % LANES] += g;
+            lane_gx[d % LANES] += g * ((x[d] - mu) * r);
+        }
+        DATA(sums)[n] = FN(fold)(lane_g);
+        DATA(sums)[N + n] = FN(fold)(lane_gx);
+    }
+}
+
+void FN(layernorm_backward_part)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, struct tensor mean, struct tensor rstd,
+                                 struct tensor sums, int64_t width)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    const real *restrict W = CONST_DATA(w);
+    assert(tensor_count(dX) == N * D && tensor_count(dY) == N * D && tensor_count(w) == D && tensor_count(sums) == 2 * N);
+
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        const real *restrict x = CONST_DATA(X) + n * D, *restrict dy = CONST_DATA(dY) + n * D;
+        real *restrict dx = DATA(dX) + n * D;
+        const real mu = CONST_DATA(mean)[n], r = CONST_DATA(rstd)[n];
+        const real mean_g = CONST_DATA(sums)[n] / (real)width, mean_gx = CONST_DATA(sums)[N + n] / (real)width;
+        for (int64_t d = 0; d < D; d++) dx[d] = r * (dy[d] * W[d] - mean_g - (x[d] - mu) * r * mean_gx);
+    }
+}

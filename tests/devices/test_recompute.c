@@ -1,0 +1,121 @@
+/* Activations computed again are the same bits, cost the operations they should, and the memory that is left is by formula.
+ * ranks: 1 2 4
+ *
+ * With dropout, so that a mask drawn differently the second time would show; under every schedule, among them those that
+ * run the two halves of backward apart; under every tensor scheme, whose collectives run again.  case_run holds memory
+ * peaks, messages and bytes to their formulas on the way.
+ */
+#include "tests/mpi_cmocka.h"
+#include "emulated_devices/model/recompute.h"
+#include "emulated_devices/verify/case.h"
+#include <string.h>
+
+static struct error err;
+static const char *const choices[] = { "selective", "full", "1,0" };
+enum { CHOICES = 3 };
+
+static struct outcome run(const struct plan *plan, const char *choice)
+{
+    struct plan p = *plan;
+    struct outcome o;
+    p.recompute = choice;
+    enum error_code e = plan_check(&p, &err);
+    if (!e) e = case_run(&p, &o, &err);
+    ASSERT_ALL(e == OK, "%s %s, %s: %s", p.tensor, p.schedule, choice, err.text);
+    ASSERT_ALL(o.verdict.code == OK, "%s %s, %s: %s", p.tensor, p.schedule, choice, o.verdict.text);
+    return o;
+}
+
+static struct plan with_dropout(int dp, int tp, int pp)
+{
+    struct plan p = case_plan(dp, tp, pp);
+    p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
+    return p;
+}
+
+static void test_same_bits_in_every_scheme(void **state)
+{
+    (void)state;
+    for (int i = 0; tensor_schemes[i]; i++) {
+        struct plan p = with_dropout(1, test_size, 1);
+        p.tensor = tensor_schemes[i]->name;
+        if (plan_check(&p, &err) != OK) continue;
+        const struct outcome none = run(&p, "none");
+        for (int c = 0; c < CHOICES; c++) {
+            const struct outcome o = run(&p, choices[c]);
+            ASSERT_ALL(o.hash == none.hash, "%s, recompute %s: other bits than without", p.tensor, choices[c]);
+        }
+    }
+}
+
+static void test_same_bits_in_every_schedule(void **state)
+{
+    (void)state;
+    if (test_size != 2) return;                 /* two places show it all: more take long */
+    for (int i = 0; schedule_generators[i]; i++) {
+        struct plan p = with_dropout(1, 1, test_size);
+        p.model.tied = false;
+        if (case_take_schedule(&p, schedule_generators[i]->name, &err) != OK) continue;
+        const struct outcome none = run(&p, "none"), full = run(&p, "full");
+        ASSERT_ALL(full.hash == none.hash, "%s, recompute full: other bits than without", p.schedule);
+    }
+}
+
+/* ---- operations ---------------------------------------------------------------------------------------------------- */
+
+/* What one layer computes again for N tokens, from the costs of its operations. */
+static double layer_flops(const struct plan *p, enum recompute r, int64_t N)
+{
+    const struct model_config *c = &p->model;
+    const struct attention a = { .S = p->S, .H = c->H, .K = c->H, .A = c->A };
+    const double ND = (double)(N * c->D), NF = (double)(N * c->F), core = attention_forward_cost(N, a, p->dtype).flops;
+    if (r == RECOMPUTE_SELECTIVE) return core;
+    if (r == RECOMPUTE_NONE) return 0;
+    return core + linear_cost(N, c->D, 3 * c->D, p->dtype).flops + linear_cost(N, c->D, c->D, p->dtype).flops
+         + linear_cost(N, c->D, c->F, p->dtype).flops + 2 * 8 * ND + 8 * NF + 2 * ND;       /* norms, gelu, dropout and add */
+}
+
+static double expected_flops(const struct plan *p, const char *choice)
+{
+    double sum = 0;
+    for (int64_t l = plan_first_layer(p, test_rank); l < plan_first_layer(p, test_rank + 1); l++)
+        for (int m = 0; m < p->micros; m++) sum += layer_flops(p, recompute_of(choice, l), plan_microbatch(p, 0, m).count * p->S);
+    return CASE_STEPS * sum;
+}
+
+static void test_recomputed_operations(void **state)
+{
+    (void)state;
+    struct plan p = with_dropout(1, 1, test_size);
+    ASSERT_ALL(plan_check(&p, &err) == OK, "%s", err.text);
+    const struct outcome none = run(&p, "none");
+    for (int c = 0; c < CHOICES; c++) {
+        const double again = run(&p, choices[c]).flops - none.flops, want = expected_flops(&p, choices[c]);
+        ASSERT_ALL(again == want, "recompute %s: %.0f operations more than without, not %.0f", choices[c], again, want);
+    }
+}
+
+/* ---- the choice ------------------------------------------------------------------------------------------------------ */
+
+static void test_choices(void **state)
+{
+    (void)state;
+    static const char *const bad[] = { "", "all", "1,", ",1", "2-1", "1-", "0-8", "8", "-1", "1 2", "99999999999999999999" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ASSERT_ALL(recompute_check(bad[i], 8, &err) == ERR_USAGE, "\"%s\" is taken for a choice", bad[i]);
+    ASSERT_ALL(recompute_check("0,2-5,7", 8, &err) == OK, "%s", err.text);
+    for (int64_t l = 0; l < 8; l++)
+        ASSERT_ALL((recompute_of("0,2-5,7", l) == RECOMPUTE_FULL) == (l != 1 && l != 6), "layer %lld of 0,2-5,7", (long long)l);
+    ASSERT_ALL(recompute_of(NULL, 0) == RECOMPUTE_NONE && recompute_of("selective", 3) == RECOMPUTE_SELECTIVE, "names");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MPI_TEST(test_same_bits_in_every_scheme),
+        MPI_TEST(test_same_bits_in_every_schedule),
+        MPI_TEST(test_recomputed_operations),
+        MPI_TEST(test_choices),
+    };
+    return MPI_RUN("recompute", tests);
+}

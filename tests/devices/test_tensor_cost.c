@@ -1,0 +1,153 @@
+/* What the tensor schemes' headers and the list claim in closed form, against the exact cost functions, where everything divides.
+ *
+ * The cost functions themselves are held to what was counted, by test_tensor.c.  Here: elements that all devices together
+ * send for one layer of one microbatch, and elements that one device keeps of it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "emulated_devices/model/block.h"
+#include <cmocka.h>
+
+static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .A = 4, .F = 288, .L = 1, .V = 90 };
+enum { B = 36, N = B * 6, D = 72, F = 4 * D, H = 18 };
+
+static struct comm comm;
+static struct device device;
+static int members[MESH_MOST_DEVICES];
+
+static struct tensor_parallel at(const char *name, int P, int rank)
+{
+    static struct group place;
+    place = (struct group){ .size = P, .rank = rank };
+    struct tensor_parallel tp = { .config = &model, .device = &device, .group = &place, .S = model.S };
+    assert_int_equal(tensor_scheme_find(&tp.scheme, name, NULL), OK);
+    tensor_share(&tp);
+    for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++)
+        tp.along[axes] = (struct group){ .comm = &comm, .member = members, .size = axes_size(&tp, axes), .rank = axes_index(&tp, axes) };
+    return tp;
+}
+
+static int64_t layer_sends(const char *name, int P, int rank)
+{
+    const struct tensor_parallel tp = at(name, P, rank);
+    const struct collective_cost c = tensor_cost(&tp, (struct tensor_cost_request){ .N = N, .layers = 1 });
+    return (int64_t)(c.bytes / sizeof(double));
+}
+
+static int64_t all_send(const char *name, int P)
+{
+    int64_t sum = 0;
+    for (int r = 0; r < P; r++) sum += layer_sends(name, P, r);
+    return sum;
+}
+
+static int64_t layer_keeps(const char *name, int P)
+{
+    struct tensor_parallel tp = at(name, P, P - 1);
+    const struct plan plan = { .model = model, .S = model.S };
+    const struct stage stage = { .plan = &plan, .tp = &tp };
+    const struct microbatch m = { .N = N, .stream = tensor_rows_at(&tp, STREAM, N), .inner = tensor_rows_at(&tp, INNER, N),
+                                  .input = tensor_rows_at(&tp, INPUT, N) };
+    return block_activation_elements(&stage, &m);
+}
+
+static void test_1d(void **state)
+{
+    (void)state;
+    for (int P = 1; P <= 9; P++) {
+        if (H % P != 0) continue;
+        for (int r = 0; r < P; r++) {
+            const int64_t pairs = 8 * N * D / P * (P - 1), norms = 8 * D * (P - 1) / P;
+            assert_int_equal(layer_sends("1d", P, r), pairs);
+            assert_int_equal(layer_sends("1d-sp-keep", P, r), pairs + norms);
+            assert_int_equal(layer_sends("1d-sp", P, r), pairs + norms + 2 * N * D / P * (P - 1));
+        }
+        assert_int_equal(layer_keeps("1d", P), 4 * N * D + (4 * D + 2 * F + H) * N / P + 4 * N);
+        assert_int_equal(layer_keeps("1d-sp", P), (8 * D + 2 * F + H + 4) * N / P);
+        assert_int_equal(layer_keeps("1d-sp-keep", P), 2 * N * D + (6 * D + 2 * F + H + 4) * N / P);
+    }
+}
+
+/* Products; statistics of the norms; vectors, each gathered and dealt out among all devices with the same columns. */
+static void check_grid(const char *name, int d, int q)
+{
+    const int P = d * q * q;
+    const int64_t products = (q - 1) * (21 * N * D + 36 * d * D * D) + 24 * (d - 1) * D * D;
+    assert_int_equal(all_send(name, P), products + 16 * N * (q - 1) + 28 * D * (d * q - 1));
+    assert_int_equal(layer_keeps(name, P), (8 * D + 2 * F + H) * N / P + 4 * N / (d * q));
+}
+
+static void test_2d(void **state)
+{
+    (void)state;
+    for (int q = 1; q <= 3; q++) check_grid("2d", 1, q);
+}
+
+static void test_2_5d(void **state)
+{
+    (void)state;
+    for (int q = 1; q <= 3; q++)
+        for (int d = 1; d <= q; d++) check_grid("2.5d", d, q);
+}
+
+static void test_3d(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 3; p++) {
+        const int P = p * p * p;
+        const int64_t products = 3 * (p - 1) * (16 * N * D + 12 * D * D);
+        assert_int_equal(all_send("3d", P), products + 16 * N * (p - 1) + 28 * D * (p * p - 1));
+        assert_int_equal(layer_keeps("3d", P), (8 * D + 2 * F + H) * N / P + 4 * N / (p * p));
+    }
+}
+
+/* Every element of every matrix and vector is on some device, and counted in the norm of the gradient once. */
+static void test_layouts(void **state)
+{
+    (void)state;
+    static const int sizes[] = { 1, 2, 3, 4, 6, 8, 9, 18, 27 };
+    for (int i = 0; tensor_schemes[i]; i++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            if (tensor_check(tensor_schemes[i], &model, sizes[s], NULL) != OK) continue;
+            for (int p = 0; p < model_param_count(&model); p++) {
+                const struct param_spec spec = model_param(&model, p);
+                int64_t first = 0;
+                for (int r = 0; r < sizes[s]; r++) {
+                    const struct tensor_parallel tp = at(tensor_schemes[i]->name, sizes[s], r);
+                    const struct layout l = tensor_layout(&tp, &spec);
+                    if (tensor_first_copy(&tp, &spec)) first += layout_count(&l);
+                }
+                assert_int_equal(first, spec.dim[0] * (spec.ndim == 2 ? spec.dim[1] : 1));
+            }
+        }
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct { const char *name; int P; enum error_code code; } cases[] = {
+        { "2d", 4, OK }, { "2d", 5, ERR_PLAN }, { "2d", 8, ERR_PLAN }, { "2.5d", 8, OK }, { "2.5d", 4, OK }, { "2.5d", 12, ERR_PLAN },
+        { "2.5d", 2, ERR_PLAN }, { "2.5d", 18, OK }, { "3d", 8, OK }, { "3d", 9, ERR_PLAN }, { "3d", 27, OK }, { "1d", 18, OK }, { "1d", 19, ERR_PLAN },
+        { "1d-sp", 19, ERR_PLAN },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct tensor_scheme *s;
+        struct error err;
+        assert_int_equal(tensor_scheme_find(&s, cases[i].name, &err), OK);
+        assert_int_equal(tensor_check(s, &model, cases[i].P, &err), cases[i].code);
+    }
+}
+
+int main(void)
+{
+    if (device_open(&device, F64, 0, NULL) != OK) return 1;
+    comm.device = &device;
+    for (int i = 0; i < MESH_MOST_DEVICES; i++) members[i] = i;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_1d), cmocka_unit_test(test_2d), cmocka_unit_test(test_2_5d), cmocka_unit_test(test_3d),
+        cmocka_unit_test(test_layouts), cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests_name("tensor cost", tests, NULL, NULL);
+}
