@@ -149,6 +149,36 @@ static enum error_code check_allreduce(const struct plan *p, const struct tensor
     return code ? code : check_parts(p, tensor, found, err);
 }
 
+/* What an algorithm needs that a device's group of one level of sharding does not have. */
+static const char *level_needs(const struct plan *p, const struct algorithm *a, int rank, enum shard_level level, int *size)
+{
+    struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
+    struct shards s;
+    int along[MESH_MOST_DEVICES], member[MESH_MOST_DEVICES];
+    mesh_members(&p->mesh, rank, AXIS_BIT(DP), along);
+    data_shards(&s, &p->data, p->mesh.size[DP], mesh_coordinate(&p->mesh, rank, DP), NULL);
+    const int stride = shards_stride(&s, level), first = s.rank - shards_digit(&s, level) * stride;
+    *size = shards_size(&s, level);
+    for (int i = 0; i < *size; i++) member[i] = along[first + i * stride];
+    if (p->cluster != NULL) c.nodes = nodes_on(p->cluster, member, *size);
+    return algorithm_refuses(a, *size, &c);
+}
+
+/* By its name, and on the groups of all levels that use it. */
+static enum error_code check_level_algorithm(const struct plan *p, enum operation op, const char *flag, const char *name, struct error *err)
+{
+    const enum error_code e = algorithm_check(op, flag, name, err);
+    const struct algorithm *a = algorithm_find(op, name);
+    if (e || a == NULL) return e;                       /* "auto": takes one that fits */
+    for (int rank = 0; rank < p->mesh.devices; rank++)
+        for (enum shard_level l = op == ALLREDUCE ? BY_COPIES : BY_WEIGHTS; l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES); l++) {
+            int size;
+            const char *needs = level_needs(p, a, rank, l, &size);
+            if (needs) return fail(err, ERR_PLAN, "%s %s: needs %s; --data-parallel %s has groups of P=%d", flag, name, needs, p->data.scheme, size);
+        }
+    return OK;
+}
+
 enum error_code plan_check(struct plan *p, struct error *err)
 {
     const struct tensor_scheme *tensor;
@@ -158,8 +188,9 @@ enum error_code plan_check(struct plan *p, struct error *err)
         e = fail(err, ERR_PLAN, "--model %s: the devices run GPT-2 models so far", p->model.name);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
-    if (!e) e = algorithm_check(REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
-    if (!e) e = algorithm_check(ALLGATHER, "--allgather", p->data.allgather, err);
+    if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
+    if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", p->data.allgather, err);
+    if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
     for (int axis = 0; axis < AXIS_COUNT && !e; axis++)
         if ((axis == CP || axis == EP) && p->mesh.size[axis] > 1)
             e = fail(err, ERR_PLAN, "--%s %d: no scheme for this axis is registered; it must be 1", axis_name(axis), p->mesh.size[axis]);

@@ -28,6 +28,7 @@ test_unknown_words() {
     train --dp 4 --shards 1,2;              refuses 2 '--shards 1,2: three numbers of devices'
     train --dp 4 --zero 1 --shards 1,2,4;   refuses 2 '--shards 1,2,4: is for --data-parallel chain, not zero1'
     train --zero 3 --dp 2 --allgather rnig; refuses 2 '--allgather rnig: .*did you mean ring\?'
+    train --zero 3 --dp 3 --allgather neighbour_exchange;       refuses 2 '--allgather neighbour_exchange: needs P even; --data-parallel zero3 has groups of P=3'
     train --allreduce rnig;                 refuses 2 '--allreduce rnig: .*did you mean ring\?'
     train --dtype fp33;                     refuses 2 '--dtype fp33: .*did you mean fp32\?'
     train --check reff;                     refuses 2 '--check reff: .*did you mean ref\?'
