@@ -11,18 +11,18 @@ bool block_make(struct stage *s, struct block_activations *b, int64_t N)
 {
     struct allocator a = { s->device, ACTIVATIONS, false };
     const int64_t D = s->plan->model.D;
-    b->ln1_mean = allocate_vector(&a, N), b->ln1_rstd = allocate_vector(&a, N), b->ln1 = allocate_matrix(&a, N, D);
-    b->qkv = allocate_matrix(&a, N, 3 * heads_width(s)), b->lse = allocate_matrix(&a, N, s->tp->heads), b->att = allocate_matrix(&a, N, heads_width(s));
+    b->ln1_mean = allocate_statistics(&a, N, 0), b->ln1_rstd = allocate_statistics(&a, N, 0), b->ln1 = allocate_matrix(&a, N, D);
+    b->qkv = allocate_matrix(&a, N, 3 * heads_width(s)), b->lse = allocate_statistics(&a, N, s->tp->heads), b->att = allocate_matrix(&a, N, heads_width(s));
     b->mid = allocate_matrix(&a, N, D);
-    b->ln2_mean = allocate_vector(&a, N), b->ln2_rstd = allocate_vector(&a, N), b->ln2 = allocate_matrix(&a, N, D);
+    b->ln2_mean = allocate_statistics(&a, N, 0), b->ln2_rstd = allocate_statistics(&a, N, 0), b->ln2 = allocate_matrix(&a, N, D);
     b->up = allocate_matrix(&a, N, s->tp->columns), b->act = allocate_matrix(&a, N, s->tp->columns);
     return !a.failed;
 }
 
-int64_t block_activation_elements(const struct stage *s)
+struct kept block_keeps(const struct stage *s)
 {
-    /* in, ln1, mid, ln2: D each;  qkv 3, att 1 of this device's heads;  up, act;  four statistics and lse */
-    return 4 * s->plan->model.D + 4 * heads_width(s) + 2 * s->tp->columns + 4 + s->tp->heads;
+    /* in, ln1, mid, ln2: D each;  qkv 3, att 1 of this device's heads;  up, act;  mean and rstd twice, lse */
+    return (struct kept){ .elements = 4 * s->plan->model.D + 4 * heads_width(s) + 2 * s->tp->columns, .statistics = 4 + s->tp->heads };
 }
 
 void block_drop(struct stage *s, struct block_activations *b)

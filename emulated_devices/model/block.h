@@ -2,6 +2,7 @@
 #ifndef ORRERY_BLOCK_H
 #define ORRERY_BLOCK_H
 
+#include "emulated_devices/model/memory.h"
 #include "emulated_devices/model/stage.h"
 
 /** Memory for what a block keeps between forward and backward, but `in`, of N tokens.  @return whether there was enough. */
@@ -9,8 +10,8 @@ bool block_make(struct stage *, struct block_activations *, int64_t N);
 void block_drop(struct stage *, struct block_activations *);
 void block_drop_gradients(struct stage *, struct block_gradients *);
 
-/** Elements that a block keeps for each token, `in` among them. */
-int64_t block_activation_elements(const struct stage *);
+/** What a block keeps, `in` among it. */
+struct kept block_keeps(const struct stage *);
 
 /** out = the block of m->block[].in.  Collective over the tp group. */
 enum error_code block_forward(struct stage *, struct microbatch *m, int layer, struct tensor out, struct error *);

@@ -36,8 +36,8 @@ enum error_code loss_forward(struct stage *s, struct microbatch *m, int micro, s
     struct allocator a = { s->device, ACTIVATIONS, false };
     const int final = param_final_norm(c);
     double loss = 0;
-    m->lnf_mean = allocate_vector(&a, m->N), m->lnf_rstd = allocate_vector(&a, m->N), m->lnf = allocate_matrix(&a, m->N, c->D);
-    m->logits = allocate_matrix(&a, m->N, s->tp->tokens), m->top = allocate_vector(&a, m->N), m->sums = allocate_vector(&a, 2 * m->N);
+    m->lnf_mean = allocate_statistics(&a, m->N, 0), m->lnf_rstd = allocate_statistics(&a, m->N, 0), m->lnf = allocate_matrix(&a, m->N, c->D);
+    m->logits = allocate_matrix(&a, m->N, s->tp->tokens), m->top = allocate_statistics(&a, m->N, 0), m->sums = allocate_statistics(&a, 2 * m->N, 0);
     if (a.failed) return fail(err, ERR_MEMORY, "the machine has no memory left for the loss of microbatch %d", micro);
     dev_layernorm_forward(s->device, m->lnf, m->lnf_mean, m->lnf_rstd, m->out, parameter_find(s->parameters, final)->w,
                           parameter_find(s->parameters, final + 1)->w, c->eps);
@@ -48,9 +48,10 @@ enum error_code loss_forward(struct stage *s, struct microbatch *m, int micro, s
     return e;
 }
 
-int64_t loss_activation_elements(const struct stage *s)
+struct kept loss_keeps(const struct stage *s)
 {
-    return 2 * s->plan->model.D + s->tp->tokens + 2 + 3;        /* out, lnf; logits; statistics; top, total, hit */
+    /* out, lnf; logits;  mean, rstd; top, total, hit */
+    return (struct kept){ .elements = 2 * s->plan->model.D + s->tp->tokens, .statistics = 2 + 3 };
 }
 
 enum error_code loss_backward_input(struct stage *s, struct microbatch *m, struct error *err)

@@ -7,8 +7,11 @@
 /* Many allocations, one answer: a failure is remembered and reported at the end of the pass. */
 struct allocator { struct device *device; enum arena_tag tag; bool failed; };
 
+/* What is kept between forward and backward for each token: elements in the device's format, and statistics in theirs. */
+struct kept { int64_t elements, statistics; };
+
 struct tensor allocate_matrix(struct allocator *, int64_t rows, int64_t cols);
-struct tensor allocate_vector(struct allocator *, int64_t n);
+struct tensor allocate_statistics(struct allocator *, int64_t rows, int64_t cols);      /* cols 0: a vector */
 
 /** Give tensors back, and forget them. */
 void drop_tensors(struct device *, struct tensor *const all[], size_t count);

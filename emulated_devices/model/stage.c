@@ -18,8 +18,10 @@ static void drop_microbatch(struct stage *s, struct microbatch *m)
 
 uint64_t stage_activation_bytes(const struct stage *s, int64_t N)
 {
-    const int64_t each = s->layers * block_activation_elements(s) + (s->last ? loss_activation_elements(s) : 0);
-    return (uint64_t)(N * each) * dtype_size(s->device->dtype);
+    const struct kept block = block_keeps(s), loss = s->last ? loss_keeps(s) : (struct kept){ 0 };
+    const enum dtype t = s->device->dtype;
+    return (uint64_t)N * ((uint64_t)(s->layers * block.elements + loss.elements) * dtype_size(t)
+                          + (uint64_t)(s->layers * block.statistics + loss.statistics) * dtype_size(dtype_wide(t)));
 }
 
 /* The three tables of integers are inputs, not tensors of the model: they are not counted. */

@@ -10,6 +10,7 @@
  */
 #include "ref/ops/ops.h"
 #include "ref/numeric/convert.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -86,6 +87,7 @@ static void layernorm_forward(T Y, T mean, T rstd, T X, T w, T b, double eps)
 {
     struct scratch s = { 0 };
     const T y = room(&s, Y);
+    assert(mean.dtype == F32 && rstd.dtype == F32);
     ops_f32.layernorm_forward(y, mean, rstd, wide(&s, X), wide(&s, w), wide(&s, b), eps);
     store(Y, y), end(&s);
 }
@@ -138,6 +140,7 @@ static void attention_forward(T O, T lse, T QKV, struct attention a)
 {
     struct scratch s = { 0 };
     const T o = room(&s, O);
+    assert(lse.dtype == F32);
     ops_f32.attention_forward(o, lse, wide(&s, QKV), a);
     store(O, o), end(&s);
 }
@@ -205,6 +208,7 @@ static void scale(T Y, double a)
 static void cross_entropy_max(T top, T logits)
 {
     struct scratch s = { 0 };
+    assert(top.dtype == F32);
     ops_f32.cross_entropy_max(top, wide(&s, logits));
     end(&s);
 }
@@ -212,6 +216,7 @@ static void cross_entropy_max(T top, T logits)
 static void cross_entropy_sums(T total, T hit, T logits, T top, T labels, int64_t first)
 {
     struct scratch s = { 0 };
+    assert(total.dtype == F32 && hit.dtype == F32 && top.dtype == F32);
     ops_f32.cross_entropy_sums(total, hit, wide(&s, logits), top, labels, first);
     end(&s);
 }
@@ -233,7 +238,7 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
 
 #define WIDENED(format)                                                                                             \
     {                                                                                                               \
-        .dtype = format, .statistics = F32,                                                                         \
+        .dtype = format,                                                                                            \
         .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,             \
         .layernorm_forward = layernorm_forward, .layernorm_backward_input = layernorm_backward_input,               \
         .layernorm_backward_weight = layernorm_backward_weight,                                                     \

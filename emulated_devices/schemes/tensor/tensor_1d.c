@@ -129,14 +129,15 @@ static void cross_entropy_backward(struct tensor_parallel *tp, struct tensor dlo
 static struct collective_cost cost(const struct tensor_parallel *tp, struct tensor_cost_request q)
 {
     const int64_t ND = q.N * tp->config->D;
-    const struct { int64_t count, times; } part[] = {
-        { ND, 4 * q.layers },                       /* two each way */
-        { ND, q.embedding },                        /* the sum of the looked-up rows */
-        { ND, q.head }, { q.N, q.head }, { 2 * q.N, q.head },       /* gradient of the last input; maxima; sums */
+    const enum dtype t = tp->device->dtype, few = dtype_wide(t);
+    const struct { int64_t count, times; enum dtype dtype; } part[] = {
+        { ND, 4 * q.layers, t },                    /* two each way */
+        { ND, q.embedding, t },                     /* the sum of the looked-up rows */
+        { ND, q.head, t }, { q.N, q.head, few }, { 2 * q.N, q.head, few },      /* gradient of the last input; maxima; sums */
     };
     struct collective_cost sum = { 0 };
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
-        const struct collective call = { .count = part[i].count, .dtype = tp->device->dtype };
+        const struct collective call = { .count = part[i].count, .dtype = part[i].dtype };
         const struct collective_cost one = group_cost(tp->group, ALLREDUCE, tp->allreduce, &call);
         sum.messages += one.messages * (uint64_t)part[i].times;
         sum.bytes += one.bytes * (uint64_t)part[i].times;
