@@ -18,8 +18,8 @@
 
 enum { B = 3, S = 13, N = B * S, SEED = 7 };
 
-static const struct model_config shape = { .name = "small and odd", .S = S, .D = 42, .H = 3, .A = 14, .F = 71, .L = 3, .V = 61,
-                                           .tied = true, .eps = 1e-5, .init_std = 0.15 };
+static const struct model_config shape = { .name = "small and odd", .S = S, .D = 42, .H = 3, .K = 3, .A = 14, .F = 71, .L = 3, .V = 61,
+                                           .tied = true, .biases = true, .eps = 1e-5, .init_std = 0.15 };
 
 static int32_t ids[N], labels[N];
 
@@ -246,7 +246,7 @@ static void small_gradients_need_the_scale(void **state)
     for (int k = 0; k < 2; k++) {
         m.loss_scale = k ? 1024 : 0x1p-20;
         loss_and_gradients(&m);
-        for (int64_t i = 0; i < tensor_count(m.g[PARAM_BLOCKS + UP_W]); i++) zero[k] += tensor_get(m.g[PARAM_BLOCKS + UP_W], i) == 0;
+        for (int64_t i = 0; i < tensor_count(m.g[param_of_block(&shape, 0, UP_W)]); i++) zero[k] += tensor_get(m.g[param_of_block(&shape, 0, UP_W)], i) == 0;
     }
     if (!(zero[0] > 0 && zero[1] == 0)) fail_msg("%lld zeros without scale, %lld with", (long long)zero[0], (long long)zero[1]);
     transformer_close(&m);
