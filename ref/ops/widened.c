@@ -143,6 +143,32 @@ static void layernorm_backward_part(T dX, T dY, T X, T w, T mean, T rstd, T sums
     store(dX, dx), end(&s);
 }
 
+/* ---- rmsnorm -------------------------------------------------------------------------------------------------------- */
+
+static void rmsnorm_forward(T Y, T rstd, T X, T w, double eps)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.rmsnorm_forward(y, rstd, wide(&s, X), wide(&s, w), eps);
+    store(Y, y), end(&s);
+}
+
+static void rmsnorm_backward_input(T dX, T dY, T X, T w, T rstd)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.rmsnorm_backward_input(dx, wide(&s, dY), wide(&s, X), wide(&s, w), rstd);
+    store(dX, dx), end(&s);
+}
+
+static void rmsnorm_backward_weight(T dw, T dY, T X, T rstd)
+{
+    struct scratch s = { 0 };
+    const T dw_ = wide(&s, dw);
+    ops_f32.rmsnorm_backward_weight(dw_, wide(&s, dY), wide(&s, X), rstd);
+    store(dw, dw_), end(&s);
+}
+
 /* ---- linear --------------------------------------------------------------------------------------------------------- */
 
 static void linear_forward(T Y, T X, T W, T b)
@@ -203,6 +229,91 @@ static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct att
     store(dQKV, dqkv), end(&s);
 }
 
+/* ---- rotary: in place; values are rounded back to what they were, the table is fp32 ---------------------------------- */
+
+static void rotary_forward(T QKV, T positions, T table, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T qkv = wide(&s, QKV);
+    ops_f32.rotary_forward(qkv, positions, wide(&s, table), a);
+    store(QKV, qkv), end(&s);
+}
+
+static void rotary_backward_input(T dQKV, T positions, T table, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T dqkv = wide(&s, dQKV);
+    ops_f32.rotary_backward_input(dqkv, positions, wide(&s, table), a);
+    store(dQKV, dqkv), end(&s);
+}
+
+/* ---- mixture: logits and weights of a router may be fp32, and should be ------------------------------------------------ */
+
+static void route_forward(T weights, T experts, T logits, bool normalized)
+{
+    struct scratch s = { 0 };
+    const T w = room(&s, weights);
+    ops_f32.route_forward(w, experts, wide(&s, logits), normalized);
+    store(weights, w), end(&s);
+}
+
+static void route_backward_input(T dlogits, T dweights, T weights, T experts, T logits, bool normalized)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dlogits);
+    ops_f32.route_backward_input(dx, wide(&s, dweights), wide(&s, weights), experts, wide(&s, logits), normalized);
+    store(dlogits, dx), end(&s);
+}
+
+static void expert_order(T order, T counts, T experts) { ops_f32.expert_order(order, counts, experts); }
+
+static void gather_forward(T rows, T X, T order, int64_t k)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, rows);
+    ops_f32.gather_forward(y, wide(&s, X), order, k);
+    store(rows, y), end(&s);
+}
+
+static void gather_backward_input(T dX, T drows, T order, int64_t k)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.gather_backward_input(dx, wide(&s, drows), order, k);
+    store(dX, dx), end(&s);
+}
+
+static void combine_forward(T Y, T rows, T order, T weights)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.combine_forward(y, wide(&s, rows), order, wide(&s, weights));
+    store(Y, y), end(&s);
+}
+
+static void combine_backward_input(T drows, T dweights, T dY, T rows, T order, T weights)
+{
+    struct scratch s = { 0 };
+    const T dr = room(&s, drows), dw = room(&s, dweights);
+    ops_f32.combine_backward_input(dr, dw, wide(&s, dY), wide(&s, rows), order, wide(&s, weights));
+    store(drows, dr), store(dweights, dw), end(&s);
+}
+
+static void router_losses_forward(double *sums, T logits, T experts)
+{
+    struct scratch s = { 0 };
+    ops_f32.router_losses_forward(sums, wide(&s, logits), experts);
+    end(&s);
+}
+
+static void router_losses_backward_input(T dlogits, T logits, const double *slope, double z_slope)
+{
+    struct scratch s = { 0 };
+    const T dx = wide(&s, dlogits);
+    ops_f32.router_losses_backward_input(dx, wide(&s, logits), slope, z_slope);
+    store(dlogits, dx), end(&s);
+}
+
 /* ---- element by element: results may be in the place of operands, since those have been copied ---------------------- */
 
 static void gelu_forward(T Y, T X)
@@ -218,6 +329,22 @@ static void gelu_backward_input(T dX, T dY, T X)
     struct scratch s = { 0 };
     const T dx = room(&s, dX);
     ops_f32.gelu_backward_input(dx, wide(&s, dY), wide(&s, X));
+    store(dX, dx), end(&s);
+}
+
+static void swiglu_forward(T Y, T X)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.swiglu_forward(y, wide(&s, X));
+    store(Y, y), end(&s);
+}
+
+static void swiglu_backward_input(T dX, T dY, T X)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.swiglu_backward_input(dx, wide(&s, dY), wide(&s, X));
     store(dX, dx), end(&s);
 }
 
@@ -294,6 +421,14 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .layernorm_forward_part = layernorm_forward_part, .layernorm_backward_sums = layernorm_backward_sums,       \
         .layernorm_backward_part = layernorm_backward_part,                                                         \
         .linear_forward_add = linear_forward_add, .column_sums = column_sums,                                       \
+        .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward_input = rmsnorm_backward_input,                       \
+        .rmsnorm_backward_weight = rmsnorm_backward_weight, .rotary_forward = rotary_forward,                       \
+        .rotary_backward_input = rotary_backward_input, .route_forward = route_forward,                             \
+        .route_backward_input = route_backward_input, .expert_order = expert_order,                                 \
+        .gather_forward = gather_forward, .gather_backward_input = gather_backward_input,                           \
+        .combine_forward = combine_forward, .combine_backward_input = combine_backward_input,                       \
+        .router_losses_forward = router_losses_forward, .router_losses_backward_input = router_losses_backward_input,\
+        .swiglu_forward = swiglu_forward, .swiglu_backward_input = swiglu_backward_input,                           \
         .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,                           \
         .linear_backward_weight = linear_backward_weight,                                                           \
         .attention_forward = attention_forward, .attention_backward_input = attention_backward_input,               \
