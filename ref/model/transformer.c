@@ -45,9 +45,9 @@ static int64_t feed_rows(const struct transformer *m, int64_t N) { return is_mix
 static bool make_mixture(const struct transformer *m, struct block_activations *a, int64_t N)
 {
     const struct model_config *c = &m->config;
-    const enum dtype t = m->ops->dtype;
+    const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     const int64_t E = c->mixture.E, k = c->mixture.k;
-    return make(&a->router, t, N, E) && make(&a->weights, t, N, k) && make(&a->experts, I32, N, k) && make(&a->order, I32, N * k, 0)
+    return make(&a->router, few, N, E) && make(&a->weights, few, N, k) && make(&a->experts, I32, N, k) && make(&a->order, I32, N * k, 0)
            && make(&a->counts, I32, E, 0) && make(&a->rows, t, N * k, c->D) && make(&a->results, t, N * k, c->D);
 }
 
@@ -66,11 +66,11 @@ static bool make_block(const struct transformer *m, struct block_activations *a,
 static bool make_backward(struct transformer *m, int64_t N)
 {
     const struct model_config *c = &m->config;
-    const enum dtype t = m->ops->dtype;
+    const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     const int64_t D = c->D, R = feed_rows(m, N);
     return make(&m->d_stream, t, N, D) && make(&m->d_branch, t, N, D) && make(&m->d_qkv, t, N, qkv_width(c)) && make(&m->d_attention, t, N, D)
            && make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F)
-           && (!is_mixture(m) || (make(&m->d_router, t, N, c->mixture.E) && make(&m->d_weights, t, N, c->mixture.k) && make(&m->d_rows, t, R, D)));
+           && (!is_mixture(m) || (make(&m->d_router, few, N, c->mixture.E) && make(&m->d_weights, few, N, c->mixture.k) && make(&m->d_rows, t, R, D)));
 }
 
 static bool make_ends(struct transformer *m, int64_t N, int64_t S)
