@@ -154,7 +154,9 @@ static void list_clusters(void)
 static void list_dtypes(void)
 {
     for (int t = 0; t < DTYPE_COUNT; t++)
-        if (dtype_unit(t) > 0) printf("  %-20s %zu bytes, unit roundoff %.3g\n", dtype_name(t), dtype_size(t), dtype_unit(t));
+        if (dtype_unit(t) > 0)
+            printf("  %-20s %zu bytes, unit roundoff %.3g%s\n", dtype_name(t), dtype_size(t), dtype_unit(t),
+                   dtype_wide(t) == (enum dtype)t ? "" : "; in ref/, collectives and files, not for --dtype yet");
 }
 
 static const struct { const char *name, *title; void (*print)(void); } parts[] = {

@@ -7,9 +7,9 @@ struct tensor allocate_matrix(struct allocator *a, int64_t rows, int64_t cols)
     return t;
 }
 
-struct tensor allocate_vector(struct allocator *a, int64_t n)
+struct tensor allocate_statistics(struct allocator *a, int64_t rows, int64_t cols)
 {
-    struct tensor t = device_tensor_1d(a->device, a->tag, n);
+    struct tensor t = device_statistics(a->device, a->tag, rows, cols);
     a->failed = a->failed || t.data == NULL;
     return t;
 }

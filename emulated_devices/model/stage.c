@@ -19,17 +19,17 @@ static void drop_microbatch(struct stage *s, struct microbatch *m)
 /* Bytes of one block's activations: all of them, and those that are dropped between forward and backward. */
 static uint64_t all_bytes(const struct stage *s, const struct microbatch *m)
 {
-    return (uint64_t)block_activation_elements(s, m) * dtype_size(s->device->dtype);
+    return kept_bytes(s->device, block_keeps(s, m));
 }
 
 static uint64_t forgotten_bytes(const struct stage *s, const struct microbatch *m, int l)
 {
-    return (uint64_t)block_forgotten_elements(s, m, s->first_layer + l) * dtype_size(s->device->dtype);
+    return kept_bytes(s->device, block_forgets(s, m, s->first_layer + l));
 }
 
 static uint64_t loss_bytes(const struct stage *s, const struct microbatch *m)
 {
-    return (uint64_t)loss_activation_elements(s, m) * dtype_size(s->device->dtype);
+    return kept_bytes(s->device, loss_keeps(s, m));
 }
 
 static void hold(struct held *h, uint64_t bytes)

@@ -17,7 +17,7 @@
  * bf16 and fp16 store tensors, and fp32 computes: an operation of theirs is that of fp32 on the widened operands, sums and
  * all, and each element of a result is rounded once more, to nearest even, when it is stored (widened.c).  So
  *   - |stored - exact| <= (fp32's own bound) + u16 |result|, whatever the number of terms;
- *   - statistics, a few numbers a row, are fp32 tensors: mean, rstd, lse, top, total, hit;
+ *   - statistics, a few numbers a row, are fp32 tensors, dtype_wide() of 16 bits: mean, rstd, lse, top, total, hit;
  *   - dW and db may be fp32 or 16-bit tensors, whatever the weights are.  In fp32 they accumulate as usual; in 16 bits each
  *     call adds its whole sum to what is there in fp32 and rounds once, so that microbatches round once each.
  */
@@ -45,7 +45,6 @@ struct attention {
 
 struct ops {
     enum dtype dtype;
-    enum dtype statistics;      /* format of mean, rstd, lse, top, total and hit: dtype itself, or fp32 where that is 16 bits */
 
     /* Y[n,:] = W[ids[n] - first,:] where that row exists (first <= ids[n] < first + rows of W), else 0.
      * ids: I32 [N].  accumulate: Y += instead.  dW[ids[n] - first,:] += dY[n,:], in order of n. */

@@ -2,7 +2,7 @@
 #include "ref/ops/table.h"
 
 const struct ops FN(ops) = {
-    .dtype = REAL, .statistics = REAL,
+    .dtype = REAL,
     .embedding_forward = FN(embedding_forward),
     .embedding_backward_weight = FN(embedding_backward_weight),
     .layernorm_forward = FN(layernorm_forward),

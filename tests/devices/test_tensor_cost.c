@@ -50,7 +50,8 @@ static int64_t layer_keeps(const char *name, int P)
     const struct stage stage = { .plan = &plan, .tp = &tp };
     const struct microbatch m = { .N = N, .stream = tensor_rows_at(&tp, STREAM, N), .inner = tensor_rows_at(&tp, INNER, N),
                                   .input = tensor_rows_at(&tp, INPUT, N) };
-    return block_activation_elements(&stage, &m);
+    const struct kept kept = block_keeps(&stage, &m);
+    return kept.elements + kept.statistics;
 }
 
 static void test_1d(void **state)
