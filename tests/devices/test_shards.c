@@ -8,7 +8,7 @@
 
 /* Everything is a multiple of 8, so that blocks are equal on 1, 2, 4 and 8 devices. */
 static const struct model_config even = {
-    .name = "even", .S = 8, .D = 16, .H = 4, .A = 4, .F = 32, .L = 3, .V = 40, .eps = 1e-5, .init_std = 0.2,
+    .name = "even", .S = 8, .D = 16, .H = 4, .K = 4, .A = 4, .F = 32, .L = 3, .V = 40, .biases = true, .eps = 1e-5, .init_std = 0.2,
 };
 
 /* A flop a picosecond; 10 us and 20 ps a byte between pairs, in nodes of 4, and elsewhere.  Memory takes no time. */
@@ -184,16 +184,23 @@ static void whole_step(void)
     ASSERT_ALL(data_finish_gradients(&dp, &err) == OK && data_step(&dp, 1, 1, &err) == OK, "%s", err.text);
 }
 
+/* In blocks, which are gathered twice; not in what comes before and after them. */
+static int64_t block_elements(void)
+{
+    int64_t n = 0;
+    for (int i = 0; i < model_param_count(&even); i++) {
+        const struct param_spec s = model_param(&even, i);
+        if (s.layer >= 0 && s.layer < even.L) n += s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1);
+    }
+    return n;
+}
+
 /* 2, 2, 2 and 3 times n(P-1)/P; of the last, what has no backward for its input, or has it at once, is gathered once. */
 static void test_volumes(void **state)
 {
     (void)state;
     const int64_t n = model_elements(&even), P = test_size;
-    int64_t blocks = 0;
-    for (int i = 0; i < model_param_count(&even); i++) {
-        const struct param_spec s = model_param(&even, i);
-        if (s.layer >= 0 && s.layer < even.L) blocks += s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1);
-    }
+    const int64_t blocks = block_elements();
     if (n % P != 0) return;
     const struct { struct data_request q; int64_t elements; } c[] = {
         { { .scheme = "ddp", .bucket = 1 << 30 }, 2 * n }, { { .scheme = "zero1" }, 2 * n }, { { .scheme = "zero2" }, 2 * n },
@@ -221,7 +228,7 @@ static void expect_levels(const char *what, const uint64_t want[CLUSTER_LEVELS])
 static void test_levels_of_links(void **state)
 {
     (void)state;
-    const uint64_t n = (uint64_t)model_elements(&even) * sizeof(float), blocks = n - (uint64_t)(even.V * 2 * even.D + even.S * even.D + 2 * even.D) * sizeof(float);
+    const uint64_t n = (uint64_t)model_elements(&even) * sizeof(float), blocks = (uint64_t)block_elements() * sizeof(float);
     const uint64_t in_pair = (3 * blocks + 2 * (n - blocks)) / 2;           /* what zero3 sends with P = 2 */
     if (test_size == 4) {
         open_engine((struct data_request){ .scheme = "hsdp", .group = 2 });
