@@ -17,7 +17,7 @@ test_unknown_words() {
     train --memory lots;                    refuses 2 '--memory lots: must be a size such as'
     train --optimizer adam;                 refuses 2 '--optimizer adam: .*did you mean adamw\?'
     train --tensor 2d;                      refuses 2 '--tensor 2d: .*did you mean 1d\?'
-    train --data-parallel zzz;              refuses 2 '--data-parallel zzz: must be one of .*ddp'
+    train --data-parallel everything;     refuses 2 '--data-parallel everything: must be one of .*ddp'
     train --schedule 1f2b;                  refuses 2 '--schedule.*1f2b.*did you mean .?1f1b'
     train --zero 4;                         refuses 2 '--zero 4: must be a whole number from 0 to 3'
     train --zero 2 --data-parallel zero3;   refuses 2 '--zero 2: is zero2; --data-parallel says zero3'
