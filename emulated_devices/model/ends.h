@@ -13,8 +13,8 @@ enum error_code embedding_backward_weight(struct stage *, struct microbatch *, s
 /** Add the microbatch's losses, from m->out, to the stage's.  Collective over the tp group. */
 enum error_code loss_forward(struct stage *, struct microbatch *, int micro, struct error *);
 
-/** Elements that the loss keeps of a microbatch, m->out among them. */
-int64_t loss_activation_elements(const struct stage *, const struct microbatch *);
+/** Bytes that the loss keeps of a microbatch, m->out among them. */
+uint64_t loss_activation_bytes(const struct stage *, const struct microbatch *);
 
 /** m->d_out = the gradient of the last layer's output.  Logits become their own gradient, which the weights' part uses.
  *  Collective over the tp group. */

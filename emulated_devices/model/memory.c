@@ -7,9 +7,10 @@ struct tensor allocate_matrix(struct allocator *a, int64_t rows, int64_t cols)
     return t;
 }
 
-struct tensor allocate_vector(struct allocator *a, int64_t n)
+struct tensor allocate_statistics(struct allocator *a, int64_t rows, int64_t each)
 {
-    struct tensor t = device_tensor_1d(a->device, a->tag, n);
+    struct tensor t = tensor_2d(NULL, a->device->ops->statistics, rows, each);
+    t.data = arena_alloc(&a->device->arena, a->tag, tensor_bytes(t));
     a->failed = a->failed || t.data == NULL;
     return t;
 }

@@ -8,7 +8,8 @@
 struct allocator { struct device *device; enum arena_tag tag; bool failed; };
 
 struct tensor allocate_matrix(struct allocator *, int64_t rows, int64_t cols);
-struct tensor allocate_vector(struct allocator *, int64_t n);
+/* A few numbers a row, in the format of statistics. */
+struct tensor allocate_statistics(struct allocator *, int64_t rows, int64_t each);
 
 /** Give tensors back, and forget them. */
 void drop_tensors(struct device *, struct tensor *const all[], size_t count);

@@ -47,10 +47,10 @@ static int64_t layer_keeps(const char *name, int P)
 {
     struct tensor_parallel tp = at(name, P, P - 1);
     const struct plan plan = { .model = model, .S = model.S };
-    const struct stage stage = { .plan = &plan, .tp = &tp };
+    const struct stage stage = { .plan = &plan, .tp = &tp, .device = &device };
     const struct microbatch m = { .N = N, .stream = tensor_rows_at(&tp, STREAM, N), .inner = tensor_rows_at(&tp, INNER, N),
                                   .input = tensor_rows_at(&tp, INPUT, N) };
-    return block_activation_elements(&stage, &m);
+    return (int64_t)(block_activation_bytes(&stage, &m) / sizeof(double));
 }
 
 static void test_1d(void **state)
