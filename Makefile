@@ -60,7 +60,7 @@ bench: all
 
 ## make golden     regenerate golden/ with PyTorch and compare; a changed bit names the tensor (PYTHON=python3)
 golden:
-	$(Q)$(PYTHON) golden/make_gpt2.py --check
+	$(Q)$(PYTHON) golden/make_golden.py --check
 	$(Q)$(PYTHON) golden/make_float16.py --check
 
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
@@ -79,6 +79,10 @@ fuzz:
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory FUZZ=1 CC=clang MPICC='MPICH_CC=clang OMPI_CC=clang $(MPICC)' fuzzers
 	$(Q)bash tests/fuzz/run.sh build-fuzz $(or $(SECONDS),60) $(NAMES)
 fuzzers: $(filter $(B)/tests/fuzz/%,$(TESTS))
+
+## make golden-check   hold the one-device model to golden/ and to the bounds stored there; needs no Python
+golden-check: all
+	$(Q)./$(ORRERY) golden
 
 ## make docs       the manual, in build/docs/html (needs Doxygen)
 docs:
@@ -150,5 +154,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: all run test bench golden faults fuzz fuzzers docs install clean help deps
+.PHONY: all run test bench golden golden-check faults fuzz fuzzers docs install clean help deps
 .SECONDARY:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Orrery and Hugging Face transformers on the same folder: do they read each other's files, and agree on loss and gradients?
+"""Orrery and Hugging Face transformers on the same folder: do they read each other's files, and agree on loss, logits and gradients?
 
-    golden/transformers_check.py            random models saved by transformers, trained a step by orrery, and back
-    golden/transformers_check.py DIR ...    also folders written by `orrery train --save DIR`
+    golden/transformers_check.py            random models of transformers, in one file and in several
+    golden/transformers_check.py DIR ...    also folders written by `orrery train --save DIR` or `orrery dump --save DIR`
 
-Needs numpy, PyTorch and transformers (see golden/README.md), and ./orrery, which `make` builds.  For every folder:
-orrery loads it and takes one step of plain SGD at rate 1 in fp64, so that the weights it then saves are the old ones minus
-their gradients; transformers loads the same folder, and autograd has the gradients of the same batch.  Then transformers
-loads what orrery saved.  The status is 0 if everything agrees within rounding, else 1.
+Needs numpy, PyTorch and transformers (see golden/README.md), and ./orrery, which `make` builds.  transformers writes models of
+the three families with random weights, of shapes that no golden file has.  `orrery dump` loads each folder and computes a batch
+in fp64; autograd does the same on what transformers loads from it.  Then transformers loads what orrery saved.  A GPT-2 is also
+trained a step by `orrery train`.  The status is 0 if everything agrees within rounding, else 1.
 """
 import argparse
 import json
@@ -23,121 +23,171 @@ try:
 except ImportError as missing:
     sys.exit(f"transformers_check.py: {missing}; golden/README.md says what to install")
 
-import philox
+import families
 import tensor_file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SEED, SEQUENCES = 5, 3
+SEED, SEQUENCES, TOKENS = 5, 3, 17
 ROUNDING = 1e-12                                # relative, norm over norm: what fp64 may do to a loss, a gradient, the logits
-UNIT = 2.0**-52
-TEXT = (ROOT / "golden" / "README.md").read_bytes()
+FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral()}
+LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 
 
-def batch(tokens):
-    """Step 0 of ref/io/text.c: each sequence at a place drawn from the first nine tenths of the text."""
-    train = len(TEXT) - len(TEXT) // 10
-    key = SEED ^ philox.stream_of("text train")
-    rows = []
-    for b in range(SEQUENCES):
-        counter = tuple(np.array([word], dtype=np.uint64) for word in (b, 0, 0, 0))
-        words = [int(w[0]) for w in philox.philox4x32(counter, (key & philox.MASK32, key >> 32))]
-        at = (words[1] << 32 | words[0]) % (train - tokens)
-        rows.append(np.frombuffer(TEXT[at:at + tokens + 1], np.uint8))
-    both = torch.from_numpy(np.stack(rows).astype(np.int64))
-    return both[:, :-1], both[:, 1:]
+# ---- random models -------------------------------------------------------------------------------------------------------
+
+def gpt2(tied):
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=259, n_positions=32, n_embd=30, n_layer=3, n_head=5, n_inner=77, initializer_range=0.2, tie_word_embeddings=tied,
+        bos_token_id=0, eos_token_id=0))
+
+
+def llama(tied, **more):
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
+        intermediate_size=77, initializer_range=0.2, rms_norm_eps=1e-5, tie_word_embeddings=tied, **more))
+
+
+def mixtral(tied):
+    return transformers.MixtralForCausalLM(transformers.MixtralConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=28, num_hidden_layers=2, num_attention_heads=7, num_key_value_heads=1,
+        intermediate_size=45, num_local_experts=6, num_experts_per_tok=2, initializer_range=0.2, tie_word_embeddings=tied,
+        output_router_logits=True, router_aux_loss_coef=0.03))
+
+
+CASES = {                                       # what, how it is made, the largest file, its numbers
+    "GPT-2, tied": (lambda: gpt2(True), "1GB", torch.float32),
+    "GPT-2, untied, several files": (lambda: gpt2(False), "60KB", torch.float32),
+    "GPT-2 in fp16": (lambda: gpt2(True), "1GB", torch.float16),
+    "Llama, untied": (lambda: llama(False), "1GB", torch.float32),
+    "Llama, tied, bf16, several files": (lambda: llama(True), "30KB", torch.bfloat16),
+    "Llama, linear scaling": (lambda: llama(False, rope_scaling=dict(type="linear", factor=2.5)), "1GB", torch.float32),
+    "Mixtral, untied, several files": (lambda: mixtral(False), "60KB", torch.float32),
+    "Mixtral, tied": (lambda: mixtral(True), "1GB", torch.float64),
+}
+if hasattr(transformers, "modeling_rope_utils"):        # from version 4.43 on
+    CASES["Llama, Llama-3 scaling"] = (lambda: llama(False, rope_theta=500.0, rope_scaling=LLAMA3), "1GB", torch.float32)
+
+
+def random_folder(folder, make, largest, dtype):
+    torch.manual_seed(SEED)
+    model = make()
+    for w in model.parameters():                # biases and norms away from 0 and 1, where mistakes could hide
+        w.data += 0.1 * torch.randn_like(w)
+    model.to(dtype).save_pretrained(folder, safe_serialization=True, max_shard_size=largest)
+
+
+# ---- both sides ------------------------------------------------------------------------------------------------------------
+
+def batch(vocabulary, tokens):
+    """Random tokens; a quarter of the labels is ignored."""
+    random = np.random.default_rng(SEED)
+    ids, labels = random.integers(0, vocabulary, (2, SEQUENCES, tokens), dtype=np.int32)
+    labels[random.random(labels.shape) < 0.25] = families.IGNORE
+    return ids, labels
 
 
 def load(folder):
     """A model as transformers reads it; nothing may be missing or left over."""
-    model, info = transformers.GPT2LMHeadModel.from_pretrained(folder, torch_dtype=torch.float64, output_loading_info=True)
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float64, output_loading_info=True,
+                                                                    attn_implementation="eager")
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if info[what]:
             raise SystemExit(f"{folder}: transformers reports {what} {info[what]}")
     return model.eval()
 
 
-def loss_of(model, ids, labels):
-    """Without dropout, whatever the folder says.  Labels are already the next tokens."""
-    logits = model(input_ids=ids).logits
-    return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+def shape_of(config):
+    """What the loss of a mixture needs to know."""
+    if config.model_type != "mixtral":
+        return {}
+    return dict(margin=1e-9, E=config.num_local_experts, k=config.num_experts_per_tok, z=getattr(config, "router_z_loss_coef", 0.0),
+                balance=config.router_aux_loss_coef if config.output_router_logits else 0.0)
 
 
-def orrery_step(orrery, folder, tokens, save):
-    """One step of orrery on the folder; returns the loss it had before the step."""
-    text = save.parent / "text"
-    text.write_bytes(TEXT)
-    report = save.parent / "report.json"
-    command = [orrery, "train", "--model", folder, "--data", text, "--dtype", "fp64", "--dropout", "0", "--steps", "1", "--seed", SEED,
-               "--batch", SEQUENCES, "--seq", tokens, "--optimizer", "sgd", "--lr", "1", "--min-lr", "1", "--warmup", "0", "--clip", "0",
-               "--weight-decay", "0", "--check", "ref", "--save", save, "--json", report]
+def run(*command):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
-        raise SystemExit(f"{orrery} ended with {done.returncode}: {done.stderr.strip()}")
-    return json.loads(report.read_text())["steps"][0]["loss"]
+        raise SystemExit(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()}")
 
 
-def norm_ratio(a, b):
+def apart(a, b):
     """Relative difference, norm over norm of b."""
-    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+    size = np.linalg.norm(b)
+    return float(np.linalg.norm(a - b) / size) if size > 0 else float(np.linalg.norm(a - b))
 
 
-def compare_gradients(model, stepped):
-    """(tensor, difference, bound) for each.  The gradient is what the step took away, so it has the weights' rounding in it."""
-    for name, w in model.named_parameters():
-        before, gradient = w.detach().numpy(), w.grad.numpy()
-        bound = ROUNDING + UNIT * np.linalg.norm(before) / np.linalg.norm(gradient)
-        yield "gradient of " + name, norm_ratio(before - stepped[name], gradient), bound
+def gradients(model, ours):
+    """(name, difference) of every parameter of transformers; ours has those of one input as one matrix, cut here."""
+    fused = {"q_proj": ("qkv_proj", "qkv"), "k_proj": ("qkv_proj", "qkv"), "v_proj": ("qkv_proj", "qkv"), "gate_proj": ("gate_up_proj", "gu"),
+             "up_proj": ("gate_up_proj", "gu"), "w1": ("w13", "13"), "w3": ("w13", "13")}
+    named, taken = dict(model.named_parameters()), {}
+    for name, w in named.items():
+        gradient = (torch.zeros_like(w) if w.grad is None else w.grad).numpy()
+        if model.config.model_type == "gpt2":
+            logical = name.removeprefix("transformer.")
+            yield name, apart(ours["grad/" + logical].T if logical.startswith("h.") and gradient.ndim == 2 else ours["grad/" + logical], gradient)
+            continue
+        last = name.split(".")[-2]
+        logical = name.replace(last, fused[last][0]) if last in fused else name
+        first = taken.get(logical, 0)
+        taken[logical] = first + len(gradient)
+        yield name, apart(ours["grad/" + logical][first:taken[logical]], gradient)
 
 
 def check(orrery, folder, what):
     """Print how far orrery and transformers are apart on this folder; returns whether that is rounding."""
     model = load(folder)
-    tokens = min(model.config.n_positions, 48)
-    ids, labels = batch(tokens)
-    loss = loss_of(model, ids, labels)
-    loss.backward()
+    tokens = min(TOKENS, model.config.max_position_embeddings)
+    ids, labels = batch(model.config.vocab_size, tokens)
+    family, shape = FAMILIES[model.config.model_type], shape_of(model.config)
     with tempfile.TemporaryDirectory() as scratch:
-        save = pathlib.Path(scratch) / "saved"
-        ours = orrery_step(orrery, folder, tokens, save)
-        stepped, _ = tensor_file.read(save / "model.safetensors")
-        apart = [("loss", abs(ours - loss.item()) / loss.item(), ROUNDING), *compare_gradients(model, stepped)]
-        with torch.no_grad():
-            for w in model.parameters():
-                w -= w.grad
-            logits = norm_ratio(load(save)(input_ids=ids).logits.numpy(), model(input_ids=ids).logits.numpy())
-        apart.append(("logits of what orrery saved", logits, ROUNDING))
-    wrong = [f"{name} differs by {d:.3g}, bound {bound:.3g}" for name, d, bound in apart if not d <= bound]
-    name, most, bound = max(apart, key=lambda a: a[1] / a[2])
-    print(f"{what}: {len(apart)} compared; loss {loss.item():.12f}, orrery {ours:.12f}, {apart[0][1]:.2g} apart; "
-          f"logits of what orrery saved {logits:.2g}; nearest to its bound {name}, {most:.2g} of {bound:.2g}")
-    for line in wrong:
-        print(f"  {line}")
+        scratch = pathlib.Path(scratch)
+        tensor_file.write(scratch / "batch", {"ids": ids, "labels": labels}, {})
+        run(orrery, "dump", scratch / "out", "--batch", scratch / "batch", "--model", folder, "--dtype", "fp64", "--save", scratch / "saved")
+        ours, _ = tensor_file.read(scratch / "out")
+        logits = model(input_ids=families.tokens(ids)).logits.detach().numpy()
+        loss, _ = family.loss(model, shape, ids, labels)
+        loss.backward()
+        again = load(scratch / "saved")(input_ids=families.tokens(ids)).logits.detach().numpy()
+    found = [("loss", abs(float(ours["loss"][0]) - loss.item()) / abs(loss.item())),
+             ("logits", apart(ours["act/logits"], logits.reshape(-1, logits.shape[-1]))), ("logits of what orrery saved", apart(again, logits)),
+             *(("gradient of " + name, d) for name, d in gradients(model, ours))]
+    wrong = [f"  {name} differs by {d:.3g}, relative" for name, d in found if not d <= ROUNDING]
+    worst = max(found, key=lambda f: f[1])
+    print(f"{what}: {len(found)} compared; loss {loss.item():.12f}, orrery {float(ours['loss'][0]):.12f}; logits {found[1][1]:.2g} apart; "
+          f"furthest {worst[0]}, {worst[1]:.2g}", *wrong, sep="\n")
     return not wrong
 
 
-def random_folder(folder, tied):
-    torch.manual_seed(SEED)
-    config = transformers.GPT2Config(vocab_size=259, n_positions=32, n_embd=30, n_layer=3, n_head=5, n_inner=77, initializer_range=0.2,
-                                     tie_word_embeddings=tied, bos_token_id=0, eos_token_id=0)
-    model = transformers.GPT2LMHeadModel(config)
-    for w in model.parameters():                # biases and norms away from 0 and 1, where mistakes could hide
-        w.data += 0.1 * torch.randn_like(w)
-    model.save_pretrained(folder, safe_serialization=True)
+def check_training(orrery):
+    """One step of plain SGD at rate 1 without decay takes the gradient away, on the devices as well: --check ref."""
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        random_folder(scratch / "model", *CASES["GPT-2, untied, several files"])
+        (scratch / "text").write_bytes((ROOT / "golden" / "README.md").read_bytes())
+        run(orrery, "train", "--model", scratch / "model", "--data", scratch / "text", "--dtype", "fp64", "--dropout", "0", "--steps", "1", "--seq", "16",
+            "--batch", "4", "--dp", "2", "--tp", "2", "--check", "ref", "--save", scratch / "saved", "--json", scratch / "report")
+        load(scratch / "saved")
+        loss = json.loads((scratch / "report").read_text())["steps"][0]["loss"]
+    print(f"orrery train on 4 devices, from a folder in several files: loss {loss:.6f}, checked by itself; transformers loads the result")
 
 
 def main():
     arguments = argparse.ArgumentParser(description="Compare orrery with Hugging Face transformers.")
-    arguments.add_argument("folders", nargs="*", metavar="DIR", help="saved by `orrery train --save DIR`")
+    arguments.add_argument("folders", nargs="*", metavar="DIR", help="saved by `orrery train --save DIR` or `orrery dump --save DIR`")
     arguments.add_argument("--orrery", default=str(ROOT / "orrery"), help="the program; default ./orrery")
     given = arguments.parse_args()
     print(f"torch {torch.__version__}, transformers {transformers.__version__}")
+    transformers.utils.logging.disable_progress_bar()
+    families.widen()
     holds = True
-    for tied in (True, False):
+    for what, how in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
-            random_folder(folder, tied)
-            holds &= check(given.orrery, folder, f"random GPT-2 of transformers, {'tied' if tied else 'untied'}")
+            random_folder(folder, *how)
+            holds &= check(given.orrery, folder, what)
     for folder in given.folders:
         holds &= check(given.orrery, folder, folder)
+    check_training(given.orrery)
     return 0 if holds else 1
 
 

@@ -1,10 +1,12 @@
-/* bench_schedules.c -- `orrery bench schedules`: published bubble rates beside ours, and all schedules side by side. */
+/* bench_schedules.c -- `orrery bench schedules`: published bubbles beside ours, and all schedules side by side. */
 #include "emulated_devices/cli/bench.h"
 #include "emulated_devices/schemes/pipeline/published.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 /* ---- the paper's table --------------------------------------------------------------------------------------------- */
 
@@ -36,8 +38,73 @@ static enum error_code print_published(struct error *err)
     for (int c = 0; c < PUBLISHED_COLUMNS; c++) printf(" %6s %6s%s", "paper", "ours", c == PUBLISHED_INTERLEAVED ? "    " : "");
     printf("\n");
     for (int i = 0; i < PUBLISHED_SETTINGS && !e; i++) e = print_setting(&published_settings[i], err);
+    int same = 0;
+    for (int i = 0; i < PUBLISHED_SETTINGS; i++)
+        same += digits_apart(published_digits(published_interleaved_formula(&published_settings[i])), published_settings[i].bubble[PUBLISHED_INTERLEAVED]) == 0;
     printf("\nA difference is in units of the last digit. The paper's interleaved rates are a closed form that\n"
-           "counts 2vP-P-2 waits for a message; executed, a device waits 2(vP-1) times; ours has them all.\n\n");
+           "counts 2vP-P-2 waits for a message, and gives %d of its %d rates to the last digit; executed, a\n"
+           "device waits 2(vP-1) times; ours has them all.\n\n", same, PUBLISHED_SETTINGS);
+    return e;
+}
+
+/* ---- formulas ---------------------------------------------------------------------------------------------------------- */
+
+static enum error_code print_formulas(struct error *err)
+{
+    enum error_code e = OK;
+    printf("Idle time of a device as published, and ours: P=8, M=32; B = I + W; F&B, a forward and a\n"
+           "backward that DualPipe does side by side, counts as one action, as long as both\n\n");
+    printf("%-12s %-21s %2s %2s %2s  %9s %5s  source\n", "schedule", "formula", "F", "I", "W", "published", "ours");
+    for (const struct published_formula *f = published_formulas; f->schedule && !e; f++) {
+        const struct published_case unequal = { 8, 32, f->chunks, 6, 8, 4 }, equal = { 8, 32, f->chunks, 6, 6, 6 }, c = f->equal_times ? equal : unequal;
+        int64_t ours;
+        e = published_idle(f, c, &ours, err);
+        if (!e) printf("%-12s %-21s %2d %2d %2d  %s%7lld %5lld  %s\n", f->schedule, f->formula, (int)c.F, (int)c.I, (int)c.W, f->at_most ? "<=" : "  ",
+                       (long long)f->idle(c), (long long)ours, f->source);
+    }
+    printf("\n");
+    return e;
+}
+
+/* ---- how long it takes to make them ------------------------------------------------------------------------------------ */
+
+enum { LARGE_P = 64, LARGE_M = 512, SEARCH_P = 32, SEARCH_M = 256 };
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static enum error_code make_and_prove(const char *name, int P, int M, double *seconds, struct error *err)
+{
+    struct schedule s;
+    const double start = seconds_now();
+    enum error_code e = schedule_make(&s, name, &(struct schedule_request){ .devices = P, .micros = M }, err);
+    if (e) return e;
+    e = schedule_validate(&s, err);
+    *seconds = seconds_now() - start;
+    schedule_free(&s);
+    return e;
+}
+
+static enum error_code print_making(struct error *err)
+{
+    enum error_code e = OK;
+    double most = 0, one;
+    printf("Seconds to make a schedule and to prove that it runs\n\n");
+    for (int i = 0; schedule_generators[i] && !e; i++) {
+        const char *name = schedule_generators[i]->name;
+        const bool search = strcmp(name, "zb-1p") == 0 || strcmp(name, "zb-2p") == 0;
+        e = make_and_prove(name, LARGE_P, LARGE_M, &one, err);
+        if (!e && one > most) most = one;
+        if (!e) printf("  %-14s P=%d M=%d  %7.3f", name, LARGE_P, LARGE_M, one);
+        if (!e && search) e = make_and_prove(name, SEARCH_P, SEARCH_M, &one, err);
+        if (!e && search) printf("     P=%d M=%d  %7.3f", SEARCH_P, SEARCH_M, one);
+        if (!e) printf("\n");
+    }
+    if (!e) printf("  %-14s            %7.3f\n\n", "the longest", most);
     return e;
 }
 
@@ -115,5 +182,7 @@ enum error_code bench_schedules_topic(int argc, char **argv, int *status, struct
         return OK;
     }
     e = print_published(err);
+    if (!e) e = print_formulas(err);
+    if (!e) e = print_making(err);
     return e ? e : print_all(&w, err);
 }

@@ -2,7 +2,7 @@
 #include "emulated_devices/cli/bench.h"
 #include "emulated_devices/cli/measure.h"
 #include "ref/io/json.h"
-#include "ref/model/gpt2.h"
+#include "ref/model/transformer.h"
 #include "ref/optim/optimizer.h"
 #include <cblas.h>
 #include <stdio.h>
@@ -32,20 +32,20 @@ static double gemm_seconds(struct gemm *g)
 }
 
 /* One training step of the one-device model: forward, backward, clipped AdamW. */
-static double serial_step(struct gpt2 *m, struct tensor *state, const int32_t *ids, const int32_t *labels, int64_t B, int64_t t)
+static double serial_step(struct transformer *m, struct tensor *state, const int32_t *ids, const int32_t *labels, int64_t B, int64_t t)
 {
     const struct optimizer *adamw = optimizers[0];
     double loss;
     const double t0 = now();
-    if (gpt2_forward(m, ids, labels, B, m->config.S, &loss, NULL) != OK) return 0;
-    gpt2_backward(m);
-    const double scale = clip_scale(&adamw->usual, gpt2_gradient_norm(m));
+    if (transformer_forward(m, ids, labels, B, m->config.S, &loss, NULL) != OK) return 0;
+    transformer_backward(m);
+    const double scale = clip_scale(&adamw->usual, transformer_gradient_norm(m));
     for (int i = 0; i < m->params; i++) {
         const struct step s = { .lr = adamw->usual.lr, .t = t, .gradient_scale = scale, .hyper = &adamw->usual,
                                 .weight_decay = m->spec[i].decay ? adamw->usual.weight_decay : 0 };
         optimizer_step(adamw, m->w[i], m->g[i], &state[i * OPTIMIZER_MAX_STATES], s);
     }
-    gpt2_zero_gradients(m);
+    transformer_zero_gradients(m);
     return now() - t0;
 }
 
@@ -53,14 +53,14 @@ struct bench_step {
     const char *model;
     int runs;
     int64_t batch;
-    struct gpt2 serial;
+    struct transformer serial;
     struct tensor *state;
     int32_t *ids;
 };
 
 static enum error_code open_serial(struct bench_step *b, const struct model_config *c, struct error *err)
 {
-    enum error_code e = gpt2_open(&b->serial, c, F32, 1, err);
+    enum error_code e = transformer_open(&b->serial, c, F32, 1, err);
     if (e) return e;
     const int64_t N = b->batch * c->S;
     b->ids = malloc(sizeof *b->ids * (size_t)(N + 1));
@@ -79,7 +79,7 @@ static void close_serial(struct bench_step *b)
 {
     for (int i = 0; b->state && i < b->serial.params * OPTIMIZER_MAX_STATES; i++) free(b->state[i].data);
     free(b->state), free(b->ids);
-    if (b->serial.params) gpt2_close(&b->serial);
+    if (b->serial.params) transformer_close(&b->serial);
 }
 
 /* `orrery train` as a user would run it, its median step read from the JSON it writes. */

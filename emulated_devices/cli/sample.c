@@ -31,7 +31,7 @@ static void print_byte(FILE *out, int c)
 }
 
 /* The window slides when it is full; the prompt is the start of the validation text. */
-static enum error_code write_text(struct gpt2 *m, const struct text *text, int bytes, uint64_t seed, FILE *out, struct error *err)
+static enum error_code write_text(struct transformer *m, const struct text *text, int bytes, uint64_t seed, FILE *out, struct error *err)
 {
     const int64_t S = m->config.S;
     int64_t length = S / 2 < 16 ? S / 2 + 1 : 16;
@@ -45,7 +45,7 @@ static enum error_code write_text(struct gpt2 *m, const struct text *text, int b
     for (int i = 0; i < bytes && !e; i++) {
         double loss;
         if (length == S) memmove(window, window + S / 2, sizeof *window * (size_t)(S - S / 2)), length = S - S / 2;
-        e = gpt2_forward(m, window, window, 1, length, &loss, err);
+        e = transformer_forward(m, window, window, 1, length, &loss, err);
         if (e) break;
         window[length] = draw(m->logits, length - 1, random_uniform(seed, random_stream("sample"), (uint64_t)i));
         print_byte(out, window[length++]);
@@ -56,13 +56,13 @@ static enum error_code write_text(struct gpt2 *m, const struct text *text, int b
 }
 
 /* The mean loss on one batch of the validation text, always the same one. */
-static enum error_code validation_loss(struct gpt2 *m, const struct plan *p, const struct text *text, double *loss, struct error *err)
+static enum error_code validation_loss(struct transformer *m, const struct plan *p, const struct text *text, double *loss, struct error *err)
 {
     const size_t n = (size_t)(p->B * p->S);
     int32_t *ids = malloc(2 * n * sizeof *ids);
     if (ids == NULL) return fail(err, ERR_MEMORY, "no memory for a validation batch");
     text_batch(text, TEXT_VALIDATION, p->seed, 0, p->S, 0, p->B, ids, ids + n);
-    enum error_code e = gpt2_forward(m, ids, ids + n, p->B, p->S, loss, err);
+    enum error_code e = transformer_forward(m, ids, ids + n, p->B, p->S, loss, err);
     free(ids);
     return e;
 }
@@ -70,17 +70,17 @@ static enum error_code validation_loss(struct gpt2 *m, const struct plan *p, con
 enum error_code print_sample(struct trainer *t, const struct text *text, int bytes, FILE *out, double *validation, struct error *err)
 {
     struct model_config config = t->plan.model;
-    struct gpt2 m = { 0 };
+    struct transformer m = { 0 };
     enum error_code e = OK;
     config.dropout_embedding = config.dropout_residual = config.dropout_attention = 0;
-    if (t->comm->rank == 0) e = gpt2_open(&m, &config, t->plan.dtype, t->plan.seed, err);
+    if (t->comm->rank == 0) e = transformer_open(&m, &config, t->plan.dtype, t->plan.seed, err);
     e = comm_agree(t->comm, e, err);
     for (int i = 0; i < model_param_count(&config) && !e; i++)
         e = collect_whole(t, i, KIND_WEIGHT, t->comm->rank == 0 ? m.w[i] : tensor_none, err);
     if (t->comm->rank == 0) {
         if (!e) e = validation_loss(&m, &t->plan, text, validation, err);
         if (!e && bytes > 0) e = write_text(&m, text, bytes, t->plan.seed, out, err);
-        if (m.params) gpt2_close(&m);
+        if (m.params) transformer_close(&m);
     }
     return comm_agree(t->comm, e, err);
 }

@@ -1,19 +1,18 @@
 /* show_schedule.c -- draw a schedule and say what it costs. */
 #include "emulated_devices/cli/show_schedule.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/timeline.h"
 #include "emulated_devices/schemes/pipeline/draw.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
-#include "ref/io/output.h"
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { COLUMNS = 100 };
 
 struct asked {
     const char *name, *svg, *save;
-    int pp, micro, chunks, limit, batch, skip;
-    uint64_t forward, backward_input, backward_weight, communication;
+    int pp, micro, chunks, limit, update_every, skip;
+    uint64_t forward, backward_input, backward_weight, communication, update;
     bool plain, pp_given, micro_given;
 };
 
@@ -27,13 +26,14 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *done,
         { "--micro", "M", OPTION_INT, &a->micro, .min = 1, .max = 1 << 20, .given = &a->micro_given, .help = "microbatches" },
         { "--chunks", "V", OPTION_INT, &a->chunks, .min = 0, .max = 1024, .help = "stages on each device; 0: as the schedule has it" },
         { "--limit", "N", OPTION_INT, &a->limit, .min = 0, .max = 1 << 20, .help = "memory for zb-1p and zb-2p, in microbatches" },
-        { "--batch", "N", OPTION_INT, &a->batch, .min = 0, .max = 1 << 20, .help = "microbatches of a pipedream-2bw batch" },
-        { "--skip", "N", OPTION_INT, &a->skip, .min = 0, .max = 4096, .help = "stages that a skippipe microbatch leaves out" },
+        { "--skip", "N", OPTION_INT, &a->skip, .min = 0, .max = 4096, .help = "stages that a skippipe microbatch leaves out; 0: a third of the middle ones" },
+        { "--update-every", "N", OPTION_INT, &a->update_every, .min = 0, .max = 1 << 20, .help = "microbatches of a pipedream-2bw batch; 0: pp" },
         { .kind = OPTION_HEADING, .help = "Times of a stage, in any unit" },
         { "--F", "T", OPTION_UINT64, &a->forward, .help = "forward" },
         { "--I", "T", OPTION_UINT64, &a->backward_input, .help = "backward for the input" },
         { "--W", "T", OPTION_UINT64, &a->backward_weight, .help = "backward for the weights" },
         { "--comm", "T", OPTION_UINT64, &a->communication, .help = "a message, from send to arrival" },
+        { "--U", "T", OPTION_UINT64, &a->update, .help = "an optimizer's step in mid-stream" },
         { .kind = OPTION_HEADING, .help = "Output" },
         { "--svg", "FILE", OPTION_STRING, &a->svg, .help = "also draw to an SVG file" },
         { "--save", "FILE", OPTION_STRING, &a->save, .help = "also write the schedule as text" },
@@ -43,9 +43,9 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *done,
     enum error_code code = options_parse("show schedule", argc, argv, table, done, err);
     if (code == OK && *done)
         print_usage("show schedule", "[NAME|FILE] [options]", "Draw a pipeline schedule, and say what it costs.", table);
-    const uint64_t times[] = { a->forward, a->backward_input, a->backward_weight, a->communication };
-    static const char *const flag[] = { "--F", "--I", "--W", "--comm" };
-    for (int i = 0; code == OK && i < 4; i++)
+    const uint64_t times[] = { a->forward, a->backward_input, a->backward_weight, a->communication, a->update };
+    static const char *const flag[] = { "--F", "--I", "--W", "--comm", "--U" };
+    for (int i = 0; code == OK && i < 5; i++)
         if (times[i] > LONGEST)
             code = fail(err, ERR_USAGE, "%s %llu: must be at most 1e11", flag[i], (unsigned long long)times[i]);
     return code;
@@ -65,7 +65,7 @@ static enum error_code get(struct schedule *s, const struct asked *a, struct err
     const bool file = schedule_is_file(a->name);
     const struct schedule_request q = {
         .devices = file && !a->pp_given ? 0 : a->pp, .micros = file && !a->micro_given ? 0 : a->micro, .chunks = a->chunks,
-        .memory_limit = a->limit, .update_every = a->batch, .skip = a->skip,
+        .memory_limit = a->limit, .update_every = a->update_every, .skip = a->skip,
         .forward = (int64_t)a->forward, .backward_input = (int64_t)a->backward_input,
         .backward_weight = (int64_t)a->backward_weight, .communication = (int64_t)a->communication,
     };
@@ -92,43 +92,16 @@ static void say_numbers(FILE *to, const struct schedule *s, const struct timing 
             (unsigned long long)a->communication);
     fprintf(to, "  bubble    %.2f %%: %lld of work, in %lld from a device's first action to its last\n",
             100 * t->bubble, (long long)busiest(t), (long long)t->span);
-    fprintf(to, "  memory   ");
-    for (int d = 0; d < s->devices && d < 16; d++) fprintf(to, " %d", schedule_peak(s, d));
-    fprintf(to, "%s %s held at most, device by device\n", s->devices > 16 ? " ..." : "",
-            s->chunks > 1 ? "stages' microbatches" : "microbatches");
-    fprintf(to, "  messages  %lld\n", (long long)schedule_messages(s));
-    fprintf(to, "  order     weight gradients are %sadded in the order of the microbatches\n", schedule_adds_in_order(s) ? "" : "not ");
-    fprintf(to, "  sends     %s if each blocks until its receive\n", schedule_survives_blocking_sends(s) ? "it runs even" : "it would hang");
-}
-
-static enum error_code write_text(const char *path, const char *text, size_t bytes, struct error *err)
-{
-    struct output o;
-    enum error_code e = output_create(&o, path, err);
-    if (!e) e = output_write(&o, text, bytes, 0, err);
-    return e ? e : output_commit(&o, err);
-}
-
-/* The schedule as SVG, or as text if there is no timing: made in memory, written as a whole. */
-static enum error_code to_file(const char *path, const struct schedule *s, const struct timing *t, struct error *err)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL) return fail(err, ERR_MEMORY, "%s: no memory to make it", shown_path(path).text);
-    enum error_code e = t != NULL ? schedule_draw_svg(f, s, t, err) : schedule_write(f, s, err);
-    if (fclose(f) != 0 && !e) e = fail(err, ERR_MEMORY, "%s: no memory to make it", shown_path(path).text);
-    if (!e) e = write_text(path, text, bytes, err);
-    free(text);
-    return e;
+    timeline_say_rest(to, s);
 }
 
 static enum error_code time_it(struct timing *t, const struct schedule *s, const struct asked *a, struct error *err)
 {
     int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
     if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
-    const struct schedule_times times = uniform_times(s->stages, (int64_t)a->forward, (int64_t)a->backward_input,
+    struct schedule_times times = uniform_times(s->stages, (int64_t)a->forward, (int64_t)a->backward_input,
                                                       (int64_t)a->backward_weight, (int64_t)a->communication, room);
+    times.update = (int64_t)a->update;
     enum error_code code = schedule_time(t, s, &times, err);
     free(room);
     return code;
@@ -148,8 +121,8 @@ enum error_code show_schedule(int argc, char **argv, FILE *to, struct error *err
         schedule_draw_text(to, &s, &t, COLUMNS, !a.plain && isatty(fileno(to)));
         say_numbers(to, &s, &t, &a);
         fflush(to);                     /* FILE may be the standard output */
-        if (a.svg != NULL) code = to_file(a.svg, &s, &t, err);
-        if (code == OK && a.save != NULL) code = to_file(a.save, &s, NULL, err);
+        if (a.svg != NULL) code = timeline_to_file(a.svg, &s, &t, false, err);
+        if (code == OK && a.save != NULL) code = timeline_to_file(a.save, &s, NULL, false, err);
         timing_free(&t);
     }
     schedule_free(&s);

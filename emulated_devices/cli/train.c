@@ -1,6 +1,7 @@
 /* train.c -- `orrery train`: a model, a mesh, a text, and one device beside it to check. */
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train.h"
+#include "emulated_devices/cli/timeline.h"
 #include "emulated_devices/cli/trace_file.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -35,6 +36,7 @@ static enum error_code probe_outputs(const struct train_options *o, struct error
 {
     enum error_code e = o->save ? fail_about(err, checkpoint_probe(o->save, err), "--save") : OK;
     if (!e && o->trace) e = fail_about(err, output_probe(o->trace, err), "--trace");
+    if (!e && o->timeline) e = fail_about(err, output_probe(o->timeline, err), "--timeline");
     if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
     return e;
 }
@@ -142,6 +144,7 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
     r->trainer.device->clock.trace = NULL;
     if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
     if (!e) e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
+    if (!e && o->timeline) e = fail_about(err, timeline_write(&r->trainer, o->timeline, r->record.out, err), "--timeline");
     if (!e && r->speaks) report_end(&r->record);
     if (!e && o->trace) e = fail_about(err, trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err), "--trace");
     if (!e && o->save) e = fail_about(err, checkpoint_save(&r->trainer, o->save, err), "--save");
@@ -191,12 +194,13 @@ static enum error_code be_a_device(const struct train_options *o, struct error *
     const int threads = use_cores(o->plan.mesh.devices);
     enum error_code e = device_open(&device, o->plan.dtype, o->memory, err);
     if (e) return e;
-    clock_open(&device.clock, &o->cluster, o->plan.dtype);
     e = comm_open(&comm, &device, err);
     if (e) {
         device_close(&device);
         return e;
     }
+    const struct cluster own = cluster_of_rank(&o->cluster, comm.rank);
+    clock_open(&device.clock, &own, o->plan.dtype);
     if (comm.size != o->plan.mesh.devices)
         e = fail(err, ERR_PLAN, "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d", comm.size,
                  comm.size == 1 ? "" : "es", o->plan.mesh.size[DP], o->plan.mesh.size[TP], o->plan.mesh.size[PP], o->plan.mesh.size[CP],

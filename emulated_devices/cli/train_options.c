@@ -8,6 +8,7 @@
 
 static const char *const dtypes[] = { "fp32", "fp64", NULL };
 static const char *const checks[] = { "ref", NULL };
+static const char *const placements[] = { "even", "speed", NULL };
 
 static bool is_folder(const char *path)
 {
@@ -49,15 +50,26 @@ static enum error_code take_schedule(struct plan *p, bool chunks_given, bool mic
     return OK;
 }
 
+/* A place of the pipeline is as fast as the slowest of its devices. */
+static void take_speeds(struct plan *p, const struct cluster *c)
+{
+    const int inside = p->mesh.devices / p->mesh.size[PP];
+    for (int rank = 0; rank < p->mesh.devices; rank++) {
+        const int place = mesh_coordinate(&p->mesh, rank, PP), percent = cluster_percent(c, rank);
+        if (place < PLAN_MOST_STAGES && (rank % inside == 0 || percent < p->speed[place])) p->speed[place] = percent;
+    }
+}
+
 void train_set_rates(struct hyperparameters *h, const struct train_options *o, int64_t first_step)
 {
-    h->steps = o->lr_steps ? o->lr_steps : first_step + o->steps;
-    h->warmup = o->warmup >= 0 ? o->warmup : h->steps / 10;
+    const int64_t updates = o->plan.updates;            /* the optimizer counts its own steps */
+    h->steps = updates * (o->lr_steps ? o->lr_steps : first_step + o->steps);
+    h->warmup = o->warmup >= 0 ? updates * o->warmup : h->steps / 10;
 }
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
-    const char *model = NULL, *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
+    const char *model = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1;
     uint64_t bucket = 25 << 20;
@@ -78,6 +90,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--data-parallel", "NAME", OPTION_STRING, &o->plan.data, .help = "how copies are kept equal over dp" },
         { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline: registered, or your own" },
         { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given, .help = "stages on each device of the pipeline" },
+        { "--placement", "NAME", OPTION_CHOICE, &placement, .choices = placements, .help = "layers over stages: even, or by the speed of the cluster's devices" },
+        { "--skip", "N", OPTION_INT, &o->plan.skip, .min = 0, .max = 4096, .help = "stages that a skippipe microbatch leaves out; 0: a third of the middle ones" },
+        { "--update-every", "N", OPTION_INT, &o->plan.update_every, .min = 0, .max = 1e6, .help = "microbatches of a pipedream-2bw batch; 0: pp" },
         { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce, .help = "algorithm for all all-reduces; auto: by predicted time" },
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "gradients all-reduced at a time" },
         { .kind = OPTION_HEADING, .help = "Model and text" },
@@ -102,6 +117,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { .kind = OPTION_HEADING, .help = "Virtual time: what the run would take on the machine that is emulated" },
         CLUSTER_OPTION(cluster, "the machine"),
         { "--trace", "FILE", OPTION_STRING, &o->trace, .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
+        { "--timeline", "FILE", OPTION_STRING, &o->timeline, .help = "draw the last step's pipeline, as SVG and for the terminal, with its bubble" },
         { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "how many steps of it" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
         { "--check", "WHAT", OPTION_CHOICE, &o->check, .choices = checks, .help = "what to compare every loss, gradient and weight with; exit 3 if they differ" },
@@ -143,9 +159,10 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     p->hyper.min_lr = min_lr >= 0 ? min_lr : p->hyper.lr / 10;
     o->lr_steps = lr_steps;
     o->warmup = warmup;
-    train_set_rates(&p->hyper, o, 0);
     e = cluster_find(&o->cluster, cluster, err);
     p->cluster = &o->cluster;
+    if (!e && strcmp(placement, "speed") == 0) take_speeds(p, &o->cluster);
     if (!e) e = plan_check(p, err);
+    train_set_rates(&p->hyper, o, 0);
     return e ? e : cluster_check(&o->cluster, p->mesh.devices, p->dtype, err);
 }

@@ -81,7 +81,7 @@ static void print_case(const struct plan *p, const char *scheme, const struct fo
             used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " " : "", axis_name(axis), p->mesh.size[axis]);
     snprintf(size, sizeof size, "M=%d v=%d", p->micros, p->chunks);
     const bool traffic = !a->traffic.code && !b->traffic.code && !c->traffic.code, memory = !a->memory.code && !b->memory.code && !c->memory.code;
-    printf("  %-14s %-12s %-7s %9.1e %6s %9.1e %6s   %-7s %-6s %-5s %s\n", mesh, scheme, size,
+    printf("  %-14s %-13s %-7s %9.1e %6s %9.1e %6s   %-7s %-6s %-5s %s\n", mesh, scheme, size,
            larger(a->comparison.largest_error, b->comparison.largest_error), ratio(larger(comparison_ratio(&a->comparison), comparison_ratio(&b->comparison))).text,
            c->comparison.largest_error, ratio(comparison_ratio(&c->comparison)).text, traffic ? "==" : "other", memory ? "==" : "other", f->bits,
            f->verdict.code ? "FAILED" : "ok");
@@ -173,6 +173,7 @@ static enum error_code run_case(struct job *j, const char *family, const char *s
 /* A mesh fits a family that splits its axis; one device fits all. */
 static bool fits(const struct plan *p, enum axis axis) { return p->mesh.size[axis] > 1 || p->mesh.devices == 1; }
 
+/* Every schedule, then layers placed by speed. */
 static enum error_code run_pipeline(struct job *j, const struct plan *mesh, struct error *err)
 {
     enum error_code e = OK;
@@ -183,7 +184,11 @@ static enum error_code run_pipeline(struct job *j, const struct plan *mesh, stru
         if (case_take_schedule(&p, schedule_generators[i]->name, &why) != OK) refuse_case(j, "pipeline", schedule_generators[i]->name, &why);
         else e = run_case(j, "pipeline", p.schedule, &p, err);
     }
-    return e;
+    if (e || mesh->mesh.size[PP] == 1) return e;
+    struct plan p = *mesh;
+    case_take_speeds(&p);
+    e = case_take_schedule(&p, schedule_generators[0]->name, err);
+    return e ? e : run_case(j, "pipeline", "by speed", &p, err);
 }
 
 static enum error_code run_if_it_fits(struct job *j, const char *family, const char *scheme, struct plan p, struct error *err)
@@ -225,7 +230,7 @@ static enum error_code run_meshes(struct job *j, const char *family, enum axis a
     const int P = j->world->size;
     enum error_code e = OK;
     if (j->prints)
-        printf("\n%d device%s, %-*s %9s %6s %9s %6s   traffic memory bits\n", P, plural(P), P > 9 ? 24 : 25 - (P > 1), family, "fp64",
+        printf("\n%d device%s, %-*s %9s %6s %9s %6s   traffic memory bits\n", P, plural(P), P > 9 ? 25 : 26 - (P > 1), family, "fp64",
                "/bound", "fp32", "/bound");
     for (int pp = 1; pp <= P; pp++)
         for (int dp = 1; dp * pp <= P; dp++) {

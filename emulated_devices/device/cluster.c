@@ -73,9 +73,27 @@ static enum error_code read_flops(struct cluster *c, const cJSON *device, const 
     return e;
 }
 
+static enum error_code read_percent(struct cluster *c, const cJSON *device, const char *where, struct error *err)
+{
+    const cJSON *list;
+    if (!json_has(device, "percent")) return OK;
+    enum error_code e = json_array(device, where, "percent", &list, err);
+    if (e) return e;
+    c->speeds = cJSON_GetArraySize(list);
+    if (c->speeds < 1 || c->speeds > CLUSTER_MOST_SPEEDS)
+        return fail(err, ERR_FORMAT, "%s: \"percent\" has %d speeds; it must have 1 to %d", where, c->speeds, CLUSTER_MOST_SPEEDS);
+    for (int i = 0; i < c->speeds; i++) {
+        const double x = cJSON_GetNumberValue(cJSON_GetArrayItem(list, i));
+        if (!(x >= 1 && x <= 100) || x != (int)x)
+            return fail(err, ERR_FORMAT, "%s: percent[%d] must be a whole number from 1 to 100", where, i);
+        c->percent[i] = (int)x;
+    }
+    return OK;
+}
+
 static enum error_code read_device(struct cluster *c, const cJSON *root, const char *where, struct error *err)
 {
-    static const char *const known[] = { "GFLOP_per_second", "memory_MB_per_second", "copy_MB_per_second", "memory_bytes", "source", NULL };
+    static const char *const known[] = { "GFLOP_per_second", "memory_MB_per_second", "copy_MB_per_second", "memory_bytes", "percent", "source", NULL };
     const cJSON *device;
     char inside[200];
     int64_t memory = 0;
@@ -87,6 +105,7 @@ static enum error_code read_device(struct cluster *c, const cJSON *root, const c
     if (!e) e = read_number(device, inside, "memory_MB_per_second", MOST_RATE, 0, &c->memory_rate, err);
     if (!e) e = read_number(device, inside, "copy_MB_per_second", MOST_RATE, 0, &c->copy_rate, err);
     if (!e) e = read_number(device, inside, "memory_bytes", INT64_C(1) << 52, 0, &memory, err);
+    if (!e) e = read_percent(c, device, inside, err);
     if (!e) e = read_text(device, inside, "source", c->source, sizeof c->source, err);
     c->memory = (uint64_t)memory;
     return e;
@@ -205,4 +224,25 @@ enum error_code cluster_check(const struct cluster *c, int devices, enum dtype t
     if (c->flop_rate[t] < 0)
         return fail(err, ERR_PLAN, "--cluster %s: it does not say how fast it computes in %s (device: GFLOP_per_second)", c->name, dtype_name(t));
     return OK;
+}
+
+/* ---- devices of different speed -------------------------------------------------------------------------------------- */
+
+int cluster_percent(const struct cluster *c, int rank) { return c->speeds > 0 ? c->percent[rank % c->speeds] : 100; }
+
+/* A rate of 0 means that it takes no time, and stays; any other is at least 1. */
+static int64_t part_of(int64_t rate, int percent)
+{
+    if (rate <= 0) return rate;
+    const int64_t part = rate / 100 * percent + rate % 100 * percent / 100;
+    return part > 0 ? part : 1;
+}
+
+struct cluster cluster_of_rank(const struct cluster *c, int rank)
+{
+    struct cluster own = *c;
+    const int percent = cluster_percent(c, rank);
+    for (int t = 0; t < DTYPE_COUNT; t++) own.flop_rate[t] = part_of(c->flop_rate[t], percent);
+    own.memory_rate = part_of(c->memory_rate, percent);
+    return own;
 }

@@ -14,6 +14,7 @@
 typedef int64_t picoseconds;
 
 enum { CLUSTER_LEVELS = 3 };            /* device pair, node, cluster */
+enum { CLUSTER_MOST_SPEEDS = 64 };
 
 #define ALWAYS_EAGER UINT64_MAX
 #define CLUSTER_USUAL "h100-infiniband"    /* what a device is part of unless another is named */
@@ -34,6 +35,7 @@ struct cluster {
     int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time; -1: the description does not say */
     int64_t memory_rate, copy_rate;     /* 10^6 bytes a second: device memory; copy engine, to the host's memory */
     uint64_t memory;                    /* bytes of a device; for information */
+    int speeds, percent[CLUSTER_MOST_SPEEDS];   /* of these rates, by rank, beginning again after the last; 0 speeds: all 100 */
     int levels;
     struct link link[CLUSTER_LEVELS];   /* nearest first */
 };
@@ -52,6 +54,12 @@ enum error_code cluster_parse(struct cluster *, const char *text, const char *wh
 
 /** Whether so many devices fit, and how fast they compute in this format is known.  @return OK or ERR_PLAN. */
 enum error_code cluster_check(const struct cluster *, int devices, enum dtype, struct error *);
+
+/** How fast this rank's device is, in percent of the description's rates. */
+int cluster_percent(const struct cluster *, int rank);
+
+/** The cluster as this rank's clock needs it: with the rates of its own device, rounded down to a whole million once. */
+struct cluster cluster_of_rank(const struct cluster *, int rank);
 
 /** units at so many millions a second, in picoseconds, rounded up once; 0 at rate 0.  Exact below 100 days. */
 static inline picoseconds time_at_rate(uint64_t units, int64_t rate)

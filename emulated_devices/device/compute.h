@@ -92,6 +92,27 @@ static inline void dev_layernorm_backward_part(struct device *d, struct tensor d
     dev_charge(d, "layernorm backward input", X, 3, 7);
 }
 
+/* ---- rmsnorm ----------------------------------------------------------------------------------------------------- */
+
+static inline void dev_rmsnorm_forward(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps)
+{
+    d->ops->rmsnorm_forward(Y, rstd, X, w, eps);
+    dev_charge(d, "rmsnorm forward", X, 2, 4);
+}
+
+static inline void dev_rmsnorm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+                                              struct tensor rstd)
+{
+    d->ops->rmsnorm_backward_input(dX, dY, X, w, rstd);
+    dev_charge(d, "rmsnorm backward input", X, 3, 9);
+}
+
+static inline void dev_rmsnorm_backward_weight(struct device *d, struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd)
+{
+    d->ops->rmsnorm_backward_weight(dw, dY, X, rstd);
+    dev_charge(d, "rmsnorm backward weight", X, 2, 3);
+}
+
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
 
 static inline void dev_linear_forward(struct device *d, struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
@@ -139,6 +160,84 @@ static inline void dev_attention_backward_input(struct device *d, struct tensor 
     clock_compute(&d->clock, "attention backward input", attention_backward_cost(tensor_rows(QKV), a, d->dtype));
 }
 
+/* ---- rotary: queries and keys once each way, values not at all ---------------------------------------------------- */
+
+static inline void dev_charge_rotary(struct device *d, const char *what, struct tensor QKV, struct attention a)
+{
+    clock_compute(&d->clock, what, elementwise_cost(tensor_rows(QKV) * (a.H + a.K) * a.A, 2, 3, d->dtype));
+}
+
+static inline void dev_rotary_forward(struct device *d, struct tensor QKV, struct tensor positions, struct tensor table, struct attention a)
+{
+    d->ops->rotary_forward(QKV, positions, table, a);
+    dev_charge_rotary(d, "rotary forward", QKV, a);
+}
+
+static inline void dev_rotary_backward_input(struct device *d, struct tensor dQKV, struct tensor positions, struct tensor table,
+                                             struct attention a)
+{
+    d->ops->rotary_backward_input(dQKV, positions, table, a);
+    dev_charge_rotary(d, "rotary backward input", dQKV, a);
+}
+
+/* ---- mixture: choosing, and moving rows to the experts and back; integers are not charged ---------------------------- */
+
+static inline void dev_route_forward(struct device *d, struct tensor weights, struct tensor experts, struct tensor logits, bool normalized)
+{
+    d->ops->route_forward(weights, experts, logits, normalized);
+    dev_charge(d, "route forward", logits, 1, (double)tensor_cols(weights) + 2);
+}
+
+static inline void dev_route_backward_input(struct device *d, struct tensor dlogits, struct tensor dweights, struct tensor weights,
+                                            struct tensor experts, struct tensor logits, bool normalized)
+{
+    d->ops->route_backward_input(dlogits, dweights, weights, experts, logits, normalized);
+    dev_charge(d, "route backward input", logits, 2, 4);
+}
+
+static inline void dev_expert_order(struct device *d, struct tensor order, struct tensor counts, struct tensor experts)
+{
+    d->ops->expert_order(order, counts, experts);
+}
+
+static inline void dev_gather_forward(struct device *d, struct tensor rows, struct tensor X, struct tensor order, int64_t k)
+{
+    d->ops->gather_forward(rows, X, order, k);
+    dev_charge(d, "gather forward", rows, 2, 0);
+}
+
+static inline void dev_gather_backward_input(struct device *d, struct tensor dX, struct tensor drows, struct tensor order, int64_t k)
+{
+    d->ops->gather_backward_input(dX, drows, order, k);
+    dev_charge(d, "gather backward input", drows, 3, 1);
+}
+
+static inline void dev_combine_forward(struct device *d, struct tensor Y, struct tensor rows, struct tensor order, struct tensor weights)
+{
+    d->ops->combine_forward(Y, rows, order, weights);
+    dev_charge(d, "combine forward", rows, 3, 2);
+}
+
+static inline void dev_combine_backward_input(struct device *d, struct tensor drows, struct tensor dweights, struct tensor dY,
+                                              struct tensor rows, struct tensor order, struct tensor weights)
+{
+    d->ops->combine_backward_input(drows, dweights, dY, rows, order, weights);
+    dev_charge(d, "combine backward input", rows, 3, 3);
+}
+
+static inline void dev_router_losses_forward(struct device *d, double *sums, struct tensor logits, struct tensor experts)
+{
+    d->ops->router_losses_forward(sums, logits, experts);
+    dev_charge(d, "router losses forward", logits, 1, 4);
+}
+
+static inline void dev_router_losses_backward_input(struct device *d, struct tensor dlogits, struct tensor logits, const double *slope,
+                                                    double z_slope)
+{
+    d->ops->router_losses_backward_input(dlogits, logits, slope, z_slope);
+    dev_charge(d, "router losses backward input", logits, 3, 8);
+}
+
 /* ---- element by element ------------------------------------------------------------------------------------------ */
 
 static inline void dev_gelu_forward(struct device *d, struct tensor Y, struct tensor X)
@@ -151,6 +250,18 @@ static inline void dev_gelu_backward_input(struct device *d, struct tensor dX, s
 {
     d->ops->gelu_backward_input(dX, dY, X);
     dev_charge(d, "gelu backward input", X, 3, 16);
+}
+
+static inline void dev_swiglu_forward(struct device *d, struct tensor Y, struct tensor X)
+{
+    d->ops->swiglu_forward(Y, X);
+    dev_charge(d, "swiglu forward", Y, 3, 5);
+}
+
+static inline void dev_swiglu_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X)
+{
+    d->ops->swiglu_backward_input(dX, dY, X);
+    dev_charge(d, "swiglu backward input", dY, 5, 13);
 }
 
 static inline void dev_add(struct device *d, struct tensor Y, struct tensor A, struct tensor B)

@@ -51,7 +51,7 @@ void block_drop_gradients(struct stage *s, struct block_gradients *d)
 
 static const struct parameter *block_parameter(const struct stage *s, int layer, enum block_param p)
 {
-    return parameter_find(s->parameters, param_of_block(layer, p));
+    return parameter_find(s->parameters, param_of_block(&s->plan->model, layer, p));
 }
 
 #define W(p) block_parameter(s, layer, p)->w

@@ -1,5 +1,5 @@
 #include "emulated_devices/model/checkpoint.h"
-#include "ref/io/safetensors.h"
+#include "ref/model/weights.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,40 +7,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH_ROOM = 4096, NAME_ROOM = 128 };
+enum { PATH_ROOM = 4096 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* transformers writes "transformer.wte.weight"; the files of the original GPT-2 leave the prefix out. */
-static const struct safetensors_entry *find(const struct safetensors *file, const char *name)
-{
-    char full[NAME_ROOM];
-    snprintf(full, sizeof full, "transformer.%s", name);
-    const struct safetensors_entry *e = safetensors_find(file, full);
-    return e ? e : safetensors_find(file, name);
-}
-
-/* The same shape, or its transpose where the file has it so. */
-static enum error_code check_shape(const struct safetensors *file, const struct safetensors_entry *e, const struct param_spec *s, struct error *err)
-{
-    const int64_t rows = s->file_transposed ? s->dim[1] : s->dim[0], cols = s->file_transposed ? s->dim[0] : s->dim[1];
-    if (e->ndim == s->ndim && e->dim[0] == rows && (s->ndim == 1 || e->dim[1] == cols)) return OK;
-    char want[64], found[64] = "a scalar";
-    snprintf(want, sizeof want, s->ndim == 2 ? "%lld x %lld" : "%lld", (long long)rows, (long long)cols);
-    if (e->ndim > 0) snprintf(found, sizeof found, e->ndim >= 2 ? "%lld x %lld%s" : "%lld", (long long)e->dim[0], (long long)e->dim[1], e->ndim > 2 ? " x ..." : "");
-    return fail(err, ERR_FORMAT, "%s: %s is %s; the model needs %s", shown_path(file->path).text, shown(e->name).text, found, want);
-}
-
-static enum error_code read_boxes(const struct safetensors *file, const char *name, const struct param_spec *s, const struct layout *l,
+static enum error_code read_boxes(const struct weights *file, const struct param_spec *s, const char *suffix, const struct layout *l,
                                   struct tensor into, struct error *err)
 {
-    const struct safetensors_entry *entry = find(file, name);
-    if (entry == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", shown_path(file->path).text, name);
-    enum error_code e = check_shape(file, entry, s, err);
+    enum error_code e = OK;
     char *next = into.data;
     for (int b = 0; b < l->boxes && !e; b++) {
         const struct box *box = &l->box[b];
-        e = safetensors_read_box(file, entry, box->start, box->extent, s->file_transposed, into.dtype, next, err);
+        e = weights_read_box(file, s, suffix, box->start, box->extent, into.dtype, next, err);
         next += (size_t)(box->extent[0] * (l->ndim == 2 ? box->extent[1] : 1)) * dtype_size(into.dtype);
     }
     return e;
@@ -48,48 +26,36 @@ static enum error_code read_boxes(const struct safetensors *file, const char *na
 
 static void path_of(char path[PATH_ROOM], const char *dir, const char *file) { snprintf(path, PATH_ROOM, "%s/%s", dir, file); }
 
-static enum error_code read_weights(struct trainer *t, const struct safetensors *file, struct error *err)
+static enum error_code read_weights(struct trainer *t, const struct weights *file, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < t->parameters.count && !e; i++) {
         struct parameter *p = &t->parameters.all[i];
-        e = read_boxes(file, p->spec.name, &p->spec, &p->layout, p->w, err);
+        e = read_boxes(file, &p->spec, "", &p->layout, p->w, err);
     }
+    if (!e) parameters_same(&t->parameters);            /* files have one version: training starts anew from it */
     return e;
 }
 
 enum error_code checkpoint_load_weights(struct trainer *t, const char *dir, struct error *err)
 {
-    char path[PATH_ROOM];
-    struct safetensors file;
-    path_of(path, dir, "model.safetensors");
-    enum error_code e = safetensors_open(&file, path, err);
+    struct weights file;
+    enum error_code e = weights_open(&file, dir, err);
     if (!e) {
         e = read_weights(t, &file, err);
-        safetensors_close(&file);
+        weights_close(&file);
     }
     return comm_agree(t->comm, e, err);
 }
 
-enum error_code checkpoint_load_serial(struct gpt2 *m, const char *dir, struct error *err)
-{
-    char path[PATH_ROOM];
-    struct safetensors file;
-    path_of(path, dir, "model.safetensors");
-    enum error_code e = safetensors_open(&file, path, err);
-    if (e) return e;
-    for (int i = 0; i < m->params && !e; i++) {
-        const struct layout whole = layout_whole(m->spec[i].ndim, m->spec[i].dim);
-        e = read_boxes(&file, m->spec[i].name, &m->spec[i], &whole, m->w[i], err);
-    }
-    safetensors_close(&file);
-    return e;
-}
+/* What stands after a tensor's name for this state of the optimizer. */
+struct suffix { char text[32]; };
 
-static const char *state_name(char name[NAME_ROOM], const struct param_spec *s, const char *state)
+static struct suffix suffix_of(const struct optimizer *o, int state)
 {
-    snprintf(name, NAME_ROOM, "%s.%s", s->name, state);
-    return name;
+    struct suffix s;
+    snprintf(s.text, sizeof s.text, ".%s", o->state_name[state]);
+    return s;
 }
 
 /* A count in metadata; -1 if it is none. */
@@ -118,15 +84,14 @@ static enum error_code read_progress(struct trainer *t, const struct safetensors
     return OK;
 }
 
-static enum error_code read_states(struct trainer *t, const struct safetensors *file, struct error *err)
+static enum error_code read_states(struct trainer *t, const struct weights *file, struct error *err)
 {
     const struct optimizer *o = t->plan.optimizer;
-    char name[NAME_ROOM];
     enum error_code e = OK;
     for (int i = 0; i < t->parameters.count; i++)
         for (int s = 0; s < o->states && !e; s++) {
             struct parameter *p = &t->parameters.all[i];
-            e = read_boxes(file, state_name(name, &p->spec, o->state_name[s]), &p->spec, &p->layout, p->state[s], err);
+            e = read_boxes(file, &p->spec, suffix_of(o, s).text, &p->layout, p->state[s], err);
         }
     return e;
 }
@@ -134,83 +99,63 @@ static enum error_code read_states(struct trainer *t, const struct safetensors *
 enum error_code checkpoint_resume(struct trainer *t, const char *dir, struct error *err)
 {
     char path[PATH_ROOM];
-    struct safetensors weights, states;
+    struct weights weights, states;
     path_of(path, dir, "model.safetensors");
-    enum error_code e = safetensors_open(&weights, path, err);
+    enum error_code e = weights_open_file(&weights, path, err);
     if (!e) {
         path_of(path, dir, "optimizer.safetensors");
-        e = safetensors_open(&states, path, err);
+        e = weights_open_file(&states, path, err);
         if (!e) {
-            e = read_progress(t, &weights, &states, err);
+            e = read_progress(t, &weights.file[0], &states.file[0], err);
             if (!e) e = read_weights(t, &weights, err);
             if (!e) e = read_states(t, &states, err);
-            safetensors_close(&states);
+            weights_close(&states);
         }
-        safetensors_close(&weights);
+        weights_close(&weights);
     }
     return comm_agree(t->comm, e, err);
 }
 
 enum error_code checkpoint_batch(const char *dir, int64_t *batch, struct error *err)
 {
-    char path[PATH_ROOM];
-    struct safetensors file;
-    path_of(path, dir, "model.safetensors");
-    enum error_code e = safetensors_open(&file, path, err);
+    struct weights w;
+    enum error_code e = weights_open(&w, dir, err);
     if (e) return e;
-    const int64_t found = count_of(safetensors_metadata(&file, "orrery.batch"));
+    const int64_t found = count_of(safetensors_metadata(&w.file[0], "orrery.batch"));
     if (found > 0) *batch = found;
-    safetensors_close(&file);
+    weights_close(&w);
     return OK;
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
-/* One of the two files, as rank 0 writes it: `kinds` tensors for each parameter. */
-struct job {
-    struct trainer *trainer;
-    struct safetensors_writer writer;
-    struct safetensors_entry *entry;    /* [params * kinds] */
-    char (*name)[NAME_ROOM];
-    int kinds;
-    bool open;
-};
-
-static enum error_code start_file(struct job *j, const char *path, bool weights, struct error *err)
+/* One of the two files, as rank 0 writes it. */
+static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, bool weights, struct error *err)
 {
-    struct trainer *t = j->trainer;
-    const int n = model_param_count(&t->plan.model);
+    const struct optimizer *o = t->plan.optimizer;
+    struct suffix state[OPTIMIZER_MAX_STATES];
+    const char *suffix[OPTIMIZER_MAX_STATES] = { "" };
     char step[32], seed[32], batch[32];
     snprintf(batch, sizeof batch, "%lld", (long long)t->plan.B);
     snprintf(step, sizeof step, "%lld", (long long)t->step);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)t->plan.seed);
     const struct safetensors_pair metadata[] = {
-        { "format", "pt" }, { "orrery.step", step }, { "orrery.seed", seed }, { "orrery.optimizer", t->plan.optimizer->name },
-        { "orrery.batch", batch },
+        { "format", "pt" }, { "orrery.step", step }, { "orrery.seed", seed }, { "orrery.optimizer", o->name }, { "orrery.batch", batch },
     };
-    j->entry = calloc((size_t)(n * j->kinds) + 1, sizeof *j->entry);
-    j->name = calloc((size_t)(n * j->kinds) + 1, sizeof *j->name);
-    if (j->entry == NULL || j->name == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", path);
-    for (int i = 0; i < n * j->kinds; i++) {
-        const struct param_spec s = model_param(&t->plan.model, i / j->kinds);
-        if (weights) snprintf(j->name[i], NAME_ROOM, s.role == ROLE_HEAD ? "%s" : "transformer.%s", s.name);
-        else state_name(j->name[i], &s, t->plan.optimizer->state_name[i % j->kinds]);
-        j->entry[i] = (struct safetensors_entry){ .name = j->name[i], .dtype = dtype_file_name(t->plan.dtype), .ndim = s.ndim,
-                                                  .dim = { s.dim[0], s.dim[1] } };
-        if (s.file_transposed) j->entry[i].dim[0] = s.dim[1], j->entry[i].dim[1] = s.dim[0];
+    for (int s = 0; s < o->states && !weights; s++) {
+        state[s] = suffix_of(o, s);
+        suffix[s] = state[s].text;
     }
-    enum error_code e = safetensors_create(&j->writer, path, j->entry, n * j->kinds, metadata, (int)(sizeof metadata / sizeof *metadata), err);
-    j->open = !e;
-    return e;
+    return weights_create(w, &t->plan.model, t->plan.dtype, path, suffix, weights ? 1 : o->states, metadata,
+                          (int)(sizeof metadata / sizeof *metadata), err);
 }
 
 /* Every device takes part in collecting, also when rank 0 has failed already. */
-static enum error_code write_tensors(struct job *j, enum tensor_kind first, enum error_code e, struct error *err)
+static enum error_code write_tensors(struct trainer *t, struct weights_writer *w, enum tensor_kind first, int kinds, enum error_code e,
+                                     struct error *err)
 {
-    struct trainer *t = j->trainer;
-    const int n = model_param_count(&t->plan.model);
-    for (int i = 0; i < n * j->kinds; i++) {
-        const struct param_spec s = model_param(&t->plan.model, i / j->kinds);
+    for (int i = 0; i < model_param_count(&t->plan.model) * kinds; i++) {
+        const struct param_spec s = model_param(&t->plan.model, i / kinds);
         struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, t->plan.dtype, s.dim[0], s.dim[1]) : tensor_1d(NULL, t->plan.dtype, s.dim[0]);
         if (t->comm->rank == 0 && !e) {
             whole.data = malloc(tensor_bytes(whole));
@@ -218,8 +163,8 @@ static enum error_code write_tensors(struct job *j, enum tensor_kind first, enum
         }
         e = comm_agree(t->comm, e, err);
         if (e) return e;
-        e = collect_whole(t, i / j->kinds, first + (enum tensor_kind)(i % j->kinds), whole, err);
-        if (!e && t->comm->rank == 0) e = safetensors_write_box(&j->writer, i, NULL, NULL, s.file_transposed, whole.data, err);
+        e = collect_whole(t, i / kinds, first + (enum tensor_kind)(i % kinds), whole, err);
+        if (!e && t->comm->rank == 0) e = weights_write(w, i / kinds, i % kinds, whole.data, err);
         free(whole.data);
     }
     return comm_agree(t->comm, e, err);
@@ -251,35 +196,34 @@ enum error_code checkpoint_probe(const char *dir, struct error *err)
 }
 
 /* All that can fail first: the names change last, one right after the other. */
-static enum error_code commit(struct job *weights, struct job *states, const char *dir, struct error *err)
+static enum error_code commit(struct weights_writer *weights, struct weights_writer *states, const char *dir, struct error *err)
 {
     char path[PATH_ROOM];
     path_of(path, dir, "config.json");
     enum error_code e = output_flush(&weights->writer.file, err);
     if (!e) e = output_flush(&states->writer.file, err);
-    if (!e) e = model_config_write(&weights->trainer->plan.model, path, err);
-    if (!e) e = safetensors_commit(&states->writer, err);
-    if (!e) e = safetensors_commit(&weights->writer, err);
+    if (!e) e = model_config_write(weights->config, path, err);
+    if (!e) e = weights_commit(states, err);
+    if (!e) e = weights_commit(weights, err);
     return e;
 }
 
 enum error_code checkpoint_save(struct trainer *t, const char *dir, struct error *err)
 {
-    struct job weights = { .trainer = t, .kinds = 1 }, states = { .trainer = t, .kinds = t->plan.optimizer->states };
+    struct weights_writer weights = { 0 }, states = { 0 };
     const bool writer = t->comm->rank == 0;
     char path[PATH_ROOM];
     bool made = false;
     enum error_code e = writer ? make_folder(dir, &made, err) : OK;
     path_of(path, dir, "model.safetensors");
-    if (writer && !e) e = start_file(&weights, path, true, err);
+    if (writer && !e) e = start_file(&weights, t, path, true, err);
     path_of(path, dir, "optimizer.safetensors");
-    if (writer && !e) e = start_file(&states, path, false, err);
-    e = write_tensors(&weights, KIND_WEIGHT, e, err);
-    if (!e) e = write_tensors(&states, KIND_STATE, e, err);
+    if (writer && !e) e = start_file(&states, t, path, false, err);
+    e = write_tensors(t, &weights, KIND_WEIGHT, 1, e, err);
+    if (!e) e = write_tensors(t, &states, KIND_STATE, t->plan.optimizer->states, e, err);
     if (writer && !e) e = commit(&weights, &states, dir, err);
-    if (weights.open) safetensors_abort(&weights.writer);
-    if (states.open) safetensors_abort(&states.writer);
+    weights_abort(&weights);
+    weights_abort(&states);
     if (e && made) rmdir(dir);
-    free(weights.entry), free(weights.name), free(states.entry), free(states.name);
     return comm_agree(t->comm, e, err);
 }

@@ -1,7 +1,7 @@
 /* checkpoint.h -- a model in files, as Hugging Face transformers has it, and what is needed to go on training.
  *
  *   DIR/config.json             the shape
- *   DIR/model.safetensors       the weights, GPT-2's names, matrices of its Conv1D layers transposed
+ *   DIR/model.safetensors       the weights, as ref/model/weights.h has them; read also from several files with an index
  *   DIR/optimizer.safetensors   the optimizer's state, "NAME.exp_avg" and so on; metadata: step, seed, optimizer, batch
  *
  * Files hold whole tensors, so a checkpoint does not depend on the mesh that wrote it.  Each device reads only its boxes.
@@ -35,9 +35,5 @@ enum error_code checkpoint_load_weights(struct trainer *, const char *dir, struc
 /** Read weights, optimizer state and the number of steps done.  As checkpoint_load_weights; ERR_FORMAT also if the two
  *  files are not of the same step, or the optimizer or seed is another. */
 enum error_code checkpoint_resume(struct trainer *, const char *dir, struct error *);
-
-/** Read all weights into a serial model. */
-struct gpt2;
-enum error_code checkpoint_load_serial(struct gpt2 *, const char *dir, struct error *);
 
 #endif

@@ -3,7 +3,7 @@
 
 static struct tensor tensor_of(const struct parameter *p, enum tensor_kind kind)
 {
-    return kind == KIND_WEIGHT ? p->w : kind == KIND_GRADIENT ? p->g : p->state[kind - KIND_STATE];
+    return kind == KIND_WEIGHT ? p->w : kind == KIND_OLDER_WEIGHT ? p->older : kind == KIND_GRADIENT ? p->g : p->state[kind - KIND_STATE];
 }
 
 /* The sender has sent: a failure here is the end of the job. */

@@ -5,7 +5,7 @@
 #include "emulated_devices/model/trainer.h"
 
 /* Which tensor of a parameter. */
-enum tensor_kind { KIND_WEIGHT, KIND_GRADIENT, KIND_STATE };     /* KIND_STATE + s: optimizer state s */
+enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_STATE };     /* KIND_STATE + s: optimizer state s */
 
 /* One device's piece: its boxes, and the elements. */
 struct piece {

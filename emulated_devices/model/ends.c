@@ -13,7 +13,7 @@ static struct tensor rows_of(struct tensor table, struct rows r)
 
 enum error_code embedding_forward(struct stage *s, struct microbatch *m, struct tensor x, struct error *err)
 {
-    const struct parameter *wte = parameter_find(s->parameters, PARAM_WTE), *wpe = parameter_find(s->parameters, PARAM_WPE);
+    const struct parameter *wte = parameter_find(s->parameters, PARAM_WTE), *wpe = parameter_find(s->parameters, param_positions(&s->plan->model));
     enum error_code e = s->tp->scheme->embedding_forward(s->tp, x, m->ids, wte->w, err);
     if (!e) e = tensor_positions_forward(s->tp, x, rows_of(m->positions, m->stream), wpe->w, err);
     if (!e) dev_dropout(s->device, x, x, dropout_of(s, m, s->plan->model.dropout_embedding, -1, "embedding"));
@@ -23,7 +23,7 @@ enum error_code embedding_forward(struct stage *s, struct microbatch *m, struct 
 enum error_code embedding_backward_weight(struct stage *s, struct microbatch *m, struct error *err)
 {
     enum error_code e = s->tp->scheme->embedding_backward_weight(s->tp, parameter_find(s->parameters, PARAM_WTE)->g, m->d_in, m->ids, err);
-    if (!e) e = tensor_positions_backward_weight(s->tp, parameter_find(s->parameters, PARAM_WPE)->g, m->d_in, rows_of(m->positions, m->stream), err);
+    if (!e) e = tensor_positions_backward_weight(s->tp, parameter_find(s->parameters, param_positions(&s->plan->model))->g, m->d_in, rows_of(m->positions, m->stream), err);
     drop_tensor(s->device, &m->d_in);
     return e;
 }

@@ -1,5 +1,6 @@
 #include "emulated_devices/model/plan.h"
 #include "emulated_devices/model/recompute.h"
+#include "emulated_devices/schemes/pipeline/placement.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include <stdlib.h>
 
@@ -15,23 +16,63 @@ static enum error_code check_batch(const struct plan *p, struct error *err)
     return OK;
 }
 
-/* Schedules that change what is computed need a reference rule of their own, which --check ref does not have. */
-static enum error_code check_rule(const struct plan *p, const struct schedule *s, struct error *err)
+/* Steps in mid-stream are taken by whole devices, and before anybody can know the norm of all gradients. */
+static enum error_code check_updates(const struct plan *p, const struct schedule *s, struct error *err)
 {
-    if (s->update_every != s->micros || s->weight_versions != 1)
-        return fail(err, ERR_PLAN, "--schedule %s: steps the weights before all microbatches are done; it can be shown, but not trained with", p->schedule);
+    if (p->updates == 1) return OK;
+    if (s->chunks > 1)
+        return fail(err, ERR_PLAN, "--schedule %s: steps the weights in mid-stream with %d stages on a device; only 1 can be trained with",
+                    p->schedule, s->chunks);
+    if (p->hyper.clip > 0)
+        return fail(err, ERR_PLAN, "--clip %g: schedule %s steps the weights in mid-stream, where nobody knows the norm of all gradients; "
+                    "--clip 0, or --micro %d for one step at the end", p->hyper.clip, s->name, s->update_every);
+    if (!schedule_updates_can_meet(s))
+        return fail(err, ERR_PLAN, "--schedule %s: would hang: devices wait for each other's optimizer step, and one of them cannot come to its own",
+                    p->schedule);
+    return OK;
+}
+
+/* Microbatches may leave stages out, but not the embedding and not the loss. */
+static enum error_code check_routes(const struct plan *p, const struct schedule *s, struct error *err)
+{
     for (int m = 0; m < s->micros; m++)
-        for (int stage = 0; stage < s->stages; stage++)
-            if (place_of(s, m, stage).device < 0)
-                return fail(err, ERR_PLAN, "--schedule %s: microbatch %d leaves stage %d out; it can be shown, but not trained with", p->schedule, m, stage);
+        for (int end = 0; end < 2; end++)
+            if (place_of(s, m, end ? s->stages - 1 : 0).device < 0)
+                return fail(err, ERR_PLAN, "--schedule %s: microbatch %d leaves out stage %d, which has the %s; only stages 1 to %d can be left out",
+                            p->schedule, m, end ? s->stages - 1 : 0, end ? "loss" : "embedding", s->stages - 2);
     return OK;
 }
 
 enum error_code plan_schedule(const struct plan *p, struct schedule *s, struct error *err)
 {
-    const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks };
+    const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks, .skip = p->skip,
+                                         .update_every = p->update_every };
     const enum error_code e = schedule_by_name(s, p->schedule, &q, err);
     return fail_about(err, e, schedule_is_file(p->schedule) ? "--schedule" : "--schedule:");
+}
+
+/* As fast as the slowest place that holds it. */
+static int64_t stage_speed(const struct plan *p, const struct schedule *s, int stage)
+{
+    int64_t slowest = INT64_MAX;
+    for (int d = 0; d < s->devices; d++)
+        for (int c = 0; c < s->chunks; c++)
+            if (s->stage_of[d][c] == stage && p->speed[d] < slowest) slowest = p->speed[d];
+    return slowest;
+}
+
+static enum error_code cut_layers(struct plan *p, const struct schedule *s, struct error *err)
+{
+    int64_t speed[PLAN_MOST_STAGES];
+    int layers[PLAN_MOST_STAGES];
+    bool given = false;
+    for (int d = 0; d < s->devices && d < PLAN_MOST_STAGES; d++) given = given || p->speed[d] != 0;
+    for (int t = 0; t <= s->stages; t++) p->first_layer[t] = (int)block_start(p->model.L, s->stages, t);
+    if (!given) return OK;
+    for (int t = 0; t < s->stages; t++) speed[t] = stage_speed(p, s, t);
+    enum error_code e = layers_by_speed((int)p->model.L, s->stages, speed, layers, err);
+    for (int t = 0; t < s->stages && !e; t++) p->first_layer[t + 1] = p->first_layer[t] + layers[t];
+    return e;
 }
 
 static enum error_code check_pipeline(struct plan *p, struct error *err)
@@ -39,12 +80,17 @@ static enum error_code check_pipeline(struct plan *p, struct error *err)
     struct schedule s;
     enum error_code e = plan_schedule(p, &s, err);
     if (e) return e;
-    e = check_rule(p, &s, err);
     p->stages = s.stages;
     p->chunks = s.chunks;
+    p->updates = (s.micros + s.update_every - 1) / s.update_every;
+    e = check_updates(p, &s, err);
+    if (!e) e = check_routes(p, &s, err);
     if (!e && s.stages > p->model.L)
         e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", p->mesh.size[PP], s.stages, p->model.name,
                  (long long)p->model.L);
+    if (!e && (s.stages > PLAN_MOST_STAGES || s.devices > PLAN_MOST_STAGES))
+        e = fail(err, ERR_PLAN, "--pp %d: %d stages are too many; at most %d", p->mesh.size[PP], s.stages, PLAN_MOST_STAGES);
+    if (!e) e = cut_layers(p, &s, err);
     schedule_free(&s);
     return e;
 }
@@ -104,6 +150,8 @@ enum error_code plan_check(struct plan *p, struct error *err)
     const struct tensor_scheme *tensor;
     const struct data_scheme *data;
     enum error_code e = model_config_check(&p->model, err);
+    if (!e && model_family(&p->model) != FAMILY_GPT2)
+        e = fail(err, ERR_PLAN, "--model %s: the devices run GPT-2 models so far", p->model.name);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_scheme_find(&data, p->data, err);
     for (int axis = 0; axis < AXIS_COUNT && !e; axis++)

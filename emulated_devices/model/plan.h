@@ -10,6 +10,8 @@
 #include "emulated_devices/schemes/pipeline/schedule.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 
+enum { PLAN_MOST_STAGES = 1024 };
+
 struct plan {
     struct model_config model;
     struct mesh mesh;
@@ -17,6 +19,12 @@ struct plan {
     int micros;                         /* microbatches of each data-parallel copy, M */
     int chunks;                         /* stages on each device of a pipeline, v; plan_check makes it the schedule's */
     int stages;                         /* of the pipeline, as the schedule has them; set by plan_check */
+    int speed[PLAN_MOST_STAGES];        /* of each place of the pipeline, for layers in proportion; all 0: in equal parts */
+    int first_layer[PLAN_MOST_STAGES + 1];      /* of each stage, and L; set by plan_check */
+    int skip;                           /* stages that each microbatch of a partial pipeline leaves out; 0: as the schedule has it */
+    int update_every;                   /* microbatches from one optimizer step to the next, for schedules that step in
+                                           mid-stream; 0: as the schedule has it */
+    int updates;                        /* optimizer steps in one training step; set by plan_check */
     enum dtype dtype;
     uint64_t seed;
     const struct cluster *cluster;      /* that devices are part of, whose nodes decide which collectives fit; NULL: all are equally far */
@@ -27,14 +35,14 @@ struct plan {
     struct hyperparameters hyper;
 };
 
-/** Check that everything fits, and count the stages.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
+/** Check that everything fits, count the stages and cut the layers over them.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
 enum error_code plan_check(struct plan *, struct error *);
 
 /** The plan's pipeline schedule, registered or from a file; for schedule_free.  @return as schedule_by_name. */
 enum error_code plan_schedule(const struct plan *, struct schedule *, struct error *);
 
 /* How the plan cuts the model and the batch. */
-static inline int64_t plan_first_layer(const struct plan *p, int stage) { return block_start(p->model.L, p->stages, stage); }
+static inline int64_t plan_first_layer(const struct plan *p, int stage) { return p->first_layer[stage]; }
 
 struct sequences { int64_t first, count; };     /* of the global batch */
 

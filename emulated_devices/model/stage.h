@@ -1,6 +1,6 @@
 /* stage.h -- one pipeline stage of the model on one device: consecutive layers, perhaps the embedding, perhaps the loss.
  *
- * The serial model of ref/model/gpt2.h with a scheme called at each seam.  Forward, backward for the input and backward for
+ * The serial model of ref/model/transformer.h with a scheme called at each seam.  Forward, backward for the input and backward for
  * the weights are separate, per microbatch, so that any schedule can order them.  Every tensor comes from the device's
  * arena: what a microbatch keeps between forward and backward is ACTIVATIONS, what lives only within one of them BUFFERS.
  */
@@ -8,7 +8,7 @@
 #define ORRERY_STAGE_H
 
 #include "emulated_devices/model/plan.h"
-#include "ref/model/gpt2.h"
+#include "ref/model/transformer.h"
 
 /* What the backward pass for the input leaves for the one for the weights: the gradient of each linear layer's output. */
 struct block_gradients { struct tensor out, up, ln2, attention_out, qkv, ln1; };

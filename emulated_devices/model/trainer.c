@@ -1,6 +1,5 @@
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/model/recompute.h"
-#include "emulated_devices/schemes/pipeline/execute.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +26,9 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
         p->counted = first && tensor_first_copy(&t->tensor, &p->spec);
         ps->count++;
     }
-    return parameters_make(ps, t->device, t->plan.seed, err);
+    enum error_code e = parameters_make(ps, t->device, t->plan.seed, err);
+    if (!e && t->schedule.weight_versions > 1) e = parameters_keep_older(ps, t->device, err);
+    return e;
 }
 
 static enum error_code make_groups(struct trainer *t, struct error *err)
@@ -68,7 +69,9 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
     enum error_code e = OK;
     t->stage = calloc((size_t)t->plan.chunks, sizeof *t->stage);
     t->scratch = calloc((size_t)(2 * t->plan.B * t->plan.S), sizeof *t->scratch);
-    if (t->stage == NULL || t->scratch == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)(t->plan.B * t->plan.S));
+    t->counted = calloc((size_t)t->plan.updates, sizeof *t->counted);
+    t->times = calloc((size_t)t->schedule.count[t->pp.rank] + 1, sizeof *t->times);
+    if (t->stage == NULL || t->scratch == NULL || t->counted == NULL || t->times == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)(t->plan.B * t->plan.S));
     for (int c = 0; c < t->plan.chunks && !e; c++) {
         e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->parameters, t->schedule.stage_of[t->pp.rank][c], t->dp.rank, err);
         t->stages_open += !e;
@@ -92,7 +95,7 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
 void trainer_close(struct trainer *t)
 {
     for (int c = 0; c < t->stages_open; c++) stage_close(&t->stage[c]);
-    free(t->stage), free(t->scratch);
+    free(t->stage), free(t->scratch), free(t->counted), free(t->times);
     if (t->data.scheme && t->parameters.all) t->data.scheme->close(&t->data);
     if (t->parameters.all) parameters_free(&t->parameters, t->device);
     schedule_free(&t->schedule);
@@ -104,40 +107,31 @@ void trainer_close(struct trainer *t)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------------ */
 
-static enum error_code compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
+/* Which of this step's optimizer steps a microbatch belongs to. */
+static int batch_of(const struct trainer *t, int micro) { return micro / t->schedule.update_every; }
+
+/* Labels that count, of all copies' sequences that one optimizer step is taken for. */
+static void count_labels(struct trainer *t, const int32_t *labels)
 {
-    struct stage *s = &((struct trainer *)context)->stage[chunk];
-    if (kind == FORWARD) return stage_forward(s, micro, err);
-    return stage_backward(s, micro, kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT, err);
+    const struct plan *p = &t->plan;
+    memset(t->counted, 0, (size_t)p->updates * sizeof *t->counted);
+    for (int dp = 0; dp < p->mesh.size[DP]; dp++)
+        for (int i = 0; i < p->micros; i++) {
+            const struct sequences s = plan_microbatch(p, dp, i);
+            for (int64_t n = s.first * p->S; n < (s.first + s.count) * p->S; n++) t->counted[batch_of(t, i)] += labels[n] != IGNORE_LABEL;
+        }
 }
-
-#define PLACE(name)                                                                                             \
-    static struct tensor name(void *context, int chunk, int micro)                                              \
-    {                                                                                                           \
-        return stage_##name(&((struct trainer *)context)->stage[chunk], micro);                                 \
-    }
-PLACE(input)
-PLACE(output_gradient)
-PLACE(take_output)
-PLACE(take_input_gradient)
-#undef PLACE
-
-static const struct stage_operations stage_operations = {
-    .compute = compute, .input = input, .output_gradient = output_gradient, .take_output = take_output,
-    .take_input_gradient = take_input_gradient,
-};
 
 /* Each stage's tokens, cut from the whole batch, which every device can make for itself. */
 static void take_batch(struct trainer *t)
 {
     const struct plan *p = &t->plan;
     int32_t *const ids = t->scratch, *const labels = t->scratch + p->B * p->S;
-    int64_t counted = 0;
     t->source.fill(t->source.context, t->step, 0, p->B, ids, labels);
-    for (int64_t n = 0; n < p->B * p->S; n++) counted += labels[n] != IGNORE_LABEL;
+    count_labels(t, labels);
+    t->updated = 0;
     for (int c = 0; c < p->chunks; c++) {
         struct stage *s = &t->stage[c];
-        s->counted = counted;
         s->loss = 0;
         s->dropout_seed = dropout_seed(p->seed, t->step);
         for (int i = 0; i < p->micros; i++) {
@@ -181,6 +175,60 @@ static enum error_code reduce_shared(struct trainer *t, struct error *err)
     return e;
 }
 
+/* ---- an optimizer step, at the end or in mid-stream ---------------------------------------------------------------------- */
+
+/* Gradients of this device's microbatches become those of the whole batch. */
+static enum error_code reduce(struct trainer *t, struct error *err)
+{
+    enum error_code e = reduce_shared(t, err);
+    return e ? e : t->data.scheme->reduce(&t->data, err);
+}
+
+static enum error_code update(struct trainer *t, double gradient_scale, struct error *err)
+{
+    const int64_t at = t->step * t->plan.updates + ++t->updated;
+    parameters_age(&t->parameters);
+    return t->data.scheme->step(&t->data, at, gradient_scale, err);
+}
+
+/* The last one is left to trainer_update, which knows the norm. */
+static enum error_code update_in_stream(struct trainer *t, int micro, struct error *err)
+{
+    parameters_use(&t->parameters, false);
+    if (micro == t->plan.micros - 1) return OK;
+    enum error_code e = reduce(t, err);
+    return e ? e : update(t, 1, err);
+}
+
+/* Where two versions are kept, a batch is computed with the one before the newest that it could have: when U of batch b
+ * is still to come, batch b works with the older one, and batch b+1 with the newest. */
+static enum error_code compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
+{
+    struct trainer *t = context;
+    struct stage *s = &t->stage[chunk];
+    if (kind == UPDATE) return update_in_stream(t, micro, err);
+    parameters_use(&t->parameters, batch_of(t, micro) == t->updated);
+    s->counted = t->counted[batch_of(t, micro)];
+    if (kind == FORWARD) return stage_forward(s, micro, err);
+    return stage_backward(s, micro, kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT, err);
+}
+
+#define PLACE(name)                                                                                             \
+    static struct tensor name(void *context, int chunk, int micro)                                              \
+    {                                                                                                           \
+        return stage_##name(&((struct trainer *)context)->stage[chunk], micro);                                 \
+    }
+PLACE(input)
+PLACE(output_gradient)
+PLACE(take_output)
+PLACE(take_input_gradient)
+#undef PLACE
+
+static const struct stage_operations stage_operations = {
+    .compute = compute, .input = input, .output_gradient = output_gradient, .take_output = take_output,
+    .take_input_gradient = take_input_gradient,
+};
+
 /* ---- a step, its two halves ----------------------------------------------------------------------------------------------- */
 
 /* Loss and norm in one small all-reduce.  Of the devices of a tp group that have the same tokens, one has the loss. */
@@ -188,10 +236,9 @@ static enum error_code share_result(struct trainer *t, struct step_result *out, 
 {
     double sums[2] = { 0, t->data.scheme->norm_part(&t->data) };
     int64_t counted = 0;
-    for (int c = 0; c < t->plan.chunks; c++) {
+    for (int i = 0; i < t->plan.updates; i++) counted += t->counted[i];
+    for (int c = 0; c < t->plan.chunks; c++)
         if (t->stage[c].last) sums[0] += t->stage[c].loss;
-        counted = t->stage[c].counted;
-    }
     enum error_code e = allreduce(&t->world, sums, 2, F64, SUM, t->plan.allreduce, err);
     out->loss = sums[0] / (double)(counted ? counted : 1);
     out->norm = sqrt(sums[1]);
@@ -201,9 +248,9 @@ static enum error_code share_result(struct trainer *t, struct step_result *out, 
 enum error_code trainer_gradients(struct trainer *t, struct step_result *out, struct error *err)
 {
     take_batch(t);
-    enum error_code e = schedule_execute(&t->schedule, &t->pp, &stage_operations, t, err);
-    if (!e) e = reduce_shared(t, err);
-    if (!e) e = t->data.scheme->reduce(&t->data, err);
+    enum error_code e = schedule_execute(&t->schedule, &t->pp, &stage_operations, t, t->times, err);
+    parameters_use(&t->parameters, false);
+    if (!e) e = reduce(t, err);
     if (!e) e = share_result(t, out, err);
     if (e) comm_give_up(t->comm, err);
     return OK;
@@ -224,9 +271,9 @@ static enum error_code check_budget(struct trainer *t, struct error *err)
 
 enum error_code trainer_update(struct trainer *t, struct step_result *out, struct error *err)
 {
+    const enum error_code e = update(t, clip_scale(&t->plan.hyper, out->norm), err);
     t->step++;
-    out->lr = learning_rate(&t->plan.hyper, t->step);
-    enum error_code e = t->data.scheme->step(&t->data, t->step, clip_scale(&t->plan.hyper, out->norm), err);
+    out->lr = learning_rate(&t->plan.hyper, t->step * t->plan.updates);
     return e ? e : check_budget(t, err);
 }
 
@@ -244,9 +291,10 @@ static struct collective_cost pipeline_cost(const struct trainer *t)
     struct collective_cost c = { .messages = sends.messages_sent, .bytes = sends.bytes_sent };
     for (int i = 0; i < t->parameters.count; i++) {
         const struct parameter *p = &t->parameters.all[i];
-        c.messages += (uint64_t)(p->holders - 1);
-        c.bytes += (uint64_t)(p->holders - 1) * tensor_bytes(p->g);
-        c.additions += (uint64_t)((p->holders - 1) * tensor_count(p->g));
+        const uint64_t times = (uint64_t)((p->holders - 1) * t->plan.updates);
+        c.messages += times;
+        c.bytes += times * tensor_bytes(p->g);
+        c.additions += times * (uint64_t)tensor_count(p->g);
     }
     return c;
 }
@@ -276,7 +324,8 @@ uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
 {
     const uint64_t parameters = tensor_bytes(t->parameters.gradients);
     switch (tag) {
-    case PARAMETERS: case GRADIENTS: return parameters;
+    case PARAMETERS: return parameters * (uint64_t)t->schedule.weight_versions;
+    case GRADIENTS: return parameters;
     case OPTIMIZER: return parameters * (uint64_t)t->plan.optimizer->states;
     case ACTIVATIONS: return activation_peak(t);
     default: return 0;
@@ -290,10 +339,17 @@ static int layers_again(const struct stage *s)
     return n;
 }
 
+static struct collective_cost data_cost(const struct trainer *t)
+{
+    const uint64_t times = (uint64_t)t->plan.updates;
+    const struct collective_cost one = t->data.scheme->cost(&t->data);
+    return (struct collective_cost){ .messages = times * one.messages, .bytes = times * one.bytes, .additions = times * one.additions };
+}
+
 struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
 {
     struct collective_cost sum = { 0 };
-    if (axes == AXIS_BIT(DP)) return t->data.scheme->cost(&t->data);
+    if (axes == AXIS_BIT(DP)) return data_cost(t);
     if (axes == AXIS_BIT(PP)) return pipeline_cost(t);
     if (axes != AXIS_BIT(TP)) return sum;
     for (int c = 0; c < t->plan.chunks; c++)

@@ -3,6 +3,7 @@
 #define ORRERY_TRAINER_H
 
 #include "emulated_devices/model/stage.h"
+#include "emulated_devices/schemes/pipeline/execute.h"
 
 /* Where tokens come from: sequences first .. first + count - 1 of the batch of a step, the same on every device.
  * ids, labels: int32 [count*S]; labels may be IGNORE_LABEL. */
@@ -17,6 +18,7 @@ struct trainer {
     struct comm *comm;
     struct group world, dp, tp, pp;
     struct schedule schedule;
+    struct action_time *times;          /* [actions of this device] of the last step, in virtual time */
     struct tensor_parallel tensor;
     struct data_parallel data;
     struct parameters parameters;
@@ -25,12 +27,14 @@ struct trainer {
     struct batch_source source;
     int32_t *scratch;                   /* [2*B*S] ids and labels of the whole batch */
     int64_t step;                       /* steps done */
+    int64_t *counted;                   /* [updates] labels that count, of the sequences of each optimizer step of this step */
+    int updated;                        /* optimizer steps taken in this step so far */
 };
 
 /* The same on every device. */
 struct step_result {
-    double loss;                        /* mean over the labels of the whole batch, before the step */
-    double norm;                        /* global norm of the gradients, before clipping */
+    double loss;                        /* mean over the labels of the whole batch, before the step that each is for */
+    double norm;                        /* global norm of the gradients, before clipping; of several optimizer steps, the last */
     double lr;
 };
 
@@ -45,7 +49,8 @@ void trainer_close(struct trainer *);
 
 /**
  * The first half of a step: forward, backward and reduction.  Then every parameter's g is the gradient of the mean loss
- * over the whole batch, this device's boxes of it.  Collective over all devices.
+ * over the whole batch, this device's boxes of it.  Where the schedule steps the optimizer in mid-stream, all its steps but
+ * the last have been taken, and g is the last one's gradient.  Collective over all devices.
  * @return OK or the same error on every device.
  */
 enum error_code trainer_gradients(struct trainer *, struct step_result *, struct error *);

@@ -1,5 +1,5 @@
 #include "emulated_devices/schemes/parameter.h"
-#include "ref/model/gpt2.h"
+#include "ref/model/transformer.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,8 +46,49 @@ enum error_code parameters_make(struct parameters *ps, struct device *dev, uint6
 
 void parameters_free(struct parameters *ps, struct device *dev)
 {
-    for (int i = 0; i < ps->count; i++) device_free(dev, ps->all[i].w);
+    for (int i = 0; i < ps->count; i++) {
+        device_free(dev, ps->all[i].w);
+        device_free(dev, ps->all[i].older);
+    }
     device_free(dev, ps->gradients);
     free(ps->all);
     *ps = (struct parameters){ 0 };
+}
+
+/* ---- two versions ---------------------------------------------------------------------------------------------------- */
+
+enum error_code parameters_keep_older(struct parameters *ps, struct device *dev, struct error *err)
+{
+    for (int i = 0; i < ps->count; i++) {
+        struct parameter *p = &ps->all[i];
+        p->older = p->w;
+        p->older.data = arena_alloc(&dev->arena, PARAMETERS, tensor_bytes(p->w));
+        if (p->older.data == NULL) return fail(err, ERR_MEMORY, "no memory for the older version of %s", p->spec.name);
+    }
+    parameters_same(ps);
+    return OK;
+}
+
+void parameters_use(struct parameters *ps, bool older)
+{
+    for (int i = 0; i < ps->count && ps->turned != older; i++) {
+        struct parameter *p = &ps->all[i];
+        if (p->older.data == NULL) return;
+        const struct tensor other = p->older;
+        p->older = p->w;
+        p->w = other;
+    }
+    ps->turned = older;
+}
+
+void parameters_age(struct parameters *ps)
+{
+    parameters_use(ps, false);
+    parameters_same(ps);                /* two of the newest: one of them stays, the other is stepped */
+}
+
+void parameters_same(struct parameters *ps)
+{
+    for (int i = 0; i < ps->count; i++)
+        if (ps->all[i].older.data != NULL) memcpy(ps->all[i].older.data, ps->all[i].w.data, tensor_bytes(ps->all[i].w));
 }

@@ -7,7 +7,7 @@
 
 /* H for up to 9 parts; D = 27, F = 50, V = 61 divide by nothing. */
 static const struct model_config nasty = {
-    .name = "nasty", .S = 9, .D = 27, .H = 9, .A = 3, .F = 50, .L = 9, .V = 61, .tied = true, .eps = 1e-5, .init_std = 0.2,
+    .name = "nasty", .S = 9, .D = 27, .H = 9, .K = 9, .A = 3, .F = 50, .L = 9, .V = 61, .biases = true, .tied = true, .eps = 1e-5, .init_std = 0.2,
 };
 
 struct plan case_plan(int dp, int tp, int pp)
@@ -40,6 +40,12 @@ enum error_code case_take_schedule(struct plan *p, const char *schedule, struct 
     return err->code;
 }
 
+void case_take_speeds(struct plan *p)
+{
+    const int P = p->mesh.size[PP];
+    for (int d = 0; d < P; d++) p->speed[d] = d < (P + 1) / 2 ? 5 : 2;
+}
+
 /* Random tokens; about one label in eight is ignored. */
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
 {
@@ -61,14 +67,27 @@ static uint64_t hash_bytes(uint64_t h, const void *data, size_t bytes)
     return h;
 }
 
+static uint64_t hash_skips(uint64_t h, const struct schedule *s)
+{
+    for (int m = 0; m < s->micros; m++)
+        for (int t = 0; t < s->stages; t++) {
+            const int skip[] = { m, t, s->stages };
+            if (place_of(s, m, t).device < 0) h = hash_bytes(h, skip, sizeof skip);
+        }
+    return h;
+}
+
 enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error *err)
 {
     struct schedule s;
     struct place place[2];
     enum error_code e = plan_schedule(p, &s, err);
     if (e) return e;
-    *key = hash_bytes(FNV_START, &s.micros, sizeof s.micros);
+    const int rule[] = { s.micros, s.update_every, s.weight_versions };
+    *key = hash_bytes(FNV_START, rule, sizeof rule);
+    *key = hash_skips(*key, &s);
     for (int d = 0; d < s.devices && p->mesh.size[DP] > 2; d++) *key = hash_bytes(*key, s.stage_of[d], (size_t)s.chunks * sizeof *s.stage_of[d]);
+    if (p->mesh.size[DP] > 2) *key = hash_bytes(*key, p->first_layer, (size_t)(s.stages + 1) * sizeof *p->first_layer);
     if (!schedule_adds_in_order(&s) || schedule_holders(&s, 0, place, 2) != 1) *key = 0;
     schedule_free(&s);
     return OK;
@@ -201,6 +220,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     if (!e) judge(o, t);
     o->flops = t->device->clock.flops;
     o->hash = hash_own(t);
+    o->activations = t->device->arena.peak.tag[ACTIVATIONS];
     if (!e) e = hash_whole(t, &o->whole_hash, err);
     if (opened) reference_close(&ref);
     return e;

@@ -22,6 +22,7 @@ struct outcome {
     struct error verdict;               /* OK, or ERR_CHECK and the first of all these that does not hold */
     uint64_t hash;                      /* of this device's own weights at the end */
     uint64_t whole_hash;                /* rank 0: of the whole model's, whatever the mesh */
+    uint64_t activations;               /* peak bytes of this device's */
     double loss;
     double flops;                       /* this device's, of all steps */
 };
@@ -32,6 +33,9 @@ struct plan case_plan(int dp, int tp, int pp);
 /** Give a plan a schedule, with as many chunks and microbatches as it takes.
  *  @return OK, or what plan_check has against the last that was tried; the plan is then of no use. */
 enum error_code case_take_schedule(struct plan *, const char *schedule, struct error *);
+
+/** Make the second half of the pipeline's places slower, so that they get fewer layers; before plan_check. */
+void case_take_speeds(struct plan *);
 
 /**
  * Which plans of one mesh and model must end with the same bits: those of one key, if it is not 0.

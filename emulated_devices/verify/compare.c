@@ -59,7 +59,7 @@ static enum error_code compare_all(struct trainer *t, struct reference *ref, enu
     for (int i = 0; i < n && !e; i++) {
         struct job j = { .result = c, .worst = worst, .kind = name };
         if (t->comm->rank == 0) {
-            const struct gpt2 *a = &ref->truth.model;
+            const struct transformer *a = &ref->truth.model;
             j.truth = kind == KIND_GRADIENT ? a->g[i] : a->w[i];
             j.size = norm(a->ops, j.truth);
             j.bound = kind == KIND_GRADIENT ? reference_gradient_bound(ref, i) : reference_weight_bound(ref, i);

@@ -9,7 +9,7 @@
 struct worst {
     double ratio;                       /* error / bound; above 1, or NaN, the comparison does not hold */
     double error, bound;
-    char tensor[64];
+    char tensor[PARAM_NAME];
     int rank;                           /* the device that has it */
     int64_t step;
 };

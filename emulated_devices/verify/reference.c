@@ -3,12 +3,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum error_code serial_open(struct serial_run *r, const struct plan *p, struct error *err)
+static bool copy_tensor(struct tensor *copy, struct tensor t)
 {
-    enum error_code e = gpt2_open(&r->model, &p->model, p->dtype, p->seed, err);
+    *copy = t;
+    copy->data = malloc(tensor_bytes(t));
+    if (copy->data) memcpy(copy->data, t.data, tensor_bytes(t));
+    return copy->data != NULL;
+}
+
+static enum error_code serial_open(struct serial_run *r, const struct plan *p, const struct rule *rule, struct error *err)
+{
+    enum error_code e = transformer_open(&r->model, &p->model, p->dtype, p->seed, err);
     if (e) return e;
+    r->model.passes_by = rule->passes_by;
+    r->older = calloc((size_t)r->model.params, sizeof *r->older);
     r->state = calloc((size_t)r->model.params * OPTIMIZER_MAX_STATES, sizeof *r->state);
-    bool ok = r->state != NULL;
+    bool ok = r->state != NULL && r->older != NULL;
+    for (int i = 0; ok && rule->delayed && i < r->model.params; i++) ok = copy_tensor(&r->older[i], r->model.w[i]);
     for (int i = 0; ok && i < r->model.params; i++)
         for (int s = 0; ok && s < p->optimizer->states; s++) {
             struct tensor *t = &r->state[i * OPTIMIZER_MAX_STATES + s];
@@ -22,8 +33,9 @@ static enum error_code serial_open(struct serial_run *r, const struct plan *p, s
 static void serial_close(struct serial_run *r)
 {
     for (int i = 0; r->state && i < r->model.params * OPTIMIZER_MAX_STATES; i++) free(r->state[i].data);
-    free(r->state);
-    if (r->model.params) gpt2_close(&r->model);
+    for (int i = 0; r->older && i < r->model.params; i++) free(r->older[i].data);
+    free(r->state), free(r->older);
+    if (r->model.params) transformer_close(&r->model);
 }
 
 enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source, struct error *err)
@@ -32,10 +44,12 @@ enum error_code reference_open(struct reference *r, const struct plan *plan, str
     const size_t tokens = (size_t)(plan->B * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);
     r->labels = calloc(tokens, sizeof *r->labels);
+    r->counting = calloc(tokens, sizeof *r->counting);
     r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
-    enum error_code e = r->ids && r->labels && r->response ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
-    if (!e) e = serial_open(&r->truth, plan, err);
-    if (!e) e = serial_open(&r->twin, plan, err);
+    enum error_code e = r->ids && r->labels && r->counting && r->response ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
+    if (!e) e = rule_of_plan(&r->rule, plan, err);
+    if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
+    if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
     if (e) reference_close(r);
     else r->twin.model.observer = perturbing_observer(&r->perturbation);
     return e;
@@ -45,51 +59,42 @@ void reference_close(struct reference *r)
 {
     serial_close(&r->truth);
     serial_close(&r->twin);
-    free(r->ids), free(r->labels), free(r->response);
+    rule_free(&r->rule);
+    free(r->ids), free(r->labels), free(r->counting), free(r->response);
     *r = (struct reference){ 0 };
+}
+
+/* One tensor of each parameter of the devices, to both. */
+static enum error_code follow(struct trainer *t, enum tensor_kind kind, int i, struct tensor truth, struct tensor twin, struct error *err)
+{
+    const enum error_code e = collect_whole(t, i, kind, truth, err);
+    if (!e && truth.data) memcpy(twin.data, truth.data, tensor_bytes(truth));
+    return e;
 }
 
 enum error_code reference_follow(struct reference *r, struct trainer *t, struct error *err)
 {
-    const int n = model_param_count(&t->plan.model), kinds = 1 + t->plan.optimizer->states;
-    const bool here = t->comm->rank == 0;
+    const bool here = t->comm->rank == 0, delayed = t->schedule.weight_versions > 1;
+    struct serial_run none = { 0 }, *truth = here ? &r->truth : &none, *twin = here ? &r->twin : &none;
     enum error_code e = OK;
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < kinds && !e; k++) {
-            struct tensor truth = tensor_none, twin = tensor_none;
-            if (here) {
-                const int state = i * OPTIMIZER_MAX_STATES + k - 1;
-                truth = k == 0 ? r->truth.model.w[i] : r->truth.state[state];
-                twin = k == 0 ? r->twin.model.w[i] : r->twin.state[state];
-            }
-            e = collect_whole(t, i, k == 0 ? KIND_WEIGHT : KIND_STATE + (enum tensor_kind)(k - 1), truth, err);
-            if (here && !e) memcpy(twin.data, truth.data, tensor_bytes(truth));
+    for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
+        e = follow(t, KIND_WEIGHT, i, here ? truth->model.w[i] : tensor_none, here ? twin->model.w[i] : tensor_none, err);
+        if (delayed && !e) e = follow(t, KIND_OLDER_WEIGHT, i, here ? truth->older[i] : tensor_none, here ? twin->older[i] : tensor_none, err);
+        for (int k = 0; k < t->plan.optimizer->states && !e; k++) {
+            const int state = i * OPTIMIZER_MAX_STATES + k;
+            e = follow(t, KIND_STATE + (enum tensor_kind)k, i, here ? truth->state[state] : tensor_none,
+                       here ? twin->state[state] : tensor_none, err);
         }
-    r->step = t->step;
+    }
+    if (here) r->step = t->step;
     return e;
-}
-
-static enum error_code gradients(struct reference *r, struct serial_run *run, struct error *err)
-{
-    run->model.seed = dropout_seed(r->plan->seed, r->step);
-    enum error_code e = gpt2_forward(&run->model, r->ids, r->labels, r->plan->B, r->plan->S, &run->loss, err);
-    if (e) return e;
-    gpt2_backward(&run->model);
-    run->norm = gpt2_gradient_norm(&run->model);
-    return OK;
-}
-
-enum error_code reference_gradients(struct reference *r, struct error *err)
-{
-    r->source.fill(r->source.context, r->step, 0, r->plan->B, r->ids, r->labels);
-    enum error_code e = gradients(r, &r->truth, err);
-    return e ? e : gradients(r, &r->twin, err);
 }
 
 static struct step step_of(const struct reference *r, const struct serial_run *run, int i)
 {
     const struct hyperparameters *h = &r->plan->hyper;
-    return (struct step){ .lr = learning_rate(h, r->step), .t = r->step, .gradient_scale = clip_scale(h, run->norm), .hyper = h,
+    const int64_t at = r->step * r->rule.updates + r->updated;
+    return (struct step){ .lr = learning_rate(h, at), .t = at, .gradient_scale = clip_scale(h, run->norm), .hyper = h,
                           .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
 }
 
@@ -113,7 +118,7 @@ enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
 
 static void copy_parameter(const struct reference *r, int i, char *memory, struct tensor copy[KINDS])
 {
-    const struct gpt2 *m = &r->truth.model;
+    const struct transformer *m = &r->truth.model;
     const struct tensor from[KINDS] = { m->w[i], m->g[i], r->truth.state[i * OPTIMIZER_MAX_STATES], r->truth.state[i * OPTIMIZER_MAX_STATES + 1] };
     for (int k = 0; k < 2 + r->plan->optimizer->states; k++) {
         copy[k] = from[k];
@@ -143,27 +148,101 @@ static double response(const struct reference *r, int i, double off, char *memor
     return sqrt(sum);
 }
 
+/* The newest weights become the older ones, and a copy of them is stepped. */
 static void update(struct reference *r, struct serial_run *run, int i)
 {
+    if (r->rule.delayed) memcpy(run->older[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
     optimizer_step(r->plan->optimizer, run->model.w[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
 }
 
-enum error_code reference_update(struct reference *r, struct error *err)
+static enum error_code update_both(struct reference *r, struct error *err)
 {
-    r->step++;
+    r->updated++;
     for (int i = 0; i < r->truth.model.params; i++) {
         char *memory = malloc(3 * KINDS * tensor_bytes(r->truth.model.w[i]));
         if (memory == NULL) return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
         const double off = largest_distance(r->twin.model.g[i], r->truth.model.g[i]);
         update(r, &r->twin, i);
-        r->response[i] = response(r, i, off, memory);
+        r->response[i] += response(r, i, off, memory);
         update(r, &r->truth, i);
         free(memory);
     }
-    gpt2_zero_gradients(&r->truth.model);
-    gpt2_zero_gradients(&r->twin.model);
+    transformer_zero_gradients(&r->truth.model);
+    transformer_zero_gradients(&r->twin.model);
     return OK;
 }
+
+enum error_code reference_update(struct reference *r, struct error *err)
+{
+    enum error_code e = update_both(r, err);
+    r->step++;
+    r->updated = 0;
+    return e;
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------------ */
+
+static void exchange_versions(struct serial_run *run)
+{
+    struct tensor *const newest = run->model.w;
+    run->model.w = run->older;
+    run->older = newest;
+}
+
+/* Of the sequences that count for this optimizer step; the labels of all others are ignored, so they add nothing. */
+static enum error_code gradients(struct reference *r, struct serial_run *run, struct error *err)
+{
+    double loss;
+    run->model.seed = dropout_seed(r->plan->seed, r->step);
+    if (r->rule.delayed) exchange_versions(run);
+    enum error_code e = transformer_forward(&run->model, r->ids, r->counting, r->plan->B, r->plan->S, &loss, err);
+    if (!e) transformer_backward(&run->model);
+    if (r->rule.delayed) exchange_versions(run);
+    if (e) return e;
+    const int64_t counted = r->counted + run->model.counted;
+    run->loss = (run->loss * (double)r->counted + loss * (double)run->model.counted) / (double)(counted ? counted : 1);
+    run->norm = transformer_gradient_norm(&run->model);
+    return OK;
+}
+
+static double token_loss(const struct transformer *m, int64_t n)
+{
+    return log(tensor_get(m->total, n)) + tensor_get(m->top, n) - tensor_get(m->hit, n);
+}
+
+static void note_losses(struct reference *r)
+{
+    const struct transformer *a = &r->truth.model, *b = &r->twin.model;
+    for (int64_t n = 0; n < a->B * a->S; n++)
+        if (r->counting[n] != IGNORE_LABEL) r->loss_spread += fabs(token_loss(b, n) - token_loss(a, n));
+    r->counted += a->counted;
+}
+
+static enum error_code gradients_of(struct reference *r, int update, struct error *err)
+{
+    for (int64_t n = 0; n < r->plan->B * r->plan->S; n++)
+        r->counting[n] = r->rule.update_of[n / r->plan->S] == update ? r->labels[n] : IGNORE_LABEL;
+    enum error_code e = gradients(r, &r->truth, err);
+    if (!e) e = gradients(r, &r->twin, err);
+    if (!e) note_losses(r);
+    return e;
+}
+
+enum error_code reference_gradients(struct reference *r, struct error *err)
+{
+    enum error_code e = OK;
+    r->source.fill(r->source.context, r->step, 0, r->plan->B, r->ids, r->labels);
+    r->counted = 0;
+    r->loss_spread = r->truth.loss = r->twin.loss = 0;
+    memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);
+    for (int u = 0; u < r->rule.updates && !e; u++) {
+        if (u > 0) e = update_both(r, err);
+        if (!e) e = gradients_of(r, u, err);
+    }
+    return e;
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------------------------------ */
 
 static double norm(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
 
@@ -182,17 +261,8 @@ double reference_gradient_bound(const struct reference *r, int i)
     return relative(distance(r->twin.model.g[i], g), norm(r, g), g.dtype);
 }
 
-static double token_loss(const struct gpt2 *m, int64_t n)
-{
-    return log(tensor_get(m->total, n)) + tensor_get(m->top, n) - tensor_get(m->hit, n);
-}
-
 double reference_loss_bound(const struct reference *r)
 {
-    const struct gpt2 *a = &r->truth.model, *b = &r->twin.model;
-    const int64_t N = a->B * a->S;
-    double sum = 0;
-    for (int64_t n = 0; n < N; n++)
-        if (((const int32_t *)a->labels.data)[n] != IGNORE_LABEL) sum += fabs(token_loss(b, n) - token_loss(a, n));
-    return sum / (double)(a->counted ? a->counted : 1) + PERTURB_LAMBDA * sqrt((double)N) * dtype_unit(F64) * fabs(r->truth.loss);
+    return r->loss_spread / (double)(r->counted ? r->counted : 1) +
+           PERTURB_LAMBDA * sqrt((double)(r->plan->B * r->plan->S)) * dtype_unit(F64) * fabs(r->truth.loss);
 }

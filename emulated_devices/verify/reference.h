@@ -9,23 +9,31 @@
 #define ORRERY_REFERENCE_H
 
 #include "emulated_devices/model/collect.h"
+#include "emulated_devices/verify/rule.h"
 #include "ref/model/perturb.h"
 
 /* One serial model in training. */
 struct serial_run {
-    struct gpt2 model;
+    struct transformer model;
+    struct tensor *older;               /* [params] the weights before the newest, for rules that take gradients there */
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
-    double loss, norm;
+    double loss;                        /* mean over the labels of the step's sequences so far */
+    double norm;                        /* of the last gradient */
 };
 
 struct reference {
     const struct plan *plan;
     struct batch_source source;
+    struct rule rule;
     struct serial_run truth, twin;
     struct perturbation perturbation;
     double *response;                   /* [params] norm of how far the last step may move the weights through the optimizer alone */
     int32_t *ids, *labels;              /* [B*S] */
+    int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; the others' are ignored */
+    int64_t counted;                    /* labels of the step's sequences so far that are not ignored */
+    double loss_spread;                 /* sum over them of |loss of the twin - loss of the truth| */
     int64_t step;
+    int updated;                        /* optimizer steps taken in this step so far */
 };
 
 /** @return OK, or ERR_MEMORY with nothing to close. */
@@ -38,7 +46,8 @@ void reference_close(struct reference *);
  */
 enum error_code reference_follow(struct reference *, struct trainer *, struct error *);
 
-/** Loss, gradients and norm of the next batch, for both. */
+/** Loss, gradients and norm of the next batch, for both.  By a rule with several optimizer steps in one training step, all
+ *  but the last are taken, and gradients are the last one's. */
 enum error_code reference_gradients(struct reference *, struct error *);
 
 /**

@@ -6,16 +6,52 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* GPT-2: pre-norm blocks, learned positions, gelu.  The letters are those of docs/words.md. */
+/* What a model is made of.  The families have one of each kind: see model_family(). */
+enum norm_kind { NORM_LAYER, NORM_RMS };
+enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
+enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_MIXTURE };
+enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3 };
+
+/* Rotary positions: pair i of a head's A/2 pairs turns by theta^(-2i/A) radians a token, scaled as rotary.h says. */
+struct rotary {
+    double theta;
+    enum rotary_scaling scaling;
+    double factor;                              /* of linear and Llama-3 scaling */
+    double low_frequency, high_frequency;       /* of Llama-3 scaling: turns in the original context */
+    int64_t original_positions;                 /* of Llama-3 scaling: the context before it was stretched */
+};
+
+/* A mixture of swiglu experts in place of one feed-forward. */
+struct mixture_config {
+    int64_t E, k;                               /* experts, and how many each token goes to */
+    bool normalized;                            /* the k weights of a token sum to 1 */
+    double balance_coefficient, z_coefficient;  /* of the auxiliary losses; 0: left out */
+};
+
+/* Pre-norm blocks of causal attention and a feed-forward.  The letters are those of docs/words.md. */
 struct model_config {
     char name[64];
     int64_t S;                  /* positions the model has: the longest sequence */
-    int64_t D, H, A, F, L, V;   /* width, heads, head width (H A == D), feed-forward width, layers, vocabulary */
+    int64_t D, H, K, A, F, L, V;    /* width, query heads, key/value heads, head width (H A == D), feed-forward width (of one
+                                       expert), layers, vocabulary */
+    enum norm_kind norm;
+    enum position_kind positions;
+    enum mlp_kind mlp;
+    struct rotary rotary;
+    struct mixture_config mixture;
+    bool biases;                /* every linear layer but the last, and every norm, has one */
     bool tied;                  /* the output matrix is the token embedding */
-    double eps;                 /* of layernorm */
+    double eps;                 /* of the norms */
     double dropout_embedding, dropout_residual, dropout_attention;
     double init_std;            /* of embeddings and weights; projections into the residual stream: / sqrt(2 L) */
 };
+
+/* The models that people train, whose files we read and write. */
+enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL };
+
+/** The family that a shape belongs to: GPT-2 has layernorm, learned positions, gelu, biases and K = H; Llama rmsnorm, rotary
+ *  positions, swiglu and no biases; Mixtral is a Llama with a mixture. */
+enum model_family model_family(const struct model_config *);
 
 /* A named shape and the batch it is usually trained with. */
 struct model_preset {
@@ -32,10 +68,13 @@ enum error_code model_config_check(const struct model_config *, struct error *);
 enum error_code model_config_preset(struct model_config *, int64_t *batch, const char *name, struct error *);
 
 /**
- * Read the config.json that Hugging Face transformers writes for a GPT-2.
+ * Read the config.json that Hugging Face transformers writes for a GPT-2, a Llama or a Mixtral.
  * @return OK; ERR_FILE; ERR_FORMAT, naming the key: missing, of the wrong type, or asking for what Orrery does not have.
  */
 enum error_code model_config_read(struct model_config *, const char *path, struct error *);
+
+/** The same from text in memory.  where: names it in messages. */
+enum error_code model_config_parse(struct model_config *, const char *text, const char *where, struct error *);
 
 /** Write such a file: beside it and renamed, so never half of one.  @return OK or ERR_FILE. */
 enum error_code model_config_write(const struct model_config *, const char *path, struct error *);
@@ -43,43 +82,68 @@ enum error_code model_config_write(const struct model_config *, const char *path
 /* ---- parameters ---------------------------------------------------------------------------------------------- */
 
 /* What a parameter is for; tensor-parallel schemes cut by this.  A bias has the role of its weight and one dimension. */
-enum param_role { ROLE_TOKENS, ROLE_POSITIONS, ROLE_NORM, ROLE_QKV, ROLE_ATTENTION_OUT, ROLE_UP, ROLE_DOWN, ROLE_HEAD };
+enum param_role { ROLE_TOKENS, ROLE_POSITIONS, ROLE_NORM, ROLE_QKV, ROLE_ATTENTION_OUT, ROLE_UP, ROLE_DOWN, ROLE_HEAD, ROLE_ROUTER };
 
-/* Position of each parameter within its block. */
+/* The parameters of a block, in the order of the list.  A family has some of them; a mixture has UP_W and DOWN_W of each
+ * expert, last in the block. */
 enum block_param {
-    LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
+    LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, ROUTER_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };
 
-/* One logical parameter of the whole model, wherever its pieces are.  Matrices are [out, in]. */
+enum { PARAM_NAME = 96, PARAM_MOST_PARTS = 3 };
+
+/* Some rows of a parameter as a tensor of its own in the files of transformers. */
+struct param_part {
+    char name[PARAM_NAME + 16];     /* with "transformer." */
+    int64_t rows;
+};
+
+/**
+ * One logical parameter of the whole model, wherever its pieces are.  Matrices are [out, in].
+ *
+ * What is multiplied with the same input is one parameter: QKV [(H+2K)A, D] is all queries, all keys, all values; UP of a
+ * swiglu [2F, D] is the gate, then what is gated.  In files they are `part`s, rows one below the other.
+ */
 struct param_spec {
-    char name[64];              /* as in a GPT-2 of transformers, without the leading "transformer." */
+    char name[PARAM_NAME];      /* as in transformers, a GPT-2's without the leading "transformer."; QKV of a Llama:
+                                   "...self_attn.qkv_proj.weight", UP: "...gate_up_proj.weight", of an expert "...w13.weight" */
     enum param_role role;
     int layer;                  /* -1: before the first block; L: after the last */
+    int expert;                 /* -1: of no expert */
     int ndim;
     int64_t dim[2];
     double mean, std;           /* of its initial values */
     bool decay;                 /* weight decay applies: matrices yes, biases and norms no */
     bool file_transposed;       /* stored [in, out] in files: GPT-2's Conv1D */
+    int parts;
+    struct param_part part[PARAM_MOST_PARTS];
 };
 
 /** How many parameters the model has, tied ones once. */
 int model_param_count(const struct model_config *);
 
-/** Parameter i, 0 <= i < model_param_count(): wte, wpe, the blocks' BLOCK_PARAMS each, ln_f.weight, ln_f.bias, then
- *  lm_head.weight unless it is tied. */
+/** Parameter i, 0 <= i < model_param_count(): token embedding, learned positions, the blocks' one after another, the final
+ *  norm's weight and bias, then the output matrix unless it is tied; those that the model has. */
 struct param_spec model_param(const struct model_config *, int i);
 
-/* Indices of single parameters. */
-enum { PARAM_WTE = 0, PARAM_WPE = 1, PARAM_BLOCKS = 2 };
-static inline int param_of_block(int64_t layer, enum block_param p) { return PARAM_BLOCKS + (int)layer * BLOCK_PARAMS + (int)p; }
-static inline int param_final_norm(const struct model_config *c) { return PARAM_BLOCKS + (int)c->L * BLOCK_PARAMS; }
-static inline int param_head(const struct model_config *c) { return c->tied ? PARAM_WTE : param_final_norm(c) + 2; }
+/* Places in that list; -1 for what the model has not. */
+enum { PARAM_WTE = 0 };
+int param_positions(const struct model_config *);
+int param_of_block(const struct model_config *, int64_t layer, enum block_param);       /* UP_W, DOWN_W: of expert 0 */
+int param_of_expert(const struct model_config *, int64_t layer, int64_t expert, enum block_param);      /* UP_W, DOWN_W */
+int param_final_norm(const struct model_config *);
+int param_final_bias(const struct model_config *);
+int param_head(const struct model_config *);
+
+/* Widths of the fused layers. */
+static inline int64_t qkv_width(const struct model_config *c) { return (c->H + 2 * c->K) * c->A; }
+static inline int64_t up_width(const struct model_config *c) { return c->mlp == MLP_GELU ? c->F : 2 * c->F; }
 
 /** Elements in all parameters together. */
 int64_t model_elements(const struct model_config *);
 
 /** Floating-point operations of one training step (forward and backward) on B sequences of S tokens: matrix products and
- *  the causal half of attention, a multiply-add counting two. */
+ *  the causal half of attention, a multiply-add counting two; of a mixture k experts a token. */
 double model_step_flops(const struct model_config *, int64_t B, int64_t S);
 
 #endif

@@ -21,7 +21,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
 {
     struct perturbation *p = context;
     (void)name, (void)layer, (void)gradient;
-    disturb(t, PERTURB_LAMBDA * sqrt((double)terms) * dtype_unit(t.dtype), p->seed, p->announced++);
+    disturb(t, (p->lambda > 0 ? p->lambda : PERTURB_LAMBDA) * sqrt((double)terms) * dtype_unit(t.dtype), p->seed, p->announced++);
 }
 
 struct observer perturbing_observer(struct perturbation *p)

@@ -11,13 +11,14 @@
 #ifndef ORRERY_PERTURB_H
 #define ORRERY_PERTURB_H
 
-#include "ref/model/gpt2.h"
+#include "ref/model/transformer.h"
 
 #define PERTURB_LAMBDA 10.0
 
 struct perturbation {
     uint64_t seed;
     uint64_t announced;                 /* tensors so far: the stream of the next one */
+    double lambda;                      /* 0: PERTURB_LAMBDA */
 };
 
 /** An observer that disturbs; context: the perturbation, which must outlive it. */

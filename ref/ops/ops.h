@@ -60,6 +60,12 @@ struct ops {
     void (*layernorm_backward_weight)(struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
                                       struct tensor mean, struct tensor rstd);
 
+    /* Y[n,:] = X[n,:] * rstd[n] * w,  rstd = 1/sqrt(mean of squares + eps).  X, Y [N,D]; rstd [N]; w [D]. */
+    void (*rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps);
+    void (*rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, struct tensor rstd);
+    void (*rmsnorm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd);
+
+
     /* Layernorm in pieces, so that devices holding slices of the columns of `width` can talk in between.
      *   row_sums:             sum[n] = sum of row n                      mean = that of all slices / width
      *   row_centred_squares:  sum[n] = sum of (X[n,:] - mean[n])^2
@@ -86,6 +92,36 @@ struct ops {
     void (*attention_forward)(struct tensor O, struct tensor lse, struct tensor QKV, struct attention a);
     void (*attention_backward_input)(struct tensor dQKV, struct tensor dO, struct tensor O, struct tensor lse,
                                      struct tensor QKV, struct attention a);
+
+    /* Turn the H query and K key heads of QKV by their positions, in place; backward turns dQKV back.
+     * positions: I32 [N]; table [S,A]: row p holds cos of the A/2 angles at position p, then their sines. */
+    void (*rotary_forward)(struct tensor QKV, struct tensor positions, struct tensor table, struct attention a);
+    void (*rotary_backward_input)(struct tensor dQKV, struct tensor positions, struct tensor table, struct attention a);
+
+    /* Y [N,F] = silu(first half of X) * second half.  X [N,2F]. */
+    void (*swiglu_forward)(struct tensor Y, struct tensor X);
+    void (*swiglu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X);
+
+    /* Of each row of logits [N,E] the k largest, largest first (equal ones: the lower index first), and their weights: the
+     * softmax over the whole row or, normalized, over the chosen.  experts: I32 [N,k]; weights [N,k]. */
+    void (*route_forward)(struct tensor weights, struct tensor experts, struct tensor logits, bool normalized);
+    void (*route_backward_input)(struct tensor dlogits, struct tensor dweights, struct tensor weights, struct tensor experts,
+                                 struct tensor logits, bool normalized);
+
+    /* Round a mixture's experts.  order: I32 [R], the places n k + i of experts [N,k] sorted by expert, then by token; counts:
+     * I32 [E].  gather: rows[r] = X[order[r]/k].  combine: Y[n] = sum over n's rows of weights[order[r]] rows[r], in order.
+     * Both may be given a part of the order; parts sum to the whole. */
+    void (*expert_order)(struct tensor order, struct tensor counts, struct tensor experts);
+    void (*gather_forward)(struct tensor rows, struct tensor X, struct tensor order, int64_t k);
+    void (*gather_backward_input)(struct tensor dX, struct tensor drows, struct tensor order, int64_t k);
+    void (*combine_forward)(struct tensor Y, struct tensor rows, struct tensor order, struct tensor weights);
+    void (*combine_backward_input)(struct tensor drows, struct tensor dweights, struct tensor dY, struct tensor rows,
+                                   struct tensor order, struct tensor weights);
+
+    /* The auxiliary losses of a router.  sums double [2E+1] += sum over rows of softmax(row), choices of each expert, sum of
+     * logsumexp(row)^2.  dlogits += p (slope - slope . p) + z_slope logsumexp p for each row. */
+    void (*router_losses_forward)(double *sums, struct tensor logits, struct tensor experts);
+    void (*router_losses_backward_input)(struct tensor dlogits, struct tensor logits, const double *slope, double z_slope);
 
     /* Y = gelu(X), tanh form.  dX = dY * gelu'(X);  dX may be dY. */
     void (*gelu_forward)(struct tensor Y, struct tensor X);

@@ -77,4 +77,44 @@ test_signatures() {
     run show sbp mlp --mesh 60 --batch 2 --seq 1 --width 2 --heads 1 --ff 3; expect_status 2; expect_error 'no legal signature on 60 devices'
 }
 
-run_tests test_signatures test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file
+# A file that leaves out the embedding cannot be trained with; one that leaves out other stages can.
+test_train_partial_and_streaming_files() {
+    local train="train --model tiny --data text --steps 2 --batch 8 --seq 8 --dtype fp64 --clip 0 --check ref"
+    seq 1 2000 >text
+    run show schedule skippipe --pp 4 --micro 5 --skip 2 --save partial
+    run $train --pp 4 --schedule partial;               expect_status 0; expect_out '^OK'
+    sed -E 's/^(route 0:) 0\.0/\1 -/; s/^device 0: F0 sa0>[0-9]+/device 0:/; s/ rg0<[0-9]+ B0//' partial >headless
+    run $train --pp 4 --schedule headless;              expect_status 1; expect_error 'headless:[0-9]+: device'
+    printf '%s\n' 'orrery schedule 1' 'devices 2' 'micros 1' 'chunks 1' 'place 0: 0' 'place 1: 1' 'routes 1' 'route 0: - 1.0' 'device 1: F0 B0' >headless
+    run $train --pp 2 --schedule headless;              expect_status 2; expect_error 'microbatch 0 leaves out stage 0, which has the embedding'
+
+    # Backwards in two parts: other actions, the same weights.
+    run show schedule pipedream-2bw --pp 2 --micro 6 --save stream
+    sed -E 's/ B([0-9]+)/ I\1 W\1/g' stream >split
+    run $train --pp 2 --schedule stream --save a;       expect_status 0; expect_out '^OK'
+    run $train --pp 2 --schedule split --save b;        expect_status 0; expect_out '^OK'
+    expect_same a/model.safetensors b/model.safetensors
+    sed -E 's/^update 2/update 3/; s/^versions 2/versions 1/; s/ (U[0-9]+)//g' stream >once
+    run $train --pp 2 --schedule once;                  expect_status 1; expect_error 'U2 of chunk 0 is missing'
+
+    # Steps in mid-stream with one version drain the pipeline in between.
+    printf '%s\n' 'orrery schedule 1' 'devices 2' 'micros 4' 'chunks 1' 'place 0: 0' 'place 1: 1' 'update 2' 'versions 1' \
+        'device 0: F0 F1 B0 B1 U1 F2 F3 B2 B3 U3' 'device 1: F0 B0 F1 B1 U1 F2 B2 F3 B3 U3' >drained
+    run $train --pp 2 --schedule drained;               expect_status 0; expect_out '^OK'
+    run ${train/--clip 0/--clip 1} --pp 2 --schedule drained;  expect_status 2; expect_error '--clip 1: schedule file steps the weights in mid-stream'
+    run show schedule 1f1b --pp 2 --limit 3;            expect_status 2; expect_error '--limit 3 is for zb-1p and zb-2p'
+}
+
+# The pipeline of a run, drawn; faster where layers are placed by speed.
+test_timeline() {
+    local train="train --model tiny --data text --steps 1 --batch 16 --seq 8 --pp 4 --cluster two-generations" even placed
+    seq 1 2000 >text
+    run $train --schedule zb-h1 --timeline run.svg;     expect_status 0; expect_file run.svg; expect_out '^  bubble '; expect_out '^  messages  24$'
+    [ "$(head -c 4 run.svg)" = '<svg' ] || complain 'run.svg is no SVG'
+    run $train --json even.json;                        expect_status 0
+    run $train --json placed.json --placement speed;    expect_status 0
+    even=$(sed -n 's/.*"virtual_step_ps":[^0-9]*\([0-9]*\).*/\1/p' even.json) placed=$(sed -n 's/.*"virtual_step_ps":[^0-9]*\([0-9]*\).*/\1/p' placed.json)
+    [ "$placed" -lt "$even" ] || complain "a step takes $placed ps with layers by speed, $even with equal parts"
+}
+
+run_tests test_signatures test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file test_train_partial_and_streaming_files test_timeline

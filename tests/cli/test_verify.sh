@@ -16,11 +16,13 @@ test_schemes() {
 }
 
 test_pipeline_and_json() {
-    run verify pipeline --devices 2 --json all.json;    expect_all_pass 26
+    run verify pipeline --devices 2 --json all.json;    expect_all_pass 31
     expect_out '^  pp=2 +zb-v +M=4 v=2 .* == +== +== +ok$'
+    expect_out '^  pp=2 +pipedream-2bw +M=4 v=1 .* == +== +== +ok$'
+    expect_out '^  pp=2 +by speed +M=4 v=1 .* == +== +== +ok$'
     expect_file all.json
     [ "$(grep -c '"scheme":.*"zb-v"' all.json)" = 2 ] || complain 'zb-v is not twice in the JSON'
-    grep -q '"refused":.*it can be shown, but not trained with' all.json || complain 'the JSON does not say what was refused, and why'
+    grep -q '"refused":.*P must be even' all.json || complain 'the JSON does not say what was refused, and why'
 }
 
 test_collectives() {

@@ -36,6 +36,26 @@ static void test_every_shipped_cluster_is_read(void **state)
     assert_true(n >= 5);
 }
 
+/* Ranks beyond the list begin again; links are everybody's; a clock's rates are those of its rank. */
+static void test_devices_of_different_speed(void **state)
+{
+    static const char text[] = "{\"name\":\"n\",\"description\":\"d\",\"device\":{\"GFLOP_per_second\":{\"fp64\":10},\"memory_MB_per_second\":30,"
+                               "\"percent\":[100,50,1],\"source\":\"s\"},\"links\":[{\"level\":\"l\",\"latency_ns\":1,\"MB_per_second\":7,\"source\":\"s\"}]}";
+    static const int want[] = { 100, 50, 1, 100, 50, 1 };
+    struct cluster c;
+    (void)state;
+    assert_int_equal(cluster_parse(&c, text, "t", &err), OK);
+    for (int rank = 0; rank < 6; rank++) {
+        const struct cluster own = cluster_of_rank(&c, rank);
+        assert_int_equal(cluster_percent(&c, rank), want[rank]);
+        assert_int_equal(own.flop_rate[F64], 100 * want[rank]);
+        assert_int_equal(own.flop_rate[F32], -1);
+        assert_int_equal(own.memory_rate, want[rank] == 1 ? 1 : 30 * want[rank] / 100);
+        assert_int_equal(own.copy_rate, 0);
+        assert_int_equal(own.link[0].rate, 7);
+    }
+}
+
 static void test_values_are_what_the_file_says(void **state)
 {
     struct cluster c;
@@ -114,6 +134,9 @@ static void test_faults_are_named(void **state)
         { "{ " HEAD "\"device\": { \"source\": \"s\", \"GFLOP_per_second\": { \"fp32\": 1.5 } }, \"links\": [" LINK "] }", "\"fp32\"", "1.5" },
         { "{ " HEAD "\"device\": { \"source\": \"s\", \"GFLOP_per_second\": { \"fp32\": 0 } }, \"links\": [" LINK "] }", "\"fp32\"", "0" },
         { "{ " HEAD "\"device\": { \"source\": \"s\", \"memory_MB_per_second\": -1 }, \"links\": [" LINK "] }", "\"memory_MB_per_second\"", "-1" },
+        { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [100, 0] }, \"links\": [" LINK "] }", "percent[1]", "1 to 100" },
+        { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [\"a\"] }, \"links\": [" LINK "] }", "percent[0]", "1 to 100" },
+        { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [] }, \"links\": [" LINK "] }", "\"percent\"", "0 speeds" },
         { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"MB_per_second\": 1, \"source\": \"s\" }] }", "\"latency_ns\"", "missing" },
         { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1e30, \"MB_per_second\": 1, \"source\": \"s\" }] }", "\"latency_ns\"", "e+30" },
         { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1, \"MB_per_second\": 0, \"source\": \"s\" }] }", "\"MB_per_second\"", "0" },
@@ -140,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_shipped_cluster_is_read), cmocka_unit_test(test_values_are_what_the_file_says),
+        cmocka_unit_test(test_devices_of_different_speed),
         cmocka_unit_test(test_a_file_is_read), cmocka_unit_test(test_what_does_not_fit_is_refused), cmocka_unit_test(test_faults_are_named),
     };
     return cmocka_run_group_tests_name("cluster", tests, NULL, NULL);

@@ -127,7 +127,7 @@ static const struct bad bad[] = {
     { HEAD "device 0: F2\n", "f:8: F2: expected a microbatch of 0..1 and a chunk of 0..0 that holds a stage" },
     { HEAD "device 0: F0.1\n", "f:8: F0.1: expected a microbatch of 0..1 and a chunk of 0..0 that holds a stage" },
     { HEAD "device 0: F0 F1 B0 B1\ndevice 0: F0\ndevice 1: F0 B0 F1 B1\n", "f:9: device 0, action 8: F0 of chunk 0: done twice, first as action 0" },
-    { HEAD "device 0: F0 F1 B0\ndevice 1: F0 B0 F1 B1\n", "f:8: device 0: I1 of chunk 0 is missing (backward for the stage's input; keeps what W needs)" },
+    { HEAD "device 0: F0 F1 B0\ndevice 1: F0 B0 F1 B1\n", "f:8: device 0: the backward of microbatch 1, chunk 0 is missing: expected B1, or I1 and W1" },
     { HEAD "device 0: F0 B0 B1 F1\ndevice 1: F0 B0 F1 B1\n", "f:8: device 0, action 5: B1 of chunk 0: expected after F1 of chunk 0, which is action 6" },
     { HEAD "device 0: F0 F1 B0 W1\ndevice 0: I1\ndevice 1: F0 B0 F1 B1\n",
       "f:8: device 0, action 6: W1 of chunk 0: expected after I1 of chunk 0, which is action 8" },

@@ -88,6 +88,26 @@ static void test_interleaved(void **state)
     }
 }
 
+/* Bubbles given as formulas; a paired one counts a forward and a backward side by side as one action, F & B as long as F + B. */
+static void test_formulas(void **state)
+{
+    (void)state;
+    static const struct { int64_t f, i, w; } times[] = { { 6, 6, 6 }, { 4, 12, 2 }, { 6, 8, 6 }, { 8, 18, 4 } };
+    for (const struct published_formula *f = published_formulas; f->schedule; f++)
+        for (int P = 4; P <= 8; P += 2)
+            for (int M = 2 * P; M <= 4 * P; M += P)
+                for (size_t k = 0; k < (f->equal_times ? 1 : sizeof times / sizeof times[0]); k++) {
+                    const struct published_case c = { P, M, f->chunks ? f->chunks : 1, times[k].f, times[k].i, times[k].w };
+                    struct error err;
+                    int64_t ours = -1;
+                    if (published_idle(f, c, &ours, &err) != OK) fail_msg("%s: %s", f->schedule, err.text);
+                    const int64_t want = f->idle(c);
+                    if (ours != want && !(f->at_most && ours <= want))
+                        fail_msg("%s P=%d M=%d F=%d I=%d W=%d: idle %lld, published %s = %lld", f->schedule, P, M, (int)c.F, (int)c.I, (int)c.W,
+                                 (long long)ours, f->formula, (long long)want);
+                }
+}
+
 static void test_search_is_fast(void **state)
 {
     (void)state;
@@ -106,7 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_1f1b),  cmocka_unit_test(test_interleaved), cmocka_unit_test(test_zb_h1), cmocka_unit_test(test_zb_h2),
         cmocka_unit_test(test_zb_1p), cmocka_unit_test(test_zb_2p),       cmocka_unit_test(test_search_is_fast),
-        cmocka_unit_test(test_search_keeps_to_its_memory),
+        cmocka_unit_test(test_search_keeps_to_its_memory), cmocka_unit_test(test_formulas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

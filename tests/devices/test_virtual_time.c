@@ -288,7 +288,7 @@ static void run_1f1b(bool eager, picoseconds *makespan)
     open_on(&c);
     assert_int_equal(schedule_make(&s, "1f1b", &(struct schedule_request){ .devices = group.size, .micros = MICROS }, &err), OK);
     *makespan = played(&s, eager, want);
-    ASSERT_ALL(schedule_execute(&s, &group, &stage, NULL, &err) == OK, "%s", err.text);
+    ASSERT_ALL(schedule_execute(&s, &group, &stage, NULL, NULL, &err) == OK, "%s", err.text);
     if (eager) took(want[group.rank], "1F1B");
     else {                                      /* at its end a device waits until its last messages have left */
         const bool good = device.clock.now >= want[group.rank] && device.clock.now <= *makespan;

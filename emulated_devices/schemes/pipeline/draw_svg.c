@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum { WIDTH = 1280, LEFT = 80, RIGHT = 24, TOP = 78, ROW = 30, BAR = 24, AXIS = 46 };
+enum { WIDTH = 1280, LEFT = 80, RIGHT = 24, TOP = 78, ROW = 30, BAR = 24, AXIS = 46, MARK = 4 };
 
 struct colour { int hue, saturation, light; };
 
@@ -12,7 +12,7 @@ static struct colour colour_of(enum action_kind kind, int chunk, int chunks)
 {
     static const struct colour base[] = {
         [FORWARD] = { 208, 80, 82 },       [BACKWARD] = { 100, 45, 78 }, [BACKWARD_INPUT] = { 166, 48, 76 },
-        [BACKWARD_WEIGHT] = { 42, 90, 76 }, [UPDATE] = { 355, 75, 78 },
+        [BACKWARD_WEIGHT] = { 42, 90, 76 }, [UPDATE] = { 355, 75, 60 },
     };
     struct colour c = base[kind];
     if (chunks > 1) c.light -= 22 * chunk / (chunks - 1);
@@ -42,22 +42,23 @@ static void draw_action(FILE *to, const struct schedule *s, const struct timing 
     char label[24];
     if (action_is_message(a.kind)) return;
     fputs("<g>", to);
-    box(to, x, y, w, BAR, colour_of(a.kind, a.chunk, s->chunks));
+    const bool mark = a.kind == UPDATE && w < MARK;             /* what takes no time is still to be seen */
+    box(to, mark ? x - MARK / 2 : x, y, mark ? MARK : w, BAR, colour_of(a.kind, a.chunk, s->chunks));
     snprintf(label, sizeof label, "%d", a.micro);
     if (w >= 7 * (double)strlen(label) + 2) text(to, x + w / 2, y + BAR / 2 + 4, "middle", 12, label);
-    fprintf(to, "<title>%s%d chunk %d, device %d: %lld to %lld ps</title></g>\n", action_letter(a.kind), a.micro, a.chunk, device,
+    fprintf(to, "<title>%s%d chunk %d, device %d: %lld to %lld</title></g>\n", action_letter(a.kind), a.micro, a.chunk, device,
             (long long)t->start[device][index], (long long)t->end[device][index]);
 }
 
 /* About ten marks, at 1, 2 or 5 times a power of ten; in the largest unit that keeps them whole. */
-static void draw_axis(FILE *to, const struct schedule *s, const struct timing *t)
+static void draw_axis(FILE *to, const struct schedule *s, const struct timing *t, bool picoseconds)
 {
     static const struct { int64_t ps; const char *name; } units[] = {
         { 1000000000000, "s" }, { 1000000000, "ms" }, { 1000000, "µs" }, { 1000, "ns" }, { 1, "ps" },
     };
     int64_t step = 1;
     for (int i = 0; t->makespan / step > 12; i++) step = step / (i % 3 == 1 ? 2 : 1) * (i % 3 == 1 ? 5 : 2);
-    int u = 0;
+    int u = picoseconds ? 0 : 4;
     while (step % units[u].ps != 0) u++;
     const double y = TOP + s->devices * ROW + 8;
     fprintf(to, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#444\"/>\n", LEFT, y, WIDTH - RIGHT, y);
@@ -68,7 +69,7 @@ static void draw_axis(FILE *to, const struct schedule *s, const struct timing *t
         fprintf(to, "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" stroke=\"#444\"/>\n", x, y, x, y + 5);
         text(to, x, y + 19, "middle", 12, label);
     }
-    text(to, LEFT - 10, y + 19, "end", 12, units[u].name);
+    text(to, LEFT - 10, y + 19, "end", 12, picoseconds ? units[u].name : "time");
 }
 
 static void draw_legend(FILE *to, const struct schedule *s)
@@ -100,7 +101,7 @@ static void heading(FILE *to, const struct schedule *s, const struct timing *t)
     text(to, LEFT, 28, "start", 17, line);
 }
 
-enum error_code schedule_draw_svg(FILE *to, const struct schedule *s, const struct timing *t, struct error *err)
+enum error_code schedule_draw_svg(FILE *to, const struct schedule *s, const struct timing *t, bool picoseconds, struct error *err)
 {
     const int height = TOP + s->devices * ROW + AXIS;
     fprintf(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
@@ -114,9 +115,11 @@ enum error_code schedule_draw_svg(FILE *to, const struct schedule *s, const stru
         text(to, LEFT - 10, TOP + d * ROW + BAR / 2 + 4, "end", 13, label);
         fprintf(to, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#f1f1f1\"/>\n", LEFT, TOP + d * ROW,
                 WIDTH - LEFT - RIGHT, BAR);
-        for (int i = 0; i < s->count[d]; i++) draw_action(to, s, t, d, i);
+        for (int update = 0; update < 2; update++)                  /* on top of the others */
+            for (int i = 0; i < s->count[d]; i++)
+                if ((s->actions[d][i].kind == UPDATE) == update) draw_action(to, s, t, d, i);
     }
-    draw_axis(to, s, t);
+    draw_axis(to, s, t, picoseconds);
     fputs("</svg>\n", to);
     if (fflush(to) != 0 || ferror(to))
         return fail(err, ERR_FILE, "schedule %s: cannot write the drawing: %s", s->name, strerror(errno));

@@ -49,7 +49,7 @@ static enum error_code compute(struct run_state *x, const struct action *a, stru
     const struct schedule *s = x->schedule;
     const int self = x->group->rank, stage = s->stage_of[self][a->chunk];
     enum error_code e = x->ops->compute(x->context, a->kind, a->chunk, a->micro, err);
-    if (e || a->kind == BACKWARD_WEIGHT) return e;
+    if (e || a->kind == BACKWARD_WEIGHT || a->kind == UPDATE) return e;
     if (a->kind == FORWARD) {
         const struct place next = place_after(s, a->micro, stage);
         if (next.device != self) return OK;
@@ -78,19 +78,23 @@ static enum error_code perform(struct run_state *x, const struct action *a, stru
     }
     case RECEIVE_ACTIVATION: return receive_tensor(x, a, x->ops->input(x->context, a->chunk, a->micro), stage, false, err);
     case RECEIVE_GRADIENT: return receive_tensor(x, a, x->ops->output_gradient(x->context, a->chunk, a->micro), stage, true, err);
-    case UPDATE: return fail(err, ERR_PLAN, "schedule %s steps the optimizer in mid-stream", x->schedule->name);
     default: return compute(x, a, err);
     }
 }
 
-enum error_code schedule_execute(const struct schedule *s, struct group *group, const struct stage_operations *ops, void *context, struct error *err)
+enum error_code schedule_execute(const struct schedule *s, struct group *group, const struct stage_operations *ops, void *context,
+                                 struct action_time *times, struct error *err)
 {
     struct run_state x = { .schedule = s, .group = group, .device = group->comm->device, .ops = ops, .context = context };
     const int n = s->count[group->rank];
     x.sending = calloc((size_t)n + 1, sizeof *x.sending);
     if (x.sending == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d messages", n);
     enum error_code e = OK;
-    for (int i = 0; i < n && !e; i++) e = perform(&x, &s->actions[group->rank][i], err);
+    for (int i = 0; i < n && !e; i++) {
+        const int64_t start = x.device->clock.now;
+        e = perform(&x, &s->actions[group->rank][i], err);
+        if (times) times[i] = (struct action_time){ start, x.device->clock.now };
+    }
     for (int i = 0; i < x.sends; i++) {
         if (!e) e = message_wait(group->comm, x.sending[i].message, err);
         device_free(x.device, x.sending[i].tensor);

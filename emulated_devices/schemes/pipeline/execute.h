@@ -7,7 +7,7 @@
 
 /* What the executor asks of the model.  chunk: which of the device's stages; micro: which microbatch. */
 struct stage_operations {
-    /* FORWARD, BACKWARD, BACKWARD_INPUT or BACKWARD_WEIGHT. */
+    /* FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT or UPDATE. */
     enum error_code (*compute)(void *context, enum action_kind, int chunk, int micro, struct error *);
     /* Where a stage's input is to be received or handed over, and the gradient of its output: arena memory that the
      * stage frees itself.  data NULL: the machine has no memory left. */
@@ -18,14 +18,19 @@ struct stage_operations {
     struct tensor (*take_input_gradient)(void *context, int chunk, int micro);
 };
 
+/* When an action began and ended, by the device's virtual clock. */
+struct action_time { int64_t start, end; };
+
 /**
  * Perform the calling device's list.
  *
  * Collective over the pp group, whose rank is the device's place in the schedule.  Messages are named by microbatch and
  * stage, so that they meet whatever order they were sent in.  What is being sent no longer counts as the device's memory.
+ * @param times  [actions of this device's list] filled in; or NULL.
  * @return OK; ERR_COMM; or what compute() returned.  After an error the other devices of the group are left waiting.
  */
-enum error_code schedule_execute(const struct schedule *, struct group *, const struct stage_operations *, void *context, struct error *);
+enum error_code schedule_execute(const struct schedule *, struct group *, const struct stage_operations *, void *context,
+                                 struct action_time *times, struct error *);
 
 /** Messages and bytes the device at this place sends for one execution; bytes(context, micro) is the size of a microbatch's
  *  activations, which is that of their gradient. */

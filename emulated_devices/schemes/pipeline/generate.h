@@ -49,6 +49,7 @@ static inline int schedule_stage(const struct schedule *s, int device, struct ac
 struct walk {
     const struct schedule *s;
     bool blocking;                      /* a send waits for its receive, and its device with it */
+    bool updates_meet;                  /* an optimizer step waits for those of the other devices */
     /** Called for every action when it can be performed.  For a receive, `from` is the index of its send in the peer's list. */
     void (*visit)(void *context, int device, int index, int from);
     void *context;

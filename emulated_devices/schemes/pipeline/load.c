@@ -37,6 +37,9 @@ static bool fits(int have, int asked) { return asked == 0 || have == asked; }
 enum error_code schedule_by_name(struct schedule *s, const char *name, const struct schedule_request *q, struct error *err)
 {
     if (!schedule_is_file(name)) return schedule_make(s, name, q, err);
+    if (q->skip > 0 || q->update_every > 0)
+        return fail(err, ERR_PLAN, "%s: %s %d is for registered schedules; a file has its own %s", shown_path(name).text,
+                    q->skip > 0 ? "--skip" : "--update-every", q->skip > 0 ? q->skip : q->update_every, q->skip > 0 ? "routes" : "update");
     enum error_code e = read_file(s, name, err);
     if (e) return e;
     if (fits(s->devices, q->devices) && fits(s->micros, q->micros) && fits(s->chunks, q->chunks)) return OK;

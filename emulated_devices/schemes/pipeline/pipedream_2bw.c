@@ -5,7 +5,9 @@
  * Bubble    (P-1)(F+B) once, however many batches pass: share tends to 0
  * Memory    min(P-r, M) microbatches on device r, and two versions of the weights
  * Messages  2 M (P-1)
- * Equals    not plain training: batch t is computed with the weights of step t-1, W(t+1) = W(t) - step(gradient at W(t-1))
+ * Equals    not plain training: batch t is computed with the weights of step t-1, W(t+1) = W(t) - step(gradient at W(t-1)),
+ *           W(-1) = W(0); the one-device run does the same (verify/rule.h).  No clipping in mid-stream: it would need the
+ *           gradients of devices that are not so far yet
  *
  * U after a batch's last backward makes a new version.  Microbatches on their way keep the old one, forward and backward; a
  * microbatch of batch t needs U of batch t-2 done, and with batches of at least P microbatches it is, without waiting.
@@ -46,5 +48,5 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 const struct schedule_generator schedule_pipedream_2bw = {
     .name = "pipedream-2bw", .description = "1f1b never drained, two versions of the weights",
     .source = "Narayanan et al., arXiv:2006.09503", .needs = "P >= 1, M >= 1, at least P microbatches in a batch",
-    .bubble = "(P-1)(F+B) once", .memory = "min(P-r, M), weights twice", .chunks = 1, .refuses = refuses, .make = make,
+    .bubble = "(P-1)(F+B) once", .memory = "min(P-r, M), weights twice", .chunks = 1, .streams = true, .refuses = refuses, .make = make,
 };

@@ -54,4 +54,24 @@ double published_interleaved_formula(const struct published_setting *);
 /** A rate as it is printed: rounded to four decimals. */
 double published_digits(double bubble);
 
+/* ---- formulas ---------------------------------------------------------------------------------------------------------- */
+
+/* P devices, M microbatches, v chunks; times of a device's layers. */
+struct published_case { int P, M, v; int64_t F, I, W; };
+
+/* What a source says that a device idles between its first action and its last. */
+struct published_formula {
+    const char *schedule, *formula, *source;
+    int64_t (*idle)(struct published_case);
+    int chunks;                         /* to ask for; 0: as the schedule has it */
+    bool paired;                        /* counts a forward and a backward done side by side as one action */
+    bool equal_times;                   /* said of F = I = W only */
+    bool at_most;                       /* ours may be below */
+    bool per_stage;                     /* times are those of one stage, of which a device has several */
+};
+extern const struct published_formula published_formulas[];     /* ends with a NULL schedule */
+
+/** The same from our schedule and timer, for P even, M >= 2P and a multiple of P, W <= F <= I.  @return OK, or what made it impossible. */
+enum error_code published_idle(const struct published_formula *, struct published_case, int64_t *idle, struct error *);
+
 #endif

@@ -1,6 +1,7 @@
 /* registry.c -- every pipeline schedule, by name.  A new one adds its file and one line here. */
 #include "emulated_devices/schemes/pipeline/generate.h"
 #include "ref/io/options.h"
+#include <stdio.h>
 #include <string.h>
 
 /* The first is the default. */
@@ -46,6 +47,34 @@ const struct schedule_generator *schedule_generator(const char *name, struct err
     return NULL;
 }
 
+/* What only some schedules take, asked of others. */
+static enum error_code check_options(const struct schedule_generator *g, const struct schedule_request *q, struct error *err)
+{
+    if (q->skip > 0 && !g->skips) return fail(err, ERR_PLAN, "schedule %s: leaves no stages out; --skip %d is for skippipe", g->name, q->skip);
+    if (q->update_every > 0 && !g->streams)
+        return fail(err, ERR_PLAN, "schedule %s: steps the weights once, at the end; --update-every %d is for pipedream-2bw", g->name, q->update_every);
+    if (q->memory_limit > 0 && !g->searches)
+        return fail(err, ERR_PLAN, "schedule %s: is not found by search; --limit %d is for zb-1p and zb-2p", g->name, q->memory_limit);
+    return OK;
+}
+
+struct advice { char text[80]; };
+
+/* The nearest requests that would not be refused. */
+static struct advice what_would_fit(const struct schedule_generator *g, const struct schedule_request *q)
+{
+    struct schedule_request fewer = *q, more = *q, plain = *q;
+    struct advice a = { "" };
+    fewer.devices--, more.devices++;
+    plain.skip = plain.update_every = 0;
+    if (q->skip > 0 && q->devices > 2 && g->refuses(&plain) == NULL) snprintf(a.text, sizeof a.text, "; skip=1..%d would fit", q->devices - 2);
+    else if (q->update_every > 0 && g->refuses(&plain) == NULL) snprintf(a.text, sizeof a.text, "; %d or more would fit", q->devices);
+    else if (fewer.devices > 0 && g->refuses(&fewer) == NULL && g->refuses(&more) == NULL)
+        snprintf(a.text, sizeof a.text, "; P=%d or P=%d would fit", fewer.devices, more.devices);
+    else if (g->refuses(&more) == NULL) snprintf(a.text, sizeof a.text, "; P=%d would fit", more.devices);
+    return a;
+}
+
 enum error_code schedule_make(struct schedule *s, const char *name, const struct schedule_request *request, struct error *err)
 {
     struct schedule_request q = *request;
@@ -60,8 +89,10 @@ enum error_code schedule_make(struct schedule *s, const char *name, const struct
     if (q.chunks == 0) q.chunks = g->chunks > 0 ? g->chunks : 1;
     if (g->chunks > 0 && q.chunks != g->chunks && q.chunks != 1)
         return fail(err, ERR_PLAN, "schedule %s: chunks=%d, but it holds %d on each device", name, q.chunks, g->chunks);
+    enum error_code e = check_options(g, &q, err);
+    if (e) return e;
     const char *refused = g->refuses != NULL ? g->refuses(&q) : NULL;
     if (refused != NULL)
-        return fail(err, ERR_PLAN, "schedule %s: P=%d, M=%d, v=%d: %s", name, q.devices, q.micros, q.chunks, refused);
+        return fail(err, ERR_PLAN, "schedule %s: P=%d, M=%d, v=%d: %s%s", name, q.devices, q.micros, q.chunks, refused, what_would_fit(g, &q).text);
     return g->make(s, &q, err);
 }

@@ -83,6 +83,7 @@ struct schedule_generator {
     const char *needs;                  /* in words, for the list: "M >= 1", "M a multiple of P" */
     const char *bubble, *memory;        /* closed forms, for the list */
     int chunks;                         /* stages a device holds, when the schedule fixes it; 0: as requested, at least 1 */
+    bool skips, streams, searches;      /* takes a request's skip; its update_every; its memory_limit */
     /** NULL if the request can be met, else what it needs, in words that name the value. */
     const char *(*refuses)(const struct schedule_request *);
     enum error_code (*make)(struct schedule *, const struct schedule_request *, struct error *);
@@ -104,6 +105,9 @@ enum error_code schedule_validate(const struct schedule *, struct error *);
 
 /** Would it run even if every send held up its device until the receive (a blocking synchronous send)? */
 bool schedule_survives_blocking_sends(const struct schedule *);
+
+/** Would it run if in mid-stream every device waited at its optimizer step until all others stand at theirs of that batch? */
+bool schedule_updates_can_meet(const struct schedule *);
 
 /** Does every chunk add its weight gradients in the order of the microbatches?  Then the sum has the same bits as 1F1B's. */
 bool schedule_adds_in_order(const struct schedule *);

@@ -2,12 +2,12 @@
  *
  * Source    N. Blagoev et al., SkipPipe, arXiv:2502.19913: partial pipelines with even load.  There a search places devices
  *           and routes on a network of uneven links; here links are even, and a rotation gives every stage the same load.
- * Needs     P >= 1, M >= 1; 0 <= skip <= P-2 (by default a third of the middle stages); the first stage (embedding) and the
- *           last (loss) are never left out
+ * Needs     P >= 1, M >= 1; 0 <= skip <= P-2 (by default a third of the middle stages, rounded up, if that leaves one); the
+ *           first stage (embedding) and the last (loss) are never left out
  * Bubble    the first device is busy M(F+B) and waits for the shortest way back: see the test for what is asserted
  * Memory    min(P-r, M) microbatches on device r at most
  * Messages  2 M (P-1-skip)
- * Equals    not the whole model: a reference must leave out the same stages for the same microbatches
+ * Equals    not the whole model: the one-device model leaves out the same layers for the same sequences (ref/model/partial.h)
  *
  * Microbatch m leaves out `skip` of the P-2 middle stages, beginning at number m*skip, round and round.  P=5, skip=1:
  *
@@ -18,8 +18,9 @@
 
 static int skip_of(const struct schedule_request *q)
 {
+    const int middle = q->devices > 2 ? q->devices - 2 : 0, third = (middle + 2) / 3;
     if (q->skip > 0) return q->skip;
-    return q->devices > 2 ? (q->devices - 2) / 3 : 0;
+    return third < middle ? third : 0;
 }
 
 static const char *refuses(const struct schedule_request *q)
@@ -63,5 +64,5 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 const struct schedule_generator schedule_skippipe = {
     .name = "skippipe", .description = "partial pipelines: each microbatch leaves some stages out",
     .source = "Blagoev et al., arXiv:2502.19913", .needs = "P >= 1, M >= 1, skip <= P-2", .bubble = "by search",
-    .memory = "at most min(P-r, M)", .chunks = 1, .refuses = refuses, .make = make,
+    .memory = "at most min(P-r, M)", .chunks = 1, .skips = true, .refuses = refuses, .make = make,
 };

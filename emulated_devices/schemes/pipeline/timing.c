@@ -71,18 +71,39 @@ static int64_t **rows(const struct schedule *s)
     return row;
 }
 
-enum error_code schedule_time(struct timing *t, const struct schedule *s, const struct schedule_times *times, struct error *err)
+enum error_code timing_make(struct timing *t, const struct schedule *s, struct error *err)
 {
-    struct clock_state k = { s, times, t };
-    struct walk w = { .s = s, .visit = visit, .context = &k };
     memset(t, 0, sizeof *t);
     t->devices = s->devices;
     t->busy = calloc((size_t)s->devices, sizeof *t->busy);
     t->start = rows(s);
     t->end = rows(s);
-    enum error_code code = OK;
-    if (t->busy == NULL || t->start == NULL || t->end == NULL)
-        code = fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
+    if (t->busy != NULL && t->start != NULL && t->end != NULL) return OK;
+    timing_free(t);
+    return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
+}
+
+void timing_summarise(struct timing *t, const struct schedule *s)
+{
+    int64_t first = INT64_MAX;
+    for (int d = 0; d < s->devices; d++)
+        for (int i = 0; i < s->count[d]; i++)
+            if (!action_is_message(s->actions[d][i].kind) && t->start[d][i] < first) first = t->start[d][i];
+    for (int d = 0; d < s->devices; d++) {
+        t->busy[d] = 0;
+        for (int i = 0; i < s->count[d]; i++) {
+            t->start[d][i] -= first, t->end[d][i] -= first;
+            if (!action_is_message(s->actions[d][i].kind)) t->busy[d] += t->end[d][i] - t->start[d][i];
+        }
+    }
+    summarise(t, s);
+}
+
+enum error_code schedule_time(struct timing *t, const struct schedule *s, const struct schedule_times *times, struct error *err)
+{
+    struct clock_state k = { s, times, t };
+    struct walk w = { .s = s, .visit = visit, .context = &k };
+    enum error_code code = timing_make(t, s, err);
     if (code == OK) code = walk_through(&w, err);
     for (int d = 0; code == OK && d < s->devices; d++)
         if (w.next[d] < s->count[d]) code = fail(err, ERR_PLAN, "schedule %s: device %d does not come to its end", s->name, d);

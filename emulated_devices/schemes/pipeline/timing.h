@@ -33,4 +33,10 @@ struct schedule_times uniform_times(int stages, int64_t forward, int64_t backwar
 enum error_code schedule_time(struct timing *, const struct schedule *, const struct schedule_times *, struct error *);
 void timing_free(struct timing *);
 
+/** Room for the times of a schedule's actions, all 0, for times that come from a run.  @return OK or ERR_MEMORY. */
+enum error_code timing_make(struct timing *, const struct schedule *, struct error *);
+
+/** What follows from start and end: work, span, makespan and bubble; the earliest computation starts at 0. */
+void timing_summarise(struct timing *, const struct schedule *);
+
 #endif

@@ -165,6 +165,9 @@ static enum error_code check_backward(struct check *c, int micro, int chunk, str
 {
     const bool whole = *where(c, BACKWARD, micro, chunk) >= 0;
     const enum action_kind kind = whole ? BACKWARD : BACKWARD_INPUT;
+    if (!whole && *where(c, BACKWARD_INPUT, micro, chunk) < 0 && *where(c, BACKWARD_WEIGHT, micro, chunk) < 0)
+        return fail(c->err, ERR_PLAN, "device %d: the backward of microbatch %d, chunk %d is missing: expected B%d, or I%d and W%d", c->device,
+                    micro, chunk, micro, micro, micro);
     const char *split = "a whole backward (B) has been done already";
     enum error_code code = presence(c, BACKWARD_INPUT, micro, chunk, !whole, split);
     if (code == OK) code = presence(c, BACKWARD_WEIGHT, micro, chunk, !whole, split);
@@ -290,11 +293,14 @@ enum error_code schedule_validate(const struct schedule *s, struct error *err)
     return schedule_validate_at(s, &device, &index, err);
 }
 
-bool schedule_survives_blocking_sends(const struct schedule *s)
+static bool comes_through(struct walk w)
 {
-    struct walk w = { .s = s, .blocking = true };
     bool through = walk_through(&w, NULL) == OK;
-    for (int d = 0; through && d < s->devices; d++) through = w.next[d] == s->count[d];
+    for (int d = 0; through && d < w.s->devices; d++) through = w.next[d] == w.s->count[d];
     free(w.next);
     return through;
 }
+
+bool schedule_survives_blocking_sends(const struct schedule *s) { return comes_through((struct walk){ .s = s, .blocking = true }); }
+
+bool schedule_updates_can_meet(const struct schedule *s) { return comes_through((struct walk){ .s = s, .updates_meet = true }); }

@@ -55,6 +55,23 @@ static bool meet(struct state *st, int device, struct action a)
     return true;
 }
 
+/* Where updates meet, the last device to come to one takes all others along. */
+static bool meet_update(struct state *st, struct action a)
+{
+    const struct schedule *s = st->w->s;
+    for (int d = 0; d < s->devices; d++) {
+        const int at = st->w->next[d];
+        if (s->count[d] == 0) continue;         /* it holds no stage */
+        if (at >= s->count[d] || s->actions[d][at].kind != UPDATE || s->actions[d][at].micro != a.micro) return false;
+    }
+    for (int d = 0; d < s->devices; d++) {
+        if (s->count[d] == 0) continue;
+        perform(st, d, -1);
+        wake(st, d);
+    }
+    return true;
+}
+
 /* @return whether the device's next action was performed. */
 static bool step(struct state *st, int device)
 {
@@ -62,6 +79,7 @@ static bool step(struct state *st, int device)
     const int index = st->w->next[device];
     const struct action a = s->actions[device][index];
     int from = -1;
+    if (a.kind == UPDATE && st->w->updates_meet) return meet_update(st, a);
     if (action_is_message(a.kind)) {
         if (st->w->blocking) return meet(st, device, a);
         int *sent = &st->sent[key_of(s, device, a)];

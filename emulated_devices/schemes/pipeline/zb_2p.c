@@ -32,5 +32,5 @@ const struct schedule_generator schedule_zb_2p = {
     .name = "zb-2p", .description = "zero bubble by search, twice the memory of 1f1b",
     .source = "Qi et al., arXiv:2401.10241", .needs = "P >= 1, M >= 1; times of F, I, W and messages",
     .bubble = "about 0, by search", .memory = "what 2P microbatches take, or the limit",
-    .chunks = 1, .make = make,
+    .chunks = 1, .searches = true, .make = make,
 };

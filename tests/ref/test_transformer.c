@@ -1,5 +1,5 @@
-/* The one-device GPT-2 on its own: gradients against differences of its loss, dropout, ignored labels, and what it refuses.
- * That its numbers are those of GPT-2 is the business of test_golden.c.
+/* The one-device model on its own: gradients against differences of its loss, dropout, ignored labels, and what it refuses.
+ * That its numbers are those of PyTorch is the business of test_golden.c.
  */
 #include "ref/model/perturb.h"
 #include "ref/numeric/philox.h"
@@ -20,15 +20,31 @@ static int32_t ids[ALL], labels[ALL];
 
 static struct model_config shape(bool tied, double dropout)
 {
-    return (struct model_config){ .name = "nut", .S = 6, .D = 6, .H = 2, .A = 3, .F = 10, .L = 2, .V = VOCABULARY, .tied = tied, .eps = 1e-5,
+    return (struct model_config){ .name = "nut", .S = 6, .D = 6, .H = 2, .K = 2, .A = 3, .F = 10, .L = 2, .V = VOCABULARY, .biases = true, .tied = tied, .eps = 1e-5,
                                   .init_std = 0.3, .dropout_embedding = dropout, .dropout_residual = dropout, .dropout_attention = dropout };
 }
 
+/* Of the other families: fewer key/value heads than heads, a mixture in which not every expert is chosen by every batch. */
+static struct model_config llama_shape(bool tied, double dropout)
+{
+    return (struct model_config){ .name = "llama", .S = 6, .D = 12, .H = 3, .K = 1, .A = 4, .F = 10, .L = 2, .V = VOCABULARY, .norm = NORM_RMS,
+                                  .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .tied = tied, .eps = 1e-5, .init_std = 0.3,
+                                  .rotary = { 100, SCALING_LLAMA3, 8, 1, 4, 32 }, .dropout_attention = dropout };
+}
+
+static struct model_config mixtral_shape(bool tied, bool normalized)
+{
+    struct model_config c = llama_shape(tied, 0);
+    c.mlp = MLP_MIXTURE;
+    c.mixture = (struct mixture_config){ .E = 7, .k = 2, .normalized = normalized, .balance_coefficient = 0.1, .z_coefficient = 0.05 };
+    return c;
+}
+
 /* Biases and norms do not stay at 0 and 1, where mistakes could hide. */
-static void open_model(struct gpt2 *m, struct model_config c)
+static void open_model(struct transformer *m, struct model_config c)
 {
     struct error err;
-    if (gpt2_open(m, &c, F64, SEED, &err) != OK) fail_msg("%s", err.text);
+    if (transformer_open(m, &c, F64, SEED, &err) != OK) fail_msg("%s", err.text);
     for (int i = 0; i < m->params; i++)
         for (int64_t j = 0; m->spec[i].ndim == 1 && j < tensor_count(m->w[i]); j++)
             tensor_set(m->w[i], j, tensor_get(m->w[i], j) + 0.3 * random_normal(SEED + 1, random_stream(m->spec[i].name), (uint64_t)j));
@@ -46,26 +62,26 @@ static int make_batch(void **state)
     return 0;
 }
 
-static double loss_of(struct gpt2 *m, const int32_t *label, int64_t B)
+static double loss_of(struct transformer *m, const int32_t *label, int64_t B)
 {
     struct error err;
     double loss = NAN;
-    if (gpt2_forward(m, ids, label, B, TOKENS, &loss, &err) != OK) fail_msg("%s", err.text);
+    if (transformer_forward(m, ids, label, B, TOKENS, &loss, &err) != OK) fail_msg("%s", err.text);
     return loss;
 }
 
-static double gradients_of(struct gpt2 *m, const int32_t *label, int64_t B)
+static double gradients_of(struct transformer *m, const int32_t *label, int64_t B)
 {
     const double loss = loss_of(m, label, B);
-    gpt2_zero_gradients(m);
-    gpt2_backward(m);
+    transformer_zero_gradients(m);
+    transformer_backward(m);
     return loss;
 }
 
 /* ---- gradients ------------------------------------------------------------------------------------------------------------- */
 
 /* How far rounding alone moves the loss: the furthest of a few disturbed evaluations, and the rounding of its last sum. */
-static double loss_noise(struct gpt2 *m)
+static double loss_noise(struct transformer *m)
 {
     const double loss = loss_of(m, labels, BATCH);
     double noise = 0;
@@ -84,7 +100,7 @@ static double loss_noise(struct gpt2 *m)
  * With D(h) = (L(w+h) - L(w-h))/2h the derivative is (4 D(h/2) - D(h))/3 (Richardson), of truncation error O(h^4), less than
  * its correction |D(h/2) - D(h)|/3 of O(h^2); the noise of four losses adds 4/3 * 2/h + 1/3 * 1/h times that of one.
  */
-static void expect_derivative(struct gpt2 *m, int param, int64_t i, double noise)
+static void expect_derivative(struct transformer *m, int param, int64_t i, double noise)
 {
     const double h = 1.0 / 512, w = tensor_get(m->w[param], i), step[4] = { h, -h, h / 2, -h / 2 };
     double L[4];
@@ -109,32 +125,58 @@ static int64_t largest_of(struct tensor t)
 }
 
 /* Of every parameter the element of the largest gradient and four others. */
-static void expect_derivatives(bool tied, double dropout)
+static void expect_derivatives(struct model_config c)
 {
-    struct gpt2 m;
-    open_model(&m, shape(tied, dropout));
+    struct transformer m;
+    open_model(&m, c);
     const double noise = loss_noise(&m);
     gradients_of(&m, labels, BATCH);
     for (int p = 0; p < m.params; p++) {
         expect_derivative(&m, p, largest_of(m.g[p]), noise);
         for (int k = 0; k < 4; k++) expect_derivative(&m, p, draw(m.spec[p].name, k, (int)tensor_count(m.g[p])), noise);
     }
-    gpt2_close(&m);
+    transformer_close(&m);
 }
 
 static void gradients_are_derivatives(void **state)
 {
     (void)state;
     labels[2] = labels[7] = IGNORE_LABEL;
-    expect_derivatives(true, 0);
-    expect_derivatives(false, 0);
+    expect_derivatives(shape(true, 0));
+    expect_derivatives(shape(false, 0));
+    expect_derivatives(llama_shape(true, 0));
+    expect_derivatives(llama_shape(false, 0));
+    expect_derivatives(mixtral_shape(true, true));
+    expect_derivatives(mixtral_shape(false, false));
 }
 
 static void gradients_with_dropout_are_derivatives(void **state)
 {
     (void)state;
-    expect_derivatives(true, 0.3);
-    expect_derivatives(false, 0.3);
+    expect_derivatives(shape(true, 0.3));
+    expect_derivatives(shape(false, 0.3));
+    expect_derivatives(llama_shape(false, 0.3));
+}
+
+/* Expectations of the routers' losses that need no second implementation: with all logits equal every expert has probability
+ * 1/E, so that the balance is k whatever is chosen, and z is (log E)^2. */
+static void routers_that_do_not_care(void **state)
+{
+    (void)state;
+    struct transformer m;
+    open_model(&m, mixtral_shape(true, true));
+    for (int l = 0; l < 2; l++) {
+        const struct tensor w = m.w[param_of_block(&m.config, l, ROUTER_W)];
+        memset(w.data, 0, tensor_bytes(w));
+    }
+    loss_of(&m, labels, BATCH);
+    assert_true(fabs(m.balance_loss - 2) <= 1e-13 && fabs(m.z_loss - log(7) * log(7)) <= 1e-13);
+    const int32_t *chosen = m.block[1].experts.data;
+    for (int i = 0; i < 2 * ALL; i++) assert_int_equal(chosen[i], i % 2);      /* of equal ones the first */
+    const struct tensor idle = m.g[param_of_expert(&m.config, 0, 2, UP_W)];
+    gradients_of(&m, labels, BATCH);
+    for (int64_t i = 0; i < tensor_count(idle); i++) assert_true(tensor_get(idle, i) == 0);
+    transformer_close(&m);
 }
 
 /* Each element, relative to the largest: the gradient of a key's bias is 0 but for rounding, that of the query's beside it not. */
@@ -153,22 +195,22 @@ static const double REGROUPED = 1e-13;
 static void backward_adds(void **state)
 {
     (void)state;
-    struct gpt2 once, twice;
+    struct transformer once, twice;
     open_model(&once, shape(true, 0.2));
     open_model(&twice, shape(true, 0.2));
     gradients_of(&once, labels, BATCH);
     gradients_of(&twice, labels, BATCH);
     loss_of(&twice, labels, BATCH);
-    gpt2_backward(&twice);
+    transformer_backward(&twice);
     for (int p = 0; p < once.params; p++) expect_same(once.spec[p].name, twice.g[p], once.g[p], 2, REGROUPED);
     double squares = 0;
     for (int p = 0; p < once.params; p++)
         for (int64_t i = 0; i < tensor_count(once.g[p]); i++) squares += tensor_get(once.g[p], i) * tensor_get(once.g[p], i);
-    assert_true(fabs(gpt2_gradient_norm(&once) - sqrt(squares)) <= REGROUPED * sqrt(squares));
-    gpt2_zero_gradients(&twice);
-    assert_true(gpt2_gradient_norm(&twice) == 0);
-    gpt2_close(&once);
-    gpt2_close(&twice);
+    assert_true(fabs(transformer_gradient_norm(&once) - sqrt(squares)) <= REGROUPED * sqrt(squares));
+    transformer_zero_gradients(&twice);
+    assert_true(transformer_gradient_norm(&twice) == 0);
+    transformer_close(&once);
+    transformer_close(&twice);
 }
 
 /* ---- labels ---------------------------------------------------------------------------------------------------------------- */
@@ -177,7 +219,7 @@ static void backward_adds(void **state)
 static void ignored_sequences_do_not_count(void **state)
 {
     (void)state;
-    struct gpt2 two, three;
+    struct transformer two, three;
     open_model(&two, shape(false, 0));
     open_model(&three, shape(false, 0));
     for (int t = 0; t < TOKENS; t++) labels[2 * TOKENS + t] = IGNORE_LABEL;
@@ -185,15 +227,15 @@ static void ignored_sequences_do_not_count(void **state)
     assert_true(fabs(got - want) <= REGROUPED * want);
     assert_int_equal(three.counted, 2 * TOKENS);
     for (int p = 0; p < two.params; p++) expect_same(two.spec[p].name, three.g[p], two.g[p], 1, REGROUPED);
-    gpt2_close(&two);
-    gpt2_close(&three);
+    transformer_close(&two);
+    transformer_close(&three);
 }
 
 /* The mean is over the labels that count: batches that ignore complementary halves add up to the whole, weighted. */
 static void the_mean_is_over_labels_that_count(void **state)
 {
     (void)state;
-    struct gpt2 m, part;
+    struct transformer m, part;
     int32_t half[2][ALL];
     double sum = 0;
     open_model(&m, shape(true, 0));
@@ -216,19 +258,19 @@ static void the_mean_is_over_labels_that_count(void **state)
         expect_same(m.spec[p].name, total[p], m.g[p], 1, REGROUPED);
         free(total[p].data);
     }
-    gpt2_close(&m);
-    gpt2_close(&part);
+    transformer_close(&m);
+    transformer_close(&part);
 }
 
 static void without_labels_there_is_nothing_to_learn(void **state)
 {
     (void)state;
-    struct gpt2 m;
+    struct transformer m;
     open_model(&m, shape(true, 0));
     for (int i = 0; i < ALL; i++) labels[i] = IGNORE_LABEL;
     assert_true(gradients_of(&m, labels, BATCH) == 0);
-    assert_true(gpt2_gradient_norm(&m) == 0);
-    gpt2_close(&m);
+    assert_true(transformer_gradient_norm(&m) == 0);
+    transformer_close(&m);
 }
 
 /* ---- dropout ----------------------------------------------------------------------------------------------------------------- */
@@ -266,7 +308,7 @@ static const double P = 0.25;
 static void embeddings_are_dropped_or_grown(void **state)
 {
     (void)state;
-    struct gpt2 m, plain;
+    struct transformer m, plain;
     struct model_config c = shape(true, 0);
     struct copies all[] = { { "embedding", -1, NULL, 0 }, { 0 } }, before[] = { { "embedding", -1, NULL, 0 }, { 0 } };
     open_model(&plain, c);
@@ -286,8 +328,8 @@ static void embeddings_are_dropped_or_grown(void **state)
     }
     expect_share("embedding", dropped, seen, P);
     forget(all), forget(before);
-    gpt2_close(&m);
-    gpt2_close(&plain);
+    transformer_close(&m);
+    transformer_close(&plain);
 }
 
 /* mid = in + dropped(attn.out),  out = mid + dropped(mlp.out): each element of a branch is grown or gone. */
@@ -311,7 +353,7 @@ static void branches_are_dropped_each_its_own_way(void **state)
                              { "out", 1, NULL, 0 }, { 0 } };
     static bool dropped[BRANCHES][MOST];
     struct model_config c = shape(true, 0);
-    struct gpt2 m;
+    struct transformer m;
     int64_t gone[BRANCHES] = { 0 }, all = 0, same[BRANCHES] = { 0 };
     c.dropout_residual = P;
     open_model(&m, c);
@@ -328,7 +370,7 @@ static void branches_are_dropped_each_its_own_way(void **state)
         expect_share("two branches: elements that fare alike", same[b], all, P * P + (1 - P) * (1 - P));       /* independent masks */
     }
     forget(seen);
-    gpt2_close(&m);
+    transformer_close(&m);
 }
 
 /* The heads are linear in the mask, whose mean is 1: averaged over many seeds they are what they are without dropout. */
@@ -339,11 +381,11 @@ static void attention_keeps_its_mean(void **state)
     static double sum[MOST], squares[MOST];
     struct copies heads[] = { { "attn.heads", 0, NULL, 0 }, { 0 } }, plain[] = { { "attn.heads", 0, NULL, 0 }, { 0 } };
     struct model_config c = shape(true, 0);
-    struct gpt2 m;
+    struct transformer m;
     open_model(&m, c);
     m.observer = (struct observer){ copy_seen, plain };
     loss_of(&m, labels, BATCH);
-    gpt2_close(&m);
+    transformer_close(&m);
     c.dropout_attention = P;
     open_model(&m, c);
     m.observer = (struct observer){ copy_seen, heads };
@@ -359,13 +401,13 @@ static void attention_keeps_its_mean(void **state)
                      plain->values[i], deviation);
     }
     forget(heads), forget(plain);
-    gpt2_close(&m);
+    transformer_close(&m);
 }
 
 static void dropout_repeats_with_its_seed(void **state)
 {
     (void)state;
-    struct gpt2 m;
+    struct transformer m;
     open_model(&m, shape(true, P));
     m.seed = 3;
     const double first = loss_of(&m, labels, BATCH);
@@ -373,7 +415,7 @@ static void dropout_repeats_with_its_seed(void **state)
     assert_true(loss_of(&m, labels, BATCH) != first);
     m.seed = 3;
     assert_true(loss_of(&m, labels, BATCH) == first);
-    gpt2_close(&m);
+    transformer_close(&m);
 }
 
 /* ---- batches ------------------------------------------------------------------------------------------------------------------- */
@@ -382,13 +424,13 @@ static void dropout_repeats_with_its_seed(void **state)
 static void sequences_do_not_see_each_other(void **state)
 {
     (void)state;
-    struct gpt2 m;
+    struct transformer m;
     struct error err;
     double loss, sum = 0;
     open_model(&m, shape(true, 0));
     const double all = loss_of(&m, labels, BATCH);
     for (int b = 0; b < BATCH; b++) {
-        assert_int_equal(gpt2_forward(&m, ids + b * TOKENS, labels + b * TOKENS, 1, TOKENS, &loss, &err), OK);
+        assert_int_equal(transformer_forward(&m, ids + b * TOKENS, labels + b * TOKENS, 1, TOKENS, &loss, &err), OK);
         sum += loss / BATCH;
     }
     assert_true(fabs(sum - all) <= REGROUPED * all);
@@ -396,27 +438,27 @@ static void sequences_do_not_see_each_other(void **state)
     for (int t = 1; t <= TOKENS; t++) {                 /* each token's loss as the last of a prefix: causal */
         int32_t last[TOKENS];
         for (int i = 0; i < t; i++) last[i] = i + 1 == t ? labels[i] : IGNORE_LABEL;
-        assert_int_equal(gpt2_forward(&m, ids, last, 1, t, &loss, &err), OK);
+        assert_int_equal(transformer_forward(&m, ids, last, 1, t, &loss, &err), OK);
         sum += loss / TOKENS;
     }
-    assert_int_equal(gpt2_forward(&m, ids, labels, 1, TOKENS, &loss, &err), OK);
+    assert_int_equal(transformer_forward(&m, ids, labels, 1, TOKENS, &loss, &err), OK);
     assert_true(fabs(sum - loss) <= REGROUPED * loss);
     assert_true(loss_of(&m, labels, BATCH) == all);     /* the same bits again */
-    gpt2_close(&m);
+    transformer_close(&m);
 }
 
-static void expect_refused(struct gpt2 *m, const int32_t *id, const int32_t *label, int64_t B, int64_t S, const char *message)
+static void expect_refused(struct transformer *m, const int32_t *id, const int32_t *label, int64_t B, int64_t S, const char *message)
 {
     struct error err = { OK, "" };
     double loss;
-    assert_int_equal(gpt2_forward(m, id, label, B, S, &loss, &err), ERR_USAGE);
+    assert_int_equal(transformer_forward(m, id, label, B, S, &loss, &err), ERR_USAGE);
     assert_string_equal(err.text, message);
 }
 
 static void wrong_batches_are_refused(void **state)
 {
     (void)state;
-    struct gpt2 m;
+    struct transformer m;
     int32_t bad[ALL];
     const struct { int at, value; const char *as_id, *as_label; } tokens[] = {
         { 0, -1, "token 0 of the batch is -1, its label 5; the vocabulary is 0 to 12", NULL },
@@ -440,20 +482,20 @@ static void wrong_batches_are_refused(void **state)
     expect_refused(&m, ids, labels, 0, 5, "0 sequences of 5 tokens; model nut takes 1 to 6 tokens");
     expect_refused(&m, ids, labels, -1, 5, "-1 sequences of 5 tokens; model nut takes 1 to 6 tokens");
     loss_of(&m, labels, BATCH);                         /* and goes on working */
-    gpt2_close(&m);
+    transformer_close(&m);
 }
 
 static void impossible_models_are_refused(void **state)
 {
     (void)state;
-    struct gpt2 m;
+    struct transformer m;
     struct error err;
     struct model_config c = shape(true, 0);
-    c.H = 4;
-    assert_int_equal(gpt2_open(&m, &c, F64, SEED, &err), ERR_PLAN);
+    c.H = c.K = 4;
+    assert_int_equal(transformer_open(&m, &c, F64, SEED, &err), ERR_PLAN);
     assert_string_equal(err.text, "model: width D=6 is not a multiple of H=4 heads");
     c = shape(true, 0);
-    assert_int_equal(gpt2_open(&m, &c, I32, SEED, &err), ERR_USAGE);
+    assert_int_equal(transformer_open(&m, &c, I32, SEED, &err), ERR_USAGE);
     assert_string_equal(err.text, "no operations for int32");
 }
 
@@ -462,6 +504,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(gradients_are_derivatives, make_batch),
         cmocka_unit_test_setup(gradients_with_dropout_are_derivatives, make_batch),
+        cmocka_unit_test_setup(routers_that_do_not_care, make_batch),
         cmocka_unit_test_setup(backward_adds, make_batch),
         cmocka_unit_test_setup(ignored_sequences_do_not_count, make_batch),
         cmocka_unit_test_setup(the_mean_is_over_labels_that_count, make_batch),

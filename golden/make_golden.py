@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Golden tensors for ref/model/gpt2.c: what PyTorch's autograd makes of the GPT2LMHeadModel of Hugging Face transformers.
+"""Golden tensors for ref/model/transformer.h: what PyTorch's autograd makes of the models of Hugging Face transformers.
 
-    golden/make_gpt2.py            write golden/gpt2-*.safetensors and golden/MANIFEST
-    golden/make_gpt2.py --check    make them again, compare with the stored ones and name the tensors that differ
+    golden/make_golden.py            write golden/*.safetensors and golden/MANIFEST
+    golden/make_golden.py --check    make them again, compare with the stored ones and name the tensors that differ
 
 Needs numpy, PyTorch and transformers; the versions that made the files are in their metadata.  golden/README.md says what
-is in a file.  Nothing here is shared with the C: weights are drawn by golden/philox.py, the model is that of transformers,
-gradients are autograd's, steps are torch.optim's.
+is in a file.  Nothing here is shared with the C: weights are drawn by golden/philox.py, the models are those of transformers
+(golden/families.py), gradients are autograd's, steps are torch.optim's.
 """
 import argparse
 import hashlib
+import json
 import os
 import pathlib
 import sys
@@ -24,26 +25,33 @@ try:
     import torch
     import transformers
 except ImportError as missing:
-    sys.exit(f"make_gpt2.py: {missing}; golden/README.md says what to install")
+    sys.exit(f"make_golden.py: {missing}; golden/README.md says what to install")
 
+import families
 import philox
 import tensor_file
+from families import IGNORE
 
 HERE = pathlib.Path(__file__).resolve().parent
 SEED = 20240229
 STEPS = 3
-IGNORE = -1                                     # a label that does not count
 ROUNDING = 1e-13                                # relative: what another PyTorch or processor may change in a computed tensor
 
-# Small and nasty: odd heads and head widths, widths that no vector register divides, a prime vocabulary, fewer tokens than
-# positions, a batch that two does not divide.  `batch` sequences of `tokens`.
+# Small and nasty: odd heads and head widths, fewer key/value heads than heads, widths that no vector register divides, a prime
+# vocabulary, fewer tokens than positions, a batch that two does not divide.  `batch` sequences of `tokens`.
+LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)   # keeps, blends and divides
 SHAPES = {
     "gpt2-minimal": dict(L=1, H=1, D=3, F=1, V=2, S=1, tied=True, batch=1, tokens=1),
     "gpt2-tied": dict(L=2, H=3, D=21, F=37, V=61, S=11, tied=True, batch=3, tokens=7),
     "gpt2-untied": dict(L=3, H=3, D=15, F=41, V=61, S=9, tied=False, batch=3, tokens=7),
+    "llama-minimal": dict(L=1, H=1, K=1, D=2, F=1, V=2, S=1, tied=True, batch=1, tokens=1, theta=10000.0),
+    "llama-grouped": dict(L=3, H=9, K=3, D=18, F=37, V=61, S=11, tied=False, batch=3, tokens=7, theta=10000.0),
+    "llama-scaled": dict(L=2, H=3, K=1, D=18, F=41, V=61, S=9, tied=True, batch=3, tokens=7, theta=500.0, llama3=LLAMA3),
+    "mixtral-minimal": dict(L=1, H=1, K=1, D=2, F=1, V=2, S=1, tied=True, batch=1, tokens=1, theta=1e6, E=1, k=1, balance=0.05, z=0.01),
+    "mixtral-top2": dict(L=2, H=3, K=1, D=12, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=1e6, E=5, k=2, balance=0.05, z=0.01),
+    "mixtral-sparse": dict(L=3, H=3, K=3, D=18, F=11, V=61, S=5, tied=True, batch=3, tokens=3, theta=1e4, E=11, k=3, balance=0.05, z=0.01),
 }
-EPS = 1e-5                                      # of layernorm
-INIT_STD = 0.25                                 # ten times the usual: attention that is far from uniform
+FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral()}
 NUDGE = 0.3                                     # of biases and norms, which start at 0 and 1 and would hide mistakes there
 
 # Clipping is at a norm below the gradient's.  AdamW's eps is large enough to matter where it stands in the formula, and so
@@ -58,31 +66,44 @@ STATES = {"adamw": ["exp_avg", "exp_avg_sq"], "sgd": [], "momentum": ["momentum_
 
 # ---- the model and where it starts ---------------------------------------------------------------------------------
 
-def parameters(c):
-    """(name, shape, mean, std) of every parameter, names of transformers without "transformer.", matrices [out,in]."""
-    D, F, into_residual = c["D"], c["F"], INIT_STD / float(np.sqrt(2.0 * c["L"]))
-    yield "wte.weight", (c["V"], D), 0, INIT_STD
-    yield "wpe.weight", (c["S"], D), 0, INIT_STD
-    for layer in range(c["L"]):
-        for name, shape, mean, std in (
-            ("ln_1.weight", (D,), 1, 0), ("ln_1.bias", (D,), 0, 0),
-            ("attn.c_attn.weight", (3 * D, D), 0, INIT_STD), ("attn.c_attn.bias", (3 * D,), 0, 0),
-            ("attn.c_proj.weight", (D, D), 0, into_residual), ("attn.c_proj.bias", (D,), 0, 0),
-            ("ln_2.weight", (D,), 1, 0), ("ln_2.bias", (D,), 0, 0),
-            ("mlp.c_fc.weight", (F, D), 0, INIT_STD), ("mlp.c_fc.bias", (F,), 0, 0),
-            ("mlp.c_proj.weight", (D, F), 0, into_residual), ("mlp.c_proj.bias", (D,), 0, 0),
-        ):
-            yield f"h.{layer}.{name}", shape, mean, std
-    yield "ln_f.weight", (D,), 1, 0
-    yield "ln_f.bias", (D,), 0, 0
-    if not c["tied"]:
-        yield "lm_head.weight", (c["V"], D), 0, INIT_STD
+class Case:
+    """A shape of a family, and its logical parameters in the model of transformers."""
 
+    def __init__(self, name):
+        self.c = SHAPES[name]
+        self.family = FAMILIES[name.split("-")[0]]
+        self.list = list(self.family.parameters(self.c))
 
-def initial_weights(c):
-    """What a model of this seed starts with: drawn where std > 0, else constant."""
-    return {name: mean + std * philox.normal(SEED, name, int(np.prod(shape))).reshape(shape)
-            for name, shape, mean, std in parameters(c)}
+    def initial_weights(self):
+        """What a model of this seed starts with: drawn where std > 0, else constant."""
+        return {name: mean + std * philox.normal(SEED, name, int(np.prod(shape))).reshape(shape)
+                for name, shape, mean, std, _ in self.list}
+
+    def make_model(self, weights):
+        """A model of transformers with these weights; its parameters by their names there."""
+        model = self.family.model(self.c).double().train()
+        named = dict(model.named_parameters())
+        wanted = {part for *_, parts in self.list for part, _ in parts}
+        if set(named) != wanted:
+            raise AssertionError(f"transformers has the parameters {sorted(set(named) ^ wanted)} too many or few")
+        with torch.no_grad():
+            for name, *_, parts in self.list:
+                first = 0
+                for part, rows in parts:
+                    w = weights[name][first:first + rows]
+                    named[part].copy_(torch.from_numpy(w.T if self.family.transposed(name, w) else w))
+                    first += rows
+        return model, named
+
+    def logical(self, of):
+        """A tensor of each logical parameter, [out,in], from those that `of` gives for its parts."""
+        for name, *_, parts in self.list:
+            arrays = [of(part).detach().numpy() for part, _ in parts]
+            arrays = [a.T if self.family.transposed(name, a) else a for a in arrays]
+            yield name, np.ascontiguousarray(np.concatenate(arrays), dtype="<f8")
+
+    def loss(self, model, ids, labels):
+        return self.family.loss(model, self.c, ids, labels)
 
 
 def nudged(init):
@@ -103,94 +124,31 @@ def batches(c):
     return ids, labels
 
 
-def is_transposed(name, w):
-    """GPT-2's Conv1D layers keep their matrices [in,out]."""
-    return name.startswith("h.") and w.ndim == 2
-
-
-def full_name(name):
-    return name if name == "lm_head.weight" else "transformer." + name
-
-
-def make_model(c, weights):
-    config = transformers.GPT2Config(
-        vocab_size=c["V"], n_positions=c["S"], n_embd=c["D"], n_layer=c["L"], n_head=c["H"], n_inner=c["F"],
-        activation_function="gelu_new", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, layer_norm_epsilon=EPS,
-        tie_word_embeddings=c["tied"], use_cache=False, bos_token_id=0, eos_token_id=0, attn_implementation="eager")
-    model = transformers.GPT2LMHeadModel(config).double().train()
-    named = dict(model.named_parameters())
-    if set(named) != {full_name(name) for name in weights}:
-        raise AssertionError(f"transformers has the parameters {sorted(named)}")
-    with torch.no_grad():
-        for name, w in weights.items():
-            named[full_name(name)].copy_(torch.from_numpy(w.T if is_transposed(name, w) else w))
-    return model, {name: named[full_name(name)] for name in weights}
-
-
 # ---- one pass: every tensor on the way ------------------------------------------------------------------------------
 
-def watch(model):
-    """Hooks that keep every tensor that gpt2.c announces, under its name.  Returns the dictionary they fill."""
-    seen = {}
-
-    def keep(name, tensor):
-        tensor.retain_grad()
-        seen[name] = tensor
-
-    def output_of(module, name):
-        module.register_forward_hook(lambda _m, _i, out: keep(name, out[0] if isinstance(out, tuple) else out))
-
-    def input_of(module, name):
-        module.register_forward_pre_hook(lambda _m, inputs: keep(name, inputs[0]))
-
-    transformer = model.transformer
-    output_of(transformer.drop, "embedding")
-    for layer, block in enumerate(transformer.h):
-        at = f"h.{layer}."
-        output_of(block.ln_1, at + "ln_1")
-        output_of(block.attn.c_attn, at + "attn.qkv")
-        input_of(block.attn.c_proj, at + "attn.heads")
-        output_of(block.attn.c_proj, at + "attn.out")
-        input_of(block.ln_2, at + "mid")
-        output_of(block.ln_2, at + "ln_2")
-        output_of(block.mlp.c_fc, at + "mlp.up")
-        output_of(block.mlp.act, at + "mlp.act")
-        output_of(block.mlp.c_proj, at + "mlp.out")
-        output_of(block, at + "out")
-    output_of(transformer.ln_f, "ln_f")
-    output_of(model.lm_head, "logits")
-    return seen
-
-
-def loss_of(model, ids, labels):
-    """Mean over the labels that count.  Labels stand beside their tokens; transformers' own argument would shift them."""
-    logits = model(input_ids=torch.from_numpy(ids.astype(np.int64))).logits
-    return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]),
-                                             torch.from_numpy(labels.reshape(-1).astype(np.int64)), ignore_index=IGNORE)
-
-
-def norm_of(gradients):
-    return float(torch.sqrt(sum((g * g).sum() for g in gradients)))
-
-
-def array(name, tensor):
-    """A parameter, its gradient or its state, [out,in]."""
-    a = tensor.detach().numpy()
-    return np.ascontiguousarray(a.T if is_transposed(name, a) else a, dtype="<f8")
-
-
-def one_pass(c, start, ids, labels):
-    model, weights = make_model(c, start)
-    seen = watch(model)
-    loss = loss_of(model, ids, labels)
+def backward(loss, named):
+    """An expert that was given nothing has gradient 0, and not none: weight decay is for it as well."""
+    for w in named.values():
+        w.grad = torch.zeros_like(w)
     loss.backward()
-    rows = c["batch"] * c["tokens"]
-    out = {"loss": np.array(loss.item(), dtype="<f8"), "norm": np.array(norm_of(w.grad for w in weights.values()), dtype="<f8")}
-    for name, t in seen.items():
-        out["act/" + name] = t.detach().numpy().reshape(rows, -1)
-        out["grad/" + name] = t.grad.numpy().reshape(rows, -1)
-    for name, w in weights.items():
-        out["grad/" + name] = array(name, w.grad)
+    return float(torch.sqrt(sum((w.grad * w.grad).sum() for w in named.values())))
+
+
+def number(x):
+    return np.array(x, dtype="<f8")
+
+
+def one_pass(case, start, ids, labels):
+    model, named = case.make_model(start)
+    seen = case.family.watch(model, case.c)
+    loss, parts = case.loss(model, ids, labels)
+    norm = backward(loss, named)
+    out = {"loss": number(loss.item()), "norm": number(norm)}
+    out.update({name: number(x.item()) for name, x in parts.items()})
+    for name, activation, gradient in seen():
+        out["act/" + name], out["grad/" + name] = (np.ascontiguousarray(a, dtype="<f8") for a in (activation, gradient))
+    for name, gradient in case.logical(lambda part: named[part].grad):
+        out["grad/" + name] = gradient
     return out
 
 
@@ -212,25 +170,24 @@ def clip(weights, norm, limit):
             w.grad.mul_(limit / norm)
 
 
-def steps(kind, h, c, start, ids, labels):
-    model, weights = make_model(c, start)
-    optimizer = make_optimizer(kind, h, weights)
+def steps(kind, h, case, start, ids, labels):
+    model, named = case.make_model(start)
+    optimizer = make_optimizer(kind, h, named)
     losses, norms = [], []
     for step in range(STEPS):
         for group in optimizer.param_groups:
             group["lr"] = h["lr"][step]
-        optimizer.zero_grad()
-        loss = loss_of(model, ids[step], labels[step])
-        loss.backward()
+        loss, _ = case.loss(model, ids[step], labels[step])
+        norms.append(backward(loss, named))
         losses.append(loss.item())
-        norms.append(norm_of(w.grad for w in weights.values()))
-        clip(weights, norms[-1], h["clip"])
+        clip(named, norms[-1], h["clip"])
         optimizer.step()
-    out = {f"{kind}/{key}": np.array(value, dtype="<f8") for key, value in (("lr", h["lr"]), ("loss", losses), ("norm", norms))}
-    for name, w in weights.items():
-        out[f"{kind}/weight/{name}"] = array(name, w)
-        for state in STATES[kind]:
-            out[f"{kind}/{state}/{name}"] = array(name, optimizer.state[w][state])
+    out = {f"{kind}/{key}": number(value) for key, value in (("lr", h["lr"]), ("loss", losses), ("norm", norms))}
+    for name, w in case.logical(lambda part: named[part]):
+        out[f"{kind}/weight/{name}"] = w
+    for state in STATES[kind]:
+        for name, x in case.logical(lambda part: optimizer.state[named[part]][state]):
+            out[f"{kind}/{state}/{name}"] = x
     return out
 
 
@@ -238,20 +195,19 @@ def steps(kind, h, c, start, ids, labels):
 
 def make(name):
     """The tensors and the metadata of one golden file."""
-    c = SHAPES[name]
-    ids, labels = batches(c)
-    init = initial_weights(c)
+    case = Case(name)
+    ids, labels = batches(case.c)
+    init = case.initial_weights()
     start = nudged(init)
     tensors = {"ids": ids, "labels": labels}
     tensors.update({"init/" + key: w for key, w in init.items()})
     tensors.update({"start/" + key: w for key, w in start.items()})
-    tensors.update(one_pass(c, start, ids[0], labels[0]))
-    metadata = {"generator": "golden/make_gpt2.py", "model": "transformers GPT2LMHeadModel", "seed": str(SEED), "eps": repr(EPS),
-                "init_std": repr(INIT_STD), "optimizers": " ".join(OPTIMIZERS), "numpy": np.__version__,
-                "torch": torch.__version__, "transformers": transformers.__version__}
-    metadata.update({key: str(int(c[key])) for key in ("L", "H", "D", "F", "V", "S", "tied")})
+    tensors.update(one_pass(case, start, ids[0], labels[0]))
+    metadata = {"generator": "golden/make_golden.py", "model": case.family.name, "config": json.dumps(case.family.config(case.c)),
+                "seed": str(SEED), "optimizers": " ".join(OPTIMIZERS), "numpy": np.__version__, "torch": torch.__version__,
+                "transformers": transformers.__version__}
     for kind, h in OPTIMIZERS.items():
-        tensors.update(steps(kind, h, c, start, ids, labels))
+        tensors.update(steps(kind, h, case, start, ids, labels))
         metadata.update({f"{kind}.{key}": repr(value) for key, value in h.items() if key != "lr"})
     return tensors, metadata
 
@@ -317,9 +273,10 @@ def check(stored):
 
 
 def main():
-    arguments = argparse.ArgumentParser(description="Make the golden tensors of GPT-2 with PyTorch and transformers.")
+    arguments = argparse.ArgumentParser(description="Make the golden tensors with PyTorch and transformers.")
     arguments.add_argument("--check", action="store_true", help="compare with the stored files instead of writing them")
     torch.set_num_threads(1)
+    families.widen()
     philox.known_answers()
     if arguments.parse_args().check:
         return 0 if check(HERE) else 1

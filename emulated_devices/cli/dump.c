@@ -1,0 +1,112 @@
+/* dump.c -- `orrery dump`: every tensor of the one-device model on one batch, in a file. */
+#include "emulated_devices/cli/cli.h"
+#include "ref/golden/replay.h"
+#include "ref/model/weights.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct dump_options {
+    const char *model, *batch, *out, *dtype, *save;
+    uint64_t seed;
+};
+
+static enum error_code parse(struct dump_options *o, int argc, char **argv, bool *help, struct error *err)
+{
+    static const char *const formats[] = { "fp32", "fp64", NULL };
+    const struct option table[] = {
+        { "OUT", NULL, OPTION_STRING, &o->out, .required = true, .help = "the file to write, safetensors" },
+        { "--batch", "FILE", OPTION_STRING, &o->batch, .required = true, .help = "safetensors with ids and labels, integers [sequences, tokens]; label -1 is ignored" },
+        { "--model", "NAME|DIR", OPTION_STRING, &o->model, .help = "a shape of `orrery list`, or a folder of transformers with its weights" },
+        { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats, .help = "number format" },
+        { "--seed", "N", OPTION_UINT64, &o->seed, .help = "of the initial weights of a named shape" },
+        { "--save", "DIR", OPTION_STRING, &o->save, .help = "also write the model, as transformers reads it" },
+        { 0 }
+    };
+    enum error_code e = options_parse("dump", argc - 2, argv + 2, table, help, err);
+    if (!e && *help)
+        print_usage("dump", "OUT --batch FILE [options]", "Run the one-device model forward and backward on a batch, without dropout, and write every activation,\n"
+                    "every gradient, the loss and the norm, under the names of golden/README.md.", table);
+    return e;
+}
+
+/* A folder has a slash in its name or is there; all else is a preset. */
+static enum error_code find_model(struct golden *g, const struct dump_options *o, const char **dir, struct error *err)
+{
+    struct stat st;
+    char path[4096];
+    int64_t batch;
+    *dir = stat(o->model, &st) == 0 && S_ISDIR(st.st_mode) ? o->model : NULL;
+    if (*dir == NULL) return model_config_preset(&g->config, &batch, o->model, err);
+    snprintf(path, sizeof path, "%s/config.json", *dir);
+    return fail_about(err, model_config_read(&g->config, path, err), "--model");
+}
+
+static enum error_code read_batch(struct golden *g, const char *path, struct error *err)
+{
+    enum error_code e = safetensors_open(&g->file, path, err);
+    if (e) return e;
+    const struct safetensors_entry *ids = safetensors_find(&g->file, "ids");
+    if (ids == NULL || ids->ndim != 2 || ids->count < 1)
+        return fail(err, ERR_FORMAT, "%s: a batch needs tensors ids and labels [sequences, tokens]", shown_path(path).text);
+    g->steps = 1, g->B = ids->dim[0], g->S = ids->dim[1];
+    g->ids = malloc((size_t)ids->count * sizeof *g->ids);
+    g->labels = malloc((size_t)ids->count * sizeof *g->labels);
+    if (g->ids == NULL || g->labels == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)ids->count);
+    e = golden_read(g, "ids", I32, ids->count, g->ids, err);
+    return e ? e : golden_read(g, "labels", I32, ids->count, g->labels, err);
+}
+
+static enum error_code write_records(const struct replay *r, const char *path, struct error *err)
+{
+    const struct safetensors_pair metadata[] = { { "generator", "orrery dump" }, { "model", r->model.config.name } };
+    struct safetensors_writer w;
+    struct safetensors_entry *entry = calloc((size_t)r->records + 1, sizeof *entry);
+    if (entry == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
+    for (int i = 0; i < r->records; i++) {
+        const struct tensor t = r->record[i].values;
+        entry[i] = (struct safetensors_entry){ .name = r->record[i].name, .dtype = dtype_file_name(t.dtype), .ndim = t.ndim, .dim = { t.dim[0], t.dim[1] } };
+    }
+    enum error_code e = safetensors_create(&w, path, entry, r->records, metadata, 2, err);
+    for (int i = 0; i < r->records && !e; i++) e = safetensors_write(&w, i, r->record[i].values.data, err);
+    if (!e) e = safetensors_commit(&w, err);
+    free(entry);
+    return e;
+}
+
+static enum error_code save(const struct replay *r, const char *dir, struct error *err)
+{
+    struct stat st;
+    if (mkdir(dir, 0777) != 0 && !(stat(dir, &st) == 0 && S_ISDIR(st.st_mode)))
+        return fail(err, ERR_FILE, "--save %s: this folder cannot be made", shown_path(dir).text);
+    return fail_about(err, weights_save(&r->model, dir, err), "--save");
+}
+
+enum error_code command_dump(int argc, char **argv, int *status, struct error *err)
+{
+    struct dump_options o = { .model = "tiny", .dtype = "fp64", .seed = 42 };
+    struct golden g = { 0 };
+    struct replay r;
+    const char *dir;
+    bool help;
+    (void)status;
+    enum error_code e = parse(&o, argc, argv, &help, err);
+    if (e || help) return e;
+    use_cores(1);
+    e = find_model(&g, &o, &dir, err);
+    if (!e) e = fail_about(err, read_batch(&g, o.batch, err), "--batch");
+    g.seed = o.seed;
+    g.config.dropout_embedding = g.config.dropout_residual = g.config.dropout_attention = 0;
+    if (!e) {
+        e = replay_batch(&r, &g, dtype_by_name(o.dtype), dir, err);
+        if (!e) {
+            e = write_records(&r, o.out, err);
+            if (!e && o.save) e = save(&r, o.save, err);
+            if (!e) printf("%s: %d tensors of model %s\n", o.out, r.records, g.config.name);
+            replay_free(&r);
+        }
+    }
+    golden_close(&g);
+    return e;
+}

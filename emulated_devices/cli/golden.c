@@ -1,0 +1,155 @@
+/* golden.c -- `orrery golden`: the one-device model held to golden files, and the bounds beside them. */
+#include "emulated_devices/cli/cli.h"
+#include "ref/golden/bounds.h"
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXACT 1e-12                     /* relative, in fp64 */
+#define CLEAN 0.5                       /* of a stored bound: what an undisturbed run may use */
+#define ROUNDING 1.0                    /* lambda of a clean disturbed run: as large as the rounding of a sum is at most likely */
+enum { FIRST_CLEAN_SEED = 1000 };       /* seeds from here on were not used to measure the bounds */
+
+struct golden_options {
+    const char *folder;
+    bool measure;
+    int runs;
+};
+
+static enum error_code parse(struct golden_options *o, int argc, char **argv, bool *help, struct error *err)
+{
+    const struct option table[] = {
+        { "DIR", NULL, OPTION_STRING, &o->folder, .help = "the folder of the golden files" },
+        { "--measure", NULL, OPTION_SWITCH, &o->measure, .help = "measure the bounds and write them beside the files" },
+        { "--runs", "N", OPTION_INT, &o->runs, .min = 0, .max = 1000000, .help = "also make N disturbed runs of each file in fp32 and count alarms" },
+        { 0 }
+    };
+    enum error_code e = options_parse("golden", argc - 2, argv + 2, table, help, err);
+    if (!e && *help)
+        print_usage("golden", "[DIR] [options]", "Hold the one-device model to golden files: in fp64 to 1e-12, in fp32 to half the bound stored\n"
+                    "beside each tensor. What is shown is the largest error/bound, and whose it is.", table);
+    return e;
+}
+
+/* ---- one file -------------------------------------------------------------------------------------------------------------- */
+
+struct worst { double ratio; const char *name; };
+
+/* The largest error/bound of a run; NaN is larger than all. */
+static enum error_code compare(const struct replay *r, const double bound[], struct worst *out, struct error *err)
+{
+    enum error_code e = OK;
+    *out = (struct worst){ 0, "nothing" };
+    for (int i = 0; i < r->records && !e; i++) {
+        struct tensor want = tensor_none;
+        struct apart a;
+        e = replay_compare(r, i, &a, &want, err);
+        free(want.data);
+        if (!e && !(a.relative / bound[i] <= out->ratio)) *out = (struct worst){ a.relative / bound[i], r->record[i].name };
+    }
+    return e;
+}
+
+/* The first tensor, in order of execution, that is further off than so much of its bound. */
+static enum error_code first_wrong(const struct replay *r, const double bound[], double share, struct error *err)
+{
+    for (int i = 0; i < r->records; i++) {
+        struct tensor want = tensor_none;
+        struct apart a;
+        enum error_code e = replay_compare(r, i, &a, &want, err);
+        if (!e && !(a.relative <= share * bound[i]))
+            e = fail(err, ERR_CHECK, "%s: in %s the first wrong tensor is %s: relative error %.3g, allowed %.3g; element (%lld,%lld) is %.17g, golden %.17g",
+                     shown_path(r->golden->file.path).text, dtype_name(r->model.ops->dtype), r->record[i].name, a.relative, share * bound[i],
+                     (long long)(a.worst / tensor_cols(want)), (long long)(a.worst % tensor_cols(want)),
+                     tensor_get(r->record[i].values, a.worst), tensor_get(want, a.worst));
+        free(want.data);
+        if (e) return e;
+    }
+    return OK;
+}
+
+/* Fill the bounds that a run in this format is held to: 1e-12 in fp64, those stored in fp32. */
+static enum error_code allowed(const struct replay *plain, double bound[], struct error *err)
+{
+    if (plain->model.ops->dtype == F32) return bounds_read(plain, bound, err);
+    for (int i = 0; i < plain->records; i++) bound[i] = EXACT;
+    return OK;
+}
+
+/* Clean runs: disturbed by no more than another order of sums would. */
+static enum error_code count_alarms(const struct golden *g, const double bound[], int runs, struct error *err)
+{
+    struct worst most = { 0, "nothing" };
+    char name[RECORD_NAME] = "nothing";
+    int alarms = 0;
+    for (int i = 0; i < runs; i++) {
+        struct replay r;
+        struct worst w;
+        enum error_code e = replay_run(&r, g, F32, FIRST_CLEAN_SEED + (uint64_t)i, ROUNDING, err);
+        if (e) return e;
+        e = compare(&r, bound, &w, err);
+        if (!(w.ratio <= most.ratio)) {
+            most = w;
+            snprintf(name, sizeof name, "%s", w.name);
+        }
+        alarms += !(w.ratio <= 1);
+        replay_free(&r);
+        if (e) return e;
+    }
+    if (runs > 0) printf("%-18s clean  %d alarms in %d runs; at most %.2g, %s\n", "", alarms, runs, most.ratio, name);
+    return alarms ? fail(err, ERR_CHECK, "%s: %d of %d clean runs raised an alarm", shown_path(g->file.path).text, alarms, runs) : OK;
+}
+
+static enum error_code check_format(const struct golden *g, const char *name, enum dtype t, int runs, struct error *err)
+{
+    struct replay plain;
+    struct worst w;
+    enum error_code e = replay_run(&plain, g, t, 0, 0, err);
+    if (e) return e;
+    double *bound = calloc((size_t)plain.records + 1, sizeof *bound);
+    e = bound ? allowed(&plain, bound, err) : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
+    if (!e) e = replay_covers(&plain, err);
+    if (!e) e = compare(&plain, bound, &w, err);
+    if (!e) printf("%-18s %-5s %5d tensors  %-8.2g %s\n", name, dtype_name(t), plain.records, w.ratio, w.name);
+    if (!e) e = first_wrong(&plain, bound, t == F32 ? CLEAN : 1, err);
+    if (!e && t == F32) e = count_alarms(g, bound, runs, err);
+    free(bound);
+    replay_free(&plain);
+    return e;
+}
+
+static enum error_code do_file(const char *path, const struct golden_options *o, struct error *err)
+{
+    struct golden g;
+    char name[64];
+    const char *slash = strrchr(path, '/'), *from = slash ? slash + 1 : path;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(from, "."), from);
+    enum error_code e = golden_open(&g, path, err);
+    if (e) return e;
+    if (o->measure) e = bounds_write(&g, err);
+    if (!e) e = check_format(&g, name, F64, 0, err);
+    if (!e) e = check_format(&g, name, F32, o->runs, err);
+    golden_close(&g);
+    fflush(stdout);
+    return e;
+}
+
+enum error_code command_golden(int argc, char **argv, int *status, struct error *err)
+{
+    struct golden_options o = { .folder = "golden" };
+    char pattern[4096];
+    glob_t found;
+    bool help;
+    (void)status;
+    enum error_code e = parse(&o, argc, argv, &help, err);
+    if (e || help) return e;
+    snprintf(pattern, sizeof pattern, "%s/*.safetensors", o.folder);
+    if (glob(pattern, 0, NULL, &found) != 0)
+        return fail(err, ERR_FILE, "%s: there are no golden files (*.safetensors) in this folder", shown_path(o.folder).text);
+    use_cores(1);
+    printf("%-18s %-5s %13s  %-8s\n", "file", "", "", "error/bound, largest");
+    for (size_t i = 0; i < found.gl_pathc && !e; i++) e = do_file(found.gl_pathv[i], &o, err);
+    globfree(&found);
+    return e;
+}

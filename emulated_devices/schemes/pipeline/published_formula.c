@@ -1,0 +1,113 @@
+/* published_formula.c -- bubbles that papers and their authors' own pages give as formulas, beside what our schedules have. */
+#include "emulated_devices/schemes/pipeline/published.h"
+#include "emulated_devices/schemes/pipeline/timing.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the formulas ---------------------------------------------------------------------------------------------------- */
+
+/* B = I + W.  F&B, a forward and a backward side by side, is taken to be as long as both together. */
+static int64_t idle_1f1b(struct published_case c) { return (c.P - 1) * (c.F + c.I + c.W); }
+static int64_t idle_interleaved(struct published_case c) { return (c.P - 1) * (c.F + c.I + c.W) / c.v; }
+static int64_t idle_zb_h1(struct published_case c) { return (c.P - 1) * (c.F + c.I - c.W); }
+static int64_t idle_zb_h2(struct published_case c) { return (c.P - 1) * (c.F + c.I - 2 * c.W); }
+static int64_t idle_none(struct published_case c) { return (void)c, 0; }
+static int64_t idle_half(struct published_case c) { return idle_1f1b(c) / 2; }
+static int64_t idle_two_thirds(struct published_case c) { return idle_1f1b(c) * 2 / 3; }
+static int64_t both_backward_less(struct published_case c) { return c.F + 2 * (c.I + c.W) - 3 * c.W; }
+static int64_t idle_dualpipe(struct published_case c) { return (c.P / 2 - 1) * both_backward_less(c); }
+static int64_t idle_dualpipev(struct published_case c) { return (c.P - 1) * both_backward_less(c); }
+
+#define ZERO_BUBBLE "Qi et al., arXiv:2401.10241, table 2"
+#define MEGATRON "Narayanan et al., arXiv:2104.04473"
+#define CONTROLLABLE "Qi et al., arXiv:2405.15362"
+#define DUALPIPE "README of deepseek-ai/DualPipe"
+#define FORMULA(name, text, from, function, ...) { .schedule = name, .formula = text, .source = from, .idle = function, __VA_ARGS__ }
+
+const struct published_formula published_formulas[] = {
+    FORMULA("1f1b",        "(P-1)(F+B)",           ZERO_BUBBLE,  idle_1f1b,        .chunks = 1),
+    FORMULA("interleaved", "(P-1)(F+B)/v",         MEGATRON,     idle_interleaved, .chunks = 2),
+    FORMULA("zb-h1",       "(P-1)(F+B-2W)",        ZERO_BUBBLE,  idle_zb_h1,       .chunks = 1),
+    FORMULA("zb-h2",       "(P-1)(F+B-3W)",        ZERO_BUBBLE,  idle_zb_h2,       .chunks = 1),
+    FORMULA("dualpipe",    "(P/2-1)(F&B+B-3W)",    DUALPIPE,     idle_dualpipe,    .paired = true, .per_stage = true),
+    FORMULA("dualpipev",   "(P-1)(F&B+B-3W)",      DUALPIPE,     idle_dualpipev,   .paired = true, .per_stage = true),
+    FORMULA("zb-v",        "0",                    CONTROLLABLE, idle_none,        .equal_times = true),
+    FORMULA("v-half",      "half of 1f1b's",       CONTROLLABLE, idle_half,        .equal_times = true, .at_most = true),
+    FORMULA("v-min",       "two thirds of 1f1b's", CONTROLLABLE, idle_two_thirds,  .equal_times = true, .at_most = true),
+    { .schedule = NULL }
+};
+
+/* ---- ours ------------------------------------------------------------------------------------------------------------ */
+
+/* What stands at one place of a list: a forward with its messages, and a backward of another chunk with its own. */
+enum { PARTS = 6 };
+static const enum action_kind part[PARTS] = { RECEIVE_ACTIVATION, FORWARD, SEND_ACTIVATION, RECEIVE_GRADIENT, BACKWARD, SEND_GRADIENT };
+
+/* @return how many actions from `list` on are such a pair; 0 if it does not begin there. */
+static int pair_at(const struct action *list, int count, struct action found[PARTS], bool have[PARTS])
+{
+    int n = 0;
+    for (int k = 0; k < PARTS; k++) {
+        have[k] = n < count && list[n].kind == part[k] && (part[k] != BACKWARD || list[n].chunk != found[1].chunk);
+        if (have[k]) found[k] = list[n++];
+        if (k == 1 && !have[k]) return 0;
+    }
+    return have[4] ? n : 0;
+}
+
+/* Done side by side, both begin when both inputs are there, and send when both are done. */
+static enum error_code pair_device(struct schedule *s, int device, struct error *err)
+{
+    static const int order[PARTS] = { 0, 3, 1, 4, 2, 5 };
+    const int count = s->count[device];
+    struct action *list = s->actions[device], *out = malloc(((size_t)count + 1) * sizeof *out), found[PARTS] = { 0 };
+    bool have[PARTS];
+    int n = 0;
+    if (out == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory for %d actions", s->name, count);
+    for (int i = 0; i < count;) {
+        const int length = pair_at(list + i, count - i, found, have);
+        for (int k = 0; k < PARTS && length > 0; k++)
+            if (have[order[k]]) out[n++] = found[order[k]];
+        if (length == 0) out[n++] = list[i];
+        i += length > 0 ? length : 1;
+    }
+    memcpy(list, out, (size_t)n * sizeof *out);
+    free(out);
+    return OK;
+}
+
+static int64_t idle_of(const struct timing *t)
+{
+    int64_t most = 0;
+    for (int d = 0; d < t->devices; d++) most = t->busy[d] > most ? t->busy[d] : most;
+    return t->span - most;
+}
+
+/* Times are those of all of a device's layers; everything is times chunks, so that a chunk's are integers. */
+static enum error_code time_formula(const struct published_formula *f, const struct schedule *s, struct published_case c, int64_t *idle, struct error *err)
+{
+    const int64_t share = f->per_stage ? 1 : s->chunks;
+    struct timing t;
+    int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
+    if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
+    const struct schedule_times times = uniform_times(s->stages, c.F, c.I, c.W, 0, room);
+    enum error_code e = schedule_time(&t, s, &times, err);
+    free(room);
+    if (e) return e;
+    *idle = idle_of(&t) / share;
+    timing_free(&t);
+    return OK;
+}
+
+enum error_code published_idle(const struct published_formula *f, struct published_case c, int64_t *idle, struct error *err)
+{
+    struct schedule s;
+    const struct schedule_request q = { .devices = c.P, .micros = c.M, .chunks = f->chunks, .forward = c.F, .backward_input = c.I, .backward_weight = c.W };
+    enum error_code e = schedule_make(&s, f->schedule, &q, err);
+    if (e) return e;
+    for (int d = 0; d < s.devices && f->paired && !e; d++) e = pair_device(&s, d, err);
+    if (!e) e = schedule_validate(&s, err);
+    if (!e) e = time_formula(f, &s, c, idle, err);
+    schedule_free(&s);
+    return e;
+}

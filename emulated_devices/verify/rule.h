@@ -1,0 +1,23 @@
+/* rule.h -- where a plan's schedule does not compute plain training, what it does compute, in words that one device understands.
+ *
+ * A partial pipeline (skippipe) lets each sequence leave some layers out.  A pipeline that is never drained (pipedream-2bw)
+ * steps the optimizer several times in one step of the trainer, each time for some of the sequences, and with the gradient
+ * at the weights before the newest: W(t+1) = W(t) - step(gradient at W(t-1)), W(-1) = W(0).
+ */
+#ifndef ORRERY_RULE_H
+#define ORRERY_RULE_H
+
+#include "emulated_devices/model/plan.h"
+
+struct rule {
+    int updates;                        /* optimizer steps in one training step */
+    bool delayed;                       /* each with the gradient at the weights before the newest */
+    int *update_of;                     /* [B] the one that a sequence counts for */
+    bool *passes_by;                    /* [L*B] layers that a sequence leaves out; NULL: none */
+};
+
+/** The rule of a plan that has passed plan_check.  Local.  @return OK or ERR_MEMORY with nothing to free. */
+enum error_code rule_of_plan(struct rule *, const struct plan *, struct error *);
+void rule_free(struct rule *);
+
+#endif

@@ -1,0 +1,360 @@
+"""The families of models that golden files are made of: their parameters, the classes of transformers, and where to look.
+
+A family is an object with
+    parameters(c)       (name, shape, mean, std, parts) of every logical parameter, matrices [out,in].  parts: what
+                        transformers has in its place, (name, rows), one below the other
+    config(c)           its config.json, as a dictionary
+    model(c)            the model of transformers, in fp64
+    transposed(name)    whether transformers keeps this matrix [in,out]
+    watch(model, c)     hooks on every tensor that the C announces.  Returns a function that, after backward, gives
+                        (name, activation, gradient) of each, rows = tokens
+    loss(model, c, ids, labels)
+"""
+import math
+import os
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+import numpy as np
+import torch
+import transformers
+from transformers.models.llama import modeling_llama
+from transformers.models.mixtral import modeling_mixtral
+
+EPS = 1e-5                                      # of the norms
+INIT_STD = 0.25                                 # ten times the usual: attention that is far from uniform
+IGNORE = -1                                     # a label that does not count
+MARGIN = 1e-3                                   # routers' logits of the last chosen and the first not chosen are further apart in golden files
+
+
+# ---- fp64 all the way ----------------------------------------------------------------------------------------------------
+
+class Wide:
+    """`torch` for the modules of transformers, which compute norms, softmax and rotary angles in float32 whatever the model
+    is in: here their float32 is float64."""
+
+    def __getattr__(self, name):
+        return torch.float64 if name in ("float32", "float") else getattr(torch, name)
+
+
+def widen():
+    torch.set_default_dtype(torch.float64)
+    torch.Tensor.float = torch.Tensor.double
+    modeling_llama.torch = modeling_mixtral.torch = Wide()
+
+
+# ---- looking on -------------------------------------------------------------------------------------------------------------
+
+class Watch:
+    """Tensors by name, kept with their gradients."""
+
+    def __init__(self):
+        self.seen = {}
+
+    def keep(self, name, tensor):
+        if tensor.requires_grad:
+            tensor.retain_grad()
+        self.seen[name] = tensor
+
+    def output_of(self, module, name):
+        module.register_forward_hook(lambda _m, _i, out: self.keep(name, out[0] if isinstance(out, tuple) else out))
+
+    def input_of(self, module, name, which=0):
+        module.register_forward_pre_hook(lambda _m, inputs: self.keep(name, inputs[which]))
+
+    def pair(self, name, columns=None):
+        """A tensor and its gradient as matrices, rows = tokens."""
+        t = self.seen[name]
+        return tuple(a.detach().numpy().reshape(-1, columns or t.shape[-1]) for a in (t, t.grad))
+
+    def beside(self, *names):
+        """Several side by side."""
+        pairs = [self.pair(name) for name in names]
+        return tuple(np.concatenate([p[i] for p in pairs], axis=1) for i in (0, 1))
+
+
+def cross_entropy(logits, labels):
+    """Mean over the labels that count.  Labels stand beside their tokens; transformers' own argument would shift them."""
+    return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]),
+                                             torch.from_numpy(labels.reshape(-1).astype(np.int64)), ignore_index=IGNORE)
+
+
+def tokens(ids):
+    return torch.from_numpy(ids.astype(np.int64))
+
+
+# ---- GPT-2 -------------------------------------------------------------------------------------------------------------------
+
+class GPT2:
+    name = "transformers GPT2LMHeadModel"
+
+    def parameters(self, c):
+        D, F, into_residual = c["D"], c["F"], INIT_STD / float(np.sqrt(2.0 * c["L"]))
+        rows = [("wte.weight", (c["V"], D), 0, INIT_STD), ("wpe.weight", (c["S"], D), 0, INIT_STD)]
+        for layer in range(c["L"]):
+            rows += [(f"h.{layer}.{name}", shape, mean, std) for name, shape, mean, std in (
+                ("ln_1.weight", (D,), 1, 0), ("ln_1.bias", (D,), 0, 0),
+                ("attn.c_attn.weight", (3 * D, D), 0, INIT_STD), ("attn.c_attn.bias", (3 * D,), 0, 0),
+                ("attn.c_proj.weight", (D, D), 0, into_residual), ("attn.c_proj.bias", (D,), 0, 0),
+                ("ln_2.weight", (D,), 1, 0), ("ln_2.bias", (D,), 0, 0),
+                ("mlp.c_fc.weight", (F, D), 0, INIT_STD), ("mlp.c_fc.bias", (F,), 0, 0),
+                ("mlp.c_proj.weight", (D, F), 0, into_residual), ("mlp.c_proj.bias", (D,), 0, 0))]
+        rows += [("ln_f.weight", (D,), 1, 0), ("ln_f.bias", (D,), 0, 0)]
+        if not c["tied"]:
+            rows.append(("lm_head.weight", (c["V"], D), 0, INIT_STD))
+        for name, shape, mean, std in rows:
+            yield name, shape, mean, std, [(name if name == "lm_head.weight" else "transformer." + name, shape[0])]
+
+    def config(self, c):
+        return dict(model_type="gpt2", vocab_size=c["V"], n_positions=c["S"], n_embd=c["D"], n_layer=c["L"], n_head=c["H"],
+                    n_inner=c["F"], activation_function="gelu_new", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+                    layer_norm_epsilon=EPS, initializer_range=INIT_STD, tie_word_embeddings=c["tied"])
+
+    def model(self, c):
+        return transformers.GPT2LMHeadModel(transformers.GPT2Config(
+            **self.config(c), use_cache=False, bos_token_id=0, eos_token_id=0, attn_implementation="eager"))
+
+    def transposed(self, name, w):
+        """GPT-2's Conv1D layers keep their matrices [in,out]."""
+        return name.startswith("h.") and w.ndim == 2
+
+    def watch(self, model, c):
+        w, t = Watch(), model.transformer
+        w.output_of(t.drop, "embedding")
+        for layer, block in enumerate(t.h):
+            at = f"h.{layer}."
+            w.output_of(block.ln_1, at + "ln_1")
+            w.output_of(block.attn.c_attn, at + "attn.qkv")
+            w.input_of(block.attn.c_proj, at + "attn.heads")
+            w.output_of(block.attn.c_proj, at + "attn.out")
+            w.input_of(block.ln_2, at + "mid")
+            w.output_of(block.ln_2, at + "ln_2")
+            w.output_of(block.mlp.c_fc, at + "mlp.up")
+            w.output_of(block.mlp.act, at + "mlp.act")
+            w.output_of(block.mlp.c_proj, at + "mlp.out")
+            w.output_of(block, at + "out")
+        w.output_of(t.ln_f, "ln_f")
+        w.output_of(model.lm_head, "logits")
+        return lambda: [(name, *w.pair(name)) for name in w.seen]
+
+    def loss(self, model, c, ids, labels):
+        return cross_entropy(model(input_ids=tokens(ids)).logits, labels), {}
+
+
+# ---- Llama -------------------------------------------------------------------------------------------------------------------
+
+def llama3_frequencies(c):
+    """Of Llama 3.1: written from the description of its context extension, by wavelengths."""
+    out = []
+    for i in range(0, c["D"] // c["H"], 2):
+        f = c["theta"] ** (-i / (c["D"] // c["H"]))
+        wavelength, s = 2 * math.pi / f, c["llama3"]
+        if wavelength < s["original_max_position_embeddings"] / s["high_freq_factor"]:
+            out.append(f)
+        elif wavelength > s["original_max_position_embeddings"] / s["low_freq_factor"]:
+            out.append(f / s["factor"])
+        else:
+            smooth = ((s["original_max_position_embeddings"] / wavelength - s["low_freq_factor"])
+                      / (s["high_freq_factor"] - s["low_freq_factor"]))
+            out.append((1 - smooth) * f / s["factor"] + smooth * f)
+    return torch.tensor(out)
+
+
+class Llama:
+    name = "transformers LlamaForCausalLM"
+    module = modeling_llama
+
+    def feed_forward(self, c, at, into_residual):
+        yield at + "mlp.gate_up_proj.weight", (2 * c["F"], c["D"]), 0, INIT_STD, [(at + "mlp.gate_proj.weight", c["F"]), (at + "mlp.up_proj.weight", c["F"])]
+        yield at + "mlp.down_proj.weight", (c["D"], c["F"]), 0, into_residual, None
+
+    def in_order(self, c):
+        D, into_residual = c["D"], INIT_STD / float(np.sqrt(2.0 * c["L"]))
+        width = D // c["H"]
+        yield "model.embed_tokens.weight", (c["V"], D), 0, INIT_STD, None
+        for layer in range(c["L"]):
+            at = f"model.layers.{layer}."
+            heads = [(at + f"self_attn.{which}_proj.weight", c[letter] * width) for which, letter in (("q", "H"), ("k", "K"), ("v", "K"))]
+            yield at + "input_layernorm.weight", (D,), 1, 0, None
+            yield at + "self_attn.qkv_proj.weight", (sum(n for _, n in heads), D), 0, INIT_STD, heads
+            yield at + "self_attn.o_proj.weight", (D, D), 0, into_residual, None
+            yield at + "post_attention_layernorm.weight", (D,), 1, 0, None
+            yield from self.feed_forward(c, at, into_residual)
+        yield "model.norm.weight", (D,), 1, 0, None
+        if not c["tied"]:
+            yield "lm_head.weight", (c["V"], D), 0, INIT_STD, None
+
+    def parameters(self, c):
+        for name, shape, mean, std, parts in self.in_order(c):
+            yield name, shape, mean, std, parts or [(name, shape[0])]
+
+    def config(self, c):
+        scaling = dict(rope_scaling=dict(rope_type="llama3", **c["llama3"])) if "llama3" in c else {}
+        return dict(model_type="llama", vocab_size=c["V"], max_position_embeddings=c["S"], hidden_size=c["D"], num_hidden_layers=c["L"],
+                    num_attention_heads=c["H"], num_key_value_heads=c["K"], intermediate_size=c["F"], hidden_act="silu",
+                    rms_norm_eps=EPS, initializer_range=INIT_STD, rope_theta=c["theta"], attention_dropout=0.0,
+                    tie_word_embeddings=c["tied"], **scaling)
+
+    def make(self, **config):
+        return transformers.LlamaForCausalLM(transformers.LlamaConfig(**config))
+
+    def model(self, c):
+        config = {key: value for key, value in self.config(c).items() if key not in ("rope_scaling", "model_type", "router_z_loss_coef")}
+        model = self.make(**config, use_cache=False, attn_implementation="eager")
+        if "llama3" in c:                       # which this version of transformers does not know
+            for layer in model.model.layers:
+                layer.self_attn.rotary_emb.inv_freq = llama3_frequencies(c)
+                layer.self_attn.rotary_emb._set_cos_sin_cache(c["S"], "cpu", torch.float64)
+        return model
+
+    def transposed(self, name, w):
+        return False
+
+    def watch_attention(self, w, model):
+        """The rotated queries and keys are seen where they are made, in order of the layers."""
+        plain, layers = modeling_llama.apply_rotary_pos_emb, iter(range(10**6))
+
+        def rotate(*arguments):
+            out, at = plain(*arguments), f"h.{next(layers)}."
+            for which, tensor in zip("qk", out):
+                w.keep(at + "rotated." + which, tensor)
+            return out
+
+        self.module.apply_rotary_pos_emb = rotate
+        for layer, block in enumerate(model.model.layers):
+            at = f"h.{layer}."
+            w.output_of(block.input_layernorm, at + "ln_1")
+            for which in "qkv":
+                w.output_of(getattr(block.self_attn, which + "_proj"), at + which)
+            w.input_of(block.self_attn.o_proj, at + "attn.heads")
+            w.output_of(block.self_attn.o_proj, at + "attn.out")
+            w.input_of(block.post_attention_layernorm, at + "mid")
+            w.output_of(block.post_attention_layernorm, at + "ln_2")
+            w.output_of(block, at + "out")
+        w.output_of(model.model.embed_tokens, "embedding")
+        w.output_of(model.model.norm, "ln_f")
+        w.output_of(model.lm_head, "logits")
+
+    def watch_feed(self, w, model):
+        for layer, block in enumerate(model.model.layers):
+            at = f"h.{layer}."
+            w.output_of(block.mlp.gate_proj, at + "gate")
+            w.output_of(block.mlp.up_proj, at + "up")
+            w.input_of(block.mlp.down_proj, at + "mlp.act")
+            w.output_of(block.mlp, at + "mlp.out")
+
+    def rotated(self, w, at):
+        """[batch,heads,S,A] to rows of tokens, heads side by side, values after them."""
+        pairs = []
+        for which in "qk":
+            t = w.seen[at + "rotated." + which]
+            pairs.append([a.detach().transpose(1, 2).reshape(t.shape[0] * t.shape[2], -1).numpy() for a in (t, t.grad)])
+        pairs.append(w.pair(at + "v"))
+        return tuple(np.concatenate([p[i] for p in pairs], axis=1) for i in (0, 1))
+
+    def result_of_feed(self, w, model, c, layer):
+        at = f"h.{layer}."
+        yield at + "mlp.up", *w.beside(at + "gate", at + "up")
+        yield at + "mlp.act", *w.pair(at + "mlp.act")
+        yield at + "mlp.out", *w.pair(at + "mlp.out")
+
+    def watch(self, model, c):
+        w = Watch()
+        self.watch_attention(w, model)
+        self.watch_feed(w, model)
+
+        def result():
+            for layer in range(c["L"]):
+                at = f"h.{layer}."
+                yield at + "attn.qkv", *w.beside(at + "q", at + "k", at + "v")
+                yield at + "attn.rotated", *self.rotated(w, at)
+                for name in ("ln_1", "attn.heads", "attn.out", "mid", "ln_2", "out"):
+                    yield at + name, *w.pair(at + name)
+                yield from self.result_of_feed(w, model, c, layer)
+            for name in ("embedding", "ln_f", "logits"):
+                yield name, *w.pair(name)
+
+        return lambda: list(result())
+
+    def loss(self, model, c, ids, labels):
+        return cross_entropy(model(input_ids=tokens(ids)).logits, labels), {}
+
+
+# ---- Mixtral ------------------------------------------------------------------------------------------------------------------
+
+class Mixtral(Llama):
+    name = "transformers MixtralForCausalLM"
+    module = modeling_mixtral
+
+    def feed_forward(self, c, at, into_residual):
+        at += "block_sparse_moe."
+        yield at + "gate.weight", (c["E"], c["D"]), 0, INIT_STD, None
+        for e in range(c["E"]):
+            expert = at + f"experts.{e}."
+            yield expert + "w13.weight", (2 * c["F"], c["D"]), 0, INIT_STD, [(expert + "w1.weight", c["F"]), (expert + "w3.weight", c["F"])]
+            yield expert + "w2.weight", (c["D"], c["F"]), 0, into_residual, None
+
+    def config(self, c):
+        return dict(super().config(c), model_type="mixtral", num_local_experts=c["E"], num_experts_per_tok=c["k"], sliding_window=None,
+                    output_router_logits=True, router_aux_loss_coef=c["balance"], router_z_loss_coef=c["z"])
+
+    def make(self, **config):
+        return transformers.MixtralForCausalLM(transformers.MixtralConfig(**config))
+
+    def watch_feed(self, w, model):
+        for layer, block in enumerate(model.model.layers):
+            at, moe = f"h.{layer}.", block.block_sparse_moe
+            w.output_of(moe.gate, at + "router.logits")
+            w.output_of(moe, at + "mlp.out")
+            for e, expert in enumerate(moe.experts):
+                w.output_of(expert.w1, at + f"gate.{e}")
+                w.output_of(expert.w3, at + f"up.{e}")
+                w.input_of(expert.w2, at + f"act.{e}")
+                w.output_of(expert.w2, at + f"out.{e}")
+                w.input_of(expert, at + f"weight.{e}", which=1)
+
+    def chosen(self, w, at, c):
+        """For each expert the (token, slot) that it is given, in transformers' order: slots one after another."""
+        best = torch.topk(w.seen[at + "router.logits"].detach(), c["k"], dim=-1).indices.numpy()
+        return best, [[(n, i) for i in range(c["k"]) for n in range(len(best)) if best[n, i] == e] for e in range(c["E"])]
+
+    def of_experts(self, w, at, what, places):
+        """Rows of all experts, each expert's in order of its tokens."""
+        rows = [[], []]
+        for e, place in enumerate(places):
+            if place:
+                order = np.argsort([n for n, _ in place])
+                for i, a in enumerate(w.pair(at + f"{what}.{e}")):
+                    rows[i].append(a[order])
+        return tuple(np.concatenate(r) for r in rows)
+
+    def result_of_feed(self, w, model, c, layer):
+        at = f"h.{layer}."
+        best, places = self.chosen(w, at, c)
+        logits = w.pair(at + "router.logits")
+        picked = np.take_along_axis(logits[0], best, 1)
+        weights = np.exp(picked - picked[:, :1])
+        slope = np.zeros_like(weights)
+        for e, place in enumerate(places):
+            for row, (n, i) in enumerate(place):
+                slope[n, i] = w.seen[at + f"weight.{e}"].grad[row, 0]
+        gate, up = self.of_experts(w, at, "gate", places), self.of_experts(w, at, "up", places)
+        yield at + "router.logits", *logits
+        yield at + "router.weights", weights / weights.sum(1, keepdims=True), slope
+        yield at + "mlp.up", *(np.concatenate([gate[i], up[i]], axis=1) for i in (0, 1))
+        yield at + "mlp.act", *self.of_experts(w, at, "act", places)
+        yield at + "experts.out", *self.of_experts(w, at, "out", places)
+        yield at + "mlp.out", *w.pair(at + "mlp.out")
+
+    def loss(self, model, c, ids, labels):
+        """The load-balancing loss as transformers has it from version 4.37 on; that of 4.36 does not depend on the weights."""
+        out = model(input_ids=tokens(ids), output_router_logits=True)
+        logits = torch.cat([l.reshape(-1, c["E"]) for l in out.router_logits])
+        ordered = torch.sort(logits.detach(), descending=True).values
+        margin = c.get("margin", MARGIN)
+        if c["k"] < c["E"] and not (ordered[:, c["k"] - 1] - ordered[:, c["k"]]).min() > margin:
+            raise AssertionError(f"two experts are chosen between by less than {margin}: another seed")
+        mask = torch.nn.functional.one_hot(torch.topk(logits, c["k"], dim=-1).indices, c["E"]).double()
+        balance = c["E"] * (mask.mean(0) * torch.softmax(logits, -1).mean(0)).sum()
+        z = (torch.logsumexp(logits, -1) ** 2).mean()
+        loss = cross_entropy(out.logits, labels) + c["balance"] * balance + c["z"] * z
+        return loss, {"balance_loss": balance, "z_loss": z}

@@ -1,0 +1,87 @@
+#include "ref/golden/golden.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
+
+bool golden_is_input(const char *name)
+{
+    return strcmp(name, "ids") == 0 || strcmp(name, "labels") == 0 || begins(name, "init/") || begins(name, "start/")
+           || (strlen(name) > 3 && strcmp(name + strlen(name) - 3, "/lr") == 0);
+}
+
+enum error_code golden_read(const struct golden *g, const char *name, enum dtype t, int64_t count, void *out, struct error *err)
+{
+    const struct safetensors_entry *e = safetensors_find(&g->file, name);
+    if (e == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", shown_path(g->file.path).text, name);
+    if (e->count != count)
+        return fail(err, ERR_FORMAT, "%s: %s has %lld elements; its model has %lld", shown_path(g->file.path).text, name, (long long)e->count,
+                    (long long)count);
+    return safetensors_read(&g->file, e, t, out, err);
+}
+
+static enum error_code read_tokens(struct golden *g, const char *name, int32_t **out, struct error *err)
+{
+    const int64_t count = g->steps * g->B * g->S;
+    *out = malloc((size_t)count * sizeof **out + 1);
+    if (*out == NULL) return fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)count);
+    return golden_read(g, name, I32, count, *out, err);
+}
+
+static enum error_code read_batches(struct golden *g, struct error *err)
+{
+    const struct safetensors_entry *ids = safetensors_find(&g->file, "ids");
+    if (ids == NULL || ids->ndim != 3 || ids->count < 1)
+        return fail(err, ERR_FORMAT, "%s: no golden file: it needs a tensor ids [steps, batch, tokens]", shown_path(g->file.path).text);
+    g->steps = ids->dim[0], g->B = ids->dim[1], g->S = ids->dim[2];
+    enum error_code e = read_tokens(g, "ids", &g->ids, err);
+    return e ? e : read_tokens(g, "labels", &g->labels, err);
+}
+
+enum error_code golden_open(struct golden *g, const char *path, struct error *err)
+{
+    *g = (struct golden){ 0 };
+    enum error_code e = safetensors_open(&g->file, path, err);
+    if (e) return e;
+    const char *config = safetensors_metadata(&g->file, "config"), *seed = safetensors_metadata(&g->file, "seed");
+    if (config == NULL || seed == NULL) e = fail(err, ERR_FORMAT, "%s: no golden file: its metadata needs config and seed", shown_path(path).text);
+    if (!e) e = model_config_parse(&g->config, config, path, err);
+    if (!e) g->seed = strtoull(seed, NULL, 10);
+    if (!e) e = read_batches(g, err);
+    if (e) golden_close(g);
+    return e;
+}
+
+void golden_close(struct golden *g)
+{
+    free(g->ids), free(g->labels);
+    if (g->file.path) safetensors_close(&g->file);
+    *g = (struct golden){ 0 };
+}
+
+static double number(const struct golden *g, const char *optimizer, const char *key)
+{
+    char full[64];
+    snprintf(full, sizeof full, "%s.%s", optimizer, key);
+    const char *text = safetensors_metadata(&g->file, full);
+    return text ? strtod(text, NULL) : 0;
+}
+
+struct hyperparameters golden_hyperparameters(const struct golden *g, const char *o)
+{
+    return (struct hyperparameters){ .beta1 = number(g, o, "beta1"), .beta2 = number(g, o, "beta2"), .eps = number(g, o, "eps"),
+                                     .weight_decay = number(g, o, "weight_decay"), .momentum = number(g, o, "momentum"),
+                                     .clip = number(g, o, "clip") };
+}
+
+const char *golden_next_optimizer(const struct golden *g, const char *list, char name[32])
+{
+    const char *all = safetensors_metadata(&g->file, "optimizers");
+    if (list == NULL) list = all ? all : "";
+    list += strspn(list, " ");
+    const size_t n = strcspn(list, " ");
+    if (n == 0) return NULL;
+    snprintf(name, 32, "%.*s", (int)n, list);
+    return list + n;
+}

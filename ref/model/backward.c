@@ -1,0 +1,106 @@
+/* backward.c -- the gradients of the one-device model's loss. */
+#include "ref/model/partial.h"
+#include "ref/model/transformer_parts.h"
+
+/* dX from dY = gradient of norm(X), and the weight's and bias's share of it. */
+static void norm_backward(struct transformer *m, struct tensor dX, struct tensor dY, struct tensor X, struct tensor mean, struct tensor rstd,
+                          int w, int b)
+{
+    if (m->config.norm == NORM_RMS) {
+        m->ops->rmsnorm_backward_weight(m->g[w], dY, X, rstd);
+        m->ops->rmsnorm_backward_input(dX, dY, X, m->w[w], rstd);
+    } else {
+        m->ops->layernorm_backward_weight(m->g[w], m->g[b], dY, X, mean, rstd);
+        m->ops->layernorm_backward_input(dX, dY, X, m->w[w], mean, rstd);
+    }
+}
+
+/* d_branch: the gradient of the feed-forward's output becomes that of its input. */
+static void feed_backward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+
+    op->linear_backward_weight(G(DOWN_W), G(DOWN_B), m->d_branch, a->act);
+    op->linear_backward_input(m->d_act, m->d_branch, W(DOWN_W));
+    computed_gradient(m, "mlp.act", layer, m->d_act, c->D);
+    if (c->mlp == MLP_GELU) op->gelu_backward_input(m->d_up, m->d_act, a->up);
+    else op->swiglu_backward_input(m->d_up, m->d_act, a->up);
+    computed_gradient(m, "mlp.up", layer, m->d_up, 1);
+    op->linear_backward_weight(G(UP_W), G(UP_B), m->d_up, a->ln2);
+    op->linear_backward_input(m->d_branch, m->d_up, W(UP_W));
+}
+
+/* The same of attention. */
+static void attention_backward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+
+    op->linear_backward_weight(G(PROJ_W), G(PROJ_B), m->d_branch, a->att);
+    op->linear_backward_input(m->d_attention, m->d_branch, W(PROJ_W));
+    computed_gradient(m, "attn.heads", layer, m->d_attention, c->D);
+    op->attention_backward_input(m->d_qkv, m->d_attention, a->att, a->lse, a->qkv, attention_of(m, layer));
+    if (c->positions == POSITIONS_ROTARY) {
+        computed_gradient(m, "attn.rotated", layer, m->d_qkv, c->A + m->S);
+        op->rotary_backward_input(m->d_qkv, m->positions, m->rotary, attention_of(m, layer));
+        computed_gradient(m, "attn.qkv", layer, m->d_qkv, 2);
+    } else computed_gradient(m, "attn.qkv", layer, m->d_qkv, c->A + m->S);
+    op->linear_backward_weight(G(QKV_W), G(QKV_B), m->d_qkv, a->ln1);
+    op->linear_backward_input(m->d_branch, m->d_qkv, W(QKV_W));
+}
+
+/* d_stream holds the gradient of the block's output and ends as that of its input. */
+static void block_backward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+    const struct tensor d = m->d_stream, branch = m->d_branch, step = m->d_attention;
+
+    op->dropout(branch, d, residual_dropout(m, layer, "mlp"));
+    computed_gradient(m, "mlp.out", layer, branch, 1);
+    if (c->mlp == MLP_MIXTURE) mixture_backward(m, layer);
+    else feed_backward(m, layer);
+    computed_gradient(m, "ln_2", layer, branch, up_width(c));
+    norm_backward(m, step, branch, a->mid, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W), param_of_block(c, layer, LN2_B));
+    op->add(d, d, step);
+    computed_gradient(m, "mid", layer, d, c->D);
+
+    op->dropout(branch, d, residual_dropout(m, layer, "attention"));
+    computed_gradient(m, "attn.out", layer, branch, 1);
+    attention_backward(m, layer);
+    computed_gradient(m, "ln_1", layer, branch, qkv_width(c));
+    norm_backward(m, step, branch, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W), param_of_block(c, layer, LN1_B));
+    op->add(d, d, step);
+    computed_gradient(m, layer == 0 ? "embedding" : "out", layer - 1, d, c->D);
+}
+
+void transformer_backward(struct transformer *m)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    const int L = (int)c->L, head = param_head(c);
+    const double scale = 1 / (double)(m->counted ? m->counted : 1);
+    const struct tensor d_logits = m->logits;
+
+    op->cross_entropy_backward(d_logits, m->logits, m->total, m->top, m->labels, 0, IGNORE_LABEL, scale);
+    computed_gradient(m, "logits", L, d_logits, 1);
+    op->linear_backward_weight(m->g[head], tensor_none, d_logits, m->lnf);
+    op->linear_backward_input(m->d_branch, d_logits, m->w[head]);
+    computed_gradient(m, "ln_f", L, m->d_branch, c->V);
+    norm_backward(m, m->d_stream, m->d_branch, m->last, m->lnf_mean, m->lnf_rstd, param_final_norm(c), param_final_bias(c));
+    computed_gradient(m, "out", L - 1, m->d_stream, c->D);
+    for (int l = L - 1; l >= 0; l--) {
+        partial_backward_begin(m, l);
+        block_backward(m, l);
+        partial_backward_end(m, l);
+    }
+
+    op->dropout(m->d_stream, m->d_stream, dropout_at(c->dropout_embedding, m->seed, -1, "embedding", 0, 0, c->D));
+    op->embedding_backward_weight(m->g[PARAM_WTE], m->d_stream, m->ids, 0);
+    if (c->positions == POSITIONS_LEARNED) op->embedding_backward_weight(m->g[param_positions(c)], m->d_stream, m->positions, 0);
+    for (int i = 0; i < m->params; i++) computed_gradient(m, m->spec[i].name, m->spec[i].layer, m->g[i], m->B * m->S);
+}

@@ -1,0 +1,125 @@
+/* mixture.c -- the feed-forward of a mixture of experts: every token goes to k of E experts, and its results come back weighted.
+ *
+ * Rows are sorted by expert, so that each expert is a product of its own with consecutive rows; an expert without rows is
+ * left alone.  What the routers add to the loss is a function of all layers together, so that its gradient is known only
+ * after the last: see ref/ops/router_losses.c.
+ */
+#include "ref/model/transformer_parts.h"
+#include <string.h>
+
+/* Rows first .. first + count - 1 of a matrix. */
+static struct tensor some_rows(struct tensor t, int64_t first, int64_t count)
+{
+    return tensor_2d((char *)t.data + (size_t)(first * tensor_cols(t)) * dtype_size(t.dtype), t.dtype, count, tensor_cols(t));
+}
+
+static int64_t count_of(const struct block_activations *a, int64_t expert) { return ((const int32_t *)a->counts.data)[expert]; }
+
+#define WE(p) m->w[param_of_expert(&m->config, layer, e, p)]
+#define GE(p) m->g[param_of_expert(&m->config, layer, e, p)]
+
+void mixture_forward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+
+    op->linear_forward(a->router, a->ln2, W(ROUTER_W), tensor_none);
+    computed(m, "router.logits", layer, a->router, c->D);
+    op->route_forward(a->weights, a->experts, a->router, c->mixture.normalized);
+    computed(m, "router.weights", layer, a->weights, c->mixture.E);
+    op->router_losses_forward(m->router_sums, a->router, a->experts);
+    op->expert_order(a->order, a->counts, a->experts);
+    op->gather_forward(a->rows, a->ln2, a->order, c->mixture.k);
+
+    for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
+        const int64_t n = count_of(a, e);
+        if (n > 0) op->linear_forward(some_rows(a->up, first, n), some_rows(a->rows, first, n), WE(UP_W), tensor_none);
+    }
+    computed(m, "mlp.up", layer, a->up, c->D);
+    op->swiglu_forward(a->act, a->up);
+    computed(m, "mlp.act", layer, a->act, 1);
+    for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
+        const int64_t n = count_of(a, e);
+        if (n > 0) op->linear_forward(some_rows(a->results, first, n), some_rows(a->act, first, n), WE(DOWN_W), tensor_none);
+    }
+    computed(m, "experts.out", layer, a->results, c->F);
+    op->combine_forward(m->branch, a->results, a->order, a->weights);
+    computed(m, "mlp.out", layer, m->branch, c->mixture.k);
+}
+
+/* Rows of all layers' routers together. */
+static double router_rows(const struct transformer *m) { return (double)(m->B * m->S * m->config.L); }
+
+static void experts_backward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+
+    for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
+        const int64_t n = count_of(a, e);
+        if (n == 0) continue;
+        op->linear_backward_weight(GE(DOWN_W), tensor_none, some_rows(m->d_rows, first, n), some_rows(a->act, first, n));
+        op->linear_backward_input(some_rows(m->d_act, first, n), some_rows(m->d_rows, first, n), WE(DOWN_W));
+    }
+    computed_gradient(m, "mlp.act", layer, m->d_act, c->D);
+    op->swiglu_backward_input(m->d_up, m->d_act, a->up);
+    computed_gradient(m, "mlp.up", layer, m->d_up, 1);
+    for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
+        const int64_t n = count_of(a, e);
+        if (n == 0) continue;
+        op->linear_backward_weight(GE(UP_W), tensor_none, some_rows(m->d_up, first, n), some_rows(a->rows, first, n));
+        op->linear_backward_input(some_rows(m->d_rows, first, n), some_rows(m->d_up, first, n), WE(UP_W));
+    }
+}
+
+static void router_backward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const struct mixture_config *x = &m->config.mixture;
+    struct block_activations *a = &m->block[layer];
+    op->route_backward_input(m->d_router, m->d_weights, a->weights, a->experts, a->router, x->normalized);
+    op->router_losses_backward_input(m->d_router, a->router, m->router_slope, 2 * x->z_coefficient / router_rows(m));
+    computed_gradient(m, "router.logits", layer, m->d_router, x->E);
+    op->linear_backward_weight(G(ROUTER_W), tensor_none, m->d_router, a->ln2);
+}
+
+void mixture_backward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+    const struct tensor from_router = m->d_attention;           /* free at this time */
+
+    op->combine_backward_input(m->d_rows, m->d_weights, m->d_branch, a->results, a->order, a->weights);
+    computed_gradient(m, "router.weights", layer, m->d_weights, c->D);
+    computed_gradient(m, "experts.out", layer, m->d_rows, 1);
+    router_backward(m, layer);
+    experts_backward(m, layer);
+    op->gather_backward_input(m->d_branch, m->d_rows, a->order, c->mixture.k);
+    op->linear_backward_input(from_router, m->d_router, W(ROUTER_W));
+    op->add(m->d_branch, m->d_branch, from_router);
+}
+
+/* ---- the routers' losses --------------------------------------------------------------------------------------------- */
+
+void router_losses_begin(struct transformer *m)
+{
+    if (m->config.mlp == MLP_MIXTURE) memset(m->router_sums, 0, (size_t)(2 * m->config.mixture.E + 1) * sizeof *m->router_sums);
+}
+
+double router_losses_end(struct transformer *m)
+{
+    const struct mixture_config *x = &m->config.mixture;
+    const double rows = router_rows(m), *probability = m->router_sums, *chosen = m->router_sums + x->E;
+    if (m->config.mlp != MLP_MIXTURE) return 0;
+    m->balance_loss = 0;
+    for (int64_t e = 0; e < x->E; e++) {
+        const double share = (double)x->E * (chosen[e] / rows);
+        m->balance_loss += share * (probability[e] / rows);
+        m->router_slope[e] = x->balance_coefficient * share / rows;
+    }
+    m->z_loss = m->router_sums[2 * x->E] / rows;
+    return x->balance_coefficient * m->balance_loss + x->z_coefficient * m->z_loss;
+}

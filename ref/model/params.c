@@ -1,0 +1,191 @@
+/* params.c -- the list of a model's parameters: which there are, their names in files, shapes and initial values. */
+#include "ref/model/config.h"
+#include "ref/ops/ops.h"
+#include <math.h>
+#include <stdio.h>
+
+/* ---- places in the list ------------------------------------------------------------------------------------------ */
+
+static bool is_bias(enum block_param p) { return p == LN1_B || p == QKV_B || p == PROJ_B || p == LN2_B || p == UP_B || p == DOWN_B; }
+
+static bool has(const struct model_config *c, enum block_param p)
+{
+    if (p == ROUTER_W) return c->mlp == MLP_MIXTURE;
+    return c->biases || !is_bias(p);
+}
+
+static int64_t experts(const struct model_config *c) { return c->mlp == MLP_MIXTURE ? c->mixture.E : 1; }
+
+/* Within a block: those of the whole block that come before p. */
+static int before(const struct model_config *c, enum block_param p)
+{
+    int n = 0;
+    for (enum block_param q = 0; q < p; q++) n += has(c, q);
+    return n;
+}
+
+/* A mixture has no biases, so that an expert's two are neighbours at the end of the block. */
+static int block_params(const struct model_config *c) { return before(c, BLOCK_PARAMS) + 2 * (int)(experts(c) - 1); }
+
+int param_positions(const struct model_config *c) { return c->positions == POSITIONS_LEARNED ? 1 : -1; }
+
+static int first_block(const struct model_config *c) { return c->positions == POSITIONS_LEARNED ? 2 : 1; }
+
+int param_of_block(const struct model_config *c, int64_t layer, enum block_param p)
+{
+    return has(c, p) ? first_block(c) + (int)layer * block_params(c) + before(c, p) : -1;
+}
+
+int param_of_expert(const struct model_config *c, int64_t layer, int64_t expert, enum block_param p)
+{
+    return param_of_block(c, layer, p) + 2 * (int)expert;
+}
+
+int param_final_norm(const struct model_config *c) { return first_block(c) + (int)c->L * block_params(c); }
+int param_final_bias(const struct model_config *c) { return c->biases ? param_final_norm(c) + 1 : -1; }
+int param_head(const struct model_config *c) { return c->tied ? PARAM_WTE : param_final_norm(c) + 1 + c->biases; }
+int model_param_count(const struct model_config *c) { return param_final_norm(c) + 1 + c->biases + !c->tied; }
+
+/* ---- names --------------------------------------------------------------------------------------------------------- */
+
+/* A parameter's name, and those of its parts if they are not the same; %s of a part is what stands before it. */
+struct names { const char *whole, *part[PARAM_MOST_PARTS]; };
+
+static const struct names gpt2_names[BLOCK_PARAMS] = {
+    [LN1_W] = { .whole = "ln_1.weight" },           [LN1_B] = { .whole = "ln_1.bias" },
+    [QKV_W] = { .whole = "attn.c_attn.weight" },    [QKV_B] = { .whole = "attn.c_attn.bias" },
+    [PROJ_W] = { .whole = "attn.c_proj.weight" },   [PROJ_B] = { .whole = "attn.c_proj.bias" },
+    [LN2_W] = { .whole = "ln_2.weight" },           [LN2_B] = { .whole = "ln_2.bias" },
+    [UP_W] = { .whole = "mlp.c_fc.weight" },        [UP_B] = { .whole = "mlp.c_fc.bias" },
+    [DOWN_W] = { .whole = "mlp.c_proj.weight" },    [DOWN_B] = { .whole = "mlp.c_proj.bias" },
+};
+
+static const struct names llama_names[BLOCK_PARAMS] = {
+    [LN1_W] = { .whole = "input_layernorm.weight" },
+    [QKV_W] = { "self_attn.qkv_proj.weight", { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight" } },
+    [PROJ_W] = { .whole = "self_attn.o_proj.weight" },
+    [LN2_W] = { .whole = "post_attention_layernorm.weight" },
+    [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },
+    [DOWN_W] = { .whole = "mlp.down_proj.weight" },
+    [ROUTER_W] = { .whole = "block_sparse_moe.gate.weight" },
+};
+
+static const struct names expert_up = { "w13.weight", { "w1.weight", "w3.weight" } }, expert_down = { .whole = "w2.weight" };
+
+/* What stands before a block's names. */
+struct prefix { char text[64]; };
+
+static struct prefix block_prefix(const struct model_config *c, int layer, int expert)
+{
+    struct prefix p;
+    const char *form = c->positions == POSITIONS_LEARNED ? "h.%d." : expert < 0 ? "model.layers.%d." : "model.layers.%d.block_sparse_moe.experts.%d.";
+    snprintf(p.text, sizeof p.text, form, layer, expert);
+    return p;
+}
+
+static void add_part(struct param_spec *s, const char *before, const char *name, int64_t rows)
+{
+    struct param_part *p = &s->part[s->parts++];
+    p->rows = rows;
+    snprintf(p->name, sizeof p->name, "%s%s", before, name);
+}
+
+/* ---- shapes and initial values --------------------------------------------------------------------------------------- */
+
+static struct param_spec make(const char *name, enum param_role role, int layer, int64_t rows, int64_t cols, double std)
+{
+    struct param_spec s = { .role = role, .layer = layer, .expert = -1, .ndim = cols ? 2 : 1, .dim = { rows, cols }, .std = std,
+                            .decay = cols != 0 };
+    snprintf(s.name, sizeof s.name, "%s", name);
+    return s;
+}
+
+/* Of the parts of a fused parameter, one after another. */
+static int64_t part_rows(const struct model_config *c, enum block_param p, int part)
+{
+    if (p == QKV_W) return (part == 0 ? c->H : c->K) * c->A;
+    return c->F;
+}
+
+static struct param_spec block_param(const struct model_config *c, int layer, int expert, enum block_param p)
+{
+    const double std = c->init_std, into_residual = c->init_std / sqrt(2.0 * (double)c->L);
+    const int64_t D = c->D, F = c->F;
+    const struct { enum param_role role; int64_t rows, cols; double std; } shape[BLOCK_PARAMS] = {
+        [LN1_W] = { ROLE_NORM, D, 0, 0 },                       [LN1_B] = { ROLE_NORM, D, 0, 0 },
+        [QKV_W] = { ROLE_QKV, qkv_width(c), D, std },           [QKV_B] = { ROLE_QKV, qkv_width(c), 0, 0 },
+        [PROJ_W] = { ROLE_ATTENTION_OUT, D, D, into_residual }, [PROJ_B] = { ROLE_ATTENTION_OUT, D, 0, 0 },
+        [LN2_W] = { ROLE_NORM, D, 0, 0 },                       [LN2_B] = { ROLE_NORM, D, 0, 0 },
+        [ROUTER_W] = { ROLE_ROUTER, c->mixture.E, D, std },
+        [UP_W] = { ROLE_UP, up_width(c), D, std },              [UP_B] = { ROLE_UP, F, 0, 0 },
+        [DOWN_W] = { ROLE_DOWN, D, F, into_residual },          [DOWN_B] = { ROLE_DOWN, D, 0, 0 },
+    };
+    const bool gpt2 = c->positions == POSITIONS_LEARNED;
+    const struct names *n = gpt2 ? &gpt2_names[p] : expert < 0 ? &llama_names[p] : p == UP_W ? &expert_up : &expert_down;
+    const struct prefix at = block_prefix(c, layer, expert);
+    char full[PARAM_NAME];
+    snprintf(full, sizeof full, "%s%s", at.text, n->whole);
+    struct param_spec s = make(full, shape[p].role, layer, shape[p].rows, shape[p].cols, shape[p].std);
+    s.expert = expert;
+    s.mean = p == LN1_W || p == LN2_W;
+    s.file_transposed = gpt2 && s.ndim == 2;
+    for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++) add_part(&s, at.text, n->part[i], part_rows(c, p, i));
+    return s;
+}
+
+/* The parameter at this place of a block. */
+static struct param_spec param_in_block(const struct model_config *c, int layer, int place)
+{
+    const bool mixture = c->mlp == MLP_MIXTURE;
+    const int first = before(c, UP_W);
+    if (mixture && place >= first) return block_param(c, layer, (place - first) / 2, (place - first) % 2 ? DOWN_W : UP_W);
+    enum block_param p = 0;
+    while (!has(c, p) || before(c, p) != place) p++;
+    return block_param(c, layer, -1, p);
+}
+
+static struct param_spec param_outside(const struct model_config *c, int i)
+{
+    const bool gpt2 = c->positions == POSITIONS_LEARNED;
+    const int L = (int)c->L, final = param_final_norm(c);
+    if (i == PARAM_WTE) return make(gpt2 ? "wte.weight" : "model.embed_tokens.weight", ROLE_TOKENS, -1, c->V, c->D, c->init_std);
+    if (i == param_positions(c)) return make("wpe.weight", ROLE_POSITIONS, -1, c->S, c->D, c->init_std);
+    if (i == param_head(c)) return make("lm_head.weight", ROLE_HEAD, L, c->V, c->D, c->init_std);
+    struct param_spec s = make(i != final ? "ln_f.bias" : gpt2 ? "ln_f.weight" : "model.norm.weight", ROLE_NORM, L, c->D, 0, 0);
+    s.mean = i == final;
+    return s;
+}
+
+struct param_spec model_param(const struct model_config *c, int i)
+{
+    const int place = i - first_block(c);
+    struct param_spec s = place >= 0 && i < param_final_norm(c) ? param_in_block(c, place / block_params(c), place % block_params(c))
+                                                                : param_outside(c, i);
+    const bool prefixed = c->positions == POSITIONS_LEARNED && s.role != ROLE_HEAD;
+    if (s.parts == 0) add_part(&s, prefixed ? "transformer." : "", s.name, s.dim[0]);
+    return s;
+}
+
+/* ---- sums over the list ------------------------------------------------------------------------------------------------ */
+
+int64_t model_elements(const struct model_config *c)
+{
+    int64_t n = 0;
+    for (int i = 0; i < model_param_count(c); i++) {
+        struct param_spec s = model_param(c, i);
+        n += s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1);
+    }
+    return n;
+}
+
+double model_step_flops(const struct model_config *c, int64_t B, int64_t S)
+{
+    const bool mixture = c->mlp == MLP_MIXTURE;
+    const int64_t N = B * S, rows = mixture ? N * c->mixture.k : N;
+    const struct attention a = { .S = S, .H = c->H, .K = c->K, .A = c->A };
+    double block = linear_cost(N, c->D, qkv_width(c), F32).flops + linear_cost(N, c->D, c->D, F32).flops
+                   + linear_cost(rows, c->D, up_width(c), F32).flops + linear_cost(rows, c->F, c->D, F32).flops;
+    if (mixture) block += linear_cost(N, c->D, c->mixture.E, F32).flops;
+    double attention = attention_forward_cost(N, a, F32).flops + attention_backward_cost(N, a, F32).flops;
+    return (double)c->L * (3 * block + attention) + 3 * linear_cost(N, c->D, c->V, F32).flops;
+}

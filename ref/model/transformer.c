@@ -1,0 +1,167 @@
+/* transformer.c -- the one-device model's memory and weights. */
+#include "ref/model/rotary.h"
+#include "ref/model/transformer_parts.h"
+#include "ref/numeric/philox.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static bool make(struct tensor *t, enum dtype dtype, int64_t rows, int64_t cols)
+{
+    *t = cols ? tensor_2d(NULL, dtype, rows, cols) : tensor_1d(NULL, dtype, rows);
+    size_t bytes = (tensor_bytes(*t) + 63) / 64 * 64;
+    t->data = aligned_alloc(64, bytes ? bytes : 64);
+    return t->data != NULL;
+}
+
+static void drop(struct tensor *t) { free(t->data); *t = tensor_none; }
+
+static void drop_block(struct block_activations *a)
+{
+    struct tensor *const all[] = { &a->in, &a->ln1_mean, &a->ln1_rstd, &a->ln1, &a->qkv, &a->lse, &a->att, &a->mid, &a->ln2_mean,
+                                   &a->ln2_rstd, &a->ln2, &a->up, &a->act, &a->router, &a->weights, &a->experts, &a->order,
+                                   &a->counts, &a->rows, &a->results };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
+}
+
+static void drop_buffers(struct transformer *m)
+{
+    for (int64_t l = 0; m->block && l < m->config.L; l++) drop_block(&m->block[l]);
+    struct tensor *const all[] = { &m->ids, &m->positions, &m->labels, &m->rotary, &m->last, &m->lnf_mean, &m->lnf_rstd, &m->lnf,
+                                   &m->logits, &m->top, &m->total, &m->hit, &m->d_stream, &m->d_branch, &m->d_qkv, &m->d_attention,
+                                   &m->d_up, &m->d_act, &m->d_router, &m->d_weights, &m->d_rows, &m->branch };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
+    m->B = m->S = 0;
+}
+
+static bool is_mixture(const struct transformer *m) { return m->config.mlp == MLP_MIXTURE; }
+
+/* Rows of the feed-forward for N tokens. */
+static int64_t feed_rows(const struct transformer *m, int64_t N) { return is_mixture(m) ? N * m->config.mixture.k : N; }
+
+static bool make_mixture(const struct transformer *m, struct block_activations *a, int64_t N)
+{
+    const struct model_config *c = &m->config;
+    const enum dtype t = m->ops->dtype;
+    const int64_t E = c->mixture.E, k = c->mixture.k;
+    return make(&a->router, t, N, E) && make(&a->weights, t, N, k) && make(&a->experts, I32, N, k) && make(&a->order, I32, N * k, 0)
+           && make(&a->counts, I32, E, 0) && make(&a->rows, t, N * k, c->D) && make(&a->results, t, N * k, c->D);
+}
+
+static bool make_block(const struct transformer *m, struct block_activations *a, int64_t N)
+{
+    const struct model_config *c = &m->config;
+    const enum dtype t = m->ops->dtype;
+    const int64_t D = c->D, R = feed_rows(m, N);
+    const bool mean = c->norm == NORM_LAYER;
+    return make(&a->in, t, N, D) && (!mean || make(&a->ln1_mean, t, N, 0)) && make(&a->ln1_rstd, t, N, 0) && make(&a->ln1, t, N, D)
+           && make(&a->qkv, t, N, qkv_width(c)) && make(&a->lse, t, N, c->H) && make(&a->att, t, N, D) && make(&a->mid, t, N, D)
+           && (!mean || make(&a->ln2_mean, t, N, 0)) && make(&a->ln2_rstd, t, N, 0) && make(&a->ln2, t, N, D)
+           && make(&a->up, t, R, up_width(c)) && make(&a->act, t, R, c->F) && (!is_mixture(m) || make_mixture(m, a, N));
+}
+
+static bool make_backward(struct transformer *m, int64_t N)
+{
+    const struct model_config *c = &m->config;
+    const enum dtype t = m->ops->dtype;
+    const int64_t D = c->D, R = feed_rows(m, N);
+    return make(&m->d_stream, t, N, D) && make(&m->d_branch, t, N, D) && make(&m->d_qkv, t, N, qkv_width(c)) && make(&m->d_attention, t, N, D)
+           && make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F)
+           && (!is_mixture(m) || (make(&m->d_router, t, N, c->mixture.E) && make(&m->d_weights, t, N, c->mixture.k) && make(&m->d_rows, t, R, D)));
+}
+
+static bool make_ends(struct transformer *m, int64_t N, int64_t S)
+{
+    const struct model_config *c = &m->config;
+    const enum dtype t = m->ops->dtype;
+    return make(&m->ids, I32, N, 0) && make(&m->positions, I32, N, 0) && make(&m->labels, I32, N, 0) && make(&m->last, t, N, c->D)
+           && (c->positions != POSITIONS_ROTARY || make(&m->rotary, t, S, c->A)) && (c->norm != NORM_LAYER || make(&m->lnf_mean, t, N, 0))
+           && make(&m->lnf_rstd, t, N, 0) && make(&m->lnf, t, N, c->D) && make(&m->logits, t, N, c->V) && make(&m->top, t, N, 0)
+           && make(&m->total, t, N, 0) && make(&m->hit, t, N, 0) && make(&m->branch, t, N, c->D);
+}
+
+enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64_t S, struct error *err)
+{
+    if (B == m->B && S == m->S) return OK;
+    drop_buffers(m);
+    bool ok = make_ends(m, B * S, S) && make_backward(m, B * S);
+    for (int64_t l = 0; ok && l < m->config.L; l++) ok = make_block(m, &m->block[l], B * S);
+    if (!ok) {
+        drop_buffers(m);
+        return fail(err, ERR_MEMORY, "the one-device model has no memory for %lld sequences of %lld tokens", (long long)B, (long long)S);
+    }
+    if (m->config.positions == POSITIONS_ROTARY) rotary_table(&m->config.rotary, m->rotary);
+    m->B = B;
+    m->S = S;
+    return OK;
+}
+
+void param_init(const struct param_spec *spec, uint64_t seed, enum dtype t, int64_t first, int64_t n, void *out)
+{
+    const uint64_t stream = random_stream(spec->name);
+    for (int64_t i = 0; i < n; i++) {
+        double x = spec->mean;
+        if (spec->std > 0) x += spec->std * random_normal(seed, stream, (uint64_t)(first + i));
+        tensor_set(tensor_1d(out, t, n), i, x);
+    }
+}
+
+enum error_code transformer_open(struct transformer *m, const struct model_config *c, enum dtype t, uint64_t seed, struct error *err)
+{
+    enum error_code e = model_config_check(c, err);
+    if (e) return e;
+    const int n = model_param_count(c);
+    *m = (struct transformer){ .config = *c, .ops = ops_for(t), .params = n, .seed = seed };
+    if (m->ops == NULL) return fail(err, ERR_USAGE, "no operations for %s", dtype_name(t));
+    m->spec = calloc((size_t)n, sizeof *m->spec);
+    m->w = calloc((size_t)n, sizeof *m->w);
+    m->g = calloc((size_t)n, sizeof *m->g);
+    m->block = calloc((size_t)c->L, sizeof *m->block);
+    m->router_sums = calloc((size_t)(2 * c->mixture.E) + 1, sizeof *m->router_sums);
+    m->router_slope = calloc((size_t)c->mixture.E + 1, sizeof *m->router_slope);
+    bool ok = m->spec && m->w && m->g && m->block && m->router_sums && m->router_slope;
+    for (int i = 0; ok && i < n; i++) {
+        struct param_spec s = m->spec[i] = model_param(c, i);
+        ok = make(&m->w[i], t, s.dim[0], s.dim[1]) && make(&m->g[i], t, s.dim[0], s.dim[1]);
+        if (ok) param_init(&s, seed, t, 0, tensor_count(m->w[i]), m->w[i].data);
+    }
+    if (!ok) {
+        transformer_close(m);
+        return fail(err, ERR_MEMORY, "the one-device model %s has no memory for %lld parameters", c->name, (long long)model_elements(c));
+    }
+    transformer_zero_gradients(m);
+    return OK;
+}
+
+void transformer_close(struct transformer *m)
+{
+    drop_buffers(m);
+    for (int i = 0; i < m->params; i++) {
+        if (m->w) drop(&m->w[i]);
+        if (m->g) drop(&m->g[i]);
+    }
+    free(m->spec), free(m->w), free(m->g), free(m->block), free(m->router_sums), free(m->router_slope);
+    *m = (struct transformer){ 0 };
+}
+
+void transformer_zero_gradients(struct transformer *m)
+{
+    for (int i = 0; i < m->params; i++) memset(m->g[i].data, 0, tensor_bytes(m->g[i]));
+}
+
+double transformer_gradient_norm(const struct transformer *m)
+{
+    double sum = 0;
+    for (int i = 0; i < m->params; i++) sum += m->ops->sum_of_squares(m->g[i]);
+    return sqrt(sum);
+}
+
+struct dropout dropout_at(double p, uint64_t seed, int layer, const char *where, int64_t row0, int64_t col0, int64_t cols)
+{
+    char name[64];
+    snprintf(name, sizeof name, "dropout.%d.%s", layer, where);
+    return (struct dropout){ .p = p, .seed = seed, .stream = random_stream(name), .row0 = row0, .col0 = col0, .cols = cols };
+}

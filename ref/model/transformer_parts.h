@@ -1,0 +1,54 @@
+/* transformer_parts.h -- what the files of the one-device model share.  Inside ref/model only. */
+#ifndef ORRERY_TRANSFORMER_PARTS_H
+#define ORRERY_TRANSFORMER_PARTS_H
+
+#include "ref/model/transformer.h"
+#include <math.h>
+
+/* A parameter's tensor by its place in the list; none for -1. */
+static inline struct tensor pick(const struct tensor *list, int i) { return i < 0 ? tensor_none : list[i]; }
+
+#define W(p) pick(m->w, param_of_block(&m->config, layer, p))
+#define G(p) pick(m->g, param_of_block(&m->config, layer, p))
+
+/* Announce a tensor that was just computed, each of whose elements summed so many products. */
+static inline void computed(struct transformer *m, const char *name, int layer, struct tensor t, int64_t terms)
+{
+    if (m->observer.see) m->observer.see(m->observer.context, name, layer, false, t, terms);
+}
+
+static inline void computed_gradient(struct transformer *m, const char *name, int layer, struct tensor t, int64_t terms)
+{
+    if (m->observer.see) m->observer.see(m->observer.context, name, layer, true, t, terms);
+}
+
+static inline struct attention attention_of(const struct transformer *m, int layer)
+{
+    const struct model_config *c = &m->config;
+    return (struct attention){ .S = m->S, .H = c->H, .K = c->K, .A = c->A, .scale = 1 / sqrt((double)c->A),
+                               .drop = dropout_at(c->dropout_attention, m->seed, layer, "probabilities", 0, 0, c->H) };
+}
+
+static inline struct dropout residual_dropout(const struct transformer *m, int layer, const char *where)
+{
+    return dropout_at(m->config.dropout_residual, m->seed, layer, where, 0, 0, m->config.D);
+}
+
+/* Buffers for such a batch.  @return OK or ERR_MEMORY. */
+enum error_code transformer_make_buffers(struct transformer *, int64_t B, int64_t S, struct error *);
+
+/* ---- mixture.c: the feed-forward of a mixture, and what its routers add to the loss ---------------------------------- */
+
+/* m->branch = the mixture of the block's ln2. */
+void mixture_forward(struct transformer *, int layer);
+
+/* d_branch: the gradient of the mixture's output becomes that of its input. */
+void mixture_backward(struct transformer *, int layer);
+
+/* Forget the sums of the step before. */
+void router_losses_begin(struct transformer *);
+
+/* The routers' losses, each times its coefficient.  After all blocks. */
+double router_losses_end(struct transformer *);
+
+#endif

@@ -1,0 +1,154 @@
+/* weights.c -- reading. */
+#include "ref/model/weights.h"
+#include "ref/io/json.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_ROOM = 4096 };
+
+/* ---- files ------------------------------------------------------------------------------------------------------------- */
+
+enum error_code weights_open_file(struct weights *w, const char *path, struct error *err)
+{
+    *w = (struct weights){ .file = calloc(1, sizeof *w->file) };
+    if (w->file == NULL) return fail(err, ERR_MEMORY, "%s: no memory to open it", shown_path(path).text);
+    const enum error_code e = safetensors_open(&w->file[0], path, err);
+    w->files = !e;
+    if (e) weights_close(w);
+    return e;
+}
+
+/* The file of this name among the open ones, or NULL. */
+static struct safetensors *opened(const struct weights *w, const char *name)
+{
+    char path[PATH_ROOM];
+    snprintf(path, sizeof path, "%s/%s", w->dir, name);
+    for (int i = 0; i < w->files; i++)
+        if (strcmp(w->file[i].path, path) == 0) return &w->file[i];
+    return NULL;
+}
+
+/* A name in the index is a file beside it, and nothing else. */
+static enum error_code open_listed(struct weights *w, const char *index, const cJSON *entry, struct error *err)
+{
+    char path[PATH_ROOM];
+    const char *name = cJSON_IsString(entry) ? entry->valuestring : "";
+    if (name[0] == '\0' || strchr(name, '/') || strlen(name) > 255)
+        return fail(err, ERR_FORMAT, "%s: weight_map: \"%s\" must be in a file of this folder", shown_path(index).text, shown(entry->string).text);
+    if (opened(w, name)) return OK;
+    struct safetensors *more = realloc(w->file, (size_t)(w->files + 1) * sizeof *more);
+    if (more == NULL) return fail(err, ERR_MEMORY, "%s: no memory to open its files", shown_path(index).text);
+    w->file = more;
+    snprintf(path, sizeof path, "%s/%s", w->dir, name);
+    const enum error_code e = safetensors_open(&w->file[w->files], path, err);
+    w->files += !e;
+    return e;
+}
+
+static enum error_code open_index(struct weights *w, const char *dir, const char *path, struct error *err)
+{
+    const cJSON *map;
+    *w = (struct weights){ .dir = strdup(dir) };
+    enum error_code e = w->dir ? json_read(path, &w->index, err) : fail(err, ERR_MEMORY, "%s: no memory to open it", shown_path(path).text);
+    if (!e) e = json_object(w->index, path, "weight_map", &map, err);
+    for (const cJSON *c = e ? NULL : map->child; c && !e; c = c->next) e = open_listed(w, path, c, err);
+    if (e) weights_close(w);
+    return e;
+}
+
+enum error_code weights_open(struct weights *w, const char *dir, struct error *err)
+{
+    char one[PATH_ROOM], index[PATH_ROOM];
+    *w = (struct weights){ 0 };
+    if (strlen(dir) > PATH_ROOM - 300) return fail(err, ERR_FILE, "%s: this name is too long", shown_path(dir).text);
+    snprintf(one, sizeof one, "%s/model.safetensors", dir);
+    snprintf(index, sizeof index, "%s/model.safetensors.index.json", dir);
+    return access(one, F_OK) == 0 || access(index, F_OK) != 0 ? weights_open_file(w, one, err) : open_index(w, dir, index, err);
+}
+
+void weights_close(struct weights *w)
+{
+    for (int i = 0; i < w->files; i++) safetensors_close(&w->file[i]);
+    cJSON_Delete(w->index);
+    free(w->file), free(w->dir);
+    *w = (struct weights){ 0 };
+}
+
+/* ---- tensors --------------------------------------------------------------------------------------------------------------- */
+
+static const struct safetensors_entry *find_exactly(const struct weights *w, const char *name, const struct safetensors **in)
+{
+    *in = w->files > 0 ? &w->file[0] : NULL;
+    if (w->index) {
+        const cJSON *entry = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(w->index, "weight_map"), name);
+        *in = entry ? opened(w, entry->valuestring) : NULL;
+    }
+    return *in ? safetensors_find(*in, name) : NULL;
+}
+
+/* The files of a model without its head leave out the "model." or "transformer." that all other names begin with. */
+static const struct safetensors_entry *find(const struct weights *w, const char *name, const struct safetensors **in)
+{
+    const struct safetensors_entry *e = find_exactly(w, name, in);
+    const char *dot = strchr(name, '.');
+    const bool prefixed = dot && (strncmp(name, "model.", 6) == 0 || strncmp(name, "transformer.", 12) == 0);
+    return e || !prefixed ? e : find_exactly(w, dot + 1, in);
+}
+
+/* The same shape, or its transpose where the file has it so. */
+static enum error_code check_shape(const struct safetensors *file, const struct safetensors_entry *e, const struct param_spec *s,
+                                   int64_t part_rows, struct error *err)
+{
+    const int64_t rows = s->file_transposed ? s->dim[1] : part_rows, cols = s->file_transposed ? part_rows : s->dim[1];
+    if (e->ndim == s->ndim && e->dim[0] == rows && (s->ndim == 1 || e->dim[1] == cols)) return OK;
+    char want[64], found[64] = "a scalar";
+    snprintf(want, sizeof want, s->ndim == 2 ? "%lld x %lld" : "%lld", (long long)rows, (long long)cols);
+    if (e->ndim > 0) snprintf(found, sizeof found, e->ndim >= 2 ? "%lld x %lld%s" : "%lld", (long long)e->dim[0], (long long)e->dim[1], e->ndim > 2 ? " x ..." : "");
+    return fail(err, ERR_FORMAT, "%s: %s is %s; the model needs %s", shown_path(file->path).text, shown(e->name).text, found, want);
+}
+
+/* Rows start[0] .. of one part; out holds no others. */
+static enum error_code read_part(const struct weights *w, const struct param_spec *s, const struct param_part *part, const char *suffix,
+                                 const int64_t start[2], const int64_t extent[2], enum dtype want, void *out, struct error *err)
+{
+    char name[2 * PARAM_NAME];
+    const struct safetensors *file;
+    snprintf(name, sizeof name, "%s%s", part->name, suffix);
+    const struct safetensors_entry *entry = find(w, name, &file);
+    if (entry == NULL && w->index) return fail(err, ERR_FORMAT, "%s: there is no tensor %s in the files of its index", shown_path(w->dir).text, name);
+    if (entry == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", shown_path(w->file[0].path).text, name);
+    const enum error_code e = check_shape(file, entry, s, part->rows, err);
+    return e ? e : safetensors_read_box(file, entry, start, extent, s->file_transposed, want, out, err);
+}
+
+enum error_code weights_read_box(const struct weights *w, const struct param_spec *s, const char *suffix, const int64_t *start,
+                                 const int64_t *extent, enum dtype want, void *out, struct error *err)
+{
+    const size_t row = (size_t)(s->ndim == 2 ? extent[1] : 1) * dtype_size(want);
+    const int64_t end = start[0] + extent[0];
+    enum error_code e = OK;
+    char *next = out;
+    for (int64_t p = 0, first = 0; p < s->parts && !e; first += s->part[p++].rows) {
+        const int64_t from = start[0] > first ? start[0] : first, last = first + s->part[p].rows, to = end < last ? end : last;
+        const int64_t part_start[2] = { from - first, s->ndim == 2 ? start[1] : 0 }, part_extent[2] = { to - from, s->ndim == 2 ? extent[1] : 0 };
+        if (from >= to) continue;
+        e = read_part(w, s, &s->part[p], suffix, part_start, part_extent, want, next, err);
+        next += (size_t)(to - from) * row;
+    }
+    return e;
+}
+
+enum error_code weights_load(struct transformer *m, const char *dir, struct error *err)
+{
+    struct weights w;
+    enum error_code e = weights_open(&w, dir, err);
+    if (e) return e;
+    for (int i = 0; i < m->params && !e; i++) {
+        const int64_t start[2] = { 0 };
+        e = weights_read_box(&w, &m->spec[i], "", start, m->spec[i].dim, m->w[i].dtype, m->w[i].data, err);
+    }
+    weights_close(&w);
+    return e;
+}

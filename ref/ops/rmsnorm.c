@@ -1,0 +1,68 @@
+/* rmsnorm: each row scaled to mean square 1, then by w.
+ *
+ * Source    B. Zhang, R. Sennrich, "Root mean square layer normalization", arXiv:1910.07467
+ * Shapes    X, Y, dX, dY [N,D];  w, dw [D];  rstd [N]
+ * Forward   rstd = 1/sqrt(mean_row(X^2) + eps),  Y = X * rstd * w
+ * Backward  g   = dY * w,  xhat = X * rstd
+ *           dX  = rstd * (g - xhat * mean_row(g * xhat))
+ *           dw += sum_rows(dY * xhat)
+ * Rounding  as layernorm: row sums in LANES interleaved partial sums; weight gradients sum rows in order.
+ */
+#include "ref/ops/table.h"
+#include "ref/ops/reduce.h"
+
+void FN(rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    const real *restrict W = CONST_DATA(w);
+    assert(tensor_count(Y) == N * D && tensor_count(w) == D && tensor_count(rstd) == N);
+
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        const real *restrict x = CONST_DATA(X) + n * D;
+        real *restrict y = DATA(Y) + n * D;
+        const real r = 1 / REAL_FN(sqrt)(FN(sum_centred_squares)(x, 0, D) / (real)D + (real)eps);
+        for (int64_t d = 0; d < D; d++) y[d] = x[d] * r * W[d];
+        DATA(rstd)[n] = r;
+    }
+}
+
+void FN(rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, struct tensor rstd)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    const real *restrict W = CONST_DATA(w);
+    assert(tensor_count(dX) == N * D && tensor_count(dY) == N * D && tensor_count(w) == D);
+
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        const real *restrict x = CONST_DATA(X) + n * D, *restrict dy = CONST_DATA(dY) + n * D;
+        real *restrict dx = DATA(dX) + n * D;
+        const real r = CONST_DATA(rstd)[n];
+        real lane[LANES] = { 0 };
+        int64_t d = 0;
+        for (; d + LANES <= D; d += LANES)
+            for (int l = 0; l < LANES; l++) lane[l] += dy[d + l] * W[d + l] * (x[d + l] * r);
+        for (int l = 0; d < D; d++, l++) lane[l] += dy[d] * W[d] * (x[d] * r);
+        const real mean = FN(fold)(lane) / (real)D;
+        for (d = 0; d < D; d++) dx[d] = r * (dy[d] * W[d] - x[d] * r * mean);
+    }
+}
+
+/* Threads split the columns, so that every column's sum runs over the rows in order. */
+void FN(rmsnorm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    assert(tensor_count(dw) == D && tensor_count(dY) == N * D && tensor_count(rstd) == N);
+
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t d0 = 0; d0 < D; d0 += COLUMN_BLOCK) {
+        const int64_t width = D - d0 < COLUMN_BLOCK ? D - d0 : COLUMN_BLOCK;
+        real sum[COLUMN_BLOCK] = { 0 };
+        for (int64_t n = 0; n < N; n++) {
+            const real *restrict x = CONST_DATA(X) + n * D + d0, *restrict dy = CONST_DATA(dY) + n * D + d0;
+            const real r = CONST_DATA(rstd)[n];
+            for (int64_t d = 0; d < width; d++) sum[d] += dy[d] * (x[d] * r);
+        }
+        for (int64_t d = 0; d < width; d++) DATA(dw)[d0 + d] += sum[d];
+    }
+}

@@ -1,0 +1,41 @@
+/* swiglu: half of each row, through silu, gates the other half.
+ *
+ * Source    N. Shazeer, "GLU variants improve transformer", arXiv:2002.05202
+ * Shapes    X, dX [N,2F]: the gate g, then what is gated, u;  Y, dY [N,F]
+ * Forward   y  = silu(g) u,  silu(g) = g s,  s = 1/(1 + e^(-g))
+ * Backward  dg = dy u s (1 + g (1-s)),  1-s = 1/(1 + e^g);   du = dy g s
+ * Rounding  elementwise
+ */
+#include "ref/ops/table.h"
+#include "ref/ops/exp.h"
+#include "ref/ops/reduce.h"
+
+void FN(swiglu_forward)(struct tensor Y, struct tensor X)
+{
+    const int64_t N = tensor_rows(Y), F = tensor_cols(Y);
+    assert(tensor_rows(X) == N && tensor_cols(X) == 2 * F);
+
+    #pragma omp parallel for schedule(static) if (N * F > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        const real *restrict g = CONST_DATA(X) + n * 2 * F, *restrict u = g + F;
+        real *restrict y = DATA(Y) + n * F;
+        for (int64_t f = 0; f < F; f++) y[f] = g[f] / (1 + FN(fast_exp)(-g[f])) * u[f];
+    }
+}
+
+void FN(swiglu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X)
+{
+    const int64_t N = tensor_rows(dY), F = tensor_cols(dY);
+    assert(tensor_rows(X) == N && tensor_cols(X) == 2 * F && tensor_count(dX) == tensor_count(X));
+
+    #pragma omp parallel for schedule(static) if (N * F > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        const real *restrict g = CONST_DATA(X) + n * 2 * F, *restrict u = g + F, *restrict dy = CONST_DATA(dY) + n * F;
+        real *restrict dg = DATA(dX) + n * 2 * F, *restrict du = dg + F;
+        for (int64_t f = 0; f < F; f++) {
+            const real s = 1 / (1 + FN(fast_exp)(-g[f])), rest = 1 / (1 + FN(fast_exp)(g[f]));
+            dg[f] = dy[f] * u[f] * s * (1 + g[f] * rest);
+            du[f] = dy[f] * (g[f] * s);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+# Golden files through the program: they hold, a changed one is named, a folder of weights is dumped and saved.
+. "$(dirname "$0")/lib.sh"
+
+test_golden_files_hold() {
+    mkdir golden && cp "$top"/golden/llama-minimal.* "$top"/golden/mixtral-minimal.* golden
+    run golden --runs 20;               expect_status 0; expect_silent; expect_columns 150
+    expect_out 'llama-minimal +fp64 +92 tensors';   expect_out 'mixtral-minimal +fp32 +107 tensors'
+    expect_out 'clean +0 alarms in 20 runs'
+    run golden golden --measure;        expect_status 0; expect_silent
+}
+
+test_a_changed_golden_is_named() {
+    mkdir g && cp "$top"/golden/llama-minimal.* g
+    sed -i 's/"grad\/h.0.mlp.up":[^,]*,/"grad\/h.0.mlp.up":1e-30,/' g/llama-minimal.bounds.json
+    run golden g;                       expect_status 3; expect_error 'g/llama-minimal\.safetensors: in fp32 the first wrong tensor is grad/h\.0\.mlp\.up: relative error'
+    cp "$top"/golden/llama-minimal.bounds.json g
+    LC_ALL=C sed -i 's/"rope_theta\\": 10000.0/"rope_theta\\": 20000.0/; s/"tie_word_embeddings\\": true/"tie_word_embeddings\\":false/' g/llama-minimal.safetensors
+    run golden g;                       expect_status 1; expect_error 'there is no tensor start/lm_head\.weight'
+    rm g/llama-minimal.bounds.json; cp "$top"/golden/llama-minimal.safetensors g
+    run golden g;                       expect_status 1; expect_error 'llama-minimal\.bounds\.json: cannot be opened'
+    run golden nowhere;                 expect_status 1; expect_error 'nowhere: there are no golden files'
+    cp "$top"/golden/README.md g/no.safetensors
+    run golden g;                       expect_status 1
+}
+
+# The golden inputs are [steps,batch,tokens]; those of a dump one batch: made here byte by byte.
+make_batch() {
+    local header='{"ids":{"dtype":"U8","shape":[2,3],"data_offsets":[0,6]},"labels":{"dtype":"I8","shape":[2,3],"data_offsets":[6,12]}}'
+    printf "\\x$(printf %x ${#header})\0\0\0\0\0\0\0%s" "$header" >batch
+    printf '\1\2\3\4\5\6\2\3\377\5\6\7' >>batch
+}
+
+test_dump_and_save() {
+    make_batch
+    for model in tiny llama-tiny mixtral-tiny; do
+        run dump one --batch batch --model $model --dtype fp32 --save saved;    expect_status 0; expect_silent; expect_file one
+        expect_file saved/config.json;  expect_file saved/model.safetensors
+        run dump two --batch batch --model saved --dtype fp32;                  expect_status 0
+        cmp -s <(tail -c 100000 one) <(tail -c 100000 two) || complain 'what was saved computes something else'
+        rm -r saved one two
+    done
+    run train --model llama-tiny --steps 1;                 expect_status 2
+    expect_error '--model llama-tiny: the devices run GPT-2 models so far'
+}
+
+test_dump_errors() {
+    make_batch
+    run dump out;                                           expect_status 2; expect_error '--batch'
+    run dump --batch batch;                                 expect_status 2
+    run dump out --batch none;                              expect_status 1; expect_error '--batch none: '
+    run dump out --batch batch --model no-such;             expect_status 2; expect_error 'no-such'
+    run dump out --batch "$top"/golden/gpt2-tied.safetensors;  expect_status 1; expect_error 'a batch needs tensors ids and labels \[sequences, tokens\]'
+    run dump no/out --batch batch;                          expect_status 1; expect_error 'no/out'
+    [ ! -e no ] || complain 'it made a folder'
+}
+
+run_tests test_golden_files_hold test_a_changed_golden_is_named test_dump_and_save test_dump_errors

@@ -1,0 +1,186 @@
+/* The config.json of Llama and Mixtral: what is read, what is refused by name, and the lists of their parameters. */
+#include "ref/model/config.h"
+#include "tests/ref/scratch.h"
+
+#define SIZES "\"vocab_size\": 61, \"hidden_size\": 24, \"intermediate_size\": 37, \"num_hidden_layers\": 2, \"num_attention_heads\": 6, " \
+              "\"max_position_embeddings\": 11"
+static const char *const LLAMA = "{\"model_type\": \"llama\", " SIZES;
+static const char *const MIXTRAL = "{\"model_type\": \"mixtral\", " SIZES;
+
+/* The document with more keys. */
+static enum error_code parse(struct model_config *c, const char *start, const char *more, struct error *err)
+{
+    char text[1000];
+    *err = (struct error){ OK, "" };
+    snprintf(text, sizeof text, "%s%s%s}", start, more[0] ? ", " : "", more);
+    return model_config_parse(c, text, "config.json", err);
+}
+
+static struct model_config parsed(const char *start, const char *more)
+{
+    struct model_config c;
+    struct error err;
+    if (parse(&c, start, more, &err) != OK) fail_msg("%s: %s", more, err.text);
+    return c;
+}
+
+static void llama_is_read(void **state)
+{
+    (void)state;
+    const struct model_config plain = parsed(LLAMA, ""), c = parsed(LLAMA, "\"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-5, \"rope_theta\": 500000.0, "
+        "\"attention_bias\": false, \"mlp_bias\": false, \"hidden_act\": \"silu\", \"head_dim\": 4, \"pretraining_tp\": 1, \"use_cache\": true, "
+        "\"tie_word_embeddings\": true, \"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+        "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}, \"torch_dtype\": \"bfloat16\"");
+    assert_int_equal(model_family(&plain), FAMILY_LLAMA);
+    assert_true(plain.H == 6 && plain.K == 6 && plain.A == 4 && plain.F == 37 && !plain.tied && !plain.biases);     /* LlamaConfig's defaults */
+    assert_true(plain.eps == 1e-6 && plain.rotary.theta == 10000 && plain.rotary.scaling == SCALING_NONE);
+    assert_true(c.K == 2 && c.tied && c.eps == 1e-5 && c.rotary.theta == 500000 && c.rotary.scaling == SCALING_LLAMA3);
+    assert_true(c.rotary.factor == 8 && c.rotary.low_frequency == 1 && c.rotary.high_frequency == 4 && c.rotary.original_positions == 8192);
+    const struct model_config linear = parsed(LLAMA, "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}");
+    assert_true(linear.rotary.scaling == SCALING_LINEAR && linear.rotary.factor == 2.5);
+    assert_true(parsed(LLAMA, "\"rope_scaling\": null").rotary.scaling == SCALING_NONE);
+}
+
+/* transformers leaves the balance loss out unless it is told to put the routers' logits out. */
+static void mixtral_is_read(void **state)
+{
+    (void)state;
+    const struct model_config plain = parsed(MIXTRAL, "");
+    assert_int_equal(model_family(&plain), FAMILY_MIXTRAL);
+    assert_true(plain.mixture.E == 8 && plain.mixture.k == 2 && plain.mixture.normalized && plain.rotary.theta == 1e6 && plain.eps == 1e-5);
+    assert_true(plain.mixture.balance_coefficient == 0 && plain.mixture.z_coefficient == 0);
+    const struct model_config c = parsed(MIXTRAL, "\"num_local_experts\": 5, \"num_experts_per_tok\": 3, \"router_aux_loss_coef\": 0.02, "
+                                                  "\"output_router_logits\": true, \"router_z_loss_coef\": 0.001, \"sliding_window\": 11");
+    assert_true(c.mixture.E == 5 && c.mixture.k == 3 && c.mixture.balance_coefficient == 0.02 && c.mixture.z_coefficient == 0.001);
+}
+
+static void what_we_have_not_is_refused(void **state)
+{
+    (void)state;
+    static const struct { const char *more, *says; } bad[] = {
+        { "\"hidden_act\": \"gelu\"", "hidden_act is \"gelu\"; Orrery has only \"silu\"" },
+        { "\"attention_bias\": true", "attention_bias is true; Orrery has only false" },
+        { "\"mlp_bias\": true", "mlp_bias is true" },
+        { "\"head_dim\": 8", "head_dim is 8; Orrery has only hidden_size / num_attention_heads" },
+        { "\"sliding_window\": 10", "sliding_window is 10, shorter than max_position_embeddings" },
+        { "\"pretraining_tp\": 2", "pretraining_tp is 2" },
+        { "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}", "rope_scaling is of type \"dynamic\"; Orrery has only \"linear\" and \"llama3\"" },
+        { "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2.0}", "\"yarn\"" },
+        { "\"rope_scaling\": {\"factor\": 2.0}", "type" },
+        { "\"rope_scaling\": {\"type\": \"linear\"}", "factor" },
+        { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0.5}", "factor 0.5; it must be at least 1" },
+        { "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0}", "low_freq_factor" },
+        { "\"rope_scaling\": 3", "rope_scaling" },
+        { "\"rope_theta\": 0", "theta 0; it must be above 0" },
+        { "\"num_key_value_heads\": 4", "H=6 heads are not a multiple of K=4" },
+        { "\"num_key_value_heads\": 0", "num_key_value_heads" },
+        { "\"rms_norm_eps\": 0", "rmsnorm epsilon 0" },
+    };
+    static const struct { const char *more, *says; } worse[] = {
+        { "\"num_experts_per_tok\": 9", "k (experts of a token) = 9; it must be from 1 to E=8" },
+        { "\"num_local_experts\": 100000", "E (experts) = 100000" },
+        { "\"router_jitter_noise\": 0.1", "router_jitter_noise is 0.1; Orrery has only 0" },
+        { "\"router_aux_loss_coef\": -1, \"output_router_logits\": true", "coefficients -1 and 0" },
+    };
+    struct model_config c;
+    struct error err;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_true(parse(&c, LLAMA, bad[i].more, &err) != OK);
+        assert_says(bad[i].more, err.text, bad[i].says);
+        assert_true(parse(&c, MIXTRAL, bad[i].more, &err) != OK);
+    }
+    for (size_t i = 0; i < sizeof worse / sizeof *worse; i++) {
+        assert_true(parse(&c, MIXTRAL, worse[i].more, &err) != OK);
+        assert_says(worse[i].more, err.text, worse[i].says);
+    }
+    assert_int_equal(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 61", "\"hidden_size\": 24", &err), ERR_FORMAT);
+    c = parsed(LLAMA, "");
+    c.biases = true;
+    assert_int_equal(model_config_check(&c, &err), ERR_PLAN);
+    assert_says("biases", err.text, "those of no family");
+    assert_true(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 30, \"intermediate_size\": 37, \"num_hidden_layers\": 2, "
+                          "\"num_attention_heads\": 6, \"max_position_embeddings\": 11", "", &err) != OK);
+    assert_says("odd width", err.text, "heads are A=5 wide; rotary positions need an even width");
+}
+
+/* Every bit of what is written reads back, scaling and mixture included. */
+static void what_is_written_reads_back(void **state)
+{
+    (void)state;
+    struct model_config c[3] = { parsed(LLAMA, "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1.1, \"high_freq_factor\": 4, "
+                                               "\"original_max_position_embeddings\": 20}"),
+                                 parsed(LLAMA, "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 3}, \"rope_theta\": 1234.5, \"num_key_value_heads\": 3"),
+                                 parsed(MIXTRAL, "\"router_aux_loss_coef\": 0.1, \"output_router_logits\": true, \"router_z_loss_coef\": 0.3, \"tie_word_embeddings\": true") };
+    for (int i = 0; i < 3; i++) {
+        struct model_config back;
+        struct error err;
+        if (model_config_write(&c[i], scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
+        if (model_config_read(&back, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
+        const struct rotary *r = &c[i].rotary, *s = &back.rotary;
+        const struct mixture_config *m = &c[i].mixture, *n = &back.mixture;
+        assert_true(back.K == c[i].K && back.tied == c[i].tied && back.mlp == c[i].mlp && back.F == c[i].F && back.eps == c[i].eps);
+        assert_true(r->theta == s->theta && r->scaling == s->scaling && r->factor == s->factor && r->low_frequency == s->low_frequency
+                    && r->high_frequency == s->high_frequency && r->original_positions == s->original_positions);
+        assert_true(m->E == n->E && m->k == n->k && m->normalized == n->normalized && m->balance_coefficient == n->balance_coefficient
+                    && m->z_coefficient == n->z_coefficient);
+    }
+}
+
+/* Published sizes: Llama 3.1 8B has 8.03 billion parameters, Mixtral 8x7B 46.7 billion. */
+static void published_sizes(void **state)
+{
+    (void)state;
+    const struct model_config llama = parsed("{\"model_type\": \"llama\", \"vocab_size\": 128256, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+        "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"max_position_embeddings\": 131072", "\"num_key_value_heads\": 8");
+    const struct model_config mixtral = parsed("{\"model_type\": \"mixtral\", \"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+        "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"max_position_embeddings\": 32768", "\"num_key_value_heads\": 8");
+    assert_true(model_elements(&llama) == 8030261248);
+    assert_true(model_elements(&mixtral) == 46702792704);
+}
+
+/* The list has each parameter once, its places agree with it, and the parts of each make up its rows. */
+static void every_parameter_once(void **state)
+{
+    (void)state;
+    static const char *const start[] = { "{\"model_type\": \"llama\", " SIZES, "{\"model_type\": \"mixtral\", " SIZES };
+    for (int f = 0; f < 2; f++) {
+        const struct model_config c = parsed(start[f], "\"num_key_value_heads\": 2");
+        int parts = 0;
+        for (int i = 0; i < model_param_count(&c); i++) {
+            const struct param_spec s = model_param(&c, i);
+            int64_t rows = 0;
+            for (int p = 0; p < s.parts; p++, parts++) rows += s.part[p].rows;
+            assert_int_equal(rows, s.dim[0]);
+            assert_false(s.file_transposed);
+            for (int j = 0; j < i; j++) assert_string_not_equal(model_param(&c, j).name, s.name);
+        }
+        assert_int_equal(parts, 3 + 2 * (f == 0 ? 9 : 7 + 3 * 8));
+        const struct param_spec qkv = model_param(&c, param_of_block(&c, 1, QKV_W)), norm = model_param(&c, param_final_norm(&c));
+        assert_string_equal(qkv.name, "model.layers.1.self_attn.qkv_proj.weight");
+        assert_true(qkv.dim[0] == 40 && qkv.parts == 3 && qkv.part[0].rows == 24 && qkv.part[2].rows == 8);
+        assert_string_equal(qkv.part[1].name, "model.layers.1.self_attn.k_proj.weight");
+        assert_string_equal(norm.name, "model.norm.weight");
+        assert_string_equal(model_param(&c, param_head(&c)).name, "lm_head.weight");
+        assert_int_equal(param_of_block(&c, 0, QKV_B), -1);
+        assert_int_equal(param_positions(&c), -1);
+        assert_int_equal(param_of_block(&c, 0, ROUTER_W) >= 0, f == 1);
+    }
+    const struct model_config c = parsed(MIXTRAL, "");
+    const struct param_spec up = model_param(&c, param_of_expert(&c, 1, 7, UP_W)), down = model_param(&c, param_of_expert(&c, 1, 7, DOWN_W));
+    assert_true(up.expert == 7 && up.layer == 1 && up.role == ROLE_UP && up.dim[0] == 74 && up.parts == 2);
+    assert_string_equal(up.part[1].name, "model.layers.1.block_sparse_moe.experts.7.w3.weight");
+    assert_string_equal(down.part[0].name, "model.layers.1.block_sparse_moe.experts.7.w2.weight");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_is_read),
+        cmocka_unit_test(mixtral_is_read),
+        cmocka_unit_test(what_we_have_not_is_refused),
+        cmocka_unit_test(what_is_written_reads_back),
+        cmocka_unit_test(published_sizes),
+        cmocka_unit_test(every_parameter_once),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

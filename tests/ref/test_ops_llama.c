@@ -1,0 +1,169 @@
+/* rmsnorm, rotary and swiglu: each against loops in long double, its backward also against differences of its forward. */
+#include "ref/model/rotary.h"
+#include "tests/ref/test_ops.h"
+
+static struct tensor X, Y, W, dX, dY, dW, rstd;         /* of the case at hand, for the forward under test */
+static const struct ops *now;
+
+/* ---- rmsnorm ---------------------------------------------------------------------------------------------------------------- */
+
+static const double eps = 1e-5;
+
+static void rmsnorm_again(void) { now->rmsnorm_forward(Y, rstd, X, W, eps); }
+
+static void rmsnorm_case(const struct ops *op, int64_t N, int64_t D, double offset)
+{
+    const enum dtype t = op->dtype;
+    CASE("rmsnorm %s N=%d D=%d offset %g", dtype_name(t), (int)N, (int)D, offset);
+    X = fill(matrix(t, N, D), 1, "x"), W = fill(vector(t, D), 1, "w");
+    for (int64_t i = 0; i < N * D; i++) tensor_set(X, i, tensor_get(X, i) + offset);
+    Y = matrix(t, N, D), rstd = vector(t, N), dY = fill(matrix(t, N, D), 1, "dy"), dX = matrix(t, N, D), dW = fill_with(vector(t, D), 1);
+    now = op;
+    rmsnorm_again();
+    op->rmsnorm_backward_input(dX, dY, X, W, rstd);
+    op->rmsnorm_backward_weight(dW, dY, X, rstd);
+
+    struct sum *w = calloc((size_t)D, sizeof *w);
+    assert_non_null(w);
+    for (int64_t n = 0; n < N; n++) {
+        struct sum squares = { 0 }, inner = { 0 };
+        for (int64_t d = 0; d < D; d++) sum_add(&squares, times(at(X, n * D + d), at(X, n * D + d)));
+        const num r = over(exact(1), root(plus(over(sum_end(squares), exact(D)), rounded(eps, 0))));
+        for (int64_t d = 0; d < D; d++) sum_add(&inner, times(times(at(dY, n * D + d), at(W, d)), times(at(X, n * D + d), r)));
+        const num mean = over(sum_end(inner), exact(D));
+        expect_near("rstd", rstd, n, r);
+        for (int64_t d = 0; d < D; d++) {
+            const num xhat = times(at(X, n * D + d), r), g = times(at(dY, n * D + d), at(W, d));
+            expect_near("Y", Y, n * D + d, times(xhat, at(W, d)));
+            expect_near("dX", dX, n * D + d, times(r, minus(g, times(xhat, mean))));
+            sum_add(&w[d], times(at(dY, n * D + d), xhat));
+        }
+    }
+    for (int64_t d = 0; d < D; d++) expect_near("dw", dW, d, plus(exact(1), sum_end(w[d])));
+    if (t == F64 && N * D < 100) expect_gradient("dX", dX, X, rmsnorm_again, Y, dY, 4 + (double)D);
+    free(w);
+    check_guards_and_free();
+}
+
+static void test_rmsnorm(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        rmsnorm_case(op, 1, 1, 0);
+        rmsnorm_case(op, 0, 5, 0);
+        rmsnorm_case(op, 3, 5, 0);
+        rmsnorm_case(op, 4, 21, 2);
+        rmsnorm_case(op, 130, 384, 0);
+    }
+}
+
+/* ---- rotary ------------------------------------------------------------------------------------------------------------------- */
+
+/* Complex numbers turned by their angles; values stay, bit for bit; backward undoes forward. */
+static void rotary_case(const struct ops *op, int64_t N, int64_t S, int64_t H, int64_t K, int64_t A)
+{
+    const enum dtype t = op->dtype;
+    const struct attention a = { .S = S, .H = H, .K = K, .A = A };
+    const struct rotary r = { .theta = 100 };
+    const int64_t ld = (H + 2 * K) * A;
+    CASE("rotary %s N=%d S=%d H=%d K=%d A=%d", dtype_name(t), (int)N, (int)S, (int)H, (int)K, (int)A);
+    X = fill(matrix(t, N, ld), 1, "x"), Y = copy_of(X);
+    struct tensor table = matrix(t, S, A), positions = integers(N, 0, (int)S, "positions");
+    rotary_table(&r, table);
+    op->rotary_forward(Y, positions, table, a);
+    dX = copy_of(Y);
+    op->rotary_backward_input(dX, positions, table, a);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t c = 0; c < ld; c++) {
+            const int64_t i = c % A, pair = i % (A / 2), other = n * ld + c - i + (i < A / 2 ? i + A / 2 : i - A / 2), here = n * ld + c;
+            const long double angle = id_at(positions, n) * powl(100, -2.0L * pair / A);
+            const num cosine = rounded(cosl(angle), 1e-15L * (1 + angle)), sine = rounded(sinl(angle), 1e-15L * (1 + angle));
+            const num straight = times(at(X, here), cosine), cross = times(at(X, other), sine);
+            if (c >= (H + K) * A) assert_true(tensor_get(Y, here) == tensor_get(X, here));
+            else expect_near("Y", Y, here, i < A / 2 ? minus(straight, cross) : plus(straight, cross));
+            expect_near("turned back", dX, here, (num){ tensor_get(X, here), 8 * unit + 8e-15L });
+        }
+    check_guards_and_free();
+}
+
+static void test_rotary(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        rotary_case(op, 1, 1, 1, 1, 2);
+        rotary_case(op, 7, 5, 3, 1, 6);
+        rotary_case(op, 0, 5, 3, 1, 6);
+        rotary_case(op, 300, 64, 9, 3, 10);
+    }
+}
+
+/* Llama 3.1's own numbers: of A = 128, theta 500000, factor 8, low 1, high 4, 8192 positions: the fast pairs are kept, the slow
+ * ones slowed by 8, those between lie between, and nowhere does a slower pair become the faster one. */
+static void test_llama3_scaling(void **state)
+{
+    (void)state;
+    const struct rotary plain = { .theta = 500000 }, scaled = { 500000, SCALING_LLAMA3, 8, 1, 4, 8192 }, linear = { 500000, SCALING_LINEAR, 2.5, 0, 0, 0 };
+    int kept = 0, slowed = 0, between = 0;
+    for (int64_t i = 0; i < 64; i++) {
+        const double f = rotary_frequency(&plain, 128, i), g = rotary_frequency(&scaled, 128, i), turns = 8192 * f / 6.283185307179586;
+        assert_true(rotary_frequency(&linear, 128, i) == f / 2.5);
+        assert_true(i == 0 || g < rotary_frequency(&scaled, 128, i - 1));
+        if (turns > 4) assert_true(g == f), kept++;
+        else if (turns < 1) assert_true(g == f / 8), slowed++;
+        else assert_true(g < f && g > f / 8), between++;
+    }
+    assert_true(rotary_frequency(&plain, 128, 0) == 1);
+    assert_true(kept == 29 && between == 6 && slowed == 29);
+}
+
+/* ---- swiglu --------------------------------------------------------------------------------------------------------------------- */
+
+static num logistic(num x) { return over(exact(1), plus(exact(1), expo((num){ -x.v, x.e }))); }
+
+static void swiglu_case(const struct ops *op, int64_t N, int64_t F, double reach)
+{
+    const enum dtype t = op->dtype;
+    CASE("swiglu %s N=%d F=%d reach %g", dtype_name(t), (int)N, (int)F, reach);
+    X = fill(matrix(t, N, 2 * F), reach, "x"), Y = matrix(t, N, F), dY = fill(matrix(t, N, F), 1, "dy"), dX = matrix(t, N, 2 * F);
+    op->swiglu_forward(Y, X);
+    op->swiglu_backward_input(dX, dY, X);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t f = 0; f < F; f++) {
+            const num g = at(X, n * 2 * F + f), u = at(X, n * 2 * F + F + f), dy = at(dY, n * F + f), s = logistic(g);
+            const num rest = logistic((num){ -g.v, 0 });
+            expect_near("Y", Y, n * F + f, times(times(g, s), u));
+            expect_near("du", dX, n * 2 * F + F + f, times(dy, times(g, s)));
+            expect_near("dg", dX, n * 2 * F + f, times(times(times(dy, u), s), plus(exact(1), times(g, rest))));
+        }
+    check_guards_and_free();
+}
+
+static void test_swiglu(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        swiglu_case(op, 1, 1, 1);
+        swiglu_case(op, 0, 3, 1);
+        swiglu_case(op, 5, 37, 8);
+        swiglu_case(op, 200, 100, 30);
+        X = vector(t, 4), Y = vector(t, 2), dY = fill_with(vector(t, 2), 1), dX = vector(t, 4);
+        CASE("swiglu %s far out", dtype_name(t));
+        tensor_set(X, 0, -1e4), tensor_set(X, 1, 1e4), tensor_set(X, 2, 3), tensor_set(X, 3, 3);
+        op->swiglu_forward(Y, X);
+        op->swiglu_backward_input(dX, dY, X);
+        assert_true(tensor_get(Y, 0) == 0 && tensor_get(Y, 1) == 3e4);                 /* and not 0 times infinity */
+        assert_true(tensor_get(dX, 0) == 0 && tensor_get(dX, 1) == 3 && tensor_get(dX, 2) == 0 && tensor_get(dX, 3) == 1e4);
+        check_guards_and_free();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_rotary),
+        cmocka_unit_test(test_llama3_scaling),
+        cmocka_unit_test(test_swiglu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+/* Folders of weights: written and read back, in one file and in several, and indexes that are wrong. */
+#include "ref/io/json.h"
+#include "ref/model/weights.h"
+#include "tests/ref/scratch.h"
+
+static const struct model_config llama = { .name = "llama", .S = 5, .D = 12, .H = 3, .K = 1, .A = 4, .F = 7, .L = 2, .V = 11, .norm = NORM_RMS,
+                                           .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .rotary = { .theta = 100 }, .eps = 1e-5, .init_std = 0.3 };
+
+static struct model_config mixtral(void)
+{
+    struct model_config c = llama;
+    c.mlp = MLP_MIXTURE, c.mixture = (struct mixture_config){ .E = 3, .k = 2, .normalized = true }, c.tied = true;
+    return c;
+}
+
+static struct model_config gpt2(void)
+{
+    return (struct model_config){ .name = "gpt2", .S = 5, .D = 12, .H = 3, .K = 3, .A = 4, .F = 7, .L = 2, .V = 11, .biases = true, .eps = 1e-5, .init_std = 0.3 };
+}
+
+static void open_model(struct transformer *m, struct model_config c, enum dtype t, uint64_t seed)
+{
+    struct error err;
+    if (transformer_open(m, &c, t, seed, &err) != OK) fail_msg("%s", err.text);
+}
+
+static void expect_loads(struct transformer *m, const char *dir)
+{
+    struct error err;
+    if (weights_load(m, dir, &err) != OK) fail_msg("%s", err.text);
+}
+
+static void expect_same(const struct transformer *a, const struct transformer *b)
+{
+    for (int i = 0; i < a->params; i++)
+        for (int64_t j = 0; j < tensor_count(a->w[i]); j++)
+            if (!(tensor_get(a->w[i], j) == tensor_get(b->w[i], j))) fail_msg("%s element %d", a->spec[i].name, (int)j);
+}
+
+static void save_model(const struct transformer *m)
+{
+    struct error err;
+    if (weights_save(m, scratch_folder, &err) != OK) fail_msg("%s", err.text);
+}
+
+static void what_is_saved_loads(void **state)
+{
+    (void)state;
+    const struct model_config shapes[] = { gpt2(), llama, mixtral() };
+    for (int i = 0; i < 3; i++) {
+        struct transformer a, b, wide;
+        struct model_config read;
+        open_model(&a, shapes[i], F32, 1), open_model(&b, shapes[i], F32, 2), open_model(&wide, shapes[i], F64, 3);
+        save_model(&a);
+        expect_loads(&b, scratch_folder), expect_loads(&wide, scratch_folder);
+        expect_same(&b, &a), expect_same(&wide, &a);
+        assert_int_equal(model_config_read(&read, scratch("config.json"), NULL), OK);
+        assert_int_equal(model_family(&read), model_family(&shapes[i]));
+        transformer_close(&a), transformer_close(&b), transformer_close(&wide);
+    }
+}
+
+/* Any rows and columns of a fused matrix, across the borders of its parts. */
+static void boxes_cross_parts(void **state)
+{
+    (void)state;
+    struct transformer m;
+    struct weights w;
+    struct error err;
+    open_model(&m, llama, F64, 1);
+    save_model(&m);
+    if (weights_open(&w, scratch_folder, &err) != OK) fail_msg("%s", err.text);
+    const int at = param_of_block(&llama, 1, QKV_W);
+    double box[20 * 12];
+    for (int64_t r0 = 0; r0 < 20; r0++)
+        for (int64_t rows = 0; r0 + rows <= 20; rows++) {
+            const int64_t start[2] = { r0, r0 % 5 }, extent[2] = { rows, 12 - r0 % 7 - r0 % 5 };
+            if (weights_read_box(&w, &m.spec[at], "", start, extent, F64, box, &err) != OK) fail_msg("%s", err.text);
+            for (int64_t i = 0; i < extent[0] * extent[1]; i++)
+                assert_true(box[i] == tensor_get(m.w[at], (r0 + i / extent[1]) * 12 + start[1] + i % extent[1]));
+        }
+    weights_close(&w);
+    transformer_close(&m);
+}
+
+/* ---- several files ------------------------------------------------------------------------------------------------------------- */
+
+/* The saved model.safetensors dealt out to three files. */
+static void deal_out(void)
+{
+    struct safetensors all;
+    struct error err;
+    if (safetensors_open(&all, scratch("model.safetensors"), &err) != OK) fail_msg("%s", err.text);
+    cJSON *root = cJSON_CreateObject(), *map = cJSON_AddObjectToObject(root, "weight_map");
+    for (int f = 0; f < 3; f++) {
+        struct safetensors_entry part[64];
+        struct safetensors_writer w;
+        char name[64];
+        int n = 0;
+        snprintf(name, sizeof name, "model-%d-of-3.safetensors", f + 1);
+        for (int i = f; i < all.count; i += 3) {
+            part[n++] = all.entry[i];
+            cJSON_AddStringToObject(map, all.entry[i].name, name);
+        }
+        if (safetensors_create(&w, scratch(name), part, n, NULL, 0, &err) != OK) fail_msg("%s", err.text);
+        for (int i = 0; i < n; i++) {
+            double data[1000];
+            if (safetensors_read(&all, safetensors_find(&all, part[i].name), F64, data, &err) != OK) fail_msg("%s", err.text);
+            if (safetensors_write(&w, i, data, &err) != OK) fail_msg("%s", err.text);
+        }
+        if (safetensors_commit(&w, &err) != OK) fail_msg("%s", err.text);
+    }
+    if (json_write(scratch("model.safetensors.index.json"), root, &err) != OK) fail_msg("%s", err.text);
+    cJSON_Delete(root);
+    safetensors_close(&all);
+    unlink(scratch("model.safetensors"));
+}
+
+static void expect_refused(struct transformer *m, enum error_code code, const char *says)
+{
+    struct error err = { OK, "" };
+    const enum error_code e = weights_load(m, scratch_folder, &err);
+    if (e != code) fail_msg("code %d, want %d: %s", (int)e, (int)code, err.text);
+    assert_says("index", err.text, says);
+}
+
+static void several_files_with_an_index(void **state)
+{
+    (void)state;
+    struct transformer a, b;
+    size_t n;
+    open_model(&a, llama, F64, 1), open_model(&b, llama, F64, 2);
+    save_model(&a);
+    deal_out();
+    expect_loads(&b, scratch_folder);
+    expect_same(&b, &a);
+
+    char *index = get_file(scratch("model.safetensors.index.json"), &n), *map = strstr(index, "model-2-of-3");
+    assert_non_null(map);
+    map[6] = '3';                                       /* the tensor is not in that file */
+    put_text(scratch("model.safetensors.index.json"), index);
+    expect_refused(&b, ERR_FORMAT, "there is no tensor|in the files of its index");
+    map[6] = '9';
+    put_text(scratch("model.safetensors.index.json"), index);
+    expect_refused(&b, ERR_FILE, "model-9-of-3.safetensors|No such file");
+    memcpy(map, "../..", 5);
+    put_text(scratch("model.safetensors.index.json"), index);
+    expect_refused(&b, ERR_FORMAT, "weight_map|must be in a file of this folder");
+    put_text(scratch("model.safetensors.index.json"), "{\"weight_map\": {\"model.norm.weight\": 3}}");
+    expect_refused(&b, ERR_FORMAT, "weight_map|model.norm.weight|must be in a file of this folder");
+    put_text(scratch("model.safetensors.index.json"), "{\"weight_map\": {\"model.norm.weight\": \"model-1-of-3.safetensors\"}}");
+    expect_refused(&b, ERR_FORMAT, "there is no tensor model.embed_tokens.weight in the files of its index");
+    put_text(scratch("model.safetensors.index.json"), "{\"weight_map\": {}}");
+    expect_refused(&b, ERR_FORMAT, "there is no tensor model.embed_tokens.weight");
+    put_text(scratch("model.safetensors.index.json"), "{}");
+    expect_refused(&b, ERR_FORMAT, "weight_map");
+    put_text(scratch("model.safetensors.index.json"), "nothing");
+    expect_refused(&b, ERR_FORMAT, "index.json");
+    unlink(scratch("model.safetensors.index.json"));
+    expect_refused(&b, ERR_FILE, "model.safetensors|No such file");
+    free(index);
+    transformer_close(&a), transformer_close(&b);
+}
+
+static void another_shape_is_refused(void **state)
+{
+    (void)state;
+    struct transformer a, b;
+    struct model_config c = llama;
+    c.K = 3;
+    open_model(&a, llama, F64, 1), open_model(&b, c, F64, 2);
+    save_model(&a);
+    expect_refused(&b, ERR_FORMAT, "self_attn.k_proj.weight is 4 x 12; the model needs 12 x 12");
+    transformer_close(&a), transformer_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_saved_loads, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(boxes_cross_parts, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(several_files_with_an_index, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(another_shape_is_refused, scratch_make, scratch_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
