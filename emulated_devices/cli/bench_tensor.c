@@ -81,7 +81,7 @@ static enum error_code print_schemes(const struct shape *s, struct error *err)
 {
     static struct stand p;
     const int64_t N = (int64_t)s->B * s->S;
-    printf("One layer and microbatch, N=%lld tokens of width D=%d, F=4D: units of N D elements; weights in units of D^2\n\n", (long long)N, s->D);
+    printf("One layer and microbatch, N=%lld tokens of width D=%d, F=4D: elements a device sends (on average,\nat most) and keeps, in units of N D; weights in units of D^2\n\n", (long long)N, s->D);
     printf("%4s  %-11s %9s %9s %9s %9s\n", "P", "scheme", "sends", "most", "keeps", "weights");
     for (int P = 1; P <= s->devices; P++)
         for (int i = 0; tensor_schemes[i]; i++) {
@@ -129,7 +129,7 @@ static double crossing_by_formula(int q) { return 36 / (8.0 * (q + 1) - 21); }
 
 static void print_crossings(const struct shape *s)
 {
-    printf("\nFrom which N/D on 2d sends less than 1d: counted, with norms and vectors; by the formulas of their matrices, 36 / (8 q - 13)\n\n");
+    printf("\nFrom which N/D on 2d sends less than 1d: counted, with norms and vectors; by the formulas of their\nmatrices alone, 36 / (8 q - 13)\n\n");
     printf("%4s %9s %9s\n", "P", "counted", "formula");
     for (int q = 2; q * q <= s->devices && q <= s->H; q++) {
         const struct shape small = { .D = s->D, .H = s->H, .S = 16 };
@@ -169,7 +169,7 @@ static enum error_code print_memory(const struct shape *s, const char *name, int
 static enum error_code print_memories(const struct shape *s, struct error *err)
 {
     const int P = s->H < 8 ? s->H : 8;
-    printf("\nBytes a layer keeps in 16 bits with dropout, in units of N D: V. Korthikanti et al., arXiv:2205.05198, section 4, and ours\n");
+    printf("\nBytes a layer keeps in 16 bits with dropout, in units of N D: V. Korthikanti et al.,\narXiv:2205.05198, section 4, and ours\n");
     enum error_code e = print_memory(s, "1d", 1, "none", err);
     if (!e) e = print_memory(s, "1d", P, "none", err);
     if (!e) e = print_memory(s, "1d-sp", P, "none", err);
@@ -192,7 +192,7 @@ enum error_code bench_tensor_topic(int argc, char **argv, int *status, struct er
     enum error_code e = options_parse("bench tensor", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("bench tensor", "[options]", "What each tensor scheme sends and keeps, where one overtakes another, and the published memory beside ours.", table);
+        print_usage("bench tensor", "[options]", "What each tensor scheme sends and keeps, where 2d overtakes 1d, and the published memory\nof a layer beside ours. Nothing is run: the tests hold these figures to what is counted.", table);
         return OK;
     }
     if (s.D % s.H != 0) return fail(err, ERR_USAGE, "--heads %d: does not divide --width %d", s.H, s.D);

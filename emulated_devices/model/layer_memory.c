@@ -16,7 +16,7 @@ static void all_terms(const struct stage *s, const struct microbatch *m, struct 
         { "input of QKV",                 2 * outside, numbers(s, m->input.count * D), NULL },
         { "Q, K and V",                   6 * inside,  numbers(s, 3 * inner * heads * c->A), NULL },
         { "softmax, mask, what it drops", 5 * (double)(m->N * s->plan->S * c->H) / parts, statistics(s, inner * heads),
-          "tiles, never an S x S matrix: a denominator for each row" },
+          "in tiles: a denominator for each row" },
         { "input of the projection",      2 * inside,  numbers(s, inner * heads * c->A), NULL },
         { "masks of residual dropout",    2 * outside, 0, "drawn again from their counters" },
         { "input of up",                  2 * outside, numbers(s, m->input.count * D), NULL },
@@ -34,7 +34,7 @@ void layer_memory(const struct stage *s, const struct microbatch *m, int layer, 
     all_terms(s, m, t);
     if (r == RECOMPUTE_SELECTIVE) {
         t[SOFTMAX].paper = 0, t[SOFTMAX].kept = 0, t[SOFTMAX].why = NULL;
-        t[PROJECTION_INPUT].kept = 0, t[PROJECTION_INPUT].why = "attention is computed again in any case, so its output is not kept";
+        t[PROJECTION_INPUT].kept = 0, t[PROJECTION_INPUT].why = "attention is computed again anyway";
     }
     for (int i = 0; i < LAYER_MEMORY_TERMS && r == RECOMPUTE_FULL; i++) {
         t[i].paper = i == NORM_INPUTS ? t[i].paper / 2 : 0;              /* the layer's own input */
