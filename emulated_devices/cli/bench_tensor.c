@@ -6,6 +6,7 @@
 #include "emulated_devices/cli/bench.h"
 #include "emulated_devices/model/block.h"
 #include "emulated_devices/model/layer_memory.h"
+#include "emulated_devices/model/memory.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,7 +72,7 @@ static struct figures figures_of(struct stand *p, int64_t N)
         }
         f.mean += sent / P;
         f.most = fmax(f.most, sent);
-        f.kept = fmax(f.kept, (double)block_activation_bytes(&p->stage, &p->m) / (double)dtype_size(p->device.dtype));
+        f.kept = fmax(f.kept, (double)kept_bytes(&p->device, block_keeps(&p->stage, &p->m)) / (double)dtype_size(p->device.dtype));
         f.weights = fmax(f.weights, (double)weights);
     }
     return f;

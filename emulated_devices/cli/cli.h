@@ -56,7 +56,8 @@ int launcher_rank(void);
 /** Tell the waiting launch() who is who: a line on stderr for each process, which launch() keeps to itself. */
 void announce_process(int rank, const char *place);
 #define PROCESS_LINE "orrery-process "  /* how it begins */
-#define LOST_LINE "orrery-lost "        /* how another begins: a process has ended without saying goodbye */
+#define LOST_LINE "orrery-lost "        /* how another begins: a process has ended without saying goodbye; its signal, when */
+enum { LINGER = 1 };                    /* seconds that a device goes on after it has said that it aborts */
 
 /** Threads for this process when `ranks` processes share the machine: cores / ranks, at least 1; sets OpenMP and OpenBLAS. */
 int use_cores(int ranks);

@@ -144,9 +144,9 @@ enum error_code command_golden(int argc, char **argv, int *status, struct error 
     (void)status;
     enum error_code e = parse(&o, argc, argv, &help, err);
     if (e || help) return e;
-    snprintf(pattern, sizeof pattern, "%s/*.safetensors", o.folder);
+    snprintf(pattern, sizeof pattern, "%s/*-*.safetensors", o.folder);
     if (glob(pattern, 0, NULL, &found) != 0)
-        return fail(err, ERR_FILE, "%s: there are no golden files (*.safetensors) in this folder", shown_path(o.folder).text);
+        return fail(err, ERR_FILE, "%s: there are no golden models (FAMILY-SHAPE.safetensors) in this folder", shown_path(o.folder).text);
     use_cores(1);
     printf("%-18s %-5s %13s  %-8s\n", "file", "", "", "error/bound, largest");
     for (size_t i = 0; i < found.gl_pathc && !e; i++) e = do_file(found.gl_pathv[i], &o, err);

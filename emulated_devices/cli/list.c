@@ -55,6 +55,7 @@ static void list_collectives(void)
             if ((*a)->operation != (enum operation)op) continue;
             if (!any) printf("\n%s\n", operation_name(op));
             entry((*a)->name, (*a)->description);
+            field((*a)->needs ? "needs %s" : "%s", (*a)->needs ? (*a)->needs : "takes any group");
             field("cost %s", (*a)->cost_formula);
             field("from %s", (*a)->source);
             any = true;
@@ -153,7 +154,9 @@ static void list_clusters(void)
 static void list_dtypes(void)
 {
     for (int t = 0; t < DTYPE_COUNT; t++)
-        if (dtype_unit(t) > 0) printf("  %-20s %zu bytes, unit roundoff %.3g\n", dtype_name(t), dtype_size(t), dtype_unit(t));
+        if (dtype_unit(t) > 0)
+            printf("  %-20s %zu bytes, unit roundoff %.3g%s\n", dtype_name(t), dtype_size(t), dtype_unit(t),
+                   dtype_wide(t) == (enum dtype)t ? "" : "; in ref/, collectives and files, not for --dtype yet");
 }
 
 static const struct { const char *name, *title; void (*print)(void); } parts[] = {

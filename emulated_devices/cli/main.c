@@ -7,8 +7,8 @@
 static const struct command commands[] = {
     { "train", "train a model on a mesh of emulated devices, and check it against one", command_train },
     { "verify", "run everything registered on every fitting mesh, and check it against one device", command_verify },
-    { "show", "a pipeline schedule as a timeline, with its bubble, memory and messages", command_show },
-    { "bench", "speed of this machine beside its limit; published bubble rates beside ours", command_bench },
+    { "show", "draw a pipeline schedule, or a collective step by step, without training anything", command_show },
+    { "bench", "training steps, schedules, collectives: each figure beside a limit, a published one or MPI's", command_bench },
     { "golden", "hold the one-device model to golden files; measure the bounds beside them", command_golden },
     { "dump", "every tensor of the one-device model on one batch, in a file", command_dump },
     { "list", "everything registered: name, what it needs, what it costs, where it is from", command_list },

@@ -1,11 +1,13 @@
 /* process.c -- what one process does for itself: its surroundings, its share of the cores, its rank before MPI is up. */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/measure.h"
 #include <fcntl.h>
 #include <omp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 void openblas_set_num_threads(int);
@@ -20,7 +22,10 @@ static void open_missing_streams(void)
 /* ---- a witness --------------------------------------------------------------------------------------------------------
  * When a device dies, mpiexec kills the others and reports the first of all, not the first that died.  So every device has
  * a witness: a process that waits at the other end of a pipe for a goodbye, the number of the signal that ends the device,
- * or its end without a word, and says so before mpiexec can know.  Witnesses of devices that mpiexec kills die with them. */
+ * or its end without a word, and says so, and when.  It has a process group of its own, for mpiexec kills groups.
+ *
+ * MPICH aborts a device that reads from a dead one.  A device that aborts therefore lingers: the death behind it, if there is
+ * one, is told in that time, and those of the devices that mpiexec kills because of the abort are told after it. */
 
 static int to_witness = -1;
 
@@ -37,6 +42,7 @@ static void say_goodbye(void) { say_to_witness(0); }
 static void say_signal(int number)
 {
     say_to_witness(number);
+    if (number == SIGABRT) nanosleep(&(struct timespec){ .tv_sec = LINGER }, NULL);
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -44,9 +50,9 @@ static void say_signal(int number)
 static void witness(int from, long device)
 {
     unsigned char word = SIGKILL;                       /* the one that leaves no time for words */
-    char line[64];
+    char line[96];
     if (read(from, &word, 1) != 1 || word != 0) {
-        const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d\n", device, word);
+        const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d %.3f\n", device, word, now());
         if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
     }
     _exit(0);
@@ -61,6 +67,7 @@ static void call_witness(void)
     const pid_t child = fork();
     if (child == 0) {
         close(ends[1]);
+        setpgid(0, 0);
         witness(ends[0], device);
     }
     close(ends[0]);

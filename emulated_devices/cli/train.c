@@ -194,11 +194,13 @@ static enum error_code be_a_device(const struct train_options *o, struct error *
     const int threads = use_cores(o->plan.mesh.devices);
     enum error_code e = device_open(&device, o->plan.dtype, o->memory, err);
     if (e) return e;
+    clock_open(&device.clock, &o->cluster, o->plan.dtype);
     e = comm_open(&comm, &device, err);
     if (e) {
         device_close(&device);
         return e;
     }
+    /* Only now a device knows which one it is, and how fast. */
     const struct cluster own = cluster_of_rank(&o->cluster, comm.rank);
     clock_open(&device.clock, &own, o->plan.dtype);
     if (comm.size != o->plan.mesh.devices)

@@ -247,7 +247,26 @@ static enum error_code verify_data(struct job *j, struct error *err) { return ru
 
 /* ---- collectives --------------------------------------------------------------------------------------------------------- */
 
-static void record_algorithm(struct job *j, const struct algorithm *a, const struct algorithm_outcome *o)
+/* What has been found of one operation, for a line. */
+struct tally { char names[400], refused[200]; int calls; bool failed; };
+
+static void add_name(char *list, size_t size, const char *name)
+{
+    const size_t used = strlen(list);
+    snprintf(list + used, size - used, "%s%s", used ? " " : "", name);
+}
+
+static void print_tally(enum operation op, const struct tally *t)
+{
+    char line[800];
+    int used = snprintf(line, sizeof line, "%s, %d calls: %s", t->failed ? "FAILED" : "ok", t->calls, t->names);
+    if (t->refused[0]) snprintf(line + used, sizeof line - (size_t)used, "; not for this group: %s", t->refused);
+    printf("  %-15s ", operation_name(op));
+    print_wrapped(stdout, 18, line);
+    fflush(stdout);
+}
+
+static void record_algorithm(struct job *j, const struct algorithm *a, const struct algorithm_outcome *o, struct tally *t)
 {
     char scheme[80];
     snprintf(scheme, sizeof scheme, "%s %s", operation_name(a->operation), a->name);
@@ -255,16 +274,16 @@ static void record_algorithm(struct job *j, const struct algorithm *a, const str
         struct error why;
         fail(&why, ERR_PLAN, "%s", o->refused);
         refuse_case(j, "collectives", scheme, &why);
+        add_name(t->refused, sizeof t->refused, a->name);
         return;
     }
     cJSON *c = begin_case(j, "collectives", scheme, &o->verdict);
     cJSON_AddNumberToObject(c, "calls", o->calls);
     cJSON_AddNumberToObject(c, "elements", (double)o->elements);
-    if (!j->prints) return;
-    printf("  %-15s %-22s %3d calls  %8lld elements   %s\n", operation_name(a->operation), a->name, o->calls, (long long)o->elements,
-           o->verdict.code ? "FAILED" : "==   traffic ==   ok");
-    if (o->verdict.code) printf("      %s\n", o->verdict.text);
-    fflush(stdout);
+    t->calls += o->calls;
+    t->failed = t->failed || o->verdict.code != OK;
+    add_name(t->names, sizeof t->names, a->name);
+    if (j->prints && o->verdict.code) printf("      %s\n", o->verdict.text);
 }
 
 /* The members in reverse: who confuses devices with members fails. */
@@ -283,10 +302,14 @@ static enum error_code verify_collectives(struct job *j, struct error *err)
     const struct cluster *m = &j->world->device->clock.cluster;
     if (j->prints)
         printf("\n%d device%s of %s, collectives: exact results, messages, bytes and additions\n", j->world->size, plural(j->world->size), m->name);
+    struct tally t = { .calls = 0 };
     for (int i = 0; algorithms[i] && !e; i++) {
         struct algorithm_outcome o;
         e = verify_algorithm(&g, algorithms[i], &o, err);
-        if (!e && j->speaks) record_algorithm(j, algorithms[i], &o);
+        if (!e && j->speaks) record_algorithm(j, algorithms[i], &o, &t);
+        if (e || (algorithms[i + 1] && algorithms[i + 1]->operation == algorithms[i]->operation)) continue;
+        if (j->prints) print_tally(algorithms[i]->operation, &t);       /* the last of its operation */
+        t = (struct tally){ .calls = 0 };
     }
     group_close(&g);
     return e;

@@ -30,14 +30,16 @@ static void remember_process(struct watch *w, const char *text)
     w->process[w->known++] = p;
 }
 
-/* The first, unless a device has said before that it is about to end.  MPICH aborts a device that reads from a dead one,
- * which can be told first: anything else counts more than that. */
+/* The first, unless a device has said before that it is about to end.  An abort gives way to another death in the time that
+ * the device lingers: it is the consequence. */
 static void remember_loss(struct watch *w, const char *text)
 {
     long pid;
     int number;
-    if (sscanf(text, "%ld %d", &pid, &number) != 2 || w->said[0]) return;
-    if (w->lost_pid == 0 || (w->lost_signal == SIGABRT && number != SIGABRT)) w->lost_pid = pid, w->lost_signal = number;
+    double when;
+    if (sscanf(text, "%ld %d %lf", &pid, &number, &when) != 3 || w->said[0]) return;
+    if (w->lost_pid == 0 || (w->lost_signal == SIGABRT && number != SIGABRT && when < w->lost_when + LINGER))
+        w->lost_pid = pid, w->lost_signal = number, w->lost_when = when;
 }
 
 /* A death is reported in a frame of '=', with three lines below.  Who it names need not be who died first. */

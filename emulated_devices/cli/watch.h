@@ -26,7 +26,8 @@ struct watch {
     bool died;                          /* mpiexec has reported a death */
     char how[64];                       /* the first one died, by mpiexec */
     long lost_pid;                      /* the first process that ended without saying goodbye; 0 if there is none */
-    int lost_signal;                    /* what ended it */
+    int lost_signal;                    /* what ended it, */
+    double lost_when;                   /* and when */
     char said[LINE];                    /* the first line in which a device says what went wrong; shown at the end */
     int write_errno;                    /* our own output cannot be written */
     char noise[200];                    /* the first remark of mpiexec or UCX */

@@ -131,7 +131,8 @@ static inline int64_t block_start(int64_t count, int P, int b)
  *
  * Collective over the group: all members call it with the same operation, counts, dtype and reduction.
  * @return OK, or on every member the same: ERR_USAGE for an unknown name, a refused group or bad arguments (data
- *         untouched); ERR_MEMORY if a member has no room for its scratch (data untouched); ERR_COMM (data undefined).
+ *         untouched); ERR_MEMORY if a member has no room for its scratch (data untouched).  A message that cannot be sent or
+ *         that has another length than its receiver expects ends the job, with one line: others are waiting already.
  * Rounding: the order of additions depends on the algorithm and P, not on timing; all members of an allreduce end with
  *         the same bits.
  */

@@ -152,7 +152,9 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
     const bool trivial = nothing_to_do(op, c, g->size);
     if (trivial || works_in_out(op)) copy_in(&here, c, g->size);
     if (works_in_out(op)) call.in = call.out;
-    return trivial ? OK : a->run(g, c, err);
+    code = trivial ? OK : a->run(g, c, err);
+    if (code == ERR_COMM) comm_give_up(g->comm, err);
+    return code;
 }
 
 struct collective_cost collective_cost(const struct algorithm *a, int rank, int P, const struct collective *c)

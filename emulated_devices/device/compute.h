@@ -12,7 +12,7 @@
 /* An operation that streams: so many tensors the size of X, so many operations for each element. */
 static inline void dev_charge(struct device *d, const char *what, struct tensor X, int tensors, double flops_each)
 {
-    clock_compute(&d->clock, what, elementwise_cost(tensor_count(X), tensors, flops_each, d->dtype));
+    clock_compute(&d->clock, what, elementwise_cost(tensor_count(X), tensors, flops_each, X.dtype));
 }
 
 static inline void dev_charge_linear(struct device *d, const char *what, struct tensor rows, struct tensor W)

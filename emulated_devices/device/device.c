@@ -33,6 +33,14 @@ struct tensor device_tensor_2d(struct device *d, enum arena_tag tag, int64_t row
     return t;
 }
 
+struct tensor device_statistics(struct device *d, enum arena_tag tag, int64_t rows, int64_t cols)
+{
+    const enum dtype t = dtype_wide(d->dtype);
+    struct tensor s = cols ? tensor_2d(NULL, t, rows, cols) : tensor_1d(NULL, t, rows);
+    s.data = arena_alloc(&d->arena, tag, tensor_bytes(s));
+    return s;
+}
+
 void device_free(struct device *d, struct tensor t)
 {
     arena_free(&d->arena, t.data);

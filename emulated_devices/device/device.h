@@ -25,6 +25,9 @@ void device_close(struct device *);
 /* Tensors from the device's arena, in its format.  .data is NULL if the machine is out of memory. */
 struct tensor device_tensor_1d(struct device *, enum arena_tag, int64_t n);
 struct tensor device_tensor_2d(struct device *, enum arena_tag, int64_t rows, int64_t cols);
+
+/** Statistics that operations keep (ops.h): fp32 where the device's format has 16 bits.  cols 0: a vector. */
+struct tensor device_statistics(struct device *, enum arena_tag, int64_t rows, int64_t cols);
 void device_free(struct device *, struct tensor);
 
 #endif

@@ -12,26 +12,22 @@ bool block_make(struct stage *s, const struct microbatch *m, struct block_activa
 {
     struct allocator a = { s->device, ACTIVATIONS, false };
     const int64_t n = m->stream.count, input = m->input.count, inner = m->inner.count, D = s->tp->channels;
-    b->ln1_mean = allocate_statistics(&a, n, 1), b->ln1_rstd = allocate_statistics(&a, n, 1), b->ln1 = allocate_matrix(&a, input, D);
+    b->ln1_mean = allocate_statistics(&a, n, 0), b->ln1_rstd = allocate_statistics(&a, n, 0), b->ln1 = allocate_matrix(&a, input, D);
     b->qkv = allocate_matrix(&a, inner, 3 * heads_width(s)), b->lse = allocate_statistics(&a, inner, s->tp->heads);
     b->att = allocate_matrix(&a, inner, heads_width(s));
     b->mid = allocate_matrix(&a, n, D);
-    b->ln2_mean = allocate_statistics(&a, n, 1), b->ln2_rstd = allocate_statistics(&a, n, 1), b->ln2 = allocate_matrix(&a, input, D);
+    b->ln2_mean = allocate_statistics(&a, n, 0), b->ln2_rstd = allocate_statistics(&a, n, 0), b->ln2 = allocate_matrix(&a, input, D);
     b->up = allocate_matrix(&a, inner, s->tp->columns), b->act = allocate_matrix(&a, inner, s->tp->columns);
     return !a.failed;
 }
 
-/* Bytes of so many numbers, and of so many statistics. */
-static uint64_t bytes_of(const struct stage *s, int64_t numbers, int64_t statistics)
+struct kept block_keeps(const struct stage *s, const struct microbatch *m)
 {
-    return (uint64_t)numbers * dtype_size(s->device->dtype) + (uint64_t)statistics * dtype_size(s->device->ops->statistics);
-}
-
-uint64_t block_activation_bytes(const struct stage *s, const struct microbatch *m)
-{
-    /* in, mid and four statistics;  ln1, ln2;  qkv 3, att 1 of this device's heads, up, act, and lse */
-    return bytes_of(s, (2 * m->stream.count + 2 * m->input.count) * s->tp->channels + m->inner.count * (4 * heads_width(s) + 2 * s->tp->columns),
-                    4 * m->stream.count + m->inner.count * s->tp->heads);
+    /* in, mid;  ln1, ln2;  qkv 3, att 1 of this device's heads, up, act.  Of statistics four of the stream, and lse */
+    return (struct kept){
+        .elements = 2 * (m->stream.count + m->input.count) * s->tp->channels + m->inner.count * (4 * heads_width(s) + 2 * s->tp->columns),
+        .statistics = 4 * m->stream.count + m->inner.count * s->tp->heads,
+    };
 }
 
 void block_drop(struct stage *s, struct block_activations *b)
@@ -130,12 +126,14 @@ void block_forget(struct stage *s, struct microbatch *m, int layer)
     }
 }
 
-uint64_t block_forgotten_bytes(const struct stage *s, const struct microbatch *m, int layer)
+struct kept block_forgets(const struct stage *s, const struct microbatch *m, int layer)
 {
+    struct kept all = block_keeps(s, m);
+    all.elements -= m->stream.count * s->tp->channels;          /* in stays */
     switch (choice(s, layer)) {
-    case RECOMPUTE_SELECTIVE: return bytes_of(s, m->inner.count * heads_width(s), m->inner.count * s->tp->heads);
-    case RECOMPUTE_FULL:      return block_activation_bytes(s, m) - bytes_of(s, m->stream.count * s->tp->channels, 0);
-    default:                  return 0;
+    case RECOMPUTE_SELECTIVE: return (struct kept){ m->inner.count * heads_width(s), m->inner.count * s->tp->heads };
+    case RECOMPUTE_FULL:      return all;
+    default:                  return (struct kept){ 0 };
     }
 }
 

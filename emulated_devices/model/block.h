@@ -2,6 +2,7 @@
 #ifndef ORRERY_BLOCK_H
 #define ORRERY_BLOCK_H
 
+#include "emulated_devices/model/memory.h"
 #include "emulated_devices/model/stage.h"
 
 /** Memory for what a block keeps between forward and backward, but `in`.  @return whether there was enough. */
@@ -9,8 +10,8 @@ bool block_make(struct stage *, const struct microbatch *, struct block_activati
 void block_drop(struct stage *, struct block_activations *);
 void block_drop_gradients(struct stage *, struct block_gradients *);
 
-/** Bytes that a block keeps of a microbatch, `in` among them. */
-uint64_t block_activation_bytes(const struct stage *, const struct microbatch *);
+/** What a block keeps of a microbatch, `in` among it. */
+struct kept block_keeps(const struct stage *, const struct microbatch *);
 
 /** out = the block of m->block[].in.  Collective over the tp group. */
 enum error_code block_forward(struct stage *, struct microbatch *m, int layer, struct tensor out, struct error *);
@@ -21,8 +22,8 @@ void block_forget(struct stage *, struct microbatch *m, int layer);
 /** Before backward: compute it again.  Collective over the tp group. */
 enum error_code block_remember(struct stage *, struct microbatch *m, int layer, struct error *);
 
-/** Bytes dropped in between. */
-uint64_t block_forgotten_bytes(const struct stage *, const struct microbatch *, int layer);
+/** What is dropped in between. */
+struct kept block_forgets(const struct stage *, const struct microbatch *, int layer);
 
 /** d, the gradient of the block's output, becomes that of its input; the gradients of the linear layers' outputs stay in
  *  m->d_block, for block_backward_weight.  Collective over the tp group. */

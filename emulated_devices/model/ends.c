@@ -37,9 +37,8 @@ enum error_code loss_forward(struct stage *s, struct microbatch *m, int micro, s
     const int64_t n = m->stream.count, inner = m->inner.count;
     const int final = param_final_norm(c);
     double loss = 0;
-    m->lnf_mean = allocate_statistics(&a, n, 1), m->lnf_rstd = allocate_statistics(&a, n, 1), m->lnf = allocate_matrix(&a, m->input.count, s->tp->channels);
-    m->logits = allocate_matrix(&a, inner, s->tp->tokens), m->top = allocate_statistics(&a, inner, 1);
-    m->sums = allocate_statistics(&a, 2 * inner, 1);
+    m->lnf_mean = allocate_statistics(&a, n, 0), m->lnf_rstd = allocate_statistics(&a, n, 0), m->lnf = allocate_matrix(&a, m->input.count, s->tp->channels);
+    m->logits = allocate_matrix(&a, inner, s->tp->tokens), m->top = allocate_statistics(&a, inner, 0), m->sums = allocate_statistics(&a, 2 * inner, 0);
     if (a.failed) return fail(err, ERR_MEMORY, "the machine has no memory left for the loss of microbatch %d", micro);
     enum error_code e = tensor_norm_forward(s->tp, tensor_own_rows(s->tp, m->lnf, m->N), m->lnf_mean, m->lnf_rstd, m->out,
                                             parameter_find(s->parameters, final)->w, parameter_find(s->parameters, final + 1)->w, c->eps, err);
@@ -49,11 +48,13 @@ enum error_code loss_forward(struct stage *s, struct microbatch *m, int micro, s
     return e;
 }
 
-uint64_t loss_activation_bytes(const struct stage *s, const struct microbatch *m)
+struct kept loss_keeps(const struct stage *s, const struct microbatch *m)
 {
-    /* out, lnf, logits;  two statistics of the norm;  top, total and hit */
-    return (uint64_t)((m->stream.count + m->input.count) * s->tp->channels + m->inner.count * s->tp->tokens) * dtype_size(s->device->dtype)
-         + (uint64_t)(2 * m->stream.count + 3 * m->inner.count) * dtype_size(s->device->ops->statistics);
+    /* out;  lnf;  logits.  Of statistics two of the stream;  top, total and hit */
+    return (struct kept){
+        .elements = (m->stream.count + m->input.count) * s->tp->channels + m->inner.count * s->tp->tokens,
+        .statistics = 2 * m->stream.count + 3 * m->inner.count,
+    };
 }
 
 enum error_code loss_backward_input(struct stage *s, struct microbatch *m, struct error *err)

@@ -2,6 +2,7 @@
 #ifndef ORRERY_ENDS_H
 #define ORRERY_ENDS_H
 
+#include "emulated_devices/model/memory.h"
 #include "emulated_devices/model/stage.h"
 
 /** x = this device's piece of the microbatch's embedded tokens.  Collective over the tp group. */
@@ -13,8 +14,8 @@ enum error_code embedding_backward_weight(struct stage *, struct microbatch *, s
 /** Add the microbatch's losses, from m->out, to the stage's.  Collective over the tp group. */
 enum error_code loss_forward(struct stage *, struct microbatch *, int micro, struct error *);
 
-/** Bytes that the loss keeps of a microbatch, m->out among them. */
-uint64_t loss_activation_bytes(const struct stage *, const struct microbatch *);
+/** What the loss keeps of a microbatch, m->out among it. */
+struct kept loss_keeps(const struct stage *, const struct microbatch *);
 
 /** m->d_out = the gradient of the last layer's output.  Logits become their own gradient, which the weights' part uses.
  *  Collective over the tp group. */

@@ -2,7 +2,7 @@
 #include "emulated_devices/model/recompute.h"
 
 static uint64_t numbers(const struct stage *s, int64_t n) { return (uint64_t)n * dtype_size(s->device->dtype); }
-static uint64_t statistics(const struct stage *s, int64_t n) { return (uint64_t)n * dtype_size(s->device->ops->statistics); }
+static uint64_t statistics(const struct stage *s, int64_t n) { return (uint64_t)n * dtype_size(dtype_wide(s->device->dtype)); }
 
 /* Everything kept.  outside: what the paper divides only under sequence parallelism; inside: what it always divides. */
 static void all_terms(const struct stage *s, const struct microbatch *m, struct layer_memory_term t[LAYER_MEMORY_TERMS])

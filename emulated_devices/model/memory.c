@@ -7,10 +7,9 @@ struct tensor allocate_matrix(struct allocator *a, int64_t rows, int64_t cols)
     return t;
 }
 
-struct tensor allocate_statistics(struct allocator *a, int64_t rows, int64_t each)
+struct tensor allocate_statistics(struct allocator *a, int64_t rows, int64_t cols)
 {
-    struct tensor t = tensor_2d(NULL, a->device->ops->statistics, rows, each);
-    t.data = arena_alloc(&a->device->arena, a->tag, tensor_bytes(t));
+    struct tensor t = device_statistics(a->device, a->tag, rows, cols);
     a->failed = a->failed || t.data == NULL;
     return t;
 }

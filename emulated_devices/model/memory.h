@@ -7,9 +7,16 @@
 /* Many allocations, one answer: a failure is remembered and reported at the end of the pass. */
 struct allocator { struct device *device; enum arena_tag tag; bool failed; };
 
+/* What is kept between forward and backward: elements in the device's format, and statistics in theirs. */
+struct kept { int64_t elements, statistics; };
+
+static inline uint64_t kept_bytes(const struct device *d, struct kept k)
+{
+    return (uint64_t)k.elements * dtype_size(d->dtype) + (uint64_t)k.statistics * dtype_size(dtype_wide(d->dtype));
+}
+
 struct tensor allocate_matrix(struct allocator *, int64_t rows, int64_t cols);
-/* A few numbers a row, in the format of statistics. */
-struct tensor allocate_statistics(struct allocator *, int64_t rows, int64_t each);
+struct tensor allocate_statistics(struct allocator *, int64_t rows, int64_t cols);      /* cols 0: a vector */
 
 /** Give tensors back, and forget them. */
 void drop_tensors(struct device *, struct tensor *const all[], size_t count);

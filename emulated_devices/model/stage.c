@@ -16,6 +16,22 @@ static void drop_microbatch(struct stage *s, struct microbatch *m)
     drop_tensors(s->device, all, sizeof all / sizeof *all);
 }
 
+/* Bytes of one block's activations: all of them, and those that are dropped between forward and backward. */
+static uint64_t all_bytes(const struct stage *s, const struct microbatch *m)
+{
+    return kept_bytes(s->device, block_keeps(s, m));
+}
+
+static uint64_t forgotten_bytes(const struct stage *s, const struct microbatch *m, int l)
+{
+    return kept_bytes(s->device, block_forgets(s, m, s->first_layer + l));
+}
+
+static uint64_t loss_bytes(const struct stage *s, const struct microbatch *m)
+{
+    return kept_bytes(s->device, loss_keeps(s, m));
+}
+
 static void hold(struct held *h, uint64_t bytes)
 {
     h->now += bytes;
@@ -29,19 +45,19 @@ void stage_forward_held(const struct stage *s, int micro, struct held *h)
     if (s->first) hold(h, stream);
     for (int l = 0; l < s->layers; l++) {
         if (l + 1 < s->layers || s->last) hold(h, stream);              /* the output */
-        hold(h, block_activation_bytes(s, m) - stream);
-        h->now -= block_forgotten_bytes(s, m, s->first_layer + l);
+        hold(h, all_bytes(s, m) - stream);
+        h->now -= forgotten_bytes(s, m, l);
     }
-    if (s->last) hold(h, loss_activation_bytes(s, m) - stream);
+    if (s->last) hold(h, loss_bytes(s, m) - stream);
 }
 
 void stage_backward_held(const struct stage *s, int micro, bool input, bool weight, struct held *h)
 {
     const struct microbatch *m = &s->micro[micro];
-    if (s->last && weight) h->now -= loss_activation_bytes(s, m);
+    if (s->last && weight) h->now -= loss_bytes(s, m);
     for (int l = s->layers - 1; l >= 0; l--) {
-        if (input) hold(h, block_forgotten_bytes(s, m, s->first_layer + l));
-        if (weight) h->now -= block_activation_bytes(s, m);
+        if (input) hold(h, forgotten_bytes(s, m, l));
+        if (weight) h->now -= all_bytes(s, m);
     }
 }
 

@@ -332,18 +332,18 @@ uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
     }
 }
 
-static int layers_again(const struct stage *s)
-{
-    int n = 0;
-    for (int l = 0; l < s->layers; l++) n += recompute_of(s->plan->recompute, s->first_layer + l) == RECOMPUTE_FULL;
-    return n;
-}
-
 static struct collective_cost data_cost(const struct trainer *t)
 {
     const uint64_t times = (uint64_t)t->plan.updates;
     const struct collective_cost one = t->data.scheme->cost(&t->data);
     return (struct collective_cost){ .messages = times * one.messages, .bytes = times * one.bytes, .additions = times * one.additions };
+}
+
+static int layers_again(const struct stage *s)
+{
+    int n = 0;
+    for (int l = 0; l < s->layers; l++) n += recompute_of(s->plan->recompute, s->first_layer + l) == RECOMPUTE_FULL;
+    return n;
 }
 
 struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)

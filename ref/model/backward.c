@@ -83,7 +83,7 @@ void transformer_backward(struct transformer *m)
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
     const int L = (int)c->L, head = param_head(c);
-    const double scale = 1 / (double)(m->counted ? m->counted : 1);
+    const double scale = m->loss_scale / (double)(m->counted ? m->counted : 1);
     const struct tensor d_logits = m->logits;
 
     op->cross_entropy_backward(d_logits, m->logits, m->total, m->top, m->labels, 0, IGNORE_LABEL, scale);

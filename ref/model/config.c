@@ -93,6 +93,8 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
     if (m->E < 1 || m->E > 65536) return fail(err, ERR_PLAN, "model: E (experts) = %lld; it must be from 1 to 65536", (long long)m->E);
     if (m->k < 1 || m->k > m->E)
         return fail(err, ERR_PLAN, "model: k (experts of a token) = %lld; it must be from 1 to E=%lld", (long long)m->k, (long long)m->E);
+    if (c->L > 0 && m->E > 1000000 / c->L)
+        return fail(err, ERR_PLAN, "model: L=%lld layers of E=%lld experts; there can be at most 1000000 experts together", (long long)c->L, (long long)m->E);
     if (!(m->balance_coefficient >= 0) || !(m->z_coefficient >= 0))
         return fail(err, ERR_PLAN, "model: coefficients %g and %g of the router's losses; they must be at least 0", m->balance_coefficient, m->z_coefficient);
     return OK;

@@ -80,7 +80,7 @@ static void router_backward(struct transformer *m, int layer)
     const struct mixture_config *x = &m->config.mixture;
     struct block_activations *a = &m->block[layer];
     op->route_backward_input(m->d_router, m->d_weights, a->weights, a->experts, a->router, x->normalized);
-    op->router_losses_backward_input(m->d_router, a->router, m->router_slope, 2 * x->z_coefficient / router_rows(m));
+    op->router_losses_backward_input(m->d_router, a->router, m->router_slope, m->loss_scale * 2 * x->z_coefficient / router_rows(m));
     computed_gradient(m, "router.logits", layer, m->d_router, x->E);
     op->linear_backward_weight(G(ROUTER_W), tensor_none, m->d_router, a->ln2);
 }
@@ -118,7 +118,7 @@ double router_losses_end(struct transformer *m)
     for (int64_t e = 0; e < x->E; e++) {
         const double share = (double)x->E * (chosen[e] / rows);
         m->balance_loss += share * (probability[e] / rows);
-        m->router_slope[e] = x->balance_coefficient * share / rows;
+        m->router_slope[e] = m->loss_scale * x->balance_coefficient * share / rows;
     }
     m->z_loss = m->router_sums[2 * x->E] / rows;
     return x->balance_coefficient * m->balance_loss + x->z_coefficient * m->z_loss;

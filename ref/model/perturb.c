@@ -20,8 +20,10 @@ static void disturb(struct tensor t, double size, uint64_t seed, uint64_t stream
 static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct perturbation *p = context;
+    const double own = dtype_wide(t.dtype) == t.dtype ? 0 : dtype_unit(t.dtype), stored = p->stored > own ? p->stored : own;
     (void)name, (void)layer, (void)gradient;
-    disturb(t, (p->lambda > 0 ? p->lambda : PERTURB_LAMBDA) * sqrt((double)terms) * dtype_unit(t.dtype), p->seed, p->announced++);
+    const double lambda = p->lambda > 0 ? p->lambda : PERTURB_LAMBDA;
+    disturb(t, lambda * sqrt((double)terms) * dtype_unit(dtype_wide(t.dtype)) + 2 * stored, p->seed, p->announced++);
 }
 
 struct observer perturbing_observer(struct perturbation *p)

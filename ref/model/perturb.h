@@ -7,6 +7,9 @@
  * 2 exp(-LAMBDA^2 / 2).  With LAMBDA = 10 that is 4e-22: among the 10^10 or so sums of a long run on a laptop not one is
  * expected to be off by more.  So the disturbance is larger than what a reordering does, and goes through the same model;
  * how far the twin's tensors then are from the reference's is the bound for everybody else's: measured, not picked.
+ *
+ * A 16-bit tensor is a sum in fp32, rounded once more when it is stored.  There u is fp32's, and 2 u16 is added: however
+ * close two sums are, a boundary may lie between them, and then they are stored one step, up to 2 u16, apart.
  */
 #ifndef ORRERY_PERTURB_H
 #define ORRERY_PERTURB_H
@@ -19,6 +22,8 @@ struct perturbation {
     uint64_t seed;
     uint64_t announced;                 /* tensors so far: the stream of the next one */
     double lambda;                      /* 0: PERTURB_LAMBDA */
+    double stored;                      /* > 0: disturb as if results were stored with this unit roundoff: what a run in
+                                           a narrower format may make of the same model */
 };
 
 /** An observer that disturbs; context: the perturbation, which must outlive it. */

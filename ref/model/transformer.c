@@ -45,42 +45,42 @@ static int64_t feed_rows(const struct transformer *m, int64_t N) { return is_mix
 static bool make_mixture(const struct transformer *m, struct block_activations *a, int64_t N)
 {
     const struct model_config *c = &m->config;
-    const enum dtype t = m->ops->dtype;
+    const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     const int64_t E = c->mixture.E, k = c->mixture.k;
-    return make(&a->router, t, N, E) && make(&a->weights, t, N, k) && make(&a->experts, I32, N, k) && make(&a->order, I32, N * k, 0)
+    return make(&a->router, few, N, E) && make(&a->weights, few, N, k) && make(&a->experts, I32, N, k) && make(&a->order, I32, N * k, 0)
            && make(&a->counts, I32, E, 0) && make(&a->rows, t, N * k, c->D) && make(&a->results, t, N * k, c->D);
 }
 
 static bool make_block(const struct transformer *m, struct block_activations *a, int64_t N)
 {
     const struct model_config *c = &m->config;
-    const enum dtype t = m->ops->dtype;
+    const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     const int64_t D = c->D, R = feed_rows(m, N);
     const bool mean = c->norm == NORM_LAYER;
-    return make(&a->in, t, N, D) && (!mean || make(&a->ln1_mean, t, N, 0)) && make(&a->ln1_rstd, t, N, 0) && make(&a->ln1, t, N, D)
-           && make(&a->qkv, t, N, qkv_width(c)) && make(&a->lse, t, N, c->H) && make(&a->att, t, N, D) && make(&a->mid, t, N, D)
-           && (!mean || make(&a->ln2_mean, t, N, 0)) && make(&a->ln2_rstd, t, N, 0) && make(&a->ln2, t, N, D)
+    return make(&a->in, t, N, D) && (!mean || make(&a->ln1_mean, few, N, 0)) && make(&a->ln1_rstd, few, N, 0) && make(&a->ln1, t, N, D)
+           && make(&a->qkv, t, N, qkv_width(c)) && make(&a->lse, few, N, c->H) && make(&a->att, t, N, D) && make(&a->mid, t, N, D)
+           && (!mean || make(&a->ln2_mean, few, N, 0)) && make(&a->ln2_rstd, few, N, 0) && make(&a->ln2, t, N, D)
            && make(&a->up, t, R, up_width(c)) && make(&a->act, t, R, c->F) && (!is_mixture(m) || make_mixture(m, a, N));
 }
 
 static bool make_backward(struct transformer *m, int64_t N)
 {
     const struct model_config *c = &m->config;
-    const enum dtype t = m->ops->dtype;
+    const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     const int64_t D = c->D, R = feed_rows(m, N);
     return make(&m->d_stream, t, N, D) && make(&m->d_branch, t, N, D) && make(&m->d_qkv, t, N, qkv_width(c)) && make(&m->d_attention, t, N, D)
            && make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F)
-           && (!is_mixture(m) || (make(&m->d_router, t, N, c->mixture.E) && make(&m->d_weights, t, N, c->mixture.k) && make(&m->d_rows, t, R, D)));
+           && (!is_mixture(m) || (make(&m->d_router, few, N, c->mixture.E) && make(&m->d_weights, few, N, c->mixture.k) && make(&m->d_rows, t, R, D)));
 }
 
 static bool make_ends(struct transformer *m, int64_t N, int64_t S)
 {
     const struct model_config *c = &m->config;
-    const enum dtype t = m->ops->dtype;
+    const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     return make(&m->ids, I32, N, 0) && make(&m->positions, I32, N, 0) && make(&m->labels, I32, N, 0) && make(&m->last, t, N, c->D)
-           && (c->positions != POSITIONS_ROTARY || make(&m->rotary, t, S, c->A)) && (c->norm != NORM_LAYER || make(&m->lnf_mean, t, N, 0))
-           && make(&m->lnf_rstd, t, N, 0) && make(&m->lnf, t, N, c->D) && make(&m->logits, t, N, c->V) && make(&m->top, t, N, 0)
-           && make(&m->total, t, N, 0) && make(&m->hit, t, N, 0) && make(&m->branch, t, N, c->D);
+           && (c->positions != POSITIONS_ROTARY || make(&m->rotary, few, S, c->A)) && (c->norm != NORM_LAYER || make(&m->lnf_mean, few, N, 0))
+           && make(&m->lnf_rstd, few, N, 0) && make(&m->lnf, t, N, c->D) && make(&m->logits, t, N, c->V) && make(&m->top, few, N, 0)
+           && make(&m->total, few, N, 0) && make(&m->hit, few, N, 0) && make(&m->branch, t, N, c->D);
 }
 
 enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64_t S, struct error *err)
@@ -114,7 +114,7 @@ enum error_code transformer_open(struct transformer *m, const struct model_confi
     enum error_code e = model_config_check(c, err);
     if (e) return e;
     const int n = model_param_count(c);
-    *m = (struct transformer){ .config = *c, .ops = ops_for(t), .params = n, .seed = seed };
+    *m = (struct transformer){ .config = *c, .ops = ops_for(t), .params = n, .seed = seed, .loss_scale = 1 };
     if (m->ops == NULL) return fail(err, ERR_USAGE, "no operations for %s", dtype_name(t));
     m->spec = calloc((size_t)n, sizeof *m->spec);
     m->w = calloc((size_t)n, sizeof *m->w);
@@ -131,6 +131,18 @@ enum error_code transformer_open(struct transformer *m, const struct model_confi
     if (!ok) {
         transformer_close(m);
         return fail(err, ERR_MEMORY, "the one-device model %s has no memory for %lld parameters", c->name, (long long)model_elements(c));
+    }
+    transformer_zero_gradients(m);
+    return OK;
+}
+
+enum error_code transformer_keep_gradients_in(struct transformer *m, enum dtype t, struct error *err)
+{
+    for (int i = 0; i < m->params; i++) {
+        struct tensor g;
+        if (!make(&g, t, m->spec[i].dim[0], m->spec[i].dim[1])) return fail(err, ERR_MEMORY, "no memory for gradients of %s in %s", m->spec[i].name, dtype_name(t));
+        drop(&m->g[i]);
+        m->g[i] = g;
     }
     transformer_zero_gradients(m);
     return OK;

@@ -43,6 +43,7 @@ struct transformer {
     struct tensor *w, *g;                       /* [params] weights and gradients */
     struct observer observer;                   /* see == NULL: nobody */
     uint64_t seed;                              /* of dropout: the caller changes it every step */
+    double loss_scale;                          /* gradients are those of so many times the loss: loss_scale.h; 1 at first */
     const bool *passes_by;                      /* [L*B] whether a sequence leaves a layer out (partial.h); NULL: none does */
 
     int64_t B, S;                               /* what the buffers below are made for */
@@ -66,6 +67,12 @@ enum error_code transformer_open(struct transformer *, const struct model_config
 void transformer_close(struct transformer *);
 
 /**
+ * Keep the gradients of the weights in another format than theirs: fp32 beside 16-bit weights.  They are zero afterwards.
+ * @return OK, or ERR_MEMORY with the model as it was, or with some gradients in either format.
+ */
+enum error_code transformer_keep_gradients_in(struct transformer *, enum dtype, struct error *);
+
+/**
  * Mean loss over all labels of B sequences of S tokens; of a mixture, plus its routers' losses, each times its coefficient.
  * @param ids, labels  int32 [B*S]; labels may hold IGNORE_LABEL.
  * @return OK, ERR_USAGE if a token is not in the vocabulary or S is too long, ERR_MEMORY.
@@ -73,12 +80,12 @@ void transformer_close(struct transformer *);
 enum error_code transformer_forward(struct transformer *, const int32_t *ids, const int32_t *labels, int64_t B, int64_t S, double *loss,
                                     struct error *);
 
-/** Gradients of that loss, added to g.  Follows transformer_forward. */
+/** Gradients of that loss, times loss_scale, added to g.  Follows transformer_forward. */
 void transformer_backward(struct transformer *);
 
 void transformer_zero_gradients(struct transformer *);
 
-/** sqrt of the sum of squares of all gradients. */
+/** sqrt of the sum of squares of all gradients, loss_scale still in them. */
 double transformer_gradient_norm(const struct transformer *);
 
 /** Initial values of elements [first, first + n) of a parameter: a pure function of (seed, name, element). */

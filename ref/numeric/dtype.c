@@ -11,6 +11,7 @@ size_t dtype_size(enum dtype t) { return info[t].size; }
 const char *dtype_name(enum dtype t) { return info[t].name; }
 const char *dtype_file_name(enum dtype t) { return info[t].file_name; }
 double dtype_unit(enum dtype t) { return info[t].unit; }
+enum dtype dtype_wide(enum dtype t) { return t == BF16 || t == F16 ? F32 : t; }
 
 enum dtype dtype_by_name(const char *name)
 {

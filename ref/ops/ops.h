@@ -17,7 +17,7 @@
  * bf16 and fp16 store tensors, and fp32 computes: an operation of theirs is that of fp32 on the widened operands, sums and
  * all, and each element of a result is rounded once more, to nearest even, when it is stored (widened.c).  So
  *   - |stored - exact| <= (fp32's own bound) + u16 |result|, whatever the number of terms;
- *   - statistics, a few numbers a row, are fp32 tensors: mean, rstd, lse, top, total, hit;
+ *   - statistics, a few numbers a row, are fp32 tensors, dtype_wide() of 16 bits: mean, rstd, lse, top, total, hit;
  *   - dW and db may be fp32 or 16-bit tensors, whatever the weights are.  In fp32 they accumulate as usual; in 16 bits each
  *     call adds its whole sum to what is there in fp32 and rounds once, so that microbatches round once each.
  */
@@ -45,7 +45,6 @@ struct attention {
 
 struct ops {
     enum dtype dtype;
-    enum dtype statistics;      /* format of mean, rstd, lse, top, total and hit: dtype itself, or fp32 where that is 16 bits */
 
     /* Y[n,:] = W[ids[n] - first,:] where that row exists (first <= ids[n] < first + rows of W), else 0.
      * ids: I32 [N].  accumulate: Y += instead.  dW[ids[n] - first,:] += dY[n,:], in order of n. */
@@ -60,12 +59,6 @@ struct ops {
     void (*layernorm_backward_weight)(struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
                                       struct tensor mean, struct tensor rstd);
 
-    /* Y[n,:] = X[n,:] * rstd[n] * w,  rstd = 1/sqrt(mean of squares + eps).  X, Y [N,D]; rstd [N]; w [D]. */
-    void (*rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps);
-    void (*rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, struct tensor rstd);
-    void (*rmsnorm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd);
-
-
     /* Layernorm in pieces, so that devices holding slices of the columns of `width` can talk in between.
      *   row_sums:             sum[n] = sum of row n                      mean = that of all slices / width
      *   row_centred_squares:  sum[n] = sum of (X[n,:] - mean[n])^2
@@ -79,6 +72,11 @@ struct ops {
                                     struct tensor rstd);
     void (*layernorm_backward_part)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, struct tensor mean,
                                     struct tensor rstd, struct tensor sums, int64_t width);
+
+    /* Y[n,:] = X[n,:] * rstd[n] * w,  rstd = 1/sqrt(mean of squares + eps).  X, Y [N,D]; rstd [N]; w [D]. */
+    void (*rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps);
+    void (*rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, struct tensor rstd);
+    void (*rmsnorm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd);
 
     /* Y = X W^T + b.  X [N,I], W [O,I], b [O] or tensor_none, Y [N,O].  _add: Y += X W^T. */
     void (*linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struct tensor b);

@@ -10,6 +10,7 @@
  */
 #include "ref/ops/ops.h"
 #include "ref/numeric/convert.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -86,6 +87,7 @@ static void layernorm_forward(T Y, T mean, T rstd, T X, T w, T b, double eps)
 {
     struct scratch s = { 0 };
     const T y = room(&s, Y);
+    assert(mean.dtype == F32 && rstd.dtype == F32);
     ops_f32.layernorm_forward(y, mean, rstd, wide(&s, X), wide(&s, w), wide(&s, b), eps);
     store(Y, y), end(&s);
 }
@@ -191,6 +193,7 @@ static void attention_forward(T O, T lse, T QKV, struct attention a)
 {
     struct scratch s = { 0 };
     const T o = room(&s, O);
+    assert(lse.dtype == F32);
     ops_f32.attention_forward(o, lse, wide(&s, QKV), a);
     store(O, o), end(&s);
 }
@@ -253,11 +256,139 @@ static void scale(T Y, double a)
     store(Y, y), end(&s);
 }
 
+/* ---- rmsnorm, rotary positions, swiglu ------------------------------------------------------------------------------ */
+
+static void rmsnorm_forward(T Y, T rstd, T X, T w, double eps)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    assert(rstd.dtype == F32);
+    ops_f32.rmsnorm_forward(y, rstd, wide(&s, X), wide(&s, w), eps);
+    store(Y, y), end(&s);
+}
+
+static void rmsnorm_backward_input(T dX, T dY, T X, T w, T rstd)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.rmsnorm_backward_input(dx, wide(&s, dY), wide(&s, X), wide(&s, w), rstd);
+    store(dX, dx), end(&s);
+}
+
+static void rmsnorm_backward_weight(T dw, T dY, T X, T rstd)
+{
+    struct scratch s = { 0 };
+    const T dw_ = wide(&s, dw);
+    ops_f32.rmsnorm_backward_weight(dw_, wide(&s, dY), wide(&s, X), rstd);
+    store(dw, dw_), end(&s);
+}
+
+/* The table of angles may be fp32, which serves long sequences better. */
+static void rotary_forward(T QKV, T positions, T table, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T qkv = wide(&s, QKV);
+    ops_f32.rotary_forward(qkv, positions, wide(&s, table), a);
+    store(QKV, qkv), end(&s);
+}
+
+static void rotary_backward_input(T dQKV, T positions, T table, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T dqkv = wide(&s, dQKV);
+    ops_f32.rotary_backward_input(dqkv, positions, wide(&s, table), a);
+    store(dQKV, dqkv), end(&s);
+}
+
+static void swiglu_forward(T Y, T X)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.swiglu_forward(y, wide(&s, X));
+    store(Y, y), end(&s);
+}
+
+static void swiglu_backward_input(T dX, T dY, T X)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.swiglu_backward_input(dx, wide(&s, dY), wide(&s, X));
+    store(dX, dx), end(&s);
+}
+
+/* ---- a mixture's router and experts: equal logits in 16 bits are ties, which go to the lower index -------------------- */
+
+static void route_forward(T weights, T experts, T logits, bool normalized)
+{
+    struct scratch s = { 0 };
+    const T w = room(&s, weights);
+    ops_f32.route_forward(w, experts, wide(&s, logits), normalized);
+    store(weights, w), end(&s);
+}
+
+static void route_backward_input(T dlogits, T dweights, T weights, T experts, T logits, bool normalized)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dlogits);
+    ops_f32.route_backward_input(dx, wide(&s, dweights), wide(&s, weights), experts, wide(&s, logits), normalized);
+    store(dlogits, dx), end(&s);
+}
+
+static void expert_order(T order, T counts, T experts) { ops_f32.expert_order(order, counts, experts); }
+
+static void gather_forward(T rows, T X, T order, int64_t k)
+{
+    struct scratch s = { 0 };
+    const T r = room(&s, rows);
+    ops_f32.gather_forward(r, wide(&s, X), order, k);
+    store(rows, r), end(&s);
+}
+
+static void gather_backward_input(T dX, T drows, T order, int64_t k)
+{
+    struct scratch s = { 0 };
+    const T dx = room(&s, dX);
+    ops_f32.gather_backward_input(dx, wide(&s, drows), order, k);
+    store(dX, dx), end(&s);
+}
+
+static void combine_forward(T Y, T rows, T order, T weights)
+{
+    struct scratch s = { 0 };
+    const T y = room(&s, Y);
+    ops_f32.combine_forward(y, wide(&s, rows), order, wide(&s, weights));
+    store(Y, y), end(&s);
+}
+
+static void combine_backward_input(T drows, T dweights, T dY, T rows, T order, T weights)
+{
+    struct scratch s = { 0 };
+    const T dr = room(&s, drows), dw = room(&s, dweights);
+    ops_f32.combine_backward_input(dr, dw, wide(&s, dY), wide(&s, rows), order, wide(&s, weights));
+    store(drows, dr), store(dweights, dw), end(&s);
+}
+
+static void router_losses_forward(double *sums, T logits, T experts)
+{
+    struct scratch s = { 0 };
+    ops_f32.router_losses_forward(sums, wide(&s, logits), experts);
+    end(&s);
+}
+
+static void router_losses_backward_input(T dlogits, T logits, const double *slope, double z_slope)
+{
+    struct scratch s = { 0 };
+    const T dx = wide(&s, dlogits);
+    ops_f32.router_losses_backward_input(dx, wide(&s, logits), slope, z_slope);
+    store(dlogits, dx), end(&s);
+}
+
 /* ---- cross-entropy: only the logits and their gradient are stored in 16 bits ------------------------------------------ */
 
 static void cross_entropy_max(T top, T logits)
 {
     struct scratch s = { 0 };
+    assert(top.dtype == F32);
     ops_f32.cross_entropy_max(top, wide(&s, logits));
     end(&s);
 }
@@ -265,6 +396,7 @@ static void cross_entropy_max(T top, T logits)
 static void cross_entropy_sums(T total, T hit, T logits, T top, T labels, int64_t first)
 {
     struct scratch s = { 0 };
+    assert(total.dtype == F32 && hit.dtype == F32 && top.dtype == F32);
     ops_f32.cross_entropy_sums(total, hit, wide(&s, logits), top, labels, first);
     end(&s);
 }
@@ -286,7 +418,7 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
 
 #define WIDENED(format)                                                                                             \
     {                                                                                                               \
-        .dtype = format, .statistics = F32,                                                                         \
+        .dtype = format,                                                                                            \
         .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,             \
         .layernorm_forward = layernorm_forward, .layernorm_backward_input = layernorm_backward_input,               \
         .layernorm_backward_weight = layernorm_backward_weight,                                                     \
@@ -298,6 +430,15 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .linear_backward_weight = linear_backward_weight,                                                           \
         .attention_forward = attention_forward, .attention_backward_input = attention_backward_input,               \
         .gelu_forward = gelu_forward, .gelu_backward_input = gelu_backward_input, .add = add, .dropout = dropout,   \
+        .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward_input = rmsnorm_backward_input,                       \
+        .rmsnorm_backward_weight = rmsnorm_backward_weight,                                                         \
+        .rotary_forward = rotary_forward, .rotary_backward_input = rotary_backward_input,                           \
+        .swiglu_forward = swiglu_forward, .swiglu_backward_input = swiglu_backward_input,                           \
+        .route_forward = route_forward, .route_backward_input = route_backward_input, .expert_order = expert_order, \
+        .gather_forward = gather_forward, .gather_backward_input = gather_backward_input,                           \
+        .combine_forward = combine_forward, .combine_backward_input = combine_backward_input,                       \
+        .router_losses_forward = router_losses_forward,                                                             \
+        .router_losses_backward_input = router_losses_backward_input,                                               \
         .cross_entropy_max = cross_entropy_max, .cross_entropy_sums = cross_entropy_sums,                           \
         .cross_entropy_loss = cross_entropy_loss, .cross_entropy_backward = cross_entropy_backward,                 \
         .sum_of_squares = sum_of_squares, .scale = scale,                                                           \

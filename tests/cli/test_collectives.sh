@@ -34,7 +34,8 @@ test_every_algorithm() {
         for name in $(algorithms_of $op); do
             devices=6
             [ "$name" = pairwise_xor ] || [ "$name" = scatter_doubling ] && devices=8
-            run show $op "$name" --devices $devices --plain
+            [ "$name" = two_level ] && devices=8    # two nodes of 4
+            run show $op "$name" --devices $devices --plain --cluster "$([ "$name" = two_level ] && echo a100-ethernet || echo h100-infiniband)"
             expect_status 0; expect_silent; expect_columns 100; expect_out "^every device sent and added"
             case $op in
             allreduce|allgather|broadcast)
@@ -60,7 +61,27 @@ test_show_refusals() {
     run show allgather neighbour_exchange --devices 5;  expect_status 2; expect_error 'allgather neighbour_exchange needs P even; --devices is 5'
     run show allreduce ring --devices 17;           expect_status 2; expect_error '--devices 17'
     run show broadcast flat --root 4;               expect_status 2; expect_error '--root 4 must be one of the 4 devices'
+    run show allreduce two_level --devices 8;       expect_status 2
+    expect_error 'allreduce two_level needs a group on several nodes of the cluster; --devices is 8, --cluster h100-infiniband'
+    run show allreduce torus_2d --devices 6 --cluster a100-ethernet;    expect_status 2
+    expect_error 'allreduce torus_2d needs as many members on every node of the cluster; --devices is 6, --cluster a100-ethernet'
     run show allreduce ring --cluster none;         expect_status 2; expect_error '--cluster none'
+}
+
+# Nodes of 4 and 2: the first device of each talks to the other node, and nobody else does.
+test_nodes() {
+    run show allreduce two_level --devices 6 --cluster a100-ethernet
+    expect_status 0; expect_silent; expect_columns 100; expect_out "^every device sent and added"
+    expect_out '0 -> 4'; expect_out '4 -> 0'; expect_no_out '[123] -> [45]'; expect_no_out '[45] -> [123]'
+    run verify collectives --devices 3 --cluster laptop-flat --json -
+    expect_status 0; expect_out '"why"|"refused":	"a group on several nodes of the cluster"'; expect_no_out '^[0-9]+ device'
+    run verify collectives --devices 2 --cluster none;                          expect_status 2; expect_error '--cluster none'
+    run list collectives;           expect_out 'needs a group on several nodes of the cluster'
+    seq 1 2000 >text
+    run train --model tiny --data text --steps 1 --batch 6 --seq 8 --dp 6 --allreduce two_level --cluster a100-ethernet --dtype fp64 --check ref
+    expect_status 0; expect_out '^traffic counted messages, bytes and additions .* equal the formulas'; expect_out '^OK'
+    run train --model tiny --data text --dp 4 --allreduce two_level --cluster laptop-flat;     expect_status 2
+    expect_error '--allreduce two_level: needs a group on several nodes of the cluster; --dp has P=4'
 }
 
 # One number of a JSON row: field NAME of the N-th row.
@@ -108,5 +129,5 @@ test_train_with_auto() {
     run list collectives;                           expect_out '^  auto .*least predicted time'
 }
 
-run_tests test_ring_as_drawn test_every_algorithm test_show_other_lengths test_show_refusals test_bench test_bench_every_operation \
+run_tests test_ring_as_drawn test_every_algorithm test_show_other_lengths test_show_refusals test_nodes test_bench test_bench_every_operation \
           test_bench_refusals test_train_with_auto

@@ -16,7 +16,7 @@ test_unknown_words() {
     train --lr nan;                         refuses 2 '--lr nan: must be a number'
     train --memory lots;                    refuses 2 '--memory lots: must be a size such as'
     train --optimizer adam;                 refuses 2 '--optimizer adam: .*did you mean adamw\?'
-    train --tensor 2d;                      refuses 2 '--tensor 2d: .*did you mean 1d\?'
+    train --tensor 1e;                      refuses 2 '--tensor 1e: .*did you mean 1d\?'
     train --data-parallel zzz;              refuses 2 '--data-parallel zzz: must be one of .*ddp'
     train --schedule 1f2b;                  refuses 2 '--schedule.*1f2b.*did you mean .?1f1b'
     train --allreduce rnig;                 refuses 2 '--allreduce rnig: .*did you mean ring\?'

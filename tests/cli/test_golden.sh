@@ -18,8 +18,8 @@ test_a_changed_golden_is_named() {
     run golden g;                       expect_status 1; expect_error 'there is no tensor start/lm_head\.weight'
     rm g/llama-minimal.bounds.json; cp "$top"/golden/llama-minimal.safetensors g
     run golden g;                       expect_status 1; expect_error 'llama-minimal\.bounds\.json: cannot be opened'
-    run golden nowhere;                 expect_status 1; expect_error 'nowhere: there are no golden files'
-    cp "$top"/golden/README.md g/no.safetensors
+    run golden nowhere;                 expect_status 1; expect_error 'nowhere: there are no golden models'
+    cp "$top"/golden/README.md g/no-model.safetensors
     run golden g;                       expect_status 1
 }
 

@@ -8,6 +8,8 @@
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/collectives/collective.h"
 #include <math.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { PAD = 64, MAX_P = 64, LONG = 1 << 14 };
 static const unsigned char PAD_BYTE = 0x5a, POISON_BYTE = 0xff;             /* 0xff..: NaN in all formats, -1 as an integer */
@@ -515,6 +517,66 @@ static void test_circulant_broadcast_is_optimal(void **state)
         }
 }
 
+/* ---- counts whose bytes no int holds ------------------------------------------------------------------------------------------- */
+
+/* Where everything divides, K times the elements are K times the bytes and additions; terabytes cost nothing in arithmetic. */
+static void test_costs_of_large_counts(void **state)
+{
+    (void)state;
+    for (int i = 0; algorithms[i] != NULL; i++)
+        for (int P = 2; P <= 16; P++) {
+            const struct algorithm *a = algorithms[i];
+            const struct cluster m = nodes_of(2);
+            const int64_t few = 2 * 720720, K = 1 << 12;    /* all of 1 .. 16 divide half of it */
+            struct collective small = { .count = few, .dtype = F64, .nodes = nodes_on(&m, NULL, P) }, large = small;
+            large.count = few * K;
+            if (a->operation == BARRIER || algorithm_refuses(a, P, &small) != NULL) continue;
+            if (a->operation == BROADCAST && strcmp(a->name, "circulant") == 0) continue;      /* other segments go other ways */
+            for (int r = 0; r < P; r++) {
+                const struct collective_cost one = collective_cost(a, r, P, &small), many = collective_cost(a, r, P, &large);
+                if (strstr(a->cost_formula, "S") == NULL) assert_int_equal(many.messages, one.messages);        /* no segments */
+                if (many.bytes != K * one.bytes || many.additions != K * one.additions)
+                    print_error("%s %s, P=%d, member %d\n", operation_name(a->operation), a->name, P, r);
+                assert_int_equal(many.bytes, (uint64_t)K * one.bytes);
+                assert_int_equal(many.additions, (uint64_t)K * one.additions);
+            }
+        }
+}
+
+/* So many bytes of address space on one and the same piece of a file. */
+static unsigned char *repeated_mapping(FILE *piece, size_t piece_bytes, size_t bytes)
+{
+    unsigned char *all = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fileno(piece), 0);
+    for (size_t at = 0; all != MAP_FAILED && at < bytes; at += piece_bytes)
+        if (mmap(all + at, bytes - at < piece_bytes ? bytes - at : piece_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fileno(piece), 0) == MAP_FAILED)
+            return NULL;
+    return all == MAP_FAILED ? NULL : all;
+}
+
+/* More than 2^31 bytes in one message, really sent: from and to memory in which one piece lies behind every part. */
+static void test_a_message_beyond_int(void **state)
+{
+    const size_t piece = 1 << 24, bytes = ((size_t)1 << 31) + piece + 4096;
+    struct error err = { .code = OK, .text = "" };
+    FILE *file = tmpfile();
+    (void)state;
+    if (group.size != 2) skip();
+    const bool room = file != NULL && ftruncate(fileno(file), (off_t)piece) == 0;
+    unsigned char *x = room ? repeated_mapping(file, piece, bytes) : NULL;
+    ASSERT_ALL(x != NULL, "%zu bytes cannot be mapped", bytes);
+    for (size_t i = 0; i < piece; i++) x[i] = group.rank == 1 ? (unsigned char)(i * 7 + (i >> 8)) : 0;
+    const struct collective c = { .in = x, .out = x, .count = (int64_t)bytes, .dtype = U8, .root = 1 };
+    const uint64_t before = comm.traffic[0][BROADCAST].bytes_sent;
+    const enum error_code code = collective_run(&group, BROADCAST, "binomial", &c, &err);
+    size_t wrong = 0;
+    for (size_t i = 0; i < piece; i++) wrong += x[i] != (unsigned char)(i * 7 + (i >> 8));
+    ASSERT_ALL(code == OK && wrong == 0, "%zu bytes: %s; %zu of them differ", bytes, err.text, wrong);
+    ASSERT_ALL(comm.traffic[0][BROADCAST].bytes_sent - before == (group.rank == 1 ? bytes : 0), "counted %llu bytes",
+               (unsigned long long)(comm.traffic[0][BROADCAST].bytes_sent - before));
+    munmap(x, bytes);
+    fclose(file);
+}
+
 /* ---- arguments ------------------------------------------------------------------------------------------------------------- */
 
 static void expect_refusal(enum operation op, const char *name, struct collective c, const char *text)
@@ -661,7 +723,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_DEVICES(test_every_algorithm), ON_DEVICES(test_algorithms_by_nodes), ON_DEVICES(test_same_bits_everywhere), ON_DEVICES(test_optima),
-        ON_DEVICES(test_circulant_broadcast_is_optimal),
+        ON_DEVICES(test_circulant_broadcast_is_optimal), ON_DEVICES(test_costs_of_large_counts), ON_DEVICES(test_a_message_beyond_int),
         ON_DEVICES(test_wrong_arguments), ON_DEVICES(test_calls_that_differ),
         ON_DEVICES(test_timing_does_not_matter),
     };

@@ -1,4 +1,5 @@
-/* A deadlock made on purpose: within the limit every device says whom it waits for, and the job ends.
+/* A deadlock made on purpose: within the limit every device says whom it waits for, and the job ends.  And collectives whose
+ * members disagree without noticing before, which would be one: the job ends at once, with one line.
  *
  * The test is one plain process; it starts this program again under mpiexec, as devices that wait for each other.
  */
@@ -13,7 +14,7 @@
 #include <time.h>
 #include <cmocka.h>
 #undef fail
-#include "emulated_devices/comm/comm.h"
+#include "emulated_devices/collectives/collective.h"
 
 static const char *program;
 
@@ -36,6 +37,15 @@ static void stay_away(struct comm *c)
     else exchange_both(&other, -1, NULL, 0, 0, x, 1, &err);
 }
 
+/* Device 1 has one element more.  Nobody checks calls. */
+static void disagree(struct comm *c)
+{
+    float x[5000] = { 0 };
+    struct error err;
+    c->checks_calls = false;
+    allreduce(c->everyone, x, 4000 + (c->rank == 1), F32, SUM, "doubling", &err);
+}
+
 static int be_a_device(const char *what)
 {
     struct device d;
@@ -43,7 +53,8 @@ static int be_a_device(const char *what)
     struct error err;
     if (device_open(&d, F32, 0, &err) != OK || comm_open(&c, &d, &err) != OK) return 9;
     if (strcmp(what, "ring") == 0) wait_in_a_ring(&c);
-    else stay_away(&c);
+    else if (strcmp(what, "away") == 0) stay_away(&c);
+    else disagree(&c);
     return 8;                                           /* it must not come back */
 }
 
@@ -99,9 +110,24 @@ static void test_one_stays_away(void **state)
     assert_true(seconds < 20);
 }
 
+static void test_counts_that_differ(void **state)
+{
+    char said[10000];
+    int status;
+    double seconds;
+    (void)state;
+    run_devices("counts", said, sizeof said, &status, &seconds);
+    expect(said, "allreduce over all devices: device ");
+    expect(said, " bytes from device ");
+    assert_null(strstr(said, "waits for"));
+    assert_int_equal(status, 1);
+    assert_true(seconds < 20);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_ring_of_waiting), cmocka_unit_test(test_one_stays_away) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_ring_of_waiting), cmocka_unit_test(test_one_stays_away),
+                                       cmocka_unit_test(test_counts_that_differ) };
     if (argc > 1) return be_a_device(argv[1]);
     program = argv[0];
     return cmocka_run_group_tests(tests, NULL, NULL) != 0;

@@ -63,7 +63,7 @@ static void check(const char *scheme, int t, const char *recompute, double paper
     }
     assert_true(sum == paper);
     assert_int_equal(counted(&l), kept);
-    assert_int_equal(kept, block_activation_bytes(&l.stage, &l.m) - block_forgotten_bytes(&l.stage, &l.m, 0));
+    assert_int_equal(kept, kept_bytes(&l.device, block_keeps(&l.stage, &l.m)) - kept_bytes(&l.device, block_forgets(&l.stage, &l.m, 0)));
     assert_true(unexplained == 0);
     block_drop(&l.stage, &l.block);
     device_close(&l.device);

@@ -513,6 +513,18 @@ static void test_validator_names_the_fault(void **state)
     s = small();
     s.stage_of[1][0] = 0;
     expect_fault(&s, "stage 1 is on no device");
+    s = small();
+    s.actions[1][s.count[1]++] = (struct action){ SEND_ACTIVATION, 0, 0, 0 };
+    expect_fault(&s, "device 1, action 12: sa0 of chunk 0: no message is needed: the neighbouring stage is here, or there is none");
+    s = small();
+    s.route_of[1] = 1;
+    expect_fault(&s, "microbatch 1: route 1 is not one of 0..0");
+    s = made("chimera", (struct schedule_request){ .devices = 2, .micros = 2 });        /* microbatch 1 begins on device 1 */
+    s.actions[0][0].micro = 1;
+    expect_fault(&s, "device 0, action 0: F1 of chunk 0: microbatch 1 does not come here: its route computes stage 0 on device 1");
+    s = made("pipedream-2bw", (struct schedule_request){ .devices = 1, .micros = 2, .update_every = 1 });      /* F0 B0 U0 F1 B1 U1 */
+    swap(&s, 0, 1, 2);
+    expect_fault(&s, "device 0, action 1: U0 of chunk 0: expected after B0 of chunk 0, which is action 2");
 }
 
 /* Each device alone is in order, but device 0 wants gradient 0 before it sends what device 1 needs to make it. */

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "emulated_devices/model/block.h"
+#include "emulated_devices/model/memory.h"
 #include <cmocka.h>
 
 static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .biases = true };
@@ -50,7 +51,7 @@ static int64_t layer_keeps(const char *name, int P)
     const struct stage stage = { .plan = &plan, .tp = &tp, .device = &device };
     const struct microbatch m = { .N = N, .stream = tensor_rows_at(&tp, STREAM, N), .inner = tensor_rows_at(&tp, INNER, N),
                                   .input = tensor_rows_at(&tp, INPUT, N) };
-    return (int64_t)(block_activation_bytes(&stage, &m) / sizeof(double));
+    return (int64_t)(kept_bytes(&device, block_keeps(&stage, &m)) / sizeof(double));
 }
 
 static void test_1d(void **state)

@@ -5,31 +5,7 @@
  * every weight of every device after each of three SGD steps without clipping (Adam and clipping would hide a constant
  * factor) agree with ref/ to 1e-12, norm over norm; and messages, bytes and additions equal their formulas.
  */
-#include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/case.h"
-#include <string.h>
-
-static struct error err;
-
-static const char *describe(const struct plan *p, char *text, size_t size)
-{
-    snprintf(text, size, "dp=%d tp=%d pp=%d micro=%d %s %s%s", p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP], p->micros, p->schedule,
-             p->model.tied ? "tied" : "untied", p->model.dropout_residual > 0 ? " dropout" : "");
-    return text;
-}
-
-static struct outcome check(struct plan *p)
-{
-    char what[128];
-    struct outcome o;
-    describe(p, what, sizeof what);
-    enum error_code e = plan_check(p, &err);
-    ASSERT_ALL(e == OK, "%s: refused: %s", what, err.text);
-    e = case_run(p, &o, &err);
-    ASSERT_ALL(e == OK, "%s: %s", what, err.text);
-    ASSERT_ALL(o.verdict.code == OK, "%s: %s", what, o.verdict.text);
-    return o;
-}
+#include "tests/devices/trained.h"
 
 /* ---- tests ----------------------------------------------------------------------------------------------------------- */
 
@@ -75,150 +51,6 @@ static void test_same_plan_same_bits(void **state)
     ASSERT_ALL(first.hash == second.hash, "weights of the same plan run twice have other bits");
 }
 
-/* Every schedule there is computes what one device computes by the same rule; those that compute the same and add weight
- * gradients in the order of the microbatches, on one copy of each stage, end with the same bits. */
-static void test_every_schedule(void **state)
-{
-    (void)state;
-    enum { MOST = 8 };
-    const int dp = test_size % 2 == 0 && test_size > 2 ? 2 : 1, pp = test_size / dp;
-    struct { uint64_t key, bits; const char *schedule; } seen[MOST];
-    int trained = 0, keys = 0, compared = 0;
-    for (int i = 0; schedule_generators[i]; i++) {
-        struct plan p = case_plan(dp, 1, pp);
-        uint64_t key;
-        p.model.tied = false;
-        if (case_take_schedule(&p, schedule_generators[i]->name, &err) != OK) continue;
-        const struct outcome o = check(&p);
-        ASSERT_ALL(case_bits_key(&p, &key, &err) == OK, "%s: %s", p.schedule, err.text);
-        trained++;
-        int k = 0;
-        while (k < keys && seen[k].key != key) k++;
-        if (key == 0 || (k == keys && keys == MOST)) continue;
-        if (k == keys) seen[keys].key = key, seen[keys].bits = o.whole_hash, seen[keys++].schedule = p.schedule;
-        else compared++;
-        ASSERT_ALL(test_rank != 0 || seen[k].bits == o.whole_hash, "%s: weights have other bits than those of %s", p.schedule, seen[k].schedule);
-    }
-    ASSERT_ALL(trained >= (pp % 2 ? 14 : 16), "only %d schedules could be trained with", trained);
-    ASSERT_ALL(compared >= 8, "only %d schedules were held to another's bits", compared);
-}
-
-/* Any number of microbatches a schedule takes, multiples of the devices or not; three devices, so that few things divide. */
-static void test_every_number_of_microbatches(void **state)
-{
-    (void)state;
-    if (test_size != 3) skip();
-    for (int i = 0; schedule_generators[i]; i++)
-        for (int M = 1; M <= 7; M += M == 5 ? 2 : 1) {
-            struct plan p = case_plan(1, 1, test_size);
-            p.schedule = schedule_generators[i]->name;
-            p.micros = M;
-            p.chunks = schedule_generators[i]->chunks ? schedule_generators[i]->chunks : 2;
-            if (plan_check(&p, &err) == OK) check(&p);
-        }
-}
-
-/* Whether a device has the loss, which keeps more than a layer, or two neighbouring stages, which hand over a copy. */
-static bool is_particular(const struct schedule *s, int device)
-{
-    bool found = false;
-    for (int c = 0; c < s->chunks; c++) {
-        const int stage = s->stage_of[device][c];
-        found = found || stage == s->stages - 1;
-        for (int m = 0; m < s->micros; m++) found = found || place_after(s, m, stage).device == device;
-    }
-    return found;
-}
-
-/* What the arena counts at most is what the schedule says: so many microbatches, each as large as one alone.  (That the
- * schedule says what its paper does, P-r for 1F1B and so on, is test_schedule.c's part.) */
-static void test_activations_are_those_of_the_schedule(void **state)
-{
-    (void)state;
-    if (test_size != 4) skip();
-    enum { M = 8, EACH = 2 };
-    struct plan p = case_plan(1, 1, test_size);
-    p.model.L = 2 * test_size, p.B = EACH, p.micros = 1;
-    const uint64_t one = check(&p).activations;
-    for (int i = 0; schedule_generators[i]; i++) {
-        struct schedule s;
-        p = case_plan(1, 1, test_size);
-        p.schedule = schedule_generators[i]->name, p.micros = M, p.B = EACH * M;
-        p.chunks = schedule_generators[i]->chunks ? schedule_generators[i]->chunks : 2;
-        p.model.L = 2 * test_size;
-        const struct outcome o = check(&p);
-        ASSERT_ALL(plan_schedule(&p, &s, &err) == OK, "%s", err.text);
-        const uint64_t want = (uint64_t)schedule_peak(&s, test_rank) * one * (uint64_t)test_size / (uint64_t)s.stages;
-        const bool good = is_particular(&s, test_rank) || o.activations == want;
-        ASSERT_ALL(good, "%s: counted %llu bytes of activations, %d microbatches of a stage are %llu", s.name, (unsigned long long)o.activations,
-                   schedule_peak(&s, test_rank), (unsigned long long)want);
-        schedule_free(&s);
-    }
-}
-
-/* Optimizer steps in mid-stream with two versions of the weights, over copies and parts of layers too: batches of two and
- * three microbatches, the last of which is shorter. */
-static void test_updates_in_mid_stream(void **state)
-{
-    (void)state;
-    if (test_size % 2) skip();
-    for (int dp = 1; dp <= test_size / 2; dp++) {
-        if (test_size / 2 % dp) continue;
-        for (int every = 2; every <= 3; every++) {
-            struct plan p = case_plan(dp, test_size / 2 / dp, 2);
-            p.schedule = "pipedream-2bw";
-            p.update_every = every;
-            p.micros = CASE_BATCH / dp < 5 ? CASE_BATCH / dp : 5;
-            const struct outcome o = check(&p);
-            ASSERT_ALL(p.updates == (p.micros + every - 1) / every, "%d updates of %d microbatches, %d at a time", p.updates, p.micros, every);
-            p.update_every = p.micros;                  /* other steps, other weights: is the rule followed at all? */
-            const struct outcome one = check(&p);
-            ASSERT_ALL(test_rank != 0 || one.whole_hash != o.whole_hash, "one step and several end with the same bits");
-        }
-    }
-}
-
-static void test_updates_refuse_clipping(void **state)
-{
-    (void)state;
-    struct plan p = case_plan(1, 1, test_size);
-    p.schedule = "pipedream-2bw";
-    p.micros = 2 * test_size;
-    p.hyper.clip = 1;
-    const enum error_code e = plan_check(&p, &err);
-    ASSERT_ALL(e == ERR_PLAN && strstr(err.text, "--clip 1: ") && strstr(err.text, "--clip 0"), "clipping in mid-stream: %s", err.text);
-}
-
-/* Each number of stages that can be left out; other ones, other weights. */
-static void test_partial_pipelines(void **state)
-{
-    (void)state;
-    uint64_t bits = 0;
-    if (test_size < 3) skip();
-    for (int skip = 1; skip <= test_size - 2; skip++) {
-        struct plan p = case_plan(1, 1, test_size);
-        p.schedule = "skippipe";
-        p.skip = skip;
-        p.micros = 5;
-        const struct outcome o = check(&p);
-        ASSERT_ALL(test_rank != 0 || o.whole_hash != bits, "leaving out %d stages ends with the bits of %d", skip, skip - 1);
-        bits = o.whole_hash;
-    }
-}
-
-/* Layers in proportion to the speed of places: other layers on a device, the same model, the same bits. */
-static void test_layers_by_speed(void **state)
-{
-    (void)state;
-    if (test_size < 2) skip();
-    struct plan even = case_plan(1, 1, test_size), placed = even;
-    case_take_speeds(&placed);
-    const struct outcome a = check(&even), b = check(&placed);
-    ASSERT_ALL(test_size == 3 || even.first_layer[1] < placed.first_layer[1], "the fast first place has %d layers, and %d among equals",
-               placed.first_layer[1], even.first_layer[1]);
-    ASSERT_ALL(test_rank != 0 || a.whole_hash == b.whole_hash, "layers placed by speed end with other bits");
-}
-
 /* The seed of the comparison itself: with fp32 and AdamW, nothing but the measured bound. */
 static void test_fp32_within_measured_bound(void **state)
 {
@@ -236,13 +68,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh),
         MPI_TEST(test_every_mesh_gpipe_untied_dropout),
-        MPI_TEST(test_every_schedule),
-        MPI_TEST(test_every_number_of_microbatches),
-        MPI_TEST(test_activations_are_those_of_the_schedule),
-        MPI_TEST(test_updates_in_mid_stream),
-        MPI_TEST(test_updates_refuse_clipping),
-        MPI_TEST(test_partial_pipelines),
-        MPI_TEST(test_layers_by_speed),
         MPI_TEST(test_same_plan_same_bits),
         MPI_TEST(test_fp32_within_measured_bound),
     };

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Break the program on purpose and see that it is noticed.  Usage: run.sh BUILD_DIR [--quick] [NAME...]      (docs/faults.md)
 #
-# `make faults` and `make test` call this with the tree built and how it is built in HOW_REF, HOW_DEV, HOW_LIBS and HOW_TWICE.
+# `make faults` and `make test` call this with the tree built and how it is built in HOW_REF, HOW_DEV and HOW_LIBS; files of HOW_TWICE are
+# compiled once for each of HOW_FORMATS.
 # Of each fault only the changed files are compiled; linked before the tree's own archives, they take the place of theirs.
 # Exit status: 0, or 3 if a fault survived, no longer applies, changes nothing, or a check fails on the tree as it is.
 set -u
@@ -27,7 +28,7 @@ kind() { sed -E 's/^mpiexec -n [0-9]+ //; s/^orrery (verify [a-z]+|[a-z]+).*/\1/
 compile() {
     local formats=- format how=$HOW_DEV
     case $3 in ref/*) how=$HOW_REF ;; esac
-    case " $HOW_TWICE " in *" $3 "*) formats="F32 F64" ;; esac
+    case " $HOW_TWICE " in *" $3 "*) formats=$HOW_FORMATS ;; esac
     for format in $formats; do
         local object=$2.$format.o define=
         [ $format = - ] || define=-DREAL=$format
@@ -35,16 +36,15 @@ compile() {
     done
 }
 
-# The unchanged file, compiled the same way, once for all faults.
+# The unchanged file, compiled the same way, once for all faults, and again when anything in the tree has changed.
 compile_original() {
-    local base=$out/original/${1%.c}
+    local base=$out/original/${1%.c} made
+    made=$(ls "$base".*.o 2>/dev/null | head -n 1)
+    [ -n "$made" ] && [ "$made" -nt "$build/libdevices.a" ] && [ "$made" -nt "$build/libref.a" ] && return
     mkdir -p "$(dirname "$base")"
-    if [ "$(ls -t "$base".*.o "$1" Makefile 2>/dev/null | tail -n 1)" = "$(ls "$base".*.o 2>/dev/null | head -n 1)" ] ||
-        [ ! -e "$(ls "$base".*.o 2>/dev/null | head -n 1)" ] || [ "$1" -nt "$(ls "$base".*.o | head -n 1)" ]; then
-        { echo "# 1 \"$1\""; cat "$1"; } >"$base.$BASHPID.c"
-        compile "$base.$BASHPID.c" "$base" "$1"
-        rm -f "$base.$BASHPID.c"
-    fi
+    { echo "# 1 \"$1\""; cat "$1"; } >"$base.$BASHPID.c"
+    compile "$base.$BASHPID.c" "$base" "$1"
+    rm -f "$base.$BASHPID.c"
 }
 
 # link FOLDER PROGRAM OBJECT...: the program as it is, with these objects in place of its own.
@@ -57,7 +57,7 @@ link() {
 }
 
 # Checks say mpiexec; which one that is the Makefile knows.  (No link: MPICH's looks for its helpers beside itself.)
-put_launcher() { printf '#!/bin/sh\nexec %s "$@"\n' "$MPIEXEC" >"$1/mpiexec"; chmod +x "$1/mpiexec"; }
+put_launcher() { rm -f "$1/mpiexec"; printf '#!/bin/sh\nexec %s "$@"\n' "$MPIEXEC" >"$1/mpiexec"; chmod +x "$1/mpiexec"; }
 
 programs() { grep -oE '\b(orrery|test_[a-z0-9_]+)\b' <<<"$1" | sort -u; }
 

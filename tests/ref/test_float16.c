@@ -250,6 +250,7 @@ static void names_sizes_and_units(void **state)
     assert_int_equal(dtype_by_name("F16"), F16);
     for (const struct format *f = formats; f < formats + FORMATS; f++) {
         assert_int_equal(dtype_size(f->dtype), 2);
+        assert_int_equal(dtype_wide(f->dtype), F32);
         assert_true(dtype_unit(f->dtype) == ldexp(1, -f->fraction - 1));
     }
 }

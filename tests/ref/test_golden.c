@@ -19,9 +19,9 @@ static void for_each_golden(void (*test)(const struct golden *))
 {
     enum { LEAST = 9 };
     glob_t found;
-    const int status = glob("golden/*.safetensors", 0, NULL, &found);
+    const int status = glob("golden/*-*.safetensors", 0, NULL, &found);
     if (status != 0 || found.gl_pathc < LEAST)
-        fail_msg("%d files golden/*.safetensors, at least %d wanted; tests run from the repository's root", status ? 0 : (int)found.gl_pathc, LEAST);
+        fail_msg("%d files golden/*-*.safetensors, at least %d wanted; tests run from the repository's root", status ? 0 : (int)found.gl_pathc, LEAST);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         struct golden g;
         struct error err;

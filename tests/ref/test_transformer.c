@@ -158,6 +158,34 @@ static void gradients_with_dropout_are_derivatives(void **state)
     expect_derivatives(llama_shape(false, 0.3));
 }
 
+/* Twins of the same format, disturbed as its rounding could, say how far its loss may be from that in fp64. */
+static void every_family_runs_in_16_bits(void **state)
+{
+    (void)state;
+    const struct model_config all[] = { shape(true, 0), llama_shape(false, 0), mixtral_shape(true, true) };
+    const enum dtype formats[] = { BF16, F16 };
+    for (int i = 0; i < 6; i++) {
+        struct transformer exact, m;
+        struct error err;
+        double bound = 0;
+        if (transformer_open(&exact, &all[i / 2], F64, SEED, &err) != OK) fail_msg("%s", err.text);
+        if (transformer_open(&m, &all[i / 2], formats[i % 2], SEED, &err) != OK) fail_msg("%s", err.text);
+        const double want = loss_of(&exact, labels, BATCH), got = loss_of(&m, labels, BATCH);
+        for (uint64_t seed = 1; seed <= 8; seed++) {
+            struct perturbation p = { .seed = seed };
+            m.observer = perturbing_observer(&p);
+            bound = fmax(bound, fabs(loss_of(&m, labels, BATCH) - got));
+            m.observer = (struct observer){ 0 };
+        }
+        if (!(fabs(got - want) <= bound && bound < 0.5 * want))
+            fail_msg("%s in %s: loss %g, in fp64 %g, bound %g", all[i / 2].name, dtype_name(formats[i % 2]), got, want, bound);
+        gradients_of(&m, labels, BATCH), gradients_of(&exact, labels, BATCH);
+        const double norm = transformer_gradient_norm(&m), norm64 = transformer_gradient_norm(&exact);
+        if (!(fabs(norm - norm64) <= 0.1 * norm64)) fail_msg("%s in %s: norm %g, in fp64 %g", all[i / 2].name, dtype_name(formats[i % 2]), norm, norm64);
+        transformer_close(&exact), transformer_close(&m);
+    }
+}
+
 /* Expectations of the routers' losses that need no second implementation: with all logits equal every expert has probability
  * 1/E, so that the balance is k whatever is chosen, and z is (log E)^2. */
 static void routers_that_do_not_care(void **state)
@@ -504,6 +532,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(gradients_are_derivatives, make_batch),
         cmocka_unit_test_setup(gradients_with_dropout_are_derivatives, make_batch),
+        cmocka_unit_test_setup(every_family_runs_in_16_bits, make_batch),
         cmocka_unit_test_setup(routers_that_do_not_care, make_batch),
         cmocka_unit_test_setup(backward_adds, make_batch),
         cmocka_unit_test_setup(ignored_sequences_do_not_count, make_batch),

@@ -109,8 +109,8 @@ struct statistics { struct tensor y, mean, rstd; };
 
 static struct statistics statistics_make(struct device *d, struct tensor X)
 {
-    return (struct statistics){ device_tensor_2d(d, BUFFERS, X.dim[0], X.dim[1]), device_tensor_1d(d, BUFFERS, X.dim[0]),
-                                device_tensor_1d(d, BUFFERS, X.dim[0]) };
+    return (struct statistics){ device_tensor_2d(d, BUFFERS, X.dim[0], X.dim[1]), device_statistics(d, BUFFERS, X.dim[0], 0),
+                                device_statistics(d, BUFFERS, X.dim[0], 0) };
 }
 
 static bool statistics_free(struct device *d, struct statistics s)
@@ -165,7 +165,7 @@ static struct attention heads_of(const struct sbp_op *op, struct tensor qkv)
 
 static bool attention(struct device *d, const struct sbp_op *op, struct tensor O, const struct tensor in[])
 {
-    struct tensor lse = device_tensor_2d(d, BUFFERS, in[0].dim[0], in[0].dim[2]);
+    struct tensor lse = device_statistics(d, BUFFERS, in[0].dim[0], in[0].dim[2]);
     if (lse.data) dev_attention_forward(d, rows(O), lse, rows(in[0]), heads_of(op, in[0]));
     device_free(d, lse);
     return lse.data != NULL;
@@ -175,7 +175,7 @@ static bool attention(struct device *d, const struct sbp_op *op, struct tensor O
 static bool attention_dx(struct device *d, const struct sbp_op *op, struct tensor dQKV, const struct tensor in[])
 {
     const struct tensor dO = rows(in[0]);
-    struct tensor lse = device_tensor_2d(d, BUFFERS, in[1].dim[0], in[1].dim[2]), O = device_tensor_2d(d, BUFFERS, dO.dim[0], dO.dim[1]);
+    struct tensor lse = device_statistics(d, BUFFERS, in[1].dim[0], in[1].dim[2]), O = device_tensor_2d(d, BUFFERS, dO.dim[0], dO.dim[1]);
     const bool made = lse.data && O.data;
     if (made) {
         dev_attention_forward(d, O, lse, rows(in[1]), heads_of(op, in[1]));

@@ -19,7 +19,7 @@ void ledger_allreduce(struct ledger *l, unsigned axes, int64_t count)
 /* A few numbers a row, in their own format. */
 static void statistics(struct ledger *l, unsigned axes, int64_t count)
 {
-    enter(l, ALLREDUCE, axes, l->tp->allreduce, (struct collective){ .count = count, .dtype = l->tp->device->ops->statistics });
+    enter(l, ALLREDUCE, axes, l->tp->allreduce, (struct collective){ .count = count, .dtype = dtype_wide(own_format(l)) });
 }
 
 void ledger_rooted(struct ledger *l, enum operation op, unsigned axes, int root, int64_t count)

@@ -56,7 +56,7 @@ static enum error_code backward_input(struct tensor_parallel *tp, struct tensor 
         dev_layernorm_backward_input(tp->device, dX, dY, X, w, mean, rstd);
         return OK;
     }
-    sums = tensor_2d(NULL, tp->device->ops->statistics, 2, tensor_rows(X));
+    sums = tensor_2d(NULL, dtype_wide(tp->device->dtype), 2, tensor_rows(X));
     sums.data = arena_alloc(&tp->device->arena, BUFFERS, tensor_bytes(sums));
     if (sums.data == NULL) return fail(err, ERR_MEMORY, "no memory for the sums of %lld rows", (long long)tensor_rows(X));
     dev_layernorm_backward_sums(tp->device, sums, dY, X, w, mean, rstd);
