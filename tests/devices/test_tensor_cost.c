@@ -10,7 +10,7 @@
 #include "emulated_devices/model/block.h"
 #include <cmocka.h>
 
-static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .A = 4, .F = 288, .L = 1, .V = 90 };
+static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90 };
 enum { B = 36, N = B * 6, D = 72, F = 4 * D, H = 18 };
 
 static struct comm comm;
