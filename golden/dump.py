@@ -60,10 +60,9 @@ def transposed(name, t):
 
 
 def load_model(golden, meta, dtype):
-    c = {key: int(meta[key]) for key in ("L", "H", "D", "F", "V", "S", "tied")}
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
-        vocab_size=c["V"], n_positions=c["S"], n_embd=c["D"], n_layer=c["L"], n_head=c["H"], n_inner=c["F"], resid_pdrop=0.0, embd_pdrop=0.0,
-        attn_pdrop=0.0, layer_norm_epsilon=float(meta["eps"]), tie_word_embeddings=bool(c["tied"]), bos_token_id=0, eos_token_id=0))
+    config = transformers.GPT2Config(**json.loads(meta["config"]))
+    config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.0
+    model = transformers.GPT2LMHeadModel(config)
     model.to(dtype)
     named = dict(model.named_parameters())
     weights = {key[len("start/"):]: t for key, t in golden.items() if key.startswith("start/")}
