@@ -190,13 +190,19 @@ static void run_assignment(const char *what, const struct sbp_graph *g, const st
  * together, in elements: its cost function. */
 static int64_t by_hand_1d(int P, int64_t ND)
 {
-    const struct model_config model = { .D = sizes.D };
+    const struct model_config model = { .S = sizes.S, .D = sizes.D, .H = sizes.H, .K = sizes.H, .A = sizes.A, .F = sizes.F, .L = 1, .V = 90 };
     int64_t sum = 0;
     for (int r = 0; r < P; r++) {
         struct group g = *comm.everyone;
         g.rank = r;
-        const struct tensor_parallel tp = { .config = &model, .device = &device, .group = &g, .allreduce = "ring" };
-        sum += (int64_t)tensor_schemes[0]->cost(&tp, (struct tensor_cost_request){ .N = ND / sizes.D, .layers = 1 }).bytes;
+        struct tensor_parallel tp = { .config = &model, .device = &device, .group = &g, .allreduce = "ring", .S = model.S };
+        assert_int_equal(tensor_scheme_find(&tp.scheme, "1d", NULL), OK);
+        tensor_share(&tp);
+        for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++) {
+            tp.along[axes] = g;
+            tp.along[axes].size = axes_size(&tp, axes), tp.along[axes].rank = axes_index(&tp, axes);
+        }
+        sum += (int64_t)tensor_cost(&tp, (struct tensor_cost_request){ .N = ND / sizes.D, .layers = 1 }).bytes;
     }
     return sum / (int64_t)sizeof(double);
 }
