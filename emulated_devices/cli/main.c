@@ -7,6 +7,7 @@
 static const struct command commands[] = {
     { "train", "train a model on a mesh of emulated devices, and check it against one", command_train },
     { "verify", "run everything registered on every fitting mesh, and check it against one device", command_verify },
+    { "check", "somebody's tensors beside a golden file: the first wrong one, where, by how much", command_check },
     { "show", "draw a pipeline schedule, or a collective step by step, without training anything", command_show },
     { "bench", "training steps, schedules, collectives: each figure beside a limit, a published one or MPI's", command_bench },
     { "golden", "hold the one-device model to golden files; measure the bounds beside them", command_golden },

@@ -124,12 +124,6 @@ static void print_traffic(const struct train_record *r)
     }
 }
 
-static void print_worst(FILE *out, const char *what, const struct worst *w)
-{
-    fprintf(out, "  %-9s  %-26s  device %-3d step %-5lld  difference %.2e   bound %.2e   ratio %.3f\n", what, w->tensor, w->rank,
-           (long long)w->step, w->error, w->bound, w->ratio);
-}
-
 static bool all_exact(const struct train_record *r, bool memory)
 {
     bool exact = true;
@@ -162,29 +156,11 @@ void report_end(const struct train_record *r)
     fprintf(r->out, "traffic counted messages, bytes and additions on dp, tp and pp %s the formulas on every device\n", all_exact(r, false) ? "equal" : "DIFFER FROM");
     fprintf(r->out, "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
            all_exact(r, true) ? "equal" : "DIFFER FROM");
-    if (!r->options->check) return;
-    const struct comparison *c = &r->comparison;
-    fprintf(r->out, "\nlargest differences from the one-device run, of %lld tensors compared (norm of difference / norm)\n", (long long)c->compared);
-    print_worst(r->out, "loss", &c->loss);
-    print_worst(r->out, "gradients", &c->gradient);
-    print_worst(r->out, "weights", &c->weight);
-    fprintf(r->out, "\n%s\n", c->failed ? "FAILED: the plan does not compute what one device computes."
-                               : "OK: every loss, gradient and weight of every device is what one device computes.");
+    if (r->options->check) report_check(r);
     fflush(r->out);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------------- */
-
-static void add_worst(cJSON *to, const char *name, const struct worst *w)
-{
-    cJSON *o = cJSON_AddObjectToObject(to, name);
-    cJSON_AddStringToObject(o, "tensor", w->tensor);
-    cJSON_AddNumberToObject(o, "device", w->rank);
-    cJSON_AddNumberToObject(o, "step", (double)w->step);
-    cJSON_AddNumberToObject(o, "error", w->error);
-    cJSON_AddNumberToObject(o, "bound", w->bound);
-    cJSON_AddNumberToObject(o, "ratio", w->ratio);
-}
 
 static void add_plan(cJSON *root, const struct train_options *o)
 {
@@ -246,15 +222,7 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
     cJSON_AddNumberToObject(root, "virtual_step_ps", virtual_step(r));
     cJSON_AddNumberToObject(root, "step_flops", model_step_flops(&r->options->plan.model, r->options->plan.B, r->options->plan.S));
-    if (r->options->check) {
-        cJSON *check = cJSON_AddObjectToObject(root, "check");
-        cJSON_AddBoolToObject(check, "holds", !r->comparison.failed);
-        cJSON_AddNumberToObject(check, "compared", (double)r->comparison.compared);
-        add_worst(check, "loss", &r->comparison.loss);
-        add_worst(check, "gradients", &r->comparison.gradient);
-        add_worst(check, "weights", &r->comparison.weight);
-        if (r->comparison.failed) add_worst(check, "first", &r->comparison.first);
-    }
+    if (r->options->check) report_check_json(r, root);
     enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);
     return e;

@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/train.h"
 #include "emulated_devices/cli/timeline.h"
 #include "emulated_devices/cli/trace_file.h"
+#include "emulated_devices/verify/replicas.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@ static void fill_from_text(const void *context, int64_t step, int64_t first, int
 
 static enum error_code load_text(const struct train_options *o, struct text *text, struct error *err)
 {
+    *text = (struct text){ 0 };
+    if (o->golden) return OK;           /* it has its own batches */
     if (o->plan.model.V < TEXT_VOCABULARY)
         return fail(err, ERR_PLAN, "model %s has V=%lld tokens; text needs %d, one for each byte", o->plan.model.name,
                     (long long)o->plan.model.V, TEXT_VOCABULARY);
@@ -48,6 +51,7 @@ struct session {
     const struct train_options *options;
     struct trainer trainer;
     struct reference reference;
+    struct probes probes;
     struct train_record record;
     struct trace trace;
     bool checking, speaks;
@@ -57,17 +61,18 @@ static enum error_code one_step(struct session *r, int64_t i, struct error *err)
 {
     struct step_result result = { 0 };
     const bool reference_here = r->checking && r->speaks;
+    enum error_code e = r->checking ? compare_begin(&r->probes, &r->reference, err) : OK;
     double t0 = now();
-    enum error_code e = trainer_gradients(&r->trainer, &result, err);
+    if (!e) e = trainer_gradients(&r->trainer, &result, err);
     double spent = now() - t0;
-    if (!e && reference_here) e = reference_gradients(&r->reference, err);
-    if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail on rank 0 alone */
-    if (!e && r->checking) e = compare_gradients(&r->trainer, &r->reference, result.loss, &r->record.comparison, err);
+    if (!e && r->options->paranoid) e = replicas_check(&r->trainer, BEFORE_OPTIMIZER, err);
+    if (!e && r->checking) e = compare_gradients(&r->probes, &r->reference, &result, &r->record.comparison, err);
     t0 = now();
     if (!e) e = trainer_update(&r->trainer, &result, err);
     spent += now() - t0;
+    if (!e && r->options->paranoid) e = replicas_check(&r->trainer, AFTER_OPTIMIZER, err);
     if (!e && reference_here) e = reference_update(&r->reference, err);
-    if (r->checking) e = comm_agree(r->trainer.comm, e, err);
+    if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail on rank 0 alone */
     if (!e && r->checking) e = compare_weights(&r->trainer, &r->reference, &r->record.comparison, err);
     if (!e && r->checking) e = reference_follow(&r->reference, &r->trainer, err);
     if (r->speaks) {
@@ -93,6 +98,7 @@ static enum error_code start_reference(struct session *r, struct batch_source so
     enum error_code e = OK;
     if (r->speaks) e = reference_open(&r->reference, &r->trainer.plan, source, err);
     e = comm_agree(r->trainer.comm, e, err);
+    if (!e) probes_open(&r->probes, &r->trainer, r->options->isolate);
     if (e || (!r->options->resume && !r->options->model_dir)) return e;
     return reference_follow(&r->reference, &r->trainer, err);
 }
@@ -150,9 +156,8 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
     if (!e && o->save) e = fail_about(err, checkpoint_save(&r->trainer, o->save, err), "--save");
     if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, o->json, err), "--json");
     if (!e && r->speaks && r->record.comparison.failed) {
-        const struct worst *f = &r->record.comparison.first;
-        e = fail(err, ERR_CHECK, "step %lld: %s %s on device %d differs from the one-device run by %.3g; its bound is %.3g",
-                 (long long)f->step, r->record.comparison.first_kind, f->tensor, f->rank, f->error, f->bound);
+        char text[sizeof err->text];
+        e = fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, &r->record.comparison, &o->plan));
     }
     if (!e && r->speaks && r->checking) e = check_counts(r, err);
     return comm_agree(r->trainer.comm, e, err);
@@ -165,7 +170,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     const struct batch_source source = { fill_from_text, &tokens };
     enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
     if (e) return e;
-    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o) };
+    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o), .truth = "the one-device run" };
     r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
     r.record.seconds = calloc((size_t)o->steps + 1, sizeof *r.record.seconds);
     r.record.device = calloc((size_t)comm->size, sizeof *r.record.device);
@@ -180,6 +185,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     comm->device->clock.trace = NULL;
     trace_free(&r.trace);
     free(r.record.step), free(r.record.seconds), free(r.record.device);
+    probes_close(&r.probes);
     trainer_close(&r.trainer);
     return e;
 }
@@ -213,7 +219,7 @@ static enum error_code be_a_device(const struct train_options *o, struct error *
         if (!e && comm.rank == 0) e = probe_outputs(o, err);
         e = comm_agree(&comm, e, err);
     }
-    if (!e) e = run_on_device(&comm, o, &text, threads, err);
+    if (!e) e = o->golden ? train_golden(&comm, o, err) : run_on_device(&comm, o, &text, threads, err);
     text_free(&text);
     comm_close(&comm);
     device_close(&device);

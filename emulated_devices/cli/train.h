@@ -5,6 +5,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/checkpoint.h"
 #include "emulated_devices/verify/compare.h"
+#include "ref/io/json.h"
 #include "ref/io/text.h"
 #include <stdio.h>
 
@@ -19,11 +20,20 @@ struct train_options {
     int64_t lr_steps, warmup;           /* of the learning rate; 0 and -1: by default */
     int sample;                         /* bytes of text to show at the end */
     uint64_t memory;                    /* budget of a device; 0: none */
+    bool isolate;                       /* every operation gets the reference's inputs */
+    bool golden;                        /* check is the path of a golden file */
+    bool paranoid;                      /* copies are compared by hash */
     bool help;
 };
 
 /** Read the command line, fill in defaults and check the plan.  The same on every device. */
 enum error_code train_parse(struct train_options *, int argc, char **argv, struct error *);
+
+/** Take model, batch, steps and optimizer's numbers from the golden file that --check names.  The optimizer is chosen already. */
+enum error_code train_take_golden(struct train_options *, struct error *);
+
+/** Train the golden file's run, and hold all its tensors to the file.  Collective. */
+enum error_code train_golden(struct comm *, const struct train_options *, struct error *);
 
 /** The learning rate's course: up, and down until the last step, or until --lr-steps; counted from step 0 of a resumed run. */
 void train_set_rates(struct hyperparameters *, const struct train_options *, int64_t first_step);
@@ -47,6 +57,7 @@ struct train_record {
     double *seconds;                    /* [steps] of the devices' step alone */
     int64_t first_step, steps;
     struct comparison comparison;
+    const char *truth;                  /* what it was compared with, in words */
     struct device_report *device;       /* [devices] */
     double validation;                  /* loss on the validation text */
     int threads;
@@ -60,6 +71,10 @@ void report_step(const struct train_record *, int64_t i);
 void report_memory(const struct train_record *);        /* the peaks of every device */
 void report_end(const struct train_record *);
 enum error_code report_json(const struct train_record *, const char *path, struct error *);
+
+/* report_check.c: what was compared with the reference. */
+void report_check(const struct train_record *);
+void report_check_json(const struct train_record *, cJSON *root);
 
 /** Collect every device's report on rank 0.  Collective. */
 enum error_code collect_reports(struct trainer *, int64_t steps, struct device_report *all, struct error *);

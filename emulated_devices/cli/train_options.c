@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 static const char *const dtypes[] = { "fp32", "fp64", NULL };
-static const char *const checks[] = { "ref", NULL };
 static const char *const placements[] = { "even", "speed", NULL };
 
 static bool is_folder(const char *path)
@@ -151,7 +150,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--timeline", "FILE", OPTION_STRING, &o->timeline, .help = "draw the last step's pipeline, as SVG and for the terminal, with its bubble" },
         { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "how many steps of it" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
-        { "--check", "WHAT", OPTION_CHOICE, &o->check, .choices = checks, .help = "what to compare every loss, gradient and weight with; exit 3 if they differ" },
+        { "--check", "ref|FILE", OPTION_STRING, &o->check, .help = "what to compare every activation, gradient and weight with: ref, or a golden file, which also says what is trained; exit 3 if they differ" },
+        { "--isolate", NULL, OPTION_SWITCH, &o->isolate, .help = "with --check: give every operation the right inputs, so that a mistake shows only where it is made" },
+        { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid, .help = "in every step, before and after the optimizer, compare by hash what must be equal on several devices; exit 3 if it is not" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
         { "--save", "DIR", OPTION_STRING, &o->save, .help = "write a checkpoint at the end" },
         { "--resume", "DIR", OPTION_STRING, &o->resume, .help = "go on from a checkpoint for --steps more; give the flags of the first run again, the mesh may be another" },
@@ -166,6 +167,11 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         return OK;
     }
 
+    o->golden = o->check && strcmp(o->check, "ref") != 0;
+    if (o->golden && (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied))
+        return fail(err, ERR_USAGE, "--check %s: the golden file says what is trained; of the model, the text and the training only --optimizer can be chosen",
+                    shown_path(o->check).text);
+    if (o->isolate && !o->check) return fail(err, ERR_USAGE, "--isolate: there is nothing to isolate without --check ref");
     struct plan *p = &o->plan;
     int64_t usual_batch;
     e = take_model(o, model ? model : o->resume ? o->resume : model_presets[0].config.name, &usual_batch, err);
@@ -182,10 +188,12 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
+    if (o->golden) e = train_take_golden(o, err);
+    if (e) return e;
     p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;
     e = take_schedule(p, chunks_given, micro > 0, err);
     if (e) return e;
-    p->hyper = p->optimizer->usual;
+    if (!o->golden) p->hyper = p->optimizer->usual;
     if (lr >= 0) p->hyper.lr = lr;
     if (clip >= 0) p->hyper.clip = clip;
     if (decay >= 0) p->hyper.weight_decay = decay;
@@ -196,6 +204,6 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     p->cluster = &o->cluster;
     if (!e && strcmp(placement, "speed") == 0) take_speeds(p, &o->cluster);
     if (!e) e = plan_check(p, err);
-    train_set_rates(&p->hyper, o, 0);
+    if (!o->golden) train_set_rates(&p->hyper, o, 0);
     return e ? e : cluster_check(&o->cluster, p->mesh.devices, p->dtype, err);
 }

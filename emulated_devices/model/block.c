@@ -74,13 +74,18 @@ static enum error_code attention_forward(struct stage *s, struct microbatch *m, 
     const struct model_config *c = &s->plan->model;
     struct block_activations *a = &m->block[layer - s->first_layer];
     enum error_code e = tensor_norm_forward(tp, tensor_own_rows(tp, a->ln1, m->N), a->ln1_mean, a->ln1_rstd, a->in, W(LN1_W), W(LN1_B), c->eps, err);
+    if (!e) stage_show(s, m, "ln_1", layer, tensor_own_rows(tp, a->ln1, m->N));
     if (!e) e = tp->scheme->linear_forward(tp, ROLE_QKV, m->N, a->qkv, a->ln1, W(QKV_W), W(QKV_B), err);
     if (e) return e;
+    stage_show(s, m, "attn.qkv", layer, a->qkv);
     dev_attention_forward(d, a->att, a->lse, a->qkv, attention_of(s, m, layer));
+    stage_show(s, m, "attn.heads", layer, a->att);
     e = tp->scheme->linear_forward(tp, ROLE_ATTENTION_OUT, m->N, a->mid, a->att, W(PROJ_W), W(PROJ_B), err);
     if (e) return e;
+    stage_show(s, m, "attn.out", layer, a->mid);
     dev_dropout(d, a->mid, a->mid, dropout_of(s, m, c->dropout_residual, layer, "attention"));
     dev_add(d, a->mid, a->in, a->mid);
+    stage_show(s, m, "mid", layer, a->mid);
     return OK;
 }
 
@@ -91,9 +96,13 @@ static enum error_code mlp_forward(struct stage *s, struct microbatch *m, int la
     const struct model_config *c = &s->plan->model;
     struct block_activations *a = &m->block[layer - s->first_layer];
     enum error_code e = tensor_norm_forward(tp, tensor_own_rows(tp, a->ln2, m->N), a->ln2_mean, a->ln2_rstd, a->mid, W(LN2_W), W(LN2_B), c->eps, err);
+    if (!e) stage_show(s, m, "ln_2", layer, tensor_own_rows(tp, a->ln2, m->N));
     if (!e) e = tp->scheme->linear_forward(tp, ROLE_UP, m->N, a->up, a->ln2, W(UP_W), W(UP_B), err);
-    if (!e) dev_gelu_forward(s->device, a->act, a->up);
-    return e;
+    if (e) return e;
+    stage_show(s, m, "mlp.up", layer, a->up);
+    dev_gelu_forward(s->device, a->act, a->up);
+    stage_show(s, m, "mlp.act", layer, a->act);
+    return OK;
 }
 
 enum error_code block_forward(struct stage *s, struct microbatch *m, int layer, struct tensor out, struct error *err)
@@ -103,8 +112,10 @@ enum error_code block_forward(struct stage *s, struct microbatch *m, int layer, 
     if (!e) e = mlp_forward(s, m, layer, err);
     if (!e) e = s->tp->scheme->linear_forward(s->tp, ROLE_DOWN, m->N, out, a->act, W(DOWN_W), W(DOWN_B), err);
     if (e) return e;
+    stage_show(s, m, "mlp.out", layer, out);
     dev_dropout(s->device, out, out, dropout_of(s, m, s->plan->model.dropout_residual, layer, "mlp"));
     dev_add(s->device, out, a->mid, out);
+    stage_show(s, m, "out", layer, out);
     return OK;
 }
 
@@ -176,13 +187,19 @@ static enum error_code mlp_backward_input(struct stage *s, struct microbatch *m,
     const struct block_activations *a = &m->block[layer - s->first_layer];
     struct block_gradients *g = &m->d_block[layer - s->first_layer];
     dev_dropout(s->device, tensor_own_rows(tp, g->out, m->N), d, dropout_of(s, m, s->plan->model.dropout_residual, layer, "mlp"));
+    stage_show_gradient(s, m, "mlp.out", layer, tensor_own_rows(tp, g->out, m->N));
     enum error_code e = tp->scheme->linear_backward_input(tp, ROLE_DOWN, m->N, g->up, g->out, W(DOWN_W), err);
     if (e) return e;
+    stage_show_gradient(s, m, "mlp.act", layer, g->up);
     dev_gelu_backward_input(s->device, g->up, g->up, a->up);
+    stage_show_gradient(s, m, "mlp.up", layer, g->up);
     e = tp->scheme->linear_backward_input(tp, ROLE_UP, m->N, g->ln2, g->up, W(UP_W), err);
+    if (!e) stage_show_gradient(s, m, "ln_2", layer, g->ln2);
     if (!e) e = tensor_norm_backward_input(tp, branch, g->ln2, a->mid, W(LN2_W), a->ln2_mean, a->ln2_rstd, err);
-    if (!e) dev_add(s->device, d, d, branch);
-    return e;
+    if (e) return e;
+    dev_add(s->device, d, d, branch);
+    stage_show_gradient(s, m, "mid", layer, d);
+    return OK;
 }
 
 /* d, the gradient of in + attention(norm(in)), becomes that of in. */
@@ -195,13 +212,19 @@ static enum error_code attention_backward_input(struct stage *s, struct microbat
     struct tensor d_att = device_tensor_2d(s->device, BUFFERS, m->inner.count, heads_width(s));
     if (d_att.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradient of attention in layer %d", layer);
     dev_dropout(s->device, tensor_own_rows(tp, g->attention_out, m->N), d, dropout_of(s, m, s->plan->model.dropout_residual, layer, "attention"));
+    stage_show_gradient(s, m, "attn.out", layer, tensor_own_rows(tp, g->attention_out, m->N));
     enum error_code e = tp->scheme->linear_backward_input(tp, ROLE_ATTENTION_OUT, m->N, d_att, g->attention_out, W(PROJ_W), err);
+    if (!e) stage_show_gradient(s, m, "attn.heads", layer, d_att);
     if (!e) dev_attention_backward_input(s->device, g->qkv, d_att, a->att, a->lse, a->qkv, attention_of(s, m, layer));
     device_free(s->device, d_att);
+    if (!e) stage_show_gradient(s, m, "attn.qkv", layer, g->qkv);
     if (!e) e = tp->scheme->linear_backward_input(tp, ROLE_QKV, m->N, g->ln1, g->qkv, W(QKV_W), err);
+    if (!e) stage_show_gradient(s, m, "ln_1", layer, g->ln1);
     if (!e) e = tensor_norm_backward_input(tp, branch, g->ln1, a->in, W(LN1_W), a->ln1_mean, a->ln1_rstd, err);
-    if (!e) dev_add(s->device, d, d, branch);
-    return e;
+    if (e) return e;
+    dev_add(s->device, d, d, branch);
+    stage_show_gradient(s, m, layer == 0 ? "embedding" : "out", layer - 1, d);
+    return OK;
 }
 
 enum error_code block_backward_input(struct stage *s, struct microbatch *m, int layer, struct tensor d, struct error *err)

@@ -39,12 +39,13 @@ static enum error_code find_piece(const struct trainer *t, int index, enum tenso
     return e;
 }
 
-/* The numbers this device keeps of a parameter, in memory of their own. */
-static enum error_code take_own(const struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct tensor *own, struct error *err)
+enum error_code collect_own(const struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct range *kept, struct tensor *own,
+                            struct error *err)
 {
     const struct unit *u = &t->data.unit[unit_of(&p->spec)];
     const struct range part = data_kept(&t->data.shards, u, kind);
-    *own = tensor_1d(NULL, t->device->dtype, unit_owned(u, part, p).count);
+    *kept = unit_owned(u, part, p);
+    *own = tensor_1d(NULL, t->device->dtype, kept->count);
     own->data = malloc(tensor_bytes(*own) + 1);
     if (own->data == NULL) return fail(err, ERR_MEMORY, "no memory to collect %s", p->spec.name);
     unit_take(u, part, data_kept_tensor(&t->data, u, kind).data, p, own->data, own->dtype);
@@ -68,7 +69,8 @@ static void send_own(struct trainer *t, struct exchange *x, const struct paramet
 {
     struct error err;
     struct tensor own = tensor_none;
-    enum error_code e = take_own(t, p, kind, &own, &err);
+    struct range kept;
+    enum error_code e = collect_own(t, p, kind, &kept, &own, &err);
     if (!e) e = message_wait(t->comm, message_send(x, 0, own.data, tensor_bytes(own)), &err);
     if (e) comm_give_up(t->comm, &err);
     free(own.data);
@@ -81,7 +83,7 @@ static void show(struct trainer *t, struct exchange *x, int index, enum tensor_k
     const struct layout layout = plan_layout(&t->plan, piece->rank, piece->spec);
     piece->layout = &layout;
     enum error_code e = find_piece(t, index, kind, piece, &err);
-    if (!e && piece->rank == 0) e = take_own(t, parameter_find(&t->parameters, index), kind, &piece->data, &err);
+    if (!e && piece->rank == 0) e = collect_own(t, parameter_find(&t->parameters, index), kind, &piece->kept, &piece->data, &err);
     if (e) comm_give_up(t->comm, &err);
     if (piece->rank != 0) receive(t, x, piece);
     visit(context, piece);

@@ -28,6 +28,15 @@ enum error_code collect(struct trainer *, int index, enum tensor_kind, void (*vi
 /** The whole tensor on rank 0, from the first copy of each piece.  whole: on rank 0 its data of the model's shape; unread elsewhere. */
 enum error_code collect_whole(struct trainer *, int index, enum tensor_kind, struct tensor whole, struct error *);
 
+/**
+ * The numbers this device keeps of a parameter, in memory of their own.  Local.
+ * @param[out] kept  which elements of its boxes they are.
+ * @param[out] own   for free(own->data).
+ * @return OK or ERR_MEMORY.
+ */
+enum error_code collect_own(const struct trainer *, const struct parameter *, enum tensor_kind, struct range *kept, struct tensor *own,
+                            struct error *);
+
 /** Of all elements of this device's boxes of a parameter, keep those that are its own.  Local. */
 void collect_keep(struct trainer *, const struct parameter *, enum tensor_kind, struct tensor piece);
 

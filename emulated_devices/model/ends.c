@@ -17,6 +17,7 @@ enum error_code embedding_forward(struct stage *s, struct microbatch *m, struct 
     enum error_code e = s->tp->scheme->embedding_forward(s->tp, x, m->ids, wte->w, err);
     if (!e) e = tensor_positions_forward(s->tp, x, rows_of(m->positions, m->stream), wpe->w, err);
     if (!e) dev_dropout(s->device, x, x, dropout_of(s, m, s->plan->model.dropout_embedding, -1, "embedding"));
+    if (!e) stage_show(s, m, "embedding", -1, x);
     return e;
 }
 
@@ -42,7 +43,9 @@ enum error_code loss_forward(struct stage *s, struct microbatch *m, int micro, s
     if (a.failed) return fail(err, ERR_MEMORY, "the machine has no memory left for the loss of microbatch %d", micro);
     enum error_code e = tensor_norm_forward(s->tp, tensor_own_rows(s->tp, m->lnf, m->N), m->lnf_mean, m->lnf_rstd, m->out,
                                             parameter_find(s->parameters, final)->w, parameter_find(s->parameters, final + 1)->w, c->eps, err);
+    if (!e) stage_show(s, m, "ln_f", (int)c->L, tensor_own_rows(s->tp, m->lnf, m->N));
     if (!e) e = s->tp->scheme->linear_forward(s->tp, ROLE_HEAD, m->N, m->logits, m->lnf, parameter_find(s->parameters, param_head(c))->w, tensor_none, err);
+    if (!e) stage_show(s, m, "logits", (int)c->L, m->logits);
     if (!e) e = tensor_cross_entropy_forward(s->tp, &loss, m->top, m->sums, m->logits, rows_of(m->labels, m->inner), err);
     s->loss += loss;
     return e;
@@ -65,10 +68,13 @@ enum error_code loss_backward_input(struct stage *s, struct microbatch *m, struc
     m->d_lnf = allocate_matrix(&a, m->stream.count, s->tp->channels);
     if (a.failed) return fail(err, ERR_MEMORY, "no memory for the gradient of the loss");
     tensor_cross_entropy_backward(s->tp, m->logits, m->sums, m->top, rows_of(m->labels, m->inner), 1 / (double)(s->counted ? s->counted : 1));
+    stage_show_gradient(s, m, "logits", (int)c->L, m->logits);
     enum error_code e = s->tp->scheme->linear_backward_input(s->tp, ROLE_HEAD, m->N, m->d_lnf, m->logits,
                                                              parameter_find(s->parameters, param_head(c))->w, err);
+    if (!e) stage_show_gradient(s, m, "ln_f", (int)c->L, m->d_lnf);
     if (!e) e = tensor_norm_backward_input(s->tp, m->d_out, m->d_lnf, m->out, parameter_find(s->parameters, param_final_norm(c))->w,
                                            m->lnf_mean, m->lnf_rstd, err);
+    if (!e) stage_show_gradient(s, m, "out", (int)c->L - 1, m->d_out);
     return e;
 }
 

@@ -106,6 +106,18 @@ void stage_close(struct stage *s)
     s->micro = NULL;
 }
 
+/* ---- probes --------------------------------------------------------------------------------------------------------- */
+
+void stage_show(struct stage *s, const struct microbatch *m, const char *name, int layer, struct tensor t)
+{
+    if (s->probe) s->probe->see(s->probe->context, name, layer, false, (int)(m - s->micro), t);
+}
+
+void stage_show_gradient(struct stage *s, const struct microbatch *m, const char *name, int layer, struct tensor t)
+{
+    if (s->probe) s->probe->see(s->probe->context, name, layer, true, (int)(m - s->micro), t);
+}
+
 /* ---- the executor's places ----------------------------------------------------------------------------------------- */
 
 struct tensor stage_input(struct stage *s, int micro)

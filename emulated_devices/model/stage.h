@@ -7,7 +7,7 @@
 #ifndef ORRERY_STAGE_H
 #define ORRERY_STAGE_H
 
-#include "emulated_devices/model/plan.h"
+#include "emulated_devices/model/probe.h"
 #include "ref/model/transformer.h"
 
 /* What the backward pass for the input leaves for the one for the weights: the gradient of each linear layer's output. */
@@ -39,12 +39,17 @@ struct stage {
     int64_t counted;                            /* labels in the whole batch that are not ignored */
     double loss;                                /* sum over the tokens of the microbatches done in this step */
     struct microbatch *micro;                   /* [M] */
+    const struct probe *probe;                  /* NULL: nobody looks */
 };
 
 /** A stage with nothing in flight.  @return OK or ERR_MEMORY. */
 enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *, struct data_parallel *,
                            int index, int dp, struct error *);
 void stage_close(struct stage *);
+
+/** Show the probe a tensor that was just computed, or the gradient of one. */
+void stage_show(struct stage *, const struct microbatch *, const char *name, int layer, struct tensor);
+void stage_show_gradient(struct stage *, const struct microbatch *, const char *name, int layer, struct tensor);
 
 /* The operations a schedule is made of.  Collective over the tp group.  After an error the step cannot go on. */
 enum error_code stage_forward(struct stage *, int micro, struct error *);

@@ -126,6 +126,11 @@ void trainer_close(struct trainer *t)
     *t = (struct trainer){ 0 };
 }
 
+void trainer_watch(struct trainer *t, const struct probe *probe)
+{
+    for (int c = 0; c < t->stages_open; c++) t->stage[c].probe = probe;
+}
+
 /* ---- a step ------------------------------------------------------------------------------------------------------------ */
 
 /* Which of this step's optimizer steps a microbatch belongs to. */

@@ -47,6 +47,9 @@ struct step_result {
 enum error_code trainer_open(struct trainer *, const struct plan *, struct comm *, struct batch_source source, struct error *);
 void trainer_close(struct trainer *);
 
+/** Have this device's activations and their gradients shown to a probe as they are computed; NULL: to nobody.  Local. */
+void trainer_watch(struct trainer *, const struct probe *);
+
 /**
  * The first half of a step: forward, backward and reduction.  Then every parameter's g is the gradient of the mean loss
  * over the whole batch, this device's boxes of it.  Where the schedule steps the optimizer in mid-stream, all its steps but

@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/hash.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <stdlib.h>
@@ -59,14 +60,6 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
 
 /* ---- bits -------------------------------------------------------------------------------------------------------------- */
 
-static const uint64_t FNV_START = 0xcbf29ce484222325u, FNV_PRIME = 0x100000001b3u;
-
-static uint64_t hash_bytes(uint64_t h, const void *data, size_t bytes)
-{
-    for (const unsigned char *b = data; bytes > 0; bytes--, b++) h = (h ^ *b) * FNV_PRIME;
-    return h;
-}
-
 static uint64_t hash_skips(uint64_t h, const struct schedule *s)
 {
     for (int m = 0; m < s->micros; m++)
@@ -84,7 +77,7 @@ enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error 
     enum error_code e = plan_schedule(p, &s, err);
     if (e) return e;
     const int rule[] = { s.micros, s.update_every, s.weight_versions };
-    *key = hash_bytes(FNV_START, rule, sizeof rule);
+    *key = hash_bytes(HASH_START, rule, sizeof rule);
     *key = hash_skips(*key, &s);
     for (int d = 0; d < s.devices && p->mesh.size[DP] > 2; d++) *key = hash_bytes(*key, s.stage_of[d], (size_t)s.chunks * sizeof *s.stage_of[d]);
     if (p->mesh.size[DP] > 2) *key = hash_bytes(*key, p->first_layer, (size_t)(s.stages + 1) * sizeof *p->first_layer);
@@ -95,7 +88,7 @@ enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error 
 
 static uint64_t hash_own(const struct trainer *t)
 {
-    uint64_t h = FNV_START;
+    uint64_t h = HASH_START;
     for (int u = 0; u < t->data.units; u++) h = hash_bytes(h, t->data.unit[u].own_w.data, tensor_bytes(t->data.unit[u].own_w));
     return h;
 }
@@ -104,7 +97,7 @@ static uint64_t hash_own(const struct trainer *t)
 static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *err)
 {
     enum error_code e = OK;
-    *h = FNV_START;
+    *h = HASH_START;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
         const struct param_spec s = model_param(&t->plan.model, i);
         const int64_t n = s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1);
@@ -160,23 +153,24 @@ static enum error_code check_memory(const struct trainer *t, struct error *err)
 
 double comparison_ratio(const struct comparison *c)
 {
-    const double ratio[] = { c->loss.ratio, c->gradient.ratio, c->weight.ratio };
+    const struct worst *w;
+    const char *name;
     double most = 0;
-    for (int i = 0; i < 3; i++)
-        if (!(ratio[i] <= most)) most = ratio[i];
+    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
+        if (!(w->ratio <= most)) most = w->ratio;
     return most;
 }
 
-static enum error_code judge_numbers(const struct outcome *o, enum dtype dtype, struct error *err)
+static enum error_code judge_numbers(const struct outcome *o, const struct plan *p, struct error *err)
 {
+    char text[sizeof err->text];
     const struct comparison *c = &o->comparison;
     if (!o->initial_equal) return fail(err, ERR_CHECK, "initial weights differ from the reference's: %s on device %d", c->weight.tensor, c->weight.rank);
-    if (c->failed)
-        return fail(err, ERR_CHECK, "%s %s on device %d at step %lld: error %.3g, bound %.3g", c->first_kind, c->first.tensor, c->first.rank,
-                    (long long)c->first.step, c->first.error, c->first.bound);
-    if (dtype == F64 && !(c->largest_error <= CASE_FP64_ERROR))
-        return fail(err, ERR_CHECK, "largest error %.3g: loss %.3g; gradient %s on device %d %.3g; weight %s on device %d %.3g", c->largest_error,
-                    c->loss.error, c->gradient.tensor, c->gradient.rank, c->gradient.error, c->weight.tensor, c->weight.rank, c->weight.error);
+    if (c->failed) return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, c, p));
+    if (p->dtype == F64 && !(c->largest_error <= CASE_FP64_ERROR))
+        return fail(err, ERR_CHECK, "largest error %.3g: activation %s %.3g; its gradient %s %.3g; gradient %s %.3g; weight %s %.3g",
+                    c->largest_error, c->activation.tensor, c->activation.error, c->activation_gradient.tensor, c->activation_gradient.error,
+                    c->gradient.tensor, c->gradient.error, c->weight.tensor, c->weight.error);
     return OK;
 }
 
@@ -186,7 +180,7 @@ static void judge(struct outcome *o, const struct trainer *t)
     enum error_code e = OK;
     o->traffic.code = comm_agree(t->comm, check_traffic(t, &o->traffic), &o->traffic);
     o->memory.code = comm_agree(t->comm, check_memory(t, &o->memory), &o->memory);
-    if (t->comm->rank == 0) e = judge_numbers(o, t->plan.dtype, &o->verdict);
+    if (t->comm->rank == 0) e = judge_numbers(o, &t->plan, &o->verdict);
     o->verdict.code = comm_agree(t->comm, e, &o->verdict);
     if (o->verdict.code == OK) o->verdict = o->traffic.code != OK ? o->traffic : o->memory;
 }
@@ -195,16 +189,19 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
 {
     const bool here = t->comm->rank == 0;
     struct step_result result = { 0 };
+    struct probes probes;
     enum error_code e = compare_weights(t, ref, &o->comparison, err);
     o->initial_equal = o->comparison.largest_error == 0;
+    probes_open(&probes, t, false);
     for (int s = 0; s < CASE_STEPS && !e; s++) {
-        e = trainer_gradients(t, &result, err);
-        if (here && !e) e = reference_gradients(ref, err);
-        if (!e) e = compare_gradients(t, ref, result.loss, &o->comparison, err);
+        e = compare_begin(&probes, ref, err);
+        if (!e) e = trainer_gradients(t, &result, err);
+        if (!e) e = compare_gradients(&probes, ref, &result, &o->comparison, err);
         if (!e) e = trainer_update(t, &result, err);
         if (here && !e) e = reference_update(ref, err);
         if (!e) e = compare_weights(t, ref, &o->comparison, err);
     }
+    probes_close(&probes);
     o->loss = result.loss;
     return e;
 }

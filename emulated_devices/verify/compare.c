@@ -3,18 +3,59 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- one tensor on one device -------------------------------------------------------------------------------------- */
+
+static bool same_tensor(const struct spread *a, const struct spread *b)
+{
+    return a->step == b->step && strcmp(a->kind, b->kind) == 0 && strcmp(a->tensor, b->tensor) == 0;
+}
+
+/* Devices are visited tensor by tensor: when the next one comes, the last has been seen on all that have it. */
+static void enter(struct comparison *c, const char *kind, const struct worst *found)
+{
+    struct spread now = { .step = found->step };
+    snprintf(now.kind, sizeof now.kind, "%s", kind);
+    snprintf(now.tensor, sizeof now.tensor, "%s", found->tensor);
+    if (same_tensor(&c->current, &now)) return;
+    if (!c->failed && c->current.kind[0]) snprintf(c->before, sizeof c->before, "%s %s", c->current.kind, c->current.tensor);
+    c->current = now;
+}
+
 /* Keep the larger ratio; NaN is larger than anything. */
 static void note(struct comparison *c, struct worst *worst, const char *kind, struct worst found)
 {
+    enter(c, kind, &found);
     c->compared++;
     if (!(found.error <= c->largest_error)) c->largest_error = found.error;
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
-    if (!(found.ratio <= 1) && !c->failed) {
+    evidence_add(&c->current.on, found.rank, !(found.ratio <= 1), found.scale, found.truth);
+    if (!(found.ratio <= 1)) {
+        c->wrong++;
+        if (!c->failed) snprintf(c->first_kind, sizeof c->first_kind, "%s", kind);
+        if (!c->failed || (same_tensor(&c->current, &c->where) && !(found.ratio <= c->first.ratio))) c->first = found;
+        if (!c->failed) c->where = c->current;
         c->failed = true;
-        c->first = found;
-        snprintf(c->first_kind, sizeof c->first_kind, "%s", kind);
     }
+    if (c->failed && same_tensor(&c->current, &c->where)) c->where = c->current;
     if (!(found.ratio <= worst->ratio) || worst->tensor[0] == 0) *worst = found;
+}
+
+/* ---- activations --------------------------------------------------------------------------------------------------- */
+
+struct visit { struct comparison *result; const struct recording *record; int layers; int64_t step; };
+
+static void compare_activation(void *context, int tensor, int rank, const struct sums *s)
+{
+    const struct visit *v = context;
+    struct comparison *c = v->result;
+    const struct recorded *a = &v->record->all[tensor];
+    const bool failed = c->failed;
+    struct worst found = { .rank = rank, .step = v->step, .bound = recorded_bound(a), .scale = scale_of(s->actual, s->product, s->truth), .truth = s->truth,
+                           .error = s->elements != s->expected ? NAN : s->difference == 0 ? 0 : sqrt(s->difference) / a->norm };
+    activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, v->layers);
+    note(c, a->gradient ? &c->activation_gradient : &c->activation, a->gradient ? "activation gradient" : "activation", found);
+    const struct activation *known = activation_find(a->name);
+    if (!failed && c->failed && known) c->from = a->gradient ? known->gradient_from : known->from;
 }
 
 /* ---- one parameter --------------------------------------------------------------------------------------------- */
@@ -22,65 +63,125 @@ static void note(struct comparison *c, struct worst *worst, const char *kind, st
 struct job {
     struct comparison *result;
     struct worst *worst;
-    const char *kind;
+    const char *kind, *of;              /* of: "exp_avg of " */
     struct tensor truth;
     double size, bound;                 /* norm of the whole truth; its relative bound */
     int64_t step;
 };
 
-struct sum { struct tensor truth, piece; double squares; };
+struct beside { struct tensor truth, piece; struct sums sums; };
 
 static void add_run(void *context, struct run r)
 {
-    struct sum *s = context;
+    struct beside *b = context;
     for (int64_t i = 0; i < r.length; i++) {
-        const double d = tensor_get(s->piece, r.piece + i) - tensor_get(s->truth, r.whole + i);
-        s->squares += d * d;
+        const double a = tensor_get(b->piece, r.piece + i), t = tensor_get(b->truth, r.whole + i);
+        b->sums.difference += (a - t) * (a - t), b->sums.actual += a * a, b->sums.product += a * t, b->sums.truth += t * t;
     }
 }
 
 static void compare_piece(void *context, const struct piece *p)
 {
     struct job *j = context;
-    struct sum s = { .truth = j->truth, .piece = p->data };
-    layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &s);
-    struct worst found = { .error = s.squares == 0 ? 0 : sqrt(s.squares) / j->size, .bound = j->bound, .rank = p->rank, .step = j->step };
-    snprintf(found.tensor, sizeof found.tensor, "%s", p->spec->name);
+    struct beside b = { .truth = j->truth, .piece = p->data };
+    layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
+    struct worst found = { .error = b.sums.difference == 0 ? 0 : sqrt(b.sums.difference) / j->size, .bound = j->bound, .rank = p->rank,
+                           .step = j->step, .scale = scale_of(b.sums.actual, b.sums.product, b.sums.truth), .truth = b.sums.truth };
+    snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", j->of, p->spec->name);
     note(j->result, j->worst, j->kind, found);
 }
 
 static double norm(const struct ops *ops, struct tensor t) { return sqrt(ops->sum_of_squares(t)); }
 
-static enum error_code compare_all(struct trainer *t, struct reference *ref, enum tensor_kind kind, struct comparison *c,
-                                   struct worst *worst, const char *name, struct error *err)
-{
-    const int n = model_param_count(&t->plan.model);
-    enum error_code e = OK;
-    for (int i = 0; i < n && !e; i++) {
-        struct job j = { .result = c, .worst = worst, .kind = name };
-        if (t->comm->rank == 0) {
-            const struct transformer *a = &ref->truth.model;
-            j.truth = kind == KIND_GRADIENT ? a->g[i] : a->w[i];
-            j.size = norm(a->ops, j.truth);
-            j.bound = kind == KIND_GRADIENT ? reference_gradient_bound(ref, i) : reference_weight_bound(ref, i);
-            j.step = t->step;
-        }
-        e = collect(t, i, kind, compare_piece, &j, err);
-    }
-    return e;
-}
-
-enum error_code compare_gradients(struct trainer *t, struct reference *ref, double loss, struct comparison *c, struct error *err)
+static enum error_code compare_one(struct trainer *t, struct reference *ref, int i, enum tensor_kind kind, struct job j, struct error *err)
 {
     if (t->comm->rank == 0) {
-        struct worst found = { .error = fabs(loss - ref->truth.loss) / fabs(ref->truth.loss),
-                               .bound = reference_loss_bound(ref) / fabs(ref->truth.loss), .tensor = "loss", .step = t->step };
-        note(c, &c->loss, "loss", found);
+        const struct serial_run *run = &ref->truth;
+        j.truth = kind == KIND_GRADIENT ? run->model.g[i] : kind == KIND_WEIGHT ? run->model.w[i] : run->state[i * OPTIMIZER_MAX_STATES + kind - KIND_STATE];
+        j.size = norm(run->model.ops, j.truth);
+        j.bound = kind == KIND_GRADIENT ? reference_gradient_bound(ref, i) : kind == KIND_WEIGHT ? reference_weight_bound(ref, i)
+                : reference_state_bound(ref, i, (int)(kind - KIND_STATE));
+        j.step = t->step + (kind == KIND_GRADIENT);
     }
-    return compare_all(t, ref, KIND_GRADIENT, c, &c->gradient, "gradient", err);
+    return collect(t, i, kind, compare_piece, &j, err);
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------------ */
+
+enum error_code compare_begin(struct probes *p, struct reference *ref, struct error *err)
+{
+    struct comm *comm = p->trainer->comm;
+    enum error_code e = comm->rank == 0 ? reference_gradients(ref, err) : OK;
+    e = comm_agree(comm, e, err);
+    return e ? e : probes_deliver(p, comm->rank == 0 ? &ref->record : NULL, err);
+}
+
+/* One number for the whole model: the same on every device. */
+static void compare_number(struct comparison *c, struct worst *worst, const char *name, double actual, double truth, double bound, int64_t step)
+{
+    struct worst found = { .error = fabs(actual - truth) / fabs(truth), .bound = bound / fabs(truth), .step = step,
+                           .scale = scale_of(actual * actual, actual * truth, truth * truth), .truth = truth * truth };
+    if (actual == truth) found.error = 0;
+    snprintf(found.tensor, sizeof found.tensor, "%s", name);
+    const bool failed = c->failed;
+    note(c, worst, name, found);
+    if (!failed && c->failed) c->number = c->where.on.number = true;
+}
+
+/* Steps are counted from 1, so that one step's gradients and weights have one number.  The gradients of weights are finished last
+ * layer first. */
+enum error_code compare_gradients(struct probes *p, struct reference *ref, const struct step_result *result, struct comparison *c, struct error *err)
+{
+    struct trainer *t = p->trainer;
+    const bool here = t->comm->rank == 0;
+    struct visit v = { .result = c, .layers = (int)t->plan.model.L, .step = t->step + 1 };
+    if (here) v.record = &ref->record;
+    enum error_code e = probes_collect(p, false, compare_activation, &v, err);
+    if (here) compare_number(c, &c->loss, "loss", result->loss, ref->truth.loss, reference_loss_bound(ref), v.step);
+    if (!e) e = probes_collect(p, true, compare_activation, &v, err);
+    for (int i = model_param_count(&t->plan.model) - 1; i >= 0 && !e; i--)
+        e = compare_one(t, ref, i, KIND_GRADIENT, (struct job){ .result = c, .worst = &c->gradient, .kind = "gradient", .of = "" }, err);
+    if (here && !e) compare_number(c, &c->norm, "norm", result->norm, ref->truth.norm, reference_norm_bound(ref), v.step);
+    return e;
 }
 
 enum error_code compare_weights(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
 {
-    return compare_all(t, ref, KIND_WEIGHT, c, &c->weight, "weight", err);
+    const int n = model_param_count(&t->plan.model);
+    enum error_code e = OK;
+    for (int i = 0; i < n && !e; i++)
+        e = compare_one(t, ref, i, KIND_WEIGHT, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "" }, err);
+    for (int s = 0; s < t->plan.optimizer->states; s++) {
+        char of[16];
+        snprintf(of, sizeof of, "%.10s of ", t->plan.optimizer->state_name[s]);
+        for (int i = 0; i < n && !e; i++)
+            e = compare_one(t, ref, i, KIND_STATE + (enum tensor_kind)s, (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = of }, err);
+    }
+    return e;
+}
+
+/* ---- for reports ---------------------------------------------------------------------------------------------------------- */
+
+const struct worst *comparison_kind(const struct comparison *c, int i, const char **name)
+{
+    const struct { const char *name; const struct worst *worst; } kinds[] = {
+        { "activations", &c->activation }, { "loss", &c->loss }, { "their gradients", &c->activation_gradient },
+        { "gradients", &c->gradient }, { "norm", &c->norm }, { "weights", &c->weight }, { "states", &c->state },
+    };
+    if (i >= (int)(sizeof kinds / sizeof *kinds)) return NULL;
+    *name = kinds[i].name;
+    return kinds[i].worst;
+}
+
+const char *comparison_describe(char *out, size_t size, const struct comparison *c, const struct plan *p)
+{
+    const struct worst *f = &c->first;
+    char place[96], scale[120], device[64], where[200] = "";
+    diagnose_place(place, sizeof place, &p->mesh, &c->where.on);
+    diagnose_scale(scale, sizeof scale, &p->mesh, p->micros, &c->where.on);
+    if (!c->number) snprintf(where, sizeof where, " on device %d (%s)", f->rank, mesh_describe(&p->mesh, f->rank, device, sizeof device));
+    snprintf(out, size, "step %lld: %s%s%s%s differs from the one-device run by %.3g; its bound is %.3g%s%s%s%s", (long long)f->step,
+             c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, where, f->error, f->bound, c->number ? "" : "; wrong on ",
+             c->number ? "" : place, scale[0] ? "; it is " : "", scale);
+    return out;
 }

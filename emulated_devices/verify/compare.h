@@ -1,33 +1,67 @@
-/* compare.h -- every device's loss, gradients and weights against the one-device run, each beside its bound. */
+/* compare.h -- every device's activations, gradients, loss, weights and optimizer state against the one-device run, each
+ * beside its bound, in order of execution.
+ */
 #ifndef ORRERY_COMPARE_H
 #define ORRERY_COMPARE_H
 
 #include "emulated_devices/model/collect.h"
+#include "emulated_devices/verify/diagnose.h"
+#include "emulated_devices/verify/probes.h"
 #include "emulated_devices/verify/reference.h"
 
 /* The worst of its kind so far: error and bound are relative, norm over norm of the whole tensor. */
 struct worst {
     double ratio;                       /* error / bound; above 1, or NaN, the comparison does not hold */
     double error, bound;
+    struct scale scale;                 /* the device's numbers as a multiple of the truth's */
+    double truth;                       /* squared norm of its part of the truth */
     char tensor[PARAM_NAME];
     int rank;                           /* the device that has it */
     int64_t step;
 };
 
-struct comparison {
-    struct worst loss, gradient, weight;
-    double largest_error;               /* of any tensor, whatever its bound */
-    bool failed;
-    struct worst first;                 /* the first that did not hold, in order of execution */
-    char first_kind[16];
-    int64_t compared;                   /* tensors, over all devices and steps */
+/* One tensor on all devices that have it. */
+struct spread {
+    char kind[24], tensor[PARAM_NAME];
+    int64_t step;
+    struct evidence on;
 };
 
+struct comparison {
+    struct worst loss, activation, activation_gradient, gradient, norm, weight, state;
+    double largest_error;               /* of any tensor, whatever its bound */
+    bool failed;
+    struct worst first;                 /* the first that did not hold, in order of execution: its worst device */
+    char first_kind[24];
+    struct spread where;                /* the same one, on all devices */
+    char before[PARAM_NAME + 32];                   /* what was compared just before it and held; empty: nothing */
+    bool number;                        /* it is a single number: the loss, the norm */
+    const char *from;                   /* the operation that computes it, with %s for "h.3."; NULL: not an activation */
+    struct spread current;              /* the tensor whose devices are being compared */
+    int64_t compared;                   /* tensors, over all devices and steps */
+    int64_t wrong;                      /* of them did not hold */
+};
+
+/** The kinds of tensors by name, for reports: each with its worst.  @return NULL after the last. */
+const struct worst *comparison_kind(const struct comparison *, int i, const char **name);
+
 /**
- * Compare the loss and every gradient / every weight, on all devices that hold a piece.
- * Collective; the result is on rank 0, where `ref` must be given (it is not read elsewhere).
+ * Before a step: rank 0 runs the reference, and every device gets its parts of the activations.
+ * Collective.  `ref` is read on rank 0 only, here and below.
  */
-enum error_code compare_gradients(struct trainer *, struct reference *ref, double loss, struct comparison *, struct error *);
+enum error_code compare_begin(struct probes *, struct reference *ref, struct error *);
+
+/**
+ * Compare loss, activations and gradients / weights and optimizer state, on all devices that hold a piece.
+ * Collective; the result is on rank 0.
+ */
+enum error_code compare_gradients(struct probes *, struct reference *ref, const struct step_result *, struct comparison *, struct error *);
 enum error_code compare_weights(struct trainer *, struct reference *ref, struct comparison *, struct error *);
+
+/**
+ * The first failure in one line: tensor, device, error and bound, which devices along which axes, and the factor if it is constant.
+ * @return out.
+ */
+const char *comparison_describe(char *out, size_t size, const struct comparison *, const struct plan *);
 
 #endif

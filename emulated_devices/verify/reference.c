@@ -51,8 +51,12 @@ enum error_code reference_open(struct reference *r, const struct plan *plan, str
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
     if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
     if (e) reference_close(r);
-    else r->twin.model.observer = perturbing_observer(&r->perturbation);
-    return e;
+    if (e) return e;
+    const struct observer disturb = perturbing_observer(&r->perturbation);
+    const bool plain = r->rule.updates == 1 && !r->rule.delayed && r->rule.passes_by == NULL;
+    if (plain) r->truth.model.observer = recording_observer(&r->record);
+    r->twin.model.observer = plain ? measuring_observer(&r->record, disturb) : disturb;
+    return OK;
 }
 
 void reference_close(struct reference *r)
@@ -61,6 +65,7 @@ void reference_close(struct reference *r)
     serial_close(&r->twin);
     rule_free(&r->rule);
     free(r->ids), free(r->labels), free(r->counting), free(r->response);
+    record_free(&r->record);
     *r = (struct reference){ 0 };
 }
 
@@ -194,6 +199,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
 {
     double loss;
     run->model.seed = dropout_seed(r->plan->seed, r->step);
+    record_rewind(&r->record);
     if (r->rule.delayed) exchange_versions(run);
     enum error_code e = transformer_forward(&run->model, r->ids, r->counting, r->plan->B, r->plan->S, &loss, err);
     if (!e) transformer_backward(&run->model);
@@ -202,7 +208,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     const int64_t counted = r->counted + run->model.counted;
     run->loss = (run->loss * (double)r->counted + loss * (double)run->model.counted) / (double)(counted ? counted : 1);
     run->norm = transformer_gradient_norm(&run->model);
-    return OK;
+    return r->record.error.code ? fail(err, r->record.error.code, "%s", r->record.error.text) : OK;
 }
 
 static double token_loss(const struct transformer *m, int64_t n)
@@ -239,7 +245,7 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
         if (u > 0) e = update_both(r, err);
         if (!e) e = gradients_of(r, u, err);
     }
-    return e;
+    return e || r->replace == NULL ? e : r->replace(r->replace_context, r, err);
 }
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------------ */
@@ -259,6 +265,22 @@ double reference_gradient_bound(const struct reference *r, int i)
 {
     const struct tensor g = r->truth.model.g[i];
     return relative(distance(r->twin.model.g[i], g), norm(r, g), g.dtype);
+}
+
+double reference_state_bound(const struct reference *r, int i, int state)
+{
+    const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
+    return relative(distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s), norm(r, s), s.dtype);
+}
+
+double reference_norm_bound(const struct reference *r)
+{
+    double sum = 0;
+    for (int i = 0; i < r->truth.model.params; i++) {
+        const double far = distance(r->twin.model.g[i], r->truth.model.g[i]);
+        sum += far * far;
+    }
+    return sqrt(sum) + 2 * dtype_unit(r->plan->dtype) * r->truth.norm;
 }
 
 double reference_loss_bound(const struct reference *r)

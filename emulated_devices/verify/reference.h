@@ -9,8 +9,8 @@
 #define ORRERY_REFERENCE_H
 
 #include "emulated_devices/model/collect.h"
+#include "emulated_devices/verify/record.h"
 #include "emulated_devices/verify/rule.h"
-#include "ref/model/perturb.h"
 
 /* One serial model in training. */
 struct serial_run {
@@ -27,6 +27,7 @@ struct reference {
     struct rule rule;
     struct serial_run truth, twin;
     struct perturbation perturbation;
+    struct recording record;               /* the truth's activations in this step, and how far the twin's are from them */
     double *response;                   /* [params] norm of how far the last step may move the weights through the optimizer alone */
     int32_t *ids, *labels;              /* [B*S] */
     int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; the others' are ignored */
@@ -34,6 +35,9 @@ struct reference {
     double loss_spread;                 /* sum over them of |loss of the twin - loss of the truth| */
     int64_t step;
     int updated;                        /* optimizer steps taken in this step so far */
+    /* Puts a better truth (a golden file's) in the place of what the one-device run has just computed; NULL: it is the truth. */
+    enum error_code (*replace)(void *context, struct reference *, struct error *);
+    void *replace_context;
 };
 
 /** @return OK, or ERR_MEMORY with nothing to close. */
@@ -46,8 +50,9 @@ void reference_close(struct reference *);
  */
 enum error_code reference_follow(struct reference *, struct trainer *, struct error *);
 
-/** Loss, gradients and norm of the next batch, for both.  By a rule with several optimizer steps in one training step, all
- *  but the last are taken, and gradients are the last one's. */
+/** Loss, activations, gradients and norm of the next batch, for both.  By a rule with several optimizer steps in one training step, all
+ *  but the last are taken, and gradients are the last one's. Activations are recorded where the
+ *  plan computes plain training.  @return OK, ERR_MEMORY, or ERR_PLAN if the model announces what no probe knows. */
 enum error_code reference_gradients(struct reference *, struct error *);
 
 /**
@@ -66,6 +71,13 @@ double reference_weight_bound(const struct reference *, int param);
 
 /** The bound for its gradient: norm of twin - truth over norm of truth; + 2u. */
 double reference_gradient_bound(const struct reference *, int param);
+
+/** The bound for a state of the optimizer: norm of twin - truth over norm of truth; + 2u. */
+double reference_state_bound(const struct reference *, int param, int state);
+
+/** The bound for the global norm of all gradients: the norm of twin - truth over all parameters, which no difference of two norms
+ *  exceeds; + 2u.  Not relative. */
+double reference_norm_bound(const struct reference *);
 
 /** The bound for the loss: the mean over tokens of how far the twin's losses are from the truth's, and the rounding of the
  *  mean itself.  (The difference of the two means alone could be small by chance.) */

@@ -162,10 +162,17 @@ static enum error_code open_replay(struct replay *r, enum dtype t, struct error 
 
 enum error_code replay_run(struct replay *r, const struct golden *g, enum dtype t, uint64_t twin, double lambda, struct error *err)
 {
+    const struct perturbation disturb = { .seed = twin, .lambda = lambda };
+    return replay_disturbed(r, g, t, twin ? &disturb : NULL, err);
+}
+
+enum error_code replay_disturbed(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb, struct error *err)
+{
     char optimizer[32];
-    *r = (struct replay){ .golden = g, .disturbance = { .seed = twin, .lambda = lambda } };
+    *r = (struct replay){ .golden = g };
     enum error_code e = open_replay(r, t, err);
-    if (twin) r->disturb = perturbing_observer(&r->disturbance);
+    if (disturb) r->disturbance = *disturb;
+    if (disturb) r->disturb = perturbing_observer(&r->disturbance);
     if (!e) e = start(r, err);
     if (!e) e = one_pass(r, err);
     for (const char *list = NULL; !e && (list = golden_next_optimizer(g, list, optimizer)) != NULL;) e = some_steps(r, optimizer, err);

@@ -28,6 +28,9 @@ struct replay {
  */
 enum error_code replay_run(struct replay *, const struct golden *, enum dtype, uint64_t twin, double lambda, struct error *);
 
+/** The same, disturbed in another way: as for a coarser format than the replay's own.  @param disturb  copied; NULL: not at all. */
+enum error_code replay_disturbed(struct replay *, const struct golden *, enum dtype, const struct perturbation *disturb, struct error *);
+
 /**
  * One pass over the batch of a golden file that has no file: config, seed and the first step's ids and labels are read.
  * @param dir  where the weights are: see weights.h; NULL: drawn from the seed.

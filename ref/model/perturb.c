@@ -22,8 +22,8 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
     struct perturbation *p = context;
     const double own = dtype_wide(t.dtype) == t.dtype ? 0 : dtype_unit(t.dtype), stored = p->stored > own ? p->stored : own;
     (void)name, (void)layer, (void)gradient;
-    const double lambda = p->lambda > 0 ? p->lambda : PERTURB_LAMBDA;
-    disturb(t, lambda * sqrt((double)terms) * dtype_unit(dtype_wide(t.dtype)) + 2 * stored, p->seed, p->announced++);
+    const double lambda = p->lambda > 0 ? p->lambda : PERTURB_LAMBDA, unit = p->unit > 0 ? p->unit : dtype_unit(dtype_wide(t.dtype));
+    disturb(t, lambda * sqrt((double)terms) * unit + 2 * stored + p->storage, p->seed, p->announced++);
 }
 
 struct observer perturbing_observer(struct perturbation *p)

@@ -24,6 +24,8 @@ struct perturbation {
     double lambda;                      /* 0: PERTURB_LAMBDA */
     double stored;                      /* > 0: disturb as if results were stored with this unit roundoff: what a run in
                                            a narrower format may make of the same model */
+    double unit;                        /* of what sums are made in; 0: of each tensor's own format */
+    double storage;                     /* added to every element's: of what results are stored in, if that is coarser */
 };
 
 /** An observer that disturbs; context: the perturbation, which must outlive it. */

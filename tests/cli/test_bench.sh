@@ -28,6 +28,23 @@ test_all_schedules() {
     run bench schedules --pp 3 --micro 4;               expect_status 0; expect_out '^chimera +needs P even'
 }
 
+# Figures that follow from closed forms by hand: 8 (P-1)/P; keeps 4 + 12/P and what statistics add; 4 + 30 bytes and 5 S H/D.
+test_tensor() {
+    run bench tensor --width 64 --heads 8 --seq 64 --batch 128 --devices 9
+    expect_status 0; expect_silent; expect_columns 100
+    expect_out '^ +1  one device +0\.000 +0\.000 +16\.188 +12\.203$'
+    expect_out '^ +2  1d +4\.000 +4\.000 '
+    expect_out '^ +8  1d +7\.000 +7\.000 '
+    expect_out '^ +4  2d '
+    expect_out '^ +8  2\.5d '
+    expect_out '^ +8  3d '
+    [ "$(grep -cE '^ +5 ' "$place/out")" = 3 ] || complain 'five devices are neither a square nor a cube'
+    expect_out '^  softmax, mask, what it drops +40\.000 '
+    expect_out '^  sum +74\.000 '
+    run bench tensor --width 10 --heads 3;              expect_status 2; expect_error '--heads 3: does not divide --width 10'
+    run bench tensor --help;                            expect_status 0; expect_columns 100
+}
+
 test_topics() {
     run bench --help;                                   expect_status 0; expect_out '^  schedules '
     run bench schedul;                                  expect_status 2; expect_error 'did you mean schedules\?'
@@ -35,4 +52,4 @@ test_topics() {
     run bench schedules --help;                         expect_status 0; expect_columns 100
 }
 
-run_tests test_published_table test_published_formulas test_all_schedules test_topics
+run_tests test_published_table test_published_formulas test_all_schedules test_tensor test_topics

@@ -16,7 +16,7 @@ test_unknown_words() {
     train --lr nan;                         refuses 2 '--lr nan: must be a number'
     train --memory lots;                    refuses 2 '--memory lots: must be a size such as'
     train --optimizer adam;                 refuses 2 '--optimizer adam: .*did you mean adamw\?'
-    train --tensor 2d;                      refuses 2 '--tensor 2d: .*did you mean 1d\?'
+    train --tensor 1e;                      refuses 2 '--tensor 1e: .*did you mean 1d\?'
     train --data-parallel everything;     refuses 2 '--data-parallel everything: must be one of .*ddp'
     train --schedule 1f2b;                  refuses 2 '--schedule.*1f2b.*did you mean .?1f1b'
     train --zero 4;                         refuses 2 '--zero 4: must be a whole number from 0 to 3'
@@ -40,6 +40,12 @@ test_unknown_words() {
 
 test_plans_that_do_not_fit() {
     train --tp 16;                          refuses 2 '--tp 16: the model has H=8 heads'
+    train --tp 5 --tensor 2d;               refuses 2 '--tp 5: --tensor 2d needs a square: 1, 4, 9'
+    train --tp 9 --tensor 3d;               refuses 2 '--tp 9: --tensor 3d needs a cube: 1, 8, 27'
+    train --tp 12 --tensor 2.5d;            refuses 2 '--tp 12: --tensor 2.5d needs d x q x q'
+    train --tensor 2.5;                     refuses 2 '--tensor 2.5: .*did you mean 2.5d'
+    train --recompute some;                 refuses 2 '--recompute some: none, selective, full, or a list'
+    train --recompute 0-99;                 refuses 2 '--recompute 0-99: 0-99: the layers are 0 to '
     train --pp 9;                           refuses 2 '--pp 9: 9 stages .* model tiny has L=8'
     train --pp 4 --schedule interleaved --chunks 4;  refuses 2 '--pp 4: 16 stages .* model tiny has L=8'
     train --pp 3 --schedule chimera;        refuses 2 '--schedule.*chimera: P=3.*must be even.*P=2 or P=4 would fit'

@@ -18,7 +18,7 @@ test_plain_lines() {
     expect_out '^model   tiny: L=8 H=8'; expect_out '^mesh    .*8 devices'; expect_out '^sample  '
     expect_out '^ +0-3  pp=0 '; expect_out '^ +4-7  pp=1 '          # devices that are alike have one line
     expect_out '^traffic .* equal the formulas on every device'; expect_out '^memory  .* equal the formulas'
-    expect_out '^OK: every loss, gradient and weight'
+    expect_out '^OK: every activation, gradient, weight and loss'
     train --steps 200 --batch 2;            expect_status 0
     [ "$(grep -c '^step ' "$place/out")" -le 25 ] || complain 'many steps have too many lines'
 }

@@ -41,7 +41,7 @@ static void test_same_bits_in_every_scheme(void **state)
         p.tensor = tensor_schemes[i]->name;
         if (plan_check(&p, &err) != OK) continue;
         const struct outcome none = run(&p, "none");
-        for (int c = 0; c < CHOICES; c++) {
+        for (int c = test_size > 2 ? CHOICES - 1 : 0; c < CHOICES; c++) {
             const struct outcome o = run(&p, choices[c]);
             ASSERT_ALL(o.hash == none.hash, "%s, recompute %s: other bits than without", p.tensor, choices[c]);
         }

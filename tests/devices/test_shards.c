@@ -97,7 +97,7 @@ static void set_uses(const struct use *list, int n)
 
 struct seen { int *times; int64_t place; };
 
-static void see(void *context, struct stretch s)
+static void see(void *context, struct portion s)
 {
     const struct seen *seen = context;
     for (int64_t i = 0; i < s.length; i++) seen->times[s.parameter->place + s.piece + i]++;

@@ -8,9 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "emulated_devices/model/block.h"
+#include "emulated_devices/model/memory.h"
 #include <cmocka.h>
 
-static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .A = 4, .F = 288, .L = 1, .V = 90 };
+static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .biases = true };
 enum { B = 36, N = B * 6, D = 72, F = 4 * D, H = 18 };
 
 static struct comm comm;
@@ -47,11 +48,10 @@ static int64_t layer_keeps(const char *name, int P)
 {
     struct tensor_parallel tp = at(name, P, P - 1);
     const struct plan plan = { .model = model, .S = model.S };
-    const struct stage stage = { .plan = &plan, .tp = &tp };
+    const struct stage stage = { .plan = &plan, .tp = &tp, .device = &device };
     const struct microbatch m = { .N = N, .stream = tensor_rows_at(&tp, STREAM, N), .inner = tensor_rows_at(&tp, INNER, N),
                                   .input = tensor_rows_at(&tp, INPUT, N) };
-    const struct kept kept = block_keeps(&stage, &m);
-    return kept.elements + kept.statistics;
+    return (int64_t)(kept_bytes(&device, block_keeps(&stage, &m)) / sizeof(double));
 }
 
 static void test_1d(void **state)

@@ -90,7 +90,7 @@ void show_gradients(struct unit *u)
 
 /* ---- initial weights ------------------------------------------------------------------------------------------------------- */
 
-struct draw { uint64_t seed; struct tensor own; int64_t first; struct stretch stretch; };
+struct draw { uint64_t seed; struct tensor own; int64_t first; struct portion stretch; };
 
 static void draw_run(void *context, struct run r)
 {
@@ -99,7 +99,7 @@ static void draw_run(void *context, struct run r)
     param_init(&d->stretch.parameter->spec, d->seed, d->own.dtype, r.whole, r.length, (char *)d->own.data + (size_t)at * dtype_size(d->own.dtype));
 }
 
-static void draw_stretch(void *context, struct stretch s)
+static void draw_stretch(void *context, struct portion s)
 {
     struct draw *d = context;
     d->stretch = s;

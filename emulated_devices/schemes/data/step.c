@@ -27,7 +27,7 @@ struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit
 
 struct norm { struct data_parallel *dp; struct tensor g; int64_t first; double sum; };
 
-static void add_squares(void *context, struct stretch s)
+static void add_squares(void *context, struct portion s)
 {
     struct norm *n = context;
     if (s.parameter->counted) n->sum += dev_sum_of_squares(n->dp->device, slice(n->g, (struct range){ s.row - n->first, s.length }));
@@ -50,7 +50,7 @@ double data_norm_part(struct data_parallel *dp)
 
 struct stepping { const struct data_parallel *dp; const struct unit *unit; struct range own, weights; struct step step; };
 
-static void step_stretch(void *context, struct stretch s)
+static void step_stretch(void *context, struct portion s)
 {
     struct stepping *x = context;
     const struct optimizer *o = x->dp->optimizer;

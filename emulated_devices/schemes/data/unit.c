@@ -21,12 +21,12 @@ void unit_lay_out(struct unit *u, struct parameter *first, int count, const stru
     u->padded = rows ? chunks * u->rows : shards_pad(s, u->elements);
 }
 
-struct walk { struct range part; void (*f)(void *, struct stretch); void *context; };
+struct walk { struct range part; void (*f)(void *, struct portion); void *context; };
 
 static void visit(const struct walk *w, struct parameter *p, int64_t piece, int64_t row, int64_t length)
 {
     const struct range r = range_meet((struct range){ row, length }, w->part);
-    if (r.count > 0) w->f(w->context, (struct stretch){ .parameter = p, .piece = piece + r.first - row, .row = r.first, .length = r.count });
+    if (r.count > 0) w->f(w->context, (struct portion){ .parameter = p, .piece = piece + r.first - row, .row = r.first, .length = r.count });
 }
 
 static void walk_rows(const struct unit *u, const struct walk *w)
@@ -42,7 +42,7 @@ static void walk_rows(const struct unit *u, const struct walk *w)
         }
 }
 
-void unit_each_stretch(const struct unit *u, struct range part, void (*f)(void *, struct stretch), void *context)
+void unit_each_stretch(const struct unit *u, struct range part, void (*f)(void *, struct portion), void *context)
 {
     const struct walk w = { part, f, context };
     if (u->rows > 0) walk_rows(u, &w);
@@ -53,7 +53,7 @@ void unit_each_stretch(const struct unit *u, struct range part, void (*f)(void *
 
 struct owned { const struct parameter *parameter; struct range range; };
 
-static void extend(void *context, struct stretch s)
+static void extend(void *context, struct portion s)
 {
     struct owned *o = context;
     if (s.parameter != o->parameter) return;
@@ -71,7 +71,7 @@ struct range unit_owned(const struct unit *u, struct range part, const struct pa
 /* only: NULL for all parameters, which lie where they do in the whole; else `array` begins at element `first` of this one. */
 struct copy { char *row, *array; int64_t row_first, first; const struct parameter *only; size_t size; bool fills_row; };
 
-static void copy_stretch(void *context, struct stretch s)
+static void copy_stretch(void *context, struct portion s)
 {
     const struct copy *c = context;
     if (c->only && s.parameter != c->only) return;

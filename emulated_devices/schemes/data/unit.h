@@ -46,10 +46,10 @@ struct unit {
 void unit_lay_out(struct unit *, struct parameter *, int count, const struct shards *, bool rows);
 
 /* A stretch of elements contiguous both in the row and in a parameter's piece. */
-struct stretch { struct parameter *parameter; int64_t piece, row, length; };
+struct portion { struct parameter *parameter; int64_t piece, row, length; };
 
 /** Call f for each stretch of a part of the row, in order; padding is left out. */
-void unit_each_stretch(const struct unit *, struct range part, void (*f)(void *context, struct stretch), void *context);
+void unit_each_stretch(const struct unit *, struct range part, void (*f)(void *context, struct portion), void *context);
 
 /** The elements of a parameter's piece that lie in a part of the row: always neighbours. */
 struct range unit_owned(const struct unit *, struct range part, const struct parameter *);

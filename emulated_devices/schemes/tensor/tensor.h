@@ -14,7 +14,7 @@
 #define ORRERY_TENSOR_SCHEME_H
 
 #include "emulated_devices/collectives/collective.h"
-#include "emulated_devices/device/layout.h"
+#include "emulated_devices/device/part.h"
 #include "ref/model/config.h"
 
 enum { TENSOR_AXES = 3, TENSOR_AXIS_SETS = 1 << TENSOR_AXES };
@@ -55,6 +55,9 @@ struct tensor_parallel {
     /* What tensor_open makes: for each set of axes, the devices that differ from this one in them only. */
     struct group along[TENSOR_AXIS_SETS];
 };
+
+/* What the columns of an activation are: the model's width D; queries, keys and values; heads side by side; F; V. */
+enum activation_width { WIDTH_MODEL, WIDTH_QKV, WIDTH_HEADS, WIDTH_UP, WIDTH_VOCABULARY };
 
 enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS };     /* forward; backward for the input, for the weights */
 struct ledger;

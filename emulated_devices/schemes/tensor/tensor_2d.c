@@ -12,7 +12,7 @@
  *          along a column, by a broadcast or a reduction; on a binomial tree each block crosses q-1 links, so that all
  *          devices together send (q-1) (N I + O I) elements forward, the same twice backward.
  *          per layer and microbatch, all devices together, F = 4 D: (q-1) (21 N D + 36 D^2), and for norms and vectors
- *          (q-1) (16 N + 28 D); 1/P of it each, on average: the roots of trees send more than the leaves
+ *          (q-1) (16 N + 28 D); 1/P of it each, on average: roots of trees send more than leaves, but each is root in turn
  * Memory   weights 1/P; per layer and microbatch (8 D + 2 F + H) N/P + 4 N/q elements
  * Equals   reassociates: inner dimensions are summed in q parts, forward in order of l at home, backward in the order of
  *          the reduction; norms as q partial sums; gradients of vectors in the order of the reduce-scatter.

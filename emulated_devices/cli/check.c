@@ -1,0 +1,170 @@
+/* check.c -- `orrery check GOLDEN ACTUAL`: somebody's tensors beside stored truth. */
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/verify/checker.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const formats[] = { "fp64", "fp32", "bf16", "fp16", NULL };
+
+struct check_options { const char *golden, *actual, *dtype, *map, *json; bool all, help; };
+
+static enum error_code parse(struct check_options *o, int argc, char **argv, struct error *err)
+{
+    const struct option table[] = {
+        { "GOLDEN", NULL, OPTION_STRING, &o->golden, .required = true, .help = "a golden file" },
+        { "ACTUAL", NULL, OPTION_STRING, &o->actual, .required = true, .help = "a safetensors file with tensors of the same names, or a folder with one for each rank" },
+        { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats, .help = "what the tensors were computed in; default: the widest that is stored" },
+        { "--map", "FILE", OPTION_STRING, &o->map, .help = "JSON: what the tensors are called and how they are cut; see docs/checking.md" },
+        { "--all", NULL, OPTION_SWITCH, &o->all, .help = "a line for every tensor" },
+        { "--json", "FILE", OPTION_STRING, &o->json, .help = "everything as JSON; -: to standard output, and lines for people to standard error" },
+        { 0 }
+    };
+    enum error_code e = options_parse("check", argc - 2, argv + 2, table, &o->help, err);
+    if (!e && o->help)
+        print_usage("check", "GOLDEN ACTUAL [options]", "Compare somebody's tensors with a golden file, and name the first that is wrong.\n\n"
+                    "Each tensor is held to its own bound: what rounding in its format does to a one-device model.\n"
+                    "The exit status is 0 if all hold, 3 if one does not, 1 if a file cannot be used.", table);
+    return e;
+}
+
+/* The widest format there is: a gradient in fp32 beside weights in bf16 was added up in fp32. */
+static const struct golden_format *widest(const struct actual *a)
+{
+    static const struct { const char *stored, *name; } wide[] = { { "F64", "fp64" }, { "F32", "fp32" }, { "BF16", "bf16" }, { "F16", "fp16" } };
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+        for (int r = 0; r < a->ranks; r++)
+            for (int k = 0; k < a->file[r].count; k++)
+                if (strcmp(a->file[r].entry[k].dtype, wide[i].stored) == 0) return golden_format_find(wide[i].name);
+    return golden_format_find("fp32");
+}
+
+/* ---- for a person -------------------------------------------------------------------------------------------------------- */
+
+static double ratio(const struct checked *c) { return c->error == 0 ? 0 : c->error / c->bound; }
+
+static void print_numbers(FILE *out, const struct checked *c)
+{
+    fprintf(out, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, ratio(c));
+}
+
+static void print_first(FILE *out, const struct check_result *r, const struct actual *a)
+{
+    const struct checked *c = &r->all[r->first];
+    char text[160];
+    fprintf(out, "first to differ, in order of execution: %s %s\n", c->name, finding_words(c->finding));
+    if (c->why[0]) fprintf(out, "  why       %s\n", c->why);
+    if (c->finding == DIFFERS || c->finding == NOT_FINITE) {
+        fprintf(out, "  numbers   ");
+        print_numbers(out, c);
+        fprintf(out, "\n");
+        if (a->ranks > 1)
+            fprintf(out, "  wrong on  %s: %d of the %d ranks that have it\n", diagnose_place(text, sizeof text, &a->mesh, c->on), devices_count(&c->on->failing),
+                    devices_count(&c->on->holding));
+        if (diagnose_scale(text, sizeof text, &a->mesh, 1, c->on)[0]) fprintf(out, "  it is     %s\n", text);
+    }
+    for (int i = r->first - 1; i >= 0; i--)
+        if (r->all[i].finding == HOLDS) {
+            fprintf(out, "  before    %s holds\n", r->all[i].name);
+            break;
+        }
+}
+
+static void print_counts(FILE *out, const struct check_result *r)
+{
+    for (int f = 0; f < FINDING_COUNT; f++)
+        if (r->found[f]) fprintf(out, "  %5d  %s\n", r->found[f], finding_words((enum finding)f));
+    if (r->extras) fprintf(out, "  %5d  not golden: %s%s\n", r->extras, r->extra[0], r->extras > 1 ? ", ..." : "");
+}
+
+static void print_result(FILE *out, const struct check_options *o, const struct check_result *r, const struct actual *a, const struct golden_format *format)
+{
+    fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n\n", o->golden, o->actual, a->ranks, a->ranks == 1 ? "" : "s", format->name);
+    for (int i = 0; i < r->count && o->all; i++) {
+        const struct checked *c = &r->all[i];
+        fprintf(out, "  %-44s ", c->name);
+        if (c->finding == HOLDS || c->finding == DIFFERS) print_numbers(out, c);
+        fprintf(out, "%s%s\n", c->finding == HOLDS ? "" : "  ", c->finding == HOLDS ? "" : finding_words(c->finding));
+    }
+    if (r->first >= 0) print_first(out, r, a);
+    if (r->worst >= 0) {
+        fprintf(out, "%s: %s, ", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name);
+        print_numbers(out, &r->all[r->worst]);
+        fprintf(out, "\n");
+    }
+    fprintf(out, "\n");
+    print_counts(out, r);
+    fprintf(out, "\n%s\n", r->first >= 0 ? "FAILED" : "OK");
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
+
+static void add_checked(cJSON *list, const struct checked *c, const struct actual *a)
+{
+    char text[160];
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddItemToArray(list, o);
+    cJSON_AddStringToObject(o, "tensor", c->name);
+    cJSON_AddBoolToObject(o, "fails", finding_fails(c->finding));
+    cJSON_AddStringToObject(o, "finding", finding_words(c->finding));
+    cJSON_AddNumberToObject(o, "bound", c->bound);
+    if (c->why[0]) cJSON_AddStringToObject(o, "why", c->why);
+    if (c->on == NULL) return;
+    cJSON_AddNumberToObject(o, "error", c->error);
+    cJSON_AddNumberToObject(o, "ratio", ratio(c));
+    cJSON_AddNumberToObject(o, "rank", c->rank);
+    if (!finding_fails(c->finding) || c->finding == MISSHAPED) return;
+    cJSON_AddStringToObject(o, "wrong_on", diagnose_place(text, sizeof text, &a->mesh, c->on));
+    cJSON_AddStringToObject(o, "scale", diagnose_scale(text, sizeof text, &a->mesh, 1, c->on));
+}
+
+static enum error_code write_json(const char *path, const struct check_result *r, const struct actual *a, const struct golden_format *format, struct error *err)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddBoolToObject(root, "holds", r->first < 0);
+    cJSON_AddStringToObject(root, "dtype", format->name);
+    if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
+    if (r->worst >= 0) cJSON_AddStringToObject(root, "worst", r->all[r->worst].name);
+    cJSON *list = cJSON_AddArrayToObject(root, "tensors"), *extra = cJSON_AddArrayToObject(root, "extra");
+    for (int i = 0; i < r->count; i++) add_checked(list, &r->all[i], a);
+    for (int i = 0; i < r->extras; i++) cJSON_AddItemToArray(extra, cJSON_CreateString(r->extra[i]));
+    enum error_code e = json_write(path, root, err);
+    cJSON_Delete(root);
+    return e;
+}
+
+/* ---- the command ---------------------------------------------------------------------------------------------------------- */
+
+static enum error_code report(const struct check_options *o, const struct check_result *r, const struct actual *a, const struct golden_format *format, struct error *err)
+{
+    print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, r, a, format);
+    enum error_code e = o->json ? fail_about(err, write_json(o->json, r, a, format, err), "--json") : OK;
+    if (e || r->first < 0) return e;
+    const struct checked *c = &r->all[r->first];
+    return fail(err, ERR_CHECK, "%s %s%s%.250s", c->name, finding_words(c->finding), c->why[0] ? ": " : "", c->why);
+}
+
+enum error_code command_check(int argc, char **argv, int *status, struct error *err)
+{
+    struct check_options o = { 0 };
+    struct golden golden;
+    struct actual actual;
+    struct check_result result;
+    (void)status;
+    enum error_code e = parse(&o, argc, argv, err);
+    if (e || o.help || launcher_rank() != 0) return e;          /* one of several processes does it */
+    e = golden_open(&golden, o.golden, err);
+    if (e) return fail_about(err, e, "GOLDEN");
+    e = fail_about(err, actual_open(&actual, o.actual, o.map, err), "ACTUAL");
+    if (!e) {
+        const struct golden_format *format = o.dtype ? golden_format_find(o.dtype) : widest(&actual);
+        e = check_files(&golden, &actual, format, &result, err);
+        if (!e) {
+            e = report(&o, &result, &actual, format, err);
+            check_result_free(&result);
+        }
+        actual_close(&actual);
+    }
+    golden_close(&golden);
+    return e;
+}

@@ -1,0 +1,91 @@
+/* report_check.c -- what a run beside the reference has found: the first failure, where and by how much, then the worst of each kind. */
+#include "emulated_devices/cli/train.h"
+#include "ref/io/json.h"
+#include <stdio.h>
+#include <string.h>
+
+/* "h.3." of "h.3.attn.qkv", for the words that say what computes a tensor. */
+static void block_of(const char *tensor, char *out, size_t size)
+{
+    const char *dot = strncmp(tensor, "h.", 2) == 0 ? strchr(tensor + 2, '.') : NULL;
+    snprintf(out, size, "%.*s", dot ? (int)(dot + 1 - tensor) : 0, tensor);
+}
+
+/* What happened, for somebody who has to find the line. */
+static void print_failure(FILE *out, const struct comparison *c, const struct plan *p)
+{
+    const struct worst *f = &c->first;
+    const struct evidence *on = &c->where.on;
+    char text[160], block[32];
+    fprintf(out, "\nfirst to differ, in order of execution: %s%s%s, step %lld\n", c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, (long long)f->step);
+    if (!c->number) fprintf(out, "  device    %d (%s)\n", f->rank, mesh_describe(&p->mesh, f->rank, text, sizeof text));
+    fprintf(out, "  error     %.2e, norm over norm; its bound is %.2e\n", f->error, f->bound);
+    if (!c->number && p->mesh.devices > 1)
+        fprintf(out, "  wrong on  %s: %d of the %d devices that have it\n", diagnose_place(text, sizeof text, &p->mesh, on), devices_count(&on->failing),
+                devices_count(&on->holding));
+    if (diagnose_scale(text, sizeof text, &p->mesh, p->micros, on)[0]) fprintf(out, "  it is     %s\n", text);
+    if (c->before[0]) fprintf(out, "  before    all is well up to %s\n", c->before);
+    if (c->from) {
+        block_of(f->tensor, block, sizeof block);
+        fprintf(out, "  made by   ");
+        fprintf(out, c->from, block);
+        fprintf(out, "\n");
+    }
+    fprintf(out, "  in all    %lld of %lld comparisons do not hold\n", (long long)c->wrong, (long long)c->compared);
+}
+
+void report_check(const struct train_record *r)
+{
+    const struct comparison *c = &r->comparison;
+    const struct worst *w;
+    const char *name;
+    if (c->failed) print_failure(r->out, c, &r->options->plan);
+    fprintf(r->out, "\nlargest differences from %s, of %lld tensors compared (norm of difference / norm)\n", r->truth, (long long)c->compared);
+    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
+        if (w->tensor[0])
+            fprintf(r->out, "  %-15s %-29s  device %-3d step %-4lld error %.1e  bound %.1e  ratio %.3g\n", name, w->tensor, w->rank, (long long)w->step,
+                    w->error, w->bound, w->ratio);
+    fprintf(r->out, "\n%s\n", c->failed ? "FAILED: the plan does not compute what one device computes."
+                               : "OK: every activation, gradient, weight and loss of every device is what one device computes.");
+    fflush(r->out);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------------ */
+
+static cJSON *add_worst(cJSON *to, const char *name, const struct worst *w)
+{
+    cJSON *o = cJSON_AddObjectToObject(to, name);
+    cJSON_AddStringToObject(o, "tensor", w->tensor);
+    cJSON_AddNumberToObject(o, "device", w->rank);
+    cJSON_AddNumberToObject(o, "step", (double)w->step);
+    cJSON_AddNumberToObject(o, "error", w->error);
+    cJSON_AddNumberToObject(o, "bound", w->bound);
+    cJSON_AddNumberToObject(o, "ratio", w->ratio);
+    return o;
+}
+
+static void add_first(cJSON *check, const struct comparison *c, const struct plan *p)
+{
+    char text[160];
+    cJSON *first = add_worst(check, "first", &c->first);
+    cJSON_AddStringToObject(first, "kind", c->first_kind);
+    cJSON_AddStringToObject(first, "before", c->before);
+    cJSON_AddStringToObject(first, "wrong_on", diagnose_place(text, sizeof text, &p->mesh, &c->where.on));
+    cJSON_AddStringToObject(first, "scale", diagnose_scale(text, sizeof text, &p->mesh, p->micros, &c->where.on));
+    cJSON *devices = cJSON_AddArrayToObject(first, "devices");
+    for (int d = 0; d < p->mesh.devices; d++)
+        if (devices_have(&c->where.on.failing, d)) cJSON_AddItemToArray(devices, cJSON_CreateNumber(d));
+}
+
+void report_check_json(const struct train_record *r, cJSON *root)
+{
+    const struct comparison *c = &r->comparison;
+    const struct worst *w;
+    const char *name;
+    cJSON *check = cJSON_AddObjectToObject(root, "check");
+    cJSON_AddBoolToObject(check, "holds", !c->failed);
+    cJSON_AddNumberToObject(check, "compared", (double)c->compared);
+    cJSON_AddNumberToObject(check, "wrong", (double)c->wrong);
+    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) add_worst(check, strcmp(name, "their gradients") == 0 ? "activation_gradients" : name, w);
+    if (c->failed) add_first(check, c, &r->options->plan);
+}

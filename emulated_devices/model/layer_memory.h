@@ -1,0 +1,25 @@
+/* layer_memory.h -- what one layer keeps between forward and backward, term by term, beside the published account.
+ *
+ * Source  V. Korthikanti et al., "Reducing activation recomputation in large transformer models", arXiv:2205.05198,
+ *         section 4: in 16 bits with dropout, F = 4 D, one byte for an element of a mask.  With s b h tokens times width and
+ *         a heads, on t devices:  none s b h (34 + 5 a s/h);  tensor parallel s b h (10 + 24/t + 5 a s/(h t));
+ *         with sequence parallelism s b h (34/t + 5 a s/(h t));  selective recomputation: without the 5 a s/h;
+ *         full: 2 s b h
+ */
+#ifndef ORRERY_LAYER_MEMORY_H
+#define ORRERY_LAYER_MEMORY_H
+
+#include "emulated_devices/model/stage.h"
+
+struct layer_memory_term {
+    const char *what;
+    double paper;                       /* bytes; it states them of 16-bit numbers only */
+    uint64_t kept;                      /* bytes in this device's arena */
+    const char *why;                    /* they differ, or NULL */
+};
+enum { LAYER_MEMORY_TERMS = 9 };
+
+/** The terms of one layer of one microbatch under --tensor 1d or 1d-sp.  The stage needs plan, tp and device alone. */
+void layer_memory(const struct stage *, const struct microbatch *, int layer, struct layer_memory_term out[LAYER_MEMORY_TERMS]);
+
+#endif

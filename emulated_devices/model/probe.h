@@ -1,0 +1,39 @@
+/* probe.h -- where the distributed model shows what it has just computed, under the names of its serial twin.
+ *
+ * A stage calls its probe for each activation and each activation's gradient, in the moment in which the serial model of
+ * ref/model announces the same tensor to its observer; a device shows its part of it, a microbatch at a time.  Which part
+ * that is follows from the plan alone (plan_part), so that whoever compares can cut it for any device.
+ */
+#ifndef ORRERY_PROBE_H
+#define ORRERY_PROBE_H
+
+#include "emulated_devices/device/part.h"
+#include "emulated_devices/model/plan.h"
+
+/* Sees (and may change) each tensor just after it was computed.  name, layer: as in struct observer. */
+struct probe {
+    void (*see)(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t);
+    void *context;
+};
+
+/* What is known of each activation: how it is cut, and where it comes from. */
+struct activation {
+    const char *name;
+    enum activation_width width;
+    const char *from, *gradient_from;   /* the operation that makes it, and its gradient, in words; %s: "h.3." or nothing */
+};
+
+/** The activation of this name, or NULL. */
+const struct activation *activation_find(const char *name);
+
+/** The stage that computes an activation, or its gradient: the gradient of a block's output is the next block's work. */
+int plan_stage_of(const struct plan *, const char *name, int layer, bool gradient);
+
+/**
+ * A device's part of an activation (or its gradient) in one microbatch.
+ * @param cols  columns of the whole.
+ * @return the part; rows are those of the global batch, sequence by sequence.
+ */
+struct part plan_part(const struct plan *, int rank, const struct activation *, int64_t cols, int micro);
+
+#endif

@@ -1,0 +1,218 @@
+/* actual_layout.c -- which part of a tensor one rank's file has, by the map and by the shapes in the files. */
+#include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/verify/actual.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A tensor of ACTUAL, of one rank. */
+struct where {
+    const struct actual *a;
+    const char *ours, *theirs;
+    int rank;
+    const int64_t *dim;                 /* [2] of the whole */
+    bool transposed;
+};
+
+static enum error_code bad(const struct where *w, struct error *err, const char *what)
+{
+    return fail(err, ERR_CHECK, "%s in %s: %s", shown(w->theirs).text, shown_path(w->a->file[w->rank].path).text, what);
+}
+
+/* The shape in a rank's file as rows and columns: leading dimensions join, a vector is a column. */
+static bool shape_of(const struct where *w, int rank, int64_t shape[2])
+{
+    const struct safetensors_entry *e = safetensors_find(&w->a->file[rank], w->theirs);
+    if (e == NULL) return false;
+    const int64_t last = e->ndim > 1 ? e->dim[e->ndim - 1] : 1, rest = last > 0 ? e->count / last : 0;
+    shape[0] = w->transposed ? last : rest;
+    shape[1] = w->transposed ? rest : last;
+    return true;
+}
+
+static enum error_code axis_of(const struct where *w, const cJSON *entry, enum axis *axis, struct error *err)
+{
+    const char *over;
+    enum error_code e = json_string(entry, w->a->map_path, "over", &over, err);
+    if (e) return e;
+    for (*axis = 0; *axis < AXIS_COUNT; ++*axis)
+        if (strcmp(axis_name(*axis), over) == 0) return OK;
+    return fail(err, ERR_FORMAT, "%s: layout: \"over\": \"%s\" is not one of pp, dp, cp, ep, tp", shown_path(w->a->map_path).text, shown(over).text);
+}
+
+/* Contiguous pieces: this one begins where those before it end. */
+static enum error_code contiguous(const struct where *w, const cJSON *entry, int d, struct spans *s, struct error *err)
+{
+    enum axis axis;
+    int64_t parts = 1, first = 0, own = 0, all = 0;
+    enum error_code e = axis_of(w, entry, &axis, err);
+    if (!e && json_has(entry, "parts")) e = json_int(entry, w->a->map_path, "parts", 1, SPANS_MOST, &parts, err);
+    if (e) return e;
+    const int place = mesh_coordinate(&w->a->mesh, w->rank, axis);
+    for (int i = 0; i < w->a->mesh.size[axis]; i++) {
+        int64_t shape[2];
+        if (!shape_of(w, mesh_neighbour(&w->a->mesh, w->rank, axis, i), shape)) return bad(w, err, "a rank beside it has no piece of it");
+        if (shape[d] % parts != 0) return bad(w, err, "its columns cannot be cut into that many parts");
+        if (i < place) first += shape[d] / parts;
+        if (i == place) own = shape[d] / parts;
+        all += shape[d] / parts;
+    }
+    if (all * parts != w->dim[d]) {
+        char text[128];
+        snprintf(text, sizeof text, "over %s the pieces have %lld %s together, not %lld", axis_name(axis), (long long)(all * parts), d ? "columns" : "rows", (long long)w->dim[d]);
+        return bad(w, err, text);
+    }
+    for (int64_t p = 0; p < parts; p++) spans_add(s, p * (w->dim[d] / parts) + first, own);
+    return OK;
+}
+
+static enum error_code zigzag(const struct where *w, const cJSON *entry, struct spans *s, struct error *err)
+{
+    enum axis axis;
+    int64_t sequences = 1;
+    enum error_code e = axis_of(w, entry, &axis, err);
+    if (!e && json_has(entry, "sequences")) e = json_int(entry, w->a->map_path, "sequences", 1, SPANS_MOST / 2, &sequences, err);
+    if (e) return e;
+    const int n = w->a->mesh.size[axis], r = mesh_coordinate(&w->a->mesh, w->rank, axis);
+    const int64_t S = w->dim[0] / sequences;
+    if (S * sequences != w->dim[0]) return bad(w, err, "its rows are not that many sequences of one length");
+    for (int64_t b = 0; b < sequences; b++) {
+        const int chunk[2] = { r, 2 * n - 1 - r };
+        for (int c = 0; c < 2; c++) spans_add(s, b * S + block_start(S, 2 * n, chunk[c]), block_start(S, 2 * n, chunk[c] + 1) - block_start(S, 2 * n, chunk[c]));
+    }
+    return OK;
+}
+
+static bool make_parts(struct actual_piece *p, int n)
+{
+    p->part = calloc((size_t)n + 1, sizeof *p->part);
+    p->parts = p->part ? n : 0;
+    return p->part != NULL;
+}
+
+static enum error_code flat(const struct where *w, const cJSON *entry, struct actual_piece *p, struct error *err)
+{
+    enum axis axis;
+    int64_t first = 0, own = 0;
+    const int64_t n = w->dim[0] * w->dim[1];
+    enum error_code e = axis_of(w, entry, &axis, err);
+    if (e) return e;
+    const int place = mesh_coordinate(&w->a->mesh, w->rank, axis);
+    for (int i = 0; i < w->a->mesh.size[axis]; i++) {
+        int64_t shape[2];
+        if (!shape_of(w, mesh_neighbour(&w->a->mesh, w->rank, axis, i), shape)) return bad(w, err, "a rank beside it has no piece of it");
+        if (i < place) first += shape[0] * shape[1];
+        if (i == place) own = shape[0] * shape[1];
+    }
+    if (first > n) first = n;
+    if (!make_parts(p, 1)) return fail(err, ERR_MEMORY, "no memory for a layout");
+    p->loose = p->padded = true;
+    *p->part = (struct part){ .dim = { n, 1 }, .cols = spans_whole(1) };
+    spans_add(&p->part->rows, first, own < n - first ? own : n - first);
+    return OK;
+}
+
+static bool box_from(const cJSON *box, const int64_t dim[2], struct part *part)
+{
+    int64_t at[2][2];
+    if (cJSON_GetArraySize(box) != 2) return false;
+    for (int i = 0; i < 2; i++)
+        for (int d = 0; d < 2; d++) {
+            const cJSON *list = cJSON_GetArrayItem(box, i), *n = cJSON_GetArrayItem(list, d);
+            if (d >= cJSON_GetArraySize(list) && d == 1) at[i][d] = i;          /* of a vector: column 0, one of them */
+            else if (n == NULL || !json_whole(n, &at[i][d])) return false;
+        }
+    *part = (struct part){ .dim = { dim[0], dim[1] } };
+    for (int d = 0; d < 2; d++) {
+        if (at[0][d] < 0 || at[1][d] < 0 || at[0][d] > dim[d] || at[1][d] > dim[d] - at[0][d]) return false;
+        spans_add(d ? &part->cols : &part->rows, at[0][d], at[1][d]);
+    }
+    return true;
+}
+
+static enum error_code boxes(const struct where *w, const cJSON *entry, struct actual_piece *p, struct error *err)
+{
+    const cJSON *all, *own, *one;
+    enum error_code e = json_array(entry, w->a->map_path, "boxes", &all, err);
+    if (e) return e;
+    own = cJSON_GetArrayItem(all, w->rank);
+    if (!cJSON_IsArray(own)) return bad(w, err, "\"boxes\" has no list for its rank");
+    if (!make_parts(p, cJSON_GetArraySize(own))) return fail(err, ERR_MEMORY, "no memory for a layout");
+    int i = 0;
+    p->loose = true;
+    cJSON_ArrayForEach(one, own)
+        if (!box_from(one, w->dim, &p->part[i++])) return bad(w, err, "a box is not [[row, column], [rows, columns]] inside the tensor");
+    return OK;
+}
+
+/* Rows and columns by the first entries for each; flat and boxes stand alone. */
+static enum error_code find_parts(struct where *w, struct actual_piece *p, struct error *err)
+{
+    const cJSON *layout = w->a->map ? cJSON_GetObjectItem(w->a->map, "layout") : NULL, *entry;
+    struct part part = { .dim = { w->dim[0], w->dim[1] } };
+    const char *split, *tensors;
+    bool cut[2] = { false, false };
+    enum error_code e = OK;
+    cJSON_ArrayForEach(entry, layout)
+        if (pattern_match(cJSON_GetStringValue(cJSON_GetObjectItem(entry, "tensors")), w->ours, NULL, NULL, 0) && cJSON_IsTrue(cJSON_GetObjectItem(entry, "transposed")))
+            w->transposed = true;
+    cJSON_ArrayForEach(entry, layout) {
+        e = json_string(entry, w->a->map_path, "tensors", &tensors, err);
+        if (e) return e;
+        if (!pattern_match(tensors, w->ours, NULL, NULL, 0) || !json_has(entry, "split")) continue;
+        e = json_string(entry, w->a->map_path, "split", &split, err);
+        if (e) return e;
+        const int d = strcmp(split, "columns") == 0;
+        if (strcmp(split, "flat") == 0) return flat(w, entry, p, err);
+        if (strcmp(split, "boxes") == 0) return boxes(w, entry, p, err);
+        if (strcmp(split, "rows") != 0 && strcmp(split, "zigzag") != 0 && !d)
+            return fail(err, ERR_FORMAT, "%s: layout: \"split\": \"%s\" is not one of rows, columns, flat, zigzag, boxes", shown_path(w->a->map_path).text, shown(split).text);
+        if (cut[d]) continue;
+        cut[d] = true;
+        e = strcmp(split, "zigzag") == 0 ? zigzag(w, entry, &part.rows, err) : contiguous(w, entry, d, d ? &part.cols : &part.rows, err);
+        if (e) return e;
+    }
+    for (int d = 0; d < 2; d++)
+        if (!cut[d]) spans_add(d ? &part.cols : &part.rows, 0, w->dim[d]);
+    if (!make_parts(p, 1)) return fail(err, ERR_MEMORY, "no memory for a layout");
+    *p->part = part;
+    return OK;
+}
+
+static enum error_code read_data(const struct where *w, struct actual_piece *p, struct error *err)
+{
+    const struct safetensors *file = &w->a->file[w->rank];
+    const struct safetensors_entry *entry = safetensors_find(file, w->theirs);
+    int64_t shape[2];
+    shape_of(w, w->rank, shape);
+    for (int i = 0; i < p->parts; i++) p->count += part_count(&p->part[i]);
+    const bool fits = p->padded ? entry->count >= p->count : p->loose ? entry->count == p->count
+                    : shape[0] == spans_extent(&p->part->rows) && shape[1] == spans_extent(&p->part->cols);
+    if (!fits) {
+        char text[160];
+        snprintf(text, sizeof text, "it is %lld x %lld; of the golden %lld x %lld its part is %lld elements%s", (long long)shape[0], (long long)shape[1],
+                 (long long)w->dim[0], (long long)w->dim[1], (long long)p->count, w->a->map ? "" : " (a --map can say how it is cut)");
+        return bad(w, err, text);
+    }
+    p->data = malloc((size_t)(entry->count + 1) * sizeof *p->data);
+    if (p->data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", shown(w->theirs).text);
+    if (w->transposed && entry->ndim != 2) return bad(w, err, "only a matrix can be transposed");
+    return safetensors_read_box(file, entry, NULL, NULL, w->transposed, F64, p->data, err);
+}
+
+enum error_code actual_read(const struct actual *a, const char *ours, const char *theirs, int rank, const int64_t dim[2], struct actual_piece *p,
+                            struct error *err)
+{
+    struct where w = { .a = a, .ours = ours, .theirs = theirs, .rank = rank, .dim = dim };
+    *p = (struct actual_piece){ 0 };
+    enum error_code e = find_parts(&w, p, err);
+    if (!e) e = read_data(&w, p, err);
+    if (e) actual_piece_free(p);
+    return e;
+}
+
+void actual_piece_free(struct actual_piece *p)
+{
+    free(p->part), free(p->data);
+    *p = (struct actual_piece){ 0 };
+}

@@ -1,0 +1,195 @@
+#include "emulated_devices/verify/diagnose.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+int devices_count(const struct devices *s)
+{
+    int n = 0;
+    for (int r = 0; r < MESH_MOST_DEVICES; r++) n += devices_have(s, r);
+    return n;
+}
+
+struct scale scale_of(double actual, double product, double truth)
+{
+    if (!(truth > 0)) return (struct scale){ NAN, NAN };
+    const double left = actual - product * product / truth;
+    return (struct scale){ product / truth, actual > 0 ? sqrt(fmax(left, 0) / actual) : 0 };
+}
+
+/* What the failing devices have in common. */
+static void join(struct scale *all, struct scale one, bool first)
+{
+    if (first) *all = one;
+    else if (!(fabs(one.factor - all->factor) <= 1e-3 * fabs(all->factor))) all->residual = NAN;
+    else if (!(one.residual <= all->residual)) all->residual = one.residual;
+}
+
+void evidence_add(struct evidence *e, int rank, bool fails, struct scale scale, double truth)
+{
+    devices_add(&e->holding, rank);
+    if (fails) {
+        join(&e->scale, scale, devices_count(&e->failing) == 0);
+        devices_add(&e->failing, rank);
+    }
+    if (rank < DIAGNOSE_MOST) e->factor[rank] = scale.factor, e->truth[rank] = truth;
+}
+
+/* Text that grows; what does not fit is left out. */
+struct words { char *out; size_t size, used; };
+
+static void say(struct words *w, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(w->out + w->used, w->size - w->used, format, args);
+    va_end(args);
+    if (n > 0) w->used += (size_t)n < w->size - w->used ? (size_t)n : w->size - w->used - 1;
+}
+
+/* ---- where ------------------------------------------------------------------------------------------------------------------ */
+
+/* The coordinates that a set of devices has on one axis, and how many they are. */
+static int coordinates(const struct mesh *m, const struct devices *s, enum axis a, bool has[])
+{
+    int n = 0;
+    for (int i = 0; i < m->size[a]; i++) has[i] = false;
+    for (int r = 0; r < m->devices; r++)
+        if (devices_have(s, r)) has[mesh_coordinate(m, r, a)] = true;
+    for (int i = 0; i < m->size[a]; i++) n += has[i];
+    return n;
+}
+
+/* Whether the failing ones are all holders with their coordinates: only then are coordinates the whole story. */
+static bool is_product(const struct mesh *m, const struct devices *holding, const struct devices *failing)
+{
+    for (int r = 0; r < m->devices; r++) {
+        bool inside = devices_have(holding, r);
+        for (enum axis a = 0; a < AXIS_COUNT && inside; a++) {
+            bool has[MESH_MOST_DEVICES];
+            coordinates(m, failing, a, has);
+            inside = has[mesh_coordinate(m, r, a)];
+        }
+        if (inside != devices_have(failing, r)) return false;
+    }
+    return true;
+}
+
+static void say_axis(struct words *w, const struct mesh *m, enum axis a, const struct devices *holding, const struct devices *failing)
+{
+    bool held[MESH_MOST_DEVICES], failed[MESH_MOST_DEVICES];
+    const int h = coordinates(m, holding, a, held), f = coordinates(m, failing, a, failed);
+    const char *comma = w->used ? ", " : "";
+    const bool all_but_one = f == h - 1 && f > 1;
+    if (f == h && h > 1) {
+        say(w, "%sany %s", comma, axis_name(a));
+        return;
+    }
+    if (all_but_one) say(w, "%sany %s but ", comma, axis_name(a));
+    else say(w, "%s%s=", comma, axis_name(a));
+    bool first = true;
+    for (int i = 0; i < m->size[a]; i++)
+        if (all_but_one ? held[i] && !failed[i] : failed[i]) {
+            say(w, "%s%d", first ? "" : "+", i);
+            first = false;
+        }
+}
+
+const char *diagnose_place(char *out, size_t size, const struct mesh *m, const struct evidence *e)
+{
+    const struct devices *holding = &e->holding, *failing = &e->failing;
+    struct words w = { out, size, 0 };
+    out[0] = 0;
+    if (m->devices == 1) return say(&w, "the only device"), out;
+    if (!is_product(m, holding, failing)) {
+        say(&w, "devices");
+        for (int r = 0; r < m->devices; r++)
+            if (devices_have(failing, r)) say(&w, " %d", r);
+        return out;
+    }
+    static const enum axis order[] = { DP, TP, PP, CP, EP };
+    for (int pass = 0; pass < 2; pass++)                        /* what is special first */
+        for (int i = 0; i < AXIS_COUNT; i++) {
+            bool has[MESH_MOST_DEVICES];
+            const bool any = coordinates(m, failing, order[i], has) == coordinates(m, holding, order[i], has) && coordinates(m, holding, order[i], has) > 1;
+            if (m->size[order[i]] > 1 && any == (pass == 1)) say_axis(&w, m, order[i], holding, failing);
+        }
+    return out;
+}
+
+/* ---- by how much ---------------------------------------------------------------------------------------------------------------- */
+
+static const double SAME = 1e-3;        /* relative: a factor is a number, and a residual nothing, if they are this close */
+
+static const double SUM_SAME = 1e-5;    /* what rounding may do to a sum of factors, and chance does not */
+
+static bool equals(double a, double b) { return fabs(a - b) <= SAME * fabs(b); }
+
+/* One size, in the powers that mistakes come in: summed instead of averaged, divided twice, norms added up as squares. */
+static void match(struct words *w, double factor, const char *name, double size, int powers)
+{
+    const struct { const char *before, *after; double value; } power[] = {
+        { "", "", size }, { "1/", "", 1 / size },               /* all that is asked of products of two */
+        { "", "^2", size * size }, { "1/", "^2", 1 / (size * size) },
+        { "sqrt(", ")", sqrt(size) }, { "1/sqrt(", ")", 1 / sqrt(size) },
+    };
+    for (int i = 0; i < powers; i++)
+        if (size > 1 && equals(factor, power[i].value)) {
+            say(w, "%s%s%s%s", w->used ? " or " : "", power[i].before, name, power[i].after);
+            return;
+        }
+}
+
+static void match_sizes(struct words *w, double factor, const struct mesh *m, int micros)
+{
+    char name[32];
+    for (enum axis a = 0; a < AXIS_COUNT; a++) match(w, factor, axis_name(a), m->size[a], 6);
+    match(w, factor, "M", micros, 6);
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        for (enum axis b = a + 1; b < AXIS_COUNT; b++)
+            if (m->size[a] > 1 && m->size[b] > 1) {
+                snprintf(name, sizeof name, "(%s %s)", axis_name(a), axis_name(b));
+                match(w, factor, name, m->size[a] * m->size[b], 2);
+            }
+}
+
+/* Whether each device's factors over one axis add up to 1, its part of the tensor being the same all along it. */
+static bool adds_up(const struct mesh *m, enum axis a, const struct evidence *e)
+{
+    for (int r = 0; r < m->devices; r++) {
+        double sum = 0;
+        if (!devices_have(&e->holding, r)) continue;
+        for (int i = 0; i < m->size[a]; i++) {
+            const int other = mesh_neighbour(m, r, a, i);
+            if (!devices_have(&e->holding, other) || !equals(e->truth[other], e->truth[r])) return false;
+            sum += e->factor[other];
+        }
+        if (!(fabs(sum - 1) <= SUM_SAME)) return false;
+    }
+    return true;
+}
+
+static const char *missing_sum(struct words *w, const struct mesh *m, const struct evidence *e)
+{
+    for (enum axis a = 0; a < AXIS_COUNT && m->devices <= DIAGNOSE_MOST; a++)
+        if (m->size[a] > 1 && adds_up(m, a, e)) {
+            say(w, "a part of a sum: over %s the parts add up to what is expected", axis_name(a));
+            break;
+        }
+    return w->out;
+}
+
+const char *diagnose_scale(char *out, size_t size, const struct mesh *m, int micros, const struct evidence *e)
+{
+    const struct scale s = e->scale;
+    char names[160] = "";
+    struct words w = { out, size, 0 }, n = { names, sizeof names, 0 };
+    out[0] = 0;
+    if (!(s.residual <= SAME)) return missing_sum(&w, m, e);
+    if (!(fabs(s.factor) < 1e15) || equals(s.factor, 1)) return out;
+    match_sizes(&n, fabs(s.factor), m, micros);
+    if (e->number && n.used == 0) return out;
+    if (s.factor == 0) say(&w, "zero");
+    else say(&w, "expected times %.4f%s%s%s", s.factor, n.used ? " = " : "", n.used && s.factor < 0 ? "-" : "", names);
+    return out;
+}

@@ -1,0 +1,162 @@
+#include "emulated_devices/verify/probes.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- looking on -------------------------------------------------------------------------------------------------------- */
+
+/* A part beside the truth, run for run: both lie alike. */
+static void add_up(struct sums *s, struct tensor actual, struct tensor truth)
+{
+    for (int64_t i = 0; i < tensor_count(truth); i++) {
+        const double a = tensor_get(actual, i), t = tensor_get(truth, i);
+        s->difference += (a - t) * (a - t), s->actual += a * a, s->product += a * t, s->truth += t * t;
+    }
+    s->elements += tensor_count(truth);
+}
+
+static void see(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t)
+{
+    struct probes *p = context;
+    const struct plan *plan = &p->trainer->plan;
+    for (int i = 0; i < p->count; i++) {
+        const struct expected *e = &p->expected[i];
+        void **truth = &p->part[i * plan->micros + micro];
+        if (e->layer != layer || e->gradient != gradient || strcmp(e->name, name) != 0 || *truth == NULL) continue;
+        const struct part part = plan_part(plan, p->trainer->comm->rank, activation_find(name), e->cols, micro);
+        if (tensor_count(t) != part_count(&part)) p->sums[i].difference = NAN;          /* of another shape */
+        else {
+            add_up(&p->sums[i], t, tensor_1d(*truth, t.dtype, tensor_count(t)));
+            if (p->isolate) memcpy(t.data, *truth, tensor_bytes(t));
+        }
+        free(*truth);
+        *truth = NULL;
+        return;
+    }
+}
+
+void probes_open(struct probes *p, struct trainer *t, bool isolate)
+{
+    *p = (struct probes){ .trainer = t, .isolate = isolate, .probe = { see, p } };
+    trainer_watch(t, &p->probe);
+}
+
+static void forget_parts(struct probes *p)
+{
+    for (int i = 0; p->part && i < p->count * p->trainer->plan.micros; i++) free(p->part[i]);
+    free(p->part);
+    p->part = NULL;
+}
+
+void probes_close(struct probes *p)
+{
+    if (p->trainer == NULL) return;
+    trainer_watch(p->trainer, NULL);
+    forget_parts(p);
+    free(p->expected), free(p->sums);
+    *p = (struct probes){ 0 };
+}
+
+/* ---- before a step -------------------------------------------------------------------------------------------------------- */
+
+/* Whether a device computes this tensor of this microbatch. */
+static bool computes(const struct trainer *t, int rank, const struct expected *e, int micro)
+{
+    const int stage = plan_stage_of(&t->plan, e->name, e->layer, e->gradient);
+    return place_of(&t->schedule, micro, stage).device == mesh_coordinate(&t->plan.mesh, rank, PP);
+}
+
+static struct part part_of(const struct trainer *t, int rank, const struct expected *e, int micro)
+{
+    return plan_part(&t->plan, rank, activation_find(e->name), e->cols, micro);
+}
+
+static void must(struct trainer *t, enum error_code e, const struct error *err)
+{
+    if (e) comm_give_up(t->comm, err);
+}
+
+/* To all from rank 0. */
+static void share(struct trainer *t, void *data, uint64_t bytes)
+{
+    struct error err;
+    struct exchange x = exchange_begin(&t->world, CONTROL);
+    if (t->comm->rank != 0) must(t, message_wait(t->comm, message_receive(&x, 0, data, bytes), &err), &err);
+    for (int r = 1; r < t->comm->size && t->comm->rank == 0; r++) must(t, message_wait(t->comm, message_send(&x, r, data, bytes), &err), &err);
+}
+
+static enum error_code make_room(struct probes *p, int count, struct error *err)
+{
+    forget_parts(p);
+    free(p->expected), free(p->sums);
+    p->count = count;
+    p->expected = calloc((size_t)count + 1, sizeof *p->expected);
+    p->sums = calloc((size_t)count + 1, sizeof *p->sums);
+    p->part = calloc((size_t)(count * p->trainer->plan.micros) + 1, sizeof *p->part);
+    return p->expected && p->sums && p->part ? OK : fail(err, ERR_MEMORY, "no memory to compare %d activations", count);
+}
+
+/* One device's part of one microbatch: cut here for oneself, sent to the others, who receive what they expect. */
+static void deliver(struct probes *p, struct exchange *x, int i, int rank, int micro, struct tensor truth)
+{
+    struct trainer *t = p->trainer;
+    struct error err;
+    if (!computes(t, rank, &p->expected[i], micro)) return;
+    const struct part part = part_of(t, rank, &p->expected[i], micro);
+    const size_t size = dtype_size(t->device->dtype), bytes = (size_t)part_count(&part) * size;
+    void *room = malloc(bytes + 1);
+    if (room == NULL) must(t, fail(&err, ERR_MEMORY, "no memory for the truth of %s", p->expected[i].name), &err);
+    if (t->comm->rank == 0) part_cut(&part, truth.data, room, size);
+    if (rank == t->comm->rank) {
+        p->part[i * t->plan.micros + micro] = room;
+        p->sums[i].expected += part_count(&part);
+        if (rank != 0) must(t, message_wait(t->comm, message_receive(x, 0, room, bytes), &err), &err);
+    } else {
+        must(t, message_wait(t->comm, message_send(x, rank, room, bytes), &err), &err);
+        free(room);
+    }
+}
+
+enum error_code probes_deliver(struct probes *p, const struct recording *record, struct error *err)
+{
+    struct trainer *t = p->trainer;
+    const bool here = t->comm->rank == 0;
+    int count = here ? record->count : 0;
+    share(t, &count, sizeof count);
+    enum error_code e = comm_agree(t->comm, make_room(p, count, err), err);
+    if (e) return e;
+    for (int i = 0; here && i < count; i++) {
+        const struct recorded *a = &record->all[i];
+        p->expected[i] = (struct expected){ .layer = a->layer, .gradient = a->gradient, .cols = tensor_cols(a->truth) };
+        memcpy(p->expected[i].name, a->name, sizeof a->name);
+    }
+    share(t, p->expected, (uint64_t)count * sizeof *p->expected);
+    struct exchange x = exchange_begin(&t->world, CONTROL);
+    for (int i = 0; i < count; i++)
+        for (int rank = here ? 0 : t->comm->rank; rank < (here ? t->comm->size : t->comm->rank + 1); rank++)
+            for (int micro = 0; micro < t->plan.micros; micro++) deliver(p, &x, i, rank, micro, here ? record->all[i].truth : tensor_none);
+    return OK;
+}
+
+/* ---- after it ---------------------------------------------------------------------------------------------------------------- */
+
+enum error_code probes_collect(struct probes *p, bool gradients, void (*visit)(void *, int, int, const struct sums *), void *context,
+                               struct error *err)
+{
+    struct trainer *t = p->trainer;
+    const uint64_t bytes = (uint64_t)p->count * sizeof *p->sums;
+    struct exchange x = exchange_begin(&t->world, CONTROL);
+    enum error_code e = OK;
+    if (t->comm->rank != 0) return message_wait(t->comm, message_send(&x, 0, p->sums, bytes), err);
+    struct sums *all = malloc(bytes * (size_t)t->comm->size + 1);
+    if (all == NULL) must(t, fail(err, ERR_MEMORY, "no memory for what %d devices found", t->comm->size), err);
+    memcpy(all, p->sums, bytes);
+    for (int r = 1; r < t->comm->size && !e; r++) e = message_wait(t->comm, message_receive(&x, r, all + (int64_t)r * p->count, bytes), err);
+    for (int i = 0; i < p->count && !e; i++)
+        for (int r = 0; r < t->comm->size && p->expected[i].gradient == gradients; r++) {
+            const struct sums *s = &all[(int64_t)r * p->count + i];
+            if (s->expected > 0) visit(context, i, r, s);
+        }
+    free(all);
+    return e;
+}

@@ -1,0 +1,77 @@
+# `orrery check`: a golden file beside other files; `orrery train --check` beside the reference, with the right inputs and without.
+. "$(dirname "$0")/lib.sh"
+
+golden=$top/golden/gpt2-tied.safetensors
+
+# Where a tensor's numbers begin in a file: behind 8 bytes of length and the header.
+offset_of() {
+    local header at
+    header=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
+    at=$(head -c $((8 + header)) "$1" | tail -c +9 | grep -oE "\"$2\":\{[^}]*\"data_offsets\":\[[0-9]+" | grep -oE '[0-9]+$')
+    echo $((8 + header + at))
+}
+
+test_golden_is_golden() {
+    run check "$golden" "$golden";                      expect_status 0; expect_silent; expect_out '^ +250  holds'; expect_out '^OK'
+    run check "$golden" "$golden" --all --json all.json;    expect_status 0; expect_columns 110
+    grep -q '"holds":[[:space:]]*true' all.json || complain 'the JSON does not say that it holds'
+    [ "$(grep -c '"tensor":' all.json)" = 250 ] || complain 'the JSON does not have all tensors'
+    run check "$golden" "$golden" --json - ;            expect_status 0
+    [ "$(head -c 1 "$place/out")" = '{' ] || complain 'more than JSON is on standard output'
+}
+
+# NaN into one number: that tensor is named, although later ones of the file are as they were.
+test_nan() {
+    cp "$golden" bad.safetensors; chmod u+w bad.safetensors
+    printf '\377\377\377\377\377\377\377\377' | dd of=bad.safetensors bs=1 conv=notrunc seek="$(offset_of bad.safetensors act/h.1.mlp.act)" 2>/dev/null
+    run check "$golden" bad.safetensors --json bad.json;    expect_status 3; expect_error 'act/h.1.mlp.act has NaN'
+    expect_out '^first to differ, in order of execution: act/h.1.mlp.act'; expect_out '^  before    act/h.1.mlp.up holds'; expect_out '^FAILED'
+    grep -q '"first":.*act/h.1.mlp.act' bad.json || complain 'the JSON does not name it'
+}
+
+test_other_names() {
+    LC_ALL=C sed 's|"act/h.0.mid"|"act/h.0.mud"|' "$golden" >bad.safetensors
+    run check "$golden" bad.safetensors;                expect_status 3; expect_error 'act/h.0.mid is missing'; expect_out 'not golden: act/h.0.mud'
+    echo '{ "names": { "act/h.0.mid": "act/h.0.mud" } }' >map.json
+    run check "$golden" bad.safetensors --map map.json; expect_status 0
+    LC_ALL=C sed 's|"act/h.0.attn.qkv":{"dtype":"F64","shape":\[21,63\]|"act/h.0.attn.qkv":{"dtype":"F64","shape":[63,21]|' "$golden" >bad.safetensors
+    run check "$golden" bad.safetensors;                expect_status 3; expect_error 'act/h.0.attn.qkv has another shape: .* 63 x 21'
+}
+
+test_refusals() {
+    run check;                                          expect_status 2; expect_error 'GOLDEN'
+    run check "$golden";                                expect_status 2; expect_error 'ACTUAL'
+    run check "$golden" "$golden" --dtype int8;         expect_status 2; expect_error '--dtype'
+    run check "$golden" nowhere;                        expect_status 1; expect_error 'nowhere'
+    run check nowhere "$golden";                        expect_status 1; expect_error 'nowhere'
+    mkdir empty;                                        run check "$golden" empty;      expect_status 1; expect_error 'no .safetensors file'
+    head -c 1000 "$golden" >cut.safetensors;            run check "$golden" cut.safetensors;    expect_status 1; expect_error 'cut.safetensors'
+    echo '{' >map.json;                                 run check "$golden" "$golden" --map map.json;   expect_status 1; expect_error 'map.json'
+    run check "$golden" "$top/golden/gpt2-minimal.safetensors"; expect_status 3
+    run check --help;                                   expect_status 0; expect_out '^usage: orrery check'
+    run train --isolate;                                expect_status 2; expect_error '--isolate'
+}
+
+test_isolated_training() {
+    train --steps 2 --tp 2 --check ref --isolate --dtype fp64;  expect_status 0; expect_silent; expect_out '^OK: every activation'
+    expect_out '^  activations '; expect_out '^  their gradients '; expect_out '^  states '
+}
+
+test_copies_are_equal() {
+    train --steps 3 --dp 2 --tp 2 --paranoid --optimizer momentum;  expect_status 0; expect_silent
+    train --steps 2 --pp 2 --tp 2 --paranoid --dtype fp64;          expect_status 0; expect_silent       # tied at both ends
+}
+
+# What the file says, on meshes that cut everything; another loss in it is noticed.
+test_train_beside_a_golden_file() {
+    run train --check "$golden" --dp 3 --tp 2 --dtype fp64;                         expect_status 0; expect_silent; expect_out '^OK: every activation'
+    run train --check "$golden" --pp 2 --tp 3 --optimizer momentum --json run.json; expect_status 0; expect_silent; expect_file run.json
+    cp "$golden" bad.safetensors; chmod u+w bad.safetensors
+    printf '\0\0\0\0\0\0\0\0' | dd of=bad.safetensors bs=1 conv=notrunc seek="$(offset_of bad.safetensors grad/h.0.ln_2)" 2>/dev/null
+    run train --check bad.safetensors --tp 2 --dtype fp64;  expect_status 3; expect_error 'activation gradient h.0.ln_2 on device'; expect_out '^  before    all is well up to activation gradient h.0.mlp.up'
+    run train --check "$golden" --model tiny;               expect_status 2; expect_error 'the golden file says what is trained'
+    run train --check "$golden" --tp 4;                     expect_status 2; expect_error '--tp 4'
+    run train --check nowhere;                              expect_status 1; expect_error 'nowhere'
+}
+
+run_tests test_golden_is_golden test_nan test_other_names test_refusals test_isolated_training test_copies_are_equal test_train_beside_a_golden_file

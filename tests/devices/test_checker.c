@@ -1,0 +1,326 @@
+/* A golden file beside somebody's tensors: whole, cut over ranks in every way that a map knows, broken, incomplete, hostile. */
+#include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/verify/checker.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static const char golden_path[] = "golden/gpt2-tied.safetensors";
+static struct golden golden;
+static char folder[64];
+static struct error err;
+
+/* ---- writing what somebody might -------------------------------------------------------------------------------------------- */
+
+enum { MOST = 64 };
+struct dump { int count; struct safetensors_entry entry[MOST]; double *data[MOST]; };
+
+static void add(struct dump *d, const char *name, int64_t rows, int64_t cols, double *data)
+{
+    assert_true(d->count < MOST);
+    d->entry[d->count] = (struct safetensors_entry){ .name = name, .dtype = "F64", .ndim = cols ? 2 : 1, .dim = { rows, cols } };
+    d->data[d->count++] = data;
+}
+
+static double *values(const char *name)
+{
+    const struct safetensors_entry *e = safetensors_find(&golden.file, name);
+    double *out = malloc((size_t)e->count * sizeof *out);
+    assert_int_equal(golden_read(&golden, name, F64, e->count, out, &err), OK);
+    return out;
+}
+
+/* A part of a golden matrix: these columns of these rows. */
+static double *cut(const char *name, int64_t rows, int64_t cols, int64_t row, int64_t height, int64_t col, int64_t width)
+{
+    double *whole = values(name), *out = malloc((size_t)(height * width + 1) * sizeof *out);
+    (void)rows;
+    for (int64_t i = 0; i < height; i++) memcpy(out + i * width, whole + (row + i) * cols + col, (size_t)width * sizeof *out);
+    free(whole);
+    return out;
+}
+
+static char *place(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void write_dump(struct dump *d, const char *name)
+{
+    struct safetensors_writer w;
+    assert_int_equal(safetensors_create(&w, place(name), d->entry, d->count, NULL, 0, &err), OK);
+    for (int i = 0; i < d->count; i++) {
+        assert_int_equal(safetensors_write(&w, i, d->data[i], &err), OK);
+        free(d->data[i]);
+    }
+    assert_int_equal(safetensors_commit(&w, &err), OK);
+    *d = (struct dump){ 0 };
+}
+
+static char *write_map(const char *text)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s", place("map.json"));
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    return path;
+}
+
+static int open_golden(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/orrery-checker-XXXXXX");
+    return mkdtemp(folder) == NULL || golden_open(&golden, golden_path, &err) != OK;
+}
+
+static int close_golden(void **state)
+{
+    char command[96];
+    (void)state;
+    golden_close(&golden);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+static enum error_code check(const char *path, const char *map, struct check_result *r)
+{
+    struct actual a;
+    enum error_code e = actual_open(&a, path, map, &err);
+    if (e) return e;
+    e = check_files(&golden, &a, golden_format_find("fp64"), r, &err);
+    actual_close(&a);
+    return e;
+}
+
+/* These many hold, and nothing fails. */
+static void expect_holds(const char *path, const char *map, int tensors)
+{
+    struct check_result r;
+    const enum error_code e = check(path, map, &r);
+    if (e != OK) fail_msg("%s", err.text);
+    if (r.first >= 0) fail_msg("%s %s %s", r.all[r.first].name, finding_words(r.all[r.first].finding), r.all[r.first].why);
+    assert_int_equal(r.found[HOLDS], tensors);
+    assert_int_equal(r.extras, 0);
+    check_result_free(&r);
+}
+
+/* ---- tests -------------------------------------------------------------------------------------------------------------------- */
+
+static const char QKV[] = "act/h.0.attn.qkv", MID[] = "act/h.0.mid", WTE[] = "grad/wte.weight", BIAS[] = "grad/h.1.mlp.c_fc.bias";
+enum { N = 21, D = 21, V = 61, F = 37 };
+
+static void test_itself(void **state)
+{
+    (void)state;
+    struct check_result r;
+    assert_int_equal(check(golden_path, NULL, &r), OK);
+    assert_int_equal(r.first, -1);
+    assert_true(r.found[HOLDS] > 220);
+    check_result_free(&r);
+}
+
+/* Two ranks along tp: queries, keys and values each cut after the second of three heads; rows of a matrix and of a vector. */
+static void test_tensor_parallel(void **state)
+{
+    (void)state;
+    for (int r = 0; r < 2; r++) {
+        struct dump d = { 0 };
+        const int64_t col = r ? 14 : 0, width = r ? 7 : 14;
+        double *qkv = malloc(N * 3 * 14 * sizeof *qkv), *whole = values(QKV);
+        for (int64_t i = 0; i < N; i++)
+            for (int64_t p = 0; p < 3; p++) memcpy(qkv + i * 3 * width + p * width, whole + i * 3 * D + p * D + col, (size_t)width * sizeof *qkv);
+        free(whole);
+        add(&d, QKV, N, 3 * width, qkv);
+        add(&d, MID, N, D, values(MID));
+        add(&d, WTE, r ? 30 : 31, D, cut(WTE, V, D, r ? 31 : 0, r ? 30 : 31, 0, D));
+        add(&d, BIAS, r ? 18 : 19, 0, cut(BIAS, F, 1, r ? 19 : 0, r ? 18 : 19, 0, 1));
+        write_dump(&d, r ? "rank1.safetensors" : "rank0.safetensors");
+    }
+    const char *map = write_map("{ \"mesh\": { \"tp\": 2 }, \"layout\": ["
+        "{ \"tensors\": \"*qkv\", \"split\": \"columns\", \"over\": \"tp\", \"parts\": 3 },"
+        "{ \"tensors\": \"grad/*\", \"split\": \"rows\", \"over\": \"tp\" } ] }");
+    struct check_result r;
+    assert_int_equal(check(folder, map, &r), OK);       /* others of these kinds are missing, which is said */
+    assert_int_equal(r.found[HOLDS], 4);
+    assert_int_equal(r.found[DIFFERS] + r.found[MISSHAPED] + r.found[INCOMPLETE] + r.found[NOT_FINITE], 0);
+    assert_int_equal(r.all[r.first].finding, MISSING);
+    check_result_free(&r);
+    unlink(place("rank0.safetensors")), unlink(place("rank1.safetensors"));
+}
+
+static void write_losses(const char *name, double factor, double *loss)
+{
+    struct dump d = { 0 };
+    loss[0] *= factor;
+    add(&d, "loss", 1, 0, loss);
+    write_dump(&d, name);
+}
+
+/* One tensor of its kind: nothing is missing. Flat with padding, zigzag by sequences, boxes, another name, a transpose. */
+static void test_by_name(void **state)
+{
+    (void)state;
+    write_losses("one.safetensors", 1, values("loss"));
+    expect_holds(place("one.safetensors"), NULL, 1);
+
+    struct dump d = { 0 };
+    double *whole = values("adamw/norm");
+    for (int r = 0; r < 2; r++) {
+        double *two = calloc(2, sizeof *two);
+        memcpy(two, whole + 2 * r, (r ? 1 : 2) * sizeof *two);          /* three numbers, two a rank: the last is padding */
+        if (r) two[1] = 99;
+        add(&d, "adamw/norm", 2, 0, two);
+        add(&d, "the loss", 1, 0, values("loss"));
+        write_dump(&d, r ? "flat1.safetensors" : "flat0.safetensors");
+    }
+    free(whole);
+    unlink(place("one.safetensors"));
+    struct check_result r;
+    assert_int_equal(check(folder, write_map("{ \"mesh\": { \"dp\": 2 }, \"names\": { \"l*s\": \"the l*s\" }, \"layout\": [ { \"tensors\": \"adamw/norm\", \"split\": \"flat\", \"over\": \"dp\" } ] }"), &r), OK);
+    assert_int_equal(r.found[HOLDS], 2);
+    assert_int_equal(r.found[MISSING], 1);                              /* adamw/loss, of one kind with adamw/norm */
+    check_result_free(&r);
+    unlink(place("flat0.safetensors")), unlink(place("flat1.safetensors"));
+}
+
+static void test_zigzag_boxes_and_transpose(void **state)
+{
+    (void)state;
+    double *mid = values(MID), *wte = values(WTE);
+    for (int r = 0; r < 2; r++) {
+        struct dump d = { 0 };
+        double *rows = malloc(N * D * sizeof *rows), *turned = malloc(V * D * sizeof *turned), *box = malloc(N * D * sizeof *box);
+        int64_t n = 0, m = 0;
+        for (int64_t b = 0; b < 3; b++)
+            for (int c = 0; c < 2; c++)
+                for (int64_t s = block_start(7, 4, c ? 3 - r : r); s < block_start(7, 4, (c ? 3 - r : r) + 1); s++, n++) memcpy(rows + n * D, mid + (b * 7 + s) * D, D * sizeof *rows);
+        for (int64_t i = 0; i < D; i++)
+            for (int64_t k = 0; k < V; k++) turned[i * V + k] = wte[k * D + i];
+        for (int64_t i = 0; i < N; i++)                                 /* rank 0: columns 0 to 9; rank 1: 10 to 14, then 15 to 20 */
+            for (int64_t k = r ? 10 : 0; k < (r ? 15 : 10); k++) box[m++] = mid[i * D + k];
+        for (int64_t i = 0; i < N && r; i++)
+            for (int64_t k = 15; k < D; k++) box[m++] = mid[i * D + k];
+        add(&d, "dealt", n, D, rows);
+        add(&d, "turned", D, V, turned);
+        write_dump(&d, r ? "z1.safetensors" : "z0.safetensors");
+        add(&d, "boxed", m, 0, box);
+        write_dump(&d, r ? "b1.safetensors" : "b0.safetensors");
+    }
+    free(mid), free(wte);
+    struct check_result r;
+    assert_int_equal(check(folder, write_map("{ \"ranks\": [\"z0.safetensors\", \"z1.safetensors\"], \"mesh\": { \"cp\": 2 }, \"names\": { \"act/h.0.mid\": \"dealt\", \"grad/wte.weight\": \"turned\" },"
+        "\"layout\": [ { \"tensors\": \"act/h.0.mid\", \"split\": \"zigzag\", \"over\": \"cp\", \"sequences\": 3 }, { \"tensors\": \"grad/wte.weight\", \"transposed\": true } ] }"), &r), OK);
+    assert_int_equal(r.found[HOLDS], 2);
+    assert_int_equal(r.found[MISSHAPED] + r.found[DIFFERS], 0);
+    check_result_free(&r);
+    assert_int_equal(check(folder, write_map("{ \"ranks\": [\"b0.safetensors\", \"b1.safetensors\"], \"names\": { \"act/h.0.mid\": \"boxed\" }, \"layout\": [ { \"tensors\": \"act/h.0.mid\", \"split\": \"boxes\","
+        "\"boxes\": [ [ [[0,0],[21,10]] ], [ [[0,10],[21,5]], [[0,15],[21,6]] ] ] } ] }"), &r), OK);
+    assert_int_equal(r.found[HOLDS], 1);
+    check_result_free(&r);
+    const char *files[] = { "z0.safetensors", "z1.safetensors", "b0.safetensors", "b1.safetensors" };
+    for (int i = 0; i < 4; i++) unlink(place(files[i]));
+}
+
+/* Four ranks have copies of a tensor; on two of them, tp=1, it is doubled. */
+static void test_broken_on_an_axis(void **state)
+{
+    (void)state;
+    char name[] = "c0.safetensors", text[128];
+    for (int r = 0; r < 4; r++) {
+        name[1] = (char)('0' + r);
+        write_losses(name, r % 2 ? 2 : 1, values("loss"));
+    }
+    struct check_result r;
+    struct mesh mesh;
+    const int size[AXIS_COUNT] = { [DP] = 2, [TP] = 2, [PP] = 1, [CP] = 1, [EP] = 1 };
+    assert_int_equal(mesh_make(&mesh, size, &err), OK);
+    assert_int_equal(check(folder, write_map("{ \"mesh\": { \"dp\": 2, \"tp\": 2 } }"), &r), OK);
+    assert_true(r.first >= 0 && r.all[r.first].finding == DIFFERS);
+    assert_string_equal(diagnose_place(text, sizeof text, &mesh, r.all[r.first].on), "tp=1, any dp");
+    assert_string_equal(diagnose_scale(text, sizeof text, &mesh, 1, r.all[r.first].on), "expected times 2.0000 = dp or tp");
+    check_result_free(&r);
+    for (int i = 0; i < 4; i++) name[1] = (char)('0' + i), unlink(place(name));
+}
+
+static void test_what_fails(void **state)
+{
+    (void)state;
+    struct check_result r;
+    struct dump d = { 0 };
+    write_losses("x.safetensors", NAN, values("loss"));
+    assert_int_equal(check(place("x.safetensors"), NULL, &r), OK);
+    assert_int_equal(r.all[r.first].finding, NOT_FINITE);
+    check_result_free(&r);
+
+    add(&d, WTE, D, V, values(WTE));
+    add(&d, "nobody's", 1, 0, values("loss"));
+    write_dump(&d, "x.safetensors");
+    assert_int_equal(check(place("x.safetensors"), NULL, &r), OK);
+    assert_int_equal(r.found[MISSHAPED], 1);
+    assert_int_equal(r.extras, 1);
+    assert_string_equal(r.extra[0], "nobody's");
+    check_result_free(&r);
+
+    add(&d, MID, N - 1, D, cut(MID, N, D, 0, N - 1, 0, D));
+    write_dump(&d, "x.safetensors");
+    assert_int_equal(check(place("x.safetensors"), write_map("{ \"layout\": [ { \"tensors\": \"act/h.0.mid\", \"split\": \"boxes\", \"boxes\": [ [ [[0,0],[20,21]] ] ] } ] }"), &r), OK);
+    assert_int_equal(r.found[INCOMPLETE], 1);
+    check_result_free(&r);
+
+    add(&d, "unknown", 1, 0, values("loss"));
+    write_dump(&d, "x.safetensors");
+    assert_int_equal(check(place("x.safetensors"), NULL, &r), ERR_CHECK);
+    assert_non_null(strstr(err.text, "nothing to compare"));
+    unlink(place("x.safetensors"));
+}
+
+static void test_bad_maps(void **state)
+{
+    (void)state;
+    const struct { const char *map; enum error_code code; const char *says; } bad[] = {
+        { "[]", ERR_FORMAT, "not an object" }, { "{ \"mesh\": { \"xp\": 2 } }", ERR_FORMAT, "mesh" }, { "{ \"mesh\": { \"dp\": 0 } }", ERR_FORMAT, "mesh" },
+        { "{ \"mesh\": { \"dp\": 3 } }", ERR_PLAN, "3 ranks" }, { "{ \"names\": { \"a\": 1 } }", ERR_FORMAT, "names" }, { "{ \"layout\": [ {} ] }", ERR_FORMAT, "tensors" },
+        { "{ \"layout\": [ 1 ] }", ERR_FORMAT, "layout" }, { "{ \"layout\": [ { \"tensors\": \"*\", \"split\": \"diagonal\" } ] }", ERR_FORMAT, "diagonal" },
+        { "{ \"layout\": [ { \"tensors\": \"*\", \"split\": \"rows\" } ] }", ERR_FORMAT, "over" },
+        { "{ \"layout\": [ { \"tensors\": \"*\", \"split\": \"rows\", \"over\": \"up\" } ] }", ERR_FORMAT, "up" },
+    };
+    write_losses("x.safetensors", 1, values("loss"));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct check_result r;
+        err.text[0] = 0;
+        const enum error_code e = check(place("x.safetensors"), write_map(bad[i].map), &r);
+        if (e != bad[i].code || strstr(err.text, bad[i].says) == NULL) fail_msg("%s: code %d, %s", bad[i].map, e, err.text);
+    }
+    const char *outside[] = { "[[0,0],[2,1]]", "[[1,0],[1,1]]", "[[-1,0],[1,1]]", "[[0,0]]", "[]", "[[0.5,0],[1,1]]", "[[0,0],[1e15,1]]" };
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
+        struct check_result r;
+        char map[200];
+        snprintf(map, sizeof map, "{ \"layout\": [ { \"tensors\": \"loss\", \"split\": \"boxes\", \"boxes\": [ [ %s ] ] } ] }", outside[i]);
+        assert_int_equal(check(place("x.safetensors"), write_map(map), &r), OK);
+        assert_int_equal(r.all[r.first].finding, MISSHAPED);
+        check_result_free(&r);
+    }
+    unlink(place("x.safetensors"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_itself), cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_by_name),
+        cmocka_unit_test(test_zigzag_boxes_and_transpose), cmocka_unit_test(test_broken_on_an_axis), cmocka_unit_test(test_what_fails),
+        cmocka_unit_test(test_bad_maps),
+    };
+    return cmocka_run_group_tests_name("checker", tests, open_golden, close_golden);
+}

@@ -1,0 +1,204 @@
+/* Probes: every activation and gradient is compared, and what is broken on purpose is named: tensor, devices, factor.
+ * ranks: 1 2 4 6 8
+ */
+#include "tests/mpi_cmocka.h"
+#include "emulated_devices/verify/case.h"
+#include "ref/numeric/philox.h"
+#include <math.h>
+#include <string.h>
+
+static struct error err;
+
+/* ---- a run with somebody between the devices and the comparison ------------------------------------------------------------ */
+
+/* What is done to one tensor before the comparison sees it. */
+struct mistake {
+    const char *name;                   /* NULL: nothing is done */
+    int layer;
+    bool gradient;
+    double factor;
+    enum axis axis;                     /* only at this coordinate of an axis; -1: everywhere */
+    int coordinate;
+};
+
+struct breaker { const struct mistake *mistake; struct probes *probes; };
+
+static void break_and_pass_on(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t)
+{
+    const struct breaker *b = context;
+    const struct mistake *m = b->mistake;
+    const struct trainer *trainer = b->probes->trainer;
+    const bool here = m->coordinate < 0 || mesh_coordinate(&trainer->plan.mesh, trainer->comm->rank, m->axis) == m->coordinate;
+    if (m->name && strcmp(m->name, name) == 0 && m->layer == layer && m->gradient == gradient && here)
+        for (int64_t i = 0; i < tensor_count(t); i++) tensor_set(t, i, m->factor * tensor_get(t, i));
+    b->probes->probe.see(b->probes->probe.context, name, layer, gradient, micro, t);
+}
+
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+{
+    const struct plan *p = context;
+    for (int64_t i = 0; i < count * p->S; i++) {
+        const uint64_t at = (uint64_t)(first * p->S + i);
+        ids[i] = (int32_t)(random_uniform((uint64_t)step, 5, at) * (double)p->model.V);
+        labels[i] = (int32_t)(random_uniform((uint64_t)step, 6, at) * (double)p->model.V);
+    }
+}
+
+static enum error_code one_step(struct trainer *t, struct reference *ref, const struct mistake *mistake, bool isolate, struct comparison *c)
+{
+    struct probes probes;
+    struct step_result result = { 0 };
+    probes_open(&probes, t, isolate);
+    struct breaker b = { mistake, &probes };
+    const struct probe breaking = { break_and_pass_on, &b };
+    trainer_watch(t, &breaking);
+    enum error_code e = compare_begin(&probes, ref, &err);
+    if (!e) e = trainer_gradients(t, &result, &err);
+    if (!e) e = compare_gradients(&probes, ref, &result, c, &err);
+    if (!e) e = trainer_update(t, &result, &err);
+    if (!e && t->comm->rank == 0) e = reference_update(ref, &err);
+    if (!e) e = compare_weights(t, ref, c, &err);
+    probes_close(&probes);
+    return e;
+}
+
+/* Collective; the comparison is on rank 0. */
+static struct comparison run(struct plan *p, const struct mistake *mistake, bool isolate)
+{
+    static struct comparison c;
+    struct device device;
+    struct comm comm;
+    struct trainer t;
+    struct reference ref;
+    const struct batch_source source = { fill, p };
+    c = (struct comparison){ 0 };
+    ASSERT_ALL(plan_check(p, &err) == OK, "%s", err.text);
+    ASSERT_ALL(device_open(&device, p->dtype, 0, &err) == OK, "%s", err.text);
+    ASSERT_ALL(comm_open(&comm, &device, &err) == OK, "%s", err.text);
+    ASSERT_ALL(trainer_open(&t, p, &comm, source, &err) == OK, "%s", err.text);
+    ASSERT_ALL(test_rank != 0 || reference_open(&ref, p, source, &err) == OK, "%s", err.text);
+    const enum error_code e = one_step(&t, &ref, mistake, isolate, &c);
+    ASSERT_ALL(e == OK, "%s", err.text);
+    if (test_rank == 0) reference_close(&ref);
+    trainer_close(&t);
+    comm_close(&comm);
+    device_close(&device);
+    return c;
+}
+
+static struct plan mesh_of_test(void)
+{
+    switch (test_size) {
+    case 1: return case_plan(1, 1, 1);
+    case 2: return case_plan(1, 2, 1);
+    case 4: return case_plan(2, 2, 1);
+    case 6: return case_plan(3, 2, 1);
+    default: return case_plan(2, 2, 2);
+    }
+}
+
+static const char *place_of_failure(const struct comparison *c, const struct plan *p)
+{
+    static char text[160];
+    return diagnose_place(text, sizeof text, &p->mesh, &c->where.on);
+}
+
+static const char *scale_of_failure(const struct comparison *c, const struct plan *p)
+{
+    static char text[160];
+    return diagnose_scale(text, sizeof text, &p->mesh, p->micros, &c->where.on);
+}
+
+/* ---- tests ----------------------------------------------------------------------------------------------------------------- */
+
+static const struct mistake none = { .coordinate = -1 };
+
+/* Each device that holds a stage shows the stage's ten tensors a layer and the three of the ends, forward and backward. */
+static void test_all_is_compared(void **state)
+{
+    (void)state;
+    for (int isolate = 0; isolate < 2; isolate++) {
+        struct plan p = mesh_of_test();
+        p.dtype = isolate ? F32 : F64;
+        const struct comparison c = run(&p, &none, isolate);
+        const int64_t copies = p.mesh.size[DP] * p.mesh.size[TP], L = p.model.L;
+        const int64_t activations = 2 * (10 * L + 3) * copies, parameters = 2 * (12 * L + 4) * copies;
+        const int64_t tied = p.mesh.size[PP] > 1 ? 2 * copies : 0;      /* the last stage has the token embedding too */
+        ASSERT_ALL(test_rank != 0 || !c.failed, "%s %s on device %d", c.first_kind, c.first.tensor, c.first.rank);
+        ASSERT_ALL(test_rank != 0 || c.compared == activations + parameters + tied + 2, "%lld tensors were compared, expected %lld",
+                   (long long)c.compared, (long long)(activations + parameters + tied + 2));
+    }
+}
+
+/* Whatever is broken is the first that is named, forward and backward, at both ends and in the middle. */
+static void test_each_tensor_is_named(void **state)
+{
+    (void)state;
+    static const struct { const char *name; int layer; const char *full; } places[] = {
+        { "embedding", -1, "embedding" }, { "ln_1", 0, "h.0.ln_1" }, { "attn.qkv", 1, "h.1.attn.qkv" }, { "attn.heads", 2, "h.2.attn.heads" },
+        { "attn.out", 0, "h.0.attn.out" }, { "mid", 1, "h.1.mid" }, { "ln_2", 2, "h.2.ln_2" }, { "mlp.up", 0, "h.0.mlp.up" },
+        { "mlp.act", 1, "h.1.mlp.act" }, { "mlp.out", 2, "h.2.mlp.out" }, { "out", 1, "h.1.out" }, { "ln_f", -2, "ln_f" }, { "logits", -2, "logits" },
+    };
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        for (int gradient = 0; gradient < 2; gradient++) {
+            struct plan p = mesh_of_test();
+            const struct mistake m = { places[i].name, places[i].layer == -2 ? (int)p.model.L : places[i].layer, gradient, 3, TP, p.mesh.size[TP] - 1 };
+            const struct comparison c = run(&p, &m, false);
+            ASSERT_ALL(test_rank != 0 || (c.failed && strcmp(c.first.tensor, places[i].full) == 0),
+                       "%s %s was broken, but the report names %s %s", gradient ? "gradient" : "activation", places[i].full, c.first_kind, c.first.tensor);
+            ASSERT_ALL(test_rank != 0 || strcmp(c.first_kind, gradient ? "activation gradient" : "activation") == 0, "it is called %s", c.first_kind);
+            ASSERT_ALL(test_rank != 0 || c.first.ratio > 2, "ratio %g", c.first.ratio);
+            ASSERT_ALL(test_rank != 0 || mesh_coordinate(&p.mesh, c.first.rank, TP) == m.coordinate, "the report names device %d", c.first.rank);
+        }
+}
+
+/* Along an axis, with the factor in words. */
+static void test_axis_and_factor(void **state)
+{
+    (void)state;
+    struct plan p = mesh_of_test();
+    const struct mistake by_dp = { "ln_2", 0, true, p.mesh.size[DP], DP, -1 };
+    struct comparison c = run(&p, &by_dp, false);
+    if (test_size == 6) {
+        ASSERT_ALL(test_rank != 0 || strcmp(scale_of_failure(&c, &p), "expected times 3.0000 = dp") == 0, "%s", scale_of_failure(&c, &p));
+        ASSERT_ALL(test_rank != 0 || strcmp(place_of_failure(&c, &p), "any dp, any tp") == 0, "%s", place_of_failure(&c, &p));
+    }
+    if (test_size == 1) return;
+    p = mesh_of_test();
+    const struct mistake zero = { "mlp.act", 1, false, 0, TP, 1 };
+    c = run(&p, &zero, false);
+    ASSERT_ALL(test_rank != 0 || strcmp(scale_of_failure(&c, &p), "zero") == 0, "%s", scale_of_failure(&c, &p));
+    ASSERT_ALL(test_rank != 0 || strncmp(place_of_failure(&c, &p), "tp=1", 4) == 0, "%s", place_of_failure(&c, &p));
+    ASSERT_ALL(test_rank != 0 || devices_count(&c.where.on.failing) == p.mesh.size[DP], "%d devices", devices_count(&c.where.on.failing));
+}
+
+static void test_nan_is_named(void **state)
+{
+    (void)state;
+    struct plan p = mesh_of_test();
+    const struct mistake m = { "attn.heads", 1, false, NAN, TP, 0 };
+    const struct comparison c = run(&p, &m, false);
+    ASSERT_ALL(test_rank != 0 || (c.failed && strcmp(c.first.tensor, "h.1.attn.heads") == 0), "the report names %s", c.first.tensor);
+}
+
+/* With the right inputs for everything, one wrong tensor is wrong on the devices that make it, and nothing else is. */
+static void test_isolated(void **state)
+{
+    (void)state;
+    for (int gradient = 0; gradient < 2; gradient++) {
+        struct plan p = mesh_of_test();
+        const struct mistake m = { "mid", 1, gradient, 2, TP, 0 };
+        const struct comparison c = run(&p, &m, true);
+        ASSERT_ALL(test_rank != 0 || strcmp(c.first.tensor, "h.1.mid") == 0, "the report names %s", c.first.tensor);
+        ASSERT_ALL(test_rank != 0 || c.wrong == p.mesh.size[DP], "%lld comparisons do not hold, expected %d", (long long)c.wrong, p.mesh.size[DP]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MPI_TEST(test_all_is_compared), MPI_TEST(test_each_tensor_is_named), MPI_TEST(test_axis_and_factor), MPI_TEST(test_nan_is_named),
+        MPI_TEST(test_isolated),
+    };
+    return MPI_RUN("probe", tests);
+}
