@@ -183,7 +183,7 @@ static enum error_code read_data(const struct where *w, struct actual_piece *p, 
 {
     const struct safetensors *file = &w->a->file[w->rank];
     const struct safetensors_entry *entry = safetensors_find(file, w->theirs);
-    int64_t shape[2];
+    int64_t shape[2] = { 0 };
     shape_of(w, w->rank, shape);
     for (int i = 0; i < p->parts; i++) p->count += part_count(&p->part[i]);
     const bool fits = p->padded ? entry->count >= p->count : p->loose ? entry->count == p->count
