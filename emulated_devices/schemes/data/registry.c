@@ -34,7 +34,7 @@ enum error_code data_scheme_find(const struct data_scheme **found, const char *n
 
 enum error_code data_shards(struct shards *s, const struct data_request *q, int P, int rank, struct error *err)
 {
-    const struct data_scheme *scheme;
+    const struct data_scheme *scheme = NULL;
     enum error_code e = data_scheme_find(&scheme, q->scheme, err);
     if (e) return e;
     *s = (struct shards){ .P = P, .rank = rank, .weights = 1, .gradients = 1, .optimizer = 1 };
