@@ -61,6 +61,7 @@ bench: all
 ## make golden     regenerate golden/ with numpy and PyTorch and compare; a changed bit names the tensor (PYTHON=python3)
 golden:
 	$(Q)$(PYTHON) golden/make_collectives.py --check
+	$(Q)$(PYTHON) golden/make_schedules.py --check
 	$(Q)$(PYTHON) golden/make_golden.py --check
 	$(Q)$(PYTHON) golden/make_float16.py --check
 
