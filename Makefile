@@ -58,8 +58,10 @@ test: deps
 bench: all
 	$(Q)./$(ORRERY) bench step
 
-## make golden     regenerate golden/ with PyTorch and compare; a changed bit names the tensor (PYTHON=python3)
+## make golden     regenerate golden/ with numpy and PyTorch and compare; a changed bit names the tensor (PYTHON=python3)
 golden:
+	$(Q)$(PYTHON) golden/make_collectives.py --check
+	$(Q)$(PYTHON) golden/make_schedules.py --check
 	$(Q)$(PYTHON) golden/make_golden.py --check
 	$(Q)$(PYTHON) golden/make_float16.py --check
 

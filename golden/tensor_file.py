@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 
-DTYPES = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "I32": np.dtype("<i4")}
+DTYPES = {"F64": np.dtype("<f8"), "I64": np.dtype("<i8"), "F32": np.dtype("<f4"), "I32": np.dtype("<i4"), "U8": np.dtype("u1")}
 
 
 def write(path, tensors, metadata):
@@ -38,10 +38,27 @@ def read(path):
     return tensors, metadata
 
 
-def note_checksums(paths):
-    """Put the checksums of these files, all of one folder, into its MANIFEST; lines of other files stay."""
-    manifest = paths[0].parent / "MANIFEST"
+def checksum(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def manifest_of(folder):
+    """File -> line, from the folder's MANIFEST; files are named from the folder."""
+    manifest = folder / "MANIFEST"
     lines = manifest.read_text().splitlines() if manifest.exists() else []
-    known = {line.split()[1]: line for line in lines}
-    known.update({path.name: f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in paths})
-    manifest.write_text("".join(known[name] + "\n" for name in sorted(known)))
+    return {line.split()[1]: line for line in lines}
+
+
+def note_checksums(paths, folder=None):
+    """Put the checksums of these files into the MANIFEST of a folder, by default the first file's; lines of other files stay."""
+    folder = folder or paths[0].parent
+    known = manifest_of(folder)
+    for path in paths:
+        name = path.relative_to(folder).as_posix()
+        known[name] = f"{checksum(path)}  {name}"
+    (folder / "MANIFEST").write_text("".join(known[name] + "\n" for name in sorted(known)))
+
+
+def checksum_holds(folder, path):
+    name = path.relative_to(folder).as_posix()
+    return manifest_of(folder).get(name) == f"{checksum(path)}  {name}"

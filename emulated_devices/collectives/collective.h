@@ -87,6 +87,9 @@ extern const struct algorithm *const algorithms[];      /* ends with NULL; the f
 /** The algorithm of this name for an operation, or NULL; name NULL: the default. */
 const struct algorithm *algorithm_find(enum operation, const char *name);
 
+/** Elements that member `rank` of P has in `in` and in `out`, by the table above. */
+void collective_extents(enum operation, const struct collective *, int rank, int P, int64_t *in, int64_t *out);
+
 /** What an algorithm needs that this call on a group of P does not have, in words; NULL if it takes the call. */
 const char *algorithm_refuses(const struct algorithm *, int P, const struct collective *);
 

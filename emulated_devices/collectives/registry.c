@@ -56,8 +56,7 @@ static int64_t sum(const int64_t *counts, int64_t each, int P)
     return total;
 }
 
-/* Elements this member has in `in` and in `out`. */
-static void extents(enum operation op, const struct collective *c, int r, int P, int64_t *in, int64_t *out)
+void collective_extents(enum operation op, const struct collective *c, int r, int P, int64_t *in, int64_t *out)
 {
     const bool root = r == c->root;
     *in = *out = c->count;
@@ -97,7 +96,7 @@ static enum error_code check(enum operation op, const struct collective *c, int 
     enum error_code code = check_counts("counts", c->counts, P, name, err);
     if (code == OK) code = check_counts("recvcounts", c->recvcounts, P, name, err);
     if (code != OK) return code;
-    extents(op, c, r, P, &in, &out);
+    collective_extents(op, c, r, P, &in, &out);
     if (in > 0 && c->in == NULL) return fail(err, ERR_USAGE, "%s: in is NULL for %lld elements", name, (long long)in);
     if (out > 0 && c->out == NULL) return fail(err, ERR_USAGE, "%s: out is NULL for %lld elements", name, (long long)out);
     return OK;
@@ -124,7 +123,7 @@ static void copy_in(struct exchange *x, const struct collective *c, int P)
     int64_t in, out;
     const int r = x->group->rank;
     if (x->operation == BROADCAST && r != c->root) return;
-    extents(x->operation, c, r, P, &in, &out);
+    collective_extents(x->operation, c, r, P, &in, &out);
     copy_elements(x, c, c->out, c->in, in < out ? in : out);
 }
 

@@ -1,0 +1,46 @@
+/* golden_cases.h -- golden cases of collectives: calls that somebody else has made, and what every member must get.
+ *
+ * A file has one operation's cases (golden/README.md says what is in it).  It is not trusted: a case is read as one member
+ * sees it, and only if its tensors have the format and the lengths that such a call has.
+ */
+#ifndef ORRERY_VERIFY_GOLDEN_CASES_H
+#define ORRERY_VERIFY_GOLDEN_CASES_H
+
+#include "emulated_devices/collectives/collective.h"
+#include "ref/io/safetensors.h"
+
+struct golden_cases {
+    struct safetensors file;
+    struct cJSON *calls;                /* case -> how it is called */
+};
+
+/* One case as one member sees it. */
+struct golden_case {
+    const char *name;                   /* the file's */
+    enum operation operation;
+    int P, rank;
+    struct collective args;             /* out is the caller's to set; in and counts are this case's own */
+    int64_t in_length, out_length;      /* elements */
+    void *in, *want;                    /* [in_length], [out_length]; NULL where there are none */
+    int64_t *counts;                    /* [3P]: args.counts, args.recvcounts, scratch */
+};
+
+/** Open a file of cases.  @return OK; ERR_FILE; ERR_FORMAT; ERR_MEMORY.  On failure there is nothing to close. */
+enum error_code golden_cases_open(struct golden_cases *, const char *path, struct error *);
+void golden_cases_close(struct golden_cases *);
+
+/** The name of case i, or NULL when there are no more. */
+const char *golden_cases_name(const struct golden_cases *, int i);
+
+/** Members in the group of case i.  @return OK; ERR_FORMAT. */
+enum error_code golden_case_size(const struct golden_cases *, int i, int *P, struct error *);
+
+/**
+ * Case i as a member sees it.  Local.
+ * @return OK; ERR_USAGE if the case has no such member; ERR_FORMAT naming the case and what is wrong; ERR_FILE; ERR_MEMORY.
+ *         On failure there is nothing to free.
+ */
+enum error_code golden_case_read(struct golden_case *, const struct golden_cases *, int i, int rank, struct error *);
+void golden_case_free(struct golden_case *);
+
+#endif
