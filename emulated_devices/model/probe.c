@@ -32,8 +32,7 @@ int plan_stage_of(const struct plan *p, const char *name, int layer, bool gradie
     return stage;
 }
 
-/* The columns that a device has: of the stream its channels, else its heads, feed-forward columns or tokens. */
-static struct spans columns_of(const struct tensor_parallel *tp, enum activation_width width)
+struct spans activation_columns(const struct tensor_parallel *tp, enum activation_width width)
 {
     const struct model_config *c = tp->config;
     struct spans s = { 0 };
@@ -58,7 +57,7 @@ struct part plan_part(const struct plan *p, int rank, const struct activation *a
     struct tensor_parallel tp = { .scheme = scheme, .config = &p->model, .group = &place, .S = p->S };
     tensor_share(&tp);
     const struct rows rows = tensor_rows_at(&tp, a->width == WIDTH_MODEL ? STREAM : INNER, own.count * p->S);
-    struct part part = { .dim = { p->B * p->S, cols }, .cols = columns_of(&tp, a->width) };
+    struct part part = { .dim = { p->B * p->S, cols }, .cols = activation_columns(&tp, a->width) };
     spans_add(&part.rows, own.first * p->S + rows.first, rows.count);
     return part;
 }

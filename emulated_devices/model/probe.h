@@ -29,6 +29,9 @@ const struct activation *activation_find(const char *name);
 /** The stage that computes an activation, or its gradient: the gradient of a block's output is the next block's work. */
 int plan_stage_of(const struct plan *, const char *name, int layer, bool gradient);
 
+/** The columns that a device has of an activation: of the stream its channels, else its heads, feed-forward columns or tokens. */
+struct spans activation_columns(const struct tensor_parallel *, enum activation_width);
+
 /**
  * A device's part of an activation (or its gradient) in one microbatch.
  * @param cols  columns of the whole.

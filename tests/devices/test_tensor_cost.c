@@ -64,9 +64,11 @@ static void test_1d(void **state)
             assert_int_equal(layer_sends("1d", P, r), pairs);
             assert_int_equal(layer_sends("1d-sp-keep", P, r), pairs + norms);
             assert_int_equal(layer_sends("1d-sp", P, r), pairs + norms + 2 * N * D / P * (P - 1));
+            assert_int_equal(layer_sends("1d-sp-overlap", P, r), layer_sends("1d-sp", P, r));
         }
         assert_int_equal(layer_keeps("1d", P), 4 * N * D + (4 * D + 2 * F + H) * N / P + 4 * N);
         assert_int_equal(layer_keeps("1d-sp", P), (8 * D + 2 * F + H + 4) * N / P);
+        assert_int_equal(layer_keeps("1d-sp-overlap", P), layer_keeps("1d-sp", P));
         assert_int_equal(layer_keeps("1d-sp-keep", P), 2 * N * D + (6 * D + 2 * F + H + 4) * N / P);
     }
 }

@@ -3,11 +3,12 @@
 #include "ref/io/options.h"
 #include <string.h>
 
-extern const struct tensor_scheme tensor_scheme_1d, tensor_scheme_1d_sp, tensor_scheme_1d_sp_keep, tensor_scheme_2d, tensor_scheme_2_5d,
-    tensor_scheme_3d;
+extern const struct tensor_scheme tensor_scheme_1d, tensor_scheme_1d_sp, tensor_scheme_1d_sp_keep, tensor_scheme_1d_sp_overlap,
+    tensor_scheme_2d, tensor_scheme_2_5d, tensor_scheme_3d;
 
 const struct tensor_scheme *const tensor_schemes[] = {
-    &tensor_scheme_1d, &tensor_scheme_1d_sp, &tensor_scheme_1d_sp_keep, &tensor_scheme_2d, &tensor_scheme_2_5d, &tensor_scheme_3d,
+    &tensor_scheme_1d, &tensor_scheme_1d_sp, &tensor_scheme_1d_sp_keep, &tensor_scheme_1d_sp_overlap,
+    &tensor_scheme_2d, &tensor_scheme_2_5d, &tensor_scheme_3d,
     NULL,
 };
 

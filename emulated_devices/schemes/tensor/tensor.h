@@ -9,6 +9,9 @@
  * Each is cut by rows (tokens) over one set of axes and by columns over another; devices that differ only in other axes
  * hold the same piece.  From these sets follow, in tensor.c, every layout and every device's extents; in norm.c,
  * cross_entropy.c and shared.c, the norms, the loss and the vectors.  A scheme adds only its matrix products.
+ *
+ * Each scheme's header says in which order it adds.  On numbers whose sums are exact the order does not matter, and every
+ * scheme's products are one device's, bit for bit: tests/devices/test_tensor_exact.c.
  */
 #ifndef ORRERY_TENSOR_SCHEME_H
 #define ORRERY_TENSOR_SCHEME_H

@@ -22,34 +22,32 @@
  *          is computed whole on every device, from the gathered gradient of Y.
  */
 #include "emulated_devices/device/compute.h"
-#include "emulated_devices/schemes/tensor/tensor.h"
+#include "emulated_devices/schemes/tensor/sequence.h"
 
-#define ALL MESH_AXIS(2)
-
-static const char *mesh(int P, int size[TENSOR_AXES])
+const char *sequence_mesh(int P, int size[TENSOR_AXES])
 {
     size[0] = size[1] = 1;
     size[2] = P;
     return NULL;
 }
 
-static struct weight_cut weight(enum param_role role)
+struct weight_cut sequence_weight(enum param_role role)
 {
-    return leads_inside(role) ? (struct weight_cut){ .out = ALL } : (struct weight_cut){ .in = ALL };
+    return leads_inside(role) ? (struct weight_cut){ .out = SEQUENCE } : (struct weight_cut){ .in = SEQUENCE };
 }
 
 static enum error_code gather(struct tensor_parallel *tp, int64_t N, struct tensor whole, struct tensor own, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
-    tensor_row_counts(tp, ALL, ALL, N, rows);
-    return gather_rows(tp, ALL, rows, whole, own, err);
+    tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, rows);
+    return gather_rows(tp, SEQUENCE, rows, whole, own, err);
 }
 
 static enum error_code scatter(struct tensor_parallel *tp, int64_t N, struct tensor own, struct tensor whole, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
-    tensor_row_counts(tp, ALL, ALL, N, rows);
-    return scatter_rows(tp, ALL, rows, own, whole, err);
+    tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, rows);
+    return scatter_rows(tp, SEQUENCE, rows, own, whole, err);
 }
 
 /* All rows of X: where X has room for them, there; else in a buffer, for release().
@@ -138,35 +136,33 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
     return e;
 }
 
-static void matrix_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+void sequence_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
     const bool inside = leads_inside(role) && role != ROLE_TOKENS;
     const int64_t D = l->tp->config->D;
     int64_t rows[MESH_MOST_DEVICES];
     (void)has_bias;
-    tensor_row_counts(l->tp, ALL, ALL, N, rows);
-    if (role == ROLE_TOKENS && pass == WEIGHT_PASS) ledger_allgather(l, ALL, rows, D);
+    tensor_row_counts(l->tp, SEQUENCE, SEQUENCE, N, rows);
+    if (role == ROLE_TOKENS && pass == WEIGHT_PASS) ledger_allgather(l, SEQUENCE, rows, D);
     else if (pass == WEIGHT_PASS) {
-        if (inside && !l->tp->scheme->keeps_inputs) ledger_allgather(l, ALL, rows, D);
-    } else if (inside == (pass == FORWARD_PASS)) ledger_allgather(l, ALL, rows, D);
-    else ledger_reduce_scatter(l, ALL, rows, D);
+        if (inside && !l->tp->scheme->keeps_inputs) ledger_allgather(l, SEQUENCE, rows, D);
+    } else if (inside == (pass == FORWARD_PASS)) ledger_allgather(l, SEQUENCE, rows, D);
+    else ledger_reduce_scatter(l, SEQUENCE, rows, D);
 }
 
-#define COMMON                                                                                                        \
-    .source = "Korthikanti et al., arXiv:2205.05198",                                                                 \
-    .mesh = mesh, .stream = { .rows = ALL }, .inner = { .columns = ALL }, .weight = weight, .cuts_tokens = true,      \
-    .keeps_gradients = true, .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,        \
-    .linear_backward_weight = linear_backward_weight, .embedding_forward = embedding_forward,                         \
-    .embedding_backward_weight = embedding_backward_weight, .matrix_cost = matrix_cost
+#define PRODUCTS                                                                                                      \
+    .source = "Korthikanti et al., arXiv:2205.05198", .linear_forward = linear_forward,                               \
+    .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,                 \
+    .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight
 
 const struct tensor_scheme tensor_scheme_1d_sp = {
     .name = "1d-sp", .description = "1d with sequence parallelism: tokens shared out between the pairs; inputs gathered again for weights",
     .volume = "8 N D (P-1)/P as 1d, and 2 N D (P-1)/P to gather inputs again, a layer and microbatch; 4 D of norm gradients",
-    .memory = "weights as 1d; a layer keeps (8 D + 2 F + H + 4) N/P", COMMON
+    .memory = "weights as 1d; a layer keeps (8 D + 2 F + H + 4) N/P", SEQUENCE_SCHEME, PRODUCTS
 };
 
 const struct tensor_scheme tensor_scheme_1d_sp_keep = {
     .name = "1d-sp-keep", .description = "1d with sequence parallelism: tokens shared out between the pairs; gathered inputs are kept",
     .volume = "8 N D (P-1)/P elements a layer and microbatch, as 1d; 4 D of norm gradients",
-    .memory = "weights as 1d; a layer keeps 2 N D + (6 D + 2 F + H + 4) N/P", .keeps_inputs = true, COMMON
+    .memory = "weights as 1d; a layer keeps 2 N D + (6 D + 2 F + H + 4) N/P", .keeps_inputs = true, SEQUENCE_SCHEME, PRODUCTS
 };

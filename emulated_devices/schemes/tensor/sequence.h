@@ -1,0 +1,17 @@
+/* sequence.h -- what the schemes with sequence parallelism share: all that tensor_1d_sp.c's header says but the products. */
+#ifndef ORRERY_SEQUENCE_H
+#define ORRERY_SEQUENCE_H
+
+#include "emulated_devices/schemes/tensor/tensor.h"
+
+#define SEQUENCE MESH_AXIS(2)           /* all devices of the group */
+
+const char *sequence_mesh(int P, int size[TENSOR_AXES]);
+struct weight_cut sequence_weight(enum param_role);
+void sequence_cost(struct ledger *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
+
+#define SEQUENCE_SCHEME                                                                                                \
+    .mesh = sequence_mesh, .stream = { .rows = SEQUENCE }, .inner = { .columns = SEQUENCE }, .weight = sequence_weight, \
+    .cuts_tokens = true, .keeps_gradients = true, .matrix_cost = sequence_cost
+
+#endif

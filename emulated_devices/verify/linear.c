@@ -1,0 +1,145 @@
+#include "emulated_devices/verify/linear.h"
+#include "ref/io/options.h"
+#include <string.h>
+
+const char *linear_matrix_name(enum linear_matrix m)
+{
+    static const char *const name[] = {
+#define X(name) #name,
+        LINEAR_MATRICES(X)
+#undef X
+    };
+    return name[m];
+}
+
+/* What a matrix of each role has on its inner side. */
+static const struct linear_role { const char *word; enum param_role role; enum activation_width inner; } roles[] = {
+    { "qkv", ROLE_QKV, WIDTH_QKV }, { "out", ROLE_ATTENTION_OUT, WIDTH_HEADS }, { "up", ROLE_UP, WIDTH_UP },
+    { "down", ROLE_DOWN, WIDTH_UP }, { "head", ROLE_HEAD, WIDTH_VOCABULARY },
+};
+enum { ROLES = sizeof roles / sizeof *roles };
+
+enum error_code linear_role(enum param_role *role, const char *word, struct error *err)
+{
+    const char *words[ROLES];
+    for (int i = 0; i < ROLES; i++) {
+        words[i] = roles[i].word;
+        *role = roles[i].role;
+        if (strcmp(word, words[i]) == 0) return OK;
+    }
+    return fail_unknown_name(err, "--role", word, words, ROLES);
+}
+
+static enum activation_width width_of(const struct linear_layer *l, bool output)
+{
+    if (leads_inside(l->role) != output) return WIDTH_MODEL;
+    int i = 0;
+    while (roles[i].role != l->role) i++;
+    return roles[i].inner;
+}
+
+static int64_t whole_width(const struct model_config *c, enum activation_width width)
+{
+    switch (width) {
+    case WIDTH_QKV:        return 3 * c->D;
+    case WIDTH_UP:         return c->F;
+    case WIDTH_VOCABULARY: return c->V;
+    default:               return c->D;
+    }
+}
+
+enum error_code linear_shape(struct linear_layer *l, const struct tensor_scheme *scheme, enum param_role role, int P, int times, struct error *err)
+{
+    *l = (struct linear_layer){ .role = role, .N = 2 * times * P };
+    l->config = (struct model_config){ .S = 1, .D = 2 * times * P, .H = P, .K = P, .A = 2 * times, .F = 4 * times * P, .L = 1, .V = 3 * times * P };
+    l->tp = (struct tensor_parallel){ .scheme = scheme, .S = 1 };
+    l->I = whole_width(&l->config, width_of(l, false)), l->O = whole_width(&l->config, width_of(l, true));
+    return tensor_check(scheme, &l->config, P, err);
+}
+
+/* ---- who has what ----------------------------------------------------------------------------------------------------------- */
+
+static bool is_weight(enum linear_matrix m) { return m == LINEAR_W || m == LINEAR_dW; }
+static bool is_output(enum linear_matrix m) { return m == LINEAR_Y || m == LINEAR_dY; }
+
+int64_t linear_rows(const struct linear_layer *l, enum linear_matrix m) { return is_weight(m) ? l->O : l->N; }
+int64_t linear_cols(const struct linear_layer *l, enum linear_matrix m) { return is_output(m) ? l->O : l->I; }
+
+/* The stream, or inside. */
+static enum tensor_place side_of(const struct linear_layer *l, enum linear_matrix m)
+{
+    return leads_inside(l->role) == is_output(m) ? INNER : STREAM;
+}
+
+struct part linear_part(const struct linear_layer *l, int rank, enum linear_matrix m)
+{
+    struct group place = { .size = l->tp.group->size, .rank = rank };
+    struct tensor_parallel tp = l->tp;
+    struct part part = { .dim = { linear_rows(l, m), linear_cols(l, m) } };
+    tp.group = &place;
+    tensor_share(&tp);
+    if (is_weight(m)) {
+        const struct param_spec spec = { .role = l->role, .ndim = 2, .dim = { l->O, l->I } };
+        const struct layout boxes = tensor_layout(&tp, &spec);
+        for (int i = 0; i < boxes.boxes; i++) spans_add(&part.rows, boxes.box[i].start[0], boxes.box[i].extent[0]);
+        spans_add(&part.cols, boxes.box[0].start[1], boxes.box[0].extent[1]);
+        return part;
+    }
+    const struct rows rows = tensor_rows_at(&tp, side_of(l, m), l->N);
+    spans_add(&part.rows, rows.first, rows.count);
+    part.cols = activation_columns(&tp, width_of(l, is_output(m)));
+    return part;
+}
+
+/* ---- on a device ------------------------------------------------------------------------------------------------------------- */
+
+/* Room as the model makes it. */
+static int64_t rows_of_room(const struct linear_layer *l, enum linear_matrix m)
+{
+    if (m == LINEAR_X && side_of(l, m) == STREAM) return tensor_rows_at(&l->tp, INPUT, l->N).count;
+    if (m == LINEAR_dY && side_of(l, m) == STREAM) return tensor_rows_at(&l->tp, GRADIENT, l->N).count;
+    const struct part p = linear_part(l, l->tp.group->rank, m);
+    return spans_extent(&p.rows);
+}
+
+enum error_code linear_open(struct linear_layer *l, struct group *g, struct error *err)
+{
+    l->tp.group = g, l->tp.device = g->comm->device, l->tp.config = &l->config;
+    tensor_share(&l->tp);
+    enum error_code e = tensor_open(&l->tp, err);
+    for (enum linear_matrix m = 0; m < LINEAR_MATRIX_COUNT && !e; m++) {
+        const struct part p = linear_part(l, g->rank, m);
+        e = tensor_buffer(&l->tp, &l->piece[m], rows_of_room(l, m), spans_extent(&p.cols), err);
+        if (!e) memset(l->piece[m].data, 0, tensor_bytes(l->piece[m]));
+    }
+    return e;
+}
+
+void linear_close(struct linear_layer *l)
+{
+    for (enum linear_matrix m = 0; m < LINEAR_MATRIX_COUNT; m++)
+        if (l->piece[m].data) device_free(l->tp.device, l->piece[m]);
+    tensor_close(&l->tp);
+}
+
+double *linear_own(const struct linear_layer *l, enum linear_matrix m)
+{
+    const bool has_room = (m == LINEAR_X || m == LINEAR_dY) && side_of(l, m) == STREAM;
+    return (has_room ? tensor_own_rows(&l->tp, l->piece[m], l->N) : l->piece[m]).data;
+}
+
+enum error_code linear_pass(struct linear_layer *l, enum tensor_pass pass, struct error *err)
+{
+    const struct tensor_scheme *s = l->tp.scheme;
+    const struct tensor *p = l->piece;
+    if (pass == FORWARD_PASS) return s->linear_forward(&l->tp, l->role, l->N, p[LINEAR_Y], p[LINEAR_X], p[LINEAR_W], tensor_none, err);
+    if (pass == INPUT_PASS) return s->linear_backward_input(&l->tp, l->role, l->N, p[LINEAR_dX], p[LINEAR_dY], p[LINEAR_W], err);
+    return s->linear_backward_weight(&l->tp, l->role, l->N, p[LINEAR_dW], tensor_none, p[LINEAR_dY], p[LINEAR_X], err);
+}
+
+struct collective_cost linear_pass_cost(const struct linear_layer *l, enum tensor_pass pass)
+{
+    struct ledger ledger = { .tp = &l->tp };
+    l->tp.scheme->matrix_cost(&ledger, l->role, pass, l->N, false);
+    return ledger.sum;
+}

@@ -1,0 +1,57 @@
+/* linear.h -- one linear layer under a tensor-parallel scheme, with no model around it: what each device has of its matrices,
+ * for drawings, and for tests with numbers whose sums are exact.  There is no bias. */
+#ifndef ORRERY_VERIFY_LINEAR_H
+#define ORRERY_VERIFY_LINEAR_H
+
+#include "emulated_devices/model/probe.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+
+/* Y [N,O] = X [N,I] W [O,I]^T and their gradients. */
+#define LINEAR_MATRICES(X) X(X) X(W) X(Y) X(dX) X(dY) X(dW)
+enum linear_matrix {
+#define X(name) LINEAR_##name,
+    LINEAR_MATRICES(X)
+#undef X
+    LINEAR_MATRIX_COUNT
+};
+const char *linear_matrix_name(enum linear_matrix);
+
+struct linear_layer {
+    struct model_config config;
+    struct tensor_parallel tp;
+    enum param_role role;
+    int64_t N, I, O;
+    struct tensor piece[LINEAR_MATRIX_COUNT];           /* with the room that the scheme wants for more rows */
+};
+
+/** Which matrix a word names: qkv, out, up, down, head.  @return OK or ERR_USAGE naming the nearest. */
+enum error_code linear_role(enum param_role *, const char *word, struct error *);
+
+/**
+ * A layer of P devices that all of their number divides: N = 2P rows, width D = 2P of P heads, F = 4P, V = 3P.
+ * @param times  makes all of these but the heads' number so many times as large.
+ * @return OK, ERR_PLAN if the scheme does not take P.
+ */
+enum error_code linear_shape(struct linear_layer *, const struct tensor_scheme *, enum param_role, int P, int times, struct error *);
+
+/** Rows and columns of the whole of a matrix. */
+int64_t linear_rows(const struct linear_layer *, enum linear_matrix);
+int64_t linear_cols(const struct linear_layer *, enum linear_matrix);
+
+/** What the device of this rank has of a matrix. */
+struct part linear_part(const struct linear_layer *, int rank, enum linear_matrix);
+
+/** Make the groups, and room for the pieces, all 0.  Local.  @return OK or ERR_MEMORY; linear_close either way. */
+enum error_code linear_open(struct linear_layer *, struct group *, struct error *);
+void linear_close(struct linear_layer *);
+
+/** Elements of this device's own rows of a matrix, in the order of linear_part. */
+double *linear_own(const struct linear_layer *, enum linear_matrix);
+
+/** Y, dX or dW.  Collective over the group; FORWARD_PASS, INPUT_PASS, WEIGHT_PASS in this order. */
+enum error_code linear_pass(struct linear_layer *, enum tensor_pass, struct error *);
+
+/** What this device sends for a pass, by the scheme's cost function. */
+struct collective_cost linear_pass_cost(const struct linear_layer *, enum tensor_pass);
+
+#endif

@@ -1,0 +1,105 @@
+/* One linear layer under every tensor-parallel scheme, on numbers whose sums are exact in any order: Y, dX and dW are those of
+ * one device, bit for bit, and messages, bytes and additions those of the scheme's cost function.
+ * ranks: 1 2 3 4 5 6 8 9
+ *
+ * On such numbers no output of any scheme may differ: what reassociates does so without rounding.  A block in the wrong place,
+ * a missing or doubled partial sum shows as what it is.
+ */
+#include "tests/mpi_cmocka.h"
+#include "emulated_devices/verify/linear.h"
+#include <math.h>
+
+static struct device device;
+static struct comm comm;
+static struct error err;
+
+/* Small integers by the place in the whole matrix. */
+static double element(enum linear_matrix m, int64_t row, int64_t col) { return (double)((row * 31 + col * 17 + (int)m * 5) % 13 - 6); }
+
+static double truth(const struct linear_layer *l, enum linear_matrix m, int64_t row, int64_t col)
+{
+    double sum = 0;
+    if (m == LINEAR_Y) for (int64_t i = 0; i < l->I; i++) sum += element(LINEAR_X, row, i) * element(LINEAR_W, col, i);
+    if (m == LINEAR_dX) for (int64_t o = 0; o < l->O; o++) sum += element(LINEAR_dY, row, o) * element(LINEAR_W, o, col);
+    if (m == LINEAR_dW) for (int64_t n = 0; n < l->N; n++) sum += element(LINEAR_dY, n, row) * element(LINEAR_X, n, col);
+    return sum;
+}
+
+struct walk { const struct linear_layer *layer; enum linear_matrix matrix; double *piece; int64_t wrong; double got, want; bool fill; };
+
+static void walk_run(void *context, struct run r)
+{
+    struct walk *w = context;
+    const int64_t cols = linear_cols(w->layer, w->matrix);
+    for (int64_t i = 0; i < r.length; i++) {
+        const int64_t row = (r.whole + i) / cols, col = (r.whole + i) % cols;
+        double *x = &w->piece[r.piece + i];
+        if (w->fill) *x = element(w->matrix, row, col);
+        else if (!(*x == truth(w->layer, w->matrix, row, col)) && w->wrong++ == 0) w->got = *x, w->want = truth(w->layer, w->matrix, row, col);
+    }
+}
+
+static struct walk walk(struct linear_layer *l, enum linear_matrix m, bool fill)
+{
+    struct walk w = { .layer = l, .matrix = m, .piece = linear_own(l, m), .fill = fill };
+    const struct part p = linear_part(l, l->tp.group->rank, m);
+    part_each_run(&p, walk_run, &w);
+    return w;
+}
+
+static struct traffic counted(void)
+{
+    struct traffic sum = { 0 };
+    for (int op = 0; op < OPERATION_COUNT; op++) {
+        struct traffic *t = &comm.traffic[AXIS_BIT(TP)][op];
+        sum.messages_sent += t->messages_sent, sum.bytes_sent += t->bytes_sent, sum.additions += t->additions;
+        *t = (struct traffic){ 0 };
+    }
+    return sum;
+}
+
+static void check_pass(struct linear_layer *l, enum tensor_pass pass, enum linear_matrix result, const char *role)
+{
+    struct error bad = { .code = linear_pass(l, pass, &err) };
+    const struct walk w = walk(l, result, false);
+    const struct traffic t = counted();
+    const struct collective_cost c = linear_pass_cost(l, pass);
+    const char *scheme = l->tp.scheme->name, *name = linear_matrix_name(result);
+    ASSERT_ALL(bad.code == OK, "%s %s %s: %s", scheme, role, name, err.text);
+    ASSERT_ALL(w.wrong == 0, "%s %s: %lld elements of %s are wrong; the first is %g, not %g", scheme, role, (long long)w.wrong, name, w.got, w.want);
+    ASSERT_ALL(t.messages_sent == c.messages && t.bytes_sent == c.bytes && t.additions == c.additions,
+               "%s %s %s: %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu", scheme, role, name,
+               (unsigned long long)t.messages_sent, (unsigned long long)t.bytes_sent, (unsigned long long)t.additions,
+               (unsigned long long)c.messages, (unsigned long long)c.bytes, (unsigned long long)c.additions);
+}
+
+static void test_every_scheme_and_role(void **state)
+{
+    static const char *const roles[] = { "qkv", "out", "up", "down", "head" };
+    (void)state;
+    for (int s = 0; tensor_schemes[s]; s++)
+        for (int i = 0; i < 5; i++) {
+            struct linear_layer l;
+            enum param_role role;
+            assert_int_equal(linear_role(&role, roles[i], &err), OK);
+            if (linear_shape(&l, tensor_schemes[s], role, test_size, 3, &err) != OK) continue;
+            assert_int_equal(device_open(&device, F64, 0, &err), OK);
+            assert_int_equal(comm_open(&comm, &device, &err), OK);
+            ASSERT_ALL(linear_open(&l, comm.everyone, &err) == OK, "%s", err.text);
+            for (enum linear_matrix m = 0; m < LINEAR_MATRIX_COUNT; m++)
+                for (int64_t k = 0; k < tensor_count(l.piece[m]); k++) ((double *)l.piece[m].data)[k] = m == LINEAR_dW ? 0 : NAN;
+            walk(&l, LINEAR_X, true), walk(&l, LINEAR_W, true), walk(&l, LINEAR_dY, true);
+            check_pass(&l, FORWARD_PASS, LINEAR_Y, roles[i]);
+            check_pass(&l, INPUT_PASS, LINEAR_dX, roles[i]);
+            check_pass(&l, WEIGHT_PASS, LINEAR_dW, roles[i]);
+            linear_close(&l);
+            comm_close(&comm);
+            device_close(&device);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { MPI_TEST(test_every_scheme_and_role) };
+    return MPI_RUN("tensor exact", tests);
+}
