@@ -28,6 +28,7 @@ kind() { sed -E 's/^mpiexec -n [0-9]+ //; s/^orrery (verify [a-z]+|[a-z]+).*/\1/
 compile() {
     local formats=- format how=$HOW_DEV
     case $3 in ref/*) how=$HOW_REF ;; esac
+    how=${how//-MMD -MP/}                       # nobody asks what it depends on
     case " $HOW_TWICE " in *" $3 "*) formats=$HOW_FORMATS ;; esac
     for format in $formats; do
         local object=$2.$format.o define=
