@@ -16,7 +16,7 @@ struct command {
 };
 
 command_fn command_train, command_verify, command_check, command_show, command_bench, command_list, command_golden, command_dump;
-command_fn show_sbp;                    /* of command_show */
+command_fn show_sbp, show_tensor;       /* of command_show */
 
 /* The option --cluster of every command that shows virtual time or whose algorithms follow nodes; the word is for cluster_find.
  * what: what it is for, in few words. */

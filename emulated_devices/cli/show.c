@@ -21,6 +21,7 @@ static const struct command topics[] = {
     { "alltoall", "from everybody a block for everybody", show_collective },
     { "scan", "for each device the sum of those before it and its own", show_collective },
     { "barrier", "everybody waits for everybody", show_collective },
+    { "tensor", "a linear layer under a tensor scheme: who has which block, what travels, what is multiplied", show_tensor },
     { "sbp", "what split, broadcast and partial-sum signatures make of a layer, and what travels", show_sbp },
     { 0 }
 };

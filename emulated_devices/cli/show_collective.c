@@ -1,6 +1,7 @@
 /* show_collective.c -- run a collective on symbols, on as many devices as there are, and bring what happened to rank 0. */
 #include "emulated_devices/cli/show_collective.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/show_record.h"
 #include "emulated_devices/cli/show_trace.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,28 +29,10 @@ struct asked {
 
 /* ---- what happens here -------------------------------------------------------------------------------------------------------- */
 
-/* Events of this device as a row of numbers: from, time, count, symbols. */
-struct record { int64_t *number; int64_t used, room; bool failed; };
-
-static void add_number(struct record *r, int64_t x)
-{
-    if (r->used == r->room) {
-        const int64_t room = r->room > 0 ? 2 * r->room : 256;
-        int64_t *number = realloc(r->number, sizeof *number * (size_t)room);
-        r->failed = r->failed || number == NULL;
-        if (number == NULL) return;
-        r->number = number;
-        r->room = room;
-    }
-    r->number[r->used++] = x;
-}
-
 static void add_event(struct record *r, int from, picoseconds time, const void *symbols, int64_t count)
 {
-    add_number(r, from);
-    add_number(r, time);
-    add_number(r, count);
-    for (int64_t i = 0; i < count; i++) add_number(r, ((const int64_t *)symbols)[i]);
+    record_event(r, from, time, count);
+    for (int64_t i = 0; i < count; i++) record_number(r, ((const int64_t *)symbols)[i]);
 }
 
 static void note_received(void *record, const struct exchange *x, int from, const void *data, uint64_t bytes)
@@ -99,28 +82,6 @@ static enum error_code run_on(struct comm *world, const struct asked *a, const s
 }
 
 /* ---- to rank 0 -------------------------------------------------------------------------------------------------------------------- */
-
-/* All numbers of all devices, one after the other, where rank 0 needs them. */
-static enum error_code bring_record(struct comm *world, struct record *mine, struct record *all, struct error *err)
-{
-    struct exchange x = exchange_begin(world->everyone, CONTROL);
-    enum error_code e = OK;
-    if (world->rank > 0) {
-        e = exchange_both(&x, 0, &mine->used, sizeof mine->used, -1, NULL, 0, err);
-        return e ? e : exchange_both(&x, 0, mine->number, sizeof *mine->number * (uint64_t)mine->used, -1, NULL, 0, err);
-    }
-    all[0] = *mine;
-    *mine = (struct record){ 0 };
-    for (int r = 1; r < world->size && !e; r++) {
-        e = exchange_both(&x, -1, NULL, 0, r, &all[r].used, sizeof all[r].used, err);
-        if (!e && (all[r].number = malloc(sizeof *all[r].number * (size_t)(all[r].used + 1))) == NULL) {
-            fprintf(stderr, "orrery: out of memory for what device %d has recorded\n", r);
-            comm_abort(world, 1);       /* the others are sending */
-        }
-        if (!e) e = exchange_both(&x, -1, NULL, 0, r, all[r].number, sizeof *all[r].number * (uint64_t)all[r].used, err);
-    }
-    return e;
-}
 
 static enum error_code bring_ends(struct comm *world, const struct traffic *mine, struct show_trace *t, struct error *err)
 {
@@ -174,7 +135,7 @@ static enum error_code show_on(struct comm *world, const struct asked *a, struct
     *counted = (struct traffic){ 0 };
     if (!e) e = run_on(world, a, t.algorithm, t.cluster, &own[1], err);
     if (!e) e = bring_ends(world, counted, &t, err);
-    for (int i = 0; i < 2 && !e; i++) e = bring_record(world, &own[i], all[i], err);
+    for (int i = 0; i < 2 && !e; i++) e = record_bring(world, &own[i], all[i], err);
     if (!e && world->rank == 0) e = draw(&t, all[0], all[1], a->plain, err);
     for (int i = 0; i < 2; i++) {
         free(own[i].number);

@@ -64,6 +64,38 @@ test_train_with_a_file() {
     run $train --pp 2 --schedule zbv;                   expect_status 2; expect_error 'did you mean "?zb-v'
 }
 
+# A linear layer under every tensor scheme: drawn, sent as the cost function says, and whole at the end.
+test_tensor_schemes() {
+    local name role devices
+    run list tensor;            expect_status 0
+    for name in $(sed -n 's/^  \([0-9][a-z0-9.-]*\)  *[^ ].*/\1/p' "$place/out"); do
+        devices=4 role=down
+        [ "$name" != 3d ] || devices=8 role=qkv
+        run show tensor "$name" --devices $devices --role $role
+        expect_status 0; expect_silent; expect_columns 100; expect_out "^$name$"; expect_out 'has its piece of the result'
+        expect_no_out 'OTHERWISE|MUST BE|nothing'
+    done
+    [ "$name" = 3d ] || complain 'the list of tensor schemes does not end with 3d'
+    run show tensor 2d --devices 9;                     expect_status 0; expect_columns 100; expect_out '^  15 steps, 36 messages, 15552 bytes, 0 additions'
+}
+
+# SUMMA's first blocks, and how a chunk is added up while the next one is multiplied.
+test_tensor_steps() {
+    run show tensor 2d --devices 4
+    expect_out '^ *0 -> 1  X\[0:4,0:4\] +2 -> 3  X\[4:8,0:4\]$'
+    expect_out '^ *0 -> 2  W\[0:8,0:4\] +1 -> 3  W\[8:16,0:4\]$'
+    expect_out '0: Y\[0:4,0:8\]\(23\) \+= X\[0:4,4:8\] W\[0:8,4:8\]'
+    expect_out '1 -> 0  dX\[0:4,0:4\]\(23\)'
+    run show tensor 1d-sp-overlap --devices 2 --role down
+    expect_out '1 -> 0  Y\[0:2,0:4\]\(1\)'; expect_out '^ *0 adds up Y\[0:2,0:4\] +1 adds up Y\[2:4,0:4\]$'
+    run show tensor --devices 1;                        expect_status 0; expect_out '^  1 step, 0 messages'
+    run show tensor --help;                             expect_status 0; expect_columns 100; expect_out '^usage: orrery show tensor \[NAME\]'
+    run show tensor 2d --devices 8;                     expect_status 2; expect_error '--devices 8: 2d needs a square'
+    run show tensor 3-d;                                expect_status 2; expect_error 'did you mean 3d'
+    run show tensor 1d --role gate;                     expect_status 2; expect_error '--role gate'
+    run show tensor 1d --devices 10;                    expect_status 2; expect_error '--devices 10: must be a whole number from 1 to 9'
+}
+
 test_signatures() {
     run show sbp mlp --mesh 4 --as 1d
     expect_status 0; expect_silent; expect_out '-> +y +P +49152 +all-reduce B'; expect_out '^98304 elements are sent by all 4 devices'
@@ -117,4 +149,4 @@ test_timeline() {
     [ "$placed" -lt "$even" ] || complain "a step takes $placed ps with layers by speed, $even with equal parts"
 }
 
-run_tests test_signatures test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file test_train_partial_and_streaming_files test_timeline
+run_tests test_tensor_schemes test_tensor_steps test_signatures test_topics test_every_schedule test_numbers test_refusals test_files test_train_with_a_file test_train_partial_and_streaming_files test_timeline
