@@ -2,6 +2,7 @@
 #include "emulated_devices/model/recompute.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/optim/loss_scale.h"
 #include <stdlib.h>
 
 static enum error_code check_batch(const struct plan *p, struct error *err)
@@ -179,6 +180,20 @@ static enum error_code check_level_algorithm(const struct plan *p, enum operatio
     return OK;
 }
 
+/* Of a model in 16 bits. */
+static enum error_code check_formats(const struct plan *p, const struct tensor_scheme *tensor, struct error *err)
+{
+    const enum dtype t = p->dtype;
+    if (dtype_wide(t) == t) return OK;
+    if (p->updates > 1 && loss_scale_usual(t).interval > 0)
+        return fail(err, ERR_PLAN, "--dtype %s: schedule %s steps the weights in mid-stream, before devices can agree that no gradient overflows; "
+                    "--dtype bf16 needs no loss scale", dtype_name(t), p->schedule);
+    if (p->mesh.size[TP] > 1 && tensor->stream.rows && !p->data.narrow_gradients)
+        return fail(err, ERR_PLAN, "--tensor %s: adds up gradients of weights over tp in the model's format; with --dtype %s it takes --grad-dtype %s, "
+                    "or --tensor 1d", p->tensor, dtype_name(t), dtype_name(t));
+    return OK;
+}
+
 enum error_code plan_check(struct plan *p, struct error *err)
 {
     const struct tensor_scheme *tensor;
@@ -199,6 +214,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = recompute_check(p->recompute, p->model.L, err);
     if (!e) e = check_batch(p, err);
     if (!e) e = check_pipeline(p, err);
+    if (!e) e = check_formats(p, tensor, err);
     return e;
 }
 

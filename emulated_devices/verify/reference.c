@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/reference.h"
+#include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,19 +12,39 @@ static bool copy_tensor(struct tensor *copy, struct tensor t)
     return copy->data != NULL;
 }
 
+static bool is_mixed(const struct plan *p) { return dtype_wide(p->dtype) != p->dtype; }
+
+/* The weights themselves, or copies in fp32, drawn there, which the weights are made of. */
+static bool make_masters(struct serial_run *r, const struct plan *p)
+{
+    for (int i = 0; i < r->model.params; i++) {
+        struct tensor *m = &r->master[i];
+        *m = r->model.w[i];
+        if (!is_mixed(p)) continue;
+        m->dtype = dtype_wide(p->dtype);
+        m->data = malloc(tensor_bytes(*m));
+        if (m->data == NULL) return false;
+        param_init(&r->model.spec[i], p->seed, m->dtype, 0, tensor_count(*m), m->data);
+        tensor_convert(r->model.w[i], *m);
+    }
+    return true;
+}
+
 static enum error_code serial_open(struct serial_run *r, const struct plan *p, const struct rule *rule, struct error *err)
 {
     enum error_code e = transformer_open(&r->model, &p->model, p->dtype, p->seed, err);
+    if (!e && is_mixed(p) && !p->data.narrow_gradients) e = transformer_keep_gradients_in(&r->model, dtype_wide(p->dtype), err);
     if (e) return e;
     r->model.passes_by = rule->passes_by;
     r->older = calloc((size_t)r->model.params, sizeof *r->older);
     r->state = calloc((size_t)r->model.params * OPTIMIZER_MAX_STATES, sizeof *r->state);
-    bool ok = r->state != NULL && r->older != NULL;
+    r->master = calloc((size_t)r->model.params, sizeof *r->master);
+    bool ok = r->state != NULL && r->older != NULL && r->master != NULL && make_masters(r, p);
     for (int i = 0; ok && rule->delayed && i < r->model.params; i++) ok = copy_tensor(&r->older[i], r->model.w[i]);
     for (int i = 0; ok && i < r->model.params; i++)
         for (int s = 0; ok && s < p->optimizer->states; s++) {
             struct tensor *t = &r->state[i * OPTIMIZER_MAX_STATES + s];
-            *t = r->model.w[i];
+            *t = r->master[i];
             t->data = calloc(1, tensor_bytes(*t));
             ok = t->data != NULL;
         }
@@ -34,13 +55,19 @@ static void serial_close(struct serial_run *r)
 {
     for (int i = 0; r->state && i < r->model.params * OPTIMIZER_MAX_STATES; i++) free(r->state[i].data);
     for (int i = 0; r->older && i < r->model.params; i++) free(r->older[i].data);
-    free(r->state), free(r->older);
+    for (int i = 0; r->master && i < r->model.params; i++)
+        if (r->master[i].data != r->model.w[i].data) free(r->master[i].data);
+    free(r->state), free(r->older), free(r->master);
     if (r->model.params) transformer_close(&r->model);
 }
 
+/* What devices add up of one gradient in its own format: a microbatch of each copy, and a tied embedding's two uses of it. */
+static int gradient_parts(const struct plan *p) { return p->mesh.size[DP] * p->micros * (1 + p->model.tied); }
+
 enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source, struct error *err)
 {
-    *r = (struct reference){ .plan = plan, .source = source, .perturbation = { .seed = ~plan->seed } };
+    *r = (struct reference){ .plan = plan, .source = source, .loss_scale = loss_scale_usual(plan->dtype) };
+    r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = gradient_parts(plan) };
     const size_t tokens = (size_t)(plan->B * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);
     r->labels = calloc(tokens, sizeof *r->labels);
@@ -84,6 +111,7 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
     enum error_code e = OK;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
         e = follow(t, KIND_WEIGHT, i, here ? truth->model.w[i] : tensor_none, here ? twin->model.w[i] : tensor_none, err);
+        if (is_mixed(&t->plan) && !e) e = follow(t, KIND_MASTER, i, here ? truth->master[i] : tensor_none, here ? twin->master[i] : tensor_none, err);
         if (delayed && !e) e = follow(t, KIND_OLDER_WEIGHT, i, here ? truth->older[i] : tensor_none, here ? twin->older[i] : tensor_none, err);
         for (int k = 0; k < t->plan.optimizer->states && !e; k++) {
             const int state = i * OPTIMIZER_MAX_STATES + k;
@@ -91,15 +119,15 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
                        here ? twin->state[state] : tensor_none, err);
         }
     }
-    if (here) r->step = t->step;
+    if (here) r->step = t->step, r->skipped = t->skipped, r->loss_scale = t->loss_scale;
     return e;
 }
 
 static struct step step_of(const struct reference *r, const struct serial_run *run, int i)
 {
     const struct hyperparameters *h = &r->plan->hyper;
-    const int64_t at = r->step * r->rule.updates + r->updated;
-    return (struct step){ .lr = learning_rate(h, at), .t = at, .gradient_scale = clip_scale(h, run->norm), .hyper = h,
+    const int64_t at = r->step * r->rule.updates + r->updated - r->skipped;
+    return (struct step){ .lr = learning_rate(h, at), .t = at, .gradient_scale = clip_scale(h, run->norm) / run->model.loss_scale, .hyper = h,
                           .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
 }
 
@@ -118,24 +146,24 @@ static double largest_distance(struct tensor a, struct tensor b)
     return most;
 }
 
-/* One parameter's weights, gradient and state, copied so that a step can be tried: KINDS tensors one after another. */
+/* One parameter's master, gradient and state, copied in the master's format so that a step can be tried: KINDS tensors one after another. */
 enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
 
 static void copy_parameter(const struct reference *r, int i, char *memory, struct tensor copy[KINDS])
 {
     const struct transformer *m = &r->truth.model;
-    const struct tensor from[KINDS] = { m->w[i], m->g[i], r->truth.state[i * OPTIMIZER_MAX_STATES], r->truth.state[i * OPTIMIZER_MAX_STATES + 1] };
+    const struct tensor from[KINDS] = { r->truth.master[i], m->g[i], r->truth.state[i * OPTIMIZER_MAX_STATES], r->truth.state[i * OPTIMIZER_MAX_STATES + 1] };
     for (int k = 0; k < 2 + r->plan->optimizer->states; k++) {
-        copy[k] = from[k];
+        copy[k] = from[0];
         copy[k].data = memory + (size_t)k * tensor_bytes(from[0]);
-        memcpy(copy[k].data, from[k].data, tensor_bytes(from[k]));
+        tensor_convert(copy[k], from[k]);
     }
 }
 
 /* The truth's step has not been taken yet: what it would be with each gradient higher and lower by `off`. */
 static double response(const struct reference *r, int i, double off, char *memory)
 {
-    const size_t one = tensor_bytes(r->truth.model.w[i]) * KINDS;
+    const size_t one = tensor_bytes(r->truth.master[i]) * KINDS;
     struct tensor plain[KINDS], up[KINDS], down[KINDS];
     const struct step s = step_of(r, &r->truth, i);
     double sum = 0;
@@ -157,14 +185,21 @@ static double response(const struct reference *r, int i, double off, char *memor
 static void update(struct reference *r, struct serial_run *run, int i)
 {
     if (r->rule.delayed) memcpy(run->older[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
-    optimizer_step(r->plan->optimizer, run->model.w[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
+    optimizer_step(r->plan->optimizer, run->master[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
+    if (is_mixed(r->plan)) tensor_convert(run->model.w[i], run->master[i]);
+}
+
+static void forget_gradients(struct reference *r)
+{
+    transformer_zero_gradients(&r->truth.model);
+    transformer_zero_gradients(&r->twin.model);
 }
 
 static enum error_code update_both(struct reference *r, struct error *err)
 {
     r->updated++;
     for (int i = 0; i < r->truth.model.params; i++) {
-        char *memory = malloc(3 * KINDS * tensor_bytes(r->truth.model.w[i]));
+        char *memory = malloc(3 * KINDS * tensor_bytes(r->truth.master[i]));
         if (memory == NULL) return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
         const double off = largest_distance(r->twin.model.g[i], r->truth.model.g[i]);
         update(r, &r->twin, i);
@@ -172,14 +207,17 @@ static enum error_code update_both(struct reference *r, struct error *err)
         update(r, &r->truth, i);
         free(memory);
     }
-    transformer_zero_gradients(&r->truth.model);
-    transformer_zero_gradients(&r->twin.model);
+    forget_gradients(r);
     return OK;
 }
 
+bool reference_overflows(const struct reference *r) { return r->loss_scale.interval > 0 && !isfinite(r->truth.norm); }
+
 enum error_code reference_update(struct reference *r, struct error *err)
 {
-    enum error_code e = update_both(r, err);
+    const bool taken = loss_scale_update(&r->loss_scale, !isfinite(r->truth.norm));
+    const enum error_code e = taken ? update_both(r, err) : OK;
+    if (!taken) forget_gradients(r), r->skipped++;
     r->step++;
     r->updated = 0;
     return e;
@@ -199,6 +237,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
 {
     double loss;
     run->model.seed = dropout_seed(r->plan->seed, r->step);
+    run->model.loss_scale = r->loss_scale.scale;
     record_rewind(&r->record);
     if (r->rule.delayed) exchange_versions(run);
     enum error_code e = transformer_forward(&run->model, r->ids, r->counting, r->plan->B, r->plan->S, &loss, err);
@@ -207,7 +246,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     if (e) return e;
     const int64_t counted = r->counted + run->model.counted;
     run->loss = (run->loss * (double)r->counted + loss * (double)run->model.counted) / (double)(counted ? counted : 1);
-    run->norm = transformer_gradient_norm(&run->model);
+    run->norm = transformer_gradient_norm(&run->model) / run->model.loss_scale;
     return r->record.error.code ? fail(err, r->record.error.code, "%s", r->record.error.text) : OK;
 }
 
@@ -255,11 +294,15 @@ static double norm(const struct reference *r, struct tensor t) { return sqrt(r->
 /* However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
 static double relative(double far, double size, enum dtype t) { return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t); }
 
-double reference_weight_bound(const struct reference *r, int i)
+/* What the masters may differ by, the weights may too, and by what they round to. */
+static double bound_in(const struct reference *r, int i, enum dtype t)
 {
-    const struct tensor w = r->truth.model.w[i];
-    return relative(distance(r->twin.model.w[i], w) + r->response[i], norm(r, w), w.dtype);
+    const struct tensor m = r->truth.master[i];
+    return relative(distance(r->twin.master[i], m) + r->response[i], norm(r, m), t);
 }
+
+double reference_weight_bound(const struct reference *r, int i) { return bound_in(r, i, r->truth.model.w[i].dtype); }
+double reference_master_bound(const struct reference *r, int i) { return bound_in(r, i, r->truth.master[i].dtype); }
 
 double reference_gradient_bound(const struct reference *r, int i)
 {
@@ -280,7 +323,7 @@ double reference_norm_bound(const struct reference *r)
         const double far = distance(r->twin.model.g[i], r->truth.model.g[i]);
         sum += far * far;
     }
-    return sqrt(sum) + 2 * dtype_unit(r->plan->dtype) * r->truth.norm;
+    return sqrt(sum) / r->truth.model.loss_scale + 2 * dtype_unit(r->truth.model.g[0].dtype) * r->truth.norm;
 }
 
 double reference_loss_bound(const struct reference *r)
