@@ -143,6 +143,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },
         { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = dtypes, .help = "number format of weights and activations; the optimizer of a 16-bit model steps an fp32 copy" },
         { "--grad-dtype", "NAME", OPTION_CHOICE, &grad_dtype, .choices = dtypes, .help = "format that gradients of weights are kept and reduced in: of a 16-bit model fp32 or its own; default: fp32" },
+        { "--loss-scale", "S", OPTION_DOUBLE, &o->plan.loss_scale, .min = 0, .max = 0x1p127, .help = "fp16: the loss is multiplied by it at first, a power of two; default: 65536" },
         { "--dropout", "P", OPTION_DOUBLE, &dropout, .min = 0, .max = 0.999, .help = "of embeddings, attention and residuals; default: the model's" },
         { "--untied", NULL, OPTION_SWITCH, &untied, .help = "an output matrix of its own" },
         { .kind = OPTION_HEADING, .help = "Training" },

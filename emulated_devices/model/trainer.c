@@ -101,7 +101,7 @@ static enum error_code list_uses(struct trainer *t, struct error *err)
 
 enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct comm *comm, struct batch_source source, struct error *err)
 {
-    *t = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device, .source = source, .loss_scale = loss_scale_usual(plan->dtype) };
+    *t = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device, .source = source, .loss_scale = plan_loss_scale(plan) };
     enum error_code e = make_groups(t, err);
     if (!e) e = make_schemes(t, err);
     if (!e) e = make_parameters(t, err);

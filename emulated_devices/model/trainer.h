@@ -4,7 +4,6 @@
 
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/schemes/pipeline/execute.h"
-#include "ref/optim/loss_scale.h"
 
 /* Where tokens come from: sequences first .. first + count - 1 of the batch of a step, the same on every device.
  * ids, labels: int32 [count*S]; labels may be IGNORE_LABEL. */

@@ -66,7 +66,7 @@ static int gradient_parts(const struct plan *p) { return p->mesh.size[DP] * p->m
 
 enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source, struct error *err)
 {
-    *r = (struct reference){ .plan = plan, .source = source, .loss_scale = loss_scale_usual(plan->dtype) };
+    *r = (struct reference){ .plan = plan, .source = source, .loss_scale = plan_loss_scale(plan) };
     r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = gradient_parts(plan) };
     const size_t tokens = (size_t)(plan->B * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);
