@@ -211,6 +211,7 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
     }
     probes_close(&probes);
     o->loss = result.loss;
+    o->skipped = t->skipped;
     return e;
 }
 

@@ -24,6 +24,7 @@ struct outcome {
     uint64_t whole_hash;                /* rank 0: of the whole model's, whatever the mesh */
     uint64_t activations;               /* peak bytes of this device's */
     double loss;
+    int64_t skipped;                    /* steps */
     double flops;                       /* this device's, of all steps */
 };
 

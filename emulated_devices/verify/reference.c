@@ -67,13 +67,15 @@ static int gradient_parts(const struct plan *p) { return p->mesh.size[DP] * p->m
 enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source, struct error *err)
 {
     *r = (struct reference){ .plan = plan, .source = source, .loss_scale = plan_loss_scale(plan) };
+    r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * gradient_parts(plan) : 0;
     r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = gradient_parts(plan) };
     const size_t tokens = (size_t)(plan->B * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);
     r->labels = calloc(tokens, sizeof *r->labels);
     r->counting = calloc(tokens, sizeof *r->counting);
     r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
-    enum error_code e = r->ids && r->labels && r->counting && r->response ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
+    r->state_response = calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
+    enum error_code e = r->ids && r->labels && r->counting && r->response && r->state_response ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
     if (!e) e = rule_of_plan(&r->rule, plan, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
     if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
@@ -91,7 +93,7 @@ void reference_close(struct reference *r)
     serial_close(&r->truth);
     serial_close(&r->twin);
     rule_free(&r->rule);
-    free(r->ids), free(r->labels), free(r->counting), free(r->response);
+    free(r->ids), free(r->labels), free(r->counting), free(r->response), free(r->state_response);
     record_free(&r->record);
     *r = (struct reference){ 0 };
 }
@@ -160,25 +162,34 @@ static void copy_parameter(const struct reference *r, int i, char *memory, struc
     }
 }
 
-/* The truth's step has not been taken yet: what it would be with each gradient higher and lower by `off`. */
-static double response(const struct reference *r, int i, double off, char *memory)
+/* Norm of the farther of two tensors from a third, element by element. */
+static double farther(struct tensor from, struct tensor a, struct tensor b)
+{
+    double sum = 0;
+    for (int64_t n = 0; n < tensor_count(from); n++) {
+        const double x = tensor_get(from, n), far = fmax(fabs(tensor_get(a, n) - x), fabs(tensor_get(b, n) - x));
+        sum += far * far;
+    }
+    return sqrt(sum);
+}
+
+/* The truth's step has not been taken yet: what it would be with each gradient higher and lower by `off`, and by what storing may do. */
+static void respond(struct reference *r, int i, double off, char *memory)
 {
     const size_t one = tensor_bytes(r->truth.master[i]) * KINDS;
     struct tensor plain[KINDS], up[KINDS], down[KINDS];
     const struct step s = step_of(r, &r->truth, i);
-    double sum = 0;
     copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up), copy_parameter(r, i, memory + 2 * one, down);
     for (int64_t n = 0; n < tensor_count(plain[1]); n++) {
-        tensor_set(up[1], n, tensor_get(plain[1], n) + off);
-        tensor_set(down[1], n, tensor_get(plain[1], n) - off);
+        const double g = tensor_get(plain[1], n), by = off + r->stored * fabs(g);
+        tensor_set(up[1], n, g + by);
+        tensor_set(down[1], n, g - by);
     }
     struct tensor *const tried[] = { plain, up, down };
     for (int k = 0; k < 3; k++) optimizer_step(r->plan->optimizer, tried[k][0], tried[k][1], &tried[k][2], s);
-    for (int64_t n = 0; n < tensor_count(plain[0]); n++) {
-        const double w = tensor_get(plain[0], n), far = fmax(fabs(tensor_get(up[0], n) - w), fabs(tensor_get(down[0], n) - w));
-        sum += far * far;
-    }
-    return sqrt(sum);
+    r->response[i] += farther(plain[0], up[0], down[0]);
+    for (int k = 0; k < r->plan->optimizer->states && r->stored > 0; k++)
+        r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
 }
 
 /* The newest weights become the older ones, and a copy of them is stepped. */
@@ -203,7 +214,7 @@ static enum error_code update_both(struct reference *r, struct error *err)
         if (memory == NULL) return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
         const double off = largest_distance(r->twin.model.g[i], r->truth.model.g[i]);
         update(r, &r->twin, i);
-        r->response[i] += response(r, i, off, memory);
+        respond(r, i, off, memory);
         update(r, &r->truth, i);
         free(memory);
     }
@@ -280,6 +291,7 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
     r->counted = 0;
     r->loss_spread = r->truth.loss = r->twin.loss = 0;
     memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);
+    memset(r->state_response, 0, (size_t)r->truth.model.params * OPTIMIZER_MAX_STATES * sizeof *r->state_response);
     for (int u = 0; u < r->rule.updates && !e; u++) {
         if (u > 0) e = update_both(r, err);
         if (!e) e = gradients_of(r, u, err);
@@ -307,13 +319,14 @@ double reference_master_bound(const struct reference *r, int i) { return bound_i
 double reference_gradient_bound(const struct reference *r, int i)
 {
     const struct tensor g = r->truth.model.g[i];
-    return relative(distance(r->twin.model.g[i], g), norm(r, g), g.dtype);
+    return relative(distance(r->twin.model.g[i], g), norm(r, g), g.dtype) + r->stored;
 }
 
 double reference_state_bound(const struct reference *r, int i, int state)
 {
     const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
-    return relative(distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s), norm(r, s), s.dtype);
+    const double far = distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) + r->state_response[i * OPTIMIZER_MAX_STATES + state];
+    return relative(far, norm(r, s), s.dtype);
 }
 
 double reference_norm_bound(const struct reference *r)
@@ -323,7 +336,7 @@ double reference_norm_bound(const struct reference *r)
         const double far = distance(r->twin.model.g[i], r->truth.model.g[i]);
         sum += far * far;
     }
-    return sqrt(sum) / r->truth.model.loss_scale + 2 * dtype_unit(r->truth.model.g[0].dtype) * r->truth.norm;
+    return sqrt(sum) / r->truth.model.loss_scale + (2 * dtype_unit(r->truth.model.g[0].dtype) + r->stored) * r->truth.norm;
 }
 
 double reference_loss_bound(const struct reference *r)

@@ -32,6 +32,8 @@ struct reference {
     double *response;                   /* [params] norm of how far the last step may move the weights through the optimizer alone */
     int32_t *ids, *labels;              /* [B*S] */
     int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; the others' are ignored */
+    double *state_response;             /* [params * OPTIMIZER_MAX_STATES] the same of its states, for 16-bit gradients */
+    double stored;                      /* what a gradient of 16 bits may be off by because its parts and sums are stored; relative */
     int64_t counted;                    /* labels of the step's sequences so far that are not ignored */
     double loss_spread;                 /* sum over them of |loss of the twin - loss of the truth| */
     int64_t step;
@@ -80,10 +82,12 @@ double reference_master_bound(const struct reference *, int param);
 /** Whether the truth's gradients of this step are not finite, so that the step is to be skipped. */
 bool reference_overflows(const struct reference *);
 
-/** The bound for its gradient: norm of twin - truth over norm of truth; + 2u. */
+/** The bound for its gradient: norm of twin - truth over norm of truth; + 2u.  Devices add up 16-bit gradients of microbatches and
+ *  copies in 16 bits: then 2u of each of them, as long as none is larger than their sum. */
 double reference_gradient_bound(const struct reference *, int param);
 
-/** The bound for a state of the optimizer: norm of twin - truth over norm of truth; + 2u. */
+/** The bound for a state of the optimizer: norm of twin - truth over norm of truth; + 2u.  For 16-bit gradients also its responses:
+ *  in a square that few elements make up, the twin may be near the truth by chance. */
 double reference_state_bound(const struct reference *, int param, int state);
 
 /** The bound for the global norm of all gradients: the norm of twin - truth over all parameters, which no difference of two norms
