@@ -227,6 +227,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     o->flops = t->device->clock.flops;
     o->hash = hash_own(t);
     o->activations = t->device->arena.peak.tag[ACTIVATIONS];
+    for (int tag = PARAMETERS; tag <= OPTIMIZER; tag++) o->model_state += t->device->arena.peak.tag[tag];
     if (!e) e = hash_whole(t, &o->whole_hash, err);
     if (opened) reference_close(&ref);
     return e;
