@@ -1,6 +1,7 @@
 /* list.c -- `orrery list`: everything registered. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/plan.h"
+#include "ref/optim/loss_scale.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -155,8 +156,9 @@ static void list_dtypes(void)
 {
     for (int t = 0; t < DTYPE_COUNT; t++)
         if (dtype_unit(t) > 0)
-            printf("  %-20s %zu bytes, unit roundoff %.3g%s\n", dtype_name(t), dtype_size(t), dtype_unit(t),
-                   dtype_wide(t) == (enum dtype)t ? "" : "; in ref/, collectives and files, not for --dtype yet");
+            printf("  %-20s %zu bytes, unit roundoff %.3g%s%s\n", dtype_name(t), dtype_size(t), dtype_unit(t),
+                   dtype_wide(t) == (enum dtype)t ? "" : "; sums, statistics, masters and optimizer state in fp32",
+                   loss_scale_usual(t).interval ? "; loss scaled" : "");
 }
 
 static const struct { const char *name, *title; void (*print)(void); } parts[] = {

@@ -20,8 +20,9 @@ void report_start(const struct train_record *r, const struct text *text)
     int used = 0;
     for (int a = 0; a < AXIS_COUNT; a++)
         if (p->mesh.size[a] > 1) used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " x " : "", axis_name(a), p->mesh.size[a]);
-    fprintf(r->out, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s\n", p->model.name, (long long)p->model.L, (long long)p->model.H,
-           (long long)p->model.D, (long long)p->model.F, (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype));
+    fprintf(r->out, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s%s\n", p->model.name, (long long)p->model.L, (long long)p->model.H,
+           (long long)p->model.D, (long long)p->model.F, (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype),
+           dtype_wide(p->dtype) == p->dtype ? "" : p->data.narrow_gradients ? " with gradients, fp32 masters" : " with fp32 gradients and masters");
     fprintf(r->out, "mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices), threads, plural(threads));
     fprintf(r->out, "batch   %lld sequences of %lld tokens, %d microbatch%s a copy\n", (long long)p->B, (long long)p->S, p->micros, p->micros == 1 ? "" : "es");
     fprintf(r->out, "text    %s, %lld bytes\n", text->name, (long long)text->count);
@@ -35,7 +36,7 @@ void report_step(const struct train_record *r, int64_t i)
 {
     const int64_t last = r->options->steps - 1;
     const int64_t every = r->options->steps > 20 ? r->options->steps / 20 : 1;
-    const bool live = r->out == stdout && on_terminal(), stays = i % every == 0 || i == last;
+    const bool live = r->out == stdout && on_terminal(), stays = i % every == 0 || i == last || r->step[i].skipped;
     if (!live && !stays) return;
     char bar[21];
     for (int b = 0; b < 20; b++) bar[b] = b * (last + 1) < 20 * (i + 1) ? '#' : '.';
@@ -43,6 +44,7 @@ void report_step(const struct train_record *r, int64_t i)
     const double tokens = (double)(r->options->plan.B * r->options->plan.S) / r->seconds[i];
     fprintf(r->out, "%sstep %5lld/%lld  %s  loss %8.5f  norm %7.4f  %8.0f tokens/s", live ? "\r" : "", (long long)(r->first_step + i + 1),
            (long long)(r->first_step + last + 1), bar, r->step[i].loss, r->step[i].norm, tokens);
+    if (r->step[i].skipped) fprintf(r->out, "  skipped: overflow at loss scale %g", r->step[i].loss_scale);
     if (!live || stays) fprintf(r->out, "\n");
     fflush(r->out);
 }
@@ -176,6 +178,7 @@ static void add_plan(cJSON *root, const struct train_options *o)
     cJSON_AddNumberToObject(root, "seq", (double)p->S);
     cJSON_AddNumberToObject(root, "micro", p->micros);
     cJSON_AddStringToObject(root, "dtype", dtype_name(p->dtype));
+    cJSON_AddStringToObject(root, "grad_dtype", dtype_name(p->data.narrow_gradients ? p->dtype : dtype_wide(p->dtype)));
     cJSON_AddStringToObject(root, "optimizer", p->optimizer->name);
     cJSON_AddNumberToObject(root, "seed", (double)p->seed);
 }
@@ -214,6 +217,8 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
         cJSON_AddNumberToObject(s, "loss", r->step[i].loss);
         cJSON_AddNumberToObject(s, "norm", r->step[i].norm);
         cJSON_AddNumberToObject(s, "lr", r->step[i].lr);
+        cJSON_AddNumberToObject(s, "loss_scale", r->step[i].loss_scale);
+        cJSON_AddBoolToObject(s, "skipped", r->step[i].skipped);
         cJSON_AddNumberToObject(s, "seconds", r->seconds[i]);
     }
     for (int d = 0; d < r->options->plan.mesh.devices; d++) add_device(devices, &r->options->plan.mesh, &r->device[d]);

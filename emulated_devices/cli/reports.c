@@ -35,12 +35,10 @@ static struct device_report own_report(const struct trainer *t, int64_t steps)
     for (int tag = 0; tag < BUFFERS && steps > 0; tag++) r.exact_memory = r.exact_memory && r.peak.tag[tag] == trainer_peak(t, tag);
     for (int a = 0; a < AXIS_COUNT; a++) {
         const struct traffic counted = total_along(t->comm, a);
-        const struct collective_cost formula = trainer_cost(t, AXIS_BIT(a));
-        const uint64_t n = (uint64_t)steps;
+        const struct collective_cost formula = trainer_cost_so_far(t, AXIS_BIT(a), steps);
         r.messages[a] = counted.messages_sent;
         r.bytes[a] = counted.bytes_sent;
-        r.exact = r.exact && counted.messages_sent == n * formula.messages && counted.bytes_sent == n * formula.bytes
-                  && counted.additions == n * formula.additions;
+        r.exact = r.exact && counted.messages_sent == formula.messages && counted.bytes_sent == formula.bytes && counted.additions == formula.additions;
     }
     return r;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char *const dtypes[] = { "fp32", "fp64", NULL };
+static const char *const dtypes[] = { "fp32", "fp64", "bf16", "fp16", NULL };
 static const char *const placements[] = { "even", "speed", NULL };
 
 static bool is_folder(const char *path)
@@ -81,6 +81,19 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
     return OK;
 }
 
+/* Gradients have the model's format, or fp32 beside 16-bit weights.  Golden runs are compared in the formats that files have. */
+static enum error_code take_formats(struct train_options *o, const char *gradients, struct error *err)
+{
+    const enum dtype own = o->plan.dtype, wide = dtype_wide(own), asked = gradients ? dtype_by_name(gradients) : wide;
+    if (asked != own && asked != wide)
+        return fail(err, ERR_USAGE, "--grad-dtype %s: gradients of a model in %s are kept in %s%s", gradients, dtype_name(own), dtype_name(wide),
+                    own == wide ? " too" : " or in its own format");
+    if (own != wide && o->golden)
+        return fail(err, ERR_USAGE, "--dtype %s: golden files are compared in fp32 or fp64; --check ref takes all formats", dtype_name(own));
+    o->plan.data.narrow_gradients = asked != wide;
+    return OK;
+}
+
 void train_set_rates(struct hyperparameters *h, const struct train_options *o, int64_t first_step)
 {
     const int64_t updates = o->plan.updates;            /* the optimizer counts its own steps */
@@ -90,7 +103,7 @@ void train_set_rates(struct hyperparameters *h, const struct train_options *o, i
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
-    const char *model = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
+    const char *model = NULL, *grad_dtype = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1;
     uint64_t bucket = 25 << 20;
@@ -128,7 +141,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },
-        { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = dtypes, .help = "number format" },
+        { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = dtypes, .help = "number format of weights and activations; the optimizer of a 16-bit model steps an fp32 copy" },
+        { "--grad-dtype", "NAME", OPTION_CHOICE, &grad_dtype, .choices = dtypes, .help = "format that gradients of weights are kept and reduced in: of a 16-bit model fp32 or its own; default: fp32" },
+        { "--loss-scale", "S", OPTION_DOUBLE, &o->plan.loss_scale, .min = 0, .max = 0x1p127, .help = "fp16: the loss is multiplied by it at first, a power of two; default: 65536" },
         { "--dropout", "P", OPTION_DOUBLE, &dropout, .min = 0, .max = 0.999, .help = "of embeddings, attention and residuals; default: the model's" },
         { "--untied", NULL, OPTION_SWITCH, &untied, .help = "an output matrix of its own" },
         { .kind = OPTION_HEADING, .help = "Training" },
@@ -184,6 +199,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     o->steps = steps;
     p->dtype = dtype_by_name(dtype);
     p->data.bucket = (int64_t)bucket;
+    e = take_formats(o, grad_dtype, err);
+    if (e) return e;
     e = take_data(&p->data, &data, err);
     if (e) return e;
     p->B = batch ? batch : usual_batch;

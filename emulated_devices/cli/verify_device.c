@@ -20,11 +20,11 @@ struct job {
 
 /* ---- one case of training: three runs ---------------------------------------------------------------------------------- */
 
-enum { FP64_TIED, FP64_UNTIED, FP32_TIED, RUNS };
-static const char *const run_name[RUNS] = { "fp64 tied", "fp64 untied dropout", "fp32 tied" };
+enum { FP64_TIED, FP64_UNTIED, FP32_TIED, BF16_UNTIED, FP16_UNTIED, RUNS };
+static const char *const run_name[RUNS] = { "fp64 tied", "fp64 untied dropout", "fp32 tied", "bf16, fp32 gradients", "fp16, fp16 gradients" };
 
 /* Where a family varies it. */
-static const char *const recompute_of_run[RUNS] = { "none", "full", "selective" };
+static const char *const recompute_of_run[RUNS] = { "none", "full", "selective", "none", "none" };
 
 static struct plan variation(const struct plan *plan, int run)
 {
@@ -34,11 +34,15 @@ static struct plan variation(const struct plan *plan, int run)
         p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
     }
     if (run == FP32_TIED) p.dtype = F32;
+    if (run == BF16_UNTIED) p.dtype = BF16;
+    if (run == FP16_UNTIED) p.dtype = F16, p.data.narrow_gradients = true, p.loss_scale = 1024;
+    if (run >= BF16_UNTIED) p.model.tied = false;
     if (p.recompute) p.recompute = recompute_of_run[run];
     return p;
 }
 
 struct found {
+    int runs;                           /* with the 16-bit ones or without: who keeps what in which format is the data schemes' */
     struct outcome run[RUNS];
     const char *bits;                   /* "==", "other", or "-" where no other case must have the same */
     struct error verdict;
@@ -71,6 +75,14 @@ static struct ratio_text ratio(double r)
     return t;
 }
 
+/* The worst of the runs in 16 bits, where there are such. */
+static struct ratio_text narrow_ratio(const struct found *f)
+{
+    double worst = 0;
+    for (int run = BF16_UNTIED; run < f->runs; run++) worst = larger(worst, comparison_ratio(&f->run[run].comparison));
+    return f->runs > BF16_UNTIED ? ratio(worst) : (struct ratio_text){ "-" };
+}
+
 static void print_case(const struct plan *p, const char *scheme, const struct found *f)
 {
     char mesh[64] = "one device", size[32];
@@ -80,10 +92,11 @@ static void print_case(const struct plan *p, const char *scheme, const struct fo
         if (p->mesh.size[axis] > 1)
             used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " " : "", axis_name(axis), p->mesh.size[axis]);
     snprintf(size, sizeof size, "M=%d v=%d", p->micros, p->chunks);
-    const bool traffic = !a->traffic.code && !b->traffic.code && !c->traffic.code, memory = !a->memory.code && !b->memory.code && !c->memory.code;
-    printf("  %-14s %-13s %-7s %9.1e %6s %9.1e %6s   %-7s %-6s %-5s %s\n", mesh, scheme, size,
+    bool traffic = true, memory = true;
+    for (int run = 0; run < f->runs; run++) traffic = traffic && !f->run[run].traffic.code, memory = memory && !f->run[run].memory.code;
+    printf("  %-14s %-13s %-7s %9.1e %6s %9.1e %6s %7s   %-7s %-6s %-5s %s\n", mesh, scheme, size,
            larger(a->comparison.largest_error, b->comparison.largest_error), ratio(larger(comparison_ratio(&a->comparison), comparison_ratio(&b->comparison))).text,
-           c->comparison.largest_error, ratio(comparison_ratio(&c->comparison)).text, traffic ? "==" : "other", memory ? "==" : "other", f->bits,
+           c->comparison.largest_error, ratio(comparison_ratio(&c->comparison)).text, narrow_ratio(f).text, traffic ? "==" : "other", memory ? "==" : "other", f->bits,
            f->verdict.code ? "FAILED" : "ok");
     if (f->verdict.code) printf("      %s\n", f->verdict.text);
     fflush(stdout);
@@ -137,7 +150,7 @@ static void record_case(struct job *j, const char *family, const char *scheme, c
     cJSON_AddNumberToObject(o, "chunks", p->chunks);
     cJSON_AddStringToObject(o, "bits", f->bits);
     cJSON *runs = cJSON_AddArrayToObject(o, "runs");
-    for (int run = 0; run < RUNS; run++) add_run(runs, run_name[run], &f->run[run]);
+    for (int run = 0; run < f->runs; run++) add_run(runs, run_name[run], &f->run[run]);
 }
 
 static void refuse_case(struct job *j, const char *family, const char *scheme, const struct error *why)
@@ -152,10 +165,12 @@ static void refuse_case(struct job *j, const char *family, const char *scheme, c
     cJSON_AddStringToObject(o, "refused", why->text);
 }
 
+enum { MOST_IN_16_BITS = 4 };           /* devices: on more, the same code takes longer */
+
 static enum error_code run_case(struct job *j, const char *family, const char *scheme, const struct plan *plan, struct error *err)
 {
-    struct found f = { .bits = "-" };
-    for (int run = 0; run < RUNS; run++) {
+    struct found f = { .bits = "-", .runs = strcmp(family, "data") == 0 && plan->mesh.devices <= MOST_IN_16_BITS ? RUNS : BF16_UNTIED };
+    for (int run = 0; run < f.runs; run++) {
         const struct plan p = variation(plan, run);
         enum error_code e = case_run(&p, &f.run[run], err);
         if (e) return e;
@@ -262,8 +277,8 @@ static enum error_code run_meshes(struct job *j, const char *family, enum axis a
     const int P = j->world->size;
     enum error_code e = OK;
     if (j->prints)
-        printf("\n%d device%s, %-*s %9s %6s %9s %6s   traffic memory bits\n", P, plural(P), P > 9 ? 25 : 26 - (P > 1), family, "fp64",
-               "/bound", "fp32", "/bound");
+        printf("\n%d device%s, %-*s %9s %6s %9s %6s %7s   traffic memory bits\n", P, plural(P), P > 9 ? 25 : 26 - (P > 1), family, "fp64",
+               "/bound", "fp32", "/bound", "16 bits");
     for (int pp = 1; pp <= P; pp++)
         for (int dp = 1; dp * pp <= P; dp++) {
             if (P % (dp * pp) != 0 || e) continue;

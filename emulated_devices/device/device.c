@@ -21,7 +21,12 @@ void device_close(struct device *d)
 
 struct tensor device_tensor_1d(struct device *d, enum arena_tag tag, int64_t n)
 {
-    struct tensor t = tensor_1d(NULL, d->dtype, n);
+    return device_tensor_in(d, tag, d->dtype, n);
+}
+
+struct tensor device_tensor_in(struct device *d, enum arena_tag tag, enum dtype format, int64_t n)
+{
+    struct tensor t = tensor_1d(NULL, format, n);
     t.data = arena_alloc(&d->arena, tag, tensor_bytes(t));
     return t;
 }

@@ -1,5 +1,6 @@
 #include "emulated_devices/model/checkpoint.h"
 #include "ref/model/weights.h"
+#include "ref/numeric/convert.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,15 +27,29 @@ static enum error_code read_boxes(const struct weights *file, const struct param
 
 static void path_of(char path[PATH_ROOM], const char *dir, const char *file) { snprintf(path, PATH_ROOM, "%s/%s", dir, file); }
 
+/* The weights are what is read, rounded: of 16-bit weights files have the masters. */
+static enum error_code keep_weights(struct trainer *t, const struct parameter *p, struct tensor piece, struct error *err)
+{
+    struct tensor rounded = tensor_1d(NULL, t->plan.dtype, tensor_count(piece));
+    rounded.data = malloc(tensor_bytes(rounded) + 1);
+    if (rounded.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);
+    tensor_convert(rounded, piece);
+    if (data_has_masters(&t->data)) collect_keep(t, p, KIND_MASTER, piece);
+    collect_keep(t, p, KIND_WEIGHT, rounded);
+    free(rounded.data);
+    return OK;
+}
+
 /* A device that keeps only some elements of its boxes reads all of them, one tensor at a time. */
 static enum error_code read_own(struct trainer *t, const struct weights *file, const struct parameter *p, const char *suffix,
                                 enum tensor_kind kind, struct error *err)
 {
-    struct tensor piece = tensor_1d(NULL, t->plan.dtype, layout_count(&p->layout));
+    struct tensor piece = tensor_1d(NULL, dtype_wide(t->plan.dtype), layout_count(&p->layout));
     piece.data = malloc(tensor_bytes(piece) + 1);
     if (piece.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);
-    const enum error_code e = read_boxes(file, &p->spec, suffix, &p->layout, piece, err);
-    if (!e) collect_keep(t, p, kind, piece);
+    enum error_code e = read_boxes(file, &p->spec, suffix, &p->layout, piece, err);
+    if (!e && kind == KIND_WEIGHT) e = keep_weights(t, p, piece, err);
+    else if (!e) collect_keep(t, p, kind, piece);
     free(piece.data);
     return e;
 }
@@ -77,6 +92,25 @@ static int64_t count_of(const char *text)
     return digits > 0 && digits < 16 && text[digits] == '\0' ? atoll(text) : -1;
 }
 
+/* A file of a run that had none says nothing about it, or 1. */
+static enum error_code read_loss_scale(struct trainer *t, const struct safetensors *states, struct error *err)
+{
+    const char *scale = safetensors_metadata(states, "orrery.loss_scale"), *good = safetensors_metadata(states, "orrery.loss_scale.good");
+    const char *skipped = safetensors_metadata(states, "orrery.skipped");
+    if (skipped == NULL) return OK;
+    t->skipped = t->skipped_before = count_of(skipped);
+    if (t->skipped < 0 || t->skipped > t->step)
+        return fail(err, ERR_FORMAT, "%s: orrery.skipped is %.40s; it must be a number of steps", shown_path(states->path).text, shown(skipped).text);
+    if (t->loss_scale.interval == 0 || scale == NULL || good == NULL) return OK;
+    char *end;
+    const double x = strtod(scale, &end);
+    if (*end != '\0' || !(x >= 0x1p-149 && x <= 0x1p127) || count_of(good) < 0)
+        return fail(err, ERR_FORMAT, "%s: orrery.loss_scale is %.40s, after %.40s good steps; it must be a positive number", shown_path(states->path).text,
+                    shown(scale).text, shown(good).text);
+    t->loss_scale.scale = x, t->loss_scale.good = count_of(good);
+    return OK;
+}
+
 /* The step that both files must have been written at. */
 static enum error_code read_progress(struct trainer *t, const struct safetensors *weights, const struct safetensors *states, struct error *err)
 {
@@ -93,7 +127,7 @@ static enum error_code read_progress(struct trainer *t, const struct safetensors
     if (strcmp(seed, own_seed) != 0)
         return fail(err, ERR_FORMAT, "%s was made with --seed %.20s; --seed is %s", shown_path(states->path).text, shown(seed).text, own_seed);
     t->step = count_of(a);
-    return OK;
+    return read_loss_scale(t, states, err);
 }
 
 static enum error_code read_states(struct trainer *t, const struct weights *file, struct error *err)
@@ -146,18 +180,22 @@ static enum error_code start_file(struct weights_writer *w, const struct trainer
     const struct optimizer *o = t->plan.optimizer;
     struct suffix state[OPTIMIZER_MAX_STATES];
     const char *suffix[OPTIMIZER_MAX_STATES] = { "" };
-    char step[32], seed[32], batch[32];
+    char step[32], seed[32], batch[32], scale[32], good[32], skipped[32];
+    snprintf(scale, sizeof scale, "%.17g", t->loss_scale.scale);
+    snprintf(good, sizeof good, "%lld", (long long)t->loss_scale.good);
+    snprintf(skipped, sizeof skipped, "%lld", (long long)t->skipped);
     snprintf(batch, sizeof batch, "%lld", (long long)t->plan.B);
     snprintf(step, sizeof step, "%lld", (long long)t->step);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)t->plan.seed);
     const struct safetensors_pair metadata[] = {
         { "format", "pt" }, { "orrery.step", step }, { "orrery.seed", seed }, { "orrery.optimizer", o->name }, { "orrery.batch", batch },
+        { "orrery.loss_scale", scale }, { "orrery.loss_scale.good", good }, { "orrery.skipped", skipped },
     };
     for (int s = 0; s < o->states && !weights; s++) {
         state[s] = suffix_of(o, s);
         suffix[s] = state[s].text;
     }
-    return weights_create(w, &t->plan.model, t->plan.dtype, path, suffix, weights ? 1 : o->states, metadata,
+    return weights_create(w, &t->plan.model, dtype_wide(t->plan.dtype), path, suffix, weights ? 1 : o->states, metadata,
                           (int)(sizeof metadata / sizeof *metadata), err);
 }
 
@@ -167,7 +205,8 @@ static enum error_code write_tensors(struct trainer *t, struct weights_writer *w
 {
     for (int i = 0; i < model_param_count(&t->plan.model) * kinds; i++) {
         const struct param_spec s = model_param(&t->plan.model, i / kinds);
-        struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, t->plan.dtype, s.dim[0], s.dim[1]) : tensor_1d(NULL, t->plan.dtype, s.dim[0]);
+        const enum dtype format = data_format(&t->data, first);
+        struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, format, s.dim[0], s.dim[1]) : tensor_1d(NULL, format, s.dim[0]);
         if (t->comm->rank == 0 && !e) {
             whole.data = malloc(tensor_bytes(whole));
             if (whole.data == NULL) e = fail(err, ERR_MEMORY, "no memory to collect %s", s.name);
@@ -230,7 +269,7 @@ enum error_code checkpoint_save(struct trainer *t, const char *dir, struct error
     if (writer && !e) e = start_file(&weights, t, path, true, err);
     path_of(path, dir, "optimizer.safetensors");
     if (writer && !e) e = start_file(&states, t, path, false, err);
-    e = write_tensors(t, &weights, KIND_WEIGHT, 1, e, err);
+    e = write_tensors(t, &weights, KIND_MASTER, 1, e, err);
     if (!e) e = write_tensors(t, &states, KIND_STATE, t->plan.optimizer->states, e, err);
     if (writer && !e) e = commit(&weights, &states, dir, err);
     weights_abort(&weights);

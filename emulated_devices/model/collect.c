@@ -45,7 +45,7 @@ enum error_code collect_own(const struct trainer *t, const struct parameter *p, 
     const struct unit *u = &t->data.unit[unit_of(&p->spec)];
     const struct range part = data_kept(&t->data.shards, u, kind);
     *kept = unit_owned(u, part, p);
-    *own = tensor_1d(NULL, t->device->dtype, kept->count);
+    *own = tensor_1d(NULL, data_format(&t->data, kind), kept->count);
     own->data = malloc(tensor_bytes(*own) + 1);
     if (own->data == NULL) return fail(err, ERR_MEMORY, "no memory to collect %s", p->spec.name);
     unit_take(u, part, data_kept_tensor(&t->data, u, kind).data, p, own->data, own->dtype);
@@ -55,10 +55,10 @@ enum error_code collect_own(const struct trainer *t, const struct parameter *p, 
 /* ---- to rank 0 ----------------------------------------------------------------------------------------------------------- */
 
 /* The sender has sent: a failure here is the end of the job. */
-static void receive(struct trainer *t, struct exchange *x, struct piece *piece)
+static void receive(struct trainer *t, struct exchange *x, enum tensor_kind kind, struct piece *piece)
 {
     struct error err;
-    piece->data = tensor_1d(NULL, t->device->dtype, piece->kept.count);
+    piece->data = tensor_1d(NULL, data_format(&t->data, kind), piece->kept.count);
     piece->data.data = malloc(tensor_bytes(piece->data) + 1);
     enum error_code e = piece->data.data ? OK : fail(&err, ERR_MEMORY, "no memory to collect %s", piece->spec->name);
     if (!e) e = message_wait(t->comm, message_receive(x, piece->rank, piece->data.data, tensor_bytes(piece->data)), &err);
@@ -85,7 +85,7 @@ static void show(struct trainer *t, struct exchange *x, int index, enum tensor_k
     enum error_code e = find_piece(t, index, kind, piece, &err);
     if (!e && piece->rank == 0) e = collect_own(t, parameter_find(&t->parameters, index), kind, &piece->kept, &piece->data, &err);
     if (e) comm_give_up(t->comm, &err);
-    if (piece->rank != 0) receive(t, x, piece);
+    if (piece->rank != 0) receive(t, x, kind, piece);
     visit(context, piece);
     free(piece->data.data);
 }

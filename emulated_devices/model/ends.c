@@ -67,7 +67,7 @@ enum error_code loss_backward_input(struct stage *s, struct microbatch *m, struc
     m->d_out = allocate_matrix(&a, m->stream.count, s->tp->channels);
     m->d_lnf = allocate_matrix(&a, m->stream.count, s->tp->channels);
     if (a.failed) return fail(err, ERR_MEMORY, "no memory for the gradient of the loss");
-    tensor_cross_entropy_backward(s->tp, m->logits, m->sums, m->top, rows_of(m->labels, m->inner), 1 / (double)(s->counted ? s->counted : 1));
+    tensor_cross_entropy_backward(s->tp, m->logits, m->sums, m->top, rows_of(m->labels, m->inner), s->loss_scale / (double)(s->counted ? s->counted : 1));
     stage_show_gradient(s, m, "logits", (int)c->L, m->logits);
     enum error_code e = s->tp->scheme->linear_backward_input(s->tp, ROLE_HEAD, m->N, m->d_lnf, m->logits,
                                                              parameter_find(s->parameters, param_head(c))->w, err);

@@ -2,6 +2,7 @@
 #include "emulated_devices/model/recompute.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include <math.h>
 #include <stdlib.h>
 
 static enum error_code check_batch(const struct plan *p, struct error *err)
@@ -179,6 +180,40 @@ static enum error_code check_level_algorithm(const struct plan *p, enum operatio
     return OK;
 }
 
+struct loss_scale plan_loss_scale(const struct plan *p)
+{
+    struct loss_scale s = loss_scale_usual(p->dtype);
+    if (p->loss_scale > 0) s.scale = p->loss_scale;
+    return s;
+}
+
+/* A scale that rounds would change gradients. */
+static enum error_code check_loss_scale(const struct plan *p, struct error *err)
+{
+    int power;
+    if (p->loss_scale == 0) return OK;
+    if (loss_scale_usual(p->dtype).interval == 0)
+        return fail(err, ERR_PLAN, "--loss-scale %g: is for --dtype fp16; %s has exponents enough", p->loss_scale, dtype_name(p->dtype));
+    if (!(p->loss_scale > 0 && p->loss_scale <= 0x1p127) || frexp(p->loss_scale, &power) != 0.5)
+        return fail(err, ERR_PLAN, "--loss-scale %g: must be a power of two, so that it rounds nothing; 65536 is usual", p->loss_scale);
+    return OK;
+}
+
+/* Of a model in 16 bits. */
+static enum error_code check_formats(const struct plan *p, const struct tensor_scheme *tensor, struct error *err)
+{
+    const enum dtype t = p->dtype;
+    const enum error_code e = check_loss_scale(p, err);
+    if (e || dtype_wide(t) == t) return e;
+    if (p->updates > 1 && loss_scale_usual(t).interval > 0)
+        return fail(err, ERR_PLAN, "--dtype %s: schedule %s steps the weights in mid-stream, before devices can agree that no gradient overflows; "
+                    "--dtype bf16 needs no loss scale", dtype_name(t), p->schedule);
+    if (p->mesh.size[TP] > 1 && tensor->stream.rows && !p->data.narrow_gradients)
+        return fail(err, ERR_PLAN, "--tensor %s: adds up gradients of weights over tp in the model's format; with --dtype %s it takes --grad-dtype %s, "
+                    "or --tensor 1d", p->tensor, dtype_name(t), dtype_name(t));
+    return OK;
+}
+
 enum error_code plan_check(struct plan *p, struct error *err)
 {
     const struct tensor_scheme *tensor;
@@ -199,6 +234,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = recompute_check(p->recompute, p->model.L, err);
     if (!e) e = check_batch(p, err);
     if (!e) e = check_pipeline(p, err);
+    if (!e) e = check_formats(p, tensor, err);
     return e;
 }
 

@@ -9,6 +9,7 @@
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/optim/loss_scale.h"
 
 enum { PLAN_MOST_STAGES = 1024 };
 
@@ -26,6 +27,7 @@ struct plan {
                                            mid-stream; 0: as the schedule has it */
     int updates;                        /* optimizer steps in one training step; set by plan_check */
     enum dtype dtype;
+    double loss_scale;                  /* the first, where the format needs one; 0: its usual (loss_scale.h) */
     uint64_t seed;
     const struct cluster *cluster;      /* that devices are part of, whose nodes decide which collectives fit; NULL: all are equally far */
     struct data_request data;           /* the data-parallel scheme, and who shares what */
@@ -37,6 +39,9 @@ struct plan {
 
 /** Check that everything fits, count the stages and cut the layers over them.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
 enum error_code plan_check(struct plan *, struct error *);
+
+/** The loss scale that training begins with. */
+struct loss_scale plan_loss_scale(const struct plan *);
 
 /** The plan's pipeline schedule, registered or from a file; for schedule_free.  @return as schedule_by_name. */
 enum error_code plan_schedule(const struct plan *, struct schedule *, struct error *);

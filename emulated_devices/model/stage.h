@@ -37,6 +37,7 @@ struct stage {
     struct parameters *parameters;
     uint64_t dropout_seed;                      /* of this step */
     int64_t counted;                            /* labels in the whole batch that are not ignored */
+    double loss_scale;                          /* gradients are those of so many times the loss */
     double loss;                                /* sum over the tokens of the microbatches done in this step */
     struct microbatch *micro;                   /* [M] */
     const struct probe *probe;                  /* NULL: nobody looks */

@@ -101,7 +101,7 @@ static enum error_code list_uses(struct trainer *t, struct error *err)
 
 enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct comm *comm, struct batch_source source, struct error *err)
 {
-    *t = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device, .source = source };
+    *t = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device, .source = source, .loss_scale = plan_loss_scale(plan) };
     enum error_code e = make_groups(t, err);
     if (!e) e = make_schemes(t, err);
     if (!e) e = make_parameters(t, err);
@@ -159,6 +159,7 @@ static void take_batch(struct trainer *t)
     for (int c = 0; c < p->chunks; c++) {
         struct stage *s = &t->stage[c];
         s->loss = 0;
+        s->loss_scale = t->loss_scale.scale;
         s->dropout_seed = dropout_seed(p->seed, t->step);
         for (int i = 0; i < p->micros; i++) {
             struct microbatch *m = &s->micro[i];
@@ -218,7 +219,7 @@ static enum error_code reduce(struct trainer *t, struct error *err)
 
 static enum error_code update(struct trainer *t, double gradient_scale, struct error *err)
 {
-    const int64_t at = t->step * t->plan.updates + ++t->updated;
+    const int64_t at = t->step * t->plan.updates + ++t->updated - t->skipped;
     return data_step(&t->data, at, gradient_scale, err);
 }
 
@@ -272,7 +273,8 @@ static enum error_code share_result(struct trainer *t, struct step_result *out, 
         if (t->stage[c].last) sums[0] += t->stage[c].loss;
     enum error_code e = allreduce(&t->world, sums, 2, F64, SUM, t->plan.allreduce, err);
     out->loss = sums[0] / (double)(counted ? counted : 1);
-    out->norm = sqrt(sums[1]);
+    out->loss_scale = t->loss_scale.scale;
+    out->norm = sqrt(sums[1]) / out->loss_scale;
     return e;
 }
 
@@ -302,9 +304,14 @@ static enum error_code check_budget(struct trainer *t, struct error *err)
 
 enum error_code trainer_update(struct trainer *t, struct step_result *out, struct error *err)
 {
-    const enum error_code e = update(t, clip_scale(&t->plan.hyper, out->norm), err);
+    enum error_code e = OK;
+    out->skipped = !loss_scale_update(&t->loss_scale, !isfinite(out->norm));
+    if (out->skipped) {
+        data_skip_step(&t->data);
+        t->skipped++;
+    } else e = update(t, clip_scale(&t->plan.hyper, out->norm) / out->loss_scale, err);
     t->step++;
-    out->lr = learning_rate(&t->plan.hyper, t->step * t->plan.updates);
+    out->lr = learning_rate(&t->plan.hyper, t->step * t->plan.updates - t->skipped);
     return e ? e : check_budget(t, err);
 }
 
@@ -388,4 +395,12 @@ struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
             sum.additions += one.additions;
         }
     return sum;
+}
+
+struct collective_cost trainer_cost_so_far(const struct trainer *t, unsigned axes, int64_t steps)
+{
+    const uint64_t done = (uint64_t)steps, skipped = (uint64_t)(t->skipped - t->skipped_before);
+    const struct collective_cost one = trainer_cost(t, axes), none = { 0 }, less = axes == AXIS_BIT(DP) ? data_renewal_cost(&t->data) : none;
+    return (struct collective_cost){ .messages = done * one.messages - skipped * less.messages, .bytes = done * one.bytes - skipped * less.bytes,
+                                     .additions = done * one.additions - skipped * less.additions };
 }

@@ -29,6 +29,8 @@ struct trainer {
     int64_t step;                       /* steps done */
     int64_t *counted;                   /* [updates] labels that count, of the sequences of each optimizer step of this step */
     int updated;                        /* optimizer steps taken in this step so far */
+    struct loss_scale loss_scale;       /* the same on every device */
+    int64_t skipped, skipped_before;    /* steps that were left out because a gradient was not finite, ever; and before this run */
 };
 
 /* The same on every device. */
@@ -36,6 +38,8 @@ struct step_result {
     double loss;                        /* mean over the labels of the whole batch, before the step that each is for */
     double norm;                        /* global norm of the gradients, before clipping; of several optimizer steps, the last */
     double lr;
+    double loss_scale;                  /* that the gradients were computed with; they still have it, the norm does not */
+    bool skipped;                       /* a gradient was not finite: no device has taken the step */
 };
 
 /**
@@ -59,6 +63,8 @@ void trainer_watch(struct trainer *, const struct probe *);
 enum error_code trainer_gradients(struct trainer *, struct step_result *, struct error *);
 
 /** The second half: clip, step the weights, zero the gradients.  Collective.
+ *  With a loss scale that changes, a step whose norm is infinite or NaN is left out: the norm is a sum of squares in double, which
+ *  no sum of finite gradients makes infinite, and all devices have the same one.
  *  @return OK or the same error on every device; ERR_MEMORY if one has gone over its budget in this step. */
 enum error_code trainer_update(struct trainer *, struct step_result *, struct error *);
 
@@ -67,6 +73,9 @@ uint64_t dropout_seed(uint64_t seed, int64_t step);
 
 /** Payload this device sends in one step along an axis set, by formula, exactly: what the counters must show. */
 struct collective_cost trainer_cost(const struct trainer *, unsigned axes);
+
+/** The same for the steps that this trainer has done since it was opened: of skipped ones, without the new weights. */
+struct collective_cost trainer_cost_so_far(const struct trainer *, unsigned axes, int64_t steps);
 
 /** Peak bytes of this device in one tag, by formula, exactly, for PARAMETERS, GRADIENTS, OPTIMIZER and ACTIVATIONS: what the
  *  arena must show after a step.  Activations: the most that the device's list of actions holds at once. */

@@ -93,7 +93,19 @@ static uint64_t hash_own(const struct trainer *t)
     return h;
 }
 
-/* The whole model's weights, tensor by tensor in the model's order.  Collective; the result is on rank 0. */
+static enum error_code hash_one(struct trainer *t, int param, int64_t n, enum tensor_kind kind, uint64_t *h, struct error *err)
+{
+    const enum dtype format = data_format(&t->data, kind);
+    struct tensor whole = tensor_1d(calloc((size_t)n, dtype_size(format)), format, n);
+    enum error_code e = whole.data ? OK : fail(err, ERR_MEMORY, "no memory to collect %s", model_param(&t->plan.model, param).name);
+    e = comm_agree(t->comm, e, err);
+    if (!e) e = collect_whole(t, param, kind, whole, err);
+    if (!e) *h = hash_bytes(*h, whole.data, tensor_bytes(whole));
+    free(whole.data);
+    return e;
+}
+
+/* The whole model's weights and their masters, tensor by tensor in the model's order.  Collective; the result is on rank 0. */
 static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *err)
 {
     enum error_code e = OK;
@@ -101,11 +113,8 @@ static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
         const struct param_spec s = model_param(&t->plan.model, i);
         const int64_t n = s.dim[0] * (s.ndim == 2 ? s.dim[1] : 1);
-        struct tensor whole = tensor_1d(calloc((size_t)n, dtype_size(t->plan.dtype)), t->plan.dtype, n);
-        e = comm_agree(t->comm, whole.data ? OK : fail(err, ERR_MEMORY, "no memory to collect %s", s.name), err);
-        if (!e) e = collect_whole(t, i, KIND_WEIGHT, whole, err);
-        if (!e) *h = hash_bytes(*h, whole.data, tensor_bytes(whole));
-        free(whole.data);
+        e = hash_one(t, i, n, KIND_WEIGHT, h, err);
+        if (!e && data_has_masters(&t->data)) e = hash_one(t, i, n, KIND_MASTER, h, err);
     }
     return e;
 }
@@ -125,8 +134,7 @@ static struct collective_cost counted_along(const struct comm *c, enum axis axis
 static enum error_code check_traffic(const struct trainer *t, struct error *err)
 {
     for (int a = 0; a < AXIS_COUNT; a++) {
-        const struct collective_cost did = counted_along(t->comm, a), one = trainer_cost(t, AXIS_BIT(a));
-        const struct collective_cost want = { .messages = CASE_STEPS * one.messages, .bytes = CASE_STEPS * one.bytes, .additions = CASE_STEPS * one.additions };
+        const struct collective_cost did = counted_along(t->comm, a), want = trainer_cost_so_far(t, AXIS_BIT(a), CASE_STEPS);
         if (did.messages != want.messages || did.bytes != want.bytes || did.additions != want.additions)
             return fail(err, ERR_CHECK, "device %d, %s: counted %llu messages, %llu bytes, %llu additions; the formulas say %llu, %llu, %llu",
                         t->comm->rank, axis_name(a), (unsigned long long)did.messages, (unsigned long long)did.bytes,
@@ -203,6 +211,7 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
     }
     probes_close(&probes);
     o->loss = result.loss;
+    o->skipped = t->skipped;
     return e;
 }
 
@@ -218,6 +227,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     o->flops = t->device->clock.flops;
     o->hash = hash_own(t);
     o->activations = t->device->arena.peak.tag[ACTIVATIONS];
+    for (int tag = PARAMETERS; tag <= OPTIMIZER; tag++) o->model_state += t->device->arena.peak.tag[tag];
     if (!e) e = hash_whole(t, &o->whole_hash, err);
     if (opened) reference_close(&ref);
     return e;

@@ -23,7 +23,9 @@ struct outcome {
     uint64_t hash;                      /* of this device's own weights at the end */
     uint64_t whole_hash;                /* rank 0: of the whole model's, whatever the mesh */
     uint64_t activations;               /* peak bytes of this device's */
+    uint64_t model_state;               /* of weights, gradients, masters and optimizer state, each at its peak */
     double loss;
+    int64_t skipped;                    /* steps */
     double flops;                       /* this device's, of all steps */
 };
 

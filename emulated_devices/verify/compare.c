@@ -42,7 +42,7 @@ static void note(struct comparison *c, struct worst *worst, const char *kind, st
 
 /* ---- activations --------------------------------------------------------------------------------------------------- */
 
-struct visit { struct comparison *result; const struct recording *record; int layers; int64_t step; };
+struct visit { struct comparison *result; const struct recording *record; int layers; int64_t step; bool ignored; };
 
 static void compare_activation(void *context, int tensor, int rank, const struct sums *s)
 {
@@ -50,6 +50,7 @@ static void compare_activation(void *context, int tensor, int rank, const struct
     struct comparison *c = v->result;
     const struct recorded *a = &v->record->all[tensor];
     const bool failed = c->failed;
+    if (v->ignored) return;
     struct worst found = { .rank = rank, .step = v->step, .bound = recorded_bound(a), .scale = scale_of(s->actual, s->product, s->truth), .truth = s->truth,
                            .error = s->elements != s->expected ? NAN : s->difference == 0 ? 0 : sqrt(s->difference) / a->norm };
     activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, v->layers);
@@ -67,6 +68,7 @@ struct job {
     struct tensor truth;
     double size, bound;                 /* norm of the whole truth; its relative bound */
     int64_t step;
+    bool ignored;                       /* the truth has no finite numbers: the step is skipped */
 };
 
 struct beside { struct tensor truth, piece; struct sums sums; };
@@ -83,6 +85,7 @@ static void add_run(void *context, struct run r)
 static void compare_piece(void *context, const struct piece *p)
 {
     struct job *j = context;
+    if (j->ignored) return;
     struct beside b = { .truth = j->truth, .piece = p->data };
     layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
     struct worst found = { .error = b.sums.difference == 0 ? 0 : sqrt(b.sums.difference) / j->size, .bound = j->bound, .rank = p->rank,
@@ -97,9 +100,11 @@ static enum error_code compare_one(struct trainer *t, struct reference *ref, int
 {
     if (t->comm->rank == 0) {
         const struct serial_run *run = &ref->truth;
-        j.truth = kind == KIND_GRADIENT ? run->model.g[i] : kind == KIND_WEIGHT ? run->model.w[i] : run->state[i * OPTIMIZER_MAX_STATES + kind - KIND_STATE];
+        j.truth = kind == KIND_GRADIENT ? run->model.g[i] : kind == KIND_WEIGHT ? run->model.w[i] : kind == KIND_MASTER ? run->master[i]
+                : run->state[i * OPTIMIZER_MAX_STATES + kind - KIND_STATE];
         j.size = norm(run->model.ops, j.truth);
         j.bound = kind == KIND_GRADIENT ? reference_gradient_bound(ref, i) : kind == KIND_WEIGHT ? reference_weight_bound(ref, i)
+                : kind == KIND_MASTER ? reference_master_bound(ref, i)
                 : reference_state_bound(ref, i, (int)(kind - KIND_STATE));
         j.step = t->step + (kind == KIND_GRADIENT);
     }
@@ -135,13 +140,15 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     struct trainer *t = p->trainer;
     const bool here = t->comm->rank == 0;
     struct visit v = { .result = c, .layers = (int)t->plan.model.L, .step = t->step + 1 };
+    const bool overflow = here && reference_overflows(ref);
     if (here) v.record = &ref->record;
     enum error_code e = probes_collect(p, false, compare_activation, &v, err);
     if (here) compare_number(c, &c->loss, "loss", result->loss, ref->truth.loss, reference_loss_bound(ref), v.step);
+    v.ignored = overflow;
     if (!e) e = probes_collect(p, true, compare_activation, &v, err);
     for (int i = model_param_count(&t->plan.model) - 1; i >= 0 && !e; i--)
-        e = compare_one(t, ref, i, KIND_GRADIENT, (struct job){ .result = c, .worst = &c->gradient, .kind = "gradient", .of = "" }, err);
-    if (here && !e) compare_number(c, &c->norm, "norm", result->norm, ref->truth.norm, reference_norm_bound(ref), v.step);
+        e = compare_one(t, ref, i, KIND_GRADIENT, (struct job){ .result = c, .worst = &c->gradient, .kind = "gradient", .of = "", .ignored = overflow }, err);
+    if (here && !e && !(overflow && !isfinite(result->norm))) compare_number(c, &c->norm, "norm", result->norm, ref->truth.norm, reference_norm_bound(ref), v.step);
     return e;
 }
 
@@ -151,6 +158,8 @@ enum error_code compare_weights(struct trainer *t, struct reference *ref, struct
     enum error_code e = OK;
     for (int i = 0; i < n && !e; i++)
         e = compare_one(t, ref, i, KIND_WEIGHT, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "" }, err);
+    for (int i = 0; i < n && !e && data_has_masters(&t->data); i++)
+        e = compare_one(t, ref, i, KIND_MASTER, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "master of " }, err);
     for (int s = 0; s < t->plan.optimizer->states; s++) {
         char of[16];
         snprintf(of, sizeof of, "%.10s of ", t->plan.optimizer->state_name[s]);

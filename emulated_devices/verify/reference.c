@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/reference.h"
+#include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,19 +12,39 @@ static bool copy_tensor(struct tensor *copy, struct tensor t)
     return copy->data != NULL;
 }
 
+static bool is_mixed(const struct plan *p) { return dtype_wide(p->dtype) != p->dtype; }
+
+/* The weights themselves, or copies in fp32, drawn there, which the weights are made of. */
+static bool make_masters(struct serial_run *r, const struct plan *p)
+{
+    for (int i = 0; i < r->model.params; i++) {
+        struct tensor *m = &r->master[i];
+        *m = r->model.w[i];
+        if (!is_mixed(p)) continue;
+        m->dtype = dtype_wide(p->dtype);
+        m->data = malloc(tensor_bytes(*m));
+        if (m->data == NULL) return false;
+        param_init(&r->model.spec[i], p->seed, m->dtype, 0, tensor_count(*m), m->data);
+        tensor_convert(r->model.w[i], *m);
+    }
+    return true;
+}
+
 static enum error_code serial_open(struct serial_run *r, const struct plan *p, const struct rule *rule, struct error *err)
 {
     enum error_code e = transformer_open(&r->model, &p->model, p->dtype, p->seed, err);
+    if (!e && is_mixed(p) && !p->data.narrow_gradients) e = transformer_keep_gradients_in(&r->model, dtype_wide(p->dtype), err);
     if (e) return e;
     r->model.passes_by = rule->passes_by;
     r->older = calloc((size_t)r->model.params, sizeof *r->older);
     r->state = calloc((size_t)r->model.params * OPTIMIZER_MAX_STATES, sizeof *r->state);
-    bool ok = r->state != NULL && r->older != NULL;
+    r->master = calloc((size_t)r->model.params, sizeof *r->master);
+    bool ok = r->state != NULL && r->older != NULL && r->master != NULL && make_masters(r, p);
     for (int i = 0; ok && rule->delayed && i < r->model.params; i++) ok = copy_tensor(&r->older[i], r->model.w[i]);
     for (int i = 0; ok && i < r->model.params; i++)
         for (int s = 0; ok && s < p->optimizer->states; s++) {
             struct tensor *t = &r->state[i * OPTIMIZER_MAX_STATES + s];
-            *t = r->model.w[i];
+            *t = r->master[i];
             t->data = calloc(1, tensor_bytes(*t));
             ok = t->data != NULL;
         }
@@ -34,19 +55,27 @@ static void serial_close(struct serial_run *r)
 {
     for (int i = 0; r->state && i < r->model.params * OPTIMIZER_MAX_STATES; i++) free(r->state[i].data);
     for (int i = 0; r->older && i < r->model.params; i++) free(r->older[i].data);
-    free(r->state), free(r->older);
+    for (int i = 0; r->master && i < r->model.params; i++)
+        if (r->master[i].data != r->model.w[i].data) free(r->master[i].data);
+    free(r->state), free(r->older), free(r->master);
     if (r->model.params) transformer_close(&r->model);
 }
 
+/* What devices add up of one gradient in its own format: a microbatch of each copy, and a tied embedding's two uses of it. */
+static int gradient_parts(const struct plan *p) { return p->mesh.size[DP] * p->micros * (1 + p->model.tied); }
+
 enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source, struct error *err)
 {
-    *r = (struct reference){ .plan = plan, .source = source, .perturbation = { .seed = ~plan->seed } };
+    *r = (struct reference){ .plan = plan, .source = source, .loss_scale = plan_loss_scale(plan) };
+    r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * gradient_parts(plan) : 0;
+    r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = gradient_parts(plan) };
     const size_t tokens = (size_t)(plan->B * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);
     r->labels = calloc(tokens, sizeof *r->labels);
     r->counting = calloc(tokens, sizeof *r->counting);
     r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
-    enum error_code e = r->ids && r->labels && r->counting && r->response ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
+    r->state_response = calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
+    enum error_code e = r->ids && r->labels && r->counting && r->response && r->state_response ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
     if (!e) e = rule_of_plan(&r->rule, plan, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
     if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
@@ -64,7 +93,7 @@ void reference_close(struct reference *r)
     serial_close(&r->truth);
     serial_close(&r->twin);
     rule_free(&r->rule);
-    free(r->ids), free(r->labels), free(r->counting), free(r->response);
+    free(r->ids), free(r->labels), free(r->counting), free(r->response), free(r->state_response);
     record_free(&r->record);
     *r = (struct reference){ 0 };
 }
@@ -84,6 +113,7 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
     enum error_code e = OK;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
         e = follow(t, KIND_WEIGHT, i, here ? truth->model.w[i] : tensor_none, here ? twin->model.w[i] : tensor_none, err);
+        if (is_mixed(&t->plan) && !e) e = follow(t, KIND_MASTER, i, here ? truth->master[i] : tensor_none, here ? twin->master[i] : tensor_none, err);
         if (delayed && !e) e = follow(t, KIND_OLDER_WEIGHT, i, here ? truth->older[i] : tensor_none, here ? twin->older[i] : tensor_none, err);
         for (int k = 0; k < t->plan.optimizer->states && !e; k++) {
             const int state = i * OPTIMIZER_MAX_STATES + k;
@@ -91,15 +121,15 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
                        here ? twin->state[state] : tensor_none, err);
         }
     }
-    if (here) r->step = t->step;
+    if (here) r->step = t->step, r->skipped = t->skipped, r->loss_scale = t->loss_scale;
     return e;
 }
 
 static struct step step_of(const struct reference *r, const struct serial_run *run, int i)
 {
     const struct hyperparameters *h = &r->plan->hyper;
-    const int64_t at = r->step * r->rule.updates + r->updated;
-    return (struct step){ .lr = learning_rate(h, at), .t = at, .gradient_scale = clip_scale(h, run->norm), .hyper = h,
+    const int64_t at = r->step * r->rule.updates + r->updated - r->skipped;
+    return (struct step){ .lr = learning_rate(h, at), .t = at, .gradient_scale = clip_scale(h, run->norm) / run->model.loss_scale, .hyper = h,
                           .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
 }
 
@@ -118,68 +148,87 @@ static double largest_distance(struct tensor a, struct tensor b)
     return most;
 }
 
-/* One parameter's weights, gradient and state, copied so that a step can be tried: KINDS tensors one after another. */
+/* One parameter's master, gradient and state, copied in the master's format so that a step can be tried: KINDS tensors one after another. */
 enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
 
 static void copy_parameter(const struct reference *r, int i, char *memory, struct tensor copy[KINDS])
 {
     const struct transformer *m = &r->truth.model;
-    const struct tensor from[KINDS] = { m->w[i], m->g[i], r->truth.state[i * OPTIMIZER_MAX_STATES], r->truth.state[i * OPTIMIZER_MAX_STATES + 1] };
+    const struct tensor from[KINDS] = { r->truth.master[i], m->g[i], r->truth.state[i * OPTIMIZER_MAX_STATES], r->truth.state[i * OPTIMIZER_MAX_STATES + 1] };
     for (int k = 0; k < 2 + r->plan->optimizer->states; k++) {
-        copy[k] = from[k];
+        copy[k] = from[0];
         copy[k].data = memory + (size_t)k * tensor_bytes(from[0]);
-        memcpy(copy[k].data, from[k].data, tensor_bytes(from[k]));
+        tensor_convert(copy[k], from[k]);
     }
 }
 
-/* The truth's step has not been taken yet: what it would be with each gradient higher and lower by `off`. */
-static double response(const struct reference *r, int i, double off, char *memory)
+/* Norm of the farther of two tensors from a third, element by element. */
+static double farther(struct tensor from, struct tensor a, struct tensor b)
 {
-    const size_t one = tensor_bytes(r->truth.model.w[i]) * KINDS;
-    struct tensor plain[KINDS], up[KINDS], down[KINDS];
-    const struct step s = step_of(r, &r->truth, i);
     double sum = 0;
-    copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up), copy_parameter(r, i, memory + 2 * one, down);
-    for (int64_t n = 0; n < tensor_count(plain[1]); n++) {
-        tensor_set(up[1], n, tensor_get(plain[1], n) + off);
-        tensor_set(down[1], n, tensor_get(plain[1], n) - off);
-    }
-    struct tensor *const tried[] = { plain, up, down };
-    for (int k = 0; k < 3; k++) optimizer_step(r->plan->optimizer, tried[k][0], tried[k][1], &tried[k][2], s);
-    for (int64_t n = 0; n < tensor_count(plain[0]); n++) {
-        const double w = tensor_get(plain[0], n), far = fmax(fabs(tensor_get(up[0], n) - w), fabs(tensor_get(down[0], n) - w));
+    for (int64_t n = 0; n < tensor_count(from); n++) {
+        const double x = tensor_get(from, n), far = fmax(fabs(tensor_get(a, n) - x), fabs(tensor_get(b, n) - x));
         sum += far * far;
     }
     return sqrt(sum);
+}
+
+/* The truth's step has not been taken yet: what it would be with each gradient higher and lower by `off`, and by what storing may do. */
+static void respond(struct reference *r, int i, double off, char *memory)
+{
+    const size_t one = tensor_bytes(r->truth.master[i]) * KINDS;
+    struct tensor plain[KINDS], up[KINDS], down[KINDS];
+    const struct step s = step_of(r, &r->truth, i);
+    copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up), copy_parameter(r, i, memory + 2 * one, down);
+    for (int64_t n = 0; n < tensor_count(plain[1]); n++) {
+        const double g = tensor_get(plain[1], n), by = off + r->stored * fabs(g);
+        tensor_set(up[1], n, g + by);
+        tensor_set(down[1], n, g - by);
+    }
+    struct tensor *const tried[] = { plain, up, down };
+    for (int k = 0; k < 3; k++) optimizer_step(r->plan->optimizer, tried[k][0], tried[k][1], &tried[k][2], s);
+    r->response[i] += farther(plain[0], up[0], down[0]);
+    for (int k = 0; k < r->plan->optimizer->states && r->stored > 0; k++)
+        r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
 }
 
 /* The newest weights become the older ones, and a copy of them is stepped. */
 static void update(struct reference *r, struct serial_run *run, int i)
 {
     if (r->rule.delayed) memcpy(run->older[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
-    optimizer_step(r->plan->optimizer, run->model.w[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
+    optimizer_step(r->plan->optimizer, run->master[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
+    if (is_mixed(r->plan)) tensor_convert(run->model.w[i], run->master[i]);
+}
+
+static void forget_gradients(struct reference *r)
+{
+    transformer_zero_gradients(&r->truth.model);
+    transformer_zero_gradients(&r->twin.model);
 }
 
 static enum error_code update_both(struct reference *r, struct error *err)
 {
     r->updated++;
     for (int i = 0; i < r->truth.model.params; i++) {
-        char *memory = malloc(3 * KINDS * tensor_bytes(r->truth.model.w[i]));
+        char *memory = malloc(3 * KINDS * tensor_bytes(r->truth.master[i]));
         if (memory == NULL) return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
         const double off = largest_distance(r->twin.model.g[i], r->truth.model.g[i]);
         update(r, &r->twin, i);
-        r->response[i] += response(r, i, off, memory);
+        respond(r, i, off, memory);
         update(r, &r->truth, i);
         free(memory);
     }
-    transformer_zero_gradients(&r->truth.model);
-    transformer_zero_gradients(&r->twin.model);
+    forget_gradients(r);
     return OK;
 }
 
+bool reference_overflows(const struct reference *r) { return r->loss_scale.interval > 0 && !isfinite(r->truth.norm); }
+
 enum error_code reference_update(struct reference *r, struct error *err)
 {
-    enum error_code e = update_both(r, err);
+    const bool taken = loss_scale_update(&r->loss_scale, !isfinite(r->truth.norm));
+    const enum error_code e = taken ? update_both(r, err) : OK;
+    if (!taken) forget_gradients(r), r->skipped++;
     r->step++;
     r->updated = 0;
     return e;
@@ -199,6 +248,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
 {
     double loss;
     run->model.seed = dropout_seed(r->plan->seed, r->step);
+    run->model.loss_scale = r->loss_scale.scale;
     record_rewind(&r->record);
     if (r->rule.delayed) exchange_versions(run);
     enum error_code e = transformer_forward(&run->model, r->ids, r->counting, r->plan->B, r->plan->S, &loss, err);
@@ -207,7 +257,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     if (e) return e;
     const int64_t counted = r->counted + run->model.counted;
     run->loss = (run->loss * (double)r->counted + loss * (double)run->model.counted) / (double)(counted ? counted : 1);
-    run->norm = transformer_gradient_norm(&run->model);
+    run->norm = transformer_gradient_norm(&run->model) / run->model.loss_scale;
     return r->record.error.code ? fail(err, r->record.error.code, "%s", r->record.error.text) : OK;
 }
 
@@ -241,6 +291,7 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
     r->counted = 0;
     r->loss_spread = r->truth.loss = r->twin.loss = 0;
     memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);
+    memset(r->state_response, 0, (size_t)r->truth.model.params * OPTIMIZER_MAX_STATES * sizeof *r->state_response);
     for (int u = 0; u < r->rule.updates && !e; u++) {
         if (u > 0) e = update_both(r, err);
         if (!e) e = gradients_of(r, u, err);
@@ -255,22 +306,27 @@ static double norm(const struct reference *r, struct tensor t) { return sqrt(r->
 /* However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
 static double relative(double far, double size, enum dtype t) { return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t); }
 
-double reference_weight_bound(const struct reference *r, int i)
+/* What the masters may differ by, the weights may too, and by what they round to. */
+static double bound_in(const struct reference *r, int i, enum dtype t)
 {
-    const struct tensor w = r->truth.model.w[i];
-    return relative(distance(r->twin.model.w[i], w) + r->response[i], norm(r, w), w.dtype);
+    const struct tensor m = r->truth.master[i];
+    return relative(distance(r->twin.master[i], m) + r->response[i], norm(r, m), t);
 }
+
+double reference_weight_bound(const struct reference *r, int i) { return bound_in(r, i, r->truth.model.w[i].dtype); }
+double reference_master_bound(const struct reference *r, int i) { return bound_in(r, i, r->truth.master[i].dtype); }
 
 double reference_gradient_bound(const struct reference *r, int i)
 {
     const struct tensor g = r->truth.model.g[i];
-    return relative(distance(r->twin.model.g[i], g), norm(r, g), g.dtype);
+    return relative(distance(r->twin.model.g[i], g), norm(r, g), g.dtype) + r->stored;
 }
 
 double reference_state_bound(const struct reference *r, int i, int state)
 {
     const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
-    return relative(distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s), norm(r, s), s.dtype);
+    const double far = distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) + r->state_response[i * OPTIMIZER_MAX_STATES + state];
+    return relative(far, norm(r, s), s.dtype);
 }
 
 double reference_norm_bound(const struct reference *r)
@@ -280,7 +336,7 @@ double reference_norm_bound(const struct reference *r)
         const double far = distance(r->twin.model.g[i], r->truth.model.g[i]);
         sum += far * far;
     }
-    return sqrt(sum) + 2 * dtype_unit(r->plan->dtype) * r->truth.norm;
+    return sqrt(sum) / r->truth.model.loss_scale + (2 * dtype_unit(r->truth.model.g[0].dtype) + r->stored) * r->truth.norm;
 }
 
 double reference_loss_bound(const struct reference *r)

@@ -16,9 +16,10 @@
 struct serial_run {
     struct transformer model;
     struct tensor *older;               /* [params] the weights before the newest, for rules that take gradients there */
+    struct tensor *master;              /* [params] what the optimizer steps: the weights, or fp32 copies of 16-bit ones */
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
     double loss;                        /* mean over the labels of the step's sequences so far */
-    double norm;                        /* of the last gradient */
+    double norm;                        /* of the last gradient, without the loss scale */
 };
 
 struct reference {
@@ -31,10 +32,14 @@ struct reference {
     double *response;                   /* [params] norm of how far the last step may move the weights through the optimizer alone */
     int32_t *ids, *labels;              /* [B*S] */
     int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; the others' are ignored */
+    double *state_response;             /* [params * OPTIMIZER_MAX_STATES] the same of its states, for 16-bit gradients */
+    double stored;                      /* what a gradient of 16 bits may be off by because its parts and sums are stored; relative */
     int64_t counted;                    /* labels of the step's sequences so far that are not ignored */
     double loss_spread;                 /* sum over them of |loss of the twin - loss of the truth| */
     int64_t step;
     int updated;                        /* optimizer steps taken in this step so far */
+    struct loss_scale loss_scale;
+    int64_t skipped;                    /* steps left out */
     /* Puts a better truth (a golden file's) in the place of what the one-device run has just computed; NULL: it is the truth. */
     enum error_code (*replace)(void *context, struct reference *, struct error *);
     void *replace_context;
@@ -62,6 +67,8 @@ enum error_code reference_gradients(struct reference *, struct error *);
  * noise of full size.  Which elements that hits is chance, and the twin's chance is not the devices'.  Therefore each
  * element's step is also taken with its gradient moved up and down by the largest difference between the twin's gradient
  * and the truth's in that tensor; the farther of the two is its response, and the norm of the responses adds to the bound.
+ *
+ * A step whose gradients are not finite is left out, by the rule of loss_scale.h.
  * @return OK or ERR_MEMORY.
  */
 enum error_code reference_update(struct reference *, struct error *);
@@ -69,10 +76,18 @@ enum error_code reference_update(struct reference *, struct error *);
 /** The bound for a parameter's weights: norm of twin - truth and of the last step's responses, over the norm of the truth; + 2u. */
 double reference_weight_bound(const struct reference *, int param);
 
-/** The bound for its gradient: norm of twin - truth over norm of truth; + 2u. */
+/** The bound for what the optimizer steps, where that is a copy in fp32. */
+double reference_master_bound(const struct reference *, int param);
+
+/** Whether the truth's gradients of this step are not finite, so that the step is to be skipped. */
+bool reference_overflows(const struct reference *);
+
+/** The bound for its gradient: norm of twin - truth over norm of truth; + 2u.  Devices add up 16-bit gradients of microbatches and
+ *  copies in 16 bits: then 2u of each of them, as long as none is larger than their sum. */
 double reference_gradient_bound(const struct reference *, int param);
 
-/** The bound for a state of the optimizer: norm of twin - truth over norm of truth; + 2u. */
+/** The bound for a state of the optimizer: norm of twin - truth over norm of truth; + 2u.  For 16-bit gradients also its responses:
+ *  in a square that few elements make up, the twin may be near the truth by chance. */
 double reference_state_bound(const struct reference *, int param, int state);
 
 /** The bound for the global norm of all gradients: the norm of twin - truth over all parameters, which no difference of two norms

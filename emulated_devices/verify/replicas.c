@@ -7,11 +7,12 @@
 
 /* What one device keeps of one tensor. */
 struct piece_hash {
-    int32_t index, kind;                /* parameter; 0 its weight, 1 its gradient, 2 + s a state */
+    int32_t index, kind;                /* parameter; a place in kind_of */
     uint64_t boxes, bits;
 };
 
-enum { MOST_KINDS = 2 + OPTIMIZER_MAX_STATES };
+static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_STATE, KIND_STATE + 1 };
+enum { STATES_FROM = 3, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES };
 
 static uint64_t hash_boxes(const struct layout *l)
 {
@@ -29,13 +30,14 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct pie
     int n = 0;
     for (int i = 0; i < t->parameters.count; i++) {
         const struct parameter *p = &t->parameters.all[i];
-        const int kinds = when == BEFORE_OPTIMIZER ? 2 : 2 + t->plan.optimizer->states;
+        const int kinds = when == BEFORE_OPTIMIZER ? 2 : STATES_FROM + t->plan.optimizer->states;
         for (int k = 0; k < kinds; k++) {
-            if (when == AFTER_OPTIMIZER && k == 1) continue;
+            if (when == AFTER_OPTIMIZER && kind_of[k] == KIND_GRADIENT) continue;
+            if (kind_of[k] == KIND_MASTER && !data_has_masters(&t->data)) continue;
             struct error err;
             struct tensor x;
             struct range kept;
-            if (collect_own(t, p, k == 0 ? KIND_WEIGHT : k == 1 ? KIND_GRADIENT : KIND_STATE + (enum tensor_kind)(k - 2), &kept, &x, &err))
+            if (collect_own(t, p, kind_of[k], &kept, &x, &err))
                 comm_give_up(t->comm, &err);
             out[n++] = (struct piece_hash){ p->index, k, hash_bytes(hash_boxes(&p->layout), &kept, sizeof kept), hash_bytes(HASH_START, x.data, tensor_bytes(x)) };
             free(x.data);
@@ -71,8 +73,9 @@ static const struct piece_hash *find(const struct piece_hash *list, int count, c
 
 static enum error_code say(const struct trainer *t, const struct piece_hash *p, int rank, const struct evidence *on, enum replicas_when when, struct error *err)
 {
+    static const char *const name[STATES_FROM] = { "weight", "gradient", "master of" };
     char place[128], device[64];
-    const char *kind = p->kind == 0 ? "weight" : p->kind == 1 ? "gradient" : t->plan.optimizer->state_name[p->kind - 2];
+    const char *kind = p->kind < STATES_FROM ? name[p->kind] : t->plan.optimizer->state_name[p->kind - STATES_FROM];
     int other = 0;
     while (!devices_have(&on->failing, other)) other++;
     diagnose_place(place, sizeof place, &t->plan.mesh, on);

@@ -1,6 +1,7 @@
 #include "ref/model/perturb.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
+#include <string.h>
 
 /* One Philox block serves four elements. */
 static void disturb(struct tensor t, double size, uint64_t seed, uint64_t stream)
@@ -17,13 +18,20 @@ static void disturb(struct tensor t, double size, uint64_t seed, uint64_t stream
     }
 }
 
+static bool is_parameter(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0);
+}
+
 static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct perturbation *p = context;
     const double own = dtype_wide(t.dtype) == t.dtype ? 0 : dtype_unit(t.dtype), stored = p->stored > own ? p->stored : own;
-    (void)name, (void)layer, (void)gradient;
+    (void)layer;
+    const int parts = gradient && is_parameter(name) ? p->gradient_parts : p->parts;
     const double lambda = p->lambda > 0 ? p->lambda : PERTURB_LAMBDA, unit = p->unit > 0 ? p->unit : dtype_unit(dtype_wide(t.dtype));
-    disturb(t, lambda * sqrt((double)terms) * unit + 2 * stored + p->storage, p->seed, p->announced++);
+    disturb(t, lambda * sqrt((double)terms) * unit + 2 * stored * (parts > 1 ? parts : 1) + p->storage, p->seed, p->announced++);
 }
 
 struct observer perturbing_observer(struct perturbation *p)

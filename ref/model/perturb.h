@@ -9,7 +9,8 @@
  * how far the twin's tensors then are from the reference's is the bound for everybody else's: measured, not picked.
  *
  * A 16-bit tensor is a sum in fp32, rounded once more when it is stored.  There u is fp32's, and 2 u16 is added: however
- * close two sums are, a boundary may lie between them, and then they are stored one step, up to 2 u16, apart.
+ * close two sums are, a boundary may lie between them, and then they are stored one step, up to 2 u16, apart.  Where devices
+ * add up results that each has stored in 16 bits, that can happen to each part and to each sum of parts (`parts`).
  */
 #ifndef ORRERY_PERTURB_H
 #define ORRERY_PERTURB_H
@@ -25,6 +26,8 @@ struct perturbation {
     double stored;                      /* > 0: disturb as if results were stored with this unit roundoff: what a run in
                                            a narrower format may make of the same model */
     double unit;                        /* of what sums are made in; 0: of each tensor's own format */
+    int parts;                          /* a 16-bit result may be the sum of so many, each of them stored: 2 u16 for each; 0: one */
+    int gradient_parts;                 /* the same of a 16-bit gradient of weights */
     double storage;                     /* added to every element's: of what results are stored in, if that is coarser */
 };
 

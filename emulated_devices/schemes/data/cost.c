@@ -11,7 +11,7 @@ static void add(struct collective_cost *sum, struct collective_cost c, int64_t t
 static struct collective_cost one(const struct data_parallel *dp, const struct group *g, enum operation op, int64_t count)
 {
     const char *const name = op == ALLREDUCE ? dp->allreduce : op == REDUCE_SCATTER ? dp->request.reduce_scatter : dp->request.allgather;
-    const struct collective call = { .count = count, .dtype = dp->device->dtype };
+    const struct collective call = { .count = count, .dtype = data_format(dp, op == ALLGATHER ? KIND_WEIGHT : KIND_GRADIENT) };
     return group_cost(g, op, name, &call);
 }
 
@@ -115,13 +115,24 @@ struct collective_cost data_cost(const struct data_parallel *dp)
     return sum;
 }
 
+struct collective_cost data_renewal_cost(const struct data_parallel *dp)
+{
+    struct collective_cost sum = { 0 };
+    for (enum shard_level l = BY_GRADIENTS; l <= BY_OPTIMIZER; l++)
+        for (int u = 0; u < dp->units && dp->shards.optimizer > 1; u++)
+            add(&sum, one(dp, &dp->level[l], ALLGATHER, dp->unit[u].padded / shards_stride(&dp->shards, l)), 1);
+    return sum;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------------------------------------------- */
 
 struct model_state data_peak(const struct data_parallel *dp)
 {
-    const uint64_t size = dtype_size(dp->device->dtype);
-    const struct state_bytes each = { size, size, size * (uint64_t)dp->optimizer->states };
-    struct model_state sum = { .weights = (uint64_t)dp->most_weights * size, .gradients = (uint64_t)dp->most_gradients * size };
+    const struct state_bytes each = {
+        .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = dtype_size(data_format(dp, KIND_GRADIENT)),
+        .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(dp->optimizer->states + data_has_masters(dp)),
+    };
+    struct model_state sum = { .weights = (uint64_t)dp->most_weights * each.weight, .gradients = (uint64_t)dp->most_gradients * each.gradient };
     for (int u = 0; u < dp->units; u++) {
         const struct model_state s = shards_state(&dp->shards, dp->unit[u].padded, each);
         sum.weights += s.weights * (uint64_t)dp->versions, sum.gradients += s.gradients, sum.optimizer += s.optimizer;

@@ -12,6 +12,10 @@
  * There is one engine.  A scheme is a choice of who shares what (shards.h), in a file of its own with its formulas; the
  * engine gathers and reduces unit by unit (unit.h).  Which part is used when is known before the step, as a list: from it
  * the next part is gathered while this one computes, and memory and traffic are predicted exactly.
+ *
+ * In mixed precision the model's format has 16 bits.  Weights are kept and gathered in it; gradients are kept and reduced in
+ * fp32, or in 16 bits as well; the optimizer's state is fp32, and so is the master copy of the weights, which belongs to it: who
+ * steps an element keeps its master.  Weights are the master rounded once, after it was drawn, read or stepped.
  */
 #ifndef ORRERY_DATA_SCHEME_H
 #define ORRERY_DATA_SCHEME_H
@@ -28,6 +32,7 @@ struct data_request {
     bool no_prefetch;                           /* do not gather the next part while this one computes */
     const char *reduce_scatter, *allgather;     /* algorithms; NULL: the default */
     int64_t bucket;                             /* bytes of gradients all-reduced at a time, > 0, where they are kept whole */
+    bool narrow_gradients;                      /* --grad-dtype: of 16-bit weights they are kept and reduced in 16 bits too, not in fp32 */
 };
 
 struct data_scheme {
@@ -119,12 +124,22 @@ enum error_code data_step(struct data_parallel *, int64_t t, double gradient_sca
 /** Let weights be the older version, or the newest, until told otherwise.  Nothing where there is one. */
 void data_use_older(struct data_parallel *, bool older);
 
+/** Leave a step out: gradients are zero again, and nothing else has changed. */
+void data_skip_step(struct data_parallel *);
+
 /** Make the older version the same as the newest, after weights were loaded.  Nothing where there is one. */
 void data_same_versions(struct data_parallel *);
 
 /* ---- what is kept, for comparison and checkpoints --------------------------------------------------------------------- */
 
-enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_STATE };    /* KIND_STATE + s: optimizer state s */
+/* KIND_MASTER: what the optimizer steps, fp32 copies of 16-bit weights, elsewhere the weights; KIND_STATE + s: optimizer state s. */
+enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_STATE };
+
+/* Whether the optimizer steps copies of the weights. */
+static inline bool data_has_masters(const struct data_parallel *dp) { return dtype_wide(dp->device->dtype) != dp->device->dtype; }
+
+/** The format of tensors of a kind. */
+enum dtype data_format(const struct data_parallel *, enum tensor_kind);
 
 /** The part of a unit's row whose numbers of a kind a device keeps, and whether the device is the first of those that do. */
 struct range data_kept(const struct shards *, const struct unit *, enum tensor_kind);
@@ -138,7 +153,10 @@ struct tensor data_kept_tensor(const struct data_parallel *, const struct unit *
 /** Messages, bytes and additions of this device on the dp group in one step, exactly. */
 struct collective_cost data_cost(const struct data_parallel *);
 
-/** The same on the group of one level only. */
+/** Of it, what a step that is skipped does not send: new weights, from who has stepped them. */
+struct collective_cost data_renewal_cost(const struct data_parallel *);
+
+/** data_cost on the group of one level only. */
 struct collective_cost data_level_cost(const struct data_parallel *, enum shard_level);
 
 /** Peak bytes of PARAMETERS, GRADIENTS and OPTIMIZER, exactly. */

@@ -19,7 +19,7 @@ void expect_uses(struct data_parallel *);
 /* Elements that are all-reduced at a time, where gradients are kept whole. */
 static inline int64_t bucket_elements(const struct data_parallel *dp)
 {
-    const int64_t n = dp->request.bucket / (int64_t)dtype_size(dp->device->dtype);
+    const int64_t n = dp->request.bucket / (int64_t)dtype_size(data_format(dp, KIND_GRADIENT));
     return n > 0 ? n : 1;
 }
 

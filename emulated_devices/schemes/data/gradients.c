@@ -41,7 +41,7 @@ static enum error_code scatter(struct data_parallel *dp, struct unit *u, struct 
     struct device *d = dp->device;
     struct tensor row = u->g;
     if (u->rows > 0) {
-        row = device_tensor_1d(d, BUFFERS, u->padded);
+        row = device_tensor_in(d, BUFFERS, u->g.dtype, u->padded);
         if (row.data == NULL) return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
         unit_from_whole(u, (struct range){ 0, u->padded }, row.data, u->g.data, row.dtype);
     }

@@ -1,6 +1,7 @@
 /* open.c -- the engine's groups, units and memory. */
 #include "emulated_devices/schemes/data/gather.h"
 #include "ref/model/transformer.h"
+#include "ref/numeric/convert.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,9 +40,9 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
 
 /* ---- memory -------------------------------------------------------------------------------------------------------------- */
 
-static struct tensor zeros(struct data_parallel *dp, enum arena_tag tag, int64_t n, bool *failed)
+static struct tensor zeros(struct data_parallel *dp, enum arena_tag tag, enum tensor_kind kind, int64_t n, bool *failed)
 {
-    const struct tensor t = device_tensor_1d(dp->device, tag, n);
+    const struct tensor t = device_tensor_in(dp->device, tag, data_format(dp, kind), n);
     if (t.data) memset(t.data, 0, tensor_bytes(t));
     *failed = *failed || t.data == NULL;
     return t;
@@ -51,20 +52,21 @@ static struct tensor zeros(struct data_parallel *dp, enum arena_tag tag, int64_t
 static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
 {
     const struct shards *s = &dp->shards;
-    u->own_w = zeros(dp, PARAMETERS, shards_range(s, BY_WEIGHTS, u->padded).count, failed);
-    if (dp->versions > 1) u->older = zeros(dp, PARAMETERS, tensor_count(u->own_w), failed);
+    const int64_t stepped = shards_range(s, BY_OPTIMIZER, u->padded).count;
+    u->own_w = zeros(dp, PARAMETERS, KIND_WEIGHT, shards_range(s, BY_WEIGHTS, u->padded).count, failed);
+    if (dp->versions > 1) u->older = zeros(dp, PARAMETERS, KIND_OLDER_WEIGHT, tensor_count(u->own_w), failed);
     u->w = s->weights == 1 ? u->own_w : tensor_1d(NULL, dp->device->dtype, whole_elements(u));
-    u->g = tensor_1d(NULL, dp->device->dtype, whole_elements(u));
-    if (s->gradients > 1) u->own_g = zeros(dp, GRADIENTS, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
-    for (int i = 0; i < dp->optimizer->states; i++)
-        u->state[i] = zeros(dp, OPTIMIZER, shards_range(s, BY_OPTIMIZER, u->padded).count, failed);
+    u->g = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), whole_elements(u));
+    if (s->gradients > 1) u->own_g = zeros(dp, GRADIENTS, KIND_GRADIENT, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
+    if (data_has_masters(dp)) u->master = zeros(dp, OPTIMIZER, KIND_MASTER, stepped, failed);
+    for (int i = 0; i < dp->optimizer->states; i++) u->state[i] = zeros(dp, OPTIMIZER, KIND_STATE, stepped, failed);
 }
 
 static void place_gradients(struct data_parallel *dp, bool *failed)
 {
     int64_t at = 0;
     for (int u = 0; u < dp->units; u++) at += dp->unit[u].padded;
-    dp->gradients = zeros(dp, GRADIENTS, at, failed);
+    dp->gradients = zeros(dp, GRADIENTS, KIND_GRADIENT, at, failed);
     at = 0;
     for (int u = dp->units - 1; u >= 0; u--) {
         dp->unit[u].g = dp->unit[u].own_g = slice(dp->gradients, (struct range){ at, dp->unit[u].padded });
@@ -92,11 +94,20 @@ void show_gradients(struct unit *u)
 
 struct draw { uint64_t seed; struct tensor own; int64_t first; struct portion stretch; };
 
+enum { DRAWN_AT_ONCE = 512 };
+
+/* In the format of the master, so that weights are what it rounds to, also of elements whose master another device keeps. */
 static void draw_run(void *context, struct run r)
 {
     const struct draw *d = context;
-    const int64_t at = d->stretch.row - d->first + r.piece;
-    param_init(&d->stretch.parameter->spec, d->seed, d->own.dtype, r.whole, r.length, (char *)d->own.data + (size_t)at * dtype_size(d->own.dtype));
+    const enum dtype master = dtype_wide(d->own.dtype);
+    char *out = (char *)d->own.data + (size_t)(d->stretch.row - d->first + r.piece) * dtype_size(d->own.dtype);
+    double drawn[DRAWN_AT_ONCE];
+    for (int64_t done = 0, n; done < r.length; done += n) {
+        n = r.length - done < DRAWN_AT_ONCE ? r.length - done : DRAWN_AT_ONCE;
+        param_init(&d->stretch.parameter->spec, d->seed, master, r.whole + done, n, drawn);
+        convert(out + (size_t)done * dtype_size(d->own.dtype), d->own.dtype, drawn, master, n);
+    }
 }
 
 static void draw_stretch(void *context, struct portion s)
@@ -106,10 +117,10 @@ static void draw_stretch(void *context, struct portion s)
     layout_each_run_within(&s.parameter->layout, s.piece, s.length, draw_run, d);
 }
 
-static void draw_weights(struct data_parallel *dp, struct unit *u, uint64_t seed)
+static void draw(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind, uint64_t seed)
 {
-    const struct range own = shards_range(&dp->shards, BY_WEIGHTS, u->padded);
-    struct draw d = { .seed = seed, .own = u->own_w, .first = own.first };
+    const struct range own = data_kept(&dp->shards, u, kind);
+    struct draw d = { .seed = seed, .own = data_kept_tensor(dp, u, kind), .first = own.first };
     unit_each_stretch(u, own, draw_stretch, &d);
 }
 
@@ -146,7 +157,8 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
     if (dp->shards.gradients == 1) place_gradients(dp, &failed);
     if (failed) return fail(err, ERR_MEMORY, "no memory for weights, gradients and optimizer state");
     for (int u = 0; u < dp->units; u++) {
-        draw_weights(dp, &dp->unit[u], seed);
+        draw(dp, &dp->unit[u], KIND_WEIGHT, seed);
+        if (data_has_masters(dp)) draw(dp, &dp->unit[u], KIND_MASTER, seed);
         show_weights(&dp->unit[u]);
         show_gradients(&dp->unit[u]);
     }
@@ -165,6 +177,7 @@ void data_close(struct data_parallel *dp)
         }
         device_free(dp->device, u->own_w);
         device_free(dp->device, u->older);
+        device_free(dp->device, u->master);
         for (int s = 0; s < dp->optimizer->states; s++) device_free(dp->device, u->state[s]);
     }
     device_free(dp->device, dp->gradients);

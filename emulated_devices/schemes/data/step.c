@@ -1,6 +1,7 @@
 /* step.c -- each device steps what it keeps the optimizer's state of; then weights go back to who keeps them. */
 #include "emulated_devices/schemes/data/gather.h"
 #include "emulated_devices/device/compute.h"
+#include "ref/numeric/convert.h"
 #include <string.h>
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------------------ */
@@ -18,9 +19,30 @@ bool data_keeps_first(const struct shards *s, enum tensor_kind kind)
     return s->rank < shards_stride(s, level_of(kind) + 1);
 }
 
+/* Of the weights that a device keeps, those that it steps. */
+static struct tensor stepped_weights(const struct data_parallel *dp, const struct unit *u)
+{
+    struct range own = shards_range(&dp->shards, BY_OPTIMIZER, u->padded);
+    own.first -= shards_range(&dp->shards, BY_WEIGHTS, u->padded).first;
+    return slice(u->own_w, own);
+}
+
 struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
 {
-    return kind == KIND_WEIGHT ? u->own_w : kind == KIND_OLDER_WEIGHT ? u->older : kind == KIND_GRADIENT ? data_own_gradient(dp, u) : u->state[kind - KIND_STATE];
+    switch (kind) {
+    case KIND_WEIGHT: return u->own_w;
+    case KIND_OLDER_WEIGHT: return u->older;
+    case KIND_GRADIENT: return data_own_gradient(dp, u);
+    case KIND_MASTER: return data_has_masters(dp) ? u->master : stepped_weights(dp, u);
+    default: return u->state[kind - KIND_STATE];
+    }
+}
+
+enum dtype data_format(const struct data_parallel *dp, enum tensor_kind kind)
+{
+    const enum dtype weights = dp->device->dtype;
+    const bool narrow = kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT || (kind == KIND_GRADIENT && dp->request.narrow_gradients);
+    return narrow ? weights : dtype_wide(weights);
 }
 
 /* ---- the norm ------------------------------------------------------------------------------------------------------------------ */
@@ -48,7 +70,7 @@ double data_norm_part(struct data_parallel *dp)
 
 /* ---- the step ------------------------------------------------------------------------------------------------------------------ */
 
-struct stepping { const struct data_parallel *dp; const struct unit *unit; struct range own, weights; struct step step; };
+struct stepping { const struct data_parallel *dp; const struct unit *unit; struct range own; struct tensor master; struct step step; };
 
 static void step_stretch(void *context, struct portion s)
 {
@@ -58,8 +80,7 @@ static void step_stretch(void *context, struct portion s)
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
     for (int i = 0; i < o->states; i++) state[i] = slice(x->unit->state[i], here);
     x->step.weight_decay = s.parameter->spec.decay ? x->dp->hyper->weight_decay : 0;
-    optimizer_step(o, slice(x->unit->own_w, (struct range){ s.row - x->weights.first, s.length }),
-                   slice(data_own_gradient(x->dp, x->unit), here), state, x->step);
+    optimizer_step(o, slice(x->master, here), slice(data_own_gradient(x->dp, x->unit), here), state, x->step);
 }
 
 /* New weights from who has stepped them to all that keep them: the way of the gradients, backwards. */
@@ -71,6 +92,21 @@ static enum error_code share_weights(struct data_parallel *dp, struct unit *u, s
     return e ? e : level_allgather(dp, BY_GRADIENTS, u->own_w, err);
 }
 
+/* From the masters that this device steps to its weights, and from there to the others'. */
+static enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    if (data_has_masters(dp)) {
+        tensor_convert(stepped_weights(dp, u), u->master);
+        dev_charge(dp->device, "round weights", u->master, 2, 1);
+    }
+    return share_weights(dp, u, err);
+}
+
+void data_skip_step(struct data_parallel *dp)
+{
+    for (int u = 0; u < dp->units; u++) memset(dp->unit[u].own_g.data, 0, tensor_bytes(dp->unit[u].own_g));
+}
+
 enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
 {
     enum error_code e = OK;
@@ -78,11 +114,11 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
     data_same_versions(dp);
     for (int i = 0; i < dp->units && !e; i++) {
         struct unit *u = &dp->unit[i];
-        struct stepping x = { .dp = dp, .unit = u, .own = data_kept(&dp->shards, u, KIND_STATE), .weights = data_kept(&dp->shards, u, KIND_WEIGHT) };
+        struct stepping x = { .dp = dp, .unit = u, .own = data_kept(&dp->shards, u, KIND_MASTER), .master = data_kept_tensor(dp, u, KIND_MASTER) };
         x.step = (struct step){ .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
         unit_each_stretch(u, x.own, step_stretch, &x);
         memset(u->own_g.data, 0, tensor_bytes(u->own_g));
-        e = share_weights(dp, u, err);
+        e = renew_weights(dp, u, err);
     }
     return e;
 }

@@ -33,7 +33,8 @@ struct unit {
     int64_t elements, padded;           /* of all parameters; of the row */
     struct tensor w, g;                 /* whole, one after another; data NULL while they are not here */
     struct tensor older;                /* own_w before the last step, where two versions are kept */
-    struct tensor own_w, own_g, state[OPTIMIZER_MAX_STATES];    /* this device's parts of the row, kept from step to step */
+    struct tensor own_w, own_g, master, state[OPTIMIZER_MAX_STATES];    /* this device's parts of the row, kept from step to step; master:
+                                           where the optimizer steps copies of the weights */
     picoseconds ready;                  /* virtual time at which w has been gathered */
     int due;                            /* backward passes of this step that have not added to g yet */
     int gatherings, reductions;         /* in a step: how often w is gathered; updates before which a pass adds to g */
