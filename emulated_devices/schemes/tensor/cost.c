@@ -20,6 +20,7 @@ void ledger_heads(struct ledger *l)
 {
     const struct tensor_parallel *tp = l->tp;
     const unsigned in = tp->scheme->weight(ROLE_QKV).in;
+    if (tp->heads.copies == 1) return;
     const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
     enter_on(l, &tp->copies, ALLREDUCE, tp->allreduce,
              (struct collective){ .count = 2 * tp->heads.keys * tp->config->A * inputs, .dtype = own_format(l) });
