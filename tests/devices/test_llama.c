@@ -73,6 +73,18 @@ static void test_every_schedule(void **state)
     }
 }
 
+/* Parts of a copy lie on different devices, and are counted once none the less. */
+static void test_every_data_scheme(void **state)
+{
+    (void)state;
+    for (int i = 0; data_schemes[i] && test_size % 2 == 0; i++) {
+        struct plan p = llama(2, test_size / 2, 1, "1d");
+        p.model.K = 1;
+        p.data.scheme = data_schemes[i]->name;
+        if (plan_check(&p, &err) == OK) check(&p);
+    }
+}
+
 /* Every row of QKV is somebody's, and counted by one device. */
 static void test_heads_are_dealt_out(void **state)
 {
@@ -124,6 +136,7 @@ int main(void)
         MPI_TEST(test_every_scheme),
         MPI_TEST(test_heads_that_do_not_divide),
         MPI_TEST(test_every_schedule),
+        MPI_TEST(test_every_data_scheme),
         MPI_TEST(test_refusals),
     };
     return MPI_RUN("llama", tests);
