@@ -31,14 +31,16 @@ static struct tensor_parallel of(const struct model_config *c, const char *name,
     tensor_share(&tp);
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++)
         tp.along[axes] = (struct group){ .comm = &comm, .member = members, .size = axes_size(&tp, axes), .rank = axes_index(&tp, axes) };
+    tp.copies = (struct group){ .comm = &comm, .member = members, .size = tp.heads.copies, .rank = tp.heads.copy };
     return tp;
 }
 
-static struct tensor_parallel at(const char *name, int P, int rank) { return of(&model, name, P, rank); }
+/* Of what the functions below speak. */
+static const struct model_config *shape = &model;
 
 static int64_t layer_sends(const char *name, int P, int rank)
 {
-    const struct tensor_parallel tp = at(name, P, rank);
+    const struct tensor_parallel tp = of(shape, name, P, rank);
     const struct collective_cost c = tensor_cost(&tp, (struct tensor_cost_request){ .N = N, .layers = 1 });
     return (int64_t)(c.bytes / sizeof(double));
 }
@@ -52,8 +54,8 @@ static int64_t all_send(const char *name, int P)
 
 static int64_t layer_keeps(const char *name, int P)
 {
-    struct tensor_parallel tp = at(name, P, P - 1);
-    const struct plan plan = { .model = model, .S = model.S };
+    struct tensor_parallel tp = of(shape, name, P, P - 1);
+    const struct plan plan = { .model = *shape, .S = shape->S };
     const struct stage stage = { .plan = &plan, .tp = &tp, .device = &device };
     const struct microbatch m = { .N = N, .stream = tensor_rows_at(&tp, STREAM, N), .inner = tensor_rows_at(&tp, INNER, N),
                                   .input = tensor_rows_at(&tp, INPUT, N) };
@@ -112,6 +114,22 @@ static void test_3d(void **state)
     }
 }
 
+/* Two matrices of a pair are all-reduced each way; beyond K devices the rows of keys and values too, among their copies. */
+static void test_llama(void **state)
+{
+    static const int sizes[] = { 1, 3, 9, 27 };
+    const int64_t D1 = grouped.D, A1 = grouped.A, F1 = grouped.F;
+    (void)state;
+    shape = &grouped;
+    for (int i = 0; i < 4; i++) {
+        const int P = sizes[i], copies = P > 3 ? P / 3 : 1;
+        const int64_t h = 27 / P, k = P > 3 ? 1 : 3 / P, f = block_start(F1, P, P) - block_start(F1, P, P - 1);
+        assert_int_equal(all_send("1d", P), 8 * N * D1 * (P - 1) + 2 * 2 * A1 * D1 * (copies - 1) * (P / copies));
+        assert_int_equal(layer_keeps("1d", P), 4 * N * D1 + (2 * h + 2 * k) * A1 * N + 3 * f * N + h * N + 2 * N);
+    }
+    shape = &model;
+}
+
 /* Every element of every matrix and vector is on some device, and counted in the norm of the gradient once. */
 static void check_layouts(const struct model_config *c)
 {
@@ -157,7 +175,7 @@ int main(void)
     for (int i = 0; i < MESH_MOST_DEVICES; i++) members[i] = i;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_1d), cmocka_unit_test(test_2d), cmocka_unit_test(test_2_5d), cmocka_unit_test(test_3d),
-        cmocka_unit_test(test_layouts), cmocka_unit_test(test_layouts_with_copies), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_llama), cmocka_unit_test(test_layouts), cmocka_unit_test(test_layouts_with_copies), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("tensor cost", tests, NULL, NULL);
 }
