@@ -94,7 +94,7 @@ static void print_case(const struct plan *p, const char *scheme, const struct fo
     snprintf(size, sizeof size, "M=%d v=%d", p->micros, p->chunks);
     bool traffic = true, memory = true;
     for (int run = 0; run < f->runs; run++) traffic = traffic && !f->run[run].traffic.code, memory = memory && !f->run[run].memory.code;
-    printf("  %-14s %-13s %-7s %9.1e %6s %9.1e %6s %7s   %-7s %-6s %-5s %s\n", mesh, scheme, size,
+    printf("  %-14s %-16s %-7s %8.1e %6s %8.1e %6s %7s  %-7s %-6s %-5s %s\n", mesh, scheme, size,
            larger(a->comparison.largest_error, b->comparison.largest_error), ratio(larger(comparison_ratio(&a->comparison), comparison_ratio(&b->comparison))).text,
            c->comparison.largest_error, ratio(comparison_ratio(&c->comparison)).text, narrow_ratio(f).text, traffic ? "==" : "other", memory ? "==" : "other", f->bits,
            f->verdict.code ? "FAILED" : "ok");
@@ -188,7 +188,24 @@ static enum error_code run_case(struct job *j, const char *family, const char *s
 /* A mesh fits a family that splits its axis; one device fits all. */
 static bool fits(const struct plan *p, enum axis axis) { return p->mesh.size[axis] > 1 || p->mesh.devices == 1; }
 
-/* Every schedule, then layers placed by speed. */
+static enum error_code run_if_it_fits(struct job *j, const char *family, const char *scheme, struct plan p, struct error *err)
+{
+    struct error why;
+    if (plan_check(&p, &why) == OK) return run_case(j, family, scheme, &p, err);
+    refuse_case(j, family, scheme, &why);
+    return OK;
+}
+
+/* A Llama on the same mesh and schemes. */
+static enum error_code run_llama(struct job *j, const char *family, struct plan p, const char *scheme, struct error *err)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s llama", scheme);
+    case_take_llama(&p);
+    return run_if_it_fits(j, family, name, p, err);
+}
+
+/* Every schedule, then layers placed by speed; a Llama under the first. */
 static enum error_code run_pipeline(struct job *j, const struct plan *mesh, struct error *err)
 {
     enum error_code e = OK;
@@ -203,15 +220,10 @@ static enum error_code run_pipeline(struct job *j, const struct plan *mesh, stru
     struct plan p = *mesh;
     case_take_speeds(&p);
     e = case_take_schedule(&p, schedule_generators[0]->name, err);
-    return e ? e : run_case(j, "pipeline", "by speed", &p, err);
-}
-
-static enum error_code run_if_it_fits(struct job *j, const char *family, const char *scheme, struct plan p, struct error *err)
-{
-    struct error why;
-    if (plan_check(&p, &why) == OK) return run_case(j, family, scheme, &p, err);
-    refuse_case(j, family, scheme, &why);
-    return OK;
+    if (!e) e = run_case(j, "pipeline", "by speed", &p, err);
+    j->keys = 0;                        /* another model has other bits */
+    p = *mesh;
+    return e ? e : run_llama(j, "pipeline", p, p.schedule, err);
 }
 
 static enum error_code run_tensor(struct job *j, const struct plan *mesh, struct error *err)
@@ -222,6 +234,7 @@ static enum error_code run_tensor(struct job *j, const struct plan *mesh, struct
         p.tensor = tensor_schemes[i]->name;
         p.recompute = recompute_of_run[0];
         e = run_if_it_fits(j, "tensor", p.tensor, p, err);
+        if (!e) e = run_llama(j, "tensor", p, p.tensor, err);
     }
     return e;
 }
@@ -256,6 +269,7 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
         p.data.scheme = data_schemes[i]->name;
         if (data_shards(&any, &p.data, P, 0, NULL) == OK) {
             e = run_if_it_fits(j, "data", p.data.scheme, p, err);
+            if (!e) e = run_llama(j, "data", p, p.data.scheme, err);
             continue;
         }
         for (int N = 2; N < P && !e; N++) {
@@ -277,7 +291,7 @@ static enum error_code run_meshes(struct job *j, const char *family, enum axis a
     const int P = j->world->size;
     enum error_code e = OK;
     if (j->prints)
-        printf("\n%d device%s, %-*s %9s %6s %9s %6s %7s   traffic memory bits\n", P, plural(P), P > 9 ? 25 : 26 - (P > 1), family, "fp64",
+        printf("\n%d device%s, %-*s %8s %6s %8s %6s %7s  traffic memory bits\n", P, plural(P), P > 9 ? 28 : 29 - (P > 1), family, "fp64",
                "/bound", "fp32", "/bound", "16 bits");
     for (int pp = 1; pp <= P; pp++)
         for (int dp = 1; dp * pp <= P; dp++) {

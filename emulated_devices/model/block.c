@@ -6,27 +6,33 @@
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static int64_t heads_width(const struct stage *s) { return s->tp->heads * s->plan->model.A; }
+static int64_t heads_width(const struct stage *s) { return s->tp->heads.queries * s->plan->model.A; }
+
+static bool is_rotary(const struct stage *s) { return s->plan->model.positions == POSITIONS_ROTARY; }
+static bool is_gelu(const struct stage *s) { return s->plan->model.mlp == MLP_GELU; }
 
 bool block_make(struct stage *s, const struct microbatch *m, struct block_activations *b)
 {
     struct allocator a = { s->device, ACTIVATIONS, false };
     const int64_t n = m->stream.count, input = m->input.count, inner = m->inner.count, D = s->tp->channels;
-    b->ln1_mean = allocate_statistics(&a, n, 0), b->ln1_rstd = allocate_statistics(&a, n, 0), b->ln1 = allocate_matrix(&a, input, D);
-    b->qkv = allocate_matrix(&a, inner, 3 * heads_width(s)), b->lse = allocate_statistics(&a, inner, s->tp->heads);
+    const bool mean = s->plan->model.norm == NORM_LAYER;
+    if (mean) b->ln1_mean = allocate_statistics(&a, n, 0), b->ln2_mean = allocate_statistics(&a, n, 0);
+    b->ln1_rstd = allocate_statistics(&a, n, 0), b->ln1 = allocate_matrix(&a, input, D);
+    b->qkv = allocate_matrix(&a, inner, tensor_qkv_columns(s->tp)), b->lse = allocate_statistics(&a, inner, s->tp->heads.queries);
     b->att = allocate_matrix(&a, inner, heads_width(s));
     b->mid = allocate_matrix(&a, n, D);
-    b->ln2_mean = allocate_statistics(&a, n, 0), b->ln2_rstd = allocate_statistics(&a, n, 0), b->ln2 = allocate_matrix(&a, input, D);
-    b->up = allocate_matrix(&a, inner, s->tp->columns), b->act = allocate_matrix(&a, inner, s->tp->columns);
+    b->ln2_rstd = allocate_statistics(&a, n, 0), b->ln2 = allocate_matrix(&a, input, D);
+    b->up = allocate_matrix(&a, inner, tensor_up_columns(s->tp)), b->act = allocate_matrix(&a, inner, s->tp->columns);
     return !a.failed;
 }
 
 struct kept block_keeps(const struct stage *s, const struct microbatch *m)
 {
-    /* in, mid;  ln1, ln2;  qkv 3, att 1 of this device's heads, up, act.  Of statistics four of the stream, and lse */
+    /* in, mid;  ln1, ln2;  qkv, att of this device's heads, up, act.  Of statistics two or one of each norm, and lse */
+    const int64_t inner = tensor_qkv_columns(s->tp) + heads_width(s) + tensor_up_columns(s->tp) + s->tp->columns;
     return (struct kept){
-        .elements = 2 * (m->stream.count + m->input.count) * s->tp->channels + m->inner.count * (4 * heads_width(s) + 2 * s->tp->columns),
-        .statistics = 4 * m->stream.count + m->inner.count * s->tp->heads,
+        .elements = 2 * (m->stream.count + m->input.count) * s->tp->channels + m->inner.count * inner,
+        .statistics = 2 * (s->plan->model.norm == NORM_LAYER ? 2 : 1) * m->stream.count + m->inner.count * s->tp->heads.queries,
     };
 }
 
@@ -45,20 +51,15 @@ void block_drop_gradients(struct stage *s, struct block_gradients *d)
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-static const struct parameter *block_parameter(const struct stage *s, int layer, enum block_param p)
-{
-    return parameter_find(s->parameters, param_of_block(&s->plan->model, layer, p));
-}
-
-#define W(p) block_parameter(s, layer, p)->w
-#define G(p) block_parameter(s, layer, p)->g
+#define W(p) stage_weight(s, param_of_block(&s->plan->model, layer, p))
+#define G(p) stage_gradient(s, param_of_block(&s->plan->model, layer, p))
 
 static struct attention attention_of(const struct stage *s, const struct microbatch *m, int layer)
 {
     const struct model_config *c = &s->plan->model;
-    return (struct attention){ .S = s->plan->S, .H = s->tp->heads, .K = s->tp->heads, .A = c->A, .scale = 1 / sqrt((double)c->A),
+    return (struct attention){ .S = s->plan->S, .H = s->tp->heads.queries, .K = s->tp->heads.keys, .A = c->A, .scale = 1 / sqrt((double)c->A),
                                .drop = dropout_at(c->dropout_attention, s->dropout_seed, layer, "probabilities",
-                                                  m->sequences.first + m->inner.first / s->plan->S, s->tp->head, c->H) };
+                                                  m->sequences.first + m->inner.first / s->plan->S, s->tp->heads.query, c->H) };
 }
 
 struct dropout dropout_of(const struct stage *s, const struct microbatch *m, double p, int layer, const char *where)
@@ -78,6 +79,10 @@ static enum error_code attention_forward(struct stage *s, struct microbatch *m, 
     if (!e) e = tp->scheme->linear_forward(tp, ROLE_QKV, m->N, a->qkv, a->ln1, W(QKV_W), W(QKV_B), err);
     if (e) return e;
     stage_show(s, m, "attn.qkv", layer, a->qkv);
+    if (is_rotary(s)) {
+        dev_rotary_forward(d, a->qkv, rows_of(m->positions, m->inner), s->rotary, attention_of(s, m, layer));
+        stage_show(s, m, "attn.rotated", layer, a->qkv);
+    }
     dev_attention_forward(d, a->att, a->lse, a->qkv, attention_of(s, m, layer));
     stage_show(s, m, "attn.heads", layer, a->att);
     e = tp->scheme->linear_forward(tp, ROLE_ATTENTION_OUT, m->N, a->mid, a->att, W(PROJ_W), W(PROJ_B), err);
@@ -100,7 +105,8 @@ static enum error_code mlp_forward(struct stage *s, struct microbatch *m, int la
     if (!e) e = tp->scheme->linear_forward(tp, ROLE_UP, m->N, a->up, a->ln2, W(UP_W), W(UP_B), err);
     if (e) return e;
     stage_show(s, m, "mlp.up", layer, a->up);
-    dev_gelu_forward(s->device, a->act, a->up);
+    if (is_gelu(s)) dev_gelu_forward(s->device, a->act, a->up);
+    else dev_swiglu_forward(s->device, a->act, a->up);
     stage_show(s, m, "mlp.act", layer, a->act);
     return OK;
 }
@@ -142,7 +148,7 @@ struct kept block_forgets(const struct stage *s, const struct microbatch *m, int
     struct kept all = block_keeps(s, m);
     all.elements -= m->stream.count * s->tp->channels;          /* in stays */
     switch (choice(s, layer)) {
-    case RECOMPUTE_SELECTIVE: return (struct kept){ m->inner.count * heads_width(s), m->inner.count * s->tp->heads };
+    case RECOMPUTE_SELECTIVE: return (struct kept){ m->inner.count * heads_width(s), m->inner.count * s->tp->heads.queries };
     case RECOMPUTE_FULL:      return all;
     default:                  return (struct kept){ 0 };
     }
@@ -152,7 +158,7 @@ static enum error_code remember_attention(struct stage *s, struct microbatch *m,
 {
     struct block_activations *a = &m->block[layer - s->first_layer];
     struct allocator mem = { s->device, ACTIVATIONS, false };
-    a->lse = allocate_statistics(&mem, m->inner.count, s->tp->heads);
+    a->lse = allocate_statistics(&mem, m->inner.count, s->tp->heads.queries);
     a->att = allocate_matrix(&mem, m->inner.count, heads_width(s));
     if (mem.failed) return fail(err, ERR_MEMORY, "no memory to compute attention in layer %d again", layer);
     dev_attention_forward(s->device, a->att, a->lse, a->qkv, attention_of(s, m, layer));
@@ -174,10 +180,26 @@ static bool make_gradients(struct stage *s, const struct microbatch *m, struct b
 {
     struct allocator mem = { s->device, BUFFERS, false };
     const int64_t n = m->stream.count, inner = m->inner.count, D = s->tp->channels;
-    g->out = allocate_matrix(&mem, m->gradient.count, D), g->up = allocate_matrix(&mem, inner, s->tp->columns), g->ln2 = allocate_matrix(&mem, n, D);
-    g->attention_out = allocate_matrix(&mem, m->gradient.count, D), g->qkv = allocate_matrix(&mem, inner, 3 * heads_width(s));
+    g->out = allocate_matrix(&mem, m->gradient.count, D), g->up = allocate_matrix(&mem, inner, tensor_up_columns(s->tp)), g->ln2 = allocate_matrix(&mem, n, D);
+    g->attention_out = allocate_matrix(&mem, m->gradient.count, D), g->qkv = allocate_matrix(&mem, inner, tensor_qkv_columns(s->tp));
     g->ln1 = allocate_matrix(&mem, n, D);
     return !mem.failed;
+}
+
+/* g->up from g->out, through the last matrix and what stands before it.  gelu's gradient takes the place of act's. */
+static enum error_code feed_backward_input(struct stage *s, struct microbatch *m, int layer, struct error *err)
+{
+    const struct block_activations *a = &m->block[layer - s->first_layer];
+    const struct block_gradients *g = &m->d_block[layer - s->first_layer];
+    struct tensor d_act = is_gelu(s) ? g->up : device_tensor_2d(s->device, BUFFERS, m->inner.count, s->tp->columns);
+    if (d_act.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradient of the feed-forward in layer %d", layer);
+    const enum error_code e = s->tp->scheme->linear_backward_input(s->tp, ROLE_DOWN, m->N, d_act, g->out, W(DOWN_W), err);
+    if (!e) stage_show_gradient(s, m, "mlp.act", layer, d_act);
+    if (!e && is_gelu(s)) dev_gelu_backward_input(s->device, g->up, d_act, a->up);
+    else if (!e) dev_swiglu_backward_input(s->device, g->up, d_act, a->up);
+    if (!is_gelu(s)) device_free(s->device, d_act);
+    if (!e) stage_show_gradient(s, m, "mlp.up", layer, g->up);
+    return e;
 }
 
 /* d, the gradient of mid + mlp(norm(mid)), becomes that of mid.  branch: [n,D] of scratch. */
@@ -188,12 +210,8 @@ static enum error_code mlp_backward_input(struct stage *s, struct microbatch *m,
     struct block_gradients *g = &m->d_block[layer - s->first_layer];
     dev_dropout(s->device, tensor_own_rows(tp, g->out, m->N), d, dropout_of(s, m, s->plan->model.dropout_residual, layer, "mlp"));
     stage_show_gradient(s, m, "mlp.out", layer, tensor_own_rows(tp, g->out, m->N));
-    enum error_code e = tp->scheme->linear_backward_input(tp, ROLE_DOWN, m->N, g->up, g->out, W(DOWN_W), err);
-    if (e) return e;
-    stage_show_gradient(s, m, "mlp.act", layer, g->up);
-    dev_gelu_backward_input(s->device, g->up, g->up, a->up);
-    stage_show_gradient(s, m, "mlp.up", layer, g->up);
-    e = tp->scheme->linear_backward_input(tp, ROLE_UP, m->N, g->ln2, g->up, W(UP_W), err);
+    enum error_code e = feed_backward_input(s, m, layer, err);
+    if (!e) e = tp->scheme->linear_backward_input(tp, ROLE_UP, m->N, g->ln2, g->up, W(UP_W), err);
     if (!e) stage_show_gradient(s, m, "ln_2", layer, g->ln2);
     if (!e) e = tensor_norm_backward_input(tp, branch, g->ln2, a->mid, W(LN2_W), a->ln2_mean, a->ln2_rstd, err);
     if (e) return e;
@@ -217,6 +235,10 @@ static enum error_code attention_backward_input(struct stage *s, struct microbat
     if (!e) stage_show_gradient(s, m, "attn.heads", layer, d_att);
     if (!e) dev_attention_backward_input(s->device, g->qkv, d_att, a->att, a->lse, a->qkv, attention_of(s, m, layer));
     device_free(s->device, d_att);
+    if (!e && is_rotary(s)) {
+        stage_show_gradient(s, m, "attn.rotated", layer, g->qkv);
+        dev_rotary_backward_input(s->device, g->qkv, rows_of(m->positions, m->inner), s->rotary, attention_of(s, m, layer));
+    }
     if (!e) stage_show_gradient(s, m, "attn.qkv", layer, g->qkv);
     if (!e) e = tp->scheme->linear_backward_input(tp, ROLE_QKV, m->N, g->ln1, g->qkv, W(QKV_W), err);
     if (!e) stage_show_gradient(s, m, "ln_1", layer, g->ln1);
@@ -248,7 +270,7 @@ enum error_code block_backward_weight(struct stage *s, struct microbatch *m, int
     if (!e) e = scheme->linear_backward_weight(tp, ROLE_UP, m->N, G(UP_W), G(UP_B), g->up, a->ln2, err);
     if (!e) e = tensor_norm_backward_weight(tp, G(LN2_W), G(LN2_B), g->ln2, a->mid, a->ln2_mean, a->ln2_rstd, err);
     if (!e) e = scheme->linear_backward_weight(tp, ROLE_ATTENTION_OUT, m->N, G(PROJ_W), G(PROJ_B), g->attention_out, a->att, err);
-    if (!e) e = scheme->linear_backward_weight(tp, ROLE_QKV, m->N, G(QKV_W), G(QKV_B), g->qkv, a->ln1, err);
+    if (!e) e = heads_backward_weight(tp, m->N, G(QKV_W), G(QKV_B), g->qkv, a->ln1, err);
     if (!e) e = tensor_norm_backward_weight(tp, G(LN1_W), G(LN1_B), g->ln1, a->in, a->ln1_mean, a->ln1_rstd, err);
     block_drop(s, a);
     block_drop_gradients(s, g);

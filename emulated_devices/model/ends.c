@@ -5,17 +5,11 @@
 
 /* ---- the embedding ----------------------------------------------------------------------------------------------- */
 
-/* This device's rows of one of the microbatch's tables of integers. */
-static struct tensor rows_of(struct tensor table, struct rows r)
-{
-    return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
-}
-
 enum error_code embedding_forward(struct stage *s, struct microbatch *m, struct tensor x, struct error *err)
 {
-    const struct parameter *wte = parameter_find(s->parameters, PARAM_WTE), *wpe = parameter_find(s->parameters, param_positions(&s->plan->model));
-    enum error_code e = s->tp->scheme->embedding_forward(s->tp, x, m->ids, wte->w, err);
-    if (!e) e = tensor_positions_forward(s->tp, x, rows_of(m->positions, m->stream), wpe->w, err);
+    const int positions = param_positions(&s->plan->model);
+    enum error_code e = s->tp->scheme->embedding_forward(s->tp, x, m->ids, stage_weight(s, PARAM_WTE), err);
+    if (!e && positions >= 0) e = tensor_positions_forward(s->tp, x, rows_of(m->positions, m->stream), stage_weight(s, positions), err);
     if (!e) dev_dropout(s->device, x, x, dropout_of(s, m, s->plan->model.dropout_embedding, -1, "embedding"));
     if (!e) stage_show(s, m, "embedding", -1, x);
     return e;
@@ -23,8 +17,10 @@ enum error_code embedding_forward(struct stage *s, struct microbatch *m, struct 
 
 enum error_code embedding_backward_weight(struct stage *s, struct microbatch *m, struct error *err)
 {
-    enum error_code e = s->tp->scheme->embedding_backward_weight(s->tp, parameter_find(s->parameters, PARAM_WTE)->g, m->d_in, m->ids, err);
-    if (!e) e = tensor_positions_backward_weight(s->tp, parameter_find(s->parameters, param_positions(&s->plan->model))->g, m->d_in, rows_of(m->positions, m->stream), err);
+    const int positions = param_positions(&s->plan->model);
+    enum error_code e = s->tp->scheme->embedding_backward_weight(s->tp, stage_gradient(s, PARAM_WTE), m->d_in, m->ids, err);
+    if (!e && positions >= 0)
+        e = tensor_positions_backward_weight(s->tp, stage_gradient(s, positions), m->d_in, rows_of(m->positions, m->stream), err);
     drop_tensor(s->device, &m->d_in);
     return e;
 }
@@ -36,15 +32,15 @@ enum error_code loss_forward(struct stage *s, struct microbatch *m, int micro, s
     const struct model_config *c = &s->plan->model;
     struct allocator a = { s->device, ACTIVATIONS, false };
     const int64_t n = m->stream.count, inner = m->inner.count;
-    const int final = param_final_norm(c);
     double loss = 0;
-    m->lnf_mean = allocate_statistics(&a, n, 0), m->lnf_rstd = allocate_statistics(&a, n, 0), m->lnf = allocate_matrix(&a, m->input.count, s->tp->channels);
+    if (c->norm == NORM_LAYER) m->lnf_mean = allocate_statistics(&a, n, 0);
+    m->lnf_rstd = allocate_statistics(&a, n, 0), m->lnf = allocate_matrix(&a, m->input.count, s->tp->channels);
     m->logits = allocate_matrix(&a, inner, s->tp->tokens), m->top = allocate_statistics(&a, inner, 0), m->sums = allocate_statistics(&a, 2 * inner, 0);
     if (a.failed) return fail(err, ERR_MEMORY, "the machine has no memory left for the loss of microbatch %d", micro);
     enum error_code e = tensor_norm_forward(s->tp, tensor_own_rows(s->tp, m->lnf, m->N), m->lnf_mean, m->lnf_rstd, m->out,
-                                            parameter_find(s->parameters, final)->w, parameter_find(s->parameters, final + 1)->w, c->eps, err);
+                                            stage_weight(s, param_final_norm(c)), stage_weight(s, param_final_bias(c)), c->eps, err);
     if (!e) stage_show(s, m, "ln_f", (int)c->L, tensor_own_rows(s->tp, m->lnf, m->N));
-    if (!e) e = s->tp->scheme->linear_forward(s->tp, ROLE_HEAD, m->N, m->logits, m->lnf, parameter_find(s->parameters, param_head(c))->w, tensor_none, err);
+    if (!e) e = s->tp->scheme->linear_forward(s->tp, ROLE_HEAD, m->N, m->logits, m->lnf, stage_weight(s, param_head(c)), tensor_none, err);
     if (!e) stage_show(s, m, "logits", (int)c->L, m->logits);
     if (!e) e = tensor_cross_entropy_forward(s->tp, &loss, m->top, m->sums, m->logits, rows_of(m->labels, m->inner), err);
     s->loss += loss;
@@ -53,10 +49,10 @@ enum error_code loss_forward(struct stage *s, struct microbatch *m, int micro, s
 
 struct kept loss_keeps(const struct stage *s, const struct microbatch *m)
 {
-    /* out;  lnf;  logits.  Of statistics two of the stream;  top, total and hit */
+    /* out;  lnf;  logits.  Of statistics two or one of the norm;  top, total and hit */
     return (struct kept){
         .elements = (m->stream.count + m->input.count) * s->tp->channels + m->inner.count * s->tp->tokens,
-        .statistics = 2 * m->stream.count + 3 * m->inner.count,
+        .statistics = (s->plan->model.norm == NORM_LAYER ? 2 : 1) * m->stream.count + 3 * m->inner.count,
     };
 }
 
@@ -70,9 +66,9 @@ enum error_code loss_backward_input(struct stage *s, struct microbatch *m, struc
     tensor_cross_entropy_backward(s->tp, m->logits, m->sums, m->top, rows_of(m->labels, m->inner), s->loss_scale / (double)(s->counted ? s->counted : 1));
     stage_show_gradient(s, m, "logits", (int)c->L, m->logits);
     enum error_code e = s->tp->scheme->linear_backward_input(s->tp, ROLE_HEAD, m->N, m->d_lnf, m->logits,
-                                                             parameter_find(s->parameters, param_head(c))->w, err);
+                                                             stage_weight(s, param_head(c)), err);
     if (!e) stage_show_gradient(s, m, "ln_f", (int)c->L, m->d_lnf);
-    if (!e) e = tensor_norm_backward_input(s->tp, m->d_out, m->d_lnf, m->out, parameter_find(s->parameters, param_final_norm(c))->w,
+    if (!e) e = tensor_norm_backward_input(s->tp, m->d_out, m->d_lnf, m->out, stage_weight(s, param_final_norm(c)),
                                            m->lnf_mean, m->lnf_rstd, err);
     if (!e) stage_show_gradient(s, m, "out", (int)c->L - 1, m->d_out);
     return e;
@@ -81,10 +77,9 @@ enum error_code loss_backward_input(struct stage *s, struct microbatch *m, struc
 enum error_code loss_backward_weight(struct stage *s, struct microbatch *m, struct error *err)
 {
     const struct model_config *c = &s->plan->model;
-    const int final = param_final_norm(c);
-    enum error_code e = s->tp->scheme->linear_backward_weight(s->tp, ROLE_HEAD, m->N, parameter_find(s->parameters, param_head(c))->g, tensor_none,
+    enum error_code e = s->tp->scheme->linear_backward_weight(s->tp, ROLE_HEAD, m->N, stage_gradient(s, param_head(c)), tensor_none,
                                                               m->logits, m->lnf, err);
-    if (!e) e = tensor_norm_backward_weight(s->tp, parameter_find(s->parameters, final)->g, parameter_find(s->parameters, final + 1)->g,
+    if (!e) e = tensor_norm_backward_weight(s->tp, stage_gradient(s, param_final_norm(c)), stage_gradient(s, param_final_bias(c)),
                                             m->d_lnf, m->out, m->lnf_mean, m->lnf_rstd, err);
     struct tensor *const all[] = { &m->out, &m->lnf_mean, &m->lnf_rstd, &m->lnf, &m->logits, &m->top, &m->sums, &m->d_lnf };
     drop_tensors(s->device, all, sizeof all / sizeof *all);

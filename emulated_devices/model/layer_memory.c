@@ -10,18 +10,18 @@ static void all_terms(const struct stage *s, const struct microbatch *m, struct 
     const struct model_config *c = &s->plan->model;
     const double parts = s->tp->group->size, inside = (double)(m->N * c->D) / parts;
     const double outside = s->tp->scheme->cuts_tokens ? inside : inside * parts;
-    const int64_t n = m->stream.count, D = s->tp->channels, heads = s->tp->heads, inner = m->inner.count;
+    const int64_t n = m->stream.count, D = s->tp->channels, heads = s->tp->heads.queries, inner = m->inner.count;
     const struct layer_memory_term terms[LAYER_MEMORY_TERMS] = {
         { "inputs of the norms",          4 * outside, numbers(s, 2 * n * D), NULL },
         { "input of QKV",                 2 * outside, numbers(s, m->input.count * D), NULL },
-        { "Q, K and V",                   6 * inside,  numbers(s, 3 * inner * heads * c->A), NULL },
+        { "Q, K and V",                   6 * inside,  numbers(s, inner * tensor_qkv_columns(s->tp)), NULL },
         { "softmax, mask, what it drops", 5 * (double)(m->N * s->plan->S * c->H) / parts, statistics(s, inner * heads),
           "in tiles: a denominator for each row" },
         { "input of the projection",      2 * inside,  numbers(s, inner * heads * c->A), NULL },
         { "masks of residual dropout",    2 * outside, 0, "drawn again from their counters" },
         { "input of up",                  2 * outside, numbers(s, m->input.count * D), NULL },
-        { "input and output of gelu",     16 * inside, numbers(s, 2 * inner * s->tp->columns), NULL },
-        { "means and deviations",         0,           statistics(s, 4 * n), "the paper leaves them out" },
+        { "input and output of gelu",     16 * inside, numbers(s, inner * (tensor_up_columns(s->tp) + s->tp->columns)), NULL },
+        { "means and deviations",         0,           statistics(s, (c->norm == NORM_LAYER ? 4 : 2) * n), "the paper leaves them out" },
     };
     for (int i = 0; i < LAYER_MEMORY_TERMS; i++) t[i] = terms[i];
 }

@@ -120,11 +120,17 @@ static const char *needs_along(const struct plan *p, const struct algorithm *a, 
 static enum error_code check_parts(const struct plan *p, const struct tensor_scheme *tensor, const struct algorithm *a, struct error *err)
 {
     const struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
-    int size[TENSOR_AXES];
-    tensor->mesh(p->mesh.size[TP], size);
+    struct tensor_parallel tp = { .scheme = tensor };
+    tensor->mesh(p->mesh.size[TP], tp.mesh);
     for (int i = 0; i < TENSOR_AXES; i++) {
-        const char *needs = algorithm_refuses(a, size[i], &c);
-        if (needs) return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d", p->allreduce, needs, tensor->name, size[i]);
+        const char *needs = algorithm_refuses(a, tp.mesh[i], &c);
+        if (needs) return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d", p->allreduce, needs, tensor->name, tp.mesh[i]);
+    }
+    const int parts = axes_size(&tp, tensor->inner.columns);
+    for (int i = 0; i < parts; i++) {
+        const int copies = heads_at(&p->model, parts, i).copies;
+        const char *needs = algorithm_refuses(a, copies, &c);
+        if (needs) return fail(err, ERR_PLAN, "--allreduce %s: needs %s; the devices with copies of a key/value head have P=%d", p->allreduce, needs, copies);
     }
     return OK;
 }
@@ -219,8 +225,8 @@ enum error_code plan_check(struct plan *p, struct error *err)
     const struct tensor_scheme *tensor;
     struct shards shards;
     enum error_code e = model_config_check(&p->model, err);
-    if (!e && model_family(&p->model) != FAMILY_GPT2)
-        e = fail(err, ERR_PLAN, "--model %s: the devices run GPT-2 models so far", p->model.name);
+    if (!e && p->model.mlp == MLP_MIXTURE)
+        e = fail(err, ERR_PLAN, "--model %s: no scheme for a mixture of experts is registered; the devices run GPT-2 and Llama models", p->model.name);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);

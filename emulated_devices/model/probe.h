@@ -29,14 +29,19 @@ const struct activation *activation_find(const char *name);
 /** The stage that computes an activation, or its gradient: the gradient of a block's output is the next block's work. */
 int plan_stage_of(const struct plan *, const char *name, int layer, bool gradient);
 
-/** The columns that a device has of an activation: of the stream its channels, else its heads, feed-forward columns or tokens. */
-struct spans activation_columns(const struct tensor_parallel *, enum activation_width);
+/** The columns that a device has of an activation: of the stream its channels, else its heads, feed-forward columns or tokens; or of its
+ *  gradient, see plan_part. */
+struct spans activation_columns(const struct tensor_parallel *, enum activation_width, bool gradient);
 
 /**
  * A device's part of an activation (or its gradient) in one microbatch.
  * @param cols  columns of the whole.
- * @return the part; rows are those of the global batch, sequence by sequence.
+ * @return the part; rows are those of the global batch, sequence by sequence.  Keys and values that several devices have are
+ *         no part of the gradient: each has a share of it, which only added up is what the model has.
  */
-struct part plan_part(const struct plan *, int rank, const struct activation *, int64_t cols, int micro);
+struct part plan_part(const struct plan *, int rank, const struct activation *, int64_t cols, int micro, bool gradient);
+
+/** Columns of the tensor that such a device shows: those of its part, then perhaps others that are no part. */
+int64_t plan_columns(const struct plan *, int rank, const struct activation *);
 
 #endif

@@ -3,6 +3,7 @@
 #include "emulated_devices/model/block.h"
 #include "emulated_devices/model/ends.h"
 #include "emulated_devices/model/memory.h"
+#include "ref/model/rotary.h"
 #include <stdlib.h>
 
 static void drop_microbatch(struct stage *s, struct microbatch *m)
@@ -66,7 +67,27 @@ uint64_t stage_message_bytes(const struct stage *s, int micro)
     return (uint64_t)(s->micro[micro].stream.count * s->tp->channels) * dtype_size(s->device->dtype);
 }
 
-/* The three tables of integers are inputs, not tensors of the model: they are not counted. */
+struct tensor stage_weight(const struct stage *s, int index) { return index < 0 ? tensor_none : parameter_find(s->parameters, index)->w; }
+struct tensor stage_gradient(const struct stage *s, int index) { return index < 0 ? tensor_none : parameter_find(s->parameters, index)->g; }
+
+struct tensor rows_of(struct tensor table, struct rows r)
+{
+    return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
+}
+
+/* ---- opening, closing ------------------------------------------------------------------------------------------------ */
+
+static bool make_rotary(struct stage *s)
+{
+    const struct model_config *c = &s->plan->model;
+    if (c->positions != POSITIONS_ROTARY) return true;
+    s->rotary = tensor_2d(NULL, dtype_wide(s->device->dtype), s->plan->S, c->A);
+    s->rotary.data = malloc(tensor_bytes(s->rotary));
+    if (s->rotary.data) rotary_table(&c->rotary, s->rotary);
+    return s->rotary.data != NULL;
+}
+
+/* The tables of integers and of rotary positions are inputs, not tensors of the model: they are not counted. */
 enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp,
                            struct data_parallel *data, int index, int dp, struct error *err)
 {
@@ -74,7 +95,7 @@ enum error_code stage_open(struct stage *s, const struct plan *plan, struct devi
                          .first = index == 0, .last = index == plan->stages - 1, .first_layer = (int)plan_first_layer(plan, index) };
     s->layers = (int)plan_first_layer(plan, index + 1) - s->first_layer;
     s->micro = calloc((size_t)plan->micros, sizeof *s->micro);
-    bool ok = s->micro != NULL;
+    bool ok = s->micro != NULL && make_rotary(s);
     for (int i = 0; ok && i < plan->micros; i++) {
         struct microbatch *m = &s->micro[i];
         m->sequences = plan_microbatch(plan, dp, i);
@@ -103,7 +124,9 @@ void stage_close(struct stage *s)
         free(m->block), free(m->d_block), free(m->ids.data);
     }
     free(s->micro);
+    free(s->rotary.data);
     s->micro = NULL;
+    s->rotary = tensor_none;
 }
 
 /* ---- probes --------------------------------------------------------------------------------------------------------- */

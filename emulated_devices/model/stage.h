@@ -35,6 +35,7 @@ struct stage {
     int first_layer, layers;
     bool first, last;                           /* has the embedding; has the loss */
     struct parameters *parameters;
+    struct tensor rotary;                       /* [S,A] the table of rotary positions, which all devices know; none without */
     uint64_t dropout_seed;                      /* of this step */
     int64_t counted;                            /* labels in the whole batch that are not ignored */
     double loss_scale;                          /* gradients are those of so many times the loss */
@@ -47,6 +48,13 @@ struct stage {
 enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *, struct data_parallel *,
                            int index, int dp, struct error *);
 void stage_close(struct stage *);
+
+/** A parameter's weight, or gradient, by its place in the model's list; none for -1. */
+struct tensor stage_weight(const struct stage *, int index);
+struct tensor stage_gradient(const struct stage *, int index);
+
+/** A device's rows of one of the microbatch's tables of integers. */
+struct tensor rows_of(struct tensor table, struct rows);
 
 /** Show the probe a tensor that was just computed, or the gradient of one. */
 void stage_show(struct stage *, const struct microbatch *, const char *name, int layer, struct tensor);

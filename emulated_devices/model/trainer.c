@@ -23,7 +23,7 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
         p->index = i;
         p->holders = plan_holders(&t->plan, &t->schedule, &p->spec, NULL);
         p->layout = plan_layout(&t->plan, t->comm->rank, &p->spec);
-        p->counted = first && tensor_first_copy(&t->tensor, &p->spec);
+        p->counted = first ? tensor_counted(&t->tensor, &p->spec) : 0;
         ps->count++;
     }
     return OK;

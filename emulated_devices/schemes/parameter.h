@@ -13,8 +13,8 @@ struct parameter {
     struct layout layout;               /* this device's boxes */
     struct tensor w, g;                 /* [layout_rows, layout_cols], or [n] for vectors: views, data NULL while the data scheme
                                            does not have them whole here (data.h) */
-    bool counted;                       /* whether its gradient counts in the global norm here: one device for each piece, copies
-                                           along dp aside */
+    int64_t counted;                    /* elements of its gradient, from the first on, that count in the global norm here: each on
+                                           one device, copies along dp aside */
     int holders;                        /* places of the pipeline that hold the same piece: 1, or 2 if it is tied across stages or
                                            its stage is there twice; their gradients are added up */
     int64_t place;                      /* of its first element among the parameters of its unit (unit.h) */

@@ -11,6 +11,16 @@ static const struct model_config nasty = {
     .name = "nasty", .S = 9, .D = 27, .H = 9, .K = 9, .A = 3, .F = 50, .L = 9, .V = 61, .biases = true, .tied = true, .eps = 1e-5, .init_std = 0.2,
 };
 
+/* H=9 and K=3 for up to 9 parts: key/value heads, or from 4 parts on their copies, are dealt out unevenly but at 3, 6 and 9; F is prime. */
+void case_take_llama(struct plan *p)
+{
+    const int64_t L = p->model.L;
+    p->model = (struct model_config){
+        .name = "nasty llama", .S = 9, .D = 18, .H = 9, .K = 3, .A = 2, .F = 37, .L = L, .V = 61, .norm = NORM_RMS, .positions = POSITIONS_ROTARY,
+        .mlp = MLP_SWIGLU, .rotary = { .theta = 100 }, .tied = p->model.tied, .eps = 1e-5, .init_std = 0.2,
+    };
+}
+
 struct plan case_plan(int dp, int tp, int pp)
 {
     struct plan p = {

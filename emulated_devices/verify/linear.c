@@ -15,7 +15,7 @@ const char *linear_matrix_name(enum linear_matrix m)
 /* What a matrix of each role has on its inner side. */
 static const struct linear_role { const char *word; enum param_role role; enum activation_width inner; } roles[] = {
     { "qkv", ROLE_QKV, WIDTH_QKV }, { "out", ROLE_ATTENTION_OUT, WIDTH_HEADS }, { "up", ROLE_UP, WIDTH_UP },
-    { "down", ROLE_DOWN, WIDTH_UP }, { "head", ROLE_HEAD, WIDTH_VOCABULARY },
+    { "down", ROLE_DOWN, WIDTH_ACT }, { "head", ROLE_HEAD, WIDTH_VOCABULARY },
 };
 enum { ROLES = sizeof roles / sizeof *roles };
 
@@ -42,7 +42,7 @@ static int64_t whole_width(const struct model_config *c, enum activation_width w
 {
     switch (width) {
     case WIDTH_QKV:        return 3 * c->D;
-    case WIDTH_UP:         return c->F;
+    case WIDTH_UP: case WIDTH_ACT: return c->F;
     case WIDTH_VOCABULARY: return c->V;
     default:               return c->D;
     }
@@ -87,7 +87,7 @@ struct part linear_part(const struct linear_layer *l, int rank, enum linear_matr
     }
     const struct rows rows = tensor_rows_at(&tp, side_of(l, m), l->N);
     spans_add(&part.rows, rows.first, rows.count);
-    part.cols = activation_columns(&tp, width_of(l, is_output(m)));
+    part.cols = activation_columns(&tp, width_of(l, is_output(m)), false);
     return part;
 }
 

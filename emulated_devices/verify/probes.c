@@ -5,14 +5,22 @@
 
 /* ---- looking on -------------------------------------------------------------------------------------------------------- */
 
-/* A part beside the truth, run for run: both lie alike. */
+/* A part beside the truth, run for run: both lie alike, but that rows of the actual tensor may go on behind the part's. */
 static void add_up(struct sums *s, struct tensor actual, struct tensor truth)
 {
-    for (int64_t i = 0; i < tensor_count(truth); i++) {
-        const double a = tensor_get(actual, i), t = tensor_get(truth, i);
-        s->difference += (a - t) * (a - t), s->actual += a * a, s->product += a * t, s->truth += t * t;
-    }
+    for (int64_t n = 0; n < tensor_rows(truth); n++)
+        for (int64_t i = 0; i < tensor_cols(truth); i++) {
+            const double a = tensor_get(actual, n * tensor_cols(actual) + i), t = tensor_get(truth, n * tensor_cols(truth) + i);
+            s->difference += (a - t) * (a - t), s->actual += a * a, s->product += a * t, s->truth += t * t;
+        }
     s->elements += tensor_count(truth);
+}
+
+static void replace(struct tensor actual, struct tensor truth)
+{
+    const size_t size = dtype_size(truth.dtype), row = (size_t)tensor_cols(truth) * size;
+    for (int64_t n = 0; n < tensor_rows(truth); n++)
+        memcpy((char *)actual.data + (size_t)(n * tensor_cols(actual)) * size, (char *)truth.data + (size_t)n * row, row);
 }
 
 static void see(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t)
@@ -23,11 +31,14 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
         const struct expected *e = &p->expected[i];
         void **truth = &p->part[i * plan->micros + micro];
         if (e->layer != layer || e->gradient != gradient || strcmp(e->name, name) != 0 || *truth == NULL) continue;
-        const struct part part = plan_part(plan, p->trainer->comm->rank, activation_find(name), e->cols, micro);
-        if (tensor_count(t) != part_count(&part)) p->sums[i].difference = NAN;          /* of another shape */
+        const struct activation *a = activation_find(name);
+        const int rank = p->trainer->comm->rank;
+        const struct part part = plan_part(plan, rank, a, e->cols, micro, gradient);
+        const struct tensor beside = tensor_2d(*truth, t.dtype, spans_extent(&part.rows), spans_extent(&part.cols));
+        if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, a)) p->sums[i].difference = NAN;  /* of another shape */
         else {
-            add_up(&p->sums[i], t, tensor_1d(*truth, t.dtype, tensor_count(t)));
-            if (p->isolate) memcpy(t.data, *truth, tensor_bytes(t));
+            add_up(&p->sums[i], t, beside);
+            if (p->isolate) replace(t, beside);
         }
         free(*truth);
         *truth = NULL;
@@ -68,7 +79,7 @@ static bool computes(const struct trainer *t, int rank, const struct expected *e
 
 static struct part part_of(const struct trainer *t, int rank, const struct expected *e, int micro)
 {
-    return plan_part(&t->plan, rank, activation_find(e->name), e->cols, micro);
+    return plan_part(&t->plan, rank, activation_find(e->name), e->cols, micro, e->gradient);
 }
 
 static void must(struct trainer *t, enum error_code e, const struct error *err)

@@ -38,8 +38,9 @@ static void open_engine(struct data_request q)
     assert_int_equal(group_world(&world, &comm, &err), OK);
     parameters = (struct parameters){ .count = model_param_count(&even), .all = all };
     for (int i = 0; i < parameters.count; i++) {
-        all[i] = (struct parameter){ .spec = model_param(&even, i), .index = i, .counted = true, .holders = 1 };
+        all[i] = (struct parameter){ .spec = model_param(&even, i), .index = i, .holders = 1 };
         all[i].layout = layout_whole(all[i].spec.ndim, all[i].spec.dim);
+        all[i].counted = layout_count(&all[i].layout);
     }
     dp = (struct data_parallel){ .request = q, .config = &even, .device = &device, .group = &world, .parameters = &parameters, .hyper = &hyper, .versions = 1 };
     ASSERT_ALL(data_scheme_find(&dp.scheme, q.scheme, &err) == OK, "%s", err.text);

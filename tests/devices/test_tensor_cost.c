@@ -12,27 +12,35 @@
 #include <cmocka.h>
 
 static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .biases = true };
+/* Copies of key/value heads from 4 parts on, and nothing divides. */
+static const struct model_config grouped = {
+    .name = "grouped", .S = 6, .D = 54, .H = 27, .K = 3, .A = 2, .F = 71, .L = 1, .V = 61, .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU,
+};
 enum { B = 36, N = B * 6, D = 72, F = 4 * D, H = 18 };
 
 static struct comm comm;
 static struct device device;
 static int members[MESH_MOST_DEVICES];
 
-static struct tensor_parallel at(const char *name, int P, int rank)
+static struct tensor_parallel of(const struct model_config *c, const char *name, int P, int rank)
 {
     static struct group place;
     place = (struct group){ .size = P, .rank = rank };
-    struct tensor_parallel tp = { .config = &model, .device = &device, .group = &place, .S = model.S };
+    struct tensor_parallel tp = { .config = c, .device = &device, .group = &place, .S = c->S };
     assert_int_equal(tensor_scheme_find(&tp.scheme, name, NULL), OK);
     tensor_share(&tp);
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++)
         tp.along[axes] = (struct group){ .comm = &comm, .member = members, .size = axes_size(&tp, axes), .rank = axes_index(&tp, axes) };
+    tp.copies = (struct group){ .comm = &comm, .member = members, .size = tp.heads.copies, .rank = tp.heads.copy };
     return tp;
 }
 
+/* Of what the functions below speak. */
+static const struct model_config *shape = &model;
+
 static int64_t layer_sends(const char *name, int P, int rank)
 {
-    const struct tensor_parallel tp = at(name, P, rank);
+    const struct tensor_parallel tp = of(shape, name, P, rank);
     const struct collective_cost c = tensor_cost(&tp, (struct tensor_cost_request){ .N = N, .layers = 1 });
     return (int64_t)(c.bytes / sizeof(double));
 }
@@ -46,8 +54,8 @@ static int64_t all_send(const char *name, int P)
 
 static int64_t layer_keeps(const char *name, int P)
 {
-    struct tensor_parallel tp = at(name, P, P - 1);
-    const struct plan plan = { .model = model, .S = model.S };
+    struct tensor_parallel tp = of(shape, name, P, P - 1);
+    const struct plan plan = { .model = *shape, .S = shape->S };
     const struct stage stage = { .plan = &plan, .tp = &tp, .device = &device };
     const struct microbatch m = { .N = N, .stream = tensor_rows_at(&tp, STREAM, N), .inner = tensor_rows_at(&tp, INNER, N),
                                   .input = tensor_rows_at(&tp, INPUT, N) };
@@ -106,26 +114,43 @@ static void test_3d(void **state)
     }
 }
 
-/* Every element of every matrix and vector is on some device, and counted in the norm of the gradient once. */
-static void test_layouts(void **state)
+/* Two matrices of a pair are all-reduced each way; beyond K devices the rows of keys and values too, among their copies. */
+static void test_llama(void **state)
 {
+    static const int sizes[] = { 1, 3, 9, 27 };
+    const int64_t D1 = grouped.D, A1 = grouped.A, F1 = grouped.F;
     (void)state;
+    shape = &grouped;
+    for (int i = 0; i < 4; i++) {
+        const int P = sizes[i], copies = P > 3 ? P / 3 : 1;
+        const int64_t h = 27 / P, k = P > 3 ? 1 : 3 / P, f = block_start(F1, P, P) - block_start(F1, P, P - 1);
+        assert_int_equal(all_send("1d", P), 8 * N * D1 * (P - 1) + 2 * 2 * A1 * D1 * (copies - 1) * (P / copies));
+        assert_int_equal(layer_keeps("1d", P), 4 * N * D1 + (2 * h + 2 * k) * A1 * N + 3 * f * N + h * N + 2 * N);
+    }
+    shape = &model;
+}
+
+/* Every element of every matrix and vector is on some device, and counted in the norm of the gradient once. */
+static void check_layouts(const struct model_config *c)
+{
     static const int sizes[] = { 1, 2, 3, 4, 6, 8, 9, 18, 27 };
     for (int i = 0; tensor_schemes[i]; i++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            if (tensor_check(tensor_schemes[i], &model, sizes[s], NULL) != OK) continue;
-            for (int p = 0; p < model_param_count(&model); p++) {
-                const struct param_spec spec = model_param(&model, p);
+            if (tensor_check(tensor_schemes[i], c, sizes[s], NULL) != OK) continue;
+            for (int p = 0; p < model_param_count(c); p++) {
+                const struct param_spec spec = model_param(c, p);
                 int64_t first = 0;
                 for (int r = 0; r < sizes[s]; r++) {
-                    const struct tensor_parallel tp = at(tensor_schemes[i]->name, sizes[s], r);
-                    const struct layout l = tensor_layout(&tp, &spec);
-                    if (tensor_first_copy(&tp, &spec)) first += layout_count(&l);
+                    const struct tensor_parallel tp = of(c, tensor_schemes[i]->name, sizes[s], r);
+                    first += tensor_counted(&tp, &spec);
                 }
                 assert_int_equal(first, spec.dim[0] * (spec.ndim == 2 ? spec.dim[1] : 1));
             }
         }
 }
+
+static void test_layouts(void **state) { (void)state; check_layouts(&model); }
+static void test_layouts_with_copies(void **state) { (void)state; check_layouts(&grouped); }
 
 static void test_refusals(void **state)
 {
@@ -150,7 +175,7 @@ int main(void)
     for (int i = 0; i < MESH_MOST_DEVICES; i++) members[i] = i;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_1d), cmocka_unit_test(test_2d), cmocka_unit_test(test_2_5d), cmocka_unit_test(test_3d),
-        cmocka_unit_test(test_layouts), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_llama), cmocka_unit_test(test_layouts), cmocka_unit_test(test_layouts_with_copies), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("tensor cost", tests, NULL, NULL);
 }

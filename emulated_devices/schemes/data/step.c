@@ -52,7 +52,8 @@ struct norm { struct data_parallel *dp; struct tensor g; int64_t first; double s
 static void add_squares(void *context, struct portion s)
 {
     struct norm *n = context;
-    if (s.parameter->counted) n->sum += dev_sum_of_squares(n->dp->device, slice(n->g, (struct range){ s.row - n->first, s.length }));
+    const int64_t left = s.parameter->counted - s.piece, length = left < s.length ? left : s.length;
+    if (length > 0) n->sum += dev_sum_of_squares(n->dp->device, slice(n->g, (struct range){ s.row - n->first, length }));
 }
 
 /* Copies have the same gradients: the first of them counts. */

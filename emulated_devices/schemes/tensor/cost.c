@@ -3,12 +3,27 @@
 
 static enum dtype own_format(const struct ledger *l) { return l->tp->device->dtype; }
 
-static void enter(struct ledger *l, enum operation op, unsigned axes, const char *name, struct collective call)
+static void enter_on(struct ledger *l, const struct group *g, enum operation op, const char *name, struct collective call)
 {
-    const struct collective_cost one = group_cost(&l->tp->along[axes], op, name, &call);
+    const struct collective_cost one = group_cost(g, op, name, &call);
     l->sum.messages += one.messages;
     l->sum.bytes += one.bytes;
     l->sum.additions += one.additions;
+}
+
+static void enter(struct ledger *l, enum operation op, unsigned axes, const char *name, struct collective call)
+{
+    enter_on(l, &l->tp->along[axes], op, name, call);
+}
+
+void ledger_heads(struct ledger *l)
+{
+    const struct tensor_parallel *tp = l->tp;
+    const unsigned in = tp->scheme->weight(ROLE_QKV).in;
+    if (tp->heads.copies == 1) return;
+    const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
+    enter_on(l, &tp->copies, ALLREDUCE, tp->allreduce,
+             (struct collective){ .count = 2 * tp->heads.keys * tp->config->A * inputs, .dtype = own_format(l) });
 }
 
 void ledger_allreduce(struct ledger *l, unsigned axes, int64_t count)
@@ -44,9 +59,11 @@ static void norm(struct ledger *l, enum tensor_pass pass, int64_t N)
     const struct tensor_parallel *tp = l->tp;
     const struct tensor_cut cut = tp->scheme->stream;
     const int64_t n = tensor_rows_at(tp, STREAM, N).count;
-    for (int vectors = pass == INPUT_PASS ? 1 : 2; vectors > 0; vectors--) ledger_shared(l, cut, tp->channels, 1, pass);
-    if (pass == FORWARD_PASS) statistics(l, cut.columns, n), statistics(l, cut.columns, n);
-    if (pass == INPUT_PASS) statistics(l, cut.columns, 2 * n);
+    const bool rms = tp->config->norm == NORM_RMS;
+    for (int vectors = pass == INPUT_PASS || rms ? 1 : 2; vectors > 0; vectors--) ledger_shared(l, cut, tp->channels, 1, pass);
+    if (pass == FORWARD_PASS && !rms) statistics(l, cut.columns, n);
+    if (pass == FORWARD_PASS) statistics(l, cut.columns, n);
+    if (pass == INPUT_PASS) statistics(l, cut.columns, rms ? n : 2 * n);
 }
 
 static void block(struct ledger *l, enum tensor_pass pass, int64_t N, bool without_last)
@@ -54,7 +71,8 @@ static void block(struct ledger *l, enum tensor_pass pass, int64_t N, bool witho
     static const enum param_role matrices[] = { ROLE_QKV, ROLE_ATTENTION_OUT, ROLE_UP, ROLE_DOWN };
     norm(l, pass, N);
     norm(l, pass, N);
-    for (int i = 0; i < 4 - without_last; i++) l->tp->scheme->matrix_cost(l, matrices[i], pass, N, true);
+    for (int i = 0; i < 4 - without_last; i++) l->tp->scheme->matrix_cost(l, matrices[i], pass, N, l->tp->config->biases);
+    if (pass == WEIGHT_PASS) ledger_heads(l);
 }
 
 static void loss(struct ledger *l, enum tensor_pass pass, int64_t N)
@@ -74,7 +92,7 @@ struct collective_cost tensor_cost(const struct tensor_parallel *tp, struct tens
         if (q.head) loss(&l, pass, q.N);
         if (!q.embedding || pass == INPUT_PASS) continue;
         tp->scheme->matrix_cost(&l, ROLE_TOKENS, pass, q.N, false);
-        ledger_shared(&l, tp->scheme->stream, tp->config->S, tp->channels, pass);
+        if (tp->config->positions == POSITIONS_LEARNED) ledger_shared(&l, tp->scheme->stream, tp->config->S, tp->channels, pass);
     }
     for (int i = 0; i < q.again; i++) block(&l, FORWARD_PASS, q.N, true);
     return l.sum;

@@ -1,19 +1,51 @@
-/* norm.c -- layernorm of the stream, whose columns, or rows, several devices may share.
+/* norm.c -- layernorm or rmsnorm of the stream, whose columns, or rows, several devices may share.
  *
  * Source   Q. Xu et al., "An efficient 2D method for training super-large deep learning models" (Optimus),
  *          arXiv:2104.05343, section 3: statistics of a row are reduced over the devices that have a part of it.  There the
  *          sums of x and of x^2 travel together; here the sum, then the squares round the mean, in which nothing cancels.
- * Talks    if columns are cut, over the devices with the same rows, n rows each: forward all-reduce of n, twice; backward
- *          for the input all-reduce of 2n.  Weights and their gradients: shared.c
+ *          An rmsnorm whose columns are cut is computed as the layernorm whose means, and whose bias, are 0.
+ * Talks    if columns are cut, over the devices with the same rows, n rows each: layernorm forward all-reduce of n, twice,
+ *          backward for the input all-reduce of 2n; rmsnorm all-reduce of n either way.  Weights and their gradients: shared.c
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include <string.h>
+
+static bool is_rms(const struct tensor_parallel *tp) { return tp->config->norm == NORM_RMS; }
 
 static struct group *columns(struct tensor_parallel *tp) { return &tp->along[tp->scheme->stream.columns]; }
 
 static enum error_code sum_columns(struct tensor_parallel *tp, struct tensor t, struct error *err)
 {
     return allreduce(columns(tp), t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
+}
+
+/* n zeroes, statistics or elements: means and a bias for an rmsnorm in parts. */
+static enum error_code zeroes(struct tensor_parallel *tp, struct tensor *t, enum dtype dtype, int64_t n, struct error *err)
+{
+    *t = tensor_1d(NULL, dtype, n);
+    t->data = arena_alloc(&tp->device->arena, BUFFERS, tensor_bytes(*t));
+    if (t->data == NULL) return fail(err, ERR_MEMORY, "no memory for %lld zeroes", (long long)n);
+    memset(t->data, 0, tensor_bytes(*t));
+    return OK;
+}
+
+static enum error_code rms_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps,
+                                   struct error *err)
+{
+    struct tensor mean = tensor_none, bias = tensor_none;
+    if (columns(tp)->size == 1) {
+        dev_rmsnorm_forward(tp->device, Y, rstd, X, w, eps);
+        return OK;
+    }
+    enum error_code e = zeroes(tp, &mean, rstd.dtype, tensor_rows(X), err);
+    if (!e) e = zeroes(tp, &bias, w.dtype, tensor_cols(X), err);
+    if (!e) dev_row_centred_squares(tp->device, rstd, X, mean);
+    if (!e) e = sum_columns(tp, rstd, err);
+    if (!e) dev_layernorm_forward_part(tp->device, Y, rstd, X, w, bias, mean, tp->config->D, eps);
+    device_free(tp->device, bias);
+    device_free(tp->device, mean);
+    return e;
 }
 
 /* Y from whole rows, or from this device's columns of them. */
@@ -42,27 +74,41 @@ enum error_code tensor_norm_forward(struct tensor_parallel *tp, struct tensor Y,
     struct shared weight = { 0 }, bias = { 0 };
     enum error_code e = shared_take(tp, cut, w, tp->channels, &weight, err);
     if (!e) e = shared_take(tp, cut, b, tp->channels, &bias, err);
-    if (!e) e = forward(tp, Y, mean, rstd, X, weight.taken, bias.taken, eps, err);
+    if (!e && is_rms(tp)) e = rms_forward(tp, Y, rstd, X, weight.taken, eps, err);
+    else if (!e) e = forward(tp, Y, mean, rstd, X, weight.taken, bias.taken, eps, err);
     shared_release(tp, &bias);
     shared_release(tp, &weight);
+    return e;
+}
+
+/* The two sums of each row, of which an rmsnorm has the second only. */
+static enum error_code backward_in_parts(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+                                         struct tensor mean, struct tensor rstd, struct error *err)
+{
+    struct tensor sums;
+    const int64_t n = tensor_rows(X);
+    enum error_code e = zeroes(tp, &sums, dtype_wide(tp->device->dtype), 2 * n, err);
+    if (e) return e;
+    const struct tensor second = tensor_1d((char *)sums.data + (size_t)n * dtype_size(sums.dtype), sums.dtype, n);
+    dev_layernorm_backward_sums(tp->device, sums, dY, X, w, mean, rstd);
+    if (is_rms(tp)) memset(sums.data, 0, tensor_bytes(second));
+    e = sum_columns(tp, is_rms(tp) ? second : sums, err);
+    if (!e) dev_layernorm_backward_part(tp->device, dX, dY, X, w, mean, rstd, sums, tp->config->D);
+    device_free(tp->device, sums);
     return e;
 }
 
 static enum error_code backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
                                       struct tensor mean, struct tensor rstd, struct error *err)
 {
-    struct tensor sums;
-    if (columns(tp)->size == 1) {
-        dev_layernorm_backward_input(tp->device, dX, dY, X, w, mean, rstd);
-        return OK;
-    }
-    sums = tensor_2d(NULL, dtype_wide(tp->device->dtype), 2, tensor_rows(X));
-    sums.data = arena_alloc(&tp->device->arena, BUFFERS, tensor_bytes(sums));
-    if (sums.data == NULL) return fail(err, ERR_MEMORY, "no memory for the sums of %lld rows", (long long)tensor_rows(X));
-    dev_layernorm_backward_sums(tp->device, sums, dY, X, w, mean, rstd);
-    const enum error_code e = sum_columns(tp, sums, err);
-    if (!e) dev_layernorm_backward_part(tp->device, dX, dY, X, w, mean, rstd, sums, tp->config->D);
-    device_free(tp->device, sums);
+    struct tensor zero = tensor_none;
+    enum error_code e = OK;
+    if (columns(tp)->size > 1) {
+        if (is_rms(tp)) e = zeroes(tp, &zero, rstd.dtype, tensor_rows(X), err);
+        if (!e) e = backward_in_parts(tp, dX, dY, X, w, is_rms(tp) ? zero : mean, rstd, err);
+        device_free(tp->device, zero);
+    } else if (is_rms(tp)) dev_rmsnorm_backward_input(tp->device, dX, dY, X, w, rstd);
+    else dev_layernorm_backward_input(tp->device, dX, dY, X, w, mean, rstd);
     return e;
 }
 
@@ -83,7 +129,8 @@ enum error_code tensor_norm_backward_weight(struct tensor_parallel *tp, struct t
     struct shared weight = { 0 }, bias = { 0 };
     enum error_code e = shared_begin(tp, cut, dw, tp->channels, &weight, err);
     if (!e) e = shared_begin(tp, cut, db, tp->channels, &bias, err);
-    if (!e) dev_layernorm_backward_weight(tp->device, weight.taken, bias.taken, dY, X, mean, rstd);
+    if (!e && is_rms(tp)) dev_rmsnorm_backward_weight(tp->device, weight.taken, dY, X, rstd);
+    else if (!e) dev_layernorm_backward_weight(tp->device, weight.taken, bias.taken, dY, X, mean, rstd);
     if (!e) e = shared_give(tp, cut, &weight, err);
     if (!e) e = shared_give(tp, cut, &bias, err);
     return e;

@@ -37,12 +37,13 @@ enum error_code tensor_open(struct tensor_parallel *tp, struct error *err)
         }
         e = group_of(&tp->along[axes], tp->group->comm, ranks, n, AXIS_BIT(TP), err);
     }
-    return e;
+    return e ? e : heads_open(tp, err);
 }
 
 void tensor_close(struct tensor_parallel *tp)
 {
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++) group_close(&tp->along[axes]);
+    group_close(&tp->copies);
 }
 
 /* ---- extents -------------------------------------------------------------------------------------------------------- */
@@ -61,7 +62,7 @@ void tensor_share(struct tensor_parallel *tp)
     for (int a = TENSOR_AXES - 1, rest = tp->group->rank; a >= 0; rest /= tp->mesh[a--]) tp->at[a] = rest % tp->mesh[a];
     const int outer = axes_size(tp, s->stream.columns), inner = axes_size(tp, s->inner.columns), i = axes_index(tp, s->inner.columns);
     part(c->D, outer, axes_index(tp, s->stream.columns), &tp->channel, &tp->channels);
-    part(c->H, inner, i, &tp->head, &tp->heads);
+    tp->heads = heads_at(c, inner, i);
     part(c->F, inner, i, &tp->column, &tp->columns);
     part(c->V, inner, i, &tp->token, &tp->tokens);
 }
@@ -84,6 +85,9 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
         if (need[i].parts > need[i].has)
             return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has %s", P, s->name, need[i].parts, has);
     }
+    if (inner > c->K && s->weight(ROLE_QKV).sub)
+        return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has K=%lld key/value heads, and only schemes that hold "
+                    "whole rows of a matrix, such as 1d, can have copies of them", P, s->name, inner, (long long)c->K);
     return OK;
 }
 
@@ -133,41 +137,60 @@ struct tensor tensor_own_rows(const struct tensor_parallel *tp, struct tensor t,
 
 /* ---- widths and layouts --------------------------------------------------------------------------------------------- */
 
-/* What a matrix's output (or input) is made of: equal stretches, each of units of so many columns, cut between units. */
-struct space { int64_t units, unit; int stretches; };
+/* Runs of a dimension, in the order in which they lie in memory. */
+struct runs { int count; int64_t start[3], extent[3]; };
 
-static struct space space_of(const struct model_config *c, enum param_role role, bool output)
+static void add_run(struct runs *r, int64_t start, int64_t extent)
+{
+    r->start[r->count] = start;
+    r->extent[r->count++] = extent;
+}
+
+static int64_t runs_extent(struct runs r)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < r.count; i++) sum += r.extent[i];
+    return sum;
+}
+
+/* Part `index` of `parts` of a matrix's output (or input): fused matrices are cut in each of the things that they make. */
+static struct runs runs_of(const struct model_config *c, enum param_role role, bool output, int parts, int index)
 {
     const bool inner = leads_inside(role) == output;
-    if (!inner) return (struct space){ c->D, 1, 1 };
-    switch (role) {
-    case ROLE_QKV:            return (struct space){ c->H, c->A, 3 };
-    case ROLE_ATTENTION_OUT:  return (struct space){ c->H, c->A, 1 };
-    case ROLE_UP: case ROLE_DOWN: return (struct space){ c->F, 1, 1 };
-    default:                  return (struct space){ c->V, 1, 1 };      /* ROLE_TOKENS, ROLE_HEAD */
+    const struct heads h = heads_at(c, parts, index);
+    struct runs r = { 0 };
+    int64_t first, count;
+    if (inner && (role == ROLE_QKV || role == ROLE_ATTENTION_OUT)) {
+        add_run(&r, h.query * c->A, h.queries * c->A);
+        for (int64_t heads = c->H; role == ROLE_QKV && heads <= c->H + c->K; heads += c->K) add_run(&r, (heads + h.key) * c->A, h.keys * c->A);
+        return r;
     }
+    const bool feed = role == ROLE_UP || role == ROLE_DOWN;
+    part(!inner ? c->D : feed ? c->F : c->V, parts, index, &first, &count);
+    add_run(&r, first, count);
+    if (inner && role == ROLE_UP && up_width(c) > c->F) add_run(&r, c->F + first, count);
+    return r;
 }
 
 int64_t tensor_width(const struct tensor_parallel *tp, enum param_role role, bool output, int index, int parts)
 {
-    const struct space s = space_of(tp->config, role, output);
-    return s.stretches * s.unit * (block_start(s.units, parts, index + 1) - block_start(s.units, parts, index));
+    return runs_extent(runs_of(tp->config, role, output, parts, index));
 }
 
-/* Elements of a dimension cut by `space` into parts, of which part `index` is cut into `subs` again: up to three runs. */
-struct runs { int count; int64_t start[3], extent[3]; };
+int64_t tensor_qkv_columns(const struct tensor_parallel *tp) { return (tp->heads.queries + 2 * tp->heads.keys) * tp->config->A; }
+int64_t tensor_up_columns(const struct tensor_parallel *tp) { return tp->columns * (up_width(tp->config) / tp->config->F); }
 
-static struct runs runs_of(struct space s, int parts, int index, int subs, int sub)
+/* Part `sub` of `subs` of runs laid one after another; an empty part is one empty run. */
+static struct runs cut_again(struct runs whole, int subs, int sub)
 {
+    const int64_t length = runs_extent(whole), from = block_start(length, subs, sub), to = block_start(length, subs, sub + 1);
     struct runs r = { 0 };
-    const int64_t first = s.unit * block_start(s.units, parts, index), length = s.unit * block_start(s.units, parts, index + 1) - first;
-    const int64_t from = block_start(s.stretches * length, subs, sub), to = block_start(s.stretches * length, subs, sub + 1);
-    for (int i = 0; i < s.stretches; i++) {
-        const int64_t a = from > i * length ? from : i * length, b = to < (i + 1) * length ? to : (i + 1) * length;
-        if (b <= a && !(subs == 1 || (i == 0 && from == to))) continue;
-        r.start[r.count] = i * s.units * s.unit + first + (b > a ? a - i * length : 0);
-        r.extent[r.count++] = b > a ? b - a : 0;
+    int64_t before = 0;
+    for (int i = 0; i < whole.count; before += whole.extent[i++]) {
+        const int64_t a = from > before ? from - before : 0, b = to < before + whole.extent[i] ? to - before : whole.extent[i];
+        if (b > a) add_run(&r, whole.start[i] + a, b - a);
     }
+    if (r.count == 0) add_run(&r, whole.start[0], 0);
     return r;
 }
 
@@ -186,9 +209,9 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
     const struct tensor_scheme *s = tp->scheme;
     if (is_matrix(p)) {
         const struct weight_cut w = s->weight(p->role);
-        const struct runs out = runs_of(space_of(tp->config, p->role, true), axes_size(tp, w.out), axes_index(tp, w.out),
-                                        axes_size(tp, w.sub), axes_index(tp, w.sub));
-        const struct runs in = runs_of(space_of(tp->config, p->role, false), axes_size(tp, w.in), axes_index(tp, w.in), 1, 0);
+        const struct runs out = cut_again(runs_of(tp->config, p->role, true, axes_size(tp, w.out), axes_index(tp, w.out)),
+                                          axes_size(tp, w.sub), axes_index(tp, w.sub));
+        const struct runs in = runs_of(tp->config, p->role, false, axes_size(tp, w.in), axes_index(tp, w.in));
         for (int i = 0; i < out.count; i++)
             layout_add_box(&l, (int64_t[]){ out.start[i], in.start[0] }, (int64_t[]){ out.extent[i], in.extent[0] });
         return l;
@@ -197,22 +220,23 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
     const int parts = axes_size(tp, cut.columns), index = axes_index(tp, cut.columns);
     const int subs = s->cuts_vectors ? axes_size(tp, cut.rows) : 1, sub = s->cuts_vectors ? axes_index(tp, cut.rows) : 0;
     const bool positions = p->role == ROLE_POSITIONS;
-    const struct space space = positions || p->role == ROLE_NORM ? (struct space){ tp->config->D, 1, 1 } : space_of(tp->config, p->role, true);
-    const struct runs columns = runs_of(space, parts, index, positions ? 1 : subs, positions ? 0 : sub);
+    const struct runs columns = cut_again(runs_of(tp->config, p->role, true, parts, index), positions ? 1 : subs, positions ? 0 : sub);
     if (positions) {
-        const struct runs rows = runs_of((struct space){ p->dim[0], 1, 1 }, 1, 0, subs, sub);
+        const struct runs all = { 1, { 0 }, { p->dim[0] } }, rows = cut_again(all, subs, sub);
         layout_add_box(&l, (int64_t[]){ rows.start[0], columns.start[0] }, (int64_t[]){ rows.extent[0], columns.extent[0] });
     } else for (int i = 0; i < columns.count; i++) layout_add(&l, 0, columns.start[i], columns.extent[i]);
     return l;
 }
 
-bool tensor_first_copy(const struct tensor_parallel *tp, const struct param_spec *p)
+int64_t tensor_counted(const struct tensor_parallel *tp, const struct param_spec *p)
 {
     const struct tensor_scheme *s = tp->scheme;
     const struct weight_cut w = s->weight(p->role);
     const struct tensor_cut cut = cut_of(s, p);
+    const struct layout own = tensor_layout(tp, p);
     const unsigned tells = is_matrix(p) ? w.out | w.in | w.sub : cut.columns | (s->cuts_vectors ? cut.rows : 0);
     for (int a = 0; a < TENSOR_AXES; a++)
-        if (!(tells & MESH_AXIS(a)) && tp->at[a] != 0) return false;
-    return true;
+        if (!(tells & MESH_AXIS(a)) && tp->at[a] != 0) return 0;
+    if (p->role != ROLE_QKV || tp->heads.copy == 0) return layout_count(&own);
+    return tp->heads.queries * tp->config->A * (p->ndim == 2 ? layout_cols(&own) : 1);          /* queries come first */
 }

@@ -40,6 +40,12 @@ enum tensor_place {
 };
 struct rows { int64_t first, count; };
 
+/* Heads of a part of the inner side: queries, and the keys and values they use, which are of one number. */
+struct heads {
+    int64_t query, queries, key, keys;          /* the first, and how many */
+    int copy, copies;                           /* parts that have these very keys and values, and which of them this is */
+};
+
 struct tensor_parallel {
     const struct tensor_scheme *scheme;
     const struct model_config *config;
@@ -51,16 +57,18 @@ struct tensor_parallel {
     /* What tensor_share finds. */
     int mesh[TENSOR_AXES], at[TENSOR_AXES];     /* the scheme's own mesh, slowest first, and this device's place on it */
     int64_t channel, channels;                  /* of the stream's width D: the first, and how many */
-    int64_t head, heads;                        /* of the attention heads */
+    struct heads heads;
     int64_t column, columns;                    /* of the feed-forward width */
     int64_t token, tokens;                      /* of the vocabulary */
 
     /* What tensor_open makes: for each set of axes, the devices that differ from this one in them only. */
     struct group along[TENSOR_AXIS_SETS];
+    struct group copies;                        /* the devices with the same keys and values, and the same inputs of QKV */
 };
 
-/* What the columns of an activation are: the model's width D; queries, keys and values; heads side by side; F; V. */
-enum activation_width { WIDTH_MODEL, WIDTH_QKV, WIDTH_HEADS, WIDTH_UP, WIDTH_VOCABULARY };
+/* What the columns of an activation are: the model's width D; queries, keys and values; heads side by side; F, or 2F of a
+ * gate and what is gated; F; V. */
+enum activation_width { WIDTH_MODEL, WIDTH_QKV, WIDTH_HEADS, WIDTH_UP, WIDTH_ACT, WIDTH_VOCABULARY };
 
 enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS };     /* forward; backward for the input, for the weights */
 struct ledger;
@@ -114,8 +122,8 @@ void tensor_close(struct tensor_parallel *);
 /** This device's boxes of a parameter. */
 struct layout tensor_layout(const struct tensor_parallel *, const struct param_spec *);
 
-/** Whether this device is the first of those that hold the same piece of a parameter. */
-bool tensor_first_copy(const struct tensor_parallel *, const struct param_spec *);
+/** How many elements of this device's piece of a parameter, from its first on, no device before it has as well. */
+int64_t tensor_counted(const struct tensor_parallel *, const struct param_spec *);
 
 /** The tokens of a microbatch of N that this device has. */
 struct rows tensor_rows_at(const struct tensor_parallel *, enum tensor_place, int64_t N);
@@ -130,6 +138,10 @@ struct tensor tensor_own_rows(const struct tensor_parallel *, struct tensor, int
 /** Width of part `index` of `parts` of a matrix's output (or input). */
 int64_t tensor_width(const struct tensor_parallel *, enum param_role, bool output, int index, int parts);
 
+/** Columns of the queries, keys and values, and of what leads into the feed-forward's nonlinearity, that this device has. */
+int64_t tensor_qkv_columns(const struct tensor_parallel *);
+int64_t tensor_up_columns(const struct tensor_parallel *);
+
 /* Place within, and size of, a set of the scheme's axes. */
 int axes_index(const struct tensor_parallel *, unsigned axes);
 int axes_size(const struct tensor_parallel *, unsigned axes);
@@ -137,9 +149,25 @@ int axes_size(const struct tensor_parallel *, unsigned axes);
 /** Whether a matrix goes from the stream to the inner side, or back. */
 static inline bool leads_inside(enum param_role r) { return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS; }
 
+/* ---- heads.c: grouped-query attention --------------------------------------------------------------------------------- */
+
+/** The heads of part `index` of `parts`. */
+struct heads heads_at(const struct model_config *, int parts, int index);
+
+/** Make the group of those that have the same keys and values.  Local.  @return OK or ERR_MEMORY. */
+enum error_code heads_open(struct tensor_parallel *, struct error *);
+
+/** QKV's linear_backward_weight; then gradients of keys and values are added up over the devices that have them. */
+enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struct tensor dW, struct tensor db, struct tensor dY,
+                                      struct tensor X, struct error *);
+
+/** What that adding up sends. */
+void ledger_heads(struct ledger *);
+
 /* ---- norm.c, cross_entropy.c, shared.c: the same for all schemes --------------------------------------------------- */
 
-/* As in ref/ops/ops.h, on this device's piece.  Collective over the devices that share rows, or columns. */
+/* The model's kind of norm as in ref/ops/ops.h, on this device's piece; an rmsnorm has no mean and no b.
+ * Collective over the devices that share rows, or columns. */
 enum error_code tensor_norm_forward(struct tensor_parallel *, struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X,
                                     struct tensor w, struct tensor b, double eps, struct error *);
 enum error_code tensor_norm_backward_input(struct tensor_parallel *, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,

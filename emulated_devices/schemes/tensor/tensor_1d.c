@@ -5,9 +5,10 @@
  * Group    P devices with the same tokens
  * Layout                                whole          on device r: its share of heads (h of H), of F (f) and of V (u)
  *   X, Y, dX, dY (width D)              [N,D]          all of it
- *   QKV weight, bias                    [3D,D], [3D]   [3hA,D]: three boxes, the rows of its heads in Q, K and V
+ *   QKV weight, bias                    [3D,D], [3D]   [3hA,D]: three boxes, the rows of its heads in Q, K and V; where
+ *                                                      key/value heads are fewer, [(h+2k)A,D]: heads.c says which
  *   attention's output weight           [D,D]          [D,hA]: columns of its heads
- *   up weight, bias                     [F,D], [F]     [f,D]: rows
+ *   up weight, bias                     [F,D], [F]     [f,D]: rows; of a swiglu [2f,D]: two boxes, of the gate and of up
  *   down weight                         [D,F]          [D,f]: columns
  *   token embedding and output matrix   [V,D]          [u,D]: rows; logits [N,u] are never gathered
  *   norms, positions, biases of width D                all of it, the same on every device
@@ -15,8 +16,10 @@
  * Talks    forward   all-reduce of [N,D] after the attention output and after down (the paper's g), and after the token
  *                    embedding;  the loss: [N] maxima, then [2N] sums
  *          backward  all-reduce of [N,D] for the input of QKV, of up, and of the output matrix (the paper's f)
- *          per layer and microbatch 4 all-reduces of N D elements: 8 N D (P-1)/P sent by each device with a ring
- * Memory   per layer and microbatch 4 N D (inputs of norms, what they make) + (4 D + 2 F + H) N/P + 4 N elements
+ *          per layer and microbatch 4 all-reduces of N D elements: 8 N D (P-1)/P sent by each device with a ring;
+ *          with more devices than key/value heads, their gradients too (heads.c)
+ * Memory   per layer and microbatch 4 N D (inputs of norms, what they make) + (4 D + 2 F + H) N/P + 4 N elements; of a
+ *          Llama 4 N D + (2 h + 2 k) A N + 3 f N + h N + 2 N, with h, k, f of this device
  * Equals   reassociates: sums over heads, F and V add P partial sums in the order of the all-reduce.  Weight gradients
  *          of the cut matrices are sums over tokens only, as on one device.  A bias of width D is added on device 0 only,
  *          so that the all-reduce brings it in once; its gradient is computed whole on every device.

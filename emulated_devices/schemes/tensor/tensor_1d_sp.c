@@ -14,7 +14,7 @@
  *          1d-sp      keeps only its own rows of a matrix's input and gathers them again for the weights' gradient:
  *                     2 all-gathers more a layer, 2 N D (P-1)/P (the paper's choice), and one for the output matrix
  *          1d-sp-keep keeps what was gathered
- *          gradients of norms are all-reduced, 4 D a layer and microbatch
+ *          gradients of norms are all-reduced, 4 D a layer and microbatch, 2 D of an rmsnorm; of copied key/value heads as in 1d
  * Memory   per layer and microbatch  1d-sp       (8 D + 2 F + H + 4) N/P elements: everything is shared out
  *                                    1d-sp-keep  2 N D of inputs whole, the rest shared out
  * Equals   reassociates, as 1d, in the order of the reduce-scatter.  Norms, dropout and residual sums are of rows, bit for

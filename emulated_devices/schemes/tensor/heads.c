@@ -1,0 +1,61 @@
+/* heads.c -- who has which heads in grouped-query attention, and the gradients of keys and values that several devices have.
+ *
+ * Source   J. Ainslie et al., "GQA: training generalized multi-query transformer models from multi-head checkpoints",
+ *          arXiv:2305.13245: each of K key/value heads is used by a group of H/K query heads
+ * Layout   P parts of the inner side.
+ *          P <= K   key/value heads are dealt out, as evenly as may be; each group of query heads goes with its own
+ *          P > K    the parts are dealt out to the key/value heads; those of one head have copies of it, and cut its group.
+ *                   Each part has one key/value head and, since H >= P, at least one query head
+ * Talks    P > K: an all-reduce over the parts with copies of a head, of the gradient of its rows in QKV, for each
+ *          microbatch: 2 A I elements, where I is how much of the width D a device has of that matrix
+ * Equals   a copy's gradient comes from the query heads of its own part; the sum of them is that of the whole group,
+ *          reassociated in the order of the all-reduce.  All copies have the same bits.
+ */
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+#include <string.h>
+
+struct heads heads_at(const struct model_config *c, int parts, int index)
+{
+    const int64_t group = c->H / c->K;
+    if (parts <= c->K) {
+        const int64_t key = block_start(c->K, parts, index), keys = block_start(c->K, parts, index + 1) - key;
+        return (struct heads){ .query = key * group, .queries = keys * group, .key = key, .keys = keys, .copies = 1 };
+    }
+    int64_t key = 0;
+    while (block_start(parts, (int)c->K, (int)key + 1) <= index) key++;
+    const int first = (int)block_start(parts, (int)c->K, (int)key), copies = (int)block_start(parts, (int)c->K, (int)key + 1) - first;
+    const int64_t from = block_start(group, copies, index - first), to = block_start(group, copies, index - first + 1);
+    return (struct heads){ .query = key * group + from, .queries = to - from, .key = key, .keys = 1, .copy = index - first, .copies = copies };
+}
+
+enum error_code heads_open(struct tensor_parallel *tp, struct error *err)
+{
+    const struct group *all = &tp->along[tp->scheme->inner.columns];
+    return group_of(&tp->copies, tp->group->comm, all->member + all->rank - tp->heads.copy, tp->heads.copies, AXIS_BIT(TP), err);
+}
+
+/* The rows of keys and values come last. */
+static struct tensor key_rows(const struct tensor_parallel *tp, struct tensor dW)
+{
+    const int64_t rows = 2 * tp->heads.keys * tp->config->A, cols = tensor_cols(dW), before = tensor_rows(dW) - rows;
+    return tensor_2d((char *)dW.data + (size_t)(before * cols) * dtype_size(dW.dtype), dW.dtype, rows, cols);
+}
+
+/* What earlier microbatches have added up is set aside, so that it is not summed again. */
+enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, struct tensor dW, struct tensor db, struct tensor dY,
+                                      struct tensor X, struct error *err)
+{
+    struct tensor earlier;
+    const struct tensor keys = key_rows(tp, dW);
+    if (tp->heads.copies == 1) return tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
+    enum error_code e = tensor_buffer(tp, &earlier, tensor_rows(keys), tensor_cols(keys), err);
+    if (e) return e;
+    memcpy(earlier.data, keys.data, tensor_bytes(keys));
+    memset(keys.data, 0, tensor_bytes(keys));
+    e = tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
+    if (!e) e = allreduce(&tp->copies, keys.data, tensor_count(keys), keys.dtype, SUM, tp->allreduce, err);
+    if (!e) dev_add(tp->device, keys, earlier, keys);
+    device_free(tp->device, earlier);
+    return e;
+}

@@ -1,0 +1,41 @@
+# A Llama on the command line: beside the one-device run, beside PyTorch's golden files, saved and gone on from, refused.
+. "$(dirname "$0")/lib.sh"
+
+llama() { make_text; run train --model llama-tiny --data "$text" "$@"; }
+
+test_check() {
+    llama --tp 2 --pp 2 --steps 2 --check ref;                              expect_status 0; expect_silent; expect_out '^OK: '
+    expect_out '^traffic counted .* equal the formulas';                    expect_out '^memory +counted .* equal the formulas'
+    llama --tp 2 --pp 2 --tensor 1d-sp --recompute full --schedule zb-h1 --micro 4 --steps 1 --check ref;   expect_status 0; expect_out '^OK: '
+}
+
+# 8 query heads and 4 key/value heads on 5 devices: two of them have copies of one.
+test_copies_of_keys() {
+    llama --tp 5 --dtype fp64 --batch 5 --seq 7 --steps 2 --check ref --paranoid;       expect_status 0; expect_out '^OK: '
+    llama --tp 5 --dtype fp64 --batch 5 --seq 7 --steps 1 --check ref --isolate;        expect_status 0; expect_out '^OK: '
+}
+
+test_golden() {
+    run train --check "$top/golden/llama-grouped.safetensors" --tp 3;                   expect_status 0; expect_out '^OK: '
+    run train --check "$top/golden/llama-scaled.safetensors" --tp 2 --pp 2;             expect_status 0; expect_out '^OK: '
+}
+
+# Files do not depend on the mesh, and are a Llama's of transformers.
+test_round_trip() {
+    llama --tp 5 --steps 2 --save saved;                                    expect_status 0
+    grep -q '"model_type":[[:space:]]*"llama"' saved/config.json || complain 'its config.json is not that of a llama'
+    for name in model.layers.0.self_attn.k_proj.weight model.layers.7.mlp.gate_proj.weight; do
+        grep -aq "\"$name\"" saved/model.safetensors || complain "$name is not in its file"
+    done
+    run train --data "$text" --resume saved --steps 0 --tp 2 --pp 2 --save moved;       expect_status 0
+    for f in config.json model.safetensors optimizer.safetensors; do expect_same saved/$f moved/$f; done
+    run train --data "$text" --model saved --steps 1 --dp 2 --tp 2 --zero 3 --check ref;    expect_status 0; expect_out '^OK: '
+}
+
+test_refusals() {
+    llama --tp 9;                           expect_status 2; expect_error '--tp 9: the model has H=8 heads; tp can be at most that'
+    llama --tp 125 --tensor 3d;             expect_status 2; expect_error '--tp 125'
+    run train --model mixtral-tiny --tp 2;  expect_status 2; expect_error '--model mixtral-tiny: no scheme for a mixture of experts is registered'
+}
+
+run_tests test_check test_copies_of_keys test_golden test_round_trip test_refusals
