@@ -44,7 +44,7 @@ struct unit {
 };
 
 /** Find places and sizes.  @param shards  what the row is padded for.  @param rows  cut each parameter by rows. */
-void unit_lay_out(struct unit *, struct parameter *, int count, const struct shards *, bool rows);
+void unit_lay_out(struct unit *, struct parameter *, int count, const struct shards *shards, bool rows);
 
 /* A stretch of elements contiguous both in the row and in a parameter's piece. */
 struct portion { struct parameter *parameter; int64_t piece, row, length; };
