@@ -53,7 +53,7 @@ static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum
     world->listener = &listener;
     enum error_code e = linear_pass(l, pass, err);
     world->listener = NULL;
-    for (int op = 0; op < OPERATION_COUNT; op++) {
+    for (int op = 0; op < CONTROL; op++) {
         struct traffic *t = &world->traffic[AXIS_BIT(TP)][op];
         o->messages += t->messages_sent, o->bytes += t->bytes_sent, o->additions += t->additions;
         *t = (struct traffic){ 0 };

@@ -50,7 +50,7 @@ static struct walk walk(struct linear_layer *l, enum linear_matrix m, bool fill)
 static struct traffic counted(void)
 {
     struct traffic sum = { 0 };
-    for (int op = 0; op < OPERATION_COUNT; op++) {
+    for (int op = 0; op < CONTROL; op++) {
         struct traffic *t = &comm.traffic[AXIS_BIT(TP)][op];
         sum.messages_sent += t->messages_sent, sum.bytes_sent += t->bytes_sent, sum.additions += t->additions;
         *t = (struct traffic){ 0 };
