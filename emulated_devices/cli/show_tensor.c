@@ -53,7 +53,7 @@ static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum
     world->listener = &listener;
     enum error_code e = linear_pass(l, pass, err);
     world->listener = NULL;
-    for (int op = 0; op < OPERATION_COUNT; op++) {
+    for (int op = 0; op < CONTROL; op++) {
         struct traffic *t = &world->traffic[AXIS_BIT(TP)][op];
         o->messages += t->messages_sent, o->bytes += t->bytes_sent, o->additions += t->additions;
         *t = (struct traffic){ 0 };
@@ -77,7 +77,9 @@ static enum error_code show_on(struct comm *world, const struct asked *a, struct
 {
     struct linear_layer l;
     struct tensor_trace t = { .layer = &l, .role = a->role, .P = world->size };
-    enum error_code e = linear_shape(&l, a->scheme, a->matrix, world->size, 1, err);
+    const int P = world->size;              /* which divides everything */
+    const struct model_config even = { .S = 1, .D = 2 * P, .H = P, .K = P, .A = 2, .F = 4 * P, .L = 1, .V = 3 * P };
+    enum error_code e = linear_shape(&l, a->scheme, a->matrix, P, &even, 2 * P, err);
     if (!e) e = comm_agree(world, linear_open(&l, world->everyone, err), err);
     if (!e) names(&l, LINEAR_X, true), names(&l, LINEAR_W, true), names(&l, LINEAR_dY, true);
     for (enum tensor_pass pass = FORWARD_PASS; pass <= WEIGHT_PASS && !e; pass++) {

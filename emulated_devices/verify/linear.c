@@ -48,10 +48,10 @@ static int64_t whole_width(const struct model_config *c, enum activation_width w
     }
 }
 
-enum error_code linear_shape(struct linear_layer *l, const struct tensor_scheme *scheme, enum param_role role, int P, int times, struct error *err)
+enum error_code linear_shape(struct linear_layer *l, const struct tensor_scheme *scheme, enum param_role role, int P, const struct model_config *c,
+                             int64_t N, struct error *err)
 {
-    *l = (struct linear_layer){ .role = role, .N = 2 * times * P };
-    l->config = (struct model_config){ .S = 1, .D = 2 * times * P, .H = P, .K = P, .A = 2 * times, .F = 4 * times * P, .L = 1, .V = 3 * times * P };
+    *l = (struct linear_layer){ .config = *c, .role = role, .N = N };
     l->tp = (struct tensor_parallel){ .scheme = scheme, .S = 1 };
     l->I = whole_width(&l->config, width_of(l, false)), l->O = whole_width(&l->config, width_of(l, true));
     return tensor_check(scheme, &l->config, P, err);

@@ -28,11 +28,12 @@ struct linear_layer {
 enum error_code linear_role(enum param_role *, const char *word, struct error *);
 
 /**
- * A layer of P devices that all of their number divides: N = 2P rows, width D = 2P of P heads, F = 4P, V = 3P.
- * @param times  makes all of these but the heads' number so many times as large.
- * @return OK, ERR_PLAN if the scheme does not take P.
+ * One matrix of a model's block, on P devices, for N rows.
+ * @param c  S is 1: rows may be cut anywhere.
+ * @return OK, ERR_PLAN if the scheme does not take P or this model.
  */
-enum error_code linear_shape(struct linear_layer *, const struct tensor_scheme *, enum param_role, int P, int times, struct error *);
+enum error_code linear_shape(struct linear_layer *, const struct tensor_scheme *, enum param_role, int P, const struct model_config *c, int64_t N,
+                             struct error *);
 
 /** Rows and columns of the whole of a matrix. */
 int64_t linear_rows(const struct linear_layer *, enum linear_matrix);

@@ -38,7 +38,7 @@ test_tensor() {
     expect_out '^ +4  2d '
     expect_out '^ +8  2\.5d '
     expect_out '^ +8  3d '
-    [ "$(grep -cE '^ +5 ' "$place/out")" = 3 ] || complain 'five devices are neither a square nor a cube'
+    [ "$(grep -cE '^ +5 ' "$place/out")" = 4 ] || complain 'five devices are neither a square nor a cube'
     expect_out '^  softmax, mask, what it drops +40\.000 '
     expect_out '^  sum +74\.000 '
     run bench tensor --width 10 --heads 3;              expect_status 2; expect_error '--heads 3: does not divide --width 10'

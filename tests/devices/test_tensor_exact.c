@@ -50,7 +50,7 @@ static struct walk walk(struct linear_layer *l, enum linear_matrix m, bool fill)
 static struct traffic counted(void)
 {
     struct traffic sum = { 0 };
-    for (int op = 0; op < OPERATION_COUNT; op++) {
+    for (int op = 0; op < CONTROL; op++) {
         struct traffic *t = &comm.traffic[AXIS_BIT(TP)][op];
         sum.messages_sent += t->messages_sent, sum.bytes_sent += t->bytes_sent, sum.additions += t->additions;
         *t = (struct traffic){ 0 };
@@ -73,33 +73,54 @@ static void check_pass(struct linear_layer *l, enum tensor_pass pass, enum linea
                (unsigned long long)c.messages, (unsigned long long)c.bytes, (unsigned long long)c.additions);
 }
 
-static void test_every_scheme_and_role(void **state)
+static void check_layer(struct linear_layer *l, const char *role)
+{
+    assert_int_equal(device_open(&device, F64, 0, &err), OK);
+    assert_int_equal(comm_open(&comm, &device, &err), OK);
+    ASSERT_ALL(linear_open(l, comm.everyone, &err) == OK, "%s", err.text);
+    for (enum linear_matrix m = 0; m < LINEAR_MATRIX_COUNT; m++)
+        for (int64_t k = 0; k < tensor_count(l->piece[m]); k++) ((double *)l->piece[m].data)[k] = m == LINEAR_dW ? 0 : NAN;
+    walk(l, LINEAR_X, true), walk(l, LINEAR_W, true), walk(l, LINEAR_dY, true);
+    check_pass(l, FORWARD_PASS, LINEAR_Y, role);
+    check_pass(l, INPUT_PASS, LINEAR_dX, role);
+    check_pass(l, WEIGHT_PASS, LINEAR_dW, role);
+    linear_close(l);
+    comm_close(&comm);
+    device_close(&device);
+}
+
+static void check_shape(const struct model_config *c, int64_t N)
 {
     static const char *const roles[] = { "qkv", "out", "up", "down", "head" };
-    (void)state;
     for (int s = 0; tensor_schemes[s]; s++)
         for (int i = 0; i < 5; i++) {
             struct linear_layer l;
             enum param_role role;
             assert_int_equal(linear_role(&role, roles[i], &err), OK);
-            if (linear_shape(&l, tensor_schemes[s], role, test_size, 3, &err) != OK) continue;
-            assert_int_equal(device_open(&device, F64, 0, &err), OK);
-            assert_int_equal(comm_open(&comm, &device, &err), OK);
-            ASSERT_ALL(linear_open(&l, comm.everyone, &err) == OK, "%s", err.text);
-            for (enum linear_matrix m = 0; m < LINEAR_MATRIX_COUNT; m++)
-                for (int64_t k = 0; k < tensor_count(l.piece[m]); k++) ((double *)l.piece[m].data)[k] = m == LINEAR_dW ? 0 : NAN;
-            walk(&l, LINEAR_X, true), walk(&l, LINEAR_W, true), walk(&l, LINEAR_dY, true);
-            check_pass(&l, FORWARD_PASS, LINEAR_Y, roles[i]);
-            check_pass(&l, INPUT_PASS, LINEAR_dX, roles[i]);
-            check_pass(&l, WEIGHT_PASS, LINEAR_dW, roles[i]);
-            linear_close(&l);
-            comm_close(&comm);
-            device_close(&device);
+            if (linear_shape(&l, tensor_schemes[s], role, test_size, c, N, &err) == OK) check_layer(&l, roles[i]);
         }
+}
+
+static void test_everything_divides(void **state)
+{
+    const int P = test_size;
+    const struct model_config c = { .S = 1, .D = 6 * P, .H = P, .K = P, .A = 6, .F = 12 * P, .L = 1, .V = 9 * P };
+    (void)state;
+    check_shape(&c, 6 * P);
+}
+
+/* With more devices than rows, too: some have none. */
+static void test_nothing_divides(void **state)
+{
+    const int P = test_size, H = P + 1;
+    const struct model_config c = { .S = 1, .D = 3 * H, .H = H, .K = H, .A = 3, .F = 4 * P + 3, .L = 1, .V = 2 * P + 1 };
+    (void)state;
+    check_shape(&c, 2 * P + 1);
+    check_shape(&c, P > 1 ? P - 1 : 1);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { MPI_TEST(test_every_scheme_and_role) };
+    const struct CMUnitTest tests[] = { MPI_TEST(test_everything_divides), MPI_TEST(test_nothing_divides) };
     return MPI_RUN("tensor exact", tests);
 }

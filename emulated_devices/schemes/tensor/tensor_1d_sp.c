@@ -50,12 +50,13 @@ static enum error_code scatter(struct tensor_parallel *tp, int64_t N, struct ten
     return scatter_rows(tp, SEQUENCE, rows, own, whole, err);
 }
 
-/* All rows of X: where X has room for them, there; else in a buffer, for release().
- * done: a tensor with room for all rows has them already. */
-static enum error_code all_rows(struct tensor_parallel *tp, int64_t N, struct tensor *all, struct tensor X, bool done, struct error *err)
+/* All rows of X: where X has room for them, there; else in a buffer, for release().  All devices must say the same of the room:
+ * one that has all rows of its own could not tell from the shape. */
+static enum error_code all_rows(struct tensor_parallel *tp, int64_t N, struct tensor *all, struct tensor X, bool room, struct error *err)
 {
     *all = X;
-    if (tensor_rows(X) == N) return done || tp->group->size == 1 ? OK : gather(tp, N, X, tensor_own_rows(tp, X, N), err);
+    if (tp->group->size == 1) return OK;
+    if (room) return gather(tp, N, X, tensor_own_rows(tp, X, N), err);
     enum error_code e = tensor_buffer(tp, all, N, tensor_cols(X), err);
     return e ? e : gather(tp, N, *all, X, err);
 }
@@ -71,7 +72,7 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
     struct tensor all;
     enum error_code e;
     if (leads_inside(role)) {
-        e = all_rows(tp, N, &all, X, false, err);
+        e = all_rows(tp, N, &all, X, tp->scheme->keeps_inputs, err);
         if (!e) dev_linear_forward(tp->device, Y, all, W, b);
         release(tp, all, X);
         return e;
@@ -90,7 +91,7 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
     struct tensor all;
     enum error_code e;
     if (!leads_inside(role)) {
-        e = all_rows(tp, N, &all, dY, false, err);
+        e = all_rows(tp, N, &all, dY, tp->scheme->keeps_gradients, err);
         if (!e) dev_linear_backward_input(tp->device, dX, all, W);
         release(tp, all, dY);
         return e;
@@ -107,9 +108,9 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
 static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dW, struct tensor db,
                                               struct tensor dY, struct tensor X, struct error *err)
 {
-    struct tensor all;
-    (void)role;
-    enum error_code e = all_rows(tp, N, &all, X, true, err);
+    struct tensor all = X;
+    enum error_code e = OK;
+    if (leads_inside(role) && !tp->scheme->keeps_inputs) e = all_rows(tp, N, &all, X, false, err);
     if (!e) dev_linear_backward_weight(tp->device, dW, db, dY, all);
     release(tp, all, X);
     return e;
@@ -130,7 +131,7 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
                                                  struct error *err)
 {
     struct tensor all;
-    enum error_code e = all_rows(tp, tensor_count(ids), &all, dY, true, err);
+    enum error_code e = all_rows(tp, tensor_count(ids), &all, dY, false, err);
     if (!e) dev_embedding_backward_weight(tp->device, dW, all, ids, tp->token);
     release(tp, all, dY);
     return e;
