@@ -21,9 +21,10 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
     if (!e && *help)
         print_usage("verify", "[WHAT] [options]", "Run everything registered on every fitting mesh, and check it against one device.\n\n"
                     "Schemes train three steps with SGD, in a shape in which nothing divides: in fp64 tied, in fp64\n"
-                    "untied with dropout, in fp32. Every loss, gradient and weight of every device is held to its\n"
-                    "measured bound, in fp64 also to 1e-12; messages, bytes, additions and peak memory equal their\n"
-                    "formulas. Schedules that add in the same order end with the same bits. Collectives are exact.", table);
+                    "untied with dropout, in fp32; data schemes on up to 4 devices also in bf16 and fp16. Every loss,\n"
+                    "gradient and weight of every device is held to its measured bound, in fp64 also to 1e-12;\n"
+                    "messages, bytes, additions and peak memory equal their formulas. Schedules that add in\n"
+                    "the same order end with the same bits. Collectives are exact.", table);
     return e;
 }
 

@@ -1,8 +1,10 @@
 /* checkpoint.h -- a model in files, as Hugging Face transformers has it, and what is needed to go on training.
  *
  *   DIR/config.json             the shape
- *   DIR/model.safetensors       the weights, as ref/model/weights.h has them; read also from several files with an index
- *   DIR/optimizer.safetensors   the optimizer's state, "NAME.exp_avg" and so on; metadata: step, seed, optimizer, batch
+ *   DIR/model.safetensors       the weights, of 16-bit models their fp32 masters, as ref/model/weights.h has them; read also
+ *                               from several files with an index
+ *   DIR/optimizer.safetensors   the optimizer's state, "NAME.exp_avg" and so on; metadata: step, seed,
+ *                               optimizer, batch, loss scale, steps skipped
  *
  * Files hold whole tensors, so a checkpoint does not depend on the mesh that wrote it.  Each device reads only its boxes.
  */

@@ -25,6 +25,11 @@ test_same_mesh_adamw()          { round_trip; }
 test_same_mesh_momentum()       { round_trip --optimizer momentum --dp 2 --pp 2 --dtype fp64; }
 test_same_mesh_untied_dropout() { round_trip --tp 2 --untied --dropout 0.1; }
 test_same_mesh_no_state()       { round_trip --optimizer sgd --pp 4 --schedule zb-v --batch 12; }
+test_masters_in_16_bits()       { round_trip --dtype bf16 --grad-dtype bf16 --dp 2 --zero 3; }
+test_loss_scale() {
+    round_trip --dtype fp16 --dp 2 --zero 2 --loss-scale 16777216
+    grep -q '"skipped":[[:space:]]*true' whole.json || complain 'no step was skipped'
+}
 test_same_rates_by_default() {
     train --steps 4 --warmup 0 --min-lr 1e-3 --lr 1e-3 --save whole;        expect_status 0
     train --steps 3 --warmup 0 --min-lr 1e-3 --lr 1e-3 --save half;         expect_status 0
