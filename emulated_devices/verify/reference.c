@@ -188,7 +188,7 @@ static void respond(struct reference *r, int i, double off, char *memory)
     struct tensor *const tried[] = { plain, up, down };
     for (int k = 0; k < 3; k++) optimizer_step(r->plan->optimizer, tried[k][0], tried[k][1], &tried[k][2], s);
     r->response[i] += farther(plain[0], up[0], down[0]);
-    for (int k = 0; k < r->plan->optimizer->states && r->stored > 0; k++)
+    for (int k = 0; k < r->plan->optimizer->states && is_mixed(r->plan); k++)
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
 }
 
