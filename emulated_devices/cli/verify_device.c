@@ -94,7 +94,7 @@ static void print_case(const struct plan *p, const char *scheme, const struct fo
     snprintf(size, sizeof size, "M=%d v=%d", p->micros, p->chunks);
     bool traffic = true, memory = true;
     for (int run = 0; run < f->runs; run++) traffic = traffic && !f->run[run].traffic.code, memory = memory && !f->run[run].memory.code;
-    printf("  %-14s %-19s %-7s %7.1e %6s %7.1e %6s %6s %-5s %-6s %-4s %s\n", mesh, scheme, size,
+    printf("  %-14s %-19s %-7s %7.1e %5s %7.1e %5s %6s %-5s %-5s %-4s %s\n", mesh, scheme, size,
            larger(a->comparison.largest_error, b->comparison.largest_error), ratio(larger(comparison_ratio(&a->comparison), comparison_ratio(&b->comparison))).text,
            c->comparison.largest_error, ratio(comparison_ratio(&c->comparison)).text, narrow_ratio(f).text, traffic ? "==" : "other", memory ? "==" : "other", f->bits,
            f->verdict.code ? "FAILED" : "ok");
@@ -291,8 +291,8 @@ static enum error_code run_meshes(struct job *j, const char *family, enum axis a
     const int P = j->world->size;
     enum error_code e = OK;
     if (j->prints)
-        printf("\n%d device%s, %-*s %7s %6s %7s %6s %6s sent  memory bits\n", P, plural(P), P > 9 ? 31 : 33 - (P > 1), family, "fp64",
-               "/bound", "fp32", "/bound", "16-bit");
+        printf("\n%d device%s, %-*s %7s %5s %7s %5s %6s sent  mem   bits\n", P, plural(P), P > 9 ? 32 : 34 - (P > 1), family, "fp64",
+               "ratio", "fp32", "ratio", "16-bit");
     for (int pp = 1; pp <= P; pp++)
         for (int dp = 1; dp * pp <= P; dp++) {
             if (P % (dp * pp) != 0 || e) continue;
