@@ -183,6 +183,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     }
 
     o->golden = o->check && strcmp(o->check, "ref") != 0;
+    if (o->golden && strpbrk(o->check, "./") == NULL)           /* a word, not a file */
+        return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?", shown(o->check).text);
     if (o->golden && (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied))
         return fail(err, ERR_USAGE, "--check %s: the golden file says what is trained; of the model, the text and the training only --optimizer can be chosen",
                     shown_path(o->check).text);
