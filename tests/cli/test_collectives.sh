@@ -81,7 +81,7 @@ test_nodes() {
     run train --model tiny --data text --steps 1 --batch 6 --seq 8 --dp 6 --allreduce two_level --cluster a100-ethernet --dtype fp64 --check ref
     expect_status 0; expect_out '^traffic counted messages, bytes and additions .* equal the formulas'; expect_out '^OK'
     run train --model tiny --data text --dp 4 --allreduce two_level --cluster laptop-flat;     expect_status 2
-    expect_error '--allreduce two_level: needs a group on several nodes of the cluster; --dp has P=4'
+    expect_error '--allreduce two_level: needs a group on several nodes of the cluster; --data-parallel ddp has groups of P=4'
 }
 
 # One number of a JSON row: field NAME of the N-th row.
