@@ -154,11 +154,11 @@ static void list_clusters(void)
 
 static void list_dtypes(void)
 {
-    for (int t = 0; t < DTYPE_COUNT; t++)
-        if (dtype_unit(t) > 0)
-            printf("  %-20s %zu bytes, unit roundoff %.3g%s%s\n", dtype_name(t), dtype_size(t), dtype_unit(t),
-                   dtype_wide(t) == (enum dtype)t ? "" : "; sums, statistics, masters and optimizer state in fp32",
-                   loss_scale_usual(t).interval ? "; loss scaled" : "");
+    for (int t = 0; t < DTYPE_COUNT; t++) {
+        if (dtype_unit(t) == 0) continue;
+        printf("  %-20s %zu bytes, unit roundoff %.3g\n", dtype_name(t), dtype_size(t), dtype_unit(t));
+        if (dtype_wide(t) != (enum dtype)t) field("sums, statistics, masters and optimizer state in fp32%s", loss_scale_usual(t).interval ? "; loss scaled" : "");
+    }
 }
 
 static const struct { const char *name, *title; void (*print)(void); } parts[] = {
