@@ -74,6 +74,7 @@ test faults: export HOW_REF   = $(CC) $(CFLAGS)
 test faults: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
 test faults: export HOW_LIBS  = $(LDLIBS)
 test faults: export HOW_TWICE = $(OPS_SRC)
+test faults: export HOW_FORMATS = $(FORMATS)
 
 ## make fuzz       let clang's libFuzzer attack every reader of files for a while (SECONDS=60 each, NAMES='json schedule')
 fuzz:
