@@ -71,7 +71,7 @@ test_train_beside_a_golden_file() {
     run train --check bad.safetensors --tp 2 --dtype fp64;  expect_status 3; expect_error 'activation gradient h.0.ln_2 on device'; expect_out '^  before    all is well up to activation gradient h.0.mlp.up'
     run train --check "$golden" --model tiny;               expect_status 2; expect_error 'the golden file says what is trained'
     run train --check "$golden" --tp 4;                     expect_status 2; expect_error '--tp 4'
-    run train --check nowhere;                              expect_status 1; expect_error 'nowhere'
+    run train --check ./nowhere;                              expect_status 1; expect_error 'nowhere'
 }
 
 run_tests test_golden_is_golden test_nan test_other_names test_refusals test_isolated_training test_copies_are_equal test_train_beside_a_golden_file
