@@ -1,5 +1,5 @@
 /* The algorithm that "auto" stands for: the same on all members, the least predicted, and close to the best there is.
- * ranks: 1 2 5 8
+ * ranks: 1 2 5
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/collectives/collective.h"

@@ -1,5 +1,5 @@
 /* Every pipeline schedule, executed: the virtual clock of every device says what the schedule's own timer says.
- * ranks: 1 2 3 4 8
+ * ranks: 1 2 3 4
  *
  * Stages are uniform and messages have one latency and no length, as the timer has it (timing.h).  Then each action of each
  * device must begin and end at the same picosecond in both, and the bubble follows: the closed forms that test_schedule.c
