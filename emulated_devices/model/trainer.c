@@ -308,7 +308,8 @@ static enum error_code gradients(struct trainer *t, struct step_result *out, str
     enum error_code e = trainer_pass(t, &loss, err);
     data_use_older(&t->data, false);
     if (!e) e = reduce(t, err);
-    return e ? e : share_result(t, loss, out, err);
+    if (!e) e = share_result(t, loss, out, err);
+    return e;
 }
 
 enum error_code trainer_gradients(struct trainer *t, struct step_result *out, struct error *err)

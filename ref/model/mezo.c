@@ -19,9 +19,7 @@ static uint64_t stream_of(const struct param_spec *p)
 
 void mezo_draw(const struct param_spec *p, uint64_t key, int64_t first, int64_t n, double *z)
 {
-    const uint64_t stream = stream_of(p);
-    #pragma omp parallel for schedule(static) if (n > 16384)
-    for (int64_t i = 0; i < n; i++) z[i] = random_normal(key, stream, (uint64_t)(first + i));
+    random_normals(z, n, key, stream_of(p), (uint64_t)first);
 }
 
 /* Elements that are drawn, and computed with in double, at once. */

@@ -81,8 +81,11 @@ static void step_stretch(void *context, struct portion s)
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
     for (int i = 0; i < o->states; i++) state[i] = slice(x->unit->state[i], here);
     x->step.weight_decay = s.parameter->spec.decay ? x->dp->hyper->weight_decay : 0;
-    if (o->forward_only) step_along(x->dp, s, slice(x->master, here), x->step);
-    else optimizer_step(o, slice(x->master, here), slice(data_own_gradient(x->dp, x->unit), here), state, x->step);
+    if (o->forward_only) {
+        step_along(x->dp, s, slice(x->master, here), x->step);
+        return;
+    }
+    optimizer_step(o, slice(x->master, here), slice(data_own_gradient(x->dp, x->unit), here), state, x->step);
 }
 
 /* New weights from who has stepped them to all that keep them: the way of the gradients, backwards. */
