@@ -94,14 +94,20 @@ static enum error_code take_formats(struct train_options *o, const char *gradien
     return OK;
 }
 
-/* Of an optimizer that knows losses alone. */
-static enum error_code take_distance(struct plan *p, double distance, bool gradients_given, struct error *err)
+/* Of an optimizer that knows losses alone; and what does not go with it that the plan knows nothing of. */
+static enum error_code take_distance(struct train_options *o, double distance, bool gradients_given, struct error *err)
 {
-    if (distance >= 0 && !p->optimizer->forward_only)
-        return fail(err, ERR_USAGE, "--mezo-eps %g: is for --optimizer mezo; %s has gradients", distance, p->optimizer->name);
-    if (gradients_given && p->optimizer->forward_only)
-        return fail(err, ERR_USAGE, "--grad-dtype: --optimizer %s has no gradients", p->optimizer->name);
+    struct plan *p = &o->plan;
+    const char *const name = p->optimizer->name;
     if (distance >= 0) p->hyper.distance = distance;
+    if (!p->optimizer->forward_only)
+        return distance < 0 ? OK : fail(err, ERR_USAGE, "--mezo-eps %g: is for --optimizer mezo; %s has gradients", distance, name);
+    if (gradients_given) return fail(err, ERR_USAGE, "--grad-dtype: --optimizer %s has no gradients", name);
+    if (o->golden) return fail(err, ERR_USAGE, "--check %s: golden files have no steps of %s; --check ref takes it", shown_path(o->check).text, name);
+    if (o->isolate) return fail(err, ERR_USAGE, "--isolate: of --optimizer %s losses and weights are compared, and no activations", name);
+    if (o->timeline)
+        return fail(err, ERR_USAGE, "--timeline %s: draws forward and backward passes; of --optimizer %s --trace FILE has what every device does",
+                    shown_path(o->timeline).text, name);
     return OK;
 }
 
@@ -220,19 +226,16 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
-    if (o->golden && p->optimizer->forward_only)
-        return fail(err, ERR_USAGE, "--check %s: golden files have no steps of %s; --check ref takes it", shown_path(o->check).text, p->optimizer->name);
-    if (o->golden) e = train_take_golden(o, err);
+    if (!o->golden) p->hyper = p->optimizer->usual;
+    e = take_distance(o, distance, grad_dtype != NULL, err);
+    if (!e && o->golden) e = train_take_golden(o, err);
     if (e) return e;
     p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;
     e = take_schedule(p, chunks_given, micro > 0, err);
     if (e) return e;
-    if (!o->golden) p->hyper = p->optimizer->usual;
     if (lr >= 0) p->hyper.lr = lr;
     if (clip >= 0) p->hyper.clip = clip;
     if (decay >= 0) p->hyper.weight_decay = decay;
-    e = take_distance(p, distance, grad_dtype != NULL, err);
-    if (e) return e;
     p->hyper.min_lr = min_lr >= 0 ? min_lr : p->hyper.lr / 10;
     o->lr_steps = lr_steps;
     o->warmup = warmup;
