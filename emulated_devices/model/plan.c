@@ -89,6 +89,7 @@ static enum error_code check_pipeline(struct plan *p, struct error *err)
     p->chunks = s.chunks;
     p->updates = (s.micros + s.update_every - 1) / s.update_every;
     e = check_updates(p, &s, err);
+    if (!e) e = plan_check_apart(p, &s, err);
     if (!e) e = check_routes(p, &s, err);
     if (!e && s.stages > p->model.L)
         e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", p->mesh.size[PP], s.stages, p->model.name,

@@ -37,6 +37,15 @@ static inline struct tensor slice(struct tensor row, struct range r)
     return tensor_1d(data ? data + (size_t)r.first * dtype_size(row.dtype) : NULL, row.dtype, r.count);
 }
 
+/* From the masters that this device steps to its weights, and from there to all that keep them. */
+enum error_code renew_weights(struct data_parallel *, struct unit *, struct error *);
+
+/* The end of a round: outer.c. */
+enum error_code step_outer(struct data_parallel *, struct error *);
+
+/* For .share, of schemes whose copies train apart: replicas on one device each, on --shard-group N of them, or as --shards has it. */
+const char *share_replica(struct shards *, const struct data_request *);
+
 /* Point the parameters' w or g into the unit's whole block, or nowhere. */
 void show_weights(struct unit *);
 void show_gradients(struct unit *);
