@@ -276,7 +276,7 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
         case_take_data(&p, data_schemes[i]);
         if (data_shards(&any, &p.data, P, 0, NULL) == OK) {
             e = run_if_it_fits(j, "data", p.data.scheme, p, err);
-            if (!e) e = run_llama(j, "data", p, p.data.scheme, err);
+            if (!e && data_schemes[i]->outer.every == 0) e = run_llama(j, "data", p, p.data.scheme, err);
             continue;
         }
         for (int N = 2; N < P && !e; N++) {

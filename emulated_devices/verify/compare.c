@@ -186,18 +186,26 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     return e;
 }
 
+/* In order of execution: the outer momentum first, then the anchor that it steps, then the replicas' weights, which become it. */
+static enum error_code compare_outer(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
+{
+    const int n = t->data.shards.apart ? model_param_count(&t->plan.model) : 0;
+    enum error_code e = OK;
+    for (int i = 0; i < n && !e && t->data.outer.momentum > 0; i++)
+        e = compare_one(t, ref, i, KIND_MOMENTUM, (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = "outer momentum " }, err);
+    for (int i = 0; i < n && !e; i++)
+        e = compare_one(t, ref, i, KIND_ANCHOR, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "anchor of " }, err);
+    return e;
+}
+
 enum error_code compare_weights(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
 {
     const int n = model_param_count(&t->plan.model);
-    enum error_code e = OK;
+    enum error_code e = compare_outer(t, ref, c, err);
     for (int i = 0; i < n && !e; i++)
         e = compare_one(t, ref, i, KIND_WEIGHT, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "" }, err);
     for (int i = 0; i < n && !e && data_has_masters(&t->data); i++)
         e = compare_one(t, ref, i, KIND_MASTER, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "master of " }, err);
-    for (int i = 0; i < n && !e && t->data.shards.apart; i++)
-        e = compare_one(t, ref, i, KIND_ANCHOR, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "anchor of " }, err);
-    for (int i = 0; i < n && !e && t->data.shards.apart && t->data.outer.momentum > 0; i++)
-        e = compare_one(t, ref, i, KIND_MOMENTUM, (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = "outer momentum " }, err);
     for (int s = 0; s < t->plan.optimizer->states; s++) {
         char of[16];
         snprintf(of, sizeof of, "%.10s of ", t->plan.optimizer->state_name[s]);

@@ -78,13 +78,13 @@ static void follows_pytorch(const char *kind)
         if (local_step(&l, g.ids + s * g.B * g.S, g.labels + s * g.B * g.S, first, g.S, 0, &err)) fail_msg("%s", err.text);
         for (int r = 0; r < REPLICAS; r++) loss[s * REPLICAS + r] = l.replica[r].loss, norm[s * REPLICAS + r] = l.replica[r].norm;
     }
+    if (l.outer.momentum > 0) hold_all(&g, kind, "momentum", &l.replica[0].model, l.momentum);
+    hold_all(&g, kind, "anchor", &l.replica[0].model, l.anchor);
     char name[64];
     snprintf(name, sizeof name, "%s/loss", kind);
     hold(&g, name, tensor_1d(loss, F64, g.steps * REPLICAS));
     snprintf(name, sizeof name, "%s/norm", kind);
     hold(&g, name, tensor_1d(norm, F64, g.steps * REPLICAS));
-    hold_all(&g, kind, "anchor", &l.replica[0].model, l.anchor);
-    if (l.outer.momentum > 0) hold_all(&g, kind, "momentum", &l.replica[0].model, l.momentum);
     for (int r = 0; r < REPLICAS; r++) {
         snprintf(name, sizeof name, "replica%d", r);
         hold_all(&g, kind, name, &l.replica[r].model, l.replica[r].model.w);
