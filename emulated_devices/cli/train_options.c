@@ -144,7 +144,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--prefetch", "yes|no", OPTION_BOOL, &data.prefetch, .help = "gather the next part's weights while one computes" },
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "ddp: gradients all-reduced at a time" },
         { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter, .help = "algorithm for gradients in shards; default: ring" },
-        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring" },
+        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring; two_level for mics" },
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },

@@ -231,7 +231,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
-    if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", p->data.allgather, err);
+    if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
     for (int axis = 0; axis < AXIS_COUNT && !e; axis++)
         if ((axis == CP || axis == EP) && p->mesh.size[axis] > 1)

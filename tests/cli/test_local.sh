@@ -25,8 +25,10 @@ test_round_trip() {
 test_the_model_is_the_last_outer_steps() {
     train $small --dp 2 --steps 0 --save start;                                                 expect_status 0
     train $small --dp 2 --data-parallel local-sgd --local-steps 3 --steps 2 --save early;       expect_status 0
+    expect_out '^rounds  2 replicas, 0 outer steps, one every 3 steps; the model is that of step 0, '
     cmp -s <(tail -c 4000 start/model.safetensors) <(tail -c 4000 early/model.safetensors) || complain 'the model is not where the round began'
     train $small --dp 2 --data-parallel local-sgd --local-steps 3 --steps 3 --save later;       expect_status 0
+    expect_out '^rounds  2 replicas, 1 outer step, one every 3 steps; the last has just been taken$'
     ! cmp -s <(tail -c 4000 start/model.safetensors) <(tail -c 4000 later/model.safetensors) || complain 'the outer step has made nothing of it'
 }
 

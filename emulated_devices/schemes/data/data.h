@@ -43,6 +43,7 @@ struct data_scheme {
     /* Set w | g | o, which are 1, for s->P devices.  @return NULL, or what the scheme asks for or does not take, in words. */
     const char *(*share)(struct shards *s, const struct data_request *);
     bool rows;                                  /* each parameter cut by rows, instead of the unit as one flat row */
+    const char *allgather;                      /* algorithm for weights, if the request has none; NULL: the default */
     struct outer outer;                         /* if its copies train apart, what brings them together unless the request says otherwise */
 };
 
@@ -56,6 +57,9 @@ enum error_code data_scheme_find(const struct data_scheme **, const char *name, 
 
 /** Who shares what when a request meets P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
 enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);
+
+/** The algorithm by which a request's scheme gathers weights; NULL: the default. */
+const char *data_allgather(const struct data_request *);
 
 /** The outer steps of a request's scheme; .every is 0 where copies reduce gradients in every step. */
 struct outer data_outer(const struct data_request *);

@@ -152,6 +152,7 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
 {
     bool failed = false;
     dp->outer = data_outer(&dp->request);
+    dp->request.allgather = data_allgather(&dp->request);
     enum error_code e = data_shards(&dp->shards, &dp->request, dp->group->size, dp->group->rank, err);
     if (!e) e = open_groups(dp, err);
     if (!e) e = open_units(dp, err);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 extern const struct data_scheme data_scheme_ddp, data_scheme_zero1, data_scheme_zero2, data_scheme_zero3, data_scheme_fsdp,
-                                data_scheme_hsdp, data_scheme_hpz, data_scheme_chain, data_scheme_local_sgd, data_scheme_diloco;
+                                data_scheme_hsdp, data_scheme_mics, data_scheme_hpz, data_scheme_chain, data_scheme_local_sgd, data_scheme_diloco;
 
 const struct data_scheme *const data_schemes[] = {
     &data_scheme_ddp,
@@ -13,6 +13,7 @@ const struct data_scheme *const data_schemes[] = {
     &data_scheme_zero3,
     &data_scheme_fsdp,
     &data_scheme_hsdp,
+    &data_scheme_mics,
     &data_scheme_hpz,
     &data_scheme_chain,
     &data_scheme_local_sgd,
@@ -32,6 +33,12 @@ enum error_code data_scheme_find(const struct data_scheme **found, const char *n
         }
     }
     return fail_unknown_name(err, "--data-parallel", name, names, n);
+}
+
+const char *data_allgather(const struct data_request *q)
+{
+    const struct data_scheme *scheme = NULL;
+    return q->allgather || data_scheme_find(&scheme, q->scheme, NULL) ? q->allgather : scheme->allgather;
 }
 
 struct outer data_outer(const struct data_request *q)

@@ -3,7 +3,7 @@
  * Of P devices along dp, w neighbours share one copy of the weights, g neighbours one of the gradients, o neighbours one of
  * the optimizer's state.  Each number divides the next, and o divides P.  All schemes of this folder are choices of them:
  *
- *     w g o     ddp 1 1 1    zero1 1 1 P    zero2 1 P P    zero3 P P P    hsdp N N N    hpz N P P
+ *     w g o     ddp 1 1 1    zero1 1 1 P    zero2 1 P P    zero3 P P P    hsdp, mics N N N    hpz N P P
  *
  * A device's rank along dp is then a number with four digits, the first the fastest:
  *
