@@ -123,6 +123,9 @@ struct collective_cost collective_cost(const struct algorithm *, int rank, int P
 /** What this device spends on a collective that collective_run would run under this name.  Local. */
 struct collective_cost group_cost(const struct group *, enum operation, const char *name, const struct collective *);
 
+/** The time that this collective is predicted to take on the group's cluster, when its members begin together.  Local. */
+picoseconds group_time(const struct group *, enum operation, const char *name, const struct collective *);
+
 /** First element of block b when count elements are cut into P nearly equal blocks; 0 <= b <= P. */
 static inline int64_t block_start(int64_t count, int P, int b)
 {
