@@ -60,6 +60,8 @@ struct collective_cost {
                                            an upper bound where P or count leave a remainder; 0: not stated */
     uint64_t depth;                     /* of the whole group: the longest chain of messages of which each waits for the one before,
                                            an upper bound likewise; 0: as many as steps */
+    uint64_t met;                       /* the same, where every message waits for its receiver (rendezvous): then segments that follow one
+                                           another do so a latency apart; an upper bound likewise; 0: as depth */
     uint64_t path;                      /* bytes that pass this member's ports one after another, waiting for others included;
                                            0: as if it sent its average message in each of the steps */
     uint64_t steps_inside, path_inside; /* of these, those inside nodes; 0 for algorithms that know no nodes */
