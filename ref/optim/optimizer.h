@@ -25,6 +25,7 @@ struct optimizer {
     const char *name, *description, *source;
     int states;                         /* tensors of the weights' shape and (master) format that it keeps, zero at first */
     const char *state_name[OPTIMIZER_MAX_STATES];       /* as in checkpoints */
+    int operations;                     /* arithmetic of one element's step, for virtual time */
     struct hyperparameters usual;
     void (*step_f32)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
     void (*step_f64)(struct tensor w, struct tensor g, const struct tensor state[], struct step);

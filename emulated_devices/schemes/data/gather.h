@@ -23,6 +23,19 @@ static inline int64_t bucket_elements(const struct data_parallel *dp)
     return n > 0 ? n : 1;
 }
 
+/* Whether weights are made whole for each use, and whether gradients go to where they are kept after each pass. */
+static inline bool data_gathers(const struct data_parallel *dp) { return dp->shards.weights > 1 || offloads(&dp->request, PARAMETERS); }
+static inline bool data_scatters(const struct data_parallel *dp) { return dp->shards.gradients > 1 || offloads(&dp->request, GRADIENTS); }
+
+/* Elements of a unit that this device keeps the weights, or the gradients, of. */
+static inline int64_t kept_elements(const struct data_parallel *dp, const struct unit *u, enum shard_level level)
+{
+    return shards_range(&dp->shards, level, u->padded).count;
+}
+
+/* Of the gradients that this device keeps, those that it steps. */
+struct range stepped_gradients(const struct data_parallel *, const struct unit *);
+
 /* Elements of a unit's weights (or gradients) when they are whole here. */
 static inline int64_t whole_elements(const struct unit *u) { return u->rows > 0 ? u->elements : u->padded; }
 
