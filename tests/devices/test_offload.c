@@ -62,11 +62,11 @@ static void test_every_class_and_scheme(void **state)
     static const char *const schemes[] = { "zero3", "fsdp", "zero2", "zero1", "ddp" };
     (void)state;
     if (test_size > 3) return;                                          /* more devices: with other axes, below */
-    for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++) {
+    for (size_t s = 0; s < (test_size == 2 ? sizeof schemes / sizeof *schemes : 2); s++) {
         struct plan p = small_plan(test_size, 1, 1);
         p.data.scheme = schemes[s];
         const uint64_t plain = checked(&p);
-        for (unsigned what = 1; what < 8; what++) {
+        for (unsigned what = test_size == 2 ? 1 : 6; what < 8; what++) {
             p.data.offload = (what & 1 ? O : 0) | (what & 2 ? G : 0) | (what & 4 ? W : 0);
             if (plan_check(&p, &err) == OK) same_bits(p, plain);
             else ASSERT_ALL(strncmp(err.text, "--offload ", 10) == 0 && strcmp(schemes[s], "zero3") != 0, "%s", err.text);
@@ -120,7 +120,7 @@ static void test_with_tensor_and_pipeline(void **state)
 static void test_masters(void **state)
 {
     (void)state;
-    if (test_size > 3) return;
+    if (test_size > 2) return;
     for (enum dtype t = BF16; t <= F16; t++) {
         struct plan p = small_plan(test_size, 1, 1);
         p.dtype = t;
@@ -141,22 +141,21 @@ static void test_masters(void **state)
 
 static void test_strides_and_slices(void **state)
 {
+    static const int strides[] = { 2, 5, 1 << 20 };                     /* of the last the host steps all */
     static const int64_t slices[] = { 1, 37, 1 << 20 };
     (void)state;
-    if (test_size > 2) return;
+    if (test_size != 2) return;
     struct plan p = small_plan(test_size, 1, 1);
     p.data.scheme = "zero3";
     p.data.offload_slice = 64;
     const uint64_t plain = checked(&p);
     p.data.offload = O | G | W;
-    for (int k = 1; k < 6; k++) {
-        p.data.offload_stride = k;
+    for (int i = 0; i < 3; i++) {
+        p.data.offload_stride = strides[i];
         same_bits(p, plain);
     }
-    p.data.offload_stride = 1 << 20;                                    /* the host steps all */
-    same_bits(p, plain);
     p.data.offload_stride = 0;
-    for (size_t i = test_size - 1; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         p.data.offload_slice = slices[i];
         same_bits(p, plain);
     }
@@ -165,7 +164,7 @@ static void test_strides_and_slices(void **state)
 static void test_a_file(void **state)
 {
     (void)state;
-    if (test_size == 3 || test_size == 8) return;
+    if (test_size != 3) return;
     struct plan p = small_plan(test_size, 1, 1);
     p.data.scheme = "zero3";
     const uint64_t plain = checked(&p);

@@ -186,6 +186,10 @@ struct collective_cost data_renewal_cost(const struct data_parallel *);
 /** data_cost on the group of one level only. */
 struct collective_cost data_level_cost(const struct data_parallel *, enum shard_level);
 
+/** The stride with which the update takes least, of many equal slices that take the host so long, and the device, or the slowest of
+ *  the copies, so long: k slices take max((k-1) host, device). */
+int data_balanced_stride(picoseconds host, picoseconds device);
+
 /** Peak bytes of PARAMETERS, GRADIENTS and OPTIMIZER, exactly. */
 struct model_state data_peak(const struct data_parallel *);
 

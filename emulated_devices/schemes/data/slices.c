@@ -208,3 +208,11 @@ enum error_code slice_step(struct stepping *x, int i, struct error *err)
 {
     return stepped_by_host(x->dp, i) ? step_on_host(x, i, err) : step_on_device(x, i, err);
 }
+
+/* Up to 1 + device/host a larger stride gives the host what it does meanwhile for nothing; beyond, the device waits for it. */
+int data_balanced_stride(picoseconds host, picoseconds device)
+{
+    if (host <= 0) return INT32_MAX;
+    const int64_t k = 1 + device / host;                                /* here the device is the slower one, at k + 1 the host */
+    return device * (k + 1) <= k * host * k ? (int)k : (int)k + 1;      /* device / k <= k host / (k + 1) */
+}
