@@ -195,6 +195,22 @@ static void test_with_schedules(void **state)
     }
 }
 
+/* No gradients: weights come from the tier for each of two forward passes; masters, where there are, lie there too. */
+static void test_without_gradients(void **state)
+{
+    (void)state;
+    if (test_size != 2) return;
+    for (enum dtype t = F32; t <= BF16; t += BF16 - F32) {
+        struct plan p = small_plan(2, 1, 1);
+        p.dtype = t;
+        p.data.scheme = "zero3";
+        case_take_mezo(&p, 2);
+        const uint64_t plain = checked(&p);
+        p.data.offload = t == F32 ? W : W | O;
+        same_bits(p, plain);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +221,7 @@ int main(void)
         MPI_TEST(test_strides_and_slices),
         MPI_TEST(test_a_file),
         MPI_TEST(test_with_schedules),
+        MPI_TEST(test_without_gradients),
     };
     return MPI_RUN("offload", tests);
 }

@@ -90,12 +90,12 @@ void foresee(struct data_parallel *dp)
     for (int i = 0; i < dp->uses; i++) {
         dp->updates += dp->use[i].pass == PASS_UPDATE;
         if (dp->use[i].pass == PASS_BACKWARD_WEIGHT) foresee_gradients(dp, dp->use[i].part);
-        if (!data_gathers(dp) || dp->use[i].pass == PASS_BACKWARD_WEIGHT || dp->use[i].pass == PASS_UPDATE) continue;
+        if (!makes_weights(dp) || dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
         const int next = next_weight_use(dp, i);
         arrive(dp, dp->use[i].part, &here);
         const int second = next < 0 ? -1 : next_weight_use(dp, next);
-        if (!dp->request.no_prefetch && next >= 0) arrive(dp, dp->use[next].part, &here);
-        if (!dp->request.no_prefetch && second >= 0) arrive_shards(dp, dp->use[second].part, &here);
+        if (makes_ahead(dp) && next >= 0) arrive(dp, dp->use[next].part, &here);
+        if (makes_ahead(dp) && second >= 0) arrive_shards(dp, dp->use[second].part, &here);
         leave(dp, i, &here);
     }
 }
@@ -160,7 +160,7 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static struct state_bytes bytes_of_element(const struct data_parallel *dp)
 {
     return (struct state_bytes){
-        .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = dtype_size(data_format(dp, KIND_GRADIENT)),
+        .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = has_gradients(dp) ? dtype_size(data_format(dp, KIND_GRADIENT)) : 0,
         .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(dp->optimizer->states + data_has_masters(dp)),
     };
 }

@@ -4,6 +4,21 @@
 
 #include "emulated_devices/schemes/data/data.h"
 
+/* Whether gradients are kept at all. */
+static inline bool has_gradients(const struct data_parallel *dp) { return !dp->optimizer->forward_only; }
+
+/* Whether weights travel before they are whole: they are kept in shards, or on the slow tier. */
+static inline bool weights_travel(const struct data_parallel *dp) { return dp->shards.weights > 1 || offloads(&dp->request, PARAMETERS); }
+
+/* Whether whole weights are made when a part is acquired, and dropped after it: they travel, or are wanted elsewhere than kept. */
+static inline bool makes_weights(const struct data_parallel *dp) { return weights_travel(dp) || !has_gradients(dp); }
+
+/* Whether the next part's are made meanwhile: where they travel. */
+static inline bool makes_ahead(const struct data_parallel *dp) { return weights_travel(dp) && !dp->request.no_prefetch; }
+
+/* Whether weights from before this pass are of no use behind it. */
+static inline bool renews_weights(enum pass p) { return p == PASS_UPDATE || p == PASS_TURN; }
+
 /* The pass after this one that needs weights, or -1 if there is none before the next update. */
 int next_weight_use(const struct data_parallel *, int use);
 
@@ -23,9 +38,11 @@ static inline int64_t bucket_elements(const struct data_parallel *dp)
     return n > 0 ? n : 1;
 }
 
-/* Whether weights are made whole for each use, and whether gradients go to where they are kept after each pass. */
-static inline bool data_gathers(const struct data_parallel *dp) { return dp->shards.weights > 1 || offloads(&dp->request, PARAMETERS); }
-static inline bool data_scatters(const struct data_parallel *dp) { return dp->shards.gradients > 1 || offloads(&dp->request, GRADIENTS); }
+/* Whether gradients go to where they are kept after each pass. */
+static inline bool data_scatters(const struct data_parallel *dp)
+{
+    return has_gradients(dp) && (dp->shards.gradients > 1 || offloads(&dp->request, GRADIENTS));
+}
 
 /* Elements of a unit that this device keeps the weights, or the gradients, of. */
 static inline int64_t kept_elements(const struct data_parallel *dp, const struct unit *u, enum shard_level level)
@@ -49,6 +66,10 @@ static inline struct tensor slice(struct tensor row, struct range r)
     char *data = row.data;
     return tensor_1d(data ? data + (size_t)r.first * dtype_size(row.dtype) : NULL, row.dtype, r.count);
 }
+
+/* direction.c: a unit's weights, whole here, to where they are wanted; and one step of a stretch of the weights w, without gradients. */
+void move_weights(const struct data_parallel *, struct unit *);
+void step_along(const struct data_parallel *, struct portion, struct tensor w, struct step);
 
 /* Point the parameters' w or g into the unit's whole block, or nowhere. */
 void show_weights(struct unit *);

@@ -56,7 +56,7 @@ static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
     const int64_t stepped = shards_range(s, BY_OPTIMIZER, u->padded).count;
     u->own_w = zeros(dp, PARAMETERS, KIND_WEIGHT, shards_range(s, BY_WEIGHTS, u->padded).count, failed);
     if (dp->versions > 1) u->older = zeros(dp, PARAMETERS, KIND_OLDER_WEIGHT, tensor_count(u->own_w), failed);
-    u->w = data_gathers(dp) ? tensor_1d(NULL, dp->device->dtype, whole_elements(u)) : u->own_w;
+    u->w = makes_weights(dp) ? tensor_1d(NULL, dp->device->dtype, whole_elements(u)) : u->own_w;
     u->g = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), whole_elements(u));
     if (data_scatters(dp)) u->own_g = zeros(dp, GRADIENTS, KIND_GRADIENT, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
     u->sum = offloads(&dp->request, GRADIENTS) ? tensor_none : u->own_g;
@@ -157,7 +157,7 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
     if (!e) e = offload_open(dp, err);
     if (e) return e;
     for (int u = 0; u < dp->units; u++) make_unit(dp, &dp->unit[u], &failed);
-    if (!data_scatters(dp)) place_gradients(dp, &failed);
+    if (!data_scatters(dp) && has_gradients(dp)) place_gradients(dp, &failed);
     if (failed) return fail(err, ERR_MEMORY, "no memory for weights, gradients and optimizer state");
     for (int u = 0; u < dp->units; u++) {
         draw(dp, &dp->unit[u], KIND_WEIGHT, seed);

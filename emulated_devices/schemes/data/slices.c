@@ -141,7 +141,8 @@ enum error_code slice_fetch_ahead(struct stepping *x, int i, struct error *err)
 
 struct op_cost slice_step_cost(const struct data_parallel *dp, int64_t n)
 {
-    const double each = (double)dtype_size(data_format(dp, KIND_MASTER)) * (2 + 2 * dp->optimizer->states) + (double)dtype_size(data_format(dp, KIND_GRADIENT));
+    const double each = (double)dtype_size(data_format(dp, KIND_MASTER)) * (2 + 2 * dp->optimizer->states)
+                        + (has_gradients(dp) ? (double)dtype_size(data_format(dp, KIND_GRADIENT)) : 0);
     return (struct op_cost){ .flops = (double)dp->optimizer->operations * (double)n, .bytes = each * (double)n };
 }
 
@@ -160,6 +161,10 @@ static void step_stretch(void *context, struct portion s)
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
     for (int i = 0; i < o->states; i++) state[i] = slice(x->o.state[i], here);
     x->step.weight_decay = s.parameter->spec.decay ? x->dp->hyper->weight_decay : 0;
+    if (o->forward_only) {
+        step_along(x->dp, s, slice(x->o.master, here), x->step);
+        return;
+    }
     optimizer_step(o, slice(x->o.master, here), slice(x->o.gradient, here), state, x->step);
 }
 

@@ -87,7 +87,7 @@ static enum error_code share_weights(struct data_parallel *dp, struct unit *u, s
 
 static void clear_gradient(struct data_parallel *dp, struct unit *u)
 {
-    if (!offloads(&dp->request, GRADIENTS)) memset(u->own_g.data, 0, tensor_bytes(u->own_g));
+    if (has_gradients(dp) && !offloads(&dp->request, GRADIENTS)) memset(u->own_g.data, 0, tensor_bytes(u->own_g));
     u->added = false;
     u->squares = 0;
 }
