@@ -30,7 +30,8 @@ static enum error_code load(struct comm *world, int P, int64_t n, bool by_owner,
     const int64_t own = by_owner ? (world->rank == 0 ? n : 0) : n / P;
     e = tier_open(&tier, &world->device->clock, NULL, tier_room((uint64_t)own * sizeof(float)), err);
     if (!e) {
-        struct load l = { .group = &group, .tier = &tier, .home = tier_place(&tier, F32, own), .whole = device_tensor_1d(world->device, PARAMETERS, n) };
+        struct load l = { .group = &group, .tier = &tier, .home = tier_place(&tier, F32, own) };
+        l.whole = device_tensor_1d(world->device, PARAMETERS, n);
         if (l.whole.data == NULL) e = fail(err, ERR_MEMORY, "no memory for %lld weights", (long long)n);
         if (!e) e = by_owner ? load_by_owner(&l, 0, err) : load_in_parts(&l, err);
         *out = (struct loaded){ l.read, world->device->clock.now };
@@ -66,8 +67,8 @@ static enum error_code print_loads(struct comm *world, const struct asked *a, st
             if (!e) e = slowest(world, &t[by_owner], err);
         }
         if (world->rank == 0 && !e)
-            printf("%4d %12.1f %12.1f %8.2f %12.1f %12.1f %8.2f\n", P, 1e-6 * (double)t[0].read, 1e-6 * (double)t[1].read, (double)t[1].read / (double)t[0].read,
-                   1e-6 * (double)t[0].all, 1e-6 * (double)t[1].all, (double)t[1].all / (double)t[0].all);
+            printf("%4d %12.1f %12.1f %8.2f %12.1f %12.1f %8.2f\n", P, 1e-6 * (double)t[0].read, 1e-6 * (double)t[1].read,
+                   (double)t[1].read / (double)t[0].read, 1e-6 * (double)t[0].all, 1e-6 * (double)t[1].all, (double)t[1].all / (double)t[0].all);
     }
     return e;
 }
@@ -84,9 +85,11 @@ static enum error_code update(struct comm *alone, const struct asked *a, int str
     struct group group;
     struct hyperparameters hyper = optimizers[0]->usual;
     struct parameters parameters = { .count = model_param_count(&model) };
-    struct data_parallel dp = { .config = &model, .device = alone->device, .group = &group, .parameters = &parameters, .hyper = &hyper, .versions = 1,
+    struct data_parallel dp = {
+        .config = &model, .device = alone->device, .group = &group, .parameters = &parameters, .hyper = &hyper, .versions = 1,
         .request = { .scheme = "zero3", .offload = 1u << OPTIMIZER | 1u << GRADIENTS, .offload_slice = a->slice, .offload_stride = stride,
-                     .narrow_gradients = true } };
+                     .narrow_gradients = true },
+    };
     enum error_code e = group_of(&group, alone, &alone->rank, 1, 0, err);
     if (e) return e;
     parameters.all = calloc((size_t)parameters.count, sizeof *parameters.all);
@@ -206,7 +209,8 @@ enum error_code bench_offload_topic(int argc, char **argv, int *status, struct e
     enum error_code e = options_parse("bench offload", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("bench offload", "[options]", "Weights read over every device's link beside one owner's, and the update of offloaded states by\nstride, in virtual time.", table);
+        print_usage("bench offload", "[options]", "Weights read over every device's link beside one owner's, and the update of offloaded states by\n"
+                    "stride, in virtual time.", table);
         return OK;
     }
     e = cluster_find(&a.cluster, a.cluster_name, err);

@@ -30,7 +30,8 @@ static enum error_code take_classes(unsigned *offload, const char *list, struct 
 enum error_code train_take_offload(struct data_request *q, const struct offload_flags *f, struct error *err)
 {
     const char *alone = f->to ? "--offload-to" : f->slice ? "--offload-slice" : f->stride ? "--offload-stride" : NULL;
-    if (f->classes == NULL && alone) return fail(err, ERR_USAGE, "%s: there is nothing offloaded; --offload optimizer,gradients,weights says what", alone);
+    if (f->classes == NULL && alone)
+        return fail(err, ERR_USAGE, "%s: there is nothing offloaded; --offload optimizer,gradients,weights says what", alone);
     q->offload_to = f->to && strcmp(f->to, "host") != 0 ? f->to : NULL;
     q->offload_slice = f->slice ? f->slice : OFFLOAD_SLICE;
     q->offload_stride = f->stride;

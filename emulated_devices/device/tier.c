@@ -33,20 +33,29 @@ static enum error_code fill(int file, uint64_t bytes, struct error *err)
     return e;
 }
 
+/* Looking at homes directly needs no reads that could fail. */
+static enum error_code map(struct tier *t, struct error *err)
+{
+    if (t->size == 0) return OK;
+    void *mapped = mmap(NULL, (size_t)t->size, PROT_READ | PROT_WRITE, MAP_SHARED, t->file, 0);
+    if (mapped == MAP_FAILED)
+        return fail(err, ERR_FILE, "a file of %llu bytes cannot be mapped: %s", (unsigned long long)t->size, strerror(errno));
+    t->memory = mapped;
+    return OK;
+}
+
 static enum error_code open_file(struct tier *t, const char *folder, struct error *err)
 {
     char path[4096], about[200];
     const int length = snprintf(path, sizeof path, "%s/orrery-tier-XXXXXX", folder);
-    if (length < 0 || (size_t)length >= sizeof path) return fail(err, ERR_FILE, "%s: this name is too long", shown_path(folder).text);
-    t->file = mkstemp(path);
-    if (t->file < 0) return fail(err, ERR_FILE, "%s: no file can be made in it: %s", shown_path(folder).text, strerror(errno));
-    unlink(path);
     snprintf(about, sizeof about, "%s:", shown_path(folder).text);
-    enum error_code e = fail_about(err, fill(t->file, t->size, err), about);
-    void *mapped = e || t->size == 0 ? MAP_FAILED : mmap(NULL, (size_t)t->size, PROT_READ | PROT_WRITE, MAP_SHARED, t->file, 0);
-    if (!e && t->size > 0 && mapped == MAP_FAILED) e = fail(err, ERR_FILE, "%s: a file of %llu bytes cannot be mapped: %s", shown_path(folder).text, (unsigned long long)t->size, strerror(errno));
-    t->memory = mapped == MAP_FAILED ? NULL : mapped;
-    return e;
+    if (length < 0 || (size_t)length >= sizeof path) return fail(err, ERR_FILE, "%s this name is too long", about);
+    t->file = mkstemp(path);
+    if (t->file < 0) return fail(err, ERR_FILE, "%s no file can be made in it: %s", about, strerror(errno));
+    unlink(path);
+    enum error_code e = fill(t->file, t->size, err);
+    if (!e) e = map(t, err);
+    return fail_about(err, e, about);
 }
 
 /* ---- the tier ------------------------------------------------------------------------------------------------------- */
@@ -54,9 +63,9 @@ static enum error_code open_file(struct tier *t, const char *folder, struct erro
 enum error_code tier_open(struct tier *t, struct clock *clock, const char *folder, uint64_t bytes, struct error *err)
 {
     *t = (struct tier){ .clock = clock, .size = bytes, .file = -1 };
-    enum error_code e = OK;
-    if (folder) e = open_file(t, folder, err);
-    else if ((t->memory = calloc(1, (size_t)bytes + 1)) == NULL) e = fail(err, ERR_MEMORY, "no memory for a slow tier of %llu bytes", (unsigned long long)bytes);
+    if (!folder) t->memory = calloc(1, (size_t)bytes + 1);
+    enum error_code e = folder ? open_file(t, folder, err) : OK;
+    if (!folder && t->memory == NULL) e = fail(err, ERR_MEMORY, "no memory for a slow tier of %llu bytes", (unsigned long long)bytes);
     if (e) tier_close(t);
     return e;
 }

@@ -173,6 +173,8 @@ static void test_a_file(void **state)
     same_bits(p, plain);
     p.data.no_prefetch = true;
     same_bits(p, plain);
+    p.data.keep = true;                                                 /* gathered once, read once */
+    same_bits(p, plain);
 }
 
 /* ---- schedules ------------------------------------------------------------------------------------------------------------- */

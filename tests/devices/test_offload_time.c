@@ -42,7 +42,8 @@ static void open_engine(struct data_request q)
         all[i].counted = layout_count(&all[i].layout);
     }
     q.scheme = "zero3";
-    dp = (struct data_parallel){ .request = q, .config = &even, .device = &device, .group = &world, .parameters = &parameters, .hyper = &hyper, .versions = 1 };
+    dp = (struct data_parallel){ .request = q, .config = &even, .device = &device, .group = &world, .parameters = &parameters, .hyper = &hyper,
+                                 .versions = 1 };
     ASSERT_ALL(data_scheme_find(&dp.scheme, q.scheme, &err) == OK, "%s", err.text);
     assert_int_equal(optimizer_find(&dp.optimizer, "adamw", NULL), OK);
     hyper = dp.optimizer->usual;
@@ -154,11 +155,14 @@ static picoseconds alone(struct group *g, enum operation op, int64_t count)
 /* The engines as the prefetch of weights keeps them busy: a forward pass, each part's weights in `units` units. */
 struct expected { picoseconds now, drive, copy, gather, brought[8], here[8], ready[8]; bool asked[8], fetched[8], gathered[8]; };
 
+static picoseconds shard_time(int u, int64_t rate) { return time_at_rate(4 * (uint64_t)(dp.unit[u].padded / world.size), rate); }
+
 static void expect_brought(struct expected *x, int u, bool file)
 {
     if (x->asked[u] || x->fetched[u] || x->gathered[u]) return;
     x->asked[u] = true;
-    x->brought[u] = file ? x->drive = larger(x->drive, x->now) + time_at_rate(4 * (uint64_t)(dp.unit[u].padded / world.size), machine.host.drive_rate) : x->now;
+    x->brought[u] = x->now;
+    if (file) x->brought[u] = x->drive = larger(x->drive, x->now) + shard_time(u, machine.host.drive_rate);
 }
 
 static void expect_fetched(struct expected *x, int u, bool file)
@@ -166,7 +170,7 @@ static void expect_fetched(struct expected *x, int u, bool file)
     if (x->fetched[u] || x->gathered[u]) return;
     expect_brought(x, u, file);
     x->fetched[u] = true;
-    x->here[u] = x->copy = larger(x->copy, larger(x->brought[u], x->now)) + time_at_rate(4 * (uint64_t)(dp.unit[u].padded / world.size), machine.copy_rate);
+    x->here[u] = x->copy = larger(x->copy, larger(x->brought[u], x->now)) + shard_time(u, machine.copy_rate);
 }
 
 static void expect_gathered(struct expected *x, int u, bool file, picoseconds takes)

@@ -20,7 +20,8 @@ enum error_code load_in_parts(struct load *l, struct error *err)
 
 enum error_code load_by_owner(struct load *l, int owner, struct error *err)
 {
-    const struct collective c = { .in = l->whole.data, .out = l->whole.data, .count = tensor_count(l->whole), .dtype = l->whole.dtype, .root = owner };
+    void *const all = l->whole.data;
+    const struct collective c = { .in = all, .out = all, .count = tensor_count(l->whole), .dtype = l->whole.dtype, .root = owner };
     const enum error_code e = l->group->rank == owner ? read_home(l, l->whole, err) : OK;
     return e ? e : collective_run(l->group, BROADCAST, NULL, &c, err);
 }

@@ -117,7 +117,8 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
     struct stepping x;
     data_use_older(dp, false);
     data_same_versions(dp);
-    enum error_code e = stepping_open(&x, dp, (struct step){ .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper }, err);
+    const struct step step = { .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
+    enum error_code e = stepping_open(&x, dp, step, err);
     if (!e) e = step_slices(&x, err);
     stepping_close(&x);
     dp->stepped = true;
