@@ -33,6 +33,9 @@ enum error_code plan_check_apart(const struct plan *p, const struct schedule *s,
     const char *scheme = p->data.scheme;
     const enum error_code e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
     if (e || !shards.apart) return e;
+    if (p->optimizer->forward_only)
+        return fail(err, ERR_PLAN, "--data-parallel %s: saves sending gradients, and --optimizer %s has none; ddp sends 16 bytes a step with it", scheme,
+                    p->optimizer->name);
     if (s->weight_versions > 1 || p->updates > 1)
         return fail(err, ERR_PLAN, "--schedule %s: steps the weights in mid-stream; --data-parallel %s takes schedules that step once, at the end",
                     p->schedule, scheme);
