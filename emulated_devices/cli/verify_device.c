@@ -311,7 +311,7 @@ static enum error_code run_mezo(struct job *j, const struct plan *mesh, struct e
     return e;
 }
 
-/* Each scheme; those that ask for a group, with groups of every size between one device and all. */
+/* Each scheme; those that ask for a group, or whose copies train apart, with groups of every size between one device and all. */
 static enum error_code run_data(struct job *j, const struct plan *mesh, struct error *err)
 {
     const int P = mesh->mesh.size[DP];
@@ -324,7 +324,7 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
             e = run_if_it_fits(j, "data", p.data.scheme, p, err);
             if (!e && strcmp(p.data.scheme, "zero3") == 0) e = run_offload(j, p, err);
             if (!e && data_schemes[i]->outer.every == 0) e = run_llama(j, "data", p, p.data.scheme, err);
-            continue;
+            if (data_schemes[i]->outer.every == 0) continue;
         }
         for (int N = 2; N < P && !e; N++) {
             char name[48];
