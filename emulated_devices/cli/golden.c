@@ -2,13 +2,13 @@
 #include "emulated_devices/cli/cli.h"
 #include "ref/golden/bounds.h"
 #include <glob.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define EXACT 1e-12                     /* relative, in fp64 */
 #define CLEAN 0.5                       /* of a stored bound: what an undisturbed run may use */
-#define ROUNDING 1.0                    /* lambda of a clean disturbed run: as large as the rounding of a sum is at most likely */
 enum { FIRST_CLEAN_SEED = 1000 };       /* seeds from here on were not used to measure the bounds */
 
 struct golden_options {
@@ -22,12 +22,12 @@ static enum error_code parse(struct golden_options *o, int argc, char **argv, bo
     const struct option table[] = {
         { "DIR", NULL, OPTION_STRING, &o->folder, .help = "the folder of the golden files" },
         { "--measure", NULL, OPTION_SWITCH, &o->measure, .help = "measure the bounds and write them beside the files" },
-        { "--runs", "N", OPTION_INT, &o->runs, .min = 0, .max = 1000000, .help = "also make N disturbed runs of each file in fp32 and count alarms" },
+        { "--runs", "N", OPTION_INT, &o->runs, .min = 0, .max = 1000000, .help = "also make N clean disturbed runs of each file in fp32, bf16 and fp16 and count alarms" },
         { 0 }
     };
     enum error_code e = options_parse("golden", argc - 2, argv + 2, table, help, err);
     if (!e && *help)
-        print_usage("golden", "[DIR] [options]", "Hold the one-device model to golden files: in fp64 to 1e-12, in fp32 to half the bound stored\n"
+        print_usage("golden", "[DIR] [options]", "Hold the one-device model to golden files: in fp64 to 1e-12, in fp32, bf16 and fp16 to half the bound stored\n"
                     "beside each tensor. What is shown is the largest error/bound, and whose it is.", table);
     return e;
 }
@@ -46,7 +46,7 @@ static enum error_code compare(const struct replay *r, const double bound[], str
         struct apart a;
         e = replay_compare(r, i, &a, &want, err);
         free(want.data);
-        if (!e && !(a.relative / bound[i] <= out->ratio)) *out = (struct worst){ a.relative / bound[i], r->record[i].name };
+        if (!e && isfinite(bound[i]) && !(a.relative / bound[i] <= out->ratio)) *out = (struct worst){ a.relative / bound[i], r->record[i].name };
     }
     return e;
 }
@@ -58,7 +58,7 @@ static enum error_code first_wrong(const struct replay *r, const double bound[],
         struct tensor want = tensor_none;
         struct apart a;
         enum error_code e = replay_compare(r, i, &a, &want, err);
-        if (!e && !(a.relative <= share * bound[i]))
+        if (!e && isfinite(bound[i]) && !(a.relative <= share * bound[i]))
             e = fail(err, ERR_CHECK, "%s: in %s the first wrong tensor is %s: relative error %.3g, allowed %.3g; element (%lld,%lld) is %.17g, golden %.17g",
                      shown_path(r->golden->file.path).text, dtype_name(r->model.ops->dtype), r->record[i].name, a.relative, share * bound[i],
                      (long long)(a.worst / tensor_cols(want)), (long long)(a.worst % tensor_cols(want)),
@@ -69,16 +69,16 @@ static enum error_code first_wrong(const struct replay *r, const double bound[],
     return OK;
 }
 
-/* Fill the bounds that a run in this format is held to: 1e-12 in fp64, those stored in fp32. */
+/* Fill the bounds that a run in its format is held to: 1e-12 in fp64, else those stored. */
 static enum error_code allowed(const struct replay *plain, double bound[], struct error *err)
 {
-    if (plain->model.ops->dtype == F32) return bounds_read(plain, bound, err);
+    if (plain->model.ops->dtype != F64) return bounds_read(plain, bound, err);
     for (int i = 0; i < plain->records; i++) bound[i] = EXACT;
     return OK;
 }
 
 /* Clean runs: disturbed by no more than another order of sums would. */
-static enum error_code count_alarms(const struct golden *g, const double bound[], int runs, struct error *err)
+static enum error_code count_alarms(const struct golden *g, enum dtype t, const double bound[], int runs, struct error *err)
 {
     struct worst most = { 0, "nothing" };
     char name[RECORD_NAME] = "nothing";
@@ -86,7 +86,8 @@ static enum error_code count_alarms(const struct golden *g, const double bound[]
     for (int i = 0; i < runs; i++) {
         struct replay r;
         struct worst w;
-        enum error_code e = replay_run(&r, g, F32, FIRST_CLEAN_SEED + (uint64_t)i, ROUNDING, err);
+        const struct perturbation disturb = bound_clean(t, FIRST_CLEAN_SEED + (uint64_t)i);
+        enum error_code e = replay_run(&r, g, t, &disturb, err);
         if (e) return e;
         e = compare(&r, bound, &w, err);
         if (!(w.ratio <= most.ratio)) {
@@ -101,19 +102,29 @@ static enum error_code count_alarms(const struct golden *g, const double bound[]
     return alarms ? fail(err, ERR_CHECK, "%s: %d of %d clean runs raised an alarm", shown_path(g->file.path).text, alarms, runs) : OK;
 }
 
+/* In how many tensors this format could hide anything is said where there are any. */
+static void print_line(const char *name, const struct replay *r, const double bound[], const struct worst *w)
+{
+    int open = 0;
+    for (int i = 0; i < r->records; i++) open += !bound_decides(bound[i]);
+    printf("%-18s %-5s %5d tensors  %-8.2g %s", name, dtype_name(r->model.ops->dtype), r->records, w->ratio, w->name);
+    if (open) printf("; %d of no use, bound 1 or more", open);
+    printf("\n");
+}
+
 static enum error_code check_format(const struct golden *g, const char *name, enum dtype t, int runs, struct error *err)
 {
     struct replay plain;
     struct worst w;
-    enum error_code e = replay_run(&plain, g, t, 0, 0, err);
+    enum error_code e = replay_run(&plain, g, t, NULL, err);
     if (e) return e;
     double *bound = calloc((size_t)plain.records + 1, sizeof *bound);
     e = bound ? allowed(&plain, bound, err) : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
     if (!e) e = replay_covers(&plain, err);
     if (!e) e = compare(&plain, bound, &w, err);
-    if (!e) printf("%-18s %-5s %5d tensors  %-8.2g %s\n", name, dtype_name(t), plain.records, w.ratio, w.name);
-    if (!e) e = first_wrong(&plain, bound, t == F32 ? CLEAN : 1, err);
-    if (!e && t == F32) e = count_alarms(g, bound, runs, err);
+    if (!e) print_line(name, &plain, bound, &w);
+    if (!e) e = first_wrong(&plain, bound, t == F64 ? 1 : CLEAN, err);
+    if (!e && t != F64) e = count_alarms(g, t, bound, runs, err);
     free(bound);
     replay_free(&plain);
     return e;
@@ -128,8 +139,7 @@ static enum error_code do_file(const char *path, const struct golden_options *o,
     enum error_code e = golden_open(&g, path, err);
     if (e) return e;
     if (o->measure) e = bounds_write(&g, err);
-    if (!e) e = check_format(&g, name, F64, 0, err);
-    if (!e) e = check_format(&g, name, F32, o->runs, err);
+    for (int f = 0; f < BOUND_FORMATS && !e; f++) e = check_format(&g, name, bound_formats[f], o->runs, err);
     golden_close(&g);
     fflush(stdout);
     return e;

@@ -8,13 +8,14 @@
 
 /* X(id, in words, whether the check then fails) */
 #define FINDINGS(X)                                                     \
-    X(HOLDS,     "holds",                                       false)  \
-    X(LEFT_OUT,  "left out, as is all of its kind",             false)  \
-    X(DIFFERS,   "differs",                                     true)   \
-    X(NOT_FINITE, "has NaN or infinity",                        true)   \
-    X(MISSHAPED, "has another shape",                           true)   \
-    X(INCOMPLETE, "is not complete on all ranks together",      true)   \
-    X(MISSING,   "is missing, though others of its kind are there", true)
+    X(HOLDS,     "holds",                                               false)  \
+    X(OPEN,      "cannot be judged: rounding alone may change all of it", false) \
+    X(LEFT_OUT,  "left out, as is all of its kind",                     false)  \
+    X(DIFFERS,   "differs",                                             true)   \
+    X(NOT_FINITE, "has NaN or infinity",                                true)   \
+    X(MISSHAPED, "has another shape",                                   true)   \
+    X(INCOMPLETE, "is not complete on all ranks together",              true)   \
+    X(MISSING,   "is missing, though others of its kind are there",     true)
 
 enum finding {
 #define X(id, words, fails) id,
@@ -49,7 +50,7 @@ struct check_result {
  * Compare.
  * @return OK when there is a result, whatever it says; ERR_CHECK if nothing at all could be compared; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
  */
-enum error_code check_files(const struct golden *, const struct actual *, const struct golden_format *, struct check_result *, struct error *);
+enum error_code check_files(const struct golden *, const struct actual *, enum dtype, struct check_result *, struct error *);
 void check_result_free(struct check_result *);
 
 #endif

@@ -61,14 +61,13 @@ static void serial_close(struct serial_run *r)
     if (r->model.params) transformer_close(&r->model);
 }
 
-/* What devices add up of one gradient in its own format: a microbatch of each copy, and a tied embedding's two uses of it. */
-static int gradient_parts(const struct plan *p) { return p->mesh.size[DP] * p->micros * (1 + p->model.tied); }
+int reference_gradient_parts(const struct plan *p) { return p->mesh.size[DP] * p->micros * (1 + p->model.tied); }
 
 enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source, struct error *err)
 {
     *r = (struct reference){ .plan = plan, .source = source, .loss_scale = plan_loss_scale(plan) };
-    r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * gradient_parts(plan) : 0;
-    r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = gradient_parts(plan) };
+    r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * reference_gradient_parts(plan) : 0;
+    r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = reference_gradient_parts(plan) };
     const size_t tokens = (size_t)(plan->B * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);
     r->labels = calloc(tokens, sizeof *r->labels);
@@ -313,17 +312,19 @@ static double bound_in(const struct reference *r, int i, enum dtype t)
     return relative(distance(r->twin.master[i], m) + r->response[i], norm(r, m), t);
 }
 
-double reference_weight_bound(const struct reference *r, int i) { return bound_in(r, i, r->truth.model.w[i].dtype); }
-double reference_master_bound(const struct reference *r, int i) { return bound_in(r, i, r->truth.master[i].dtype); }
+double reference_weight_bound(const struct reference *r, int i) { return r->known ? r->known->weight[i] : bound_in(r, i, r->truth.model.w[i].dtype); }
+double reference_master_bound(const struct reference *r, int i) { return r->known ? r->known->weight[i] : bound_in(r, i, r->truth.master[i].dtype); }
 
 double reference_gradient_bound(const struct reference *r, int i)
 {
+    if (r->known) return r->known->gradient[i];
     const struct tensor g = r->truth.model.g[i];
     return relative(distance(r->twin.model.g[i], g), norm(r, g), g.dtype) + r->stored;
 }
 
 double reference_state_bound(const struct reference *r, int i, int state)
 {
+    if (r->known) return r->known->state[i * OPTIMIZER_MAX_STATES + state];
     const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
     const double far = distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) + r->state_response[i * OPTIMIZER_MAX_STATES + state];
     return relative(far, norm(r, s), s.dtype);
@@ -331,6 +332,7 @@ double reference_state_bound(const struct reference *r, int i, int state)
 
 double reference_norm_bound(const struct reference *r)
 {
+    if (r->known) return r->known->norm * r->truth.norm;
     double sum = 0;
     for (int i = 0; i < r->truth.model.params; i++) {
         const double far = distance(r->twin.model.g[i], r->truth.model.g[i]);
@@ -341,6 +343,7 @@ double reference_norm_bound(const struct reference *r)
 
 double reference_loss_bound(const struct reference *r)
 {
+    if (r->known) return r->known->loss * fabs(r->truth.loss);
     return r->loss_spread / (double)(r->counted ? r->counted : 1) +
            PERTURB_LAMBDA * sqrt((double)(r->plan->B * r->plan->S)) * dtype_unit(F64) * fabs(r->truth.loss);
 }

@@ -22,6 +22,13 @@ struct serial_run {
     double norm;                        /* of the last gradient, without the loss scale */
 };
 
+/* Bounds that somebody else has measured.  Relative; 0: there is none, and the tensor is not compared. */
+struct known_bounds {
+    double loss, norm;
+    double *gradient, *weight;          /* [params] */
+    double *state;                      /* [params * OPTIMIZER_MAX_STATES] */
+};
+
 struct reference {
     const struct plan *plan;
     struct batch_source source;
@@ -43,11 +50,15 @@ struct reference {
     /* Puts a better truth (a golden file's) in the place of what the one-device run has just computed; NULL: it is the truth. */
     enum error_code (*replace)(void *context, struct reference *, struct error *);
     void *replace_context;
+    const struct known_bounds *known;   /* instead of the twin's; the record has its own; NULL: the twin's */
 };
 
 /** @return OK, or ERR_MEMORY with nothing to close. */
 enum error_code reference_open(struct reference *, const struct plan *, struct batch_source, struct error *);
 void reference_close(struct reference *);
+
+/** What devices add up of one gradient in its own format: a microbatch of each copy, and a tied embedding's two uses of it. */
+int reference_gradient_parts(const struct plan *);
 
 /**
  * Put both where the devices are now: weights, optimizer state and number of steps.

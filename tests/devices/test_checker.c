@@ -99,7 +99,7 @@ static enum error_code check(const char *path, const char *map, struct check_res
     struct actual a;
     enum error_code e = actual_open(&a, path, map, &err);
     if (e) return e;
-    e = check_files(&golden, &a, golden_format_find("fp64"), r, &err);
+    e = check_files(&golden, &a, F64, r, &err);
     actual_close(&a);
     return e;
 }
