@@ -10,6 +10,7 @@
 #define FINDINGS(X)                                                     \
     X(HOLDS,     "holds",                                               false)  \
     X(OPEN,      "cannot be judged: rounding alone may change all of it", false) \
+    X(ELSEWHERE, "cannot be judged: rounding has sent a token to another expert before", false) \
     X(LEFT_OUT,  "left out, as is all of its kind",                     false)  \
     X(DIFFERS,   "differs",                                             true)   \
     X(NOT_FINITE, "has NaN or infinity",                                true)   \
@@ -52,5 +53,12 @@ struct check_result {
  */
 enum error_code check_files(const struct golden *, const struct actual *, enum dtype, struct check_result *, struct error *);
 void check_result_free(struct check_result *);
+
+/**
+ * Whether ACTUAL's router logits choose the golden experts in a layer.
+ * @param[out] same  true also if ACTUAL has no such logits, or not of that shape.
+ * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
+ */
+enum error_code checker_same_route(const struct golden *, const struct actual *, int layer, bool *same, struct error *);
 
 #endif

@@ -3,16 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum error_code bounds_of(const struct replay *plain, int parts, int gradient_parts, double bound[], struct error *err)
+static enum error_code bounds_of(const struct replay *plain, enum dtype t, int parts, int gradient_parts, double bound[], struct error *err)
 {
-    struct perturbation twin = bound_twin(plain->model.ops->dtype);
+    struct perturbation twin = bound_twin(t);
     if (parts <= twin.parts && gradient_parts <= twin.gradient_parts) {
-        const enum error_code e = bounds_read(plain, bound, err);
+        const enum error_code e = bounds_read(plain, t, bound, err);
         if (e != ERR_FILE) return e;
     }
     if (parts > twin.parts) twin.parts = parts;
     if (gradient_parts > twin.gradient_parts) twin.gradient_parts = gradient_parts;
-    return bounds_measure(plain, twin, bound, err);
+    return bounds_measure(plain, t, twin, bound, err);
 }
 
 /* In fp32 rounding may be as large as the bound itself; a file of another run is off by far more. */
@@ -46,10 +46,10 @@ enum error_code golden_measure(const struct golden *g, enum dtype t, int parts, 
     struct replay plain;
     if (dtype_wide(t) == t) parts = gradient_parts = 1;
     *list = (struct golden_list){ 0 };
-    enum error_code e = replay_run(&plain, g, t, NULL, err);
+    enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);
     if (e) return e;
     double *bound = calloc((size_t)plain.records + 1, sizeof *bound);
-    e = bound ? bounds_of(&plain, parts, gradient_parts, bound, err) : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
+    e = bound ? bounds_of(&plain, t, parts, gradient_parts, bound, err) : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
     if (!e) e = agree_with_file(&plain, bound, err);
     if (!e) e = make_list(&plain, bound, list, err);
     free(bound);

@@ -36,35 +36,23 @@ struct perturbation bound_clean(enum dtype t, uint64_t seed)
     return (struct perturbation){ .seed = seed, .lambda = 1, .storage = is_narrow(t) ? dtype_unit(t) : 0 };
 }
 
-static enum error_code measure_from(const struct replay *truth, enum dtype t, struct perturbation disturb, double bound[], struct error *err)
+enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct perturbation disturb, double bound[], struct error *err)
 {
-    for (int i = 0; i < truth->records; i++) bound[i] = 0;
+    for (int i = 0; i < plain->records; i++) bound[i] = 0;
     for (int seed = 1; seed <= bound_twins(t); seed++) {
         struct replay twin;
         disturb.seed = (uint64_t)seed;
-        const enum error_code e = replay_run(&twin, truth->golden, t, &disturb, err);
+        const enum error_code e = replay_following(&twin, plain, t, &disturb, err);
         if (e) return e;
-        for (int i = 0; i < truth->records; i++) {
-            const struct record *a = &twin.record[i], *b = &truth->record[i];
+        for (int i = 0; i < plain->records; i++) {
+            const struct record *a = &twin.record[i], *b = &plain->record[i];
             const double d = a->route == b->route ? tensor_apart(a->values, b->values).relative + 2 * dtype_unit(t) : INFINITY;
             if (!(d <= bound[i])) bound[i] = d;
         }
         replay_free(&twin);
     }
-    for (int i = 0; i < truth->records; i++) bound[i] = three_digits(bound[i]);
+    for (int i = 0; i < plain->records; i++) bound[i] = three_digits(bound[i]);
     return OK;
-}
-
-enum error_code bounds_measure(const struct replay *plain, struct perturbation disturb, double bound[], struct error *err)
-{
-    const enum dtype t = plain->model.ops->dtype;
-    struct replay exact;
-    if (!is_narrow(t)) return measure_from(plain, t, disturb, bound, err);
-    enum error_code e = replay_run(&exact, plain->golden, F64, NULL, err);
-    if (e) return e;
-    e = measure_from(&exact, t, disturb, bound, err);
-    replay_free(&exact);
-    return e;
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------------------------ */
@@ -80,14 +68,14 @@ static struct path path_beside(const struct golden *g)
     return p;
 }
 
-enum error_code bounds_read(const struct replay *plain, double bound[], struct error *err)
+enum error_code bounds_read(const struct replay *plain, enum dtype t, double bound[], struct error *err)
 {
     const struct path path = path_beside(plain->golden);
     const cJSON *format, *list;
     cJSON *root;
     enum error_code e = json_read(path.text, &root, err);
     if (e) return e;
-    e = json_object(root, path.text, dtype_name(plain->model.ops->dtype), &format, err);
+    e = json_object(root, path.text, dtype_name(t), &format, err);
     if (!e) e = json_object(format, path.text, "bounds", &list, err);
     for (int i = 0; i < plain->records && !e; i++) {
         bound[i] = INFINITY;
@@ -102,14 +90,14 @@ enum error_code bounds_read(const struct replay *plain, double bound[], struct e
 static enum error_code add_format(cJSON *root, const struct golden *g, enum dtype t, struct error *err)
 {
     struct replay plain;
-    enum error_code e = replay_run(&plain, g, t, NULL, err);
+    enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);
     if (e) return e;
     double *bound = calloc((size_t)plain.records + 1, sizeof *bound);
     cJSON *format = cJSON_AddObjectToObject(root, dtype_name(t));
     bool ok = bound && cJSON_AddNumberToObject(format, "twins", bound_twins(t));
     cJSON *list = cJSON_AddObjectToObject(format, "bounds");
     ok = ok && list;
-    if (ok) e = bounds_measure(&plain, bound_twin(t), bound, err);
+    if (ok) e = bounds_measure(&plain, t, bound_twin(t), bound, err);
     for (int i = 0; i < plain.records && ok && !e; i++)
         ok = (isfinite(bound[i]) ? cJSON_AddNumberToObject(list, plain.record[i].name, bound[i]) : cJSON_AddNullToObject(list, plain.record[i].name)) != NULL;
     free(bound);

@@ -11,8 +11,10 @@
  * some results more: the probabilities of attention, the normalised numbers before a norm's weight, the gate of a swiglu, rotated
  * halves; or the two parts, and the sum, of what two devices add up.  Each is off by u16 at most, and seldom all by that.
  *
- * Where in one of the twins a token goes to another expert than in truth, all that follows is another computation, and a correct
- * program's may be as well.  Then there is no bound: null in the file, infinite here.
+ * Where rounding sends a token to another expert, all that follows is another computation, which no bound could be for.  In the pass
+ * over the first batch the twins' tokens go where they go in truth; the bounds are those of programs in which they do too, and who
+ * compares must see to it (struct record: route).  In the optimizers' steps nobody sees it: if a token of a twin goes elsewhere there,
+ * what follows has no bound: null in the file, infinite here.
  *
  * golden/NAME.bounds.json:
  *
@@ -42,11 +44,19 @@ struct perturbation bound_twin(enum dtype);
 /** That of a clean run: no more than another order of sums does, and in 16 bits one rounding more of every result. */
 struct perturbation bound_clean(enum dtype, uint64_t seed);
 
-/** Measure.  @param plain  the undisturbed run.  @param twin  how its twins are disturbed: bound_twin() of its format, or more.  @param[out] bound  [plain->records], rounded up to three digits, or infinite. */
-enum error_code bounds_measure(const struct replay *plain, struct perturbation twin, double bound[], struct error *);
+/** The format of the undisturbed run from which bounds are measured. */
+static inline enum dtype bound_base(enum dtype t) { return dtype_wide(t) == t ? t : F64; }
 
-/** Read those stored beside a golden file.  @return OK; ERR_FILE; ERR_FORMAT, naming the tensor that has none. */
-enum error_code bounds_read(const struct replay *plain, double bound[], struct error *);
+/**
+ * Measure the bounds of a format.
+ * @param plain       the undisturbed run in bound_base() of it.
+ * @param twin        how its twins are disturbed: bound_twin() of it, or more.
+ * @param[out] bound  [plain->records], rounded up to three digits, or infinite.
+ */
+enum error_code bounds_measure(const struct replay *plain, enum dtype, struct perturbation twin, double bound[], struct error *);
+
+/** Read those stored beside a golden file.  @param plain  any run of it.  @return OK; ERR_FILE; ERR_FORMAT, naming the tensor that has none. */
+enum error_code bounds_read(const struct replay *plain, enum dtype, double bound[], struct error *);
 
 /** Measure in every format and write the file beside a golden one.  @return OK; ERR_FILE; ERR_MEMORY. */
 enum error_code bounds_write(const struct golden *, struct error *);

@@ -47,7 +47,40 @@ static bool ends(const char *name, const char *with)
 static void note_choice(struct replay *r, struct tensor experts)
 {
     const int32_t *chosen = experts.data;
-    for (int64_t i = 0; i < tensor_count(experts); i++) r->route = (r->route ^ (uint64_t)chosen[i]) * 0x100000001b3u;  /* FNV-1 */
+    const int64_t n = tensor_count(experts);
+    for (int64_t i = 0; i < n; i++) r->route = (r->route ^ (uint64_t)chosen[i]) * 0x100000001b3u;   /* FNV-1 */
+    if (!r->keeping) return;
+    int32_t *more = realloc(r->choice, (size_t)(r->choices + n) * sizeof *more);
+    if (more == NULL) {
+        r->failed = ERR_MEMORY;
+        return;
+    }
+    memcpy(more + r->choices, chosen, (size_t)n * sizeof *more);
+    r->choice = more;
+    r->choices += n;
+}
+
+static void exchange(struct tensor t, int64_t i, int64_t j)
+{
+    const double x = tensor_get(t, i);
+    tensor_set(t, i, tensor_get(t, j));
+    tensor_set(t, j, x);
+}
+
+/* Of each row the experts `chosen` get the largest logits there are, in that order. */
+static void make_choose(struct tensor logits, const int32_t *chosen, int64_t k)
+{
+    const int64_t E = tensor_cols(logits);
+    for (int64_t n = 0; n < tensor_rows(logits); n++, chosen += k)
+        for (int64_t i = 0; i < k; i++) {
+            int64_t best = chosen[i];
+            for (int64_t e = 0; e < E; e++) {
+                bool earlier = false;
+                for (int64_t j = 0; j < i; j++) earlier = earlier || chosen[j] == e;
+                if (!earlier && tensor_get(logits, n * E + e) > tensor_get(logits, n * E + best)) best = e;
+            }
+            exchange(logits, n * E + best, n * E + chosen[i]);
+        }
 }
 
 /* Tensors inside a block are announced with its number beside; parameters have it in their name. */
@@ -57,6 +90,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
     const bool parameter = ends(name, ".weight") || ends(name, ".bias"), in_block = layer >= 0 && layer < r->model.config.L && !parameter;
     char full[RECORD_NAME];
     if (r->disturb.see) r->disturb.see(r->disturb.context, name, layer, gradient, t, terms);
+    if (!gradient && r->keeping && r->follow && strcmp(name, "router.logits") == 0) make_choose(t, r->follow->choice + r->choices, r->model.config.mixture.k);
     if (!gradient && strcmp(name, "router.weights") == 0) note_choice(r, r->model.block[layer].experts);
     if (!r->keeping) return;
     if (in_block) snprintf(full, sizeof full, "%s/h.%d.%s", gradient ? "grad" : "act", layer, name);
@@ -206,10 +240,10 @@ static enum error_code open_replay(struct replay *r, enum dtype t, struct error 
     return ok ? OK : fail(err, ERR_MEMORY, "no memory to run %s", r->golden->config.name);
 }
 
-enum error_code replay_run(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb, struct error *err)
+static enum error_code run(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb, const struct replay *follow, struct error *err)
 {
     char optimizer[32];
-    *r = (struct replay){ .golden = g };
+    *r = (struct replay){ .golden = g, .follow = follow };
     enum error_code e = open_replay(r, t, err);
     if (disturb) r->disturbance = *disturb;
     if (disturb) r->disturb = perturbing_observer(&r->disturbance);
@@ -219,6 +253,16 @@ enum error_code replay_run(struct replay *r, const struct golden *g, enum dtype 
     if (!e && r->failed) e = fail(err, ERR_MEMORY, "no memory to remember the tensors of %s", g->file.path);
     if (e) replay_free(r);
     return e;
+}
+
+enum error_code replay_run(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb, struct error *err)
+{
+    return run(r, g, t, disturb, NULL, err);
+}
+
+enum error_code replay_following(struct replay *r, const struct replay *other, enum dtype t, const struct perturbation *disturb, struct error *err)
+{
+    return run(r, other->golden, t, disturb, other, err);
 }
 
 enum error_code replay_batch(struct replay *r, const struct golden *g, enum dtype t, const char *dir, struct error *err)
@@ -239,7 +283,7 @@ void replay_free(struct replay *r)
     for (int i = 0; r->state && i < r->model.params * OPTIMIZER_MAX_STATES; i++) free(r->state[i].data);
     for (int i = 0; r->master && i < r->model.params; i++)
         if (r->master[i].data != r->model.w[i].data) free(r->master[i].data);
-    free(r->record), free(r->state), free(r->master);
+    free(r->record), free(r->state), free(r->master), free(r->choice);
     if (r->model.params) transformer_close(&r->model);
     *r = (struct replay){ 0 };
 }

@@ -26,6 +26,9 @@ struct replay {
     struct observer disturb;            /* see == NULL: an undisturbed run */
     bool keeping;                       /* of this pass every tensor is recorded */
     uint64_t route;                     /* so far */
+    int32_t *choice;                    /* [choices] experts of each layer's tokens in the pass that is recorded */
+    int64_t choices;
+    const struct replay *follow;        /* its choices are made in that pass; NULL: one's own */
     enum error_code failed;             /* to remember a tensor */
 };
 
@@ -44,6 +47,13 @@ enum error_code replay_run(struct replay *, const struct golden *, enum dtype, c
  * @return as replay_run and weights_load; ERR_USAGE if a token is not in the vocabulary.
  */
 enum error_code replay_batch(struct replay *, const struct golden *, enum dtype, const char *dir, struct error *);
+
+/**
+ * The same as replay_run, but in the pass that is recorded tokens go to the experts to which they go in another run of the file: where
+ * the disturbance would send one elsewhere, the logits that it has exchanged are exchanged back.
+ */
+enum error_code replay_following(struct replay *, const struct replay *other, enum dtype, const struct perturbation *disturb, struct error *);
+
 void replay_free(struct replay *);
 
 /** Write tensors into a safetensors file.  @return OK; ERR_FILE; ERR_MEMORY.  On failure nothing is left behind. */
