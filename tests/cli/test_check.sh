@@ -60,6 +60,7 @@ test_isolated_training() {
 test_copies_are_equal() {
     train --steps 3 --dp 2 --tp 2 --paranoid --optimizer momentum;  expect_status 0; expect_silent
     train --steps 2 --pp 2 --tp 2 --paranoid --dtype fp64;          expect_status 0; expect_silent       # tied at both ends
+    run train --model llama-tiny --batch 5 --seq 7 --steps 1 --tp 5 --paranoid; expect_status 0; expect_silent      # keys and values copied
 }
 
 # What the file says, on meshes that cut everything; another loss in it is noticed.
