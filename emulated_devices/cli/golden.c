@@ -150,7 +150,8 @@ static enum error_code do_file(const char *path, const struct golden_options *o,
     if (o->measure) e = bounds_write(&g, err);
     if (!e) e = replay_run(&truth, &g, F64, NULL, err);
     if (!e) {
-        for (int f = 0; f < BOUND_FORMATS && !e; f++) e = check_format(&truth, name, bound_formats[f], o->runs, err);
+        static const enum dtype sharpest_first[] = { F64, F32, BF16, F16 };
+        for (int f = 0; f < BOUND_FORMATS && !e; f++) e = check_format(&truth, name, sharpest_first[f], o->runs, err);
         replay_free(&truth);
     }
     golden_close(&g);
