@@ -193,7 +193,9 @@ const char *diagnose_scale(char *out, size_t size, const struct mesh *m, int mic
     out[0] = 0;
     if (!(s.residual <= fmax(SAME, closeness(e) * fabs(s.factor)))) return missing_sum(&w, m, e);
     if (!(fabs(s.factor) < 1e15) || equals(s.factor, 1)) return out;
-    match_sizes(&n, fabs(s.factor), fmax(SAME, closeness(e) / 2), m, micros);
+    const double same = fmax(SAME, closeness(e) / 2);
+    match_sizes(&n, fabs(s.factor), same, m, micros);
+    if (e->sides) match(&n, fabs(s.factor), same, "sides", 2, 6);
     if (e->number && n.used == 0) return out;
     if (s.factor == 0) say(&w, "zero");
     else say(&w, "expected times %.4f%s%s%s", s.factor, n.used ? " = " : "", n.used && s.factor < 0 ? "-" : "", names);

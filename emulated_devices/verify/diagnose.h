@@ -29,6 +29,7 @@ struct evidence {
     double truth[DIAGNOSE_MOST];        /* squared norm of its part of the truth */
     bool number;                        /* a single number, of which every other is a multiple */
     double rounding;                    /* what rounding may leave of a constant factor, norm over norm: the tensor's bound */
+    bool sides;                         /* made of two losses: where 2 is another size to look for */
 };
 
 /** Add one device's.  @param truth  squared norm of its part. */
