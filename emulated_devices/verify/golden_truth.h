@@ -19,7 +19,7 @@ struct golden_truth {
 };
 
 /** Put the file's numbers into an open reference, now and before every comparison of a step's gradients.
- *  @return OK; as golden_measure.  On failure there is nothing to close. */
+ *  @return OK; ERR_PLAN if the plan's schedule trains by another rule than the file's; as golden_measure.  On failure there is nothing to close. */
 enum error_code golden_truth_open(struct golden_truth *, const struct golden *, struct reference *, struct error *);
 void golden_truth_close(struct golden_truth *);
 

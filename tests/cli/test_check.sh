@@ -60,7 +60,7 @@ test_isolated_training() {
 test_copies_are_equal() {
     train --steps 3 --dp 2 --tp 2 --paranoid --optimizer momentum;  expect_status 0; expect_silent
     train --steps 2 --pp 2 --tp 2 --paranoid --dtype fp64;          expect_status 0; expect_silent       # tied at both ends
-    run train --model llama-tiny --batch 5 --seq 7 --steps 1 --tp 5 --paranoid; expect_status 0; expect_silent      # keys and values copied
+    run train --model llama-tiny --data "$top/README.md" --batch 5 --seq 7 --steps 1 --tp 5 --paranoid; expect_status 0; expect_silent      # keys and values copied
 }
 
 # What the file says, on meshes that cut everything; another loss in it is noticed.
@@ -71,6 +71,7 @@ test_train_beside_a_golden_file() {
     printf '\0\0\0\0\0\0\0\0' | dd of=bad.safetensors bs=1 conv=notrunc seek="$(offset_of bad.safetensors grad/h.0.ln_2)" 2>/dev/null
     run train --check bad.safetensors --tp 2 --dtype fp64;  expect_status 3; expect_error 'activation gradient h.0.ln_2 on device'; expect_out '^  before    all is well up to activation gradient h.0.mlp.up'
     run train --check "$golden" --model tiny;               expect_status 2; expect_error 'the golden file says what is trained'
+    run train --check "$golden" --pp 2 --micro 2 --schedule pipedream-2bw --optimizer sgd;  expect_status 2; expect_error '--schedule pipedream-2bw: does not compute plain training'
     run train --check "$golden" --tp 4;                     expect_status 2; expect_error '--tp 4'
     run train --check ./nowhere;                              expect_status 1; expect_error 'nowhere'
 }
