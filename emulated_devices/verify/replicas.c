@@ -8,16 +8,16 @@
 /* What one device keeps of one box of a tensor. */
 struct box_hash {
     int32_t index, kind;                /* parameter; a place in kind_of */
-    uint64_t box, bits;
+    uint64_t box, bits;                 /* box: which elements, and of which replica where those train apart */
 };
 
-static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_STATE, KIND_STATE + 1 };
-enum { STATES_FROM = 3, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES, MOST_BOXES = 3 };  /* queries, keys, values */
+static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE, KIND_STATE + 1 };
+enum { STATES_FROM = 5, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES, MOST_BOXES = 3 };      /* boxes: queries, keys, values */
 
-/* A box, and which of its elements are kept. */
-static uint64_t hash_box(const struct box *b, int ndim, struct range kept)
+/* A box, which of its elements are kept, and by which replica. */
+static uint64_t hash_box(const struct box *b, int ndim, struct range kept, int whose)
 {
-    uint64_t h = hash_bytes(HASH_START, &kept, sizeof kept);
+    uint64_t h = hash_bytes(hash_bytes(HASH_START, &kept, sizeof kept), &whose, sizeof whose);
     h = hash_bytes(h, b->start, sizeof *b->start * (size_t)ndim);
     return hash_bytes(h, b->extent, sizeof *b->extent * (size_t)ndim);
 }
@@ -30,7 +30,7 @@ static int64_t elements(const struct box *b, int ndim)
 }
 
 /* Box by box: of a fused matrix some boxes may be copies, those of keys and values, and others not. */
-static int list_boxes(const struct parameter *p, int kind, struct range kept, struct tensor x, struct box_hash *out)
+static int list_boxes(const struct parameter *p, int kind, int whose, struct range kept, struct tensor x, struct box_hash *out)
 {
     const struct layout *l = &p->layout;
     const size_t size = dtype_size(x.dtype);
@@ -41,10 +41,24 @@ static int list_boxes(const struct parameter *p, int kind, struct range kept, st
         const struct range part = range_meet(kept, (struct range){ from, count }), within = { part.first - from, part.count };
         const char *own = (const char *)x.data + (size_t)(part.first - kept.first) * size;
         if (part.count > 0)
-            out[n++] = (struct box_hash){ p->index, kind, hash_box(&l->box[b], l->ndim, within), hash_bytes(HASH_START, own, (size_t)part.count * size) };
+            out[n++] = (struct box_hash){ p->index, kind, hash_box(&l->box[b], l->ndim, within, whose), hash_bytes(HASH_START, own, (size_t)part.count * size) };
         from += count;
     }
     return n;
+}
+
+static bool is_kept(const struct trainer *t, enum tensor_kind kind)
+{
+    if (kind == KIND_MASTER) return data_has_masters(&t->data);
+    if (kind == KIND_ANCHOR) return t->data.shards.apart;
+    return kind != KIND_MOMENTUM || (t->data.shards.apart && t->data.outer.momentum > 0);
+}
+
+/* Replicas that train apart have equal weights right after an outer step. */
+static bool is_a_replicas_own(const struct trainer *t, enum tensor_kind kind, enum replicas_when when)
+{
+    if (!t->data.shards.apart || kind_is_common(kind)) return false;
+    return !((kind == KIND_WEIGHT || kind == KIND_MASTER) && when == AFTER_OPTIMIZER && outer_follows(&t->data.outer, t->step));
 }
 
 static int list_own(const struct trainer *t, enum replicas_when when, struct box_hash *out)
@@ -55,13 +69,14 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct box
         const int kinds = when == BEFORE_OPTIMIZER ? 2 - t->plan.optimizer->forward_only : STATES_FROM + t->plan.optimizer->states;
         for (int k = 0; k < kinds; k++) {
             if (when == AFTER_OPTIMIZER && kind_of[k] == KIND_GRADIENT) continue;
-            if (kind_of[k] == KIND_MASTER && !data_has_masters(&t->data)) continue;
+            if (!is_kept(t, kind_of[k])) continue;
             struct error err;
             struct tensor x;
             struct range kept;
             if (collect_own(t, p, kind_of[k], &kept, &x, &err))
                 comm_give_up(t->comm, &err);
-            n += list_boxes(p, k, kept, x, out + n);
+            const int whose = is_a_replicas_own(t, kind_of[k], when) ? shards_replica_of(&t->data.shards, t->dp.rank) : 0;
+            n += list_boxes(p, k, whose, kept, x, out + n);
             free(x.data);
         }
     }
@@ -95,7 +110,7 @@ static const struct box_hash *find(const struct box_hash *list, int count, const
 
 static enum error_code say(const struct trainer *t, const struct box_hash *p, int rank, const struct evidence *on, enum replicas_when when, struct error *err)
 {
-    static const char *const name[STATES_FROM] = { "weight", "gradient", "master of" };
+    static const char *const name[STATES_FROM] = { "weight", "gradient", "master of", "anchor of", "outer momentum of" };
     char place[128], device[64];
     const char *kind = p->kind < STATES_FROM ? name[p->kind] : t->plan.optimizer->state_name[p->kind - STATES_FROM];
     int other = 0;
