@@ -85,15 +85,13 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
     return OK;
 }
 
-/* Gradients have the model's format, or fp32 beside 16-bit weights.  Golden runs are compared in the formats that files have. */
+/* Gradients have the model's format, or fp32 beside 16-bit weights. */
 static enum error_code take_formats(struct train_options *o, const char *gradients, struct error *err)
 {
     const enum dtype own = o->plan.dtype, wide = dtype_wide(own), asked = gradients ? dtype_by_name(gradients) : wide;
     if (asked != own && asked != wide)
         return fail(err, ERR_USAGE, "--grad-dtype %s: gradients of a model in %s are kept in %s%s", gradients, dtype_name(own), dtype_name(wide),
                     own == wide ? " too" : " or in its own format");
-    if (own != wide && o->golden)
-        return fail(err, ERR_USAGE, "--dtype %s: golden files are compared in fp32 or fp64; --check ref takes all formats", dtype_name(own));
     o->plan.data.narrow_gradients = asked != wide;
     return OK;
 }
@@ -197,6 +195,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "how many steps of it" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
         { "--check", "ref|FILE", OPTION_STRING, &o->check, .help = "what to compare every activation, gradient and weight with: ref, or a golden file, which also says what is trained; exit 3 if they differ" },
+        { "--dump", "FILE", OPTION_STRING, &o->dump, .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it" },
         { "--isolate", NULL, OPTION_SWITCH, &o->isolate, .help = "with --check: give every operation the right inputs, so that a mistake shows only where it is made" },
         { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid, .help = "in every step, before and after the optimizer, compare by hash what must be equal on several devices; exit 3 if it is not" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
@@ -219,6 +218,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (o->golden && (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied))
         return fail(err, ERR_USAGE, "--check %s: the golden file says what is trained; of the model, the text and the training only --optimizer can be chosen",
                     shown_path(o->check).text);
+    if (o->dump && !o->golden) return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file", shown_path(o->dump).text);
     if (o->isolate && !o->check) return fail(err, ERR_USAGE, "--isolate: there is nothing to isolate without --check ref");
     struct plan *p = &o->plan;
     int64_t usual_batch;

@@ -211,7 +211,7 @@ static enum error_code check_loss_scale(const struct plan *p, struct error *err)
 }
 
 /* Of a model in 16 bits. */
-static enum error_code check_formats(const struct plan *p, const struct tensor_scheme *tensor, struct error *err)
+static enum error_code check_formats(const struct plan *p, struct error *err)
 {
     const enum dtype t = p->dtype;
     const enum error_code e = check_loss_scale(p, err);
@@ -219,9 +219,6 @@ static enum error_code check_formats(const struct plan *p, const struct tensor_s
     if (p->updates > 1 && loss_scale_usual(t).interval > 0)
         return fail(err, ERR_PLAN, "--dtype %s: schedule %s steps the weights in mid-stream, before devices can agree that no gradient overflows; "
                     "--dtype bf16 needs no loss scale", dtype_name(t), p->schedule);
-    if (p->mesh.size[TP] > 1 && tensor->stream.rows && !p->data.narrow_gradients)
-        return fail(err, ERR_PLAN, "--tensor %s: adds up gradients of weights over tp in the model's format; with --dtype %s it takes --grad-dtype %s, "
-                    "or --tensor 1d", p->tensor, dtype_name(t), dtype_name(t));
     return OK;
 }
 
@@ -257,7 +254,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = recompute_check(p->recompute, p->model.L, err);
     if (!e) e = check_batch(p, err);
     if (!e) e = check_pipeline(p, err);
-    if (!e) e = check_formats(p, tensor, err);
+    if (!e) e = check_formats(p, err);
     return e;
 }
 

@@ -55,6 +55,7 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->tensor.group = &t->tp;
     t->tensor.allreduce = p->allreduce;
     t->tensor.S = p->S;
+    t->tensor.wide_gradients = !p->data.narrow_gradients;
     tensor_share(&t->tensor);
     e = tensor_open(&t->tensor, err);
     t->data.request = p->data;

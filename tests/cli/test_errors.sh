@@ -34,7 +34,6 @@ test_unknown_words() {
     train --grad-dtype bf16;                refuses 2 '--grad-dtype bf16: gradients of a model in fp32 are kept in fp32 too'
     train --dtype fp16 --loss-scale 1000;   refuses 2 '--loss-scale 1000: must be a power of two'
     train --dtype bf16 --loss-scale 1024;   refuses 2 '--loss-scale 1024: is for --dtype fp16'
-    train --dtype bf16 --tp 2 --tensor 1d-sp;           refuses 2 '--tensor 1d-sp: .*with --dtype bf16 it takes --grad-dtype bf16, or --tensor 1d'
     train --dtype fp33;                     refuses 2 '--dtype fp33: .*did you mean fp32\?'
     train --check reff;                     refuses 2 '--check reff: .*did you mean ref\?'
     run train --model tony;                 refuses 2 '--model tony: .*did you mean tiny\?'
