@@ -60,7 +60,7 @@ static void take_speeds(struct plan *p, const struct cluster *c)
 }
 
 /* Flags of data parallelism that are not the request's own. */
-struct data_flags { const char *scheme, *shards; int zero; bool reshard, prefetch; };
+struct data_flags { const char *scheme, *shards; int zero, local_steps; bool reshard, prefetch, momentum_given; };
 
 static enum error_code take_data(struct data_request *q, const struct data_flags *f, struct error *err)
 {
@@ -71,8 +71,12 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
     if (f->zero >= 0) q->scheme = stage[f->zero];
     else if (f->scheme) q->scheme = f->scheme;
     else if (f->shards) q->scheme = "chain";
-    if (f->shards && strcmp(q->scheme, "chain") != 0)
-        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, not %s", f->shards, q->scheme);
+    q->outer.every = f->local_steps;
+    const bool apart = data_outer(q).every > 0;
+    if (f->momentum_given && q->outer.momentum == 0 && data_outer(q).momentum > 0)
+        return fail(err, ERR_USAGE, "--outer-momentum 0: without it %s is --data-parallel local-sgd", q->scheme);
+    if (f->shards && strcmp(q->scheme, "chain") != 0 && !apart)
+        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, local-sgd and diloco, not %s", f->shards, q->scheme);
     if (f->shards && (sscanf(f->shards, "%4d,%4d,%4d%n", &q->shards[0], &q->shards[1], &q->shards[2], &used) != 3 || f->shards[used] != '\0'
                       || q->shards[0] < 1 || q->shards[1] < 1 || q->shards[2] < 1))
         return fail(err, ERR_USAGE, "--shards %s: three numbers of devices, such as 2,4,8", f->shards);
@@ -149,12 +153,15 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--data-parallel", "NAME", OPTION_STRING, &data.scheme, .help = "the scheme, by its name in `orrery list data`; default: ddp" },
         { "--zero", "STAGE", OPTION_INT, &data.zero, .min = 0, .max = 3, .help = "the same in short: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
         { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096, .help = "neighbours along dp that share what the scheme shards; default: all of them" },
-        { "--shards", "W,G,O", OPTION_STRING, &data.shards, .help = "for chain: how many devices share weights, gradients, optimizer state" },
+        { "--shards", "W,G,O", OPTION_STRING, &data.shards, .help = "for chain, local-sgd, diloco: how many devices share weights, gradients, optimizer state" },
+        { "--local-steps", "H", OPTION_INT, &data.local_steps, .min = 1, .max = 1e9, .help = "local-sgd, diloco: steps that copies train apart; default: 8 and 500, as published" },
+        { "--outer-lr", "RATE", OPTION_DOUBLE, &o->plan.data.outer.lr, .min = 1e-9, .max = 1e6, .help = "of the step that brings them together; default: 1 (local-sgd), 0.7 (diloco)" },
+        { "--outer-momentum", "M", OPTION_DOUBLE, &o->plan.data.outer.momentum, .min = 0, .max = 0.999, .given = &data.momentum_given, .help = "Nesterov's, of that step; default: 0 (local-sgd), 0.9 (diloco)" },
         { "--reshard-after-forward", "yes|no", OPTION_BOOL, &data.reshard, .help = "drop gathered weights after forward, and gather them again for backward" },
         { "--prefetch", "yes|no", OPTION_BOOL, &data.prefetch, .help = "gather the next part's weights while one computes" },
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "ddp: gradients all-reduced at a time" },
         { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter, .help = "algorithm for gradients in shards; default: ring" },
-        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring" },
+        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring; two_level for mics" },
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },
@@ -223,6 +230,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     e = take_formats(o, grad_dtype, err);
     if (e) return e;
     e = take_data(&p->data, &data, err);
+    if (!e && o->golden && data_outer(&p->data).every > 0)
+        e = fail(err, ERR_USAGE, "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains copies apart", p->data.scheme);
     if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
