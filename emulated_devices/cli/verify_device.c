@@ -294,14 +294,14 @@ static enum error_code run_offload(struct job *j, struct plan p, struct error *e
     return e;
 }
 
-/* Without a backward pass: each copy takes both losses, or one, weights whole or in shards. */
+/* Without a backward pass: each copy takes both losses; or one of them, of weights in shards. */
 static enum error_code run_mezo(struct job *j, const struct plan *mesh, struct error *err)
 {
     static const struct { const char *name, *scheme; int sides; } forms[] = {
-        { "mezo", "ddp", 1 }, { "mezo two sides", "ddp", 2 }, { "mezo sides zero3", "zero3", 2 },
+        { "mezo", "ddp", 1 }, { "mezo /2 zero3", "zero3", 2 },
     };
     enum error_code e = OK;
-    for (int i = 0; i < 3 && !e; i++) {
+    for (int i = 0; i < 2 && !e; i++) {
         struct plan p = *mesh;
         if (p.mesh.size[DP] % forms[i].sides != 0) continue;
         p.data.scheme = forms[i].scheme;
