@@ -60,7 +60,7 @@ static void take_speeds(struct plan *p, const struct cluster *c)
 }
 
 /* Flags of data parallelism that are not the request's own. */
-struct data_flags { const char *scheme, *shards; int zero; bool reshard, prefetch; };
+struct data_flags { const char *scheme, *shards; int zero, local_steps; bool reshard, prefetch, momentum_given; };
 
 static enum error_code take_data(struct data_request *q, const struct data_flags *f, struct error *err)
 {
@@ -71,8 +71,12 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
     if (f->zero >= 0) q->scheme = stage[f->zero];
     else if (f->scheme) q->scheme = f->scheme;
     else if (f->shards) q->scheme = "chain";
-    if (f->shards && strcmp(q->scheme, "chain") != 0)
-        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, not %s", f->shards, q->scheme);
+    q->outer.every = f->local_steps;
+    const bool apart = data_outer(q).every > 0;
+    if (f->momentum_given && q->outer.momentum == 0 && data_outer(q).momentum > 0)
+        return fail(err, ERR_USAGE, "--outer-momentum 0: without it %s is --data-parallel local-sgd", q->scheme);
+    if (f->shards && strcmp(q->scheme, "chain") != 0 && !apart)
+        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, local-sgd and diloco, not %s", f->shards, q->scheme);
     if (f->shards && (sscanf(f->shards, "%4d,%4d,%4d%n", &q->shards[0], &q->shards[1], &q->shards[2], &used) != 3 || f->shards[used] != '\0'
                       || q->shards[0] < 1 || q->shards[1] < 1 || q->shards[2] < 1))
         return fail(err, ERR_USAGE, "--shards %s: three numbers of devices, such as 2,4,8", f->shards);
@@ -94,6 +98,23 @@ static enum error_code take_formats(struct train_options *o, const char *gradien
     return OK;
 }
 
+/* Of an optimizer that knows losses alone; and what does not go with it that the plan knows nothing of. */
+static enum error_code take_distance(struct train_options *o, double distance, bool gradients_given, struct error *err)
+{
+    struct plan *p = &o->plan;
+    const char *const name = p->optimizer->name;
+    if (distance >= 0) p->hyper.distance = distance;
+    if (!p->optimizer->forward_only)
+        return distance < 0 ? OK : fail(err, ERR_USAGE, "--mezo-eps %g: is for --optimizer mezo; %s has gradients", distance, name);
+    if (gradients_given) return fail(err, ERR_USAGE, "--grad-dtype: --optimizer %s has no gradients", name);
+    if (o->golden) return fail(err, ERR_USAGE, "--check %s: golden files have no steps of %s; --check ref takes it", shown_path(o->check).text, name);
+    if (o->isolate) return fail(err, ERR_USAGE, "--isolate: of --optimizer %s losses and weights are compared, and no activations", name);
+    if (o->timeline)
+        return fail(err, ERR_USAGE, "--timeline %s: draws forward and backward passes; of --optimizer %s --trace FILE has what every device does",
+                    shown_path(o->timeline).text, name);
+    return OK;
+}
+
 void train_set_rates(struct hyperparameters *h, const struct train_options *o, int64_t first_step)
 {
     const int64_t updates = o->plan.updates;            /* the optimizer counts its own steps */
@@ -105,7 +126,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
 {
     const char *model = NULL, *grad_dtype = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
-    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1;
+    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1;
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
     struct data_flags data = { .zero = -1, .reshard = true, .prefetch = true };
@@ -132,12 +153,15 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--data-parallel", "NAME", OPTION_STRING, &data.scheme, .help = "the scheme, by its name in `orrery list data`; default: ddp" },
         { "--zero", "STAGE", OPTION_INT, &data.zero, .min = 0, .max = 3, .help = "the same in short: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
         { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096, .help = "neighbours along dp that share what the scheme shards; default: all of them" },
-        { "--shards", "W,G,O", OPTION_STRING, &data.shards, .help = "for chain: how many devices share weights, gradients, optimizer state" },
+        { "--shards", "W,G,O", OPTION_STRING, &data.shards, .help = "for chain, local-sgd, diloco: how many devices share weights, gradients, optimizer state" },
+        { "--local-steps", "H", OPTION_INT, &data.local_steps, .min = 1, .max = 1e9, .help = "local-sgd, diloco: steps that copies train apart; default: 8 and 500, as published" },
+        { "--outer-lr", "RATE", OPTION_DOUBLE, &o->plan.data.outer.lr, .min = 1e-9, .max = 1e6, .help = "of the step that brings them together; default: 1 (local-sgd), 0.7 (diloco)" },
+        { "--outer-momentum", "M", OPTION_DOUBLE, &o->plan.data.outer.momentum, .min = 0, .max = 0.999, .given = &data.momentum_given, .help = "Nesterov's, of that step; default: 0 (local-sgd), 0.9 (diloco)" },
         { "--reshard-after-forward", "yes|no", OPTION_BOOL, &data.reshard, .help = "drop gathered weights after forward, and gather them again for backward" },
         { "--prefetch", "yes|no", OPTION_BOOL, &data.prefetch, .help = "gather the next part's weights while one computes" },
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "ddp: gradients all-reduced at a time" },
         { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter, .help = "algorithm for gradients in shards; default: ring" },
-        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring" },
+        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring; two_level for mics" },
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },
@@ -151,7 +175,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e9, .help = "sequences in the global batch; default: the model's" },
         { "--seq", "N", OPTION_INT, &seq, .min = 1, .max = 1e9, .help = "tokens in a sequence; default: the model's" },
         { "--micro", "N", OPTION_INT, &micro, .min = 1, .max = 1e6, .help = "microbatches of each copy; default: pp, if the batch allows" },
-        { "--optimizer", "NAME", OPTION_STRING, &optimizer, .help = "adamw, sgd, momentum" },
+        { "--optimizer", "NAME", OPTION_STRING, &optimizer, .help = "adamw, sgd, momentum; mezo: forward passes alone" },
+        { "--mezo-eps", "EPS", OPTION_DOUBLE, &distance, .min = 0, .max = 1e6, .help = "mezo: how far from the weights, along a drawn direction, losses are taken; default: 1e-3" },
+        { "--perturb", "SIDES", OPTION_INT, &o->plan.perturb, .min = 1, .max = 2, .help = "mezo: 2: one half of the copies takes the loss on either side of the weights; default: each takes both" },
         { "--lr", "RATE", OPTION_DOUBLE, &lr, .min = 0, .max = 1e6, .help = "learning rate; default: the optimizer's" },
         { "--min-lr", "RATE", OPTION_DOUBLE, &min_lr, .min = 0, .max = 1e6, .help = "where the cosine ends; default: a tenth of --lr" },
         { "--warmup", "N", OPTION_INT, &warmup, .min = 0, .max = 1e9, .help = "steps of linear warm-up; default: a tenth of --lr-steps" },
@@ -204,15 +230,18 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     e = take_formats(o, grad_dtype, err);
     if (e) return e;
     e = take_data(&p->data, &data, err);
+    if (!e && o->golden && data_outer(&p->data).every > 0)
+        e = fail(err, ERR_USAGE, "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains copies apart", p->data.scheme);
     if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
-    if (o->golden) e = train_take_golden(o, err);
+    if (!o->golden) p->hyper = p->optimizer->usual;
+    e = take_distance(o, distance, grad_dtype != NULL, err);
+    if (!e && o->golden) e = train_take_golden(o, err);
     if (e) return e;
     p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;
     e = take_schedule(p, chunks_given, micro > 0, err);
     if (e) return e;
-    if (!o->golden) p->hyper = p->optimizer->usual;
     if (lr >= 0) p->hyper.lr = lr;
     if (clip >= 0) p->hyper.clip = clip;
     if (decay >= 0) p->hyper.weight_decay = decay;

@@ -35,7 +35,8 @@ static struct plan variation(const struct plan *plan, int run)
     }
     if (run == FP32_TIED) p.dtype = F32;
     if (run == BF16_UNTIED) p.dtype = BF16;
-    if (run == FP16_UNTIED) p.dtype = F16, p.data.narrow_gradients = true, p.loss_scale = 1024;
+    if (run == FP16_UNTIED) p.dtype = F16;
+    if (run == FP16_UNTIED && !p.optimizer->forward_only) p.data.narrow_gradients = true, p.loss_scale = 1024;
     if (run >= BF16_UNTIED) p.model.tied = false;
     if (p.recompute) p.recompute = recompute_of_run[run];
     return p;
@@ -167,9 +168,16 @@ static void refuse_case(struct job *j, const char *family, const char *scheme, c
 
 enum { MOST_IN_16_BITS = 4 };           /* devices: on more, the same code takes longer */
 
+/* Copies that train apart take no fp16, the last of the runs. */
+static int runs_of(const char *family, const struct plan *p)
+{
+    if (strcmp(family, "data") != 0 || p->mesh.devices > MOST_IN_16_BITS) return BF16_UNTIED;
+    return data_outer(&p->data).every > 0 ? FP16_UNTIED : RUNS;
+}
+
 static enum error_code run_case(struct job *j, const char *family, const char *scheme, const struct plan *plan, struct error *err)
 {
-    struct found f = { .bits = "-", .runs = strcmp(family, "data") == 0 && plan->mesh.devices <= MOST_IN_16_BITS ? RUNS : BF16_UNTIED };
+    struct found f = { .bits = "-", .runs = runs_of(family, plan) };
     for (int run = 0; run < f.runs; run++) {
         const struct plan p = variation(plan, run);
         enum error_code e = case_run(&p, &f.run[run], err);
@@ -258,6 +266,23 @@ static enum error_code run_chains(struct job *j, const struct plan *mesh, struct
     return e;
 }
 
+/* Without a backward pass: each copy takes both losses, or one, weights whole or in shards. */
+static enum error_code run_mezo(struct job *j, const struct plan *mesh, struct error *err)
+{
+    static const struct { const char *name, *scheme; int sides; } forms[] = {
+        { "mezo", "ddp", 1 }, { "mezo two sides", "ddp", 2 }, { "mezo sides zero3", "zero3", 2 },
+    };
+    enum error_code e = OK;
+    for (int i = 0; i < 3 && !e; i++) {
+        struct plan p = *mesh;
+        if (p.mesh.size[DP] % forms[i].sides != 0) continue;
+        p.data.scheme = forms[i].scheme;
+        case_take_mezo(&p, forms[i].sides);
+        e = run_if_it_fits(j, "data", forms[i].name, p, err);
+    }
+    return e;
+}
+
 /* Each scheme; those that ask for a group, with groups of every size between one device and all. */
 static enum error_code run_data(struct job *j, const struct plan *mesh, struct error *err)
 {
@@ -266,10 +291,10 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
     for (int i = 0; data_schemes[i] && !e; i++) {
         struct plan p = *mesh;
         struct shards any;
-        p.data.scheme = data_schemes[i]->name;
+        case_take_data(&p, data_schemes[i]);
         if (data_shards(&any, &p.data, P, 0, NULL) == OK) {
             e = run_if_it_fits(j, "data", p.data.scheme, p, err);
-            if (!e) e = run_llama(j, "data", p, p.data.scheme, err);
+            if (!e && data_schemes[i]->outer.every == 0) e = run_llama(j, "data", p, p.data.scheme, err);
             continue;
         }
         for (int N = 2; N < P && !e; N++) {
@@ -280,7 +305,8 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
             e = run_if_it_fits(j, "data", name, p, err);
         }
     }
-    return e ? e : run_chains(j, mesh, err);
+    if (!e) e = run_chains(j, mesh, err);
+    return e ? e : run_mezo(j, mesh, err);
 }
 
 static const char *plural(int n) { return n == 1 ? "" : "s"; }

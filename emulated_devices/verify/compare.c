@@ -1,6 +1,7 @@
 #include "emulated_devices/verify/compare.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- one tensor on one device -------------------------------------------------------------------------------------- */
@@ -17,7 +18,8 @@ static void enter(struct comparison *c, const char *kind, const struct worst *fo
     snprintf(now.kind, sizeof now.kind, "%s", kind);
     snprintf(now.tensor, sizeof now.tensor, "%s", found->tensor);
     if (same_tensor(&c->current, &now)) return;
-    if (!c->failed && c->current.kind[0]) snprintf(c->before, sizeof c->before, "%s %s", c->current.kind, c->current.tensor);
+    const char *const of = strcmp(c->current.kind, c->current.tensor) == 0 ? "" : c->current.kind;
+    if (!c->failed && c->current.kind[0]) snprintf(c->before, sizeof c->before, "%s%s%s", of, of[0] ? " " : "", c->current.tensor);
     c->current = now;
 }
 
@@ -61,12 +63,16 @@ static void compare_activation(void *context, int tensor, int rank, const struct
 
 /* ---- one parameter --------------------------------------------------------------------------------------------- */
 
+struct held_to {
+    struct tensor truth;
+    double size, bound;                 /* norm of the whole truth; its relative bound */
+};
+
 struct job {
     struct comparison *result;
     struct worst *worst;
     const char *kind, *of;              /* of: "exp_avg of " */
-    struct tensor truth;
-    double size, bound;                 /* norm of the whole truth; its relative bound */
+    struct held_to *to;                 /* [replicas] rank 0: what each of those that train apart is held to */
     int64_t step;
     bool ignored;                       /* the truth has no finite numbers: the step is skipped */
 };
@@ -85,10 +91,11 @@ static void add_run(void *context, struct run r)
 static void compare_piece(void *context, const struct piece *p)
 {
     struct job *j = context;
+    const struct held_to *to = &j->to[p->replica];
     if (j->ignored) return;
-    struct beside b = { .truth = j->truth, .piece = p->data };
+    struct beside b = { .truth = to->truth, .piece = p->data };
     layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
-    struct worst found = { .error = b.sums.difference == 0 ? 0 : sqrt(b.sums.difference) / j->size, .bound = j->bound, .rank = p->rank,
+    struct worst found = { .error = b.sums.difference == 0 ? 0 : sqrt(b.sums.difference) / to->size, .bound = to->bound, .rank = p->rank,
                            .step = j->step, .scale = scale_of(b.sums.actual, b.sums.product, b.sums.truth), .truth = b.sums.truth };
     snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", j->of, p->spec->name);
     note(j->result, j->worst, j->kind, found);
@@ -96,19 +103,47 @@ static void compare_piece(void *context, const struct piece *p)
 
 static double norm(const struct ops *ops, struct tensor t) { return sqrt(ops->sum_of_squares(t)); }
 
+static struct tensor truth_of(const struct reference *ref, int i, enum tensor_kind kind)
+{
+    const struct serial_run *run = &ref->truth;
+    switch (kind) {
+    case KIND_GRADIENT: return run->model.g[i];
+    case KIND_WEIGHT: return run->model.w[i];
+    case KIND_MASTER: return run->master[i];
+    case KIND_ANCHOR: return run->anchor[i];
+    case KIND_MOMENTUM: return run->momentum[i];
+    default: return run->state[i * OPTIMIZER_MAX_STATES + kind - KIND_STATE];
+    }
+}
+
+static double bound_of(const struct reference *ref, int i, enum tensor_kind kind)
+{
+    switch (kind) {
+    case KIND_GRADIENT: return reference_gradient_bound(ref, i);
+    case KIND_WEIGHT: return reference_weight_bound(ref, i);
+    case KIND_MASTER: return reference_master_bound(ref, i);
+    case KIND_ANCHOR: return reference_anchor_bound(ref, i);
+    case KIND_MOMENTUM: return reference_momentum_bound(ref, i);
+    default: return reference_state_bound(ref, i, (int)(kind - KIND_STATE));
+    }
+}
+
 static enum error_code compare_one(struct trainer *t, struct reference *ref, int i, enum tensor_kind kind, struct job j, struct error *err)
 {
-    if (t->comm->rank == 0) {
-        const struct serial_run *run = &ref->truth;
-        j.truth = kind == KIND_GRADIENT ? run->model.g[i] : kind == KIND_WEIGHT ? run->model.w[i] : kind == KIND_MASTER ? run->master[i]
-                : run->state[i * OPTIMIZER_MAX_STATES + kind - KIND_STATE];
-        j.size = norm(run->model.ops, j.truth);
-        j.bound = kind == KIND_GRADIENT ? reference_gradient_bound(ref, i) : kind == KIND_WEIGHT ? reference_weight_bound(ref, i)
-                : kind == KIND_MASTER ? reference_master_bound(ref, i)
-                : reference_state_bound(ref, i, (int)(kind - KIND_STATE));
-        j.step = t->step + (kind == KIND_GRADIENT);
+    const bool here = t->comm->rank == 0;
+    const int replicas = here && !kind_is_common(kind) ? ref->replicas : 1;
+    j.to = here ? calloc((size_t)replicas, sizeof *j.to) : NULL;
+    if (here && j.to == NULL) comm_give_up(t->comm, (fail(err, ERR_MEMORY, "no memory to compare %d replicas", replicas), err));
+    for (int r = 0; r < replicas && here; r++) {
+        const struct reference *of = reference_replica(ref, r);
+        j.to[r].truth = truth_of(of, i, kind);
+        j.to[r].size = norm(of->truth.model.ops, j.to[r].truth);
+        j.to[r].bound = bound_of(of, i, kind);
     }
-    return collect(t, i, kind, compare_piece, &j, err);
+    j.step = t->step + (kind == KIND_GRADIENT);
+    const enum error_code e = collect(t, i, kind, compare_piece, &j, err);
+    free(j.to);
+    return e;
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------------ */
@@ -133,6 +168,17 @@ static void compare_number(struct comparison *c, struct worst *worst, const char
     if (!failed && c->failed) c->number = c->where.on.number = true;
 }
 
+/* Without a backward pass: two losses, and the slope. */
+static void compare_sides(struct comparison *c, const struct reference *ref, const struct step_result *result, int64_t step)
+{
+    static const char *const name[2] = { "loss at w + eps z", "loss at w - eps z" };
+    for (int side = 0; side < 2; side++)
+        compare_number(c, &c->loss, name[side], result->side[side], ref->truth.side[side], reference_side_bound(ref, side), step);
+    const bool failed = c->failed;
+    compare_number(c, &c->norm, "slope", result->slope, ref->truth.slope, reference_slope_bound(ref), step);
+    if (!failed && c->failed) c->where.on.sides = true;
+}
+
 /* Steps are counted from 1, so that one step's gradients and weights have one number.  The gradients of weights are finished last
  * layer first. */
 enum error_code compare_gradients(struct probes *p, struct reference *ref, const struct step_result *result, struct comparison *c, struct error *err)
@@ -141,21 +187,35 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     const bool here = t->comm->rank == 0;
     struct visit v = { .result = c, .layers = (int)t->plan.model.L, .step = t->step + 1 };
     const bool overflow = here && reference_overflows(ref);
+    if (here && t->plan.optimizer->forward_only) compare_sides(c, ref, result, v.step);
+    if (t->plan.optimizer->forward_only) return OK;
     if (here) v.record = &ref->record;
     enum error_code e = probes_collect(p, false, compare_activation, &v, err);
-    if (here) compare_number(c, &c->loss, "loss", result->loss, ref->truth.loss, reference_loss_bound(ref), v.step);
+    if (here) compare_number(c, &c->loss, "loss", result->loss, reference_loss(ref), reference_loss_bound(ref), v.step);
     v.ignored = overflow;
     if (!e) e = probes_collect(p, true, compare_activation, &v, err);
     for (int i = model_param_count(&t->plan.model) - 1; i >= 0 && !e; i--)
         e = compare_one(t, ref, i, KIND_GRADIENT, (struct job){ .result = c, .worst = &c->gradient, .kind = "gradient", .of = "", .ignored = overflow }, err);
-    if (here && !e && !(overflow && !isfinite(result->norm))) compare_number(c, &c->norm, "norm", result->norm, ref->truth.norm, reference_norm_bound(ref), v.step);
+    if (here && !e && !(overflow && !isfinite(result->norm))) compare_number(c, &c->norm, "norm", result->norm, reference_norm(ref), reference_norm_bound(ref), v.step);
+    return e;
+}
+
+/* In order of execution: the outer momentum first, then the anchor that it steps, then the replicas' weights, which become it. */
+static enum error_code compare_outer(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
+{
+    const int n = t->data.shards.apart ? model_param_count(&t->plan.model) : 0;
+    enum error_code e = OK;
+    for (int i = 0; i < n && !e && t->data.outer.momentum > 0; i++)
+        e = compare_one(t, ref, i, KIND_MOMENTUM, (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = "outer momentum " }, err);
+    for (int i = 0; i < n && !e; i++)
+        e = compare_one(t, ref, i, KIND_ANCHOR, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "anchor of " }, err);
     return e;
 }
 
 enum error_code compare_weights(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
 {
     const int n = model_param_count(&t->plan.model);
-    enum error_code e = OK;
+    enum error_code e = compare_outer(t, ref, c, err);
     for (int i = 0; i < n && !e; i++)
         e = compare_one(t, ref, i, KIND_WEIGHT, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "" }, err);
     for (int i = 0; i < n && !e && data_has_masters(&t->data); i++)

@@ -62,10 +62,10 @@ void foresee(struct data_parallel *dp)
     for (int i = 0; i < dp->uses; i++) {
         dp->updates += dp->use[i].pass == PASS_UPDATE;
         if (dp->use[i].pass == PASS_BACKWARD_WEIGHT) foresee_gradients(dp, dp->use[i].part);
-        if (dp->shards.weights == 1 || dp->use[i].pass == PASS_BACKWARD_WEIGHT || dp->use[i].pass == PASS_UPDATE) continue;
+        if (!makes_weights(dp) || dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
         const int next = next_weight_use(dp, i);
         arrive(dp, dp->use[i].part, &here);
-        if (!dp->request.no_prefetch && next >= 0) arrive(dp, dp->use[next].part, &here);
+        if (makes_ahead(dp) && next >= 0) arrive(dp, dp->use[next].part, &here);
         if (here > dp->most_weights) dp->most_weights = here;
         leave(dp, i, &here);
     }
@@ -77,7 +77,7 @@ static struct collective_cost bucket_cost(const struct data_parallel *dp)
 {
     const int64_t n = tensor_count(dp->gradients), step = bucket_elements(dp);
     struct collective_cost sum = { 0 };
-    for (int64_t at = 0; at < n; at += step) add(&sum, one(dp, dp->group, ALLREDUCE, n - at < step ? n - at : step), dp->updates);
+    for (int64_t at = 0; at < n && !dp->shards.apart; at += step) add(&sum, one(dp, dp->group, ALLREDUCE, n - at < step ? n - at : step), dp->updates);
     return sum;
 }
 
@@ -102,7 +102,7 @@ struct collective_cost data_level_cost(const struct data_parallel *dp, enum shar
             add(&sum, one(dp, g, REDUCE_SCATTER, n), unit->reductions);
             add(&sum, one(dp, g, ALLGATHER, n), dp->updates);
             break;
-        default: add(&sum, one(dp, g, ALLREDUCE, n), unit->reductions);
+        default: add(&sum, one(dp, g, ALLREDUCE, n), dp->shards.apart ? 0 : unit->reductions);
         }
     }
     return sum;
@@ -124,13 +124,23 @@ struct collective_cost data_renewal_cost(const struct data_parallel *dp)
     return sum;
 }
 
+/* New weights are shared in the step that it ends, as in any other. */
+struct collective_cost data_outer_cost(const struct data_parallel *dp)
+{
+    struct collective_cost sum = { 0 };
+    for (int u = 0; u < dp->units && dp->shards.apart; u++)
+        add(&sum, one(dp, &dp->level[BY_COPIES], ALLREDUCE, dp->unit[u].padded / dp->shards.optimizer), 1);
+    return sum;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------------------------------------------- */
 
 struct model_state data_peak(const struct data_parallel *dp)
 {
+    const int outer = dp->shards.apart ? 1 + (dp->outer.momentum > 0) : 0;     /* anchor and momentum */
     const struct state_bytes each = {
-        .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = dtype_size(data_format(dp, KIND_GRADIENT)),
-        .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(dp->optimizer->states + data_has_masters(dp)),
+        .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = has_gradients(dp) ? dtype_size(data_format(dp, KIND_GRADIENT)) : 0,
+        .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(dp->optimizer->states + data_has_masters(dp) + outer),
     };
     struct model_state sum = { .weights = (uint64_t)dp->most_weights * each.weight, .gradients = (uint64_t)dp->most_gradients * each.gradient };
     for (int u = 0; u < dp->units; u++) {

@@ -9,6 +9,10 @@
  *     data_finish_gradients()     after the last microbatch: what is still under way
  *     data_step()                 the optimizer steps what this device keeps, and weights are made whole again or kept in shards
  *
+ * An optimizer that knows losses alone (ref/model/mezo.h) has no use for the gradients' three: nobody keeps any.  Before each pass over
+ * the parts data_set_direction() says where weights are wanted, and what is acquired are copies of the kept ones, moved there: never
+ * more than one part of the model, or two where the next one is gathered meanwhile.
+ *
  * There is one engine.  A scheme is a choice of who shares what (shards.h), in a file of its own with its formulas; the
  * engine gathers and reduces unit by unit (unit.h).  Which part is used when is known before the step, as a list: from it
  * the next part is gathered while this one computes, and memory and traffic are predicted exactly.
@@ -22,6 +26,7 @@
 
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/schemes/data/unit.h"
+#include "ref/optim/outer.h"
 
 /* What the command line can add to a scheme's name. */
 struct data_request {
@@ -32,6 +37,7 @@ struct data_request {
     bool no_prefetch;                           /* do not gather the next part while this one computes */
     const char *reduce_scatter, *allgather;     /* algorithms; NULL: the default */
     int64_t bucket;                             /* bytes of gradients all-reduced at a time, > 0, where they are kept whole */
+    struct outer outer;                         /* --local-steps, --outer-lr, --outer-momentum; a number that is 0: the scheme's */
     bool narrow_gradients;                      /* --grad-dtype: of 16-bit weights they are kept and reduced in 16 bits too, not in fp32 */
 };
 
@@ -41,6 +47,8 @@ struct data_scheme {
     /* Set w | g | o, which are 1, for s->P devices.  @return NULL, or what the scheme asks for or does not take, in words. */
     const char *(*share)(struct shards *s, const struct data_request *);
     bool rows;                                  /* each parameter cut by rows, instead of the unit as one flat row */
+    const char *allgather;                      /* algorithm for weights, if the request has none; NULL: the default */
+    struct outer outer;                         /* if its copies train apart, what brings them together unless the request says otherwise */
 };
 
 /* How many devices share what a scheme shards: all, or as many as --shard-group says. */
@@ -54,8 +62,15 @@ enum error_code data_scheme_find(const struct data_scheme **, const char *name, 
 /** Who shares what when a request meets P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
 enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);
 
-/* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream. */
-enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE };
+/** The algorithm by which a request's scheme gathers weights; NULL: the default. */
+const char *data_allgather(const struct data_request *);
+
+/** The outer steps of a request's scheme; .every is 0 where copies reduce gradients in every step. */
+struct outer data_outer(const struct data_request *);
+
+/* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream; PASS_TURN: none, weights are wanted
+ * elsewhere from there on. */
+enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE, PASS_TURN };
 struct use { int part; enum pass pass; };
 
 struct data_parallel {
@@ -72,7 +87,9 @@ struct data_parallel {
     int versions;                               /* of the weights: 2 where a schedule's microbatches still need those before the last
                                                    step (pipedream_2bw.c); then weights are not in shards */
     bool older;                                 /* w and own_w are the older version */
+    struct { uint64_t key; double along; } direction;   /* acquired weights are w + along z: mezo.h */
     struct shards shards;
+    struct outer outer;                         /* of replicas that train apart */
     int units;
     struct unit *unit;                          /* [units] */
     struct tensor gradients;                    /* all units' g, if they are kept whole: last unit first, as backward finishes them */
@@ -110,6 +127,10 @@ enum error_code data_begin_gradient(struct data_parallel *, int part, struct err
 enum error_code data_end_gradient(struct data_parallel *, int part, struct error *);
 enum error_code data_finish_gradients(struct data_parallel *, struct error *);
 
+/** Where the weights of the passes that follow are wanted, for an optimizer that is forward_only: at w + along z.  Begins the list of
+ *  passes again, or goes on behind a PASS_TURN.  Local; no part is acquired. */
+void data_set_direction(struct data_parallel *, uint64_t key, double along);
+
 /** What this device steps of a unit's gradient, reduced over dp: a view. */
 struct tensor data_own_gradient(const struct data_parallel *, const struct unit *);
 
@@ -117,7 +138,9 @@ struct tensor data_own_gradient(const struct data_parallel *, const struct unit 
 double data_norm_part(struct data_parallel *);
 
 /** Step t of the weights, with every gradient multiplied by gradient_scale first; then gradients are zero again.  Of two versions
- *  the newest becomes the older one, and a copy of it is stepped.
+ *  the newest becomes the older one, and a copy of it is stepped.  Where gradients are not kept, they are the direction, drawn again,
+ *  and the scale is the slope along it.  Where replicas train apart, the outer step follows at the end of
+ *  a round.
  *  Collective over the dp group. */
 enum error_code data_step(struct data_parallel *, int64_t t, double gradient_scale, struct error *);
 
@@ -130,10 +153,17 @@ void data_skip_step(struct data_parallel *);
 /** Make the older version the same as the newest, after weights were loaded.  Nothing where there is one. */
 void data_same_versions(struct data_parallel *);
 
+/** Begin the first round of replicas that train apart from the weights as they are, after they were loaded.  Nothing where none do. */
+void data_start_round(struct data_parallel *);
+
 /* ---- what is kept, for comparison and checkpoints --------------------------------------------------------------------- */
 
-/* KIND_MASTER: what the optimizer steps, fp32 copies of 16-bit weights, elsewhere the weights; KIND_STATE + s: optimizer state s. */
-enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_STATE };
+/* KIND_MASTER: what the optimizer steps, fp32 copies of 16-bit weights, elsewhere the weights; KIND_ANCHOR: the same as the last
+ * outer step left it, KIND_MOMENTUM: the outer steps'; KIND_STATE + s: optimizer state s. */
+enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE };
+
+/* Whether replicas that train apart have the same. */
+static inline bool kind_is_common(enum tensor_kind kind) { return kind == KIND_ANCHOR || kind == KIND_MOMENTUM; }
 
 /* Whether the optimizer steps copies of the weights. */
 static inline bool data_has_masters(const struct data_parallel *dp) { return dtype_wide(dp->device->dtype) != dp->device->dtype; }
@@ -141,7 +171,8 @@ static inline bool data_has_masters(const struct data_parallel *dp) { return dty
 /** The format of tensors of a kind. */
 enum dtype data_format(const struct data_parallel *, enum tensor_kind);
 
-/** The part of a unit's row whose numbers of a kind a device keeps, and whether the device is the first of those that do. */
+/** The part of a unit's row whose numbers of a kind a device keeps, and whether the device is the first of those that keep the same:
+ *  where replicas train apart, the first of its replica. */
 struct range data_kept(const struct shards *, const struct unit *, enum tensor_kind);
 bool data_keeps_first(const struct shards *, enum tensor_kind);
 
@@ -158,6 +189,9 @@ struct collective_cost data_renewal_cost(const struct data_parallel *);
 
 /** data_cost on the group of one level only. */
 struct collective_cost data_level_cost(const struct data_parallel *, enum shard_level);
+
+/** What an outer step sends on the dp group besides. */
+struct collective_cost data_outer_cost(const struct data_parallel *);
 
 /** Peak bytes of PARAMETERS, GRADIENTS and OPTIMIZER, exactly. */
 struct model_state data_peak(const struct data_parallel *);

@@ -55,11 +55,13 @@ static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
     const int64_t stepped = shards_range(s, BY_OPTIMIZER, u->padded).count;
     u->own_w = zeros(dp, PARAMETERS, KIND_WEIGHT, shards_range(s, BY_WEIGHTS, u->padded).count, failed);
     if (dp->versions > 1) u->older = zeros(dp, PARAMETERS, KIND_OLDER_WEIGHT, tensor_count(u->own_w), failed);
-    u->w = s->weights == 1 ? u->own_w : tensor_1d(NULL, dp->device->dtype, whole_elements(u));
+    u->w = !makes_weights(dp) ? u->own_w : tensor_1d(NULL, dp->device->dtype, whole_elements(u));
     u->g = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), whole_elements(u));
-    if (s->gradients > 1) u->own_g = zeros(dp, GRADIENTS, KIND_GRADIENT, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
+    if (s->gradients > 1 && has_gradients(dp)) u->own_g = zeros(dp, GRADIENTS, KIND_GRADIENT, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
     if (data_has_masters(dp)) u->master = zeros(dp, OPTIMIZER, KIND_MASTER, stepped, failed);
     for (int i = 0; i < dp->optimizer->states; i++) u->state[i] = zeros(dp, OPTIMIZER, KIND_STATE, stepped, failed);
+    if (s->apart) u->anchor = zeros(dp, OPTIMIZER, KIND_ANCHOR, stepped, failed);
+    if (s->apart && dp->outer.momentum > 0) u->momentum = zeros(dp, OPTIMIZER, KIND_MOMENTUM, stepped, failed);
 }
 
 static void place_gradients(struct data_parallel *dp, bool *failed)
@@ -149,12 +151,14 @@ void data_same_versions(struct data_parallel *dp)
 enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error *err)
 {
     bool failed = false;
+    dp->outer = data_outer(&dp->request);
+    dp->request.allgather = data_allgather(&dp->request);
     enum error_code e = data_shards(&dp->shards, &dp->request, dp->group->size, dp->group->rank, err);
     if (!e) e = open_groups(dp, err);
     if (!e) e = open_units(dp, err);
     if (e) return e;
     for (int u = 0; u < dp->units; u++) make_unit(dp, &dp->unit[u], &failed);
-    if (dp->shards.gradients == 1) place_gradients(dp, &failed);
+    if (dp->shards.gradients == 1 && has_gradients(dp)) place_gradients(dp, &failed);
     if (failed) return fail(err, ERR_MEMORY, "no memory for weights, gradients and optimizer state");
     for (int u = 0; u < dp->units; u++) {
         draw(dp, &dp->unit[u], KIND_WEIGHT, seed);
@@ -163,6 +167,7 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
         show_gradients(&dp->unit[u]);
     }
     data_same_versions(dp);
+    data_start_round(dp);
     return OK;
 }
 
@@ -178,6 +183,8 @@ void data_close(struct data_parallel *dp)
         device_free(dp->device, u->own_w);
         device_free(dp->device, u->older);
         device_free(dp->device, u->master);
+        device_free(dp->device, u->anchor);
+        device_free(dp->device, u->momentum);
         for (int s = 0; s < dp->optimizer->states; s++) device_free(dp->device, u->state[s]);
     }
     device_free(dp->device, dp->gradients);

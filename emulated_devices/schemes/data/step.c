@@ -16,7 +16,8 @@ struct range data_kept(const struct shards *s, const struct unit *u, enum tensor
 
 bool data_keeps_first(const struct shards *s, enum tensor_kind kind)
 {
-    return s->rank < shards_stride(s, level_of(kind) + 1);
+    const int place = s->apart && !kind_is_common(kind) ? s->rank % s->optimizer : s->rank;
+    return place < shards_stride(s, level_of(kind) + 1);
 }
 
 /* Of the weights that a device keeps, those that it steps. */
@@ -34,6 +35,8 @@ struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit
     case KIND_OLDER_WEIGHT: return u->older;
     case KIND_GRADIENT: return data_own_gradient(dp, u);
     case KIND_MASTER: return data_has_masters(dp) ? u->master : stepped_weights(dp, u);
+    case KIND_ANCHOR: return u->anchor;
+    case KIND_MOMENTUM: return u->momentum;
     default: return u->state[kind - KIND_STATE];
     }
 }
@@ -81,6 +84,10 @@ static void step_stretch(void *context, struct portion s)
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
     for (int i = 0; i < o->states; i++) state[i] = slice(x->unit->state[i], here);
     x->step.weight_decay = s.parameter->spec.decay ? x->dp->hyper->weight_decay : 0;
+    if (o->forward_only) {
+        step_along(x->dp, s, slice(x->master, here), x->step);
+        return;
+    }
     optimizer_step(o, slice(x->master, here), slice(data_own_gradient(x->dp, x->unit), here), state, x->step);
 }
 
@@ -93,8 +100,7 @@ static enum error_code share_weights(struct data_parallel *dp, struct unit *u, s
     return e ? e : level_allgather(dp, BY_GRADIENTS, u->own_w, err);
 }
 
-/* From the masters that this device steps to its weights, and from there to the others'. */
-static enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)
+enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     if (data_has_masters(dp)) {
         tensor_convert(stepped_weights(dp, u), u->master);
@@ -110,6 +116,7 @@ void data_skip_step(struct data_parallel *dp)
 
 enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
 {
+    const bool round_ends = outer_follows(&dp->outer, t);
     enum error_code e = OK;
     data_use_older(dp, false);
     data_same_versions(dp);
@@ -118,8 +125,8 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
         struct stepping x = { .dp = dp, .unit = u, .own = data_kept(&dp->shards, u, KIND_MASTER), .master = data_kept_tensor(dp, u, KIND_MASTER) };
         x.step = (struct step){ .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
         unit_each_stretch(u, x.own, step_stretch, &x);
-        memset(u->own_g.data, 0, tensor_bytes(u->own_g));
-        e = renew_weights(dp, u, err);
+        if (has_gradients(dp)) memset(u->own_g.data, 0, tensor_bytes(u->own_g));
+        if (!round_ends) e = renew_weights(dp, u, err);
     }
-    return e;
+    return e || !round_ends ? e : step_outer(dp, err);
 }

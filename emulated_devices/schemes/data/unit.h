@@ -35,10 +35,12 @@ struct unit {
     struct tensor older;                /* own_w before the last step, where two versions are kept */
     struct tensor own_w, own_g, master, state[OPTIMIZER_MAX_STATES];    /* this device's parts of the row, kept from step to step; master:
                                            where the optimizer steps copies of the weights */
+    struct tensor anchor, momentum;     /* of replicas that train apart: what is stepped here as the last outer step left it; outer.h */
     picoseconds ready;                  /* virtual time at which w has been gathered */
     int due;                            /* backward passes of this step that have not added to g yet */
     int gatherings, reductions;         /* in a step: how often w is gathered; updates before which a pass adds to g */
     int passes;                         /* in a step: backward passes that add to g */
+    bool moved;                         /* w is here, and along the direction (data_set_direction) */
     bool foreseen_here;                 /* while the list is gone through: w is here; the last update before which g was added to */
     int reduced_in;
 };

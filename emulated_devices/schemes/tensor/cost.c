@@ -88,7 +88,7 @@ static void loss(struct ledger *l, enum tensor_pass pass, int64_t N)
 static void microbatch(struct ledger *l, struct tensor_cost_request q)
 {
     const struct tensor_parallel *tp = l->tp;
-    for (enum tensor_pass pass = FORWARD_PASS; pass <= WEIGHT_PASS; pass++) {
+    for (enum tensor_pass pass = FORWARD_PASS; pass <= (q.forward_only ? FORWARD_PASS : WEIGHT_PASS); pass++) {
         for (int i = 0; i < q.layers; i++) block(l, pass, q.N, false);
         if (q.head) loss(l, pass, q.N);
         if (!q.embedding || pass == INPUT_PASS) continue;
