@@ -174,7 +174,7 @@ static void print_row(int P, const char *scheme, const struct tensor_figures *f,
     printf("%3d %-13s %5llu %8.3f %8.3f %8.3f %8.1f |", P, P > 1 ? scheme : "one device", (unsigned long long)f->messages, (double)f->bytes * 1e-6,
            (double)f->weights * 1e-6, (double)f->kept * 1e-6, (double)f->transfers * 1e-6);
     if (r) printf("%8.1f %8.1f %7.2f %7.1f", r->count[COUNT_VIRTUAL] * 1e-6, r->count[COUNT_COMPUTING] * 1e-6, r->count[COUNT_BUFFERS] * 1e-6, 1e3 * r->median);
-    if (r && one > 0) printf(" %5.2f", r->median / one);
+    if (r && one > 0) printf(" %5.*f", r->median < 100 * one ? 2 : 0, r->median / one);
     printf("\n");
 }
 
