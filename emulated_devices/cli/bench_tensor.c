@@ -64,7 +64,8 @@ static enum error_code take(struct bench_tensor *b, const struct asked *a, struc
     if (a->D % a->H != 0) return fail(err, ERR_USAGE, "--heads %d: does not divide --width %d", a->H, a->D);
     enum error_code e = take_devices(b, a->devices, err);
     if (!e) e = cluster_find(&b->cluster, a->cluster, err);
-    return e ? e : cluster_check(&b->cluster, 1, b->dtype, err);
+    for (int i = 0; i < b->sizes && !e; i++) e = cluster_check(&b->cluster, b->devices[i], b->dtype, err);
+    return e;
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------------------------------------------- */
