@@ -54,6 +54,7 @@ test_tensor_formats_and_mistakes() {
     [ "$(grep -c '"devices_unlike_formulas":	0' b.json)" = 7 ] || complain 'not seven rows that are their formulas'
     run bench tensor --width 10 --heads 3;              expect_status 2; expect_error '--heads 3: does not divide --width 10'
     run bench tensor --devices 4,x;                     expect_status 2; expect_error '--devices 4,x: must be numbers from 1 to 128, such as 2,4,8'
+    run bench tensor --devices 4,9 --cluster h100-node; expect_status 2; expect_error '--cluster h100-node: it has 8 devices; the mesh has 9'
     run bench tensor --help;                            expect_status 0; expect_columns 100
 }
 
