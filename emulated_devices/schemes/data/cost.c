@@ -106,7 +106,7 @@ static struct collective_cost bucket_cost(const struct data_parallel *dp)
 {
     const int64_t n = tensor_count(dp->gradients), step = bucket_elements(dp);
     struct collective_cost sum = { 0 };
-    for (int64_t at = 0; at < n; at += step) add(&sum, one(dp, dp->group, ALLREDUCE, n - at < step ? n - at : step), dp->updates);
+    for (int64_t at = 0; at < n && !dp->shards.apart; at += step) add(&sum, one(dp, dp->group, ALLREDUCE, n - at < step ? n - at : step), dp->updates);
     return sum;
 }
 
@@ -131,7 +131,7 @@ struct collective_cost data_level_cost(const struct data_parallel *dp, enum shar
             add(&sum, one(dp, g, REDUCE_SCATTER, n), unit->reductions);
             add(&sum, one(dp, g, ALLGATHER, n), dp->updates);
             break;
-        default: add(&sum, one(dp, g, ALLREDUCE, n), unit->reductions);
+        default: add(&sum, one(dp, g, ALLREDUCE, n), dp->shards.apart ? 0 : unit->reductions);
         }
     }
     return sum;
@@ -153,15 +153,25 @@ struct collective_cost data_renewal_cost(const struct data_parallel *dp)
     return sum;
 }
 
+/* New weights are shared in the step that it ends, as in any other. */
+struct collective_cost data_outer_cost(const struct data_parallel *dp)
+{
+    struct collective_cost sum = { 0 };
+    for (int u = 0; u < dp->units && dp->shards.apart; u++)
+        add(&sum, one(dp, &dp->level[BY_COPIES], ALLREDUCE, dp->unit[u].padded / dp->shards.optimizer), 1);
+    return sum;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------------------------------------------- */
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static struct state_bytes bytes_of_element(const struct data_parallel *dp)
 {
+    const int outer = dp->shards.apart ? 1 + (dp->outer.momentum > 0) : 0;     /* anchor and momentum */
     return (struct state_bytes){
         .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = has_gradients(dp) ? dtype_size(data_format(dp, KIND_GRADIENT)) : 0,
-        .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(dp->optimizer->states + data_has_masters(dp)),
+        .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(dp->optimizer->states + data_has_masters(dp) + outer),
     };
 }
 

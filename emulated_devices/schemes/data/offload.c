@@ -21,6 +21,9 @@
 enum error_code data_offload_check(const struct data_request *q, const struct shards *s, bool masters, struct error *err)
 {
     const bool host_steps = q->offload_stride > 1;
+    if (q->offload && s->apart)
+        return fail(err, ERR_PLAN, "--offload: --data-parallel %s ends rounds with what lies on the device; schemes that reduce in every step take it, "
+                    "such as --zero 3", q->scheme);
     if (offloads(q, GRADIENTS) && s->optimizer == 1 && s->P > 1)
         return fail(err, ERR_PLAN, "--offload gradients: --data-parallel %s all-reduces them whole, in buckets; schemes that share the optimizer's "
                     "state take it, such as --zero 2", q->scheme);

@@ -62,6 +62,8 @@ static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
     u->sum = offloads(&dp->request, GRADIENTS) ? tensor_none : u->own_g;
     if (data_has_masters(dp)) u->master = zeros(dp, OPTIMIZER, KIND_MASTER, stepped, failed);
     for (int i = 0; i < dp->optimizer->states; i++) u->state[i] = zeros(dp, OPTIMIZER, KIND_STATE, stepped, failed);
+    if (s->apart) u->anchor = zeros(dp, OPTIMIZER, KIND_ANCHOR, stepped, failed);
+    if (s->apart && dp->outer.momentum > 0) u->momentum = zeros(dp, OPTIMIZER, KIND_MOMENTUM, stepped, failed);
 }
 
 static void place_gradients(struct data_parallel *dp, bool *failed)
@@ -151,6 +153,8 @@ void data_same_versions(struct data_parallel *dp)
 enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error *err)
 {
     bool failed = false;
+    dp->outer = data_outer(&dp->request);
+    dp->request.allgather = data_allgather(&dp->request);
     enum error_code e = data_shards(&dp->shards, &dp->request, dp->group->size, dp->group->rank, err);
     if (!e) e = open_groups(dp, err);
     if (!e) e = open_units(dp, err);
@@ -166,6 +170,7 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
         show_gradients(&dp->unit[u]);
     }
     data_same_versions(dp);
+    data_start_round(dp);
     return OK;
 }
 
@@ -187,6 +192,8 @@ void data_close(struct data_parallel *dp)
         let_go(dp, PARAMETERS, u->own_w);
         device_free(dp->device, u->older);
         let_go(dp, OPTIMIZER, u->master);
+        device_free(dp->device, u->anchor);
+        device_free(dp->device, u->momentum);
         for (int s = 0; s < dp->optimizer->states; s++) let_go(dp, OPTIMIZER, u->state[s]);
     }
     offload_close(dp);

@@ -1,6 +1,7 @@
 /* step.c -- each device steps what it keeps the optimizer's state of; then weights go back to who keeps them. */
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
+#include "ref/numeric/convert.h"
 #include <string.h>
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------------------ */
@@ -15,7 +16,8 @@ struct range data_kept(const struct shards *s, const struct unit *u, enum tensor
 
 bool data_keeps_first(const struct shards *s, enum tensor_kind kind)
 {
-    return s->rank < shards_stride(s, level_of(kind) + 1);
+    const int place = s->apart && !kind_is_common(kind) ? s->rank % s->optimizer : s->rank;
+    return place < shards_stride(s, level_of(kind) + 1);
 }
 
 struct tensor stepped_weights(const struct data_parallel *dp, const struct unit *u)
@@ -32,6 +34,8 @@ struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit
     case KIND_OLDER_WEIGHT: return u->older;
     case KIND_GRADIENT: return data_own_gradient(dp, u);
     case KIND_MASTER: return data_has_masters(dp) ? u->master : stepped_weights(dp, u);
+    case KIND_ANCHOR: return u->anchor;
+    case KIND_MOMENTUM: return u->momentum;
     default: return u->state[kind - KIND_STATE];
     }
 }
@@ -85,6 +89,15 @@ static enum error_code share_weights(struct data_parallel *dp, struct unit *u, s
     return e ? e : level_allgather(dp, BY_GRADIENTS, u->own_w, err);
 }
 
+enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    if (data_has_masters(dp)) {
+        tensor_convert(stepped_weights(dp, u), u->master);
+        dev_charge(dp->device, "round weights", u->master, 2, 1);
+    }
+    return share_weights(dp, u, err);
+}
+
 static void clear_gradient(struct data_parallel *dp, struct unit *u)
 {
     if (has_gradients(dp) && !offloads(&dp->request, GRADIENTS)) memset(u->own_g.data, 0, tensor_bytes(u->own_g));
@@ -97,14 +110,15 @@ void data_skip_step(struct data_parallel *dp)
     for (int u = 0; u < dp->units; u++) clear_gradient(dp, &dp->unit[u]);
 }
 
-static enum error_code step_slices(struct stepping *x, struct error *err)
+/* Weights are shared, unless the outer step is about to change them. */
+static enum error_code step_slices(struct stepping *x, bool shared, struct error *err)
 {
     struct data_parallel *dp = x->dp;
     enum error_code e = OK;
     for (int i = 0; i < dp->slices && !e; i++) {
         e = slice_fetch_ahead(x, i, err);
         if (!e) e = slice_step(x, i, err);
-        if (e || !dp->slice[i].last) continue;
+        if (e || !dp->slice[i].last || !shared) continue;
         if (dp->shards.optimizer > dp->shards.weights) clock_wait(&dp->device->clock, x->landed);
         e = share_weights(dp, dp->slice[i].unit, err);
     }
@@ -115,14 +129,15 @@ static enum error_code step_slices(struct stepping *x, struct error *err)
 enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
 {
     struct stepping x;
+    const bool round_ends = outer_follows(&dp->outer, t);
     data_use_older(dp, false);
     data_same_versions(dp);
     const struct step step = { .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
     enum error_code e = stepping_open(&x, dp, step, err);
-    if (!e) e = step_slices(&x, err);
+    if (!e) e = step_slices(&x, !round_ends, err);
     stepping_close(&x);
     dp->stepped = true;
     for (enum stream s = FETCH; s < STREAMS && dp->request.offload; s++) clock_join(&dp->device->clock, s);
     for (int u = 0; u < dp->units; u++) clear_gradient(dp, &dp->unit[u]);
-    return e;
+    return e || !round_ends ? e : step_outer(dp, err);
 }

@@ -35,6 +35,7 @@ struct unit {
     struct tensor older;                /* own_w before the last step, where two versions are kept */
     struct tensor own_w, own_g, master, state[OPTIMIZER_MAX_STATES];    /* this device's parts of the row, kept from step to step; master:
                                            where the optimizer steps copies of the weights */
+    struct tensor anchor, momentum;     /* of replicas that train apart: what is stepped here as the last outer step left it; outer.h */
     struct tensor shard, sum;           /* copies of own_w and own_g on the device while they are needed, where those lie on the
                                            slow tier; elsewhere sum is own_g */
     bool added;                         /* own_g has something of this step */
