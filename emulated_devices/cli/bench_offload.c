@@ -152,7 +152,7 @@ static enum error_code print_strides(struct comm *alone, const struct asked *a, 
         snprintf(name, sizeof name, "%d", k);
         print_stride(name, took[k], host, most / k / (double)by_host, k > 1 ? published(k) : 0, k == best ? "  least" : "");
     }
-    printf("\nformula: max((k-1) host, copies)/k of a slice, in units of the host's time for one; least at stride %d\n"
+    printf("\nformula: max((k-1) host, copies)/k of a slice, in units of the host's time for one;\nleast at stride %d\n"
            "published: the 20B model on 4 A100, of its own host's\n", data_balanced_stride(by_host, moved));
     return OK;
 }

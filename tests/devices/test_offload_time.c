@@ -79,9 +79,9 @@ static void use(int part, enum pass pass)
 
 static void set_uses(const struct use *list, int n)
 {
-    struct use *copy = malloc(sizeof *copy * (size_t)n);
+    struct use *copy = calloc((size_t)n + 1, sizeof *copy);
     assert_non_null(copy);
-    memcpy(copy, list, sizeof *copy * (size_t)n);
+    for (int i = 0; i < n; i++) copy[i] = list[i];
     data_set_uses(&dp, copy, n);
 }
 
