@@ -99,7 +99,8 @@ static void list_optimizers(void)
 {
     for (const struct optimizer *const *o = optimizers; *o; o++) {
         entry((*o)->name, (*o)->description);
-        field("keeps %d tensor%s for each parameter", (*o)->states, (*o)->states == 1 ? "" : "s");
+        if ((*o)->memory) field("keeps %s", (*o)->memory);
+        else field("keeps %d tensor%s for each parameter", (*o)->states, (*o)->states == 1 ? "" : "s");
         field("from %s", (*o)->source);
     }
 }

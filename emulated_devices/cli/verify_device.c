@@ -35,7 +35,7 @@ static struct plan variation(const struct plan *plan, int run)
     }
     if (run == FP32_TIED) p.dtype = F32;
     if (run == BF16_UNTIED) p.dtype = BF16;
-    if (run == FP16_UNTIED) p.dtype = F16, p.data.narrow_gradients = true, p.loss_scale = 1024;
+    if (run == FP16_UNTIED) p.dtype = F16, p.data.narrow_gradients = !p.optimizer->low_rank, p.loss_scale = 1024;
     if (run >= BF16_UNTIED) p.model.tied = false;
     if (p.recompute) p.recompute = recompute_of_run[run];
     return p;
@@ -258,6 +258,21 @@ static enum error_code run_chains(struct job *j, const struct plan *mesh, struct
     return e;
 }
 
+/* Optimizers that change what is reduced: whole gradients in the first and the third step, projected ones in the second; a Llama
+ * with the one that does everything the other does. */
+static enum error_code run_low_rank(struct job *j, const struct plan *mesh, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; optimizers[i] && !e && mesh->mesh.size[TP] == 1; i++) {
+        struct plan p = *mesh;
+        if (!optimizers[i]->low_rank) continue;
+        case_take_low_rank(&p, optimizers[i]);
+        e = run_if_it_fits(j, "data", optimizers[i]->name, p, err);
+        if (!e && optimizers[i]->natural) e = run_llama(j, "data", p, optimizers[i]->name, err);
+    }
+    return e;
+}
+
 /* Each scheme; those that ask for a group, with groups of every size between one device and all. */
 static enum error_code run_data(struct job *j, const struct plan *mesh, struct error *err)
 {
@@ -280,7 +295,8 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
             e = run_if_it_fits(j, "data", name, p, err);
         }
     }
-    return e ? e : run_chains(j, mesh, err);
+    if (!e) e = run_chains(j, mesh, err);
+    return e ? e : run_low_rank(j, mesh, err);
 }
 
 static const char *plural(int n) { return n == 1 ? "" : "s"; }

@@ -44,10 +44,13 @@ static enum error_code keep_weights(struct trainer *t, const struct parameter *p
 static enum error_code read_own(struct trainer *t, const struct weights *file, const struct parameter *p, const char *suffix,
                                 enum tensor_kind kind, struct error *err)
 {
-    struct tensor piece = tensor_1d(NULL, dtype_wide(t->plan.dtype), layout_count(&p->layout));
+    const struct param_spec spec = data_spec(&t->data, &p->spec, kind);
+    const struct layout layout = data_keeps_whole(&t->data, kind) ? layout_whole(spec.ndim, spec.dim) : p->layout;
+    struct tensor piece = tensor_1d(NULL, dtype_wide(t->plan.dtype), layout_count(&layout));
+    if (spec.ndim == 0) return OK;
     piece.data = malloc(tensor_bytes(piece) + 1);
     if (piece.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);
-    enum error_code e = read_boxes(file, &p->spec, suffix, &p->layout, piece, err);
+    enum error_code e = read_boxes(file, &spec, suffix, &layout, piece, err);
     if (!e && kind == KIND_WEIGHT) e = keep_weights(t, p, piece, err);
     else if (!e) collect_keep(t, p, kind, piece);
     free(piece.data);
@@ -175,7 +178,8 @@ enum error_code checkpoint_batch(const char *dir, int64_t *batch, struct error *
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
 /* One of the two files, as rank 0 writes it. */
-static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, bool weights, struct error *err)
+static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, const struct param_spec *spec, bool weights,
+                                  struct error *err)
 {
     const struct optimizer *o = t->plan.optimizer;
     struct suffix state[OPTIMIZER_MAX_STATES];
@@ -195,8 +199,20 @@ static enum error_code start_file(struct weights_writer *w, const struct trainer
         state[s] = suffix_of(o, s);
         suffix[s] = state[s].text;
     }
-    return weights_create(w, &t->plan.model, dtype_wide(t->plan.dtype), path, suffix, weights ? 1 : o->states, metadata,
+    return weights_create(w, spec, model_param_count(&t->plan.model), dtype_wide(t->plan.dtype), path, suffix, weights ? 1 : o->states, metadata,
                           (int)(sizeof metadata / sizeof *metadata), err);
+}
+
+/* What a file has of each parameter: KIND first, first + 1 ...; NULL without memory. */
+static struct param_spec *list_specs(const struct trainer *t, enum tensor_kind first, int kinds)
+{
+    const int n = model_param_count(&t->plan.model);
+    struct param_spec *all = calloc((size_t)(n * kinds) + 1, sizeof *all);
+    for (int i = 0; all && i < n * kinds; i++) {
+        const struct param_spec s = model_param(&t->plan.model, i / kinds);
+        all[i] = data_spec(&t->data, &s, first + (enum tensor_kind)(i % kinds));
+    }
+    return all;
 }
 
 /* Every device takes part in collecting, also when rank 0 has failed already. */
@@ -204,7 +220,8 @@ static enum error_code write_tensors(struct trainer *t, struct weights_writer *w
                                      struct error *err)
 {
     for (int i = 0; i < model_param_count(&t->plan.model) * kinds; i++) {
-        const struct param_spec s = model_param(&t->plan.model, i / kinds);
+        const struct param_spec parameter = model_param(&t->plan.model, i / kinds), s = data_spec(&t->data, &parameter, first + (enum tensor_kind)(i % kinds));
+        if (s.ndim == 0) continue;
         const enum dtype format = data_format(&t->data, first);
         struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, format, s.dim[0], s.dim[1]) : tensor_1d(NULL, format, s.dim[0]);
         if (t->comm->rank == 0 && !e) {
@@ -246,13 +263,13 @@ enum error_code checkpoint_probe(const char *dir, struct error *err)
 }
 
 /* All that can fail first: the names change last, one right after the other. */
-static enum error_code commit(struct weights_writer *weights, struct weights_writer *states, const char *dir, struct error *err)
+static enum error_code commit(struct weights_writer *weights, struct weights_writer *states, const struct model_config *config, const char *dir, struct error *err)
 {
     char path[PATH_ROOM];
     path_of(path, dir, "config.json");
     enum error_code e = output_flush(&weights->writer.file, err);
     if (!e) e = output_flush(&states->writer.file, err);
-    if (!e) e = model_config_write(weights->config, path, err);
+    if (!e) e = model_config_write(config, path, err);
     if (!e) e = weights_commit(states, err);
     if (!e) e = weights_commit(weights, err);
     return e;
@@ -264,16 +281,20 @@ enum error_code checkpoint_save(struct trainer *t, const char *dir, struct error
     const bool writer = t->comm->rank == 0;
     char path[PATH_ROOM];
     bool made = false;
-    enum error_code e = writer ? make_folder(dir, &made, err) : OK;
+    struct param_spec *weight_specs = writer ? list_specs(t, KIND_MASTER, 1) : NULL;
+    struct param_spec *state_specs = writer ? list_specs(t, KIND_STATE, t->plan.optimizer->states) : NULL;
+    enum error_code e = !writer || (weight_specs && state_specs) ? OK : fail(err, ERR_MEMORY, "no memory to list what %s has", shown_path(dir).text);
+    if (writer && !e) e = make_folder(dir, &made, err);
     path_of(path, dir, "model.safetensors");
-    if (writer && !e) e = start_file(&weights, t, path, true, err);
+    if (writer && !e) e = start_file(&weights, t, path, weight_specs, true, err);
     path_of(path, dir, "optimizer.safetensors");
-    if (writer && !e) e = start_file(&states, t, path, false, err);
+    if (writer && !e) e = start_file(&states, t, path, state_specs, false, err);
     e = write_tensors(t, &weights, KIND_MASTER, 1, e, err);
     if (!e) e = write_tensors(t, &states, KIND_STATE, t->plan.optimizer->states, e, err);
-    if (writer && !e) e = commit(&weights, &states, dir, err);
+    if (writer && !e) e = commit(&weights, &states, &t->plan.model, dir, err);
     weights_abort(&weights);
     weights_abort(&states);
+    free(weight_specs), free(state_specs);
     if (e && made) rmdir(dir);
     return comm_agree(t->comm, e, err);
 }

@@ -40,6 +40,9 @@ struct plan {
 /** Check that everything fits, count the stages and cut the layers over them.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
 enum error_code plan_check(struct plan *, struct error *);
 
+/** Of it, what an optimizer that projects whole matrices asks for.  @return OK, as with any other optimizer, or ERR_PLAN. */
+enum error_code plan_check_low_rank(const struct plan *, struct error *);
+
 /** The loss scale that training begins with. */
 struct loss_scale plan_loss_scale(const struct plan *);
 

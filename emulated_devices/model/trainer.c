@@ -156,6 +156,7 @@ static void take_batch(struct trainer *t)
     t->source.fill(t->source.context, t->step, 0, p->B, ids, labels);
     count_labels(t, labels);
     t->updated = 0;
+    data_expect_step(&t->data, t->step * p->updates + 1 - t->skipped);
     for (int c = 0; c < p->chunks; c++) {
         struct stage *s = &t->stage[c];
         s->loss = 0;
@@ -213,8 +214,9 @@ static enum error_code reduce_shared(struct trainer *t, struct error *err)
 /* Gradients of this device's microbatches become those of the whole batch. */
 static enum error_code reduce(struct trainer *t, struct error *err)
 {
-    const enum error_code e = data_finish_gradients(&t->data, err);
-    return e ? e : reduce_shared(t, err);
+    enum error_code e = data_finish_gradients(&t->data, err);
+    if (!e) e = reduce_shared(t, err);
+    return e ? e : data_project_gradients(&t->data, err);
 }
 
 static enum error_code update(struct trainer *t, double gradient_scale, struct error *err)
@@ -401,6 +403,8 @@ struct collective_cost trainer_cost_so_far(const struct trainer *t, unsigned axe
 {
     const uint64_t done = (uint64_t)steps, skipped = (uint64_t)(t->skipped - t->skipped_before);
     const struct collective_cost one = trainer_cost(t, axes), none = { 0 }, less = axes == AXIS_BIT(DP) ? data_renewal_cost(&t->data) : none;
-    return (struct collective_cost){ .messages = done * one.messages - skipped * less.messages, .bytes = done * one.bytes - skipped * less.bytes,
-                                     .additions = done * one.additions - skipped * less.additions };
+    const struct collective_cost saved = axes == AXIS_BIT(DP) ? data_saved_by_projecting(&t->data, steps * t->plan.updates - (int64_t)skipped, (int64_t)skipped) : none;
+    return (struct collective_cost){ .messages = done * one.messages - skipped * less.messages - saved.messages,
+                                     .bytes = done * one.bytes - skipped * less.bytes - saved.bytes,
+                                     .additions = done * one.additions - skipped * less.additions - saved.additions };
 }

@@ -14,6 +14,9 @@ enum { CASE_STEPS = 3, CASE_TOKENS = 7, CASE_BATCH = 19 };
 /** What fp64 is held to, norm over norm, besides its measured bound. */
 #define CASE_FP64_ERROR 1e-12
 
+/** The same with singular vectors, where a close pair of singular values amplifies rounding by the inverse of how far they are apart. */
+#define CASE_FP64_SINGULAR_ERROR 1e-10
+
 /* What was found.  On every device the same, where not said otherwise. */
 struct outcome {
     struct comparison comparison;       /* rank 0; of every loss, gradient and weight of every device, before and after each step */
@@ -38,6 +41,9 @@ void case_take_llama(struct plan *);
 /** Give a plan a schedule, with as many chunks and microbatches as it takes.
  *  @return OK, or what plan_check has against the last that was tried; the plan is then of no use. */
 enum error_code case_take_schedule(struct plan *, const char *schedule, struct error *);
+
+/** Give a plan an optimizer that projects gradients, onto few directions, which are found anew in every second step; without clipping. */
+void case_take_low_rank(struct plan *, const struct optimizer *);
 
 /** Make the second half of the pipeline's places slower, so that they get fewer layers; before plan_check. */
 void case_take_speeds(struct plan *);

@@ -2,6 +2,7 @@
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/verify/diagnose.h"
 #include "emulated_devices/verify/hash.h"
+#include "ref/optim/galore.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,8 +12,22 @@ struct piece_hash {
     uint64_t boxes, bits;
 };
 
-static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_STATE, KIND_STATE + 1 };
+static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_STATE, KIND_STATE + 1, KIND_STATE + 2, KIND_STATE + 3 };
 enum { STATES_FROM = 3, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES };
+
+/* Before the optimizer's step its states are old, but for the projection of a low-rank one: a gradient can only be equal where
+ * that is, so it comes first. */
+static int compared_kinds(const struct trainer *t, enum replicas_when when, int kinds[MOST_KINDS])
+{
+    const int end = when == BEFORE_OPTIMIZER ? 2 : STATES_FROM + t->plan.optimizer->states;
+    int n = 0;
+    if (when == BEFORE_OPTIMIZER && t->plan.optimizer->low_rank) kinds[n++] = STATES_FROM + LOW_RANK_PROJECTION;
+    for (int k = 0; k < end; k++) {
+        const bool there = kind_of[k] == KIND_MASTER ? data_has_masters(&t->data) : when == BEFORE_OPTIMIZER || kind_of[k] != KIND_GRADIENT;
+        if (there) kinds[n++] = k;
+    }
+    return n;
+}
 
 static uint64_t hash_boxes(const struct layout *l)
 {
@@ -30,10 +45,9 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct pie
     int n = 0;
     for (int i = 0; i < t->parameters.count; i++) {
         const struct parameter *p = &t->parameters.all[i];
-        const int kinds = when == BEFORE_OPTIMIZER ? 2 : STATES_FROM + t->plan.optimizer->states;
-        for (int k = 0; k < kinds; k++) {
-            if (when == AFTER_OPTIMIZER && kind_of[k] == KIND_GRADIENT) continue;
-            if (kind_of[k] == KIND_MASTER && !data_has_masters(&t->data)) continue;
+        int kinds[MOST_KINDS];
+        for (int c = 0, all = compared_kinds(t, when, kinds); c < all; c++) {
+            const int k = kinds[c];
             struct error err;
             struct tensor x;
             struct range kept;

@@ -1,5 +1,6 @@
 /* open.c -- the engine's groups, units and memory. */
 #include "emulated_devices/schemes/data/gather.h"
+#include "emulated_devices/schemes/data/low_rank.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
@@ -59,7 +60,8 @@ static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
     u->g = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), whole_elements(u));
     if (s->gradients > 1) u->own_g = zeros(dp, GRADIENTS, KIND_GRADIENT, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
     if (data_has_masters(dp)) u->master = zeros(dp, OPTIMIZER, KIND_MASTER, stepped, failed);
-    for (int i = 0; i < dp->optimizer->states; i++) u->state[i] = zeros(dp, OPTIMIZER, KIND_STATE, stepped, failed);
+    for (int i = 0; i < dp->optimizer->states; i++)
+        u->state[i] = zeros(dp, OPTIMIZER, KIND_STATE, dp->optimizer->low_rank ? low_rank_state_elements(dp, u, i) : stepped, failed);
 }
 
 static void place_gradients(struct data_parallel *dp, bool *failed)

@@ -1,6 +1,7 @@
 /* step.c -- each device steps what it keeps the optimizer's state of; then weights go back to who keeps them. */
 #include "emulated_devices/schemes/data/gather.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/data/low_rank.h"
 #include "ref/numeric/convert.h"
 #include <string.h>
 
@@ -106,6 +107,7 @@ static enum error_code renew_weights(struct data_parallel *dp, struct unit *u, s
 void data_skip_step(struct data_parallel *dp)
 {
     for (int u = 0; u < dp->units; u++) memset(dp->unit[u].own_g.data, 0, tensor_bytes(dp->unit[u].own_g));
+    dp->skipped_whole += !low_rank_in_step(dp);
 }
 
 enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
@@ -117,9 +119,11 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
         struct unit *u = &dp->unit[i];
         struct stepping x = { .dp = dp, .unit = u, .own = data_kept(&dp->shards, u, KIND_MASTER), .master = data_kept_tensor(dp, u, KIND_MASTER) };
         x.step = (struct step){ .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
-        unit_each_stretch(u, x.own, step_stretch, &x);
+        if (dp->optimizer->low_rank) low_rank_step(dp, u, x.master, x.step);
+        else unit_each_stretch(u, x.own, step_stretch, &x);
         memset(u->own_g.data, 0, tensor_bytes(u->own_g));
         e = renew_weights(dp, u, err);
     }
+    data_expect_step(dp, t + 1);
     return e;
 }
