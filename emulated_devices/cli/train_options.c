@@ -87,8 +87,10 @@ struct low_rank_flags { int rank, refresh, history; double scale, damping; };
 /* What is not given is the optimizer's, and a quarter of the model's width. */
 static enum error_code take_low_rank(struct plan *p, const struct low_rank_flags *f, struct error *err)
 {
-    const char *const flag = f->rank ? "--rank" : f->refresh ? "--refresh" : f->scale >= 0 ? "--galore-scale" : f->history ? "--history" : f->damping >= 0 ? "--damping" : NULL;
-    if (flag && !p->optimizer->low_rank) return fail(err, ERR_USAGE, "%s: is for --optimizer galore and natural-galore, not %s", flag, p->optimizer->name);
+    const char *const flag = f->rank ? "--rank" : f->refresh ? "--refresh" : f->scale >= 0 ? "--galore-scale"
+                           : f->history ? "--history" : f->damping >= 0 ? "--damping" : NULL;
+    if (flag && !p->optimizer->low_rank)
+        return fail(err, ERR_USAGE, "%s: is for --optimizer galore and natural-galore, not %s", flag, p->optimizer->name);
     if (!p->optimizer->low_rank) return OK;
     if (!p->optimizer->natural && (f->history || f->damping >= 0))
         return fail(err, ERR_USAGE, "%s: is for --optimizer natural-galore, not %s", f->history ? "--history" : "--damping", p->optimizer->name);

@@ -220,7 +220,8 @@ static enum error_code write_tensors(struct trainer *t, struct weights_writer *w
                                      struct error *err)
 {
     for (int i = 0; i < model_param_count(&t->plan.model) * kinds; i++) {
-        const struct param_spec parameter = model_param(&t->plan.model, i / kinds), s = data_spec(&t->data, &parameter, first + (enum tensor_kind)(i % kinds));
+        const struct param_spec parameter = model_param(&t->plan.model, i / kinds);
+        const struct param_spec s = data_spec(&t->data, &parameter, first + (enum tensor_kind)(i % kinds));
         if (s.ndim == 0) continue;
         const enum dtype format = data_format(&t->data, first);
         struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, format, s.dim[0], s.dim[1]) : tensor_1d(NULL, format, s.dim[0]);
@@ -263,7 +264,8 @@ enum error_code checkpoint_probe(const char *dir, struct error *err)
 }
 
 /* All that can fail first: the names change last, one right after the other. */
-static enum error_code commit(struct weights_writer *weights, struct weights_writer *states, const struct model_config *config, const char *dir, struct error *err)
+static enum error_code commit(struct weights_writer *weights, struct weights_writer *states, const struct model_config *config,
+                              const char *dir, struct error *err)
 {
     char path[PATH_ROOM];
     path_of(path, dir, "config.json");

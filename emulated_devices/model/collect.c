@@ -88,7 +88,8 @@ static void show(struct trainer *t, struct exchange *x, int index, enum tensor_k
 {
     struct error err;
     const struct param_spec spec = data_spec(&t->data, piece->spec, kind);
-    const struct layout layout = data_keeps_whole(&t->data, kind) ? layout_whole(spec.ndim, spec.dim) : plan_layout(&t->plan, piece->rank, piece->spec);
+    const bool whole = data_keeps_whole(&t->data, kind);
+    const struct layout layout = whole ? layout_whole(spec.ndim, spec.dim) : plan_layout(&t->plan, piece->rank, piece->spec);
     piece->layout = &layout;
     enum error_code e = find_piece(t, index, kind, piece, &err);
     if (!e && piece->rank == 0) e = collect_own(t, parameter_find(&t->parameters, index), kind, &piece->kept, &piece->data, &err);

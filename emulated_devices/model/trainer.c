@@ -403,7 +403,8 @@ struct collective_cost trainer_cost_so_far(const struct trainer *t, unsigned axe
 {
     const uint64_t done = (uint64_t)steps, skipped = (uint64_t)(t->skipped - t->skipped_before);
     const struct collective_cost one = trainer_cost(t, axes), none = { 0 }, less = axes == AXIS_BIT(DP) ? data_renewal_cost(&t->data) : none;
-    const struct collective_cost saved = axes == AXIS_BIT(DP) ? data_saved_by_projecting(&t->data, steps * t->plan.updates - (int64_t)skipped, (int64_t)skipped) : none;
+    const int64_t left_out = (int64_t)skipped, taken = steps * t->plan.updates - left_out;
+    const struct collective_cost saved = axes == AXIS_BIT(DP) ? data_saved_by_projecting(&t->data, taken, left_out) : none;
     return (struct collective_cost){ .messages = done * one.messages - skipped * less.messages - saved.messages,
                                      .bytes = done * one.bytes - skipped * less.bytes - saved.bytes,
                                      .additions = done * one.additions - skipped * less.additions - saved.additions };

@@ -56,8 +56,9 @@ void trainer_watch(struct trainer *, const struct probe *);
 
 /**
  * The first half of a step: forward, backward and reduction.  Then every parameter's g is the gradient of the mean loss
- * over the whole batch, this device's boxes of it.  Where the schedule steps the optimizer in mid-stream, all its steps but
- * the last have been taken, and g is the last one's gradient.  Collective over all devices.
+ * over the whole batch, this device's boxes of it; of an optimizer that projects gradients, R and then zeros
+ * (ref/optim/galore.h).  Where the schedule steps the optimizer in mid-stream, all its steps but the last have been taken,
+ * and g is the last one's gradient.  Collective over all devices.
  * @return OK or the same error on every device.
  */
 enum error_code trainer_gradients(struct trainer *, struct step_result *, struct error *);
@@ -71,10 +72,12 @@ enum error_code trainer_update(struct trainer *, struct step_result *, struct er
 /** What every step's seed of dropout is made from. */
 uint64_t dropout_seed(uint64_t seed, int64_t step);
 
-/** Payload this device sends in one step along an axis set, by formula, exactly: what the counters must show. */
+/** Payload this device sends in one step along an axis set, by formula, exactly: what the counters must show.  Of an optimizer that
+ *  projects gradients, in a step that finds directions anew. */
 struct collective_cost trainer_cost(const struct trainer *, unsigned axes);
 
-/** The same for the steps that this trainer has done since it was opened: of skipped ones, without the new weights. */
+/** The same for the steps that this trainer has done since it was opened: of skipped ones, without the new weights; of projected
+ *  gradients, without what was projected away. */
 struct collective_cost trainer_cost_so_far(const struct trainer *, unsigned axes, int64_t steps);
 
 /** Peak bytes of this device in one tag, by formula, exactly, for PARAMETERS, GRADIENTS, OPTIMIZER and ACTIVATIONS: what the

@@ -77,7 +77,8 @@ enum error_code reference_open(struct reference *r, const struct plan *plan, str
     r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
     r->state_response = calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
     r->turn = calloc((size_t)model_param_count(&plan->model), sizeof *r->turn);
-    enum error_code e = r->ids && r->labels && r->counting && r->response && r->state_response && r->turn ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
+    const bool ok = r->ids && r->labels && r->counting && r->response && r->state_response && r->turn;
+    enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
     if (!e) e = rule_of_plan(&r->rule, plan, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
     if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
@@ -211,7 +212,7 @@ static void respond(struct reference *r, int i, double off, char *memory)
     struct tensor *const tried[] = { plain, up, down };
     for (int k = 0; k < 3; k++) galore_step(r->plan->optimizer, p, tried[k][0], tried[k][1], &tried[k][2], s);
     r->response[i] += p.r > 0 ? hypot(distance(up[0], plain[0]), distance(down[0], plain[0])) : farther(plain[0], up[0], down[0]);
-    if (p.r > 0) r->response[i] += s.hyper->galore_scale * s.lr / (1 - pow(s.hyper->beta1, (double)s.t)) * r->turn[i].P * norm(r, plain[1]);     /* of P N */
+    if (p.r > 0) r->response[i] += galore_rate(s) * r->turn[i].P * norm(r, plain[1]);            /* the step has made it N */
     for (int k = 0; k < r->plan->optimizer->states && (is_mixed(r->plan) || p.r > 0); k++)
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
 }

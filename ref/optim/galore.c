@@ -37,9 +37,9 @@ static int work_ints(int a) { return 3 + 5 * a; }
 
 size_t galore_scratch(struct low_rank p, enum dtype t)
 {
-    const size_t refresh = sizeof(double) * (size_t)(p.a * p.b + p.a * p.a + p.a + work_doubles((int)p.a)) + sizeof(int) * (size_t)work_ints((int)p.a);
-    const size_t project = dtype_size(t) * (size_t)(p.b * p.r);
-    return refresh > project ? refresh : project;
+    const size_t refresh = sizeof(double) * (size_t)(p.a * p.b + p.a * p.a + p.a + work_doubles((int)p.a));
+    const size_t ints = sizeof(int) * (size_t)work_ints((int)p.a), project = dtype_size(t) * (size_t)(p.b * p.r);
+    return refresh + ints > project ? refresh + ints : project;
 }
 
 /* Column k of P: a unit vector whose element of largest size is positive. */
@@ -60,10 +60,14 @@ enum error_code galore_refresh(struct low_rank p, struct tensor P, struct tensor
     int info, *iwork = (int *)(work + doubles);
     for (int64_t k = 0; square && k < p.a; k++) square[k] = NAN;
     if (!tensors_finite(&G, 1)) return OK;
+    assert(p.a < 1 << 15);                              /* dsyevd counts what it works with in ints */
     convert(wide, F64, G.data, G.dtype, m * n);
     gemm_f64(p.right ? TRANSPOSED : AS_IS, p.right ? AS_IS : TRANSPOSED, p.a, p.a, p.b, 1, wide, n, wide, n, 0, product, p.a);
+    const struct tensor whole = tensor_2d(product, F64, p.a, p.a);
+    if (!tensors_finite(&whole, 1)) return OK;          /* squares overflow: as good as broken */
     dsyevd_("V", "L", &a, product, &a, value, work, &doubles, iwork, &ints, &info);
-    if (info != 0) return fail(err, ERR_CHECK, "the singular vectors of a [%lld,%lld] gradient: LAPACK's dsyevd returns %d", (long long)m, (long long)n, info);
+    if (info != 0)
+        return fail(err, ERR_CHECK, "the singular vectors of a [%lld,%lld] gradient: LAPACK's dsyevd returns %d", (long long)m, (long long)n, info);
     for (int64_t k = 0; k < p.r; k++) put_vector(P, k, product + (p.a - 1 - k) * p.a);
     for (int64_t k = 0; square && k < p.a; k++) square[k] = value[p.a - 1 - k] > 0 ? value[p.a - 1 - k] : 0;
     return OK;

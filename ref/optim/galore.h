@@ -22,6 +22,7 @@
 #define ORRERY_GALORE_H
 
 #include "ref/optim/optimizer.h"
+#include <math.h>
 
 /* Places in struct optimizer.state_name of an optimizer that is low_rank. */
 enum { LOW_RANK_EXP_AVG, LOW_RANK_EXP_AVG_SQ, LOW_RANK_PROJECTION, LOW_RANK_HISTORY };
@@ -44,6 +45,9 @@ struct tensor low_rank_state(const struct optimizer *, const struct hyperparamet
 /** Whether step t (from 1) finds P anew, and so needs all of the gradient. */
 static inline bool low_rank_refreshes(const struct hyperparameters *h, int64_t t) { return (t - 1) % h->refresh == 0; }
 
+/** What P N is multiplied with in a step. */
+static inline double galore_rate(struct step s) { return s.hyper->galore_scale * s.lr / (1 - pow(s.hyper->beta1, (double)s.t)); }
+
 /** Bytes of scratch that galore_refresh and galore_project need. */
 size_t galore_scratch(struct low_rank, enum dtype);
 
@@ -64,7 +68,7 @@ void galore_project(struct low_rank, struct tensor G, struct tensor P, void *scr
 /**
  * Step one whole parameter: as optimizer_step where low_rank.r is 0.
  * @param w      [m,n], fp32 or fp64.
- * @param g      of w's format, beginning with R; used up.
+ * @param g      of w's format, beginning with R; used up: where it was is N.
  * @param state  [o->states] of the shapes of low_rank_state.
  */
 void galore_step(const struct optimizer *, struct low_rank, struct tensor w, struct tensor g, const struct tensor state[], struct step);

@@ -39,7 +39,7 @@ static void FN(moments)(real *restrict R, int64_t n, real *restrict m, real *res
 void FN(galore_step)(struct low_rank p, struct tensor w, struct tensor g, const struct tensor state[], struct step s, bool natural)
 {
     const int64_t m = w.dim[0], n = w.dim[1], count = p.b * p.r;
-    const double rate = s.hyper->galore_scale * s.lr / (1 - pow(s.hyper->beta1, (double)s.t)), keep = 1 - s.lr * s.weight_decay;
+    const double rate = galore_rate(s), keep = 1 - s.lr * s.weight_decay;
     const real *P = CONST_DATA(state[LOW_RANK_PROJECTION]), scale = (real)s.gradient_scale;
     real *R = DATA(g);
     for (int64_t i = 0; i < count; i++) R[i] *= scale;

@@ -224,6 +224,30 @@ static void broken_gradients_leave_the_projection(void **unused)
     check_guards_and_free();
 }
 
+/* From the same start, without decay: the scale alone is between the two. */
+static void steps_are_multiplied_with_the_scale(void **unused)
+{
+    (void)unused;
+    for (int f = 0; f < 2; f++) {
+        struct hyperparameters h = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .rank = 3, .refresh = 1 };
+        const struct optimizer *o = named("galore");
+        const struct low_rank p = low_rank_of(o, &h, true, 6, 9);
+        struct tensor w[2];
+        for (int i = 0; i < 2; i++) {
+            struct tensor state[OPTIMIZER_MAX_STATES] = { 0 }, g = fill(matrix(f ? F64 : F32, 6, 9), 1, "g");
+            w[i] = fill_with(matrix(g.dtype, 6, 9), 0);
+            h.galore_scale = i ? 0.25 : 1;
+            make_states(o, &h, p, w[i], state);
+            project(p, state[LOW_RANK_PROJECTION], g, true);
+            galore_step(o, p, w[i], g, state, (struct step){ .lr = 0.1, .gradient_scale = 1, .t = 1, .hyper = &h });
+        }
+        for (int64_t i = 0; i < tensor_count(w[0]); i++)
+            if (!(tensor_get(w[1], i) == 0.25 * tensor_get(w[0], i)))       /* a power of two rounds nothing */
+                fail_msg("with scale 0.25 a step is %g times that with scale 1", tensor_get(w[1], i) / tensor_get(w[0], i));
+        check_guards_and_free();
+    }
+}
+
 /* ---- what is kept ----------------------------------------------------------------------------------------------------------- */
 
 static void states_have_their_published_size(void **unused)
@@ -269,6 +293,7 @@ int main(void)
         cmocka_unit_test(columns_are_orthonormal_and_begin_positive),
         cmocka_unit_test(projecting_is_linear),
         cmocka_unit_test(broken_gradients_leave_the_projection),
+        cmocka_unit_test(steps_are_multiplied_with_the_scale),
         cmocka_unit_test(states_have_their_published_size),
         cmocka_unit_test(the_rest_takes_adamw),
     };

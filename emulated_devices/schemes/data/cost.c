@@ -92,7 +92,8 @@ struct collective_cost data_saved_by_projecting(const struct data_parallel *dp, 
     const int64_t last = dp->coming - 1, whole = refreshes_until(dp, last) - refreshes_until(dp, last - taken) + dp->skipped_whole;
     const struct collective_cost all = bucket_cost(dp, tensor_count(dp->gradients), taken + skipped - whole);
     const struct collective_cost packed = bucket_cost(dp, low_rank_packed_elements(dp), taken + skipped - whole);
-    return (struct collective_cost){ .messages = all.messages - packed.messages, .bytes = all.bytes - packed.bytes, .additions = all.additions - packed.additions };
+    return (struct collective_cost){ .messages = all.messages - packed.messages, .bytes = all.bytes - packed.bytes,
+                                     .additions = all.additions - packed.additions };
 }
 
 struct collective_cost data_level_cost(const struct data_parallel *dp, enum shard_level level)
@@ -142,9 +143,10 @@ struct collective_cost data_renewal_cost(const struct data_parallel *dp)
 
 struct model_state data_peak(const struct data_parallel *dp)
 {
+    const int states = dp->optimizer->low_rank ? 0 : dp->optimizer->states;             /* of the unit's padded size */
     const struct state_bytes each = {
         .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = dtype_size(data_format(dp, KIND_GRADIENT)),
-        .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)((dp->optimizer->low_rank ? 0 : dp->optimizer->states) + data_has_masters(dp)),
+        .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(states + data_has_masters(dp)),
     };
     struct model_state sum = { .weights = (uint64_t)dp->most_weights * each.weight, .gradients = (uint64_t)dp->most_gradients * each.gradient };
     for (int u = 0; u < dp->units; u++) {

@@ -2,11 +2,13 @@
  *
  * The model calls it by parts: part 0 is the embedding, 1 .. L the blocks, L + 1 the last norm and the loss.
  *
+ *     data_expect_step(t)         which step of the optimizer comes
  *     data_acquire(part)          its weights are whole here, gathered if they are kept in shards
  *     data_release(part)          ... no longer needed; gathered copies go
  *     data_begin_gradient(part)   room for the gradients of its weights
  *     data_end_gradient(part)     one backward pass has added to them: they are reduced as soon as they can be
  *     data_finish_gradients()     after the last microbatch: what is still under way
+ *     data_project_gradients()    of an optimizer with few directions (low_rank.h), when it finds them anew
  *     data_step()                 the optimizer steps what this device keeps, and weights are made whole again or kept in shards
  *
  * There is one engine.  A scheme is a choice of who shares what (shards.h), in a file of its own with its formulas; the

@@ -82,7 +82,8 @@ static enum error_code reduce_buckets(struct data_parallel *dp, struct error *er
 {
     const struct tensor g = dp->gradients;
     const bool projected = low_rank_in_step(dp);
-    const int64_t n = projected ? low_rank_packed_elements(dp) : tensor_count(g), step = bucket_elements(dp), ready = projected ? dp->packed : finished(dp);
+    const int64_t n = projected ? low_rank_packed_elements(dp) : tensor_count(g), step = bucket_elements(dp);
+    const int64_t ready = projected ? dp->packed : finished(dp);
     enum error_code e = OK;
     while (dp->reduced < n && !e) {
         const struct range bucket = range_meet((struct range){ dp->reduced, step }, (struct range){ 0, n });

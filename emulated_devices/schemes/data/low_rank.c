@@ -69,7 +69,8 @@ static void project(struct data_parallel *dp, struct low_rank r, struct paramete
 static enum error_code refresh(struct data_parallel *dp, struct low_rank r, struct parameter *p, void *scratch, struct error *err)
 {
     const double a = (double)r.a, b = (double)r.b;
-    clock_compute(&dp->device->clock, "find projection", (struct op_cost){ .flops = 2 * a * a * b + 9 * a * a * a, .bytes = 8 * (a * b + 2 * a * a) });
+    const struct op_cost cost = { .flops = 2 * a * a * b + 9 * a * a * a, .bytes = 8 * (a * b + 2 * a * a) };
+    clock_compute(&dp->device->clock, "find projection", cost);
     return fail_about(err, galore_refresh(r, data_whole_state(dp, p, LOW_RANK_PROJECTION), p->g, scratch, NULL, err), p->spec.name);
 }
 
