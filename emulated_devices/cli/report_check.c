@@ -46,6 +46,7 @@ void report_check(const struct train_record *r)
             fprintf(r->out, "  %-15s %-29s  device %-3d step %-4lld error %.1e  bound %.1e  ratio %.3g\n", name, w->tensor, w->rank, (long long)w->step,
                     w->error, w->bound, w->ratio);
     fprintf(r->out, "\n%s\n", c->failed ? "FAILED: the plan does not compute what one device computes."
+                               : r->options->plan.optimizer->forward_only ? "OK: both losses, the slope and every weight of every device are what one device computes."
                                : "OK: every activation, gradient, weight and loss of every device is what one device computes.");
     fflush(r->out);
 }

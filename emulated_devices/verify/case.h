@@ -17,6 +17,10 @@ enum { CASE_STEPS = 3, CASE_TOKENS = 7, CASE_BATCH = 19 };
 /** The same with singular vectors, where a close pair of singular values amplifies rounding by the inverse of how far they are apart. */
 #define CASE_FP64_SINGULAR_ERROR 1e-10
 
+/** The same of a plan: where there is no backward pass, what a loss may be off by is in the slope, and in weights that were zero before
+ *  the first step, 1 / (2 eps) times from either side.  (Losses are held to 1e-12 there too.) */
+double case_fp64_error(const struct plan *);
+
 /* What was found.  On every device the same, where not said otherwise. */
 struct outcome {
     struct comparison comparison;       /* rank 0; of every loss, gradient and weight of every device, before and after each step */
@@ -44,6 +48,8 @@ enum error_code case_take_schedule(struct plan *, const char *schedule, struct e
 
 /** Give a plan an optimizer that projects gradients, onto few directions, which are found anew in every second step; without clipping. */
 void case_take_low_rank(struct plan *, const struct optimizer *);
+/** Train with forward passes alone, sides: 1, or 2 (plan.h). */
+void case_take_mezo(struct plan *, int sides);
 
 /** Make the second half of the pipeline's places slower, so that they get fewer layers; before plan_check. */
 void case_take_speeds(struct plan *);

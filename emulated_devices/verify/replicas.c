@@ -19,7 +19,7 @@ enum { STATES_FROM = 3, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES };
  * that is, so it comes first. */
 static int compared_kinds(const struct trainer *t, enum replicas_when when, int kinds[MOST_KINDS])
 {
-    const int end = when == BEFORE_OPTIMIZER ? 2 : STATES_FROM + t->plan.optimizer->states;
+    const int end = when == BEFORE_OPTIMIZER ? 2 - t->plan.optimizer->forward_only : STATES_FROM + t->plan.optimizer->states;
     int n = 0;
     if (when == BEFORE_OPTIMIZER && t->plan.optimizer->low_rank) kinds[n++] = STATES_FROM + LOW_RANK_PROJECTION;
     for (int k = 0; k < end; k++) {

@@ -8,6 +8,7 @@
 struct hyperparameters {
     double lr, beta1, beta2, eps, weight_decay, momentum;
     double clip;                        /* largest global gradient norm; 0: no clipping */
+    double distance;                    /* from the weights to where losses are taken, where these are all there is (mezo.h) */
     int64_t warmup, steps;              /* linear warm-up over so many steps, then a half cosine down to min_lr at `steps` */
     double min_lr;
     int64_t rank, refresh;              /* of a low-rank optimizer: directions it keeps of a matrix; steps until it finds them anew */
@@ -33,6 +34,8 @@ struct optimizer {
     struct hyperparameters usual;
     bool low_rank;                      /* matrices of linear layers are projected and stepped whole, by galore.h; all else as below */
     bool natural;                       /* ... and the projected gradient is made a natural one */
+    bool forward_only;                  /* knows losses alone: its gradient is a slope times a drawn direction (ref/model/mezo.h), and
+                                           is kept by nobody */
     void (*step_f32)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
     void (*step_f64)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
 };

@@ -11,6 +11,10 @@
  *     data_project_gradients()    of an optimizer with few directions (low_rank.h), when it finds them anew
  *     data_step()                 the optimizer steps what this device keeps, and weights are made whole again or kept in shards
  *
+ * An optimizer that knows losses alone (ref/model/mezo.h) has no use for the gradients' three: nobody keeps any.  Before each pass over
+ * the parts data_set_direction() says where weights are wanted, and what is acquired are copies of the kept ones, moved there: never
+ * more than one part of the model, or two where the next one is gathered meanwhile.
+ *
  * There is one engine.  A scheme is a choice of who shares what (shards.h), in a file of its own with its formulas; the
  * engine gathers and reduces unit by unit (unit.h).  Which part is used when is known before the step, as a list: from it
  * the next part is gathered while this one computes, and memory and traffic are predicted exactly.
@@ -56,8 +60,9 @@ enum error_code data_scheme_find(const struct data_scheme **, const char *name, 
 /** Who shares what when a request meets P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
 enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);
 
-/* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream. */
-enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE };
+/* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream; PASS_TURN: none, weights are wanted
+ * elsewhere from there on. */
+enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE, PASS_TURN };
 struct use { int part; enum pass pass; };
 
 struct data_parallel {
@@ -74,6 +79,7 @@ struct data_parallel {
     int versions;                               /* of the weights: 2 where a schedule's microbatches still need those before the last
                                                    step (pipedream_2bw.c); then weights are not in shards */
     bool older;                                 /* w and own_w are the older version */
+    struct { uint64_t key; double along; } direction;   /* acquired weights are w + along z: mezo.h */
     struct shards shards;
     int units;
     struct unit *unit;                          /* [units] */
@@ -116,6 +122,10 @@ enum error_code data_begin_gradient(struct data_parallel *, int part, struct err
 enum error_code data_end_gradient(struct data_parallel *, int part, struct error *);
 enum error_code data_finish_gradients(struct data_parallel *, struct error *);
 
+/** Where the weights of the passes that follow are wanted, for an optimizer that is forward_only: at w + along z.  Begins the list of
+ *  passes again, or goes on behind a PASS_TURN.  Local; no part is acquired. */
+void data_set_direction(struct data_parallel *, uint64_t key, double along);
+
 /** What this device steps of a unit's gradient, reduced over dp: a view. */
 struct tensor data_own_gradient(const struct data_parallel *, const struct unit *);
 
@@ -123,7 +133,8 @@ struct tensor data_own_gradient(const struct data_parallel *, const struct unit 
 double data_norm_part(struct data_parallel *);
 
 /** Step t of the weights, with every gradient multiplied by gradient_scale first; then gradients are zero again.  Of two versions
- *  the newest becomes the older one, and a copy of it is stepped.
+ *  the newest becomes the older one, and a copy of it is stepped.  Where gradients are not kept, they are the direction, drawn again,
+ *  and the scale is the slope along it.
  *  Collective over the dp group. */
 enum error_code data_step(struct data_parallel *, int64_t t, double gradient_scale, struct error *);
 

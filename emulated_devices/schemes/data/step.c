@@ -82,6 +82,10 @@ static void step_stretch(void *context, struct portion s)
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
     for (int i = 0; i < o->states; i++) state[i] = slice(x->unit->state[i], here);
     x->step.weight_decay = s.parameter->spec.decay ? x->dp->hyper->weight_decay : 0;
+    if (o->forward_only) {
+        step_along(x->dp, s, slice(x->master, here), x->step);
+        return;
+    }
     optimizer_step(o, slice(x->master, here), slice(data_own_gradient(x->dp, x->unit), here), state, x->step);
 }
 
@@ -121,7 +125,7 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
         x.step = (struct step){ .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
         if (dp->optimizer->low_rank) low_rank_step(dp, u, x.master, x.step);
         else unit_each_stretch(u, x.own, step_stretch, &x);
-        memset(u->own_g.data, 0, tensor_bytes(u->own_g));
+        if (has_gradients(dp)) memset(u->own_g.data, 0, tensor_bytes(u->own_g));
         e = renew_weights(dp, u, err);
     }
     data_expect_step(dp, t + 1);
