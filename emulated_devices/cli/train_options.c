@@ -85,6 +85,28 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
     return OK;
 }
 
+/* Flags of low-rank optimizers; 0, below 0: not given. */
+struct low_rank_flags { int rank, refresh, history; double scale, damping; };
+
+/* What is not given is the optimizer's, and a quarter of the model's width. */
+static enum error_code take_low_rank(struct plan *p, const struct low_rank_flags *f, struct error *err)
+{
+    const char *const flag = f->rank ? "--rank" : f->refresh ? "--refresh" : f->scale >= 0 ? "--galore-scale"
+                           : f->history ? "--history" : f->damping >= 0 ? "--damping" : NULL;
+    if (flag && !p->optimizer->low_rank)
+        return fail(err, ERR_USAGE, "%s: is for --optimizer galore and natural-galore, not %s", flag, p->optimizer->name);
+    if (!p->optimizer->low_rank) return OK;
+    if (!p->optimizer->natural && (f->history || f->damping >= 0))
+        return fail(err, ERR_USAGE, "%s: is for --optimizer natural-galore, not %s", f->history ? "--history" : "--damping", p->optimizer->name);
+    struct hyperparameters *h = &p->hyper;
+    h->rank = f->rank ? f->rank : p->model.D >= 8 ? p->model.D / 4 : 1;
+    if (f->refresh) h->refresh = f->refresh;
+    if (f->scale >= 0) h->galore_scale = f->scale;
+    if (f->history) h->history = f->history;
+    if (f->damping >= 0) h->damping = f->damping;
+    return OK;
+}
+
 /* Gradients have the model's format, or fp32 beside 16-bit weights. */
 static enum error_code take_formats(struct train_options *o, const char *gradients, struct error *err)
 {
@@ -129,6 +151,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     bool untied = false, chunks_given = false;
     struct offload_flags offload = { 0 };
     struct data_flags data = { .zero = -1, .reshard = true, .prefetch = true };
+    struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
     *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = { .scheme = data_schemes[0]->name },
                                             .schedule = schedule_generators[0]->name,
                                             .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
@@ -178,7 +201,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e9, .help = "sequences in the global batch; default: the model's" },
         { "--seq", "N", OPTION_INT, &seq, .min = 1, .max = 1e9, .help = "tokens in a sequence; default: the model's" },
         { "--micro", "N", OPTION_INT, &micro, .min = 1, .max = 1e6, .help = "microbatches of each copy; default: pp, if the batch allows" },
-        { "--optimizer", "NAME", OPTION_STRING, &optimizer, .help = "adamw, sgd, momentum; mezo: forward passes alone" },
+        { "--optimizer", "NAME", OPTION_STRING, &optimizer, .help = "adamw, sgd, momentum, galore, natural-galore; mezo: forward passes alone" },
         { "--mezo-eps", "EPS", OPTION_DOUBLE, &distance, .min = 0, .max = 1e6, .help = "mezo: how far from the weights, along a drawn direction, losses are taken; default: 1e-3" },
         { "--perturb", "SIDES", OPTION_INT, &o->plan.perturb, .min = 1, .max = 2, .help = "mezo: 2: one half of the copies takes the loss on either side of the weights; default: each takes both" },
         { "--lr", "RATE", OPTION_DOUBLE, &lr, .min = 0, .max = 1e6, .help = "learning rate; default: the optimizer's" },
@@ -188,6 +211,12 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--clip", "NORM", OPTION_DOUBLE, &clip, .min = 0, .max = 1e30, .help = "largest global gradient norm, 0: none; default: the optimizer's" },
         { "--weight-decay", "RATE", OPTION_DOUBLE, &decay, .min = 0, .max = 1e6, .help = "of matrices; default: the optimizer's" },
         { "--seed", "N", OPTION_UINT64, &o->plan.seed, .help = "of weights, batches and dropout" },
+        { .kind = OPTION_HEADING, .help = "Low-rank optimizers: galore, natural-galore" },
+        { "--rank", "R", OPTION_INT, &low_rank.rank, .min = 1, .max = 1e6, .help = "directions of each matrix's gradient that are kept; default: a quarter of the model's width" },
+        { "--refresh", "T", OPTION_INT, &low_rank.refresh, .min = 1, .max = 1e9, .help = "steps until they are found anew, from whole gradients; default: 200" },
+        { "--galore-scale", "A", OPTION_DOUBLE, &low_rank.scale, .min = 0, .max = 1e6, .help = "factor of steps of projected matrices; default: 0.25" },
+        { "--history", "N", OPTION_INT, &low_rank.history, .min = 1, .max = 64, .help = "natural-galore: projected gradients that make up the Fisher matrix; default: 20" },
+        { "--damping", "X", OPTION_DOUBLE, &low_rank.damping, .min = 0, .max = 1e6, .help = "natural-galore: what is added to its diagonal; default: 0.001" },
         { .kind = OPTION_HEADING, .help = "Virtual time: what the run would take on the machine that is emulated" },
         CLUSTER_OPTION(cluster, "the machine"),
         { "--trace", "FILE", OPTION_STRING, &o->trace, .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
@@ -253,6 +282,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (clip >= 0) p->hyper.clip = clip;
     if (decay >= 0) p->hyper.weight_decay = decay;
     p->hyper.min_lr = min_lr >= 0 ? min_lr : p->hyper.lr / 10;
+    e = take_low_rank(p, &low_rank, err);
+    if (e) return e;
     o->lr_steps = lr_steps;
     o->warmup = warmup;
     e = cluster_find(&o->cluster, cluster, err);

@@ -37,7 +37,7 @@ static struct plan variation(const struct plan *plan, int run)
     if (run == FP32_TIED) p.dtype = F32;
     if (run == BF16_UNTIED) p.dtype = BF16;
     if (run == FP16_UNTIED) p.dtype = F16;
-    if (run == FP16_UNTIED && !p.optimizer->forward_only) p.data.narrow_gradients = true, p.loss_scale = 1024;
+    if (run == FP16_UNTIED && !p.optimizer->forward_only) p.data.narrow_gradients = !p.optimizer->low_rank, p.loss_scale = 1024;
     if (run >= BF16_UNTIED) p.model.tied = false;
     if (p.recompute) p.recompute = recompute_of_run[run];
     return p;
@@ -294,6 +294,21 @@ static enum error_code run_offload(struct job *j, struct plan p, struct error *e
     return e;
 }
 
+/* Optimizers that change what is reduced: whole gradients in the first and the third step, projected ones in the second; a Llama
+ * with the one that does everything the other does. */
+static enum error_code run_low_rank(struct job *j, const struct plan *mesh, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; optimizers[i] && !e && mesh->mesh.size[TP] == 1; i++) {
+        struct plan p = *mesh;
+        if (!optimizers[i]->low_rank) continue;
+        case_take_low_rank(&p, optimizers[i]);
+        e = run_if_it_fits(j, "data", optimizers[i]->name, p, err);
+        if (!e && optimizers[i]->natural) e = run_llama(j, "data", p, optimizers[i]->name, err);
+    }
+    return e;
+}
+
 /* Without a backward pass: each copy takes both losses; or one of them, of weights in shards. */
 static enum error_code run_mezo(struct job *j, const struct plan *mesh, struct error *err)
 {
@@ -335,6 +350,7 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
         }
     }
     if (!e) e = run_chains(j, mesh, err);
+    if (!e) e = run_low_rank(j, mesh, err);
     return e ? e : run_mezo(j, mesh, err);
 }
 

@@ -45,10 +45,13 @@ static enum error_code keep_weights(struct trainer *t, const struct parameter *p
 static enum error_code read_own(struct trainer *t, const struct weights *file, const struct parameter *p, const char *suffix,
                                 enum tensor_kind kind, struct error *err)
 {
-    struct tensor piece = tensor_1d(NULL, dtype_wide(t->plan.dtype), layout_count(&p->layout));
+    const struct param_spec spec = data_spec(&t->data, &p->spec, kind);
+    const struct layout layout = data_keeps_whole(&t->data, kind) ? layout_whole(spec.ndim, spec.dim) : p->layout;
+    struct tensor piece = tensor_1d(NULL, dtype_wide(t->plan.dtype), layout_count(&layout));
+    if (spec.ndim == 0) return OK;
     piece.data = malloc(tensor_bytes(piece) + 1);
     if (piece.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);
-    enum error_code e = read_boxes(file, &p->spec, suffix, &p->layout, piece, err);
+    enum error_code e = read_boxes(file, &spec, suffix, &layout, piece, err);
     if (!e && (kind == KIND_WEIGHT || kind == KIND_MASTER)) e = keep_weights(t, p, piece, err);
     else if (!e) collect_keep(t, p, kind, piece);
     free(piece.data);
@@ -188,13 +191,29 @@ enum error_code checkpoint_batch(const char *dir, int64_t *batch, struct error *
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
+/* What a file has of each parameter, in the order of the list; NULL without memory. */
+static struct param_spec *list_specs(const struct trainer *t, const struct state_tensor *list, int count)
+{
+    const int n = model_param_count(&t->plan.model);
+    struct param_spec *all = calloc((size_t)(n * count) + 1, sizeof *all);
+    for (int i = 0; all && i < n * count; i++) {
+        const struct param_spec s = model_param(&t->plan.model, i / count);
+        all[i] = data_spec(&t->data, &s, list[i % count].kind);
+    }
+    return all;
+}
+
 /* One of the two files, as rank 0 writes it. */
 static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, const struct state_tensor *list, int count,
                                   struct error *err)
 {
+    struct param_spec *spec = list_specs(t, list, count);
     const char **suffix = malloc((size_t)count * sizeof *suffix + 1);
     char step[32], seed[32], batch[32], scale[32], good[32], skipped[32], replicas[32];
-    if (suffix == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
+    if (suffix == NULL || spec == NULL) {
+        free(suffix), free(spec);
+        return fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
+    }
     for (int k = 0; k < count; k++) suffix[k] = list[k].suffix;
     snprintf(scale, sizeof scale, "%.17g", t->loss_scale.scale);
     snprintf(good, sizeof good, "%lld", (long long)t->loss_scale.good);
@@ -207,9 +226,9 @@ static enum error_code start_file(struct weights_writer *w, const struct trainer
         { "format", "pt" }, { "orrery.step", step }, { "orrery.seed", seed }, { "orrery.optimizer", t->plan.optimizer->name }, { "orrery.batch", batch },
         { "orrery.loss_scale", scale }, { "orrery.loss_scale.good", good }, { "orrery.skipped", skipped }, { "orrery.replicas", replicas },
     };
-    const enum error_code e = weights_create(w, &t->plan.model, dtype_wide(t->plan.dtype), path, suffix, count, metadata,
+    const enum error_code e = weights_create(w, spec, model_param_count(&t->plan.model), dtype_wide(t->plan.dtype), path, suffix, count, metadata,
                                              (int)(sizeof metadata / sizeof *metadata) - !t->data.shards.apart, err);
-    free(suffix);
+    free(suffix), free(spec);
     return e;
 }
 
@@ -218,8 +237,10 @@ static enum error_code write_tensors(struct trainer *t, struct weights_writer *w
                                      struct error *err)
 {
     for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
-        const struct param_spec s = model_param(&t->plan.model, i / count);
+        const struct param_spec parameter = model_param(&t->plan.model, i / count);
         const struct state_tensor *of = &list[i % count];
+        const struct param_spec s = data_spec(&t->data, &parameter, of->kind);
+        if (s.ndim == 0) continue;
         const enum dtype format = data_format(&t->data, of->kind);
         struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, format, s.dim[0], s.dim[1]) : tensor_1d(NULL, format, s.dim[0]);
         if (t->comm->rank == 0 && !e) {
@@ -261,13 +282,14 @@ enum error_code checkpoint_probe(const char *dir, struct error *err)
 }
 
 /* All that can fail first: the names change last, one right after the other. */
-static enum error_code commit(struct weights_writer *weights, struct weights_writer *states, const char *dir, struct error *err)
+static enum error_code commit(struct weights_writer *weights, struct weights_writer *states, const struct model_config *config,
+                              const char *dir, struct error *err)
 {
     char path[PATH_ROOM];
     path_of(path, dir, "config.json");
     enum error_code e = output_flush(&weights->writer.file, err);
     if (!e) e = output_flush(&states->writer.file, err);
-    if (!e) e = model_config_write(weights->config, path, err);
+    if (!e) e = model_config_write(config, path, err);
     if (!e) e = weights_commit(states, err);
     if (!e) e = weights_commit(weights, err);
     return e;
@@ -291,7 +313,7 @@ enum error_code checkpoint_save(struct trainer *t, const char *dir, struct error
     if (writer && !e) e = start_file(&states, t, path, list, count, err);
     e = write_tensors(t, &weights, &model, 1, e, err);
     if (!e) e = write_tensors(t, &states, list, count, e, err);
-    if (writer && !e) e = commit(&weights, &states, dir, err);
+    if (writer && !e) e = commit(&weights, &states, &t->plan.model, dir, err);
     weights_abort(&weights);
     weights_abort(&states);
     free(list);

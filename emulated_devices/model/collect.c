@@ -31,6 +31,11 @@ static enum error_code find_place(const struct trainer *t, int rank, int index, 
 static enum error_code find_piece(const struct trainer *t, int index, enum tensor_kind kind, struct piece *piece, struct error *err)
 {
     struct place_in_unit at = { 0 };
+    if (data_keeps_whole(&t->data, kind)) {
+        piece->kept = (struct range){ 0, layout_count(piece->layout) };
+        piece->keeps_first = mesh_coordinate(&t->plan.mesh, piece->rank, DP) == 0;
+        return OK;
+    }
     const enum error_code e = find_place(t, piece->rank, index, &at, err);
     if (!e) {
         piece->kept = unit_owned(&at.unit, data_kept(&at.shards, &at.unit, kind), at.own);
@@ -46,11 +51,13 @@ enum error_code collect_own(const struct trainer *t, const struct parameter *p, 
 {
     const struct unit *u = &t->data.unit[unit_of(&p->spec)];
     const struct range part = data_kept(&t->data.shards, u, kind);
-    *kept = unit_owned(u, part, p);
+    const struct tensor whole = data_keeps_whole(&t->data, kind) ? data_whole_state(&t->data, p, (int)(kind - KIND_STATE)) : tensor_none;
+    *kept = data_keeps_whole(&t->data, kind) ? (struct range){ 0, tensor_count(whole) } : unit_owned(u, part, p);
     *own = tensor_1d(NULL, data_format(&t->data, kind), kept->count);
     own->data = malloc(tensor_bytes(*own) + 1);
     if (own->data == NULL) return fail(err, ERR_MEMORY, "no memory to collect %s", p->spec.name);
-    unit_take(u, part, data_kept_tensor(&t->data, u, kind).data, p, own->data, own->dtype);
+    if (!data_keeps_whole(&t->data, kind)) unit_take(u, part, data_kept_tensor(&t->data, u, kind).data, p, own->data, own->dtype);
+    else if (kept->count > 0) memcpy(own->data, whole.data, tensor_bytes(whole));
     return OK;
 }
 
@@ -82,7 +89,9 @@ static void show(struct trainer *t, struct exchange *x, int index, enum tensor_k
                  void (*visit)(void *, const struct piece *), void *context)
 {
     struct error err;
-    const struct layout layout = plan_layout(&t->plan, piece->rank, piece->spec);
+    const struct param_spec spec = data_spec(&t->data, piece->spec, kind);
+    const bool whole = data_keeps_whole(&t->data, kind);
+    const struct layout layout = whole ? layout_whole(spec.ndim, spec.dim) : plan_layout(&t->plan, piece->rank, piece->spec);
     piece->layout = &layout;
     enum error_code e = find_piece(t, index, kind, piece, &err);
     if (!e && piece->rank == 0) e = collect_own(t, parameter_find(&t->parameters, index), kind, &piece->kept, &piece->data, &err);
@@ -97,8 +106,9 @@ enum error_code collect(struct trainer *t, int index, enum tensor_kind kind, voi
 {
     const struct param_spec spec = model_param(&t->plan.model, index);
     const struct parameter *own = parameter_find(&t->parameters, index);
-    struct exchange x = exchange_begin(&t->world, CONTROL);
     (void)err;
+    if (data_spec(&t->data, &spec, kind).ndim == 0) return OK;
+    struct exchange x = exchange_begin(&t->world, CONTROL);
     if (t->comm->rank != 0 && own) send_own(t, &x, own, kind);
     for (int rank = 0; rank < t->comm->size && t->comm->rank == 0; rank++) {
         struct piece piece = { .rank = rank, .spec = &spec };
@@ -148,6 +158,11 @@ enum error_code collect_model(struct trainer *t, int index, struct tensor whole,
 void collect_keep(struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct tensor piece)
 {
     const struct unit *u = &t->data.unit[unit_of(&p->spec)];
+    if (data_keeps_whole(&t->data, kind)) {
+        const struct tensor state = data_whole_state(&t->data, p, (int)(kind - KIND_STATE));
+        memcpy(state.data, piece.data, tensor_bytes(state));
+        return;
+    }
     const struct range part = data_kept(&t->data.shards, u, kind), own = unit_owned(u, part, p);
     unit_put(u, part, data_kept_tensor(&t->data, u, kind).data, p, (char *)piece.data + (size_t)own.first * dtype_size(piece.dtype), piece.dtype);
 }

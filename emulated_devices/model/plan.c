@@ -255,6 +255,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = check_batch(p, err);
     if (!e) e = check_pipeline(p, err);
     if (!e) e = check_formats(p, err);
+    if (!e) e = plan_check_low_rank(p, err);
     return e;
 }
 

@@ -49,6 +49,9 @@ enum error_code plan_check_apart(const struct plan *, const struct schedule *, s
 int plan_replicas(const struct plan *);
 int plan_replica_of(const struct plan *, int rank);
 
+/** Of plan_check, what an optimizer that projects whole matrices asks for.  @return OK, as with any other optimizer, or ERR_PLAN. */
+enum error_code plan_check_low_rank(const struct plan *, struct error *);
+
 /** The loss scale that training begins with. */
 struct loss_scale plan_loss_scale(const struct plan *);
 

@@ -178,6 +178,7 @@ static void take_batch(struct trainer *t)
     t->source.fill(t->source.context, t->step, 0, p->B, ids, labels);
     count_labels(t, labels);
     t->updated = 0;
+    data_expect_step(&t->data, t->step * p->updates + 1 - t->skipped);
     for (int c = 0; c < p->chunks; c++) {
         struct stage *s = &t->stage[c];
         s->loss = 0;
@@ -237,8 +238,9 @@ static enum error_code reduce_shared(struct trainer *t, struct error *err)
 /* Gradients of this device's microbatches become those of the whole batch. */
 static enum error_code reduce(struct trainer *t, struct error *err)
 {
-    const enum error_code e = data_finish_gradients(&t->data, err);
-    return e ? e : reduce_shared(t, err);
+    enum error_code e = data_finish_gradients(&t->data, err);
+    if (!e) e = reduce_shared(t, err);
+    return e ? e : data_project_gradients(&t->data, err);
 }
 
 static enum error_code update(struct trainer *t, double gradient_scale, struct error *err)
@@ -453,9 +455,11 @@ struct collective_cost trainer_cost_so_far(const struct trainer *t, unsigned axe
     const bool dp = axes == AXIS_BIT(DP);
     const struct collective_cost one = trainer_cost(t, axes), none = { 0 };
     const struct collective_cost less = dp ? data_renewal_cost(&t->data) : none, more = dp ? data_outer_cost(&t->data) : none;
-    return (struct collective_cost){ .messages = done * one.messages + rounds * more.messages - skipped * less.messages,
-                                     .bytes = done * one.bytes + rounds * more.bytes - skipped * less.bytes,
-                                     .additions = done * one.additions + rounds * more.additions - skipped * less.additions };
+    const int64_t left_out = (int64_t)skipped, taken = steps * t->plan.updates - left_out;
+    const struct collective_cost saved = dp ? data_saved_by_projecting(&t->data, taken, left_out) : none;
+    return (struct collective_cost){ .messages = done * one.messages + rounds * more.messages - skipped * less.messages - saved.messages,
+                                     .bytes = done * one.bytes + rounds * more.bytes - skipped * less.bytes - saved.bytes,
+                                     .additions = done * one.additions + rounds * more.additions - skipped * less.additions - saved.additions };
 }
 
 struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *t, int64_t steps)

@@ -66,8 +66,9 @@ enum error_code trainer_pass(struct trainer *, double *loss, struct error *);
 
 /**
  * The first half of a step: forward, backward and reduction.  Then every parameter's g is the gradient of the mean loss
- * over the whole batch, or the replica's part of it where replicas train apart, this device's boxes of it.  Where the schedule steps the optimizer in mid-stream, all its steps but
- * the last have been taken, and g is the last one's gradient.  Without a backward pass: both losses and the slope.
+ * over the whole batch, or the replica's part of it where replicas train apart, this device's boxes of it; of an optimizer that
+ * projects gradients, R and then zeros (ref/optim/galore.h).  Where the schedule steps the optimizer in mid-stream, all its
+ * steps but the last have been taken, and g is the last one's gradient.  Without a backward pass: both losses and the slope.
  * Collective over all devices.
  * @return OK or the same error on every device.
  */
@@ -83,10 +84,11 @@ enum error_code trainer_update(struct trainer *, struct step_result *, struct er
 uint64_t dropout_seed(uint64_t seed, int64_t step);
 
 /** Payload this device sends in one step along an axis set, by formula, exactly: what the counters must show.  The empty set: what
- *  all devices share, losses and norm. */
+ *  all devices share, losses and norm.  Of an optimizer that projects gradients, in a step that finds directions anew. */
 struct collective_cost trainer_cost(const struct trainer *, unsigned axes);
 
-/** The same for the steps that this trainer has done since it was opened: of skipped ones, without the new weights. */
+/** The same for the steps that this trainer has done since it was opened: of skipped ones, without the new weights; of projected
+ *  gradients, without what was projected away. */
 struct collective_cost trainer_cost_so_far(const struct trainer *, unsigned axes, int64_t steps);
 
 /** What this device has read from the slow tier and written to it in these steps, by formula, exactly: what the tier has counted. */

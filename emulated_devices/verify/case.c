@@ -51,6 +51,15 @@ enum error_code case_take_schedule(struct plan *p, const char *schedule, struct 
     return err->code;
 }
 
+/* The gradient of key biases is nothing but rounding noise, of which Adam with its usual eps makes a step of noise. */
+void case_take_low_rank(struct plan *p, const struct optimizer *o)
+{
+    p->optimizer = o;
+    p->hyper = o->usual;
+    p->hyper.clip = 0, p->hyper.eps = 1e-4;
+    p->hyper.rank = 4, p->hyper.refresh = 2, p->hyper.history = 2;
+}
+
 /* So far from the weights that what rounding does to a slope stays small beside it. */
 void case_take_mezo(struct plan *p, int sides)
 {
@@ -59,7 +68,6 @@ void case_take_mezo(struct plan *p, int sides)
     p->perturb = sides;
 }
 
-double case_fp64_error(const struct plan *p) { return p->optimizer->forward_only ? CASE_FP64_ERROR / p->hyper.distance : CASE_FP64_ERROR; }
 void case_take_data(struct plan *p, const struct data_scheme *s)
 {
     p->data.scheme = s->name;
@@ -67,6 +75,11 @@ void case_take_data(struct plan *p, const struct data_scheme *s)
 }
 
 static int steps_of(const struct plan *p) { return data_outer(&p->data).every > 0 ? CASE_STEPS_APART : CASE_STEPS; }
+
+double case_fp64_error(const struct plan *p)
+{
+    return p->optimizer->forward_only ? CASE_FP64_ERROR / p->hyper.distance : p->optimizer->low_rank ? CASE_FP64_SINGULAR_ERROR : CASE_FP64_ERROR;
+}
 
 void case_take_speeds(struct plan *p)
 {

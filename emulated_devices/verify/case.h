@@ -17,6 +17,9 @@ enum { CASE_LOCAL_STEPS = 2, CASE_STEPS_APART = 2 * CASE_LOCAL_STEPS + 1 };
 /** What fp64 is held to, norm over norm, besides its measured bound. */
 #define CASE_FP64_ERROR 1e-12
 
+/** The same with singular vectors, where a close pair of singular values amplifies rounding by the inverse of how far they are apart. */
+#define CASE_FP64_SINGULAR_ERROR 1e-10
+
 /** The same of a plan: where there is no backward pass, what a loss may be off by is in the slope, and in weights that were zero before
  *  the first step, 1 / (2 eps) times from either side.  (Losses are held to 1e-12 there too.) */
 double case_fp64_error(const struct plan *);
@@ -46,6 +49,8 @@ void case_take_llama(struct plan *);
  *  @return OK, or what plan_check has against the last that was tried; the plan is then of no use. */
 enum error_code case_take_schedule(struct plan *, const char *schedule, struct error *);
 
+/** Give a plan an optimizer that projects gradients, onto few directions, which are found anew in every second step; without clipping. */
+void case_take_low_rank(struct plan *, const struct optimizer *);
 /** Train with forward passes alone, sides: 1, or 2 (plan.h). */
 void case_take_mezo(struct plan *, int sides);
 /** Train under a data-parallel scheme; where its copies train apart, in rounds that a case has two of. */

@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/reference_outer.h"
+#include "emulated_devices/verify/reference_low_rank.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdlib.h>
@@ -45,8 +46,8 @@ static enum error_code serial_open(struct serial_run *r, const struct plan *p, c
     for (int i = 0; ok && i < r->model.params; i++)
         for (int s = 0; ok && s < p->optimizer->states; s++) {
             struct tensor *t = &r->state[i * OPTIMIZER_MAX_STATES + s];
-            *t = r->master[i];
-            t->data = calloc(1, tensor_bytes(*t));
+            *t = low_rank_state(p->optimizer, &p->hyper, reference_low_rank(p, &r->model.spec[i]), r->master[i], s);
+            t->data = calloc(1, tensor_bytes(*t) + 1);
             ok = t->data != NULL;
         }
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the one-device run's optimizer state");
@@ -69,7 +70,7 @@ static void close_one(struct reference *r)
     serial_close(&r->truth);
     serial_close(&r->twin);
     rule_free(&r->rule);
-    free(r->ids), free(r->labels), free(r->counting), free(r->response), free(r->state_response);
+    free(r->ids), free(r->labels), free(r->counting), free(r->response), free(r->state_response), free(r->turn);
     record_free(&r->record);
     *r = (struct reference){ 0 };
 }
@@ -85,7 +86,9 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     r->counting = calloc(tokens, sizeof *r->counting);
     r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
     r->state_response = calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
-    enum error_code e = r->ids && r->labels && r->counting && r->response && r->state_response ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
+    r->turn = calloc((size_t)model_param_count(&plan->model), sizeof *r->turn);
+    const bool ok = r->ids && r->labels && r->counting && r->response && r->state_response && r->turn;
+    enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
     if (!e) e = rule_of_plan(&r->rule, plan, replica, err);
     if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
     if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
@@ -154,13 +157,18 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
     return e ? e : outer_follow(r, t, err);
 }
 
+/* Steps of the optimizer before this step of training, and in it so far. */
+static int64_t steps_taken(const struct reference *r) { return r->step * r->rule.updates + r->updated - r->skipped; }
+
 static struct step step_of(const struct reference *r, const struct serial_run *run, int i)
 {
     const struct hyperparameters *h = &r->plan->hyper;
-    const int64_t at = r->step * r->rule.updates + r->updated - r->skipped;
+    const int64_t at = steps_taken(r);
     return (struct step){ .lr = learning_rate(h, at), .t = at, .gradient_scale = clip_scale(h, run->norm) / run->model.loss_scale, .hyper = h,
                           .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
 }
+
+static struct low_rank low_rank_at(const struct reference *r, int i) { return reference_low_rank(r->plan, &r->truth.model.spec[i]); }
 
 double distance(struct tensor a, struct tensor b)
 {
@@ -180,14 +188,27 @@ static double largest_distance(struct tensor a, struct tensor b)
 /* One parameter's master, gradient and state, copied in the master's format so that a step can be tried: KINDS tensors one after another. */
 enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
 
+static struct tensor kind_of(const struct serial_run *run, int i, int kind)
+{
+    struct tensor t = kind == 0 ? run->master[i] : kind == 1 ? run->model.g[i] : run->state[i * OPTIMIZER_MAX_STATES + kind - 2];
+    t.dtype = run->master[i].dtype;
+    return t;
+}
+
+static size_t copy_bytes(const struct reference *r, int i)
+{
+    size_t sum = 0;
+    for (int k = 0; k < 2 + r->plan->optimizer->states; k++) sum += tensor_bytes(kind_of(&r->truth, i, k));
+    return sum;
+}
+
 static void copy_parameter(const struct reference *r, int i, char *memory, struct tensor copy[KINDS])
 {
-    const struct transformer *m = &r->truth.model;
-    const struct tensor from[KINDS] = { r->truth.master[i], m->g[i], r->truth.state[i * OPTIMIZER_MAX_STATES], r->truth.state[i * OPTIMIZER_MAX_STATES + 1] };
     for (int k = 0; k < 2 + r->plan->optimizer->states; k++) {
-        copy[k] = from[0];
-        copy[k].data = memory + (size_t)k * tensor_bytes(from[0]);
-        tensor_convert(copy[k], from[k]);
+        copy[k] = kind_of(&r->truth, i, k);
+        copy[k].data = memory;
+        memory += tensor_bytes(copy[k]);
+        tensor_convert(copy[k], k == 1 ? r->truth.model.g[i] : kind_of(&r->truth, i, k));
     }
 }
 
@@ -205,7 +226,8 @@ static double farther(struct tensor from, struct tensor a, struct tensor b)
 /* The truth's step has not been taken yet: what it would be with each gradient higher and lower by `off`, and by what storing may do. */
 static void respond(struct reference *r, int i, double off, char *memory)
 {
-    const size_t one = tensor_bytes(r->truth.master[i]) * KINDS;
+    const size_t one = copy_bytes(r, i);
+    const struct low_rank p = low_rank_at(r, i);
     struct tensor plain[KINDS], up[KINDS], down[KINDS];
     const struct step s = step_of(r, &r->truth, i);
     copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up), copy_parameter(r, i, memory + 2 * one, down);
@@ -215,9 +237,10 @@ static void respond(struct reference *r, int i, double off, char *memory)
         tensor_set(down[1], n, g - by);
     }
     struct tensor *const tried[] = { plain, up, down };
-    for (int k = 0; k < 3; k++) optimizer_step(r->plan->optimizer, tried[k][0], tried[k][1], &tried[k][2], s);
-    r->response[i] += farther(plain[0], up[0], down[0]);
-    for (int k = 0; k < r->plan->optimizer->states && is_mixed(r->plan); k++)
+    for (int k = 0; k < 3; k++) galore_step(r->plan->optimizer, p, tried[k][0], tried[k][1], &tried[k][2], s);
+    r->response[i] += p.r > 0 ? hypot(distance(up[0], plain[0]), distance(down[0], plain[0])) : farther(plain[0], up[0], down[0]);
+    if (p.r > 0) r->response[i] += galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);            /* the step has made it N */
+    for (int k = 0; k < r->plan->optimizer->states && (is_mixed(r->plan) || p.r > 0); k++)
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
 }
 
@@ -225,7 +248,7 @@ static void respond(struct reference *r, int i, double off, char *memory)
 static void update(struct reference *r, struct serial_run *run, int i)
 {
     if (r->rule.delayed) memcpy(run->older[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
-    optimizer_step(r->plan->optimizer, run->master[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
+    galore_step(r->plan->optimizer, low_rank_at(r, i), run->master[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
     if (is_mixed(r->plan)) tensor_convert(run->model.w[i], run->master[i]);
 }
 
@@ -239,9 +262,9 @@ static enum error_code update_both(struct reference *r, struct error *err)
 {
     r->updated++;
     for (int i = 0; i < r->truth.model.params; i++) {
-        char *memory = malloc(3 * KINDS * tensor_bytes(r->truth.master[i]));
+        char *memory = malloc(3 * copy_bytes(r, i));
         if (memory == NULL) return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
-        const double off = largest_distance(r->twin.model.g[i], r->truth.model.g[i]);
+        const double off = largest_distance(r->twin.model.g[i], r->truth.model.g[i]) + r->turn[i].R;
         update(r, &r->twin, i);
         respond(r, i, off, memory);
         update(r, &r->truth, i);
@@ -294,7 +317,6 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     if (e) return e;
     const int64_t counted = r->counted + run->model.counted;
     run->loss = (run->loss * (double)r->counted + loss * (double)run->model.counted) / (double)(counted ? counted : 1);
-    run->norm = transformer_gradient_norm(&run->model) / run->model.loss_scale;
     return r->record.error.code ? fail(err, r->record.error.code, "%s", r->record.error.text) : OK;
 }
 
@@ -318,7 +340,10 @@ static enum error_code gradients_of(struct reference *r, int update, struct erro
         r->counting[n] = r->rule.update_of[n / r->plan->S] == update ? r->labels[n] : IGNORE_LABEL;
     enum error_code e = gradients(r, &r->truth, err);
     if (!e) e = gradients(r, &r->twin, err);
+    if (!e) e = reference_project(r, steps_taken(r) + 1, err);
     if (e) return e;
+    r->truth.norm = transformer_gradient_norm(&r->truth.model) / r->truth.model.loss_scale;
+    r->twin.norm = transformer_gradient_norm(&r->twin.model) / r->twin.model.loss_scale;
     r->loss_spread += reference_spread(r);
     r->counted += r->truth.model.counted;
     return OK;
@@ -331,6 +356,7 @@ static enum error_code gradients_one(struct reference *r, struct error *err)
     r->counted = 0;
     r->loss_spread = r->truth.loss = r->twin.loss = 0;
     memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);
+    memset(r->turn, 0, (size_t)r->truth.model.params * sizeof *r->turn);
     memset(r->state_response, 0, (size_t)r->truth.model.params * OPTIMIZER_MAX_STATES * sizeof *r->state_response);
     if (is_forward_only(r->plan)) return reference_losses(r, err);
     for (int u = 0; u < r->rule.updates && !e; u++) {
@@ -351,6 +377,7 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
 
 double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
 
+/* However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
 double relative(double far, double size, enum dtype t) { return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t); }
 
 /* What the masters may differ by, the weights may too, and by what they round to. */
@@ -367,14 +394,15 @@ double reference_gradient_bound(const struct reference *r, int i)
 {
     if (r->known) return r->known->gradient[i];
     const struct tensor g = r->truth.model.g[i];
-    return relative(distance(r->twin.model.g[i], g), norm_of(r, g), g.dtype) + r->stored;
+    return relative(distance(r->twin.model.g[i], g) + r->turn[i].R, norm_of(r, g), g.dtype) + r->stored;
 }
 
 double reference_state_bound(const struct reference *r, int i, int state)
 {
     if (r->known) return r->known->state[i * OPTIMIZER_MAX_STATES + state];
     const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
-    const double far = distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) + r->state_response[i * OPTIMIZER_MAX_STATES + state];
+    double far = distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) + r->state_response[i * OPTIMIZER_MAX_STATES + state];
+    if (state == LOW_RANK_PROJECTION) far += r->turn[i].P;
     return relative(far, norm_of(r, s), s.dtype);
 }
 
@@ -382,7 +410,7 @@ static double squared_norm_bound(const struct reference *r)
 {
     double sum = 0;
     for (int i = 0; i < r->truth.model.params; i++) {
-        const double far = distance(r->twin.model.g[i], r->truth.model.g[i]);
+        const double far = distance(r->twin.model.g[i], r->truth.model.g[i]) + r->turn[i].R;
         sum += far * far;
     }
     return sum / (r->truth.model.loss_scale * r->truth.model.loss_scale);

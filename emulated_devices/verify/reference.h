@@ -31,6 +31,9 @@ struct known_bounds {
     double *state;                      /* [params * OPTIMIZER_MAX_STATES] */
 };
 
+/* How far singular vectors found in this step may be from those of a correct program, as norms: of P, and of R for that. */
+struct turn { double P, R; };
+
 struct reference {
     const struct plan *plan;
     int replica, replicas;              /* of those that train apart, which this one is; 0 of 1 where none do */
@@ -46,6 +49,7 @@ struct reference {
     int64_t apart;                      /* steps since the weights were last the anchor, or the devices' */
     double *anchor_response, *momentum_response;        /* [params] with the first replica: the same of what the last outer step made */
     double *state_response;             /* [params * OPTIMIZER_MAX_STATES] the same of its states, for models in 16 bits */
+    struct turn *turn;                  /* [params] of matrices that are projected: by how much that may differ in this step */
     double stored;                      /* what a gradient of 16 bits may be off by because its parts and sums are stored; relative */
     int64_t counted;                    /* labels of the step's sequences so far that are not ignored */
     double loss_spread;                 /* sum over them of |loss of the twin - loss of the truth| */
@@ -93,6 +97,7 @@ enum error_code reference_losses(struct reference *, struct error *);
  * noise of full size.  Which elements that hits is chance, and the twin's chance is not the devices'.  Therefore each
  * element's step is also taken with its gradient moved up and down by the largest difference between the twin's gradient
  * and the truth's in that tensor; the farther of the two is its response, and the norm of the responses adds to the bound.
+ * (A low-rank optimizer spreads an element of R over a column of the weights: there the two steps' distances make up the response.)
  *
  * A step whose gradients are not finite is left out, by the rule of loss_scale.h.  At the end of a round of replicas that train
  * apart the outer step follows: it takes the mean of what their last steps may be off by, and rounds itself.

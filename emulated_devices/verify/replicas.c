@@ -2,6 +2,7 @@
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/verify/diagnose.h"
 #include "emulated_devices/verify/hash.h"
+#include "ref/optim/galore.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,8 +12,29 @@ struct box_hash {
     uint64_t box, bits;                 /* box: which elements, and of which replica where those train apart */
 };
 
-static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE, KIND_STATE + 1 };
+static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM,
+                                          KIND_STATE, KIND_STATE + 1, KIND_STATE + 2, KIND_STATE + 3 };
 enum { STATES_FROM = 5, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES, MOST_BOXES = 3 };      /* boxes: queries, keys, values */
+
+static bool is_kept(const struct trainer *t, enum tensor_kind kind)
+{
+    if (kind == KIND_MASTER) return data_has_masters(&t->data);
+    if (kind == KIND_ANCHOR) return t->data.shards.apart;
+    return kind != KIND_MOMENTUM || (t->data.shards.apart && t->data.outer.momentum > 0);
+}
+
+/* Before the optimizer's step its states are old, but for the projection of a low-rank one: a gradient can only be equal where
+ * that is, so it comes first. */
+static int compared_kinds(const struct trainer *t, enum replicas_when when, int kinds[MOST_KINDS])
+{
+    const int end = when == BEFORE_OPTIMIZER ? 2 - t->plan.optimizer->forward_only : STATES_FROM + t->plan.optimizer->states;
+    int n = 0;
+    if (when == BEFORE_OPTIMIZER && t->plan.optimizer->low_rank) kinds[n++] = STATES_FROM + LOW_RANK_PROJECTION;
+    for (int k = 0; k < end; k++) {
+        if (is_kept(t, kind_of[k]) && (when == BEFORE_OPTIMIZER || kind_of[k] != KIND_GRADIENT)) kinds[n++] = k;
+    }
+    return n;
+}
 
 /* A box, which of its elements are kept, and by which replica. */
 static uint64_t hash_box(const struct box *b, int ndim, struct range kept, int whose)
@@ -47,13 +69,6 @@ static int list_boxes(const struct parameter *p, int kind, int whose, struct ran
     return n;
 }
 
-static bool is_kept(const struct trainer *t, enum tensor_kind kind)
-{
-    if (kind == KIND_MASTER) return data_has_masters(&t->data);
-    if (kind == KIND_ANCHOR) return t->data.shards.apart;
-    return kind != KIND_MOMENTUM || (t->data.shards.apart && t->data.outer.momentum > 0);
-}
-
 /* Replicas that train apart have equal weights right after an outer step. */
 static bool is_a_replicas_own(const struct trainer *t, enum tensor_kind kind, enum replicas_when when)
 {
@@ -66,17 +81,18 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct box
     int n = 0;
     for (int i = 0; i < t->parameters.count; i++) {
         const struct parameter *p = &t->parameters.all[i];
-        const int kinds = when == BEFORE_OPTIMIZER ? 2 - t->plan.optimizer->forward_only : STATES_FROM + t->plan.optimizer->states;
-        for (int k = 0; k < kinds; k++) {
-            if (when == AFTER_OPTIMIZER && kind_of[k] == KIND_GRADIENT) continue;
-            if (!is_kept(t, kind_of[k])) continue;
+        int kinds[MOST_KINDS];
+        for (int c = 0, all = compared_kinds(t, when, kinds); c < all; c++) {
+            const int k = kinds[c];
             struct error err;
             struct tensor x;
             struct range kept;
             if (collect_own(t, p, kind_of[k], &kept, &x, &err))
                 comm_give_up(t->comm, &err);
             const int whose = is_a_replicas_own(t, kind_of[k], when) ? shards_replica_of(&t->data.shards, t->dp.rank) : 0;
-            n += list_boxes(p, k, whose, kept, x, out + n);
+            if (data_keeps_whole(&t->data, kind_of[k])) {
+                if (kept.count > 0) out[n++] = (struct box_hash){ p->index, k, HASH_START, hash_bytes(HASH_START, x.data, tensor_bytes(x)) };
+            } else n += list_boxes(p, k, whose, kept, x, out + n);
             free(x.data);
         }
     }

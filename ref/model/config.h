@@ -119,6 +119,12 @@ struct param_spec {
     struct param_part part[PARAM_MOST_PARTS];
 };
 
+/* Whether it is the matrix of a linear layer inside a block, a router's aside. */
+static inline bool param_is_linear(const struct param_spec *s)
+{
+    return s->ndim == 2 && (s->role == ROLE_QKV || s->role == ROLE_ATTENTION_OUT || s->role == ROLE_UP || s->role == ROLE_DOWN);
+}
+
 /** How many parameters the model has, tied ones once. */
 int model_param_count(const struct model_config *);
 

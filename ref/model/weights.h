@@ -41,7 +41,7 @@ enum error_code weights_load(struct transformer *, const char *dir, struct error
 /* ---- writing ------------------------------------------------------------------------------------------------------ */
 
 struct weights_writer {
-    const struct model_config *config;
+    const struct param_spec *spec;
     struct safetensors_writer writer;
     int suffixes, entries;
     struct safetensors_entry *entry;    /* of parameter i, suffix s: from first[i * suffixes + s], one a part */
@@ -52,11 +52,12 @@ struct weights_writer {
 
 /**
  * Start a file of every parameter, with each suffix.
- * @param config    must outlive the writer.
+ * @param spec      [n * suffixes] what parameter i has under suffix s: from spec[i * suffixes + s]; must outlive the writer.  One
+ *                  without parts has nothing.
  * @param metadata  [pairs]
  * @return as safetensors_create; weights_abort frees what there is.
  */
-enum error_code weights_create(struct weights_writer *, const struct model_config *config, enum dtype, const char *path,
+enum error_code weights_create(struct weights_writer *, const struct param_spec *spec, int n, enum dtype, const char *path,
                                const char *const suffix[], int suffixes, const struct safetensors_pair *metadata, int pairs, struct error *);
 
 /** Write a whole logical parameter, or its state of suffix s.  @return as safetensors_write_box. */

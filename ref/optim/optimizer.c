@@ -29,6 +29,26 @@ static const struct optimizer momentum = {
     .step_f32 = momentum_step_f32, .step_f64 = momentum_step_f64,
 };
 
+#define GALORE_USUAL .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1, .refresh = 200, .galore_scale = 0.25
+
+static const struct optimizer galore = {
+    .name = "galore", .description = "AdamW in the r directions of a matrix's gradient that are largest, found anew every T steps",
+    .source = "J. Zhao et al., arXiv:2403.03507",
+    .memory = "a r + 2 b r numbers for a linear layer's matrix of sides a <= b, if r < a; 2 for each other parameter",
+    .states = 3, .state_name = { "exp_avg", "exp_avg_sq", "projection" }, .low_rank = true,
+    .usual = { GALORE_USUAL },
+    .step_f32 = adamw_step_f32, .step_f64 = adamw_step_f64,
+};
+
+static const struct optimizer natural_galore = {
+    .name = "natural-galore", .description = "galore with natural gradients: the inverse Fisher matrix of the last s projected ones",
+    .source = "A. Das, arXiv:2410.16029",
+    .memory = "a r + (2 + s) b r numbers for a linear layer's matrix of sides a <= b, if r < a; 2 for each other parameter",
+    .states = 4, .state_name = { "exp_avg", "exp_avg_sq", "projection", "history" }, .low_rank = true, .natural = true,
+    .usual = { GALORE_USUAL, .history = 20, .damping = 1e-3 },
+    .step_f32 = adamw_step_f32, .step_f64 = adamw_step_f64,
+};
+
 static const struct optimizer mezo = {
     .name = "mezo", .description = "SGD along a drawn direction, by the difference of two losses: no backward pass",
     .source = "S. Malladi et al., arXiv:2305.17333",
@@ -36,7 +56,7 @@ static const struct optimizer mezo = {
     .step_f32 = sgd_step_f32, .step_f64 = sgd_step_f64,
 };
 
-const struct optimizer *const optimizers[] = { &adamw, &sgd, &momentum, &mezo, NULL };
+const struct optimizer *const optimizers[] = { &adamw, &sgd, &momentum, &galore, &natural_galore, &mezo, NULL };
 
 enum error_code optimizer_find(const struct optimizer **found, const char *name, struct error *err)
 {

@@ -11,6 +11,10 @@ struct hyperparameters {
     double distance;                    /* from the weights to where losses are taken, where these are all there is (mezo.h) */
     int64_t warmup, steps;              /* linear warm-up over so many steps, then a half cosine down to min_lr at `steps` */
     double min_lr;
+    int64_t rank, refresh;              /* of a low-rank optimizer: directions it keeps of a matrix; steps until it finds them anew */
+    double galore_scale;                /* what its steps of matrices are multiplied with */
+    int64_t history;                    /* of natural GaLore: projected gradients that it remembers */
+    double damping;                     /* ... and lambda, what is added to the diagonal of their Fisher matrix */
 };
 
 /* One step of one piece.  t counts from 1.  gradient_scale multiplies every gradient first (clipping). */
@@ -20,14 +24,17 @@ struct step {
     const struct hyperparameters *hyper;
 };
 
-enum { OPTIMIZER_MAX_STATES = 2 };
+enum { OPTIMIZER_MAX_STATES = 4 };
 
 struct optimizer {
     const char *name, *description, *source;
+    const char *memory;                 /* numbers that it keeps, for the list; NULL: `states` for each parameter */
     int states;                         /* tensors of the weights' shape and (master) format that it keeps, zero at first */
     const char *state_name[OPTIMIZER_MAX_STATES];       /* as in checkpoints */
     int operations;                     /* arithmetic of one element's step, for virtual time */
     struct hyperparameters usual;
+    bool low_rank;                      /* matrices of linear layers are projected and stepped whole, by galore.h; all else as below */
+    bool natural;                       /* ... and the projected gradient is made a natural one */
     bool forward_only;                  /* knows losses alone: its gradient is a slope times a drawn direction (ref/model/mezo.h), and
                                            is kept by nobody */
     void (*step_f32)(struct tensor w, struct tensor g, const struct tensor state[], struct step);

@@ -59,6 +59,11 @@ test_another_data_scheme() {
     train --steps 2 --resume back --dp 4 --zero 1 --check ref;              expect_status 0; expect_out '^OK: '; expect_out 'step  *4/4 '
 }
 test_same_mesh_zero3()          { round_trip --zero 3 --dp 3; }
+test_projections()              { round_trip --optimizer natural-galore --rank 4 --refresh 3 --history 3 --dp 2 --pp 2; }
+test_another_rank_is_refused() {
+    train --steps 1 --optimizer galore --rank 4 --save four;                expect_status 0
+    train --steps 1 --optimizer galore --rank 5 --resume four;              expect_status 1; expect_error '--resume four.*optimizer.*'
+}
 test_same_mesh_fsdp()           { round_trip --data-parallel fsdp --dp 2 --pp 2 --optimizer momentum; }
 
 test_model_folder() {
@@ -117,5 +122,5 @@ test_failure_while_saving_on_a_mesh() {
 }
 
 run_tests test_same_mesh_adamw test_same_mesh_momentum test_same_mesh_untied_dropout test_same_mesh_no_state \
-          test_same_rates_by_default test_another_mesh test_another_data_scheme test_same_mesh_zero3 test_same_mesh_fsdp test_model_folder test_interrupted_between_files test_disk_full \
+          test_same_rates_by_default test_another_mesh test_another_data_scheme test_same_mesh_zero3 test_same_mesh_fsdp test_projections test_another_rank_is_refused test_model_folder test_interrupted_between_files test_disk_full \
           test_failure_while_saving_on_a_mesh

@@ -1,5 +1,6 @@
 /* cost.c -- what a step of the engine takes, from the list of passes alone. */
 #include "emulated_devices/schemes/data/offload.h"
+#include "emulated_devices/schemes/data/low_rank.h"
 
 static void add(struct collective_cost *sum, struct collective_cost c, int64_t times)
 {
@@ -102,19 +103,33 @@ void foresee(struct data_parallel *dp)
 
 /* ---- traffic --------------------------------------------------------------------------------------------------------------------- */
 
-static struct collective_cost bucket_cost(const struct data_parallel *dp)
+static struct collective_cost bucket_cost(const struct data_parallel *dp, int64_t n, int64_t times)
 {
-    const int64_t n = tensor_count(dp->gradients), step = bucket_elements(dp);
+    const int64_t step = bucket_elements(dp);
     struct collective_cost sum = { 0 };
-    for (int64_t at = 0; at < n && !dp->shards.apart; at += step) add(&sum, one(dp, dp->group, ALLREDUCE, n - at < step ? n - at : step), dp->updates);
+    for (int64_t at = 0; at < n && !dp->shards.apart; at += step) add(&sum, one(dp, dp->group, ALLREDUCE, n - at < step ? n - at : step), times);
     return sum;
+}
+
+/* Steps 1 .. t of the optimizer that find projections anew. */
+static int64_t refreshes_until(const struct data_parallel *dp, int64_t t) { return (t + dp->hyper->refresh - 1) / dp->hyper->refresh; }
+
+struct collective_cost data_saved_by_projecting(const struct data_parallel *dp, int64_t taken, int64_t skipped)
+{
+    const struct collective_cost none = { 0 };
+    if (!dp->optimizer->low_rank) return none;
+    const int64_t last = dp->coming - 1, whole = refreshes_until(dp, last) - refreshes_until(dp, last - taken) + dp->skipped_whole;
+    const struct collective_cost all = bucket_cost(dp, tensor_count(dp->gradients), taken + skipped - whole);
+    const struct collective_cost packed = bucket_cost(dp, low_rank_packed_elements(dp), taken + skipped - whole);
+    return (struct collective_cost){ .messages = all.messages - packed.messages, .bytes = all.bytes - packed.bytes,
+                                     .additions = all.additions - packed.additions };
 }
 
 struct collective_cost data_level_cost(const struct data_parallel *dp, enum shard_level level)
 {
     const struct group *g = &dp->level[level];
     struct collective_cost sum = { 0 };
-    if (dp->shards.optimizer == 1 && !data_scatters(dp)) return level == BY_COPIES ? bucket_cost(dp) : sum;
+    if (dp->shards.optimizer == 1 && !data_scatters(dp)) return level == BY_COPIES ? bucket_cost(dp, tensor_count(dp->gradients), dp->updates) : sum;
     for (int u = 0; u < dp->units; u++) {
         const struct unit *unit = &dp->unit[u];
         const int64_t n = unit->padded / shards_stride(&dp->shards, level), passes = data_scatters(dp) ? unit->passes : 0;
@@ -168,10 +183,11 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static struct state_bytes bytes_of_element(const struct data_parallel *dp)
 {
+    const int states = dp->optimizer->low_rank ? 0 : dp->optimizer->states;     /* of the unit's padded size */
     const int outer = dp->shards.apart ? 1 + (dp->outer.momentum > 0) : 0;     /* anchor and momentum */
     return (struct state_bytes){
         .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = has_gradients(dp) ? dtype_size(data_format(dp, KIND_GRADIENT)) : 0,
-        .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(dp->optimizer->states + data_has_masters(dp) + outer),
+        .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(states + data_has_masters(dp) + outer),
     };
 }
 
@@ -186,6 +202,8 @@ struct model_state data_peak(const struct data_parallel *dp)
         if (!offloads(q, PARAMETERS)) sum.weights += s.weights * (uint64_t)dp->versions;
         if (!offloads(q, GRADIENTS)) sum.gradients += s.gradients;
         if (!offloads(q, OPTIMIZER)) sum.optimizer += s.optimizer;
+        for (int k = 0; k < dp->optimizer->states && dp->optimizer->low_rank; k++)
+            sum.optimizer += (uint64_t)low_rank_state_elements(dp, &dp->unit[u], k) * dtype_size(data_format(dp, KIND_STATE));
     }
     if (offloads(q, PARAMETERS)) sum.weights = larger(sum.weights, in_step * each.weight);
     if (offloads(q, GRADIENTS)) sum.gradients = larger(sum.gradients, in_step * each.gradient);

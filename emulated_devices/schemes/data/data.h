@@ -2,11 +2,13 @@
  *
  * The model calls it by parts: part 0 is the embedding, 1 .. L the blocks, L + 1 the last norm and the loss.
  *
+ *     data_expect_step(t)         which step of the optimizer comes
  *     data_acquire(part)          its weights are whole here, gathered if they are kept in shards
  *     data_release(part)          ... no longer needed; gathered copies go
  *     data_begin_gradient(part)   room for the gradients of its weights
  *     data_end_gradient(part)     one backward pass has added to them: they are reduced as soon as they can be
  *     data_finish_gradients()     after the last microbatch: what is still under way
+ *     data_project_gradients()    of an optimizer with few directions (low_rank.h), when it finds them anew
  *     data_step()                 the optimizer steps what this device keeps, and weights are made whole again or kept in shards
  *
  * An optimizer that knows losses alone (ref/model/mezo.h) has no use for the gradients' three: nobody keeps any.  Before each pass over
@@ -108,6 +110,10 @@ struct data_parallel {
     struct unit *unit;                          /* [units] */
     struct tensor gradients;                    /* all units' g, if they are kept whole: last unit first, as backward finishes them */
     int64_t reduced;                            /* elements of it that have been all-reduced in this step */
+    int64_t coming;                             /* the optimizer's step that gradients are computed for, from 1 */
+    int packed_units;                           /* of a low-rank optimizer (low_rank.h): units, last one first, whose gradients have been packed */
+    int64_t packed;                             /* ... and their elements, at the front of the block */
+    int64_t skipped_whole;                      /* ... and steps left out whose gradients had been reduced whole */
     int uses, at;                               /* passes of a step; the one that comes next */
     int updates;                                /* optimizer steps among them, the last one counted */
     struct use *use;                            /* [uses] */
@@ -170,6 +176,14 @@ double data_norm_part(struct data_parallel *);
  *  Collective over the dp group. */
 enum error_code data_step(struct data_parallel *, int64_t t, double gradient_scale, struct error *);
 
+/** Say which step of the optimizer, from 1, the next gradients are for; after data_step it is the one after. */
+void data_expect_step(struct data_parallel *, int64_t t);
+
+/** Of a low-rank optimizer, at a step that finds projections anew: find them, from gradients that are finished, and project all
+ *  gradients.  At other steps that has been done before they were reduced.  Local, with equal results on devices with equal gradients.
+ *  @return OK; ERR_MEMORY; ERR_CHECK if singular vectors cannot be found. */
+enum error_code data_project_gradients(struct data_parallel *, struct error *);
+
 /** Let weights be the older version, or the newest, until told otherwise.  Nothing where there is one. */
 void data_use_older(struct data_parallel *, bool older);
 
@@ -205,6 +219,15 @@ bool data_keeps_first(const struct shards *, enum tensor_kind);
 /** The numbers kept: a view of that part. */
 struct tensor data_kept_tensor(const struct data_parallel *, const struct unit *, enum tensor_kind);
 
+/** What a parameter's numbers of a kind look like: as itself, but for states of a low-rank optimizer; ndim 0: there are none. */
+struct param_spec data_spec(const struct data_parallel *, const struct param_spec *, enum tensor_kind);
+
+/* Whether numbers of a kind do not lie in the unit's row, but each parameter's by themselves, whole. */
+static inline bool data_keeps_whole(const struct data_parallel *dp, enum tensor_kind kind) { return dp->optimizer->low_rank && kind >= KIND_STATE; }
+
+/** Such numbers: a view. */
+struct tensor data_whole_state(const struct data_parallel *, const struct parameter *, int state);
+
 /* ---- what it costs ---------------------------------------------------------------------------------------------------- */
 
 /** Messages, bytes and additions of this device on the dp group in one step, exactly. */
@@ -212,6 +235,10 @@ struct collective_cost data_cost(const struct data_parallel *);
 
 /** Of it, what a step that is skipped does not send: new weights, from who has stepped them. */
 struct collective_cost data_renewal_cost(const struct data_parallel *);
+
+/** What the steps that this device has done last have not sent because gradients were projected: `taken` steps of the optimizer
+ *  up to now and `skipped` that were left out. */
+struct collective_cost data_saved_by_projecting(const struct data_parallel *, int64_t taken, int64_t skipped);
 
 /** data_cost on the group of one level only. */
 struct collective_cost data_level_cost(const struct data_parallel *, enum shard_level);

@@ -1,6 +1,7 @@
 /* gradients.c -- gradients reduced over dp, as soon as backward has finished them. */
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/data/low_rank.h"
 #include <string.h>
 
 /* ---- collectives among devices that differ in one digit ------------------------------------------------------------------- */
@@ -81,7 +82,9 @@ static int64_t finished(const struct data_parallel *dp)
 static enum error_code reduce_buckets(struct data_parallel *dp, struct error *err)
 {
     const struct tensor g = dp->gradients;
-    const int64_t n = tensor_count(g), step = bucket_elements(dp), ready = finished(dp);
+    const bool projected = low_rank_in_step(dp);
+    const int64_t n = projected ? low_rank_packed_elements(dp) : tensor_count(g), step = bucket_elements(dp);
+    const int64_t ready = projected ? dp->packed : finished(dp);
     enum error_code e = OK;
     while (dp->reduced < n && !dp->shards.apart && !e) {
         const struct range bucket = range_meet((struct range){ dp->reduced, step }, (struct range){ 0, n });
@@ -128,11 +131,12 @@ static void end(struct unit *u)
 enum error_code data_end_gradient(struct data_parallel *dp, int part, struct error *err)
 {
     int unit[2];
-    enum error_code e = OK;
+    const int n = data_units_of(dp->config, part, unit);
+    for (int i = 0; i < n; i++) dp->unit[unit[i]].due--;
+    enum error_code e = low_rank_in_step(dp) ? low_rank_pack(dp, err) : OK;
     clock_begin(&dp->device->clock, COMMUNICATION);
-    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && !e; i++) {
+    for (int i = 0; i < n && !e; i++) {
         struct unit *u = &dp->unit[unit[i]];
-        u->due--;
         if (dp->shards.gradients > 1) e = scatter(dp, u, err);
         if (!e && u->due == 0 && !everything_is_whole(dp)) e = reduce_last(dp, u, err);
         if (!e) e = offload_put_sum(dp, u, u->due == 0, err);
@@ -147,11 +151,13 @@ enum error_code data_end_gradient(struct data_parallel *dp, int part, struct err
 /* What no pass has added to is still zero: in a bucket it is reduced with the rest. */
 enum error_code data_finish_gradients(struct data_parallel *dp, struct error *err)
 {
+    enum error_code e = low_rank_in_step(dp) ? low_rank_pack(dp, err) : OK;
     clock_begin(&dp->device->clock, COMMUNICATION);
-    const enum error_code e = everything_is_whole(dp) ? reduce_buckets(dp, err) : OK;
+    if (!e && everything_is_whole(dp)) e = reduce_buckets(dp, err);
     clock_end(&dp->device->clock);
     clock_join(&dp->device->clock, COMMUNICATION);
     if (offloads(&dp->request, GRADIENTS)) clock_join(&dp->device->clock, FLUSH), clock_join(&dp->device->clock, DRIVE);
+    if (low_rank_in_step(dp)) low_rank_unpack(dp);
     expect_uses(dp);
     return e;
 }

@@ -1,5 +1,6 @@
 /* open.c -- the engine's groups, units and memory. */
 #include "emulated_devices/schemes/data/offload.h"
+#include "emulated_devices/schemes/data/low_rank.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
@@ -61,7 +62,8 @@ static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
     if (data_scatters(dp)) u->own_g = zeros(dp, GRADIENTS, KIND_GRADIENT, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
     u->sum = offloads(&dp->request, GRADIENTS) ? tensor_none : u->own_g;
     if (data_has_masters(dp)) u->master = zeros(dp, OPTIMIZER, KIND_MASTER, stepped, failed);
-    for (int i = 0; i < dp->optimizer->states; i++) u->state[i] = zeros(dp, OPTIMIZER, KIND_STATE, stepped, failed);
+    for (int i = 0; i < dp->optimizer->states; i++)
+        u->state[i] = zeros(dp, OPTIMIZER, KIND_STATE, dp->optimizer->low_rank ? low_rank_state_elements(dp, u, i) : stepped, failed);
     if (s->apart) u->anchor = zeros(dp, OPTIMIZER, KIND_ANCHOR, stepped, failed);
     if (s->apart && dp->outer.momentum > 0) u->momentum = zeros(dp, OPTIMIZER, KIND_MOMENTUM, stepped, failed);
 }

@@ -1,6 +1,7 @@
 /* step.c -- each device steps what it keeps the optimizer's state of; then weights go back to who keeps them. */
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/data/low_rank.h"
 #include "ref/numeric/convert.h"
 #include <string.h>
 
@@ -108,6 +109,7 @@ static void clear_gradient(struct data_parallel *dp, struct unit *u)
 void data_skip_step(struct data_parallel *dp)
 {
     for (int u = 0; u < dp->units; u++) clear_gradient(dp, &dp->unit[u]);
+    dp->skipped_whole += !low_rank_in_step(dp);
 }
 
 /* Weights are shared, unless the outer step is about to change them. */
@@ -125,6 +127,18 @@ static enum error_code step_slices(struct stepping *x, bool shared, struct error
     return e;
 }
 
+/* Optimizers that project them step whole matrices, which lie on the device: plan_check_low_rank. */
+static enum error_code step_matrices(struct data_parallel *dp, struct step step, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < dp->units && !e; i++) {
+        struct unit *u = &dp->unit[i];
+        low_rank_step(dp, u, data_kept_tensor(dp, u, KIND_MASTER), step);
+        e = renew_weights(dp, u, err);
+    }
+    return e;
+}
+
 /* The next step begins when everything is where it lies. */
 enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
 {
@@ -134,8 +148,9 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
     data_same_versions(dp);
     const struct step step = { .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
     enum error_code e = stepping_open(&x, dp, step, err);
-    if (!e) e = step_slices(&x, !round_ends, err);
+    if (!e) e = dp->optimizer->low_rank ? step_matrices(dp, step, err) : step_slices(&x, !round_ends, err);
     stepping_close(&x);
+    data_expect_step(dp, t + 1);
     dp->stepped = true;
     for (enum stream s = FETCH; s < STREAMS && dp->request.offload; s++) clock_join(&dp->device->clock, s);
     for (int u = 0; u < dp->units; u++) clear_gradient(dp, &dp->unit[u]);

@@ -22,7 +22,7 @@ static void count_due(struct data_parallel *dp, int part)
 void expect_uses(struct data_parallel *dp)
 {
     dp->at = dp->at < dp->uses ? dp->at + 1 : 0;
-    dp->reduced = 0;
+    dp->reduced = dp->packed = dp->packed_units = 0;
     for (int u = 0; u < dp->units; u++) dp->unit[u].due = 0;
     for (int i = dp->at; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++)
         if (dp->use[i].pass == PASS_BACKWARD_WEIGHT) count_due(dp, dp->use[i].part);

@@ -1,0 +1,50 @@
+/* GaLore: AdamW for a projected gradient.
+ *
+ * Source   J. Zhao et al., arXiv:2403.03507, algorithm 2; which side is projected, as in the authors' code (its "std")
+ * Step t   R' = R * gradient_scale, or of natural GaLore what natural_gradient makes of it
+ *          m = beta1 m + (1 - beta1) R',  v = beta2 v + (1 - beta2) R'^2
+ *          N = m / (sqrt(v)/sqrt(1 - beta2^t) + eps)
+ *          W = (1 - lr decay) W - A lr/(1 - beta1^t) P N
+ */
+#include "ref/ops/gemm.h"
+#include "ref/ops/reduce.h"
+#include "ref/optim/table.h"
+#include <string.h>
+
+void FN(galore_project)(struct low_rank p, struct tensor G, struct tensor P, void *scratch)
+{
+    const int64_t m = G.dim[0], n = G.dim[1], count = p.b * p.r;
+    real *R = scratch;
+    if (p.right) FN(gemm)(AS_IS, AS_IS, m, p.r, n, 1, CONST_DATA(G), n, CONST_DATA(P), p.r, 0, R, p.r);
+    else FN(gemm)(TRANSPOSED, AS_IS, p.r, n, m, 1, CONST_DATA(P), p.r, CONST_DATA(G), n, 0, R, n);
+    memcpy(G.data, R, (size_t)count * sizeof *R);
+    memset(DATA(G) + count, 0, (size_t)(m * n - count) * sizeof *R);
+}
+
+/* In place: R becomes N. */
+static void FN(moments)(real *restrict R, int64_t n, real *restrict m, real *restrict v, struct step s)
+{
+    const struct hyperparameters *h = s.hyper;
+    const real beta1 = (real)h->beta1, beta2 = (real)h->beta2, new1 = (real)(1 - h->beta1), new2 = (real)(1 - h->beta2);
+    const real root = (real)(1 / sqrt(1 - pow(h->beta2, (double)s.t))), eps = (real)h->eps;
+
+    #pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)
+    for (int64_t i = 0; i < n; i++) {
+        m[i] = beta1 * m[i] + new1 * R[i];
+        v[i] = beta2 * v[i] + new2 * R[i] * R[i];
+        R[i] = m[i] / (REAL_FN(sqrt)(v[i]) * root + eps);
+    }
+}
+
+void FN(galore_step)(struct low_rank p, struct tensor w, struct tensor g, const struct tensor state[], struct step s, bool natural)
+{
+    const int64_t m = w.dim[0], n = w.dim[1], count = p.b * p.r;
+    const double rate = galore_rate(s), keep = 1 - s.lr * s.weight_decay;
+    const real *P = CONST_DATA(state[LOW_RANK_PROJECTION]), scale = (real)s.gradient_scale;
+    real *R = DATA(g);
+    for (int64_t i = 0; i < count; i++) R[i] *= scale;
+    if (natural) FN(natural_gradient)(tensor_1d(R, g.dtype, count), state[LOW_RANK_HISTORY], s.t, s.hyper->damping);
+    FN(moments)(R, count, DATA(state[LOW_RANK_EXP_AVG]), DATA(state[LOW_RANK_EXP_AVG_SQ]), s);
+    if (p.right) FN(gemm)(AS_IS, TRANSPOSED, m, n, p.r, -rate, R, p.r, P, p.r, keep, DATA(w), n);
+    else FN(gemm)(AS_IS, AS_IS, m, n, p.r, -rate, P, p.r, R, n, keep, DATA(w), n);
+}

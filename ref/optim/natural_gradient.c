@@ -1,0 +1,61 @@
+/* Natural GaLore: the inverse of the gradients' empirical Fisher matrix, applied to the newest of them.
+ *
+ * Source   A. Das, arXiv:2410.16029; the identity: M. A. Woodbury, "Inverting modified matrices", 1950
+ * Keeps    H, the last s projected gradients, each one row here: step t's takes the place of step t-s's
+ * Step     (lambda I + H^T H)^-1 R = (R - H^T z / lambda) / lambda,   (I + H H^T / lambda) z = H R
+ *          so that s equations are solved instead of b r: by Cholesky's method, since their matrix is symmetric and its
+ *          eigenvalues are at least 1.  Sums in double.  Rows not filled yet are 0 and change nothing.
+ *          It is not linear in R: of gradients that devices add up, only the sum may come here.
+ */
+#include "ref/ops/reduce.h"
+#include "ref/optim/table.h"
+#include <string.h>
+
+static double FN(dot_in_double)(const real *restrict x, const real *restrict y, int64_t n)
+{
+    double lane[LANES] = { 0 }, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++) lane[l] += (double)x[i + l] * y[i + l];
+    for (; i < n; i++) sum += (double)x[i] * y[i];
+    for (int l = 0; l < LANES; l++) sum += lane[l];
+    return sum;
+}
+
+/* K x = z for a positive definite K, of which the lower half is given: L L^T = K first, in its place; then x in that of z. */
+static void FN(solve)(int n, double K[][LOW_RANK_MOST_HISTORY], double z[])
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++) {
+            double sum = K[i][j];
+            for (int k = 0; k < j; k++) sum -= K[i][k] * K[j][k];
+            K[i][j] = i == j ? sqrt(sum) : sum / K[j][j];
+        }
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < i; k++) z[i] -= K[i][k] * z[k];
+        z[i] /= K[i][i];
+    }
+    for (int i = n - 1; i >= 0; i--) {
+        for (int k = i + 1; k < n; k++) z[i] -= K[k][i] * z[k];
+        z[i] /= K[i][i];
+    }
+}
+
+void FN(natural_gradient)(struct tensor R, struct tensor history, int64_t t, double damping)
+{
+    const int s = (int)history.dim[0];
+    const int64_t n = tensor_count(R);
+    double K[LOW_RANK_MOST_HISTORY][LOW_RANK_MOST_HISTORY], z[LOW_RANK_MOST_HISTORY];
+    real *H = DATA(history), *g = DATA(R);
+    memcpy(H + (t - 1) % s * n, g, (size_t)n * sizeof *g);
+    for (int i = 0; i < s; i++) {
+        z[i] = FN(dot_in_double)(H + i * n, g, n);
+        for (int j = 0; j <= i; j++) K[i][j] = (i == j) + FN(dot_in_double)(H + i * n, H + j * n, n) / damping;
+    }
+    FN(solve)(s, K, z);
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int k = 0; k < s; k++) sum += H[k * n + i] * z[k];
+        g[i] = (real)((g[i] - sum / damping) / damping);
+    }
+}
