@@ -127,6 +127,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1;
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
+    struct offload_flags offload = { 0 };
     struct data_flags data = { .zero = -1, .reshard = true, .prefetch = true };
     *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = { .scheme = data_schemes[0]->name },
                                             .schedule = schedule_generators[0]->name,
@@ -160,6 +161,10 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "ddp: gradients all-reduced at a time" },
         { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter, .help = "algorithm for gradients in shards; default: ring" },
         { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring; two_level for mics" },
+        { "--offload", "WHAT", OPTION_STRING, &offload.classes, .help = "what lies on a slow tier and not in the device's memory: optimizer, gradients, weights, or several, such as optimizer,weights" },
+        { "--offload-to", "host|DIR", OPTION_STRING, &offload.to, .help = "the tier: the host's memory, or a file for each device in a folder; default: host" },
+        { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9, .help = "elements of optimizer state that a step moves at a time; default: 65536" },
+        { "--offload-stride", "K", OPTION_INT, &offload.stride, .min = 1, .max = 1e6, .help = "the device steps every K-th slice, the host the others meanwhile; default: 1, the device all of them" },
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },
@@ -232,6 +237,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     e = take_data(&p->data, &data, err);
     if (!e && o->golden && data_outer(&p->data).every > 0)
         e = fail(err, ERR_USAGE, "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains copies apart", p->data.scheme);
+    if (e) return e;
+    e = train_take_offload(&p->data, &offload, err);
     if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
