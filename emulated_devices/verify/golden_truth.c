@@ -122,8 +122,6 @@ static enum error_code know_bounds(struct golden_truth *g, struct reference *r, 
 enum error_code golden_truth_open(struct golden_truth *g, const struct golden *golden, struct reference *r, struct error *err)
 {
     *g = (struct golden_truth){ .golden = golden };
-    if (r->replicas > 1)
-        return fail(err, ERR_PLAN, "--check %s: golden files hold plain training, and here copies train apart; --check ref follows their rule", shown_path(golden->file.path).text);
     if (r->rule.updates != 1 || r->rule.delayed || r->rule.passes_by)
         return fail(err, ERR_PLAN, "--schedule %s: does not compute plain training, which is what golden files hold; --check ref follows its rule", r->plan->schedule);
     r->replace = replace_step;
