@@ -45,6 +45,7 @@ test_what_is_refused() {
     train --zero 3 --offload '';                                refuses 2 '--offload: must not be empty'
     train --zero 3 --offload optimizer --optimizer sgd;         refuses 2 '--offload optimizer: sgd keeps nothing in fp32'
     train --dp 2 --offload gradients --optimizer mezo;          refuses 2 '--offload gradients: --optimizer mezo has none'
+    train --dp 2 --data-parallel diloco --offload weights;      refuses 2 '--offload: --data-parallel diloco ends rounds with what lies on the device'
     train --zero 3 --offload-stride 2;                          refuses 2 '--offload-stride: there is nothing offloaded'
     train --zero 3 --offload-to host;                           refuses 2 '--offload-to: there is nothing offloaded'
     train --zero 3 --offload-slice 10;                          refuses 2 '--offload-slice: there is nothing offloaded'
