@@ -66,9 +66,25 @@ static void check(picoseconds latency, picoseconds gap)
 static void test_bytes(void **state) { (void)state; check(0, 0); }
 static void test_latency_and_ports(void **state) { (void)state; check(10000, 100); }
 
+static int open_devices(void **state)
+{
+    assert_int_equal(device_open(&device, F64, 0, &err), OK);
+    assert_int_equal(comm_open(&world, &device, &err), OK);
+    return harness_before(state);
+}
+
+static int close_devices(void **state)
+{
+    (void)state;
+    comm_close(&world);
+    device_close(&device);
+    return 0;
+}
+
+#define ON_DEVICES(f) cmocka_unit_test_setup_teardown(f, open_devices, close_devices)
+
 int main(void)
 {
-    if (device_open(&device, F64, 0, &err) != OK || comm_open(&world, &device, &err) != OK) return 1;
-    const struct CMUnitTest tests[] = { MPI_TEST(test_bytes), MPI_TEST(test_latency_and_ports) };
+    const struct CMUnitTest tests[] = { ON_DEVICES(test_bytes), ON_DEVICES(test_latency_and_ports) };
     return MPI_RUN("tensor time", tests);
 }
