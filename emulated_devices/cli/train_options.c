@@ -60,7 +60,7 @@ static void take_speeds(struct plan *p, const struct cluster *c)
 }
 
 /* Flags of data parallelism that are not the request's own. */
-struct data_flags { const char *scheme, *shards; int zero; bool reshard, prefetch; };
+struct data_flags { const char *scheme, *shards; int zero, local_steps; bool reshard, prefetch, momentum_given; };
 
 static enum error_code take_data(struct data_request *q, const struct data_flags *f, struct error *err)
 {
@@ -71,8 +71,12 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
     if (f->zero >= 0) q->scheme = stage[f->zero];
     else if (f->scheme) q->scheme = f->scheme;
     else if (f->shards) q->scheme = "chain";
-    if (f->shards && strcmp(q->scheme, "chain") != 0)
-        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, not %s", f->shards, q->scheme);
+    q->outer.every = f->local_steps;
+    const bool apart = data_outer(q).every > 0;
+    if (f->momentum_given && q->outer.momentum == 0 && data_outer(q).momentum > 0)
+        return fail(err, ERR_USAGE, "--outer-momentum 0: without it %s is --data-parallel local-sgd", q->scheme);
+    if (f->shards && strcmp(q->scheme, "chain") != 0 && !apart)
+        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, local-sgd and diloco, not %s", f->shards, q->scheme);
     if (f->shards && (sscanf(f->shards, "%4d,%4d,%4d%n", &q->shards[0], &q->shards[1], &q->shards[2], &used) != 3 || f->shards[used] != '\0'
                       || q->shards[0] < 1 || q->shards[1] < 1 || q->shards[2] < 1))
         return fail(err, ERR_USAGE, "--shards %s: three numbers of devices, such as 2,4,8", f->shards);
@@ -103,15 +107,13 @@ static enum error_code take_low_rank(struct plan *p, const struct low_rank_flags
     return OK;
 }
 
-/* Gradients have the model's format, or fp32 beside 16-bit weights.  Golden runs are compared in the formats that files have. */
+/* Gradients have the model's format, or fp32 beside 16-bit weights. */
 static enum error_code take_formats(struct train_options *o, const char *gradients, struct error *err)
 {
     const enum dtype own = o->plan.dtype, wide = dtype_wide(own), asked = gradients ? dtype_by_name(gradients) : wide;
     if (asked != own && asked != wide)
         return fail(err, ERR_USAGE, "--grad-dtype %s: gradients of a model in %s are kept in %s%s", gradients, dtype_name(own), dtype_name(wide),
                     own == wide ? " too" : " or in its own format");
-    if (own != wide && o->golden)
-        return fail(err, ERR_USAGE, "--dtype %s: golden files are compared in fp32 or fp64; --check ref takes all formats", dtype_name(own));
     o->plan.data.narrow_gradients = asked != wide;
     return OK;
 }
@@ -147,6 +149,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1;
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
+    struct offload_flags offload = { 0 };
     struct data_flags data = { .zero = -1, .reshard = true, .prefetch = true };
     struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
     *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = { .scheme = data_schemes[0]->name },
@@ -172,12 +175,19 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--data-parallel", "NAME", OPTION_STRING, &data.scheme, .help = "the scheme, by its name in `orrery list data`; default: ddp" },
         { "--zero", "STAGE", OPTION_INT, &data.zero, .min = 0, .max = 3, .help = "the same in short: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
         { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096, .help = "neighbours along dp that share what the scheme shards; default: all of them" },
-        { "--shards", "W,G,O", OPTION_STRING, &data.shards, .help = "for chain: how many devices share weights, gradients, optimizer state" },
+        { "--shards", "W,G,O", OPTION_STRING, &data.shards, .help = "for chain, local-sgd, diloco: how many devices share weights, gradients, optimizer state" },
+        { "--local-steps", "H", OPTION_INT, &data.local_steps, .min = 1, .max = 1e9, .help = "local-sgd, diloco: steps that copies train apart; default: 8 and 500, as published" },
+        { "--outer-lr", "RATE", OPTION_DOUBLE, &o->plan.data.outer.lr, .min = 1e-9, .max = 1e6, .help = "of the step that brings them together; default: 1 (local-sgd), 0.7 (diloco)" },
+        { "--outer-momentum", "M", OPTION_DOUBLE, &o->plan.data.outer.momentum, .min = 0, .max = 0.999, .given = &data.momentum_given, .help = "Nesterov's, of that step; default: 0 (local-sgd), 0.9 (diloco)" },
         { "--reshard-after-forward", "yes|no", OPTION_BOOL, &data.reshard, .help = "drop gathered weights after forward, and gather them again for backward" },
         { "--prefetch", "yes|no", OPTION_BOOL, &data.prefetch, .help = "gather the next part's weights while one computes" },
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "ddp: gradients all-reduced at a time" },
         { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter, .help = "algorithm for gradients in shards; default: ring" },
-        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring" },
+        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring; two_level for mics" },
+        { "--offload", "WHAT", OPTION_STRING, &offload.classes, .help = "what lies on a slow tier and not in the device's memory: optimizer, gradients, weights, or several, such as optimizer,weights" },
+        { "--offload-to", "host|DIR", OPTION_STRING, &offload.to, .help = "the tier: the host's memory, or a file for each device in a folder; default: host" },
+        { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9, .help = "elements of optimizer state that a step moves at a time; default: 65536" },
+        { "--offload-stride", "K", OPTION_INT, &offload.stride, .min = 1, .max = 1e6, .help = "the device steps every K-th slice, the host the others meanwhile; default: 1, the device all of them" },
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },
@@ -214,6 +224,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "how many steps of it" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
         { "--check", "ref|FILE", OPTION_STRING, &o->check, .help = "what to compare every activation, gradient and weight with: ref, or a golden file, which also says what is trained; exit 3 if they differ" },
+        { "--dump", "FILE", OPTION_STRING, &o->dump, .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it" },
         { "--isolate", NULL, OPTION_SWITCH, &o->isolate, .help = "with --check: give every operation the right inputs, so that a mistake shows only where it is made" },
         { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid, .help = "in every step, before and after the optimizer, compare by hash what must be equal on several devices; exit 3 if it is not" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
@@ -236,6 +247,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (o->golden && (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied))
         return fail(err, ERR_USAGE, "--check %s: the golden file says what is trained; of the model, the text and the training only --optimizer can be chosen",
                     shown_path(o->check).text);
+    if (o->dump && !o->golden) return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file", shown_path(o->dump).text);
     if (o->isolate && !o->check) return fail(err, ERR_USAGE, "--isolate: there is nothing to isolate without --check ref");
     struct plan *p = &o->plan;
     int64_t usual_batch;
@@ -252,6 +264,10 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     e = take_formats(o, grad_dtype, err);
     if (e) return e;
     e = take_data(&p->data, &data, err);
+    if (!e && o->golden && data_outer(&p->data).every > 0)
+        e = fail(err, ERR_USAGE, "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains copies apart", p->data.scheme);
+    if (e) return e;
+    e = train_take_offload(&p->data, &offload, err);
     if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;

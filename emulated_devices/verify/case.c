@@ -73,6 +73,14 @@ double case_fp64_error(const struct plan *p)
     return p->optimizer->forward_only ? CASE_FP64_ERROR / p->hyper.distance : p->optimizer->low_rank ? CASE_FP64_SINGULAR_ERROR : CASE_FP64_ERROR;
 }
 
+void case_take_data(struct plan *p, const struct data_scheme *s)
+{
+    p->data.scheme = s->name;
+    p->data.outer = (struct outer){ .every = s->outer.every > 0 ? CASE_LOCAL_STEPS : 0 };
+}
+
+static int steps_of(const struct plan *p) { return data_outer(&p->data).every > 0 ? CASE_STEPS_APART : CASE_STEPS; }
+
 void case_take_speeds(struct plan *p)
 {
     const int P = p->mesh.size[PP];
@@ -168,7 +176,7 @@ static enum error_code check_traffic(const struct trainer *t, struct error *err)
 {
     for (int a = -1; a < AXIS_COUNT; a++) {
         const unsigned axes = a < 0 ? 0 : AXIS_BIT(a);
-        const struct collective_cost did = counted_along(t->comm, axes), want = trainer_cost_so_far(t, axes, CASE_STEPS);
+        const struct collective_cost did = counted_along(t->comm, axes), want = trainer_cost_so_far(t, axes, steps_of(&t->plan));
         if (did.messages != want.messages || did.bytes != want.bytes || did.additions != want.additions)
             return fail(err, ERR_CHECK, "device %d, %s: counted %llu messages, %llu bytes, %llu additions; the formulas say %llu, %llu, %llu",
                         t->comm->rank, a < 0 ? "all devices" : axis_name(a), (unsigned long long)did.messages, (unsigned long long)did.bytes,
@@ -176,6 +184,17 @@ static enum error_code check_traffic(const struct trainer *t, struct error *err)
                         (unsigned long long)want.additions);
     }
     return OK;
+}
+
+/* On the slow tier. */
+static enum error_code check_tier(const struct trainer *t, struct error *err)
+{
+    const struct tier_traffic did = t->data.tier.traffic, want = trainer_tier_traffic_so_far(t, CASE_STEPS);
+    if (did.reads == want.reads && did.bytes_read == want.bytes_read && did.writes == want.writes && did.bytes_written == want.bytes_written) return OK;
+    return fail(err, ERR_CHECK, "device %d, slow tier: counted %llu bytes in %llu reads, %llu in %llu writes; the formulas say %llu in %llu, %llu in %llu",
+                t->comm->rank, (unsigned long long)did.bytes_read, (unsigned long long)did.reads, (unsigned long long)did.bytes_written,
+                (unsigned long long)did.writes, (unsigned long long)want.bytes_read, (unsigned long long)want.reads,
+                (unsigned long long)want.bytes_written, (unsigned long long)want.writes);
 }
 
 static enum error_code check_memory(const struct trainer *t, struct error *err)
@@ -222,7 +241,9 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
 static void judge(struct outcome *o, const struct trainer *t)
 {
     enum error_code e = OK;
-    o->traffic.code = comm_agree(t->comm, check_traffic(t, &o->traffic), &o->traffic);
+    enum error_code counted = check_traffic(t, &o->traffic);
+    if (!counted) counted = check_tier(t, &o->traffic);
+    o->traffic.code = comm_agree(t->comm, counted, &o->traffic);
     o->memory.code = comm_agree(t->comm, check_memory(t, &o->memory), &o->memory);
     if (t->comm->rank == 0) e = judge_numbers(o, &t->plan, &o->verdict);
     o->verdict.code = comm_agree(t->comm, e, &o->verdict);
@@ -237,7 +258,7 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
     enum error_code e = compare_weights(t, ref, &o->comparison, err);
     o->initial_equal = o->comparison.largest_error == 0;
     probes_open(&probes, t, false);
-    for (int s = 0; s < CASE_STEPS && !e; s++) {
+    for (int s = 0; s < steps_of(&t->plan) && !e; s++) {
         e = compare_begin(&probes, ref, err);
         if (!e) e = trainer_gradients(t, &result, err);
         if (!e) e = compare_gradients(&probes, ref, &result, &o->comparison, err);

@@ -21,6 +21,14 @@ struct serial_run {
     double loss;                        /* mean over the labels of the step's sequences so far */
     double norm;                        /* of the last gradient, without the loss scale */
     double side[2], slope;              /* where there is no backward pass: mezo.h */
+    struct tensor *anchor, *momentum;   /* [params] of replicas that train apart, with the first of them: as the last outer step left both */
+};
+
+/* Bounds that somebody else has measured.  Relative; 0: there is none, and the tensor is not compared. */
+struct known_bounds {
+    double loss, norm;
+    double *gradient, *weight;          /* [params] */
+    double *state;                      /* [params * OPTIMIZER_MAX_STATES] */
 };
 
 /* How far singular vectors found in this step may be from those of a correct program, as norms: of P, and of R for that. */
@@ -28,6 +36,8 @@ struct turn { double P, R; };
 
 struct reference {
     const struct plan *plan;
+    int replica, replicas;              /* of those that train apart, which this one is; 0 of 1 where none do */
+    struct reference *other;            /* [replicas - 1] of the first one: the others */
     struct batch_source source;
     struct rule rule;
     struct serial_run truth, twin;
@@ -36,6 +46,8 @@ struct reference {
     double *response;                   /* [params] norm of how far the last step may move the weights through the optimizer alone */
     int32_t *ids, *labels;              /* [B*S] */
     int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; the others' are ignored */
+    int64_t apart;                      /* steps since the weights were last the anchor, or the devices' */
+    double *anchor_response, *momentum_response;        /* [params] with the first replica: the same of what the last outer step made */
     double *state_response;             /* [params * OPTIMIZER_MAX_STATES] the same of its states, for models in 16 bits */
     struct turn *turn;                  /* [params] of matrices that are projected: by how much that may differ in this step */
     double stored;                      /* what a gradient of 16 bits may be off by because its parts and sums are stored; relative */
@@ -49,11 +61,19 @@ struct reference {
     /* Puts a better truth (a golden file's) in the place of what the one-device run has just computed; NULL: it is the truth. */
     enum error_code (*replace)(void *context, struct reference *, struct error *);
     void *replace_context;
+    const struct known_bounds *known;   /* instead of the twin's; the record has its own; NULL: the twin's */
 };
+
+/** One of the replicas that train apart, by its number; where none do, 0 is all there is.  The functions below are about all of them,
+ *  but for bounds of one parameter's tensor. */
+static inline struct reference *reference_replica(struct reference *r, int replica) { return replica == 0 ? r : &r->other[replica - 1]; }
 
 /** @return OK, or ERR_MEMORY with nothing to close. */
 enum error_code reference_open(struct reference *, const struct plan *, struct batch_source, struct error *);
 void reference_close(struct reference *);
+
+/** What devices add up of one gradient in its own format: a microbatch of each copy, and a tied embedding's two uses of it. */
+int reference_gradient_parts(const struct plan *);
 
 /**
  * Put both where the devices are now: weights, optimizer state and number of steps.
@@ -79,7 +99,8 @@ enum error_code reference_losses(struct reference *, struct error *);
  * and the truth's in that tensor; the farther of the two is its response, and the norm of the responses adds to the bound.
  * (A low-rank optimizer spreads an element of R over a column of the weights: there the two steps' distances make up the response.)
  *
- * A step whose gradients are not finite is left out, by the rule of loss_scale.h.
+ * A step whose gradients are not finite is left out, by the rule of loss_scale.h.  At the end of a round of replicas that train
+ * apart the outer step follows: it takes the mean of what their last steps may be off by, and rounds itself.
  * @return OK or ERR_MEMORY.
  */
 enum error_code reference_update(struct reference *, struct error *);
@@ -92,6 +113,14 @@ double reference_master_bound(const struct reference *, int param);
 
 /** Whether the truth's gradients of this step are not finite, so that the step is to be skipped. */
 bool reference_overflows(const struct reference *);
+
+/** The bounds for the common tensors of replicas that train apart: the anchor, the outer momentum. */
+double reference_anchor_bound(const struct reference *, int param);
+double reference_momentum_bound(const struct reference *, int param);
+
+/** Loss and norm of the step: the truth's, of all replicas together as in struct step_result. */
+double reference_loss(const struct reference *);
+double reference_norm(const struct reference *);
 
 /** The bound for its gradient: norm of twin - truth over norm of truth; + 2u.  Devices add up 16-bit gradients of microbatches and
  *  copies in 16 bits: then 2u of each of them, as long as none is larger than their sum. */

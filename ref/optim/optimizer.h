@@ -31,6 +31,7 @@ struct optimizer {
     const char *memory;                 /* numbers that it keeps, for the list; NULL: `states` for each parameter */
     int states;                         /* tensors of the weights' shape and (master) format that it keeps, zero at first */
     const char *state_name[OPTIMIZER_MAX_STATES];       /* as in checkpoints */
+    int operations;                     /* arithmetic of one element's step, for virtual time */
     struct hyperparameters usual;
     bool low_rank;                      /* matrices of linear layers are projected and stepped whole, by galore.h; all else as below */
     bool natural;                       /* ... and the projected gradient is made a natural one */

@@ -5,7 +5,8 @@
 numbers() { tr -d ' \t\n' <all.json | grep -oE "$1" | grep -oE '[0-9]+$' | sort -nu | tr '\n' ' '; }
 expect_number() { [ "$(numbers "$1")" = "$2 " ] || complain "$1 is $(numbers "$1"), expected $2"; }
 
-mezo() { train --optimizer mezo --batch 8 --seq 16 --json all.json "$@"; expect_status 0; expect_silent; }
+# Of 28 tokens: so few that OpenBLAS takes one thread for a product however many there are, and no bit can depend on that.
+mezo() { train --optimizer mezo --batch 4 --seq 7 --json all.json "$@"; expect_status 0; expect_silent; }
 saved() { mezo --save "$@"; expect_file "$1/model.safetensors"; }
 same_weights() { expect_same "$1/model.safetensors" "$2/model.safetensors"; }
 
@@ -45,7 +46,7 @@ test_no_gradients() {
 }
 
 test_it_learns() {
-    mezo --steps 100
+    train --optimizer mezo --batch 8 --seq 16 --steps 100 --json all.json;  expect_status 0
     tr -d ' \t\n' <all.json | grep -oE '"loss":[0-9.]+' | cut -d: -f2 | awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(last < first - 0.2) }' ||
         complain 'the loss has not fallen by 0.2'
 }

@@ -27,7 +27,9 @@
 #define ORRERY_DATA_SCHEME_H
 
 #include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/device/tier.h"
 #include "emulated_devices/schemes/data/unit.h"
+#include "ref/optim/outer.h"
 
 /* What the command line can add to a scheme's name. */
 struct data_request {
@@ -38,6 +40,12 @@ struct data_request {
     bool no_prefetch;                           /* do not gather the next part while this one computes */
     const char *reduce_scatter, *allgather;     /* algorithms; NULL: the default */
     int64_t bucket;                             /* bytes of gradients all-reduced at a time, > 0, where they are kept whole */
+    struct outer outer;                         /* --local-steps, --outer-lr, --outer-momentum; a number that is 0: the scheme's */
+    unsigned offload;                           /* --offload: 1 << PARAMETERS, GRADIENTS, OPTIMIZER: what lies on the slow tier */
+    const char *offload_to;                     /* folder for a file; NULL: the host's memory */
+    int64_t offload_slice;                      /* elements that the step moves and steps at a time, > 0 */
+    int offload_stride;                         /* every so manieth slice is stepped by the device, the others by the host; 0, 1: all
+                                                   by the device */
     bool narrow_gradients;                      /* --grad-dtype: of 16-bit weights they are kept and reduced in 16 bits too, not in fp32 */
 };
 
@@ -47,7 +55,11 @@ struct data_scheme {
     /* Set w | g | o, which are 1, for s->P devices.  @return NULL, or what the scheme asks for or does not take, in words. */
     const char *(*share)(struct shards *s, const struct data_request *);
     bool rows;                                  /* each parameter cut by rows, instead of the unit as one flat row */
+    const char *allgather;                      /* algorithm for weights, if the request has none; NULL: the default */
+    struct outer outer;                         /* if its copies train apart, what brings them together unless the request says otherwise */
 };
+
+static inline bool offloads(const struct data_request *q, enum arena_tag what) { return q->offload >> what & 1; }
 
 /* How many devices share what a scheme shards: all, or as many as --shard-group says. */
 static inline int shard_group(const struct shards *s, const struct data_request *q) { return q->group > 0 ? q->group : s->P; }
@@ -60,10 +72,22 @@ enum error_code data_scheme_find(const struct data_scheme **, const char *name, 
 /** Who shares what when a request meets P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
 enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);
 
+/** The algorithm by which a request's scheme gathers weights; NULL: the default. */
+const char *data_allgather(const struct data_request *);
+
+/** The outer steps of a request's scheme; .every is 0 where copies reduce gradients in every step. */
+struct outer data_outer(const struct data_request *);
+/** Whether what a request offloads can be, and be stepped where it is.
+ *  @param masters  the optimizer steps copies of the weights, not them.  @return OK or ERR_PLAN naming the flag. */
+enum error_code data_offload_check(const struct data_request *, const struct shards *, bool masters, struct error *);
+
 /* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream; PASS_TURN: none, weights are wanted
  * elsewhere from there on. */
 enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE, PASS_TURN };
 struct use { int part; enum pass pass; };
+
+/* What is stepped at once: elements of what this device steps of a unit's row. */
+struct step_slice { struct unit *unit; struct range own; bool last; };      /* last: of its unit */
 
 struct data_parallel {
     const struct data_scheme *scheme;
@@ -81,6 +105,7 @@ struct data_parallel {
     bool older;                                 /* w and own_w are the older version */
     struct { uint64_t key; double along; } direction;   /* acquired weights are w + along z: mezo.h */
     struct shards shards;
+    struct outer outer;                         /* of replicas that train apart */
     int units;
     struct unit *unit;                          /* [units] */
     struct tensor gradients;                    /* all units' g, if they are kept whole: last unit first, as backward finishes them */
@@ -93,7 +118,14 @@ struct data_parallel {
     int updates;                                /* optimizer steps among them, the last one counted */
     struct use *use;                            /* [uses] */
     int64_t most_weights, most_gradients;       /* elements that are whole here for a while, at most: of weights that are gathered,
-                                                   and of gradients that are scattered */
+                                                   and of gradients that are scattered; shards that lie on the slow tier otherwise
+                                                   included */
+    struct tier tier;                           /* of what is offloaded own_w, own_g, master and state are homes there */
+    struct tensor landing;                      /* there: weights that the host has stepped, for a device that keeps them itself */
+    struct step_slice *slice;                   /* [slices] what a step goes through */
+    int slices;
+    int64_t longest_slice;
+    bool stepped;                               /* at least once: before that there are no buffers for slices */
 };
 
 /* ---- building ------------------------------------------------------------------------------------------------------- */
@@ -115,7 +147,7 @@ int data_units_of(const struct model_config *, int part, int unit[2]);
 
 /* ---- in a step ------------------------------------------------------------------------------------------------------ */
 
-/* Collective over the dp group, all members in the same order.  @return OK, ERR_MEMORY, ERR_COMM; the step cannot go on. */
+/* Collective over the dp group, all members in the same order.  @return OK, ERR_MEMORY, ERR_COMM, ERR_FILE; the step cannot go on. */
 enum error_code data_acquire(struct data_parallel *, int part, struct error *);
 void data_release(struct data_parallel *, int part);
 enum error_code data_begin_gradient(struct data_parallel *, int part, struct error *);
@@ -126,15 +158,21 @@ enum error_code data_finish_gradients(struct data_parallel *, struct error *);
  *  passes again, or goes on behind a PASS_TURN.  Local; no part is acquired. */
 void data_set_direction(struct data_parallel *, uint64_t key, double along);
 
-/** What this device steps of a unit's gradient, reduced over dp: a view. */
+/** What this device steps of a unit's gradient, reduced over dp: a view, on the slow tier if that is where it lies. */
 struct tensor data_own_gradient(const struct data_parallel *, const struct unit *);
+
+/** The same on the device, to be changed there, between finish_gradients and step; and back to where it lies.
+ *  @return OK, ERR_MEMORY or ERR_FILE. */
+enum error_code data_take_gradient(struct data_parallel *, struct unit *, struct tensor *, struct error *);
+enum error_code data_put_gradient(struct data_parallel *, struct unit *, struct error *);
 
 /** This device's part of the squared global norm: over all devices the parts add up to it. */
 double data_norm_part(struct data_parallel *);
 
 /** Step t of the weights, with every gradient multiplied by gradient_scale first; then gradients are zero again.  Of two versions
  *  the newest becomes the older one, and a copy of it is stepped.  Where gradients are not kept, they are the direction, drawn again,
- *  and the scale is the slope along it.
+ *  and the scale is the slope along it.  Where replicas train apart, the outer step follows at the end of
+ *  a round.
  *  Collective over the dp group. */
 enum error_code data_step(struct data_parallel *, int64_t t, double gradient_scale, struct error *);
 
@@ -155,10 +193,17 @@ void data_skip_step(struct data_parallel *);
 /** Make the older version the same as the newest, after weights were loaded.  Nothing where there is one. */
 void data_same_versions(struct data_parallel *);
 
+/** Begin the first round of replicas that train apart from the weights as they are, after they were loaded.  Nothing where none do. */
+void data_start_round(struct data_parallel *);
+
 /* ---- what is kept, for comparison and checkpoints --------------------------------------------------------------------- */
 
-/* KIND_MASTER: what the optimizer steps, fp32 copies of 16-bit weights, elsewhere the weights; KIND_STATE + s: optimizer state s. */
-enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_STATE };
+/* KIND_MASTER: what the optimizer steps, fp32 copies of 16-bit weights, elsewhere the weights; KIND_ANCHOR: the same as the last
+ * outer step left it, KIND_MOMENTUM: the outer steps'; KIND_STATE + s: optimizer state s. */
+enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE };
+
+/* Whether replicas that train apart have the same. */
+static inline bool kind_is_common(enum tensor_kind kind) { return kind == KIND_ANCHOR || kind == KIND_MOMENTUM; }
 
 /* Whether the optimizer steps copies of the weights. */
 static inline bool data_has_masters(const struct data_parallel *dp) { return dtype_wide(dp->device->dtype) != dp->device->dtype; }
@@ -166,7 +211,8 @@ static inline bool data_has_masters(const struct data_parallel *dp) { return dty
 /** The format of tensors of a kind. */
 enum dtype data_format(const struct data_parallel *, enum tensor_kind);
 
-/** The part of a unit's row whose numbers of a kind a device keeps, and whether the device is the first of those that do. */
+/** The part of a unit's row whose numbers of a kind a device keeps, and whether the device is the first of those that keep the same:
+ *  where replicas train apart, the first of its replica. */
 struct range data_kept(const struct shards *, const struct unit *, enum tensor_kind);
 bool data_keeps_first(const struct shards *, enum tensor_kind);
 
@@ -197,7 +243,21 @@ struct collective_cost data_saved_by_projecting(const struct data_parallel *, in
 /** data_cost on the group of one level only. */
 struct collective_cost data_level_cost(const struct data_parallel *, enum shard_level);
 
+/** What an outer step sends on the dp group besides. */
+struct collective_cost data_outer_cost(const struct data_parallel *);
+/** The stride with which the update takes least, of many equal slices that take the host so long, and the device, or the slowest of
+ *  the copies, so long: k slices take max((k-1) host, device). */
+int data_balanced_stride(picoseconds host, picoseconds device);
+
 /** Peak bytes of PARAMETERS, GRADIENTS and OPTIMIZER, exactly. */
 struct model_state data_peak(const struct data_parallel *);
+
+/** Bytes that lie on the slow tier. */
+struct model_state data_offloaded(const struct data_parallel *);
+
+/** What this device reads from the slow tier and writes to it in one step, exactly; and of it, what a step that is skipped does
+ *  not. */
+struct tier_traffic data_tier_traffic(const struct data_parallel *);
+struct tier_traffic data_tier_update_traffic(const struct data_parallel *);
 
 #endif

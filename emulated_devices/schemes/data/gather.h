@@ -7,11 +7,14 @@
 /* Whether gradients are kept at all. */
 static inline bool has_gradients(const struct data_parallel *dp) { return !dp->optimizer->forward_only; }
 
-/* Whether whole weights are made when a part is acquired, and dropped after it: they are kept in shards, or wanted elsewhere than kept. */
-static inline bool makes_weights(const struct data_parallel *dp) { return dp->shards.weights > 1 || !has_gradients(dp); }
+/* Whether weights travel before they are whole: they are kept in shards, or on the slow tier. */
+static inline bool weights_travel(const struct data_parallel *dp) { return dp->shards.weights > 1 || offloads(&dp->request, PARAMETERS); }
+
+/* Whether whole weights are made when a part is acquired, and dropped after it: they travel, or are wanted elsewhere than kept. */
+static inline bool makes_weights(const struct data_parallel *dp) { return weights_travel(dp) || !has_gradients(dp); }
 
 /* Whether the next part's are made meanwhile: where they travel. */
-static inline bool makes_ahead(const struct data_parallel *dp) { return dp->shards.weights > 1 && !dp->request.no_prefetch; }
+static inline bool makes_ahead(const struct data_parallel *dp) { return weights_travel(dp) && !dp->request.no_prefetch; }
 
 /* Whether weights from before this pass are of no use behind it. */
 static inline bool renews_weights(enum pass p) { return p == PASS_UPDATE || p == PASS_TURN; }
@@ -35,6 +38,21 @@ static inline int64_t bucket_elements(const struct data_parallel *dp)
     return n > 0 ? n : 1;
 }
 
+/* Whether gradients go to where they are kept after each pass. */
+static inline bool data_scatters(const struct data_parallel *dp)
+{
+    return has_gradients(dp) && (dp->shards.gradients > 1 || offloads(&dp->request, GRADIENTS));
+}
+
+/* Elements of a unit that this device keeps the weights, or the gradients, of. */
+static inline int64_t kept_elements(const struct data_parallel *dp, const struct unit *u, enum shard_level level)
+{
+    return shards_range(&dp->shards, level, u->padded).count;
+}
+
+/* Of the gradients that this device keeps, those that it steps. */
+struct range stepped_gradients(const struct data_parallel *, const struct unit *);
+
 /* Elements of a unit's weights (or gradients) when they are whole here. */
 static inline int64_t whole_elements(const struct unit *u) { return u->rows > 0 ? u->elements : u->padded; }
 
@@ -52,6 +70,14 @@ static inline struct tensor slice(struct tensor row, struct range r)
 /* direction.c: a unit's weights, whole here, to where they are wanted; and one step of a stretch of the weights w, without gradients. */
 void move_weights(const struct data_parallel *, struct unit *);
 void step_along(const struct data_parallel *, struct portion, struct tensor w, struct step);
+/* From the masters that this device steps to its weights, and from there to all that keep them. */
+enum error_code renew_weights(struct data_parallel *, struct unit *, struct error *);
+
+/* The end of a round: outer.c. */
+enum error_code step_outer(struct data_parallel *, struct error *);
+
+/* For .share, of schemes whose copies train apart: replicas on one device each, on --shard-group N of them, or as --shards has it. */
+const char *share_replica(struct shards *, const struct data_request *);
 
 /* Point the parameters' w or g into the unit's whole block, or nowhere. */
 void show_weights(struct unit *);

@@ -1,7 +1,7 @@
 /* cost.c -- what a microbatch's pass costs on the tp group: the collectives of norms, matrices and loss, one by one. */
 #include "emulated_devices/schemes/tensor/tensor.h"
 
-static enum dtype own_format(const struct ledger *l) { return l->tp->device->dtype; }
+static enum dtype own_format(const struct ledger *l) { return l->gradients ? tensor_gradient_format(l->tp) : l->tp->device->dtype; }
 
 static void enter_on(struct ledger *l, const struct group *g, enum operation op, const char *name, struct collective call)
 {
@@ -9,6 +9,7 @@ static void enter_on(struct ledger *l, const struct group *g, enum operation op,
     l->sum.messages += one.messages;
     l->sum.bytes += one.bytes;
     l->sum.additions += one.additions;
+    if (l->timed) l->time += group_time(g, op, name, &call);
 }
 
 static void enter(struct ledger *l, enum operation op, unsigned axes, const char *name, struct collective call)
@@ -23,7 +24,7 @@ void ledger_heads(struct ledger *l)
     if (tp->heads.copies == 1) return;
     const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
     enter_on(l, &tp->copies, ALLREDUCE, tp->allreduce,
-             (struct collective){ .count = 2 * tp->heads.keys * tp->config->A * inputs, .dtype = own_format(l) });
+             (struct collective){ .count = 2 * tp->heads.keys * tp->config->A * inputs, .dtype = tensor_gradient_format(tp) });
 }
 
 void ledger_allreduce(struct ledger *l, unsigned axes, int64_t count)
@@ -84,16 +85,29 @@ static void loss(struct ledger *l, enum tensor_pass pass, int64_t N)
     if (pass == FORWARD_PASS) statistics(l, s->inner.columns, n), statistics(l, s->inner.columns, 2 * n);
 }
 
+static void microbatch(struct ledger *l, struct tensor_cost_request q)
+{
+    const struct tensor_parallel *tp = l->tp;
+    for (enum tensor_pass pass = FORWARD_PASS; pass <= (q.forward_only ? FORWARD_PASS : WEIGHT_PASS); pass++) {
+        for (int i = 0; i < q.layers; i++) block(l, pass, q.N, false);
+        if (q.head) loss(l, pass, q.N);
+        if (!q.embedding || pass == INPUT_PASS) continue;
+        tp->scheme->matrix_cost(l, ROLE_TOKENS, pass, q.N, false);
+        if (tp->config->positions == POSITIONS_LEARNED) ledger_shared(l, tp->scheme->stream, tp->config->S, tp->channels, pass);
+    }
+    for (int i = 0; i < q.again; i++) block(l, FORWARD_PASS, q.N, true);
+}
+
 struct collective_cost tensor_cost(const struct tensor_parallel *tp, struct tensor_cost_request q)
 {
     struct ledger l = { .tp = tp };
-    for (enum tensor_pass pass = FORWARD_PASS; pass <= (q.forward_only ? FORWARD_PASS : WEIGHT_PASS); pass++) {
-        for (int i = 0; i < q.layers; i++) block(&l, pass, q.N, false);
-        if (q.head) loss(&l, pass, q.N);
-        if (!q.embedding || pass == INPUT_PASS) continue;
-        tp->scheme->matrix_cost(&l, ROLE_TOKENS, pass, q.N, false);
-        if (tp->config->positions == POSITIONS_LEARNED) ledger_shared(&l, tp->scheme->stream, tp->config->S, tp->channels, pass);
-    }
-    for (int i = 0; i < q.again; i++) block(&l, FORWARD_PASS, q.N, true);
+    microbatch(&l, q);
     return l.sum;
+}
+
+picoseconds tensor_time(const struct tensor_parallel *tp, struct tensor_cost_request q)
+{
+    struct ledger l = { .tp = tp, .timed = true };
+    microbatch(&l, q);
+    return l.time;
 }
