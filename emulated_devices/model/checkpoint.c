@@ -192,8 +192,8 @@ enum error_code checkpoint_batch(const char *dir, int64_t *batch, struct error *
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
 /* One of the two files, as rank 0 writes it. */
-static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, const struct param_spec *spec, const struct state_tensor *list, int count,
-                                  struct error *err)
+static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, const struct param_spec *spec,
+                                  const struct state_tensor *list, int count, struct error *err)
 {
     const char **suffix = malloc((size_t)count * sizeof *suffix + 1);
     char step[32], seed[32], batch[32], scale[32], good[32], skipped[32], replicas[32];
