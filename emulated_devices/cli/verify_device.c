@@ -280,20 +280,6 @@ static enum error_code run_chains(struct job *j, const struct plan *mesh, struct
     return e;
 }
 
-/* Everything on the slow tier, after the same scheme without: stepped by the device, and by device and host in turn. */
-static enum error_code run_offload(struct job *j, struct plan p, struct error *err)
-{
-    enum error_code e = OK;
-    p.data.offload = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER;
-    p.data.offload_slice = 100;
-    for (p.data.offload_stride = 1; p.data.offload_stride <= 3 && !e; p.data.offload_stride += 2) {
-        char name[48];
-        snprintf(name, sizeof name, "%s offload /%d", p.data.scheme, p.data.offload_stride);
-        e = run_if_it_fits(j, "data", name, p, err);
-    }
-    return e;
-}
-
 /* Optimizers that change what is reduced: whole gradients in the first and the third step, projected ones in the second; a Llama
  * with the one that does everything the other does. */
 static enum error_code run_low_rank(struct job *j, const struct plan *mesh, struct error *err)
@@ -305,6 +291,20 @@ static enum error_code run_low_rank(struct job *j, const struct plan *mesh, stru
         case_take_low_rank(&p, optimizers[i]);
         e = run_if_it_fits(j, "data", optimizers[i]->name, p, err);
         if (!e && optimizers[i]->natural) e = run_llama(j, "data", p, optimizers[i]->name, err);
+    }
+    return e;
+}
+
+/* Everything on the slow tier, after the same scheme without: stepped by the device, and by device and host in turn. */
+static enum error_code run_offload(struct job *j, struct plan p, struct error *err)
+{
+    enum error_code e = OK;
+    p.data.offload = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER;
+    p.data.offload_slice = 100;
+    for (p.data.offload_stride = 1; p.data.offload_stride <= 3 && !e; p.data.offload_stride += 2) {
+        char name[48];
+        snprintf(name, sizeof name, "%s offload /%d", p.data.scheme, p.data.offload_stride);
+        e = run_if_it_fits(j, "data", name, p, err);
     }
     return e;
 }

@@ -191,29 +191,13 @@ enum error_code checkpoint_batch(const char *dir, int64_t *batch, struct error *
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
-/* What a file has of each parameter, in the order of the list; NULL without memory. */
-static struct param_spec *list_specs(const struct trainer *t, const struct state_tensor *list, int count)
-{
-    const int n = model_param_count(&t->plan.model);
-    struct param_spec *all = calloc((size_t)(n * count) + 1, sizeof *all);
-    for (int i = 0; all && i < n * count; i++) {
-        const struct param_spec s = model_param(&t->plan.model, i / count);
-        all[i] = data_spec(&t->data, &s, list[i % count].kind);
-    }
-    return all;
-}
-
 /* One of the two files, as rank 0 writes it. */
-static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, const struct state_tensor *list, int count,
-                                  struct error *err)
+static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, const struct param_spec *spec,
+                                  const struct state_tensor *list, int count, struct error *err)
 {
-    struct param_spec *spec = list_specs(t, list, count);
     const char **suffix = malloc((size_t)count * sizeof *suffix + 1);
     char step[32], seed[32], batch[32], scale[32], good[32], skipped[32], replicas[32];
-    if (suffix == NULL || spec == NULL) {
-        free(suffix), free(spec);
-        return fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
-    }
+    if (suffix == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
     for (int k = 0; k < count; k++) suffix[k] = list[k].suffix;
     snprintf(scale, sizeof scale, "%.17g", t->loss_scale.scale);
     snprintf(good, sizeof good, "%lld", (long long)t->loss_scale.good);
@@ -228,8 +212,17 @@ static enum error_code start_file(struct weights_writer *w, const struct trainer
     };
     const enum error_code e = weights_create(w, spec, model_param_count(&t->plan.model), dtype_wide(t->plan.dtype), path, suffix, count, metadata,
                                              (int)(sizeof metadata / sizeof *metadata) - !t->data.shards.apart, err);
-    free(suffix), free(spec);
+    free(suffix);
     return e;
+}
+
+/* What a file has of each parameter. */
+static void list_specs(const struct trainer *t, const struct state_tensor *list, int count, struct param_spec *out)
+{
+    for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
+        const struct param_spec s = model_param(&t->plan.model, i / count);
+        out[i] = data_spec(&t->data, &s, list[i % count].kind);
+    }
 }
 
 /* Every device takes part in collecting, also when rank 0 has failed already. */
@@ -237,9 +230,8 @@ static enum error_code write_tensors(struct trainer *t, struct weights_writer *w
                                      struct error *err)
 {
     for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
-        const struct param_spec parameter = model_param(&t->plan.model, i / count);
         const struct state_tensor *of = &list[i % count];
-        const struct param_spec s = data_spec(&t->data, &parameter, of->kind);
+        const struct param_spec parameter = model_param(&t->plan.model, i / count), s = data_spec(&t->data, &parameter, of->kind);
         if (s.ndim == 0) continue;
         const enum dtype format = data_format(&t->data, of->kind);
         struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, format, s.dim[0], s.dim[1]) : tensor_1d(NULL, format, s.dim[0]);
@@ -301,22 +293,24 @@ enum error_code checkpoint_save(struct trainer *t, const char *dir, struct error
     const struct state_tensor model = checkpoint_weights(t);
     const int replicas = t->data.shards.apart ? shards_replicas(&t->data.shards) : 0, count = checkpoint_states(t, replicas, NULL);
     struct state_tensor *list = malloc((size_t)count * sizeof *list + 1);
+    const size_t params = (size_t)model_param_count(&t->plan.model);
+    struct param_spec *specs = malloc(params * (size_t)count * sizeof *specs + 1), *model_specs = malloc(params * sizeof *model_specs);
     const bool writer = t->comm->rank == 0;
     char path[PATH_ROOM];
     bool made = false;
-    enum error_code e = comm_agree(t->comm, list ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d states", count), err);
-    if (!e) checkpoint_states(t, replicas, list);
+    enum error_code e = comm_agree(t->comm, list && specs && model_specs ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d states", count), err);
+    if (!e) checkpoint_states(t, replicas, list), list_specs(t, list, count, specs), list_specs(t, &model, 1, model_specs);
     if (!e && writer) e = make_folder(dir, &made, err);
     path_of(path, dir, "model.safetensors");
-    if (writer && !e) e = start_file(&weights, t, path, &model, 1, err);
+    if (writer && !e) e = start_file(&weights, t, path, model_specs, &model, 1, err);
     path_of(path, dir, "optimizer.safetensors");
-    if (writer && !e) e = start_file(&states, t, path, list, count, err);
+    if (writer && !e) e = start_file(&states, t, path, specs, list, count, err);
     e = write_tensors(t, &weights, &model, 1, e, err);
     if (!e) e = write_tensors(t, &states, list, count, e, err);
     if (writer && !e) e = commit(&weights, &states, &t->plan.model, dir, err);
     weights_abort(&weights);
     weights_abort(&states);
-    free(list);
+    free(list), free(specs), free(model_specs);
     if (e && made) rmdir(dir);
     return comm_agree(t->comm, e, err);
 }

@@ -39,8 +39,8 @@ enum error_code plan_check_low_rank(const struct plan *p, struct error *err)
     const enum error_code e = data_shards(&s, &p->data, p->mesh.size[DP], 0, err);
     if (e) return e;
     if (s.apart || p->data.offload)
-        return fail(err, ERR_PLAN, "%s: --optimizer %s reduces gradients in every step and keeps them on the device; it takes ddp",
-                    s.apart ? "--data-parallel local-sgd, diloco" : "--offload", name);
+        return fail(err, ERR_PLAN, "%s%s: --optimizer %s takes ddp, with everything on the devices", s.apart ? "--data-parallel " : "--offload",
+                    s.apart ? p->data.scheme : "", name);
     if (s.optimizer > 1)
         return fail(err, ERR_PLAN, "--data-parallel %s: keeps parts of matrices, and --optimizer %s projects whole ones; it takes ddp", p->data.scheme, name);
     if (p->data.narrow_gradients)

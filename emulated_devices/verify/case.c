@@ -68,6 +68,11 @@ void case_take_mezo(struct plan *p, int sides)
     p->perturb = sides;
 }
 
+double case_fp64_error(const struct plan *p)
+{
+    return p->optimizer->forward_only ? CASE_FP64_ERROR / p->hyper.distance : p->optimizer->low_rank ? CASE_FP64_SINGULAR_ERROR : CASE_FP64_ERROR;
+}
+
 void case_take_data(struct plan *p, const struct data_scheme *s)
 {
     p->data.scheme = s->name;
@@ -75,11 +80,6 @@ void case_take_data(struct plan *p, const struct data_scheme *s)
 }
 
 static int steps_of(const struct plan *p) { return data_outer(&p->data).every > 0 ? CASE_STEPS_APART : CASE_STEPS; }
-
-double case_fp64_error(const struct plan *p)
-{
-    return p->optimizer->forward_only ? CASE_FP64_ERROR / p->hyper.distance : p->optimizer->low_rank ? CASE_FP64_SINGULAR_ERROR : CASE_FP64_ERROR;
-}
 
 void case_take_speeds(struct plan *p)
 {

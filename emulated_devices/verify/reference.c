@@ -1,5 +1,5 @@
-#include "emulated_devices/verify/reference_outer.h"
 #include "emulated_devices/verify/reference_low_rank.h"
+#include "emulated_devices/verify/reference_outer.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdlib.h>
@@ -377,7 +377,6 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
 
 double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
 
-/* However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
 double relative(double far, double size, enum dtype t) { return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t); }
 
 /* What the masters may differ by, the weights may too, and by what they round to. */

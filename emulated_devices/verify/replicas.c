@@ -12,29 +12,9 @@ struct box_hash {
     uint64_t box, bits;                 /* box: which elements, and of which replica where those train apart */
 };
 
-static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM,
-                                          KIND_STATE, KIND_STATE + 1, KIND_STATE + 2, KIND_STATE + 3 };
+static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE, KIND_STATE + 1,
+                                           KIND_STATE + 2, KIND_STATE + 3 };
 enum { STATES_FROM = 5, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES, MOST_BOXES = 3 };      /* boxes: queries, keys, values */
-
-static bool is_kept(const struct trainer *t, enum tensor_kind kind)
-{
-    if (kind == KIND_MASTER) return data_has_masters(&t->data);
-    if (kind == KIND_ANCHOR) return t->data.shards.apart;
-    return kind != KIND_MOMENTUM || (t->data.shards.apart && t->data.outer.momentum > 0);
-}
-
-/* Before the optimizer's step its states are old, but for the projection of a low-rank one: a gradient can only be equal where
- * that is, so it comes first. */
-static int compared_kinds(const struct trainer *t, enum replicas_when when, int kinds[MOST_KINDS])
-{
-    const int end = when == BEFORE_OPTIMIZER ? 2 - t->plan.optimizer->forward_only : STATES_FROM + t->plan.optimizer->states;
-    int n = 0;
-    if (when == BEFORE_OPTIMIZER && t->plan.optimizer->low_rank) kinds[n++] = STATES_FROM + LOW_RANK_PROJECTION;
-    for (int k = 0; k < end; k++) {
-        if (is_kept(t, kind_of[k]) && (when == BEFORE_OPTIMIZER || kind_of[k] != KIND_GRADIENT)) kinds[n++] = k;
-    }
-    return n;
-}
 
 /* A box, which of its elements are kept, and by which replica. */
 static uint64_t hash_box(const struct box *b, int ndim, struct range kept, int whose)
@@ -52,9 +32,8 @@ static int64_t elements(const struct box *b, int ndim)
 }
 
 /* Box by box: of a fused matrix some boxes may be copies, those of keys and values, and others not. */
-static int list_boxes(const struct parameter *p, int kind, int whose, struct range kept, struct tensor x, struct box_hash *out)
+static int list_boxes(const struct parameter *p, const struct layout *l, int kind, int whose, struct range kept, struct tensor x, struct box_hash *out)
 {
-    const struct layout *l = &p->layout;
     const size_t size = dtype_size(x.dtype);
     int64_t from = 0;
     int n = 0;
@@ -66,6 +45,26 @@ static int list_boxes(const struct parameter *p, int kind, int whose, struct ran
             out[n++] = (struct box_hash){ p->index, kind, hash_box(&l->box[b], l->ndim, within, whose), hash_bytes(HASH_START, own, (size_t)part.count * size) };
         from += count;
     }
+    return n;
+}
+
+static bool is_kept(const struct trainer *t, enum tensor_kind kind)
+{
+    if (kind == KIND_MASTER) return data_has_masters(&t->data);
+    if (kind == KIND_ANCHOR) return t->data.shards.apart;
+    return kind != KIND_MOMENTUM || (t->data.shards.apart && t->data.outer.momentum > 0);
+}
+
+/* Before the optimizer's step its states are old, but for the projection of a low-rank one: a gradient can only be equal where
+ * that is, so it comes first. */
+static int compared_kinds(const struct trainer *t, enum replicas_when when, int kinds[MOST_KINDS])
+{
+    const struct optimizer *o = t->plan.optimizer;
+    const int end = when == BEFORE_OPTIMIZER ? 2 - o->forward_only : STATES_FROM + o->states;
+    int n = 0;
+    if (when == BEFORE_OPTIMIZER && o->low_rank) kinds[n++] = STATES_FROM + LOW_RANK_PROJECTION;
+    for (int k = 0; k < end; k++)
+        if (is_kept(t, kind_of[k]) && (when == BEFORE_OPTIMIZER || kind_of[k] != KIND_GRADIENT)) kinds[n++] = k;
     return n;
 }
 
@@ -90,9 +89,9 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct box
             if (collect_own(t, p, kind_of[k], &kept, &x, &err))
                 comm_give_up(t->comm, &err);
             const int whose = is_a_replicas_own(t, kind_of[k], when) ? shards_replica_of(&t->data.shards, t->dp.rank) : 0;
-            if (data_keeps_whole(&t->data, kind_of[k])) {
-                if (kept.count > 0) out[n++] = (struct box_hash){ p->index, k, HASH_START, hash_bytes(HASH_START, x.data, tensor_bytes(x)) };
-            } else n += list_boxes(p, k, whose, kept, x, out + n);
+            const struct param_spec spec = data_spec(&t->data, &p->spec, kind_of[k]);
+            const struct layout l = data_keeps_whole(&t->data, kind_of[k]) ? layout_whole(spec.ndim, spec.dim) : p->layout;
+            n += list_boxes(p, &l, k, whose, kept, x, out + n);
             free(x.data);
         }
     }

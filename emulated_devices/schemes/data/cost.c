@@ -1,6 +1,6 @@
 /* cost.c -- what a step of the engine takes, from the list of passes alone. */
-#include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/schemes/data/low_rank.h"
+#include "emulated_devices/schemes/data/offload.h"
 
 static void add(struct collective_cost *sum, struct collective_cost c, int64_t times)
 {
@@ -183,8 +183,8 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static struct state_bytes bytes_of_element(const struct data_parallel *dp)
 {
-    const int states = dp->optimizer->low_rank ? 0 : dp->optimizer->states;     /* of the unit's padded size */
     const int outer = dp->shards.apart ? 1 + (dp->outer.momentum > 0) : 0;     /* anchor and momentum */
+    const int states = dp->optimizer->low_rank ? 0 : dp->optimizer->states;    /* of the unit's padded size */
     return (struct state_bytes){
         .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = has_gradients(dp) ? dtype_size(data_format(dp, KIND_GRADIENT)) : 0,
         .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(states + data_has_masters(dp) + outer),

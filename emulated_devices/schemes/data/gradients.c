@@ -156,8 +156,8 @@ enum error_code data_finish_gradients(struct data_parallel *dp, struct error *er
     if (!e && everything_is_whole(dp)) e = reduce_buckets(dp, err);
     clock_end(&dp->device->clock);
     clock_join(&dp->device->clock, COMMUNICATION);
-    if (offloads(&dp->request, GRADIENTS)) clock_join(&dp->device->clock, FLUSH), clock_join(&dp->device->clock, DRIVE);
     if (low_rank_in_step(dp)) low_rank_unpack(dp);
+    if (offloads(&dp->request, GRADIENTS)) clock_join(&dp->device->clock, FLUSH), clock_join(&dp->device->clock, DRIVE);
     expect_uses(dp);
     return e;
 }

@@ -1,6 +1,6 @@
 /* open.c -- the engine's groups, units and memory. */
-#include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/schemes/data/low_rank.h"
+#include "emulated_devices/schemes/data/offload.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>

@@ -112,6 +112,17 @@ void data_skip_step(struct data_parallel *dp)
     dp->skipped_whole += !low_rank_in_step(dp);
 }
 
+/* An optimizer that steps whole matrices: unit by unit. */
+static enum error_code step_units(struct data_parallel *dp, struct step step, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < dp->units && !e; i++) {
+        low_rank_step(dp, &dp->unit[i], data_kept_tensor(dp, &dp->unit[i], KIND_MASTER), step);
+        e = renew_weights(dp, &dp->unit[i], err);
+    }
+    return e;
+}
+
 /* Weights are shared, unless the outer step is about to change them. */
 static enum error_code step_slices(struct stepping *x, bool shared, struct error *err)
 {
@@ -127,18 +138,6 @@ static enum error_code step_slices(struct stepping *x, bool shared, struct error
     return e;
 }
 
-/* Optimizers that project them step whole matrices, which lie on the device: plan_check_low_rank. */
-static enum error_code step_matrices(struct data_parallel *dp, struct step step, struct error *err)
-{
-    enum error_code e = OK;
-    for (int i = 0; i < dp->units && !e; i++) {
-        struct unit *u = &dp->unit[i];
-        low_rank_step(dp, u, data_kept_tensor(dp, u, KIND_MASTER), step);
-        e = renew_weights(dp, u, err);
-    }
-    return e;
-}
-
 /* The next step begins when everything is where it lies. */
 enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
 {
@@ -148,10 +147,10 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
     data_same_versions(dp);
     const struct step step = { .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
     enum error_code e = stepping_open(&x, dp, step, err);
-    if (!e) e = dp->optimizer->low_rank ? step_matrices(dp, step, err) : step_slices(&x, !round_ends, err);
+    if (!e) e = dp->optimizer->low_rank ? step_units(dp, step, err) : step_slices(&x, !round_ends, err);
     stepping_close(&x);
-    data_expect_step(dp, t + 1);
     dp->stepped = true;
+    data_expect_step(dp, t + 1);
     for (enum stream s = FETCH; s < STREAMS && dp->request.offload; s++) clock_join(&dp->device->clock, s);
     for (int u = 0; u < dp->units; u++) clear_gradient(dp, &dp->unit[u]);
     return e || !round_ends ? e : step_outer(dp, err);
