@@ -121,6 +121,7 @@ test_failure_while_saving_on_a_mesh() {
     [ "$(ls kept | wc -l)" = 3 ] || complain "it left something: $(ls kept)"
 }
 
-run_tests test_same_mesh_adamw test_same_mesh_momentum test_same_mesh_untied_dropout test_same_mesh_no_state \
-          test_same_rates_by_default test_another_mesh test_another_data_scheme test_same_mesh_zero3 test_same_mesh_fsdp test_projections test_another_rank_is_refused test_model_folder test_interrupted_between_files test_disk_full \
+run_tests test_same_mesh_adamw test_same_mesh_momentum test_same_mesh_untied_dropout test_same_mesh_no_state test_same_rates_by_default \
+          test_masters_in_16_bits test_loss_scale test_another_mesh test_another_data_scheme test_same_mesh_zero3 test_same_mesh_fsdp \
+          test_projections test_another_rank_is_refused test_model_folder test_interrupted_between_files test_disk_full \
           test_failure_while_saving_on_a_mesh
