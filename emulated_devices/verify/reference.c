@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/reference.h"
+#include "emulated_devices/verify/quantised.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdlib.h>
@@ -14,13 +15,16 @@ static bool copy_tensor(struct tensor *copy, struct tensor t)
 
 static bool is_mixed(const struct plan *p) { return dtype_wide(p->dtype) != p->dtype; }
 
-/* The weights themselves, or copies in fp32, drawn there, which the weights are made of. */
+/* Whether the optimizer steps copies of the weights. */
+static bool has_masters(const struct plan *p) { return is_mixed(p) || quantised_after_step(p); }
+
+/* The weights themselves, or copies, in fp32 of 16-bit ones, drawn there, which the weights are made of. */
 static bool make_masters(struct serial_run *r, const struct plan *p)
 {
     for (int i = 0; i < r->model.params; i++) {
         struct tensor *m = &r->master[i];
         *m = r->model.w[i];
-        if (!is_mixed(p)) continue;
+        if (!has_masters(p)) continue;
         m->dtype = dtype_wide(p->dtype);
         m->data = malloc(tensor_bytes(*m));
         if (m->data == NULL) return false;
@@ -39,7 +43,10 @@ static enum error_code serial_open(struct serial_run *r, const struct plan *p, c
     r->older = calloc((size_t)r->model.params, sizeof *r->older);
     r->state = calloc((size_t)r->model.params * OPTIMIZER_MAX_STATES, sizeof *r->state);
     r->master = calloc((size_t)r->model.params, sizeof *r->master);
+    r->gathered = quantised_before_use(p) ? calloc((size_t)r->model.params, sizeof *r->gathered) : NULL;
     bool ok = r->state != NULL && r->older != NULL && r->master != NULL && make_masters(r, p);
+    if (ok && quantised_before_use(p)) ok = r->gathered != NULL;
+    for (int i = 0; ok && r->gathered && i < r->model.params; i++) ok = copy_tensor(&r->gathered[i], r->model.w[i]);
     for (int i = 0; ok && rule->delayed && i < r->model.params; i++) ok = copy_tensor(&r->older[i], r->model.w[i]);
     for (int i = 0; ok && i < r->model.params; i++)
         for (int s = 0; ok && s < p->optimizer->states; s++) {
@@ -48,7 +55,8 @@ static enum error_code serial_open(struct serial_run *r, const struct plan *p, c
             t->data = calloc(1, tensor_bytes(*t));
             ok = t->data != NULL;
         }
-    return ok ? OK : fail(err, ERR_MEMORY, "no memory for the one-device run's optimizer state");
+    if (!ok) return fail(err, ERR_MEMORY, "no memory for the one-device run's optimizer state");
+    return quantised_after_step(p) ? quantise_after_step(p, r->model.w, err) : OK;
 }
 
 static void serial_close(struct serial_run *r)
@@ -57,7 +65,8 @@ static void serial_close(struct serial_run *r)
     for (int i = 0; r->older && i < r->model.params; i++) free(r->older[i].data);
     for (int i = 0; r->master && i < r->model.params; i++)
         if (r->master[i].data != r->model.w[i].data) free(r->master[i].data);
-    free(r->state), free(r->older), free(r->master);
+    for (int i = 0; r->gathered && i < r->model.params; i++) free(r->gathered[i].data);
+    free(r->state), free(r->older), free(r->master), free(r->gathered);
     if (r->model.params) transformer_close(&r->model);
 }
 
@@ -113,7 +122,7 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
     enum error_code e = OK;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
         e = follow(t, KIND_WEIGHT, i, here ? truth->model.w[i] : tensor_none, here ? twin->model.w[i] : tensor_none, err);
-        if (is_mixed(&t->plan) && !e) e = follow(t, KIND_MASTER, i, here ? truth->master[i] : tensor_none, here ? twin->master[i] : tensor_none, err);
+        if (has_masters(&t->plan) && !e) e = follow(t, KIND_MASTER, i, here ? truth->master[i] : tensor_none, here ? twin->master[i] : tensor_none, err);
         if (delayed && !e) e = follow(t, KIND_OLDER_WEIGHT, i, here ? truth->older[i] : tensor_none, here ? twin->older[i] : tensor_none, err);
         for (int k = 0; k < t->plan.optimizer->states && !e; k++) {
             const int state = i * OPTIMIZER_MAX_STATES + k;
@@ -123,6 +132,45 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
     }
     if (here) r->step = t->step, r->skipped = t->skipped, r->loss_scale = t->loss_scale;
     return e;
+}
+
+/* Moved with the truth. */
+static void shift_twin(struct tensor twin, struct tensor truth, struct tensor to)
+{
+    for (int64_t i = 0; i < tensor_count(to); i++) tensor_set(twin, i, tensor_get(to, i) + (tensor_get(twin, i) - tensor_get(truth, i)));
+}
+
+enum error_code reference_take_gradients(struct reference *r, struct trainer *t, struct error *err)
+{
+    const bool here = t->comm->rank == 0;
+    enum error_code e = OK;
+    for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
+        struct tensor theirs = tensor_none;
+        if (here && !copy_tensor(&theirs, r->truth.model.g[i])) e = fail(err, ERR_MEMORY, "no memory for the gradient of %s", r->truth.model.spec[i].name);
+        e = comm_agree(t->comm, e, err);
+        if (!e) e = collect_whole(t, i, KIND_GRADIENT, theirs, err);
+        if (!e && here) shift_twin(r->twin.model.g[i], r->truth.model.g[i], theirs), tensor_convert(r->truth.model.g[i], theirs);
+        free(theirs.data);
+    }
+    struct serial_run *const runs[] = { &r->truth, &r->twin };
+    for (int i = 0; i < 2 && here; i++) runs[i]->norm = transformer_gradient_norm(&runs[i]->model) / runs[i]->model.loss_scale;
+    return e;
+}
+
+enum error_code reference_renew(struct reference *r, struct trainer *t, struct error *err)
+{
+    const bool here = t->comm->rank == 0;
+    enum error_code e = OK;
+    for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
+        struct tensor master = tensor_none;
+        if (here && !copy_tensor(&master, r->truth.master[i])) e = fail(err, ERR_MEMORY, "no memory for the master of %s", r->truth.model.spec[i].name);
+        e = comm_agree(t->comm, e, err);
+        if (!e) e = collect_whole(t, i, KIND_MASTER, master, err);
+        if (!e && here) tensor_convert(r->truth.model.w[i], master);
+        free(master.data);
+    }
+    if (here && !e) e = quantise_after_step(&t->plan, r->truth.model.w, err);
+    return comm_agree(t->comm, e, err);
 }
 
 static struct step step_of(const struct reference *r, const struct serial_run *run, int i)
@@ -197,7 +245,7 @@ static void update(struct reference *r, struct serial_run *run, int i)
 {
     if (r->rule.delayed) memcpy(run->older[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
     optimizer_step(r->plan->optimizer, run->master[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
-    if (is_mixed(r->plan)) tensor_convert(run->model.w[i], run->master[i]);
+    if (has_masters(r->plan)) tensor_convert(run->model.w[i], run->master[i]);
 }
 
 static void forget_gradients(struct reference *r)
@@ -243,6 +291,19 @@ static void exchange_versions(struct serial_run *run)
     run->older = newest;
 }
 
+/* Weights for a pass, as devices have them when they have gathered them. */
+static enum error_code gather(const struct reference *r, struct serial_run *run, struct error *err)
+{
+    for (int i = 0; i < run->model.params; i++) memcpy(run->gathered[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
+    return quantise_before_use(r->plan, run->gathered, err);
+}
+
+static void exchange_gathered(struct serial_run *run)
+{
+    struct tensor *const kept = run->model.w;
+    if (run->gathered) run->model.w = run->gathered, run->gathered = kept;
+}
+
 /* Of the sequences that count for this optimizer step; the labels of all others are ignored, so they add nothing. */
 static enum error_code gradients(struct reference *r, struct serial_run *run, struct error *err)
 {
@@ -251,8 +312,11 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     run->model.loss_scale = r->loss_scale.scale;
     record_rewind(&r->record);
     if (r->rule.delayed) exchange_versions(run);
-    enum error_code e = transformer_forward(&run->model, r->ids, r->counting, r->plan->B, r->plan->S, &loss, err);
+    enum error_code e = run->gathered ? gather(r, run, err) : OK;
+    exchange_gathered(run);
+    if (!e) e = transformer_forward(&run->model, r->ids, r->counting, r->plan->B, r->plan->S, &loss, err);
     if (!e) transformer_backward(&run->model);
+    exchange_gathered(run);
     if (r->rule.delayed) exchange_versions(run);
     if (e) return e;
     const int64_t counted = r->counted + run->model.counted;
@@ -313,7 +377,7 @@ static double bound_in(const struct reference *r, int i, enum dtype t)
     return relative(distance(r->twin.master[i], m) + r->response[i], norm(r, m), t);
 }
 
-double reference_weight_bound(const struct reference *r, int i) { return bound_in(r, i, r->truth.model.w[i].dtype); }
+double reference_weight_bound(const struct reference *r, int i) { return quantised_after_step(r->plan) ? 0 : bound_in(r, i, r->truth.model.w[i].dtype); }
 double reference_master_bound(const struct reference *r, int i) { return bound_in(r, i, r->truth.master[i].dtype); }
 
 double reference_gradient_bound(const struct reference *r, int i)

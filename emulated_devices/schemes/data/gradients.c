@@ -3,35 +3,18 @@
 #include "emulated_devices/device/compute.h"
 #include <string.h>
 
-/* ---- collectives among devices that differ in one digit ------------------------------------------------------------------- */
-
-static struct range own_block(const struct data_parallel *dp, enum shard_level level, struct tensor row)
-{
-    const int64_t n = tensor_count(row) / shards_size(&dp->shards, level);
-    return (struct range){ shards_digit(&dp->shards, level) * n, n };
-}
-
-enum error_code level_reduce_scatter(struct data_parallel *dp, enum shard_level level, struct tensor row, struct error *err)
-{
-    const struct collective c = { .in = row.data, .out = slice(row, own_block(dp, level, row)).data, .count = tensor_count(row),
-                                  .dtype = row.dtype, .reduction = SUM };
-    return collective_run(&dp->level[level], REDUCE_SCATTER, dp->request.reduce_scatter, &c, err);
-}
-
-enum error_code level_allgather(struct data_parallel *dp, enum shard_level level, struct tensor row, struct error *err)
-{
-    const struct collective c = { .in = slice(row, own_block(dp, level, row)).data, .out = row.data, .count = tensor_count(row), .dtype = row.dtype };
-    return collective_run(&dp->level[level], ALLGATHER, dp->request.allgather, &c, err);
-}
-
 /* ---- where they are ------------------------------------------------------------------------------------------------------------ */
 
-struct tensor data_own_gradient(const struct data_parallel *dp, const struct unit *u)
+/* Of the gradients that a device keeps, those that it steps. */
+static struct range stepped(const struct data_parallel *dp, const struct unit *u)
 {
     struct range own = shards_range(&dp->shards, BY_OPTIMIZER, u->padded);
     own.first -= shards_range(&dp->shards, BY_GRADIENTS, u->padded).first;
-    return slice(u->own_g, own);
+    return own;
 }
+
+struct tensor data_own_gradient(const struct data_parallel *dp, const struct unit *u) { return slice(u->own_g, stepped(dp, u)); }
+struct tracking data_own_tracking(const struct data_parallel *dp, const struct unit *u) { return tracking_from(u->tracking, stepped(dp, u).first); }
 
 /* ---- reducing ------------------------------------------------------------------------------------------------------------------ */
 
@@ -45,10 +28,15 @@ static enum error_code scatter(struct data_parallel *dp, struct unit *u, struct 
         if (row.data == NULL) return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
         unit_from_whole(u, (struct range){ 0, u->padded }, row.data, u->g.data, row.dtype);
     }
-    enum error_code e = level_reduce_scatter(dp, BY_WEIGHTS, row, err);
-    const struct tensor half = slice(row, shards_range(&dp->shards, BY_WEIGHTS, u->padded));
-    if (!e) e = level_reduce_scatter(dp, BY_GRADIENTS, half, err);
-    if (!e) dev_add(d, u->own_g, u->own_g, slice(row, shards_range(&dp->shards, BY_GRADIENTS, u->padded)));
+    struct tracking t = { 0 };
+    enum error_code e = dp->tracks ? tracking_open(&t, u->padded, err) : OK;
+    if (!e && tracked(t)) tracking_start(t, row);
+    const struct range half = shards_range(&dp->shards, BY_WEIGHTS, u->padded), kept = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
+    if (!e) e = level_reduce_scatter(dp, BY_WEIGHTS, row, t, err);
+    if (!e) e = level_reduce_scatter(dp, BY_GRADIENTS, slice(row, half), tracking_from(t, half.first), err);
+    if (!e) dev_add(d, u->own_g, u->own_g, slice(row, kept));
+    if (!e && tracked(t)) tracking_add(u->tracking, tracking_from(t, kept.first), u->own_g);
+    tracking_close(&t);
     if (u->rows > 0) device_free(d, row);
     device_free(d, u->g);
     u->g.data = NULL;
@@ -56,12 +44,23 @@ static enum error_code scatter(struct data_parallel *dp, struct unit *u, struct 
     return e;
 }
 
+/* The all-reduce among copies quantises nothing, but adds up what is off. */
+static enum error_code track_copies(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    struct group *g = &dp->level[BY_COPIES];
+    if (g->size == 1) return OK;
+    struct exchange control = exchange_begin(g, CONTROL);
+    return tracking_sum(&control, g->size, NULL, data_own_tracking(dp, u), data_own_gradient(dp, u), err);
+}
+
 /* After the last microbatch: to the device that steps them, and the sum over copies. */
 static enum error_code reduce_last(struct data_parallel *dp, struct unit *u, struct error *err)
 {
-    const enum error_code e = level_reduce_scatter(dp, BY_OPTIMIZER, u->own_g, err);
+    if (dp->tracks && dp->shards.gradients == 1) tracking_start(u->tracking, u->own_g);
+    enum error_code e = level_reduce_scatter(dp, BY_OPTIMIZER, u->own_g, u->tracking, err);
     const struct tensor own = data_own_gradient(dp, u);
-    return e ? e : allreduce(&dp->level[BY_COPIES], own.data, tensor_count(own), own.dtype, SUM, dp->allreduce, err);
+    if (!e) e = allreduce(&dp->level[BY_COPIES], own.data, tensor_count(own), own.dtype, SUM, dp->allreduce, err);
+    return e || !dp->tracks ? e : track_copies(dp, u, err);
 }
 
 /* ---- ddp: everything whole, in buckets ---------------------------------------------------------------------------------------- */

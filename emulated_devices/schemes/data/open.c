@@ -18,6 +18,7 @@ static enum error_code open_groups(struct data_parallel *dp, struct error *err)
         for (int i = 0; i < size; i++) ranks[i] = dp->group->member[first + i * shards_stride(s, l)];
         e = group_of(&dp->level[l], dp->group->comm, ranks, size, dp->group->axes, err);
         free(ranks);
+        if (!e && dp->request.quantise_gradients.bits > 0) e = quantised_group_open(&dp->scatter[l], &dp->level[l], err);
     }
     return e;
 }
@@ -162,8 +163,9 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
         show_weights(&dp->unit[u]);
         show_gradients(&dp->unit[u]);
     }
+    e = data_requantise(dp, err);
     data_same_versions(dp);
-    return OK;
+    return e;
 }
 
 void data_close(struct data_parallel *dp)
@@ -178,10 +180,11 @@ void data_close(struct data_parallel *dp)
         device_free(dp->device, u->own_w);
         device_free(dp->device, u->older);
         device_free(dp->device, u->master);
+        tracking_close(&u->tracking);
         for (int s = 0; s < dp->optimizer->states; s++) device_free(dp->device, u->state[s]);
     }
     device_free(dp->device, dp->gradients);
     free(dp->unit), free(dp->use);
-    for (int l = 0; l < SHARD_LEVELS; l++) group_close(&dp->level[l]);
+    for (int l = 0; l < SHARD_LEVELS; l++) quantised_group_close(&dp->scatter[l]), group_close(&dp->level[l]);
     dp->unit = NULL, dp->use = NULL;
 }

@@ -33,6 +33,8 @@ struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit
     case KIND_WEIGHT: return u->own_w;
     case KIND_OLDER_WEIGHT: return u->older;
     case KIND_GRADIENT: return data_own_gradient(dp, u);
+    case KIND_EXACT_GRADIENT: return tensor_1d(data_own_tracking(dp, u).exact, F64, tensor_count(data_own_gradient(dp, u)));
+    case KIND_GRADIENT_EXCESS: return tensor_1d(data_own_tracking(dp, u).bound, F64, tensor_count(data_own_gradient(dp, u)));
     case KIND_MASTER: return data_has_masters(dp) ? u->master : stepped_weights(dp, u);
     default: return u->state[kind - KIND_STATE];
     }
@@ -41,6 +43,7 @@ struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit
 enum dtype data_format(const struct data_parallel *dp, enum tensor_kind kind)
 {
     const enum dtype weights = dp->device->dtype;
+    if (kind == KIND_EXACT_GRADIENT || kind == KIND_GRADIENT_EXCESS) return F64;
     const bool narrow = kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT || (kind == KIND_GRADIENT && dp->request.narrow_gradients);
     return narrow ? weights : dtype_wide(weights);
 }
@@ -89,8 +92,9 @@ static enum error_code share_weights(struct data_parallel *dp, struct unit *u, s
 {
     struct range half = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
     half.first -= shards_range(&dp->shards, BY_WEIGHTS, u->padded).first;
-    const enum error_code e = level_allgather(dp, BY_OPTIMIZER, slice(u->own_w, half), err);
-    return e ? e : level_allgather(dp, BY_GRADIENTS, u->own_w, err);
+    const struct tensor row = slice(u->own_w, half);
+    const enum error_code e = level_allgather(dp, BY_OPTIMIZER, stepped_weights(dp, u), row, err);
+    return e ? e : level_allgather(dp, BY_GRADIENTS, row, u->own_w, err);
 }
 
 /* From the masters that this device steps to its weights, and from there to the others'. */
@@ -103,9 +107,15 @@ static enum error_code renew_weights(struct data_parallel *dp, struct unit *u, s
     return share_weights(dp, u, err);
 }
 
+static void forget_gradient(struct unit *u)
+{
+    memset(u->own_g.data, 0, tensor_bytes(u->own_g));
+    if (tracked(u->tracking)) tracking_start(u->tracking, u->own_g);
+}
+
 void data_skip_step(struct data_parallel *dp)
 {
-    for (int u = 0; u < dp->units; u++) memset(dp->unit[u].own_g.data, 0, tensor_bytes(dp->unit[u].own_g));
+    for (int u = 0; u < dp->units; u++) forget_gradient(&dp->unit[u]);
 }
 
 enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
@@ -118,7 +128,7 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
         struct stepping x = { .dp = dp, .unit = u, .own = data_kept(&dp->shards, u, KIND_MASTER), .master = data_kept_tensor(dp, u, KIND_MASTER) };
         x.step = (struct step){ .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
         unit_each_stretch(u, x.own, step_stretch, &x);
-        memset(u->own_g.data, 0, tensor_bytes(u->own_g));
+        forget_gradient(u);
         e = renew_weights(dp, u, err);
     }
     return e;

@@ -14,6 +14,7 @@
 #ifndef ORRERY_UNIT_H
 #define ORRERY_UNIT_H
 
+#include "emulated_devices/collectives/tracking.h"
 #include "emulated_devices/schemes/data/shards.h"
 #include "emulated_devices/schemes/parameter.h"
 
@@ -35,6 +36,7 @@ struct unit {
     struct tensor older;                /* own_w before the last step, where two versions are kept */
     struct tensor own_w, own_g, master, state[OPTIMIZER_MAX_STATES];    /* this device's parts of the row, kept from step to step; master:
                                            where the optimizer steps copies of the weights */
+    struct tracking tracking;           /* beside own_g, where that is quantised on its way and this is tracked */
     picoseconds ready;                  /* virtual time at which w has been gathered */
     int due;                            /* backward passes of this step that have not added to g yet */
     int gatherings, reductions;         /* in a step: how often w is gathered; updates before which a pass adds to g */
