@@ -185,7 +185,7 @@ enum error_code compare_weights(struct trainer *t, struct reference *ref, struct
     enum error_code e = data_renews_quantised(&t->data.request, &t->data.shards) ? reference_renew(ref, t, err) : OK;
     for (int i = 0; i < n && !e; i++)
         e = compare_one(t, ref, i, KIND_WEIGHT, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "" }, err);
-    for (int i = 0; i < n && !e && data_has_masters(&t->data); i++)
+    for (int i = 0; i < n && !e && reference_has_masters(&t->plan); i++)
         e = compare_one(t, ref, i, KIND_MASTER, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "master of " }, err);
     for (int s = 0; s < t->plan.optimizer->states; s++) {
         char of[16];

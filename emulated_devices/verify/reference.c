@@ -15,8 +15,7 @@ static bool copy_tensor(struct tensor *copy, struct tensor t)
 
 static bool is_mixed(const struct plan *p) { return dtype_wide(p->dtype) != p->dtype; }
 
-/* Whether the optimizer steps copies of the weights. */
-static bool has_masters(const struct plan *p) { return is_mixed(p) || quantised_after_step(p); }
+bool reference_has_masters(const struct plan *p) { return is_mixed(p) || quantised_after_step(p); }
 
 /* The weights themselves, or copies, in fp32 of 16-bit ones, drawn there, which the weights are made of. */
 static bool make_masters(struct serial_run *r, const struct plan *p)
@@ -24,7 +23,7 @@ static bool make_masters(struct serial_run *r, const struct plan *p)
     for (int i = 0; i < r->model.params; i++) {
         struct tensor *m = &r->master[i];
         *m = r->model.w[i];
-        if (!has_masters(p)) continue;
+        if (!reference_has_masters(p)) continue;
         m->dtype = dtype_wide(p->dtype);
         m->data = malloc(tensor_bytes(*m));
         if (m->data == NULL) return false;
@@ -122,7 +121,7 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
     enum error_code e = OK;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
         e = follow(t, KIND_WEIGHT, i, here ? truth->model.w[i] : tensor_none, here ? twin->model.w[i] : tensor_none, err);
-        if (has_masters(&t->plan) && !e) e = follow(t, KIND_MASTER, i, here ? truth->master[i] : tensor_none, here ? twin->master[i] : tensor_none, err);
+        if (reference_has_masters(&t->plan) && !e) e = follow(t, KIND_MASTER, i, here ? truth->master[i] : tensor_none, here ? twin->master[i] : tensor_none, err);
         if (delayed && !e) e = follow(t, KIND_OLDER_WEIGHT, i, here ? truth->older[i] : tensor_none, here ? twin->older[i] : tensor_none, err);
         for (int k = 0; k < t->plan.optimizer->states && !e; k++) {
             const int state = i * OPTIMIZER_MAX_STATES + k;
@@ -245,7 +244,7 @@ static void update(struct reference *r, struct serial_run *run, int i)
 {
     if (r->rule.delayed) memcpy(run->older[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
     optimizer_step(r->plan->optimizer, run->master[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
-    if (has_masters(r->plan)) tensor_convert(run->model.w[i], run->master[i]);
+    if (reference_has_masters(r->plan)) tensor_convert(run->model.w[i], run->master[i]);
 }
 
 static void forget_gradients(struct reference *r)

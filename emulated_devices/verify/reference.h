@@ -46,6 +46,9 @@ struct reference {
     void *replace_context;
 };
 
+/** Whether the optimizer steps copies of the weights: of 16-bit ones, or of those that devices gather quantised after the step. */
+bool reference_has_masters(const struct plan *);
+
 /** @return OK, or ERR_MEMORY with nothing to close. */
 enum error_code reference_open(struct reference *, const struct plan *, struct batch_source, struct error *);
 void reference_close(struct reference *);
