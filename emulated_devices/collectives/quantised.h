@@ -11,12 +11,13 @@
  *           since the node's sum is quantised once more and errors add up.  On a ring the partial sum is quantised at each of
  *           the P - 1 hops, and hop h adds t_h/2, where t_h is the scale of a sum of h members, not of one member:
  *               sum_{h=1}^{P-1} t_h/2.
- *           With numbers of random sign t_h is about sqrt(h) s, so that the ring's errors add up to P^2/24 s^2 of variance
- *           where quantising once makes P/12 s^2; of one sign t_h is h s, and the ring's grow like P^3.
- *           Rounding comes besides: with u of the wide format, (m+1) u sum |x'| for adding m dequantised numbers; 2^-24 |x| where fp64
- *           is quantised, by way of fp32; u |sum| where the result is stored in 16 bits.  struct tracking has all of it.
+ *           An error is about s/sqrt(12) in size, and errors of different members are independent: once, their squares add up to
+ *           P s^2/12.  On the ring t_h grows like sqrt(h) where signs are random, and like h where numbers are of one sign:
+ *           the sum of squares grows like P^2, or P^3.  `orrery bench quantized` measures it.
+ *           Rounding comes besides: with u of the wide format, (m+1) u sum |x'| for dequantising and adding m numbers; 2^-24 (|x'| + s)
+ *           for each that was fp64, which is rounded to fp32 first; u/(1-u) |sum| where the result is stored in 16 bits.  struct tracking has all of it.
  * Source    G. Wang et al., "ZeRO++: extremely efficient collective communication for giant model training",
- *           arXiv:2306.10209: qwZ (sections 3.1), qgZ (3.3)
+ *           arXiv:2306.10209: qwZ, qgZ
  */
 #ifndef ORRERY_QUANTISED_H
 #define ORRERY_QUANTISED_H

@@ -1,7 +1,7 @@
 /* quantised reduce-scatter, ring: the partial sum is quantised anew at every hop.
  *
  * Source    what one gets by putting codes into the messages of reduce_scatter_ring.c; that it loses more is why
- *           G. Wang et al., "ZeRO++", arXiv:2306.10209, section 3.3, quantise once and exchange all to all
+ *           G. Wang et al., "ZeRO++", arXiv:2306.10209, quantise once and exchange all to all
  * Needs     any P, equal blocks.
  * Cost      steps  P-1;  bytes  (P-1) quantised_bytes(n);  adds  (P-1) n
  * Memory    two blocks in the wide format, two of codes.
