@@ -109,9 +109,9 @@ static enum error_code print_all(struct bench *b, struct error *err)
     enum error_code e = OK;
     if (b->world->rank == 0)
         printf("Reduce-scatter of fp32 as codes: %d devices of %s, %d elements for each, %d a block\n\n"
-               "Per device: messages, bytes, of them at the outermost link level; virtual time. Root mean square of\n"
-               "errors and of their bounds, the largest error/bound of an element, and the error as a multiple of the\n"
-               "first row's.\n\n"
+               "Per device: messages, bytes, of them at the outermost link level; virtual time. Root mean\n"
+               "square of errors and of their bounds, the largest error/bound of an element, and the error as\n"
+               "a multiple of the first row's.\n\n"
                "  %-19s %5s %10s %10s %10s   %9s %9s %6s %7s\n",
                b->world->size, a->cluster.name, a->elements, a->block, "", "sent", "bytes", "outermost", "us", "error", "bound", "worst", "/ once");
     for (int bits = 8; bits >= 4; bits -= 4)
