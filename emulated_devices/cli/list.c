@@ -114,6 +114,7 @@ static void list_optimizers(void)
 {
     for (const struct optimizer *const *o = optimizers; *o; o++) {
         entry((*o)->name, (*o)->description);
+        if ((*o)->forward_only) field("two forward passes a step; keeps and sends no gradients");
         field("keeps %d tensor%s for each parameter", (*o)->states, (*o)->states == 1 ? "" : "s");
         field("from %s", (*o)->source);
     }

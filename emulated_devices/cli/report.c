@@ -42,11 +42,18 @@ void report_step(const struct train_record *r, int64_t i)
     for (int b = 0; b < 20; b++) bar[b] = b * (last + 1) < 20 * (i + 1) ? '#' : '.';
     bar[20] = 0;
     const double tokens = (double)(r->options->plan.B * r->options->plan.S) / r->seconds[i];
-    fprintf(r->out, "%sstep %5lld/%lld  %s  loss %8.5f  norm %7.4f  %8.0f tokens/s", live ? "\r" : "", (long long)(r->first_step + i + 1),
-           (long long)(r->first_step + last + 1), bar, r->step[i].loss, r->step[i].norm, tokens);
+    const bool slope = r->options->plan.optimizer->forward_only;
+    fprintf(r->out, "%sstep %5lld/%lld  %s  loss %8.5f  %s %7.4f  %8.0f tokens/s", live ? "\r" : "", (long long)(r->first_step + i + 1),
+           (long long)(r->first_step + last + 1), bar, r->step[i].loss, slope ? "slope" : "norm", slope ? r->step[i].slope : r->step[i].norm, tokens);
     if (r->step[i].skipped) fprintf(r->out, "  skipped: overflow at loss scale %g", r->step[i].loss_scale);
     if (!live || stays) fprintf(r->out, "\n");
     fflush(r->out);
+}
+
+/* Of the model's matrices and attention. */
+static double step_flops(const struct plan *p)
+{
+    return p->optimizer->forward_only ? 2 * model_forward_flops(&p->model, p->B, p->S) : model_step_flops(&p->model, p->B, p->S);
 }
 
 static double median_seconds(const struct train_record *r)
@@ -126,6 +133,16 @@ static void print_traffic(const struct train_record *r)
     }
 }
 
+/* What stands in the place of gradients. */
+static void print_slope(const struct train_record *r)
+{
+    uint64_t most = 0;
+    for (int d = 0; d < r->options->plan.mesh.devices; d++)
+        if (r->device[d].bytes_shared > most) most = r->device[d].bytes_shared;
+    fprintf(r->out, "slope   from two losses, for which a device sends at most %llu bytes a step; no gradient is kept, and none is sent\n",
+            (unsigned long long)(r->steps > 0 ? most / (uint64_t)r->steps : 0));
+}
+
 static bool all_exact(const struct train_record *r, bool memory)
 {
     bool exact = true;
@@ -150,11 +167,12 @@ void report_end(const struct train_record *r)
     if (r->steps > 0) {
         const double s = median_seconds(r);
         fprintf(r->out, "\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s, (double)(p->B * p->S) / s,
-               model_step_flops(&p->model, p->B, p->S) / s / 1e9);
+               step_flops(p) / s / 1e9);
         fprintf(r->out, "virtual %.1f us a step on cluster %s, if nothing held anything up that the clock does not know\n",
                 1e-6 * virtual_step(r), r->options->cluster.name);
     }
     fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
+    if (p->optimizer->forward_only) print_slope(r);
     fprintf(r->out, "traffic counted messages, bytes and additions on dp, tp and pp %s the formulas on every device\n", all_exact(r, false) ? "equal" : "DIFFER FROM");
     fprintf(r->out, "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
            all_exact(r, true) ? "equal" : "DIFFER FROM");
@@ -199,6 +217,9 @@ static void add_device(cJSON *list, const struct mesh *m, const struct device_re
         cJSON_AddNumberToObject(axis, "messages", (double)d->messages[a]);
         cJSON_AddNumberToObject(axis, "bytes", (double)d->bytes[a]);
     }
+    cJSON *shared = cJSON_AddObjectToObject(sent, "all");
+    cJSON_AddNumberToObject(shared, "messages", (double)d->messages_shared);
+    cJSON_AddNumberToObject(shared, "bytes", (double)d->bytes_shared);
     cJSON_AddBoolToObject(o, "traffic_equals_formulas", d->exact);
     cJSON_AddBoolToObject(o, "memory_equals_formulas", d->exact_memory);
     cJSON_AddNumberToObject(o, "resident_bytes", (double)d->resident);
@@ -215,7 +236,8 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
         cJSON_AddItemToArray(steps, s);
         cJSON_AddNumberToObject(s, "step", (double)(r->first_step + i + 1));
         cJSON_AddNumberToObject(s, "loss", r->step[i].loss);
-        cJSON_AddNumberToObject(s, "norm", r->step[i].norm);
+        if (r->options->plan.optimizer->forward_only) cJSON_AddNumberToObject(s, "slope", r->step[i].slope);
+        else cJSON_AddNumberToObject(s, "norm", r->step[i].norm);
         cJSON_AddNumberToObject(s, "lr", r->step[i].lr);
         cJSON_AddNumberToObject(s, "loss_scale", r->step[i].loss_scale);
         cJSON_AddBoolToObject(s, "skipped", r->step[i].skipped);
@@ -226,7 +248,7 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
     cJSON_AddNumberToObject(root, "virtual_step_ps", virtual_step(r));
-    cJSON_AddNumberToObject(root, "step_flops", model_step_flops(&r->options->plan.model, r->options->plan.B, r->options->plan.S));
+    cJSON_AddNumberToObject(root, "step_flops", step_flops(&r->options->plan));
     if (r->options->check) report_check_json(r, root);
     enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);

@@ -37,6 +37,7 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
 static const char *verdict(const struct train_record *r)
 {
     if (r->comparison.failed) return "FAILED: the plan does not compute what one device computes.";
+    if (r->options->plan.optimizer->forward_only) return "OK: both losses, the slope and every weight of every device are what one device computes.";
     if (!data_quantises(&r->options->plan.data)) return "OK: every activation, gradient, weight and loss of every device is what one device computes.";
     return "OK: every activation, gradient, weight and loss of every device is what one device computes with weights quantised alike;\n"
            "    what quantising has done to gradients is within its proven bound, element by element.";

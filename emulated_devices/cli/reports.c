@@ -14,12 +14,12 @@ static uint64_t resident_bytes(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static struct traffic total_along(const struct comm *c, enum axis axis)
+static struct traffic total_along(const struct comm *c, unsigned axes)
 {
     struct traffic sum = { 0 };
     for (int op = 0; op < OPERATION_COUNT; op++) {
         if (op == CONTROL) continue;
-        const struct traffic *t = &c->traffic[AXIS_BIT(axis)][op];
+        const struct traffic *t = &c->traffic[axes][op];
         sum.messages_sent += t->messages_sent;
         sum.bytes_sent += t->bytes_sent;
         sum.additions += t->additions;
@@ -33,11 +33,12 @@ static struct device_report own_report(const struct trainer *t, int64_t steps)
                                .virtual_time = t->device->clock.now, .exact = true, .exact_memory = true };
     for (int i = 0; i < t->parameters.count; i++) r.parameters += (uint64_t)layout_count(&t->parameters.all[i].layout);
     for (int tag = 0; tag < BUFFERS && steps > 0; tag++) r.exact_memory = r.exact_memory && r.peak.tag[tag] == trainer_peak(t, tag);
-    for (int a = 0; a < AXIS_COUNT; a++) {
-        const struct traffic counted = total_along(t->comm, a);
-        const struct collective_cost formula = trainer_cost_so_far(t, AXIS_BIT(a), steps);
-        r.messages[a] = counted.messages_sent;
-        r.bytes[a] = counted.bytes_sent;
+    for (int a = -1; a < AXIS_COUNT; a++) {
+        const unsigned axes = a < 0 ? 0 : AXIS_BIT(a);
+        const struct traffic counted = total_along(t->comm, axes);
+        const struct collective_cost formula = trainer_cost_so_far(t, axes, steps);
+        *(a < 0 ? &r.messages_shared : &r.messages[a]) = counted.messages_sent;
+        *(a < 0 ? &r.bytes_shared : &r.bytes[a]) = counted.bytes_sent;
         r.exact = r.exact && counted.messages_sent == formula.messages && counted.bytes_sent == formula.bytes && counted.additions == formula.additions;
     }
     return r;

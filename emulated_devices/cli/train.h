@@ -44,9 +44,10 @@ struct device_report {
     uint64_t parameters;                /* elements held */
     struct arena_use peak;
     uint64_t messages[AXIS_COUNT], bytes[AXIS_COUNT];   /* sent, on groups along one axis */
+    uint64_t messages_shared, bytes_shared;             /* sent to share losses and norm, among all */
     uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
     int64_t virtual_time;               /* picoseconds */
-    bool exact;                         /* counted messages, bytes and additions equal the formulas on dp, tp and pp */
+    bool exact;                         /* counted messages, bytes and additions equal the formulas on dp, tp and pp, and of what all share */
     bool exact_memory;                  /* peaks of parameters, gradients, optimizer and activations equal theirs */
 };
 

@@ -102,6 +102,17 @@ static enum error_code take_formats(struct train_options *o, const char *gradien
     return OK;
 }
 
+/* Of an optimizer that knows losses alone. */
+static enum error_code take_distance(struct plan *p, double distance, bool gradients_given, struct error *err)
+{
+    if (distance >= 0 && !p->optimizer->forward_only)
+        return fail(err, ERR_USAGE, "--mezo-eps %g: is for --optimizer mezo; %s has gradients", distance, p->optimizer->name);
+    if (gradients_given && p->optimizer->forward_only)
+        return fail(err, ERR_USAGE, "--grad-dtype: --optimizer %s has no gradients", p->optimizer->name);
+    if (distance >= 0) p->hyper.distance = distance;
+    return OK;
+}
+
 void train_set_rates(struct hyperparameters *h, const struct train_options *o, int64_t first_step)
 {
     const int64_t updates = o->plan.updates;            /* the optimizer counts its own steps */
@@ -113,7 +124,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
 {
     const char *model = NULL, *grad_dtype = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
-    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1;
+    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1;
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
     struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
@@ -162,7 +173,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e9, .help = "sequences in the global batch; default: the model's" },
         { "--seq", "N", OPTION_INT, &seq, .min = 1, .max = 1e9, .help = "tokens in a sequence; default: the model's" },
         { "--micro", "N", OPTION_INT, &micro, .min = 1, .max = 1e6, .help = "microbatches of each copy; default: pp, if the batch allows" },
-        { "--optimizer", "NAME", OPTION_STRING, &optimizer, .help = "adamw, sgd, momentum" },
+        { "--optimizer", "NAME", OPTION_STRING, &optimizer, .help = "adamw, sgd, momentum; mezo: forward passes alone" },
+        { "--mezo-eps", "EPS", OPTION_DOUBLE, &distance, .min = 0, .max = 1e6, .help = "mezo: how far from the weights, along a drawn direction, losses are taken; default: 1e-3" },
+        { "--perturb", "SIDES", OPTION_INT, &o->plan.perturb, .min = 1, .max = 2, .help = "mezo: 2: one half of the copies takes the loss on either side of the weights; default: each takes both" },
         { "--lr", "RATE", OPTION_DOUBLE, &lr, .min = 0, .max = 1e6, .help = "learning rate; default: the optimizer's" },
         { "--min-lr", "RATE", OPTION_DOUBLE, &min_lr, .min = 0, .max = 1e6, .help = "where the cosine ends; default: a tenth of --lr" },
         { "--warmup", "N", OPTION_INT, &warmup, .min = 0, .max = 1e9, .help = "steps of linear warm-up; default: a tenth of --lr-steps" },
@@ -217,6 +230,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
+    if (o->golden && p->optimizer->forward_only)
+        return fail(err, ERR_USAGE, "--check %s: golden files have no steps of %s; --check ref takes it", shown_path(o->check).text, p->optimizer->name);
     if (o->golden) e = train_take_golden(o, err);
     if (e) return e;
     p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;
@@ -226,6 +241,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (lr >= 0) p->hyper.lr = lr;
     if (clip >= 0) p->hyper.clip = clip;
     if (decay >= 0) p->hyper.weight_decay = decay;
+    e = take_distance(p, distance, grad_dtype != NULL, err);
+    if (e) return e;
     p->hyper.min_lr = min_lr >= 0 ? min_lr : p->hyper.lr / 10;
     o->lr_steps = lr_steps;
     o->warmup = warmup;

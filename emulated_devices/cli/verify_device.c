@@ -35,7 +35,8 @@ static struct plan variation(const struct plan *plan, int run)
     }
     if (run == FP32_TIED) p.dtype = F32;
     if (run == BF16_UNTIED) p.dtype = BF16;
-    if (run == FP16_UNTIED) p.dtype = F16, p.data.narrow_gradients = true, p.loss_scale = 1024;
+    if (run == FP16_UNTIED) p.dtype = F16;
+    if (run == FP16_UNTIED && !p.optimizer->forward_only) p.data.narrow_gradients = true, p.loss_scale = 1024;
     if (run >= BF16_UNTIED) p.model.tied = false;
     if (p.recompute) p.recompute = recompute_of_run[run];
     return p;
@@ -270,6 +271,23 @@ static enum error_code run_chains(struct job *j, const struct plan *mesh, struct
     return e;
 }
 
+/* Without a backward pass: each copy takes both losses, or one, weights whole or in shards. */
+static enum error_code run_mezo(struct job *j, const struct plan *mesh, struct error *err)
+{
+    static const struct { const char *name, *scheme; int sides; } forms[] = {
+        { "mezo", "ddp", 1 }, { "mezo two sides", "ddp", 2 }, { "mezo sides zero3", "zero3", 2 },
+    };
+    enum error_code e = OK;
+    for (int i = 0; i < 3 && !e; i++) {
+        struct plan p = *mesh;
+        if (p.mesh.size[DP] % forms[i].sides != 0) continue;
+        p.data.scheme = forms[i].scheme;
+        case_take_mezo(&p, forms[i].sides);
+        e = run_if_it_fits(j, "data", forms[i].name, p, err);
+    }
+    return e;
+}
+
 /* Each scheme; those that ask for a group, with groups of every size between one device and all. */
 static enum error_code run_data(struct job *j, const struct plan *mesh, struct error *err)
 {
@@ -294,7 +312,8 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
             if (!e) e = run_quantised(j, p, name, 8, 4, err);
         }
     }
-    return e ? e : run_chains(j, mesh, err);
+    if (!e) e = run_chains(j, mesh, err);
+    return e ? e : run_mezo(j, mesh, err);
 }
 
 static const char *plural(int n) { return n == 1 ? "" : "s"; }

@@ -47,6 +47,12 @@ enum error_code loss_forward(struct stage *s, struct microbatch *m, int micro, s
     return e;
 }
 
+void loss_drop(struct stage *s, struct microbatch *m)
+{
+    struct tensor *const all[] = { &m->out, &m->lnf_mean, &m->lnf_rstd, &m->lnf, &m->logits, &m->top, &m->sums, &m->d_lnf };
+    drop_tensors(s->device, all, sizeof all / sizeof *all);
+}
+
 struct kept loss_keeps(const struct stage *s, const struct microbatch *m)
 {
     /* out;  lnf;  logits.  Of statistics two or one of the norm;  top, total and hit */
@@ -81,7 +87,6 @@ enum error_code loss_backward_weight(struct stage *s, struct microbatch *m, stru
                                                               m->logits, m->lnf, err);
     if (!e) e = tensor_norm_backward_weight(s->tp, stage_gradient(s, param_final_norm(c)), stage_gradient(s, param_final_bias(c)),
                                             m->d_lnf, m->out, m->lnf_mean, m->lnf_rstd, err);
-    struct tensor *const all[] = { &m->out, &m->lnf_mean, &m->lnf_rstd, &m->lnf, &m->logits, &m->top, &m->sums, &m->d_lnf };
-    drop_tensors(s->device, all, sizeof all / sizeof *all);
+    loss_drop(s, m);
     return e;
 }

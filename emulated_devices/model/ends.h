@@ -14,8 +14,9 @@ enum error_code embedding_backward_weight(struct stage *, struct microbatch *, s
 /** Add the microbatch's losses, from m->out, to the stage's.  Collective over the tp group. */
 enum error_code loss_forward(struct stage *, struct microbatch *, int micro, struct error *);
 
-/** What the loss keeps of a microbatch, m->out among it. */
+/** What the loss keeps of a microbatch, m->out among it; and drop it. */
 struct kept loss_keeps(const struct stage *, const struct microbatch *);
+void loss_drop(struct stage *, struct microbatch *);
 
 /** m->d_out = the gradient of the last layer's output.  Logits become their own gradient, which the weights' part uses.
  *  Collective over the tp group. */

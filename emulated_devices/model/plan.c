@@ -1,5 +1,6 @@
 #include "emulated_devices/model/plan.h"
 #include "emulated_devices/model/recompute.h"
+#include "emulated_devices/model/zeroth.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include <math.h>
@@ -7,13 +8,13 @@
 
 static enum error_code check_batch(const struct plan *p, struct error *err)
 {
-    const int copies = p->mesh.size[DP], M = p->micros;
+    const int parts = plan_parts(p), M = p->micros;
     if (p->S < 1 || p->S > p->model.S)
         return fail(err, ERR_PLAN, "--seq %lld: model %s has positions for 1 to %lld tokens", (long long)p->S, p->model.name, (long long)p->model.S);
     if (M < 1) return fail(err, ERR_PLAN, "--micro %d: there must be at least 1 microbatch", M);
-    if (p->B < (int64_t)copies * M)
-        return fail(err, ERR_PLAN, "--batch %lld: --dp %d times --micro %d needs at least %lld sequences", (long long)p->B, copies, M,
-                    (long long)copies * M);
+    if (p->B < (int64_t)parts * M)
+        return fail(err, ERR_PLAN, "--batch %lld: --dp %d%s times --micro %d needs at least %lld sequences", (long long)p->B, p->mesh.size[DP],
+                    p->perturb == 2 ? " / 2" : "", M, (long long)parts * M);
     return OK;
 }
 
@@ -92,6 +93,7 @@ static enum error_code check_pipeline(struct plan *p, struct error *err)
     p->chunks = s.chunks;
     p->updates = (s.micros + s.update_every - 1) / s.update_every;
     e = check_updates(p, &s, err);
+    if (!e) e = zeroth_check(p, &s, err);
     if (!e) e = check_routes(p, &s, err);
     if (!e && s.stages > p->model.L)
         e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", p->mesh.size[PP], s.stages, p->model.name,
@@ -191,7 +193,7 @@ static enum error_code check_level_algorithm(const struct plan *p, enum operatio
 
 struct loss_scale plan_loss_scale(const struct plan *p)
 {
-    struct loss_scale s = loss_scale_usual(p->dtype);
+    struct loss_scale s = loss_scale_usual(p->optimizer->forward_only ? dtype_wide(p->dtype) : p->dtype);
     if (p->loss_scale > 0) s.scale = p->loss_scale;
     return s;
 }
@@ -250,7 +252,8 @@ enum error_code plan_check(struct plan *p, struct error *err)
 
 struct sequences plan_microbatch(const struct plan *p, int dp, int micro)
 {
-    const int64_t first = block_start(p->B, p->mesh.size[DP], dp), own = block_start(p->B, p->mesh.size[DP], dp + 1) - first;
+    const int parts = plan_parts(p), part = dp % parts;
+    const int64_t first = block_start(p->B, parts, part), own = block_start(p->B, parts, part + 1) - first;
     const int64_t from = block_start(own, p->micros, micro);
     return (struct sequences){ .first = first + from, .count = block_start(own, p->micros, micro + 1) - from };
 }

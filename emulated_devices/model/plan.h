@@ -35,6 +35,8 @@ struct plan {
     const char *recompute;              /* which layers compute activations again: recompute.h; NULL: none */
     const struct optimizer *optimizer;
     struct hyperparameters hyper;
+    int perturb;                        /* of an optimizer without a backward pass: 2 where half of the copies take the loss on either side
+                                           of the weights (zeroth.h); 0 and 1: each takes both */
 };
 
 /** Check that everything fits, count the stages and cut the layers over them.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
@@ -48,6 +50,13 @@ enum error_code plan_schedule(const struct plan *, struct schedule *, struct err
 
 /* How the plan cuts the model and the batch. */
 static inline int64_t plan_first_layer(const struct plan *p, int stage) { return p->first_layer[stage]; }
+
+/* Parts that the batch is cut into over dp, and the side that a copy takes the loss on, or the first of both. */
+static inline int plan_parts(const struct plan *p) { return p->mesh.size[DP] / (p->perturb == 2 ? 2 : 1); }
+static inline int plan_side(const struct plan *p, int dp) { return dp / plan_parts(p); }
+
+/* Passes through the pipeline in a step. */
+static inline int plan_passes(const struct plan *p) { return p->optimizer->forward_only && p->perturb != 2 ? 2 : 1; }
 
 struct sequences { int64_t first, count; };     /* of the global batch */
 

@@ -33,6 +33,9 @@ static uint64_t loss_bytes(const struct stage *s, const struct microbatch *m)
     return kept_bytes(s->device, loss_keeps(s, m));
 }
 
+/* Where there is no backward pass, nothing is kept for it. */
+static bool keeps_nothing(const struct stage *s) { return s->plan->optimizer->forward_only; }
+
 static void hold(struct held *h, uint64_t bytes)
 {
     h->now += bytes;
@@ -47,9 +50,10 @@ void stage_forward_held(const struct stage *s, int micro, struct held *h)
     for (int l = 0; l < s->layers; l++) {
         if (l + 1 < s->layers || s->last) hold(h, stream);              /* the output */
         hold(h, all_bytes(s, m) - stream);
-        h->now -= forgotten_bytes(s, m, l);
+        h->now -= keeps_nothing(s) ? all_bytes(s, m) : forgotten_bytes(s, m, l);
     }
     if (s->last) hold(h, loss_bytes(s, m) - stream);
+    if (s->last && keeps_nothing(s)) h->now -= loss_bytes(s, m);
 }
 
 void stage_backward_held(const struct stage *s, int micro, bool input, bool weight, struct held *h)
@@ -189,7 +193,8 @@ static enum error_code forward_layer(struct stage *s, struct microbatch *m, int 
     enum error_code e = data_acquire(s->data, part_of_layer(s, l), err);
     if (!e) e = block_forward(s, m, s->first_layer + l, out, err);
     data_release(s->data, part_of_layer(s, l));
-    block_forget(s, m, s->first_layer + l);
+    if (keeps_nothing(s)) block_drop(s, &m->block[l]);
+    else block_forget(s, m, s->first_layer + l);
     return e;
 }
 
@@ -198,6 +203,7 @@ static enum error_code forward_loss(struct stage *s, struct microbatch *m, int m
     enum error_code e = data_acquire(s->data, part_of_loss(s), err);
     if (!e) e = loss_forward(s, m, micro, err);
     data_release(s->data, part_of_loss(s));
+    if (keeps_nothing(s)) loss_drop(s, m);
     return e;
 }
 

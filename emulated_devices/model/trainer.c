@@ -1,5 +1,6 @@
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/model/recompute.h"
+#include "emulated_devices/model/zeroth.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,13 +30,15 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
     return OK;
 }
 
+static bool forward_only(const struct trainer *t) { return t->plan.optimizer->forward_only; }
+
 static enum error_code make_groups(struct trainer *t, struct error *err)
 {
     enum error_code e = group_world(&t->world, t->comm, err);
     if (!e) e = group_along(&t->dp, t->comm, &t->plan.mesh, AXIS_BIT(DP), err);
     if (!e) e = group_along(&t->tp, t->comm, &t->plan.mesh, AXIS_BIT(TP), err);
     if (!e) e = group_along(&t->pp, t->comm, &t->plan.mesh, AXIS_BIT(PP), err);
-    return e;
+    return !e && forward_only(t) ? zeroth_open(t, err) : e;
 }
 
 static enum error_code make_schemes(struct trainer *t, struct error *err)
@@ -45,6 +48,7 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     if (!e) e = data_scheme_find(&t->data.scheme, p->data.scheme, err);
     if (!e) e = plan_schedule(p, &t->schedule, err);
     if (e) return e;
+    if (forward_only(t)) schedule_keep_forwards(&t->schedule);
     t->tensor.config = &t->plan.model;
     t->tensor.device = t->device;
     t->tensor.group = &t->tp;
@@ -79,14 +83,12 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
     return e;
 }
 
-/* In which order the device's list of actions uses the parts of the model: the same in every step. */
-static enum error_code list_uses(struct trainer *t, struct error *err)
+/* The parts that the device's list of actions uses, in order. */
+static int list_pass(const struct trainer *t, struct use *use)
 {
     const struct schedule *s = &t->schedule;
     const int self = t->pp.rank;
     int n = 0;
-    struct use *use = calloc((size_t)(s->count[self] * 2 * ((int)t->plan.model.L + 2)) + 1, sizeof *use);
-    if (use == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d actions", s->count[self]);
     for (int i = 0; i < s->count[self]; i++) {
         const struct action *a = &s->actions[self][i];
         const struct stage *stage = &t->stage[a->chunk];
@@ -94,6 +96,20 @@ static enum error_code list_uses(struct trainer *t, struct error *err)
         if (a->kind == BACKWARD || a->kind == BACKWARD_INPUT || a->kind == BACKWARD_WEIGHT)
             n += stage_uses_backward(stage, a->kind != BACKWARD_WEIGHT, a->kind != BACKWARD_INPUT, use + n);
         if (a->kind == UPDATE && a->micro < s->micros - 1) use[n++] = (struct use){ .pass = PASS_UPDATE };
+    }
+    return n;
+}
+
+/* The same in every step. */
+static enum error_code list_uses(struct trainer *t, struct error *err)
+{
+    const int actions = t->schedule.count[t->pp.rank];
+    struct use *use = calloc((size_t)(actions * 2 * ((int)t->plan.model.L + 2)) + 1, sizeof *use);
+    if (use == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d actions", actions);
+    int n = list_pass(t, use);
+    if (plan_passes(&t->plan) == 2) {
+        use[n++] = (struct use){ .pass = PASS_TURN };
+        n += list_pass(t, use + n);
     }
     data_set_uses(&t->data, use, n);
     return OK;
@@ -121,8 +137,8 @@ void trainer_close(struct trainer *t)
     free(t->parameters.all);
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
-    struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp };
-    for (int i = 0; i < 4; i++) group_close(groups[i]);
+    struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp, &t->side, &t->sides };
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     *t = (struct trainer){ 0 };
 }
 
@@ -141,7 +157,7 @@ static void count_labels(struct trainer *t, const int32_t *labels)
 {
     const struct plan *p = &t->plan;
     memset(t->counted, 0, (size_t)p->updates * sizeof *t->counted);
-    for (int dp = 0; dp < p->mesh.size[DP]; dp++)
+    for (int dp = 0; dp < plan_parts(p); dp++)
         for (int i = 0; i < p->micros; i++) {
             const struct sequences s = plan_microbatch(p, dp, i);
             for (int64_t n = s.first * p->S; n < (s.first + s.count) * p->S; n++) t->counted[batch_of(t, i)] += labels[n] != IGNORE_LABEL;
@@ -271,14 +287,22 @@ static const struct stage_operations stage_operations = {
 
 /* ---- a step, its two halves ----------------------------------------------------------------------------------------------- */
 
-/* Loss and norm in one small all-reduce.  Of the devices of a tp group that have the same tokens, one has the loss. */
-static enum error_code share_result(struct trainer *t, struct step_result *out, struct error *err)
+enum error_code trainer_pass(struct trainer *t, double *loss, struct error *err)
 {
-    double sums[2] = { 0, data_norm_part(&t->data) };
+    for (int c = 0; c < t->plan.chunks; c++) t->stage[c].loss = 0;
+    const enum error_code e = schedule_execute(&t->schedule, &t->pp, &stage_operations, t, t->times, err);
+    *loss = 0;
+    for (int c = 0; c < t->plan.chunks; c++)
+        if (t->stage[c].last) *loss += t->stage[c].loss;
+    return e;
+}
+
+/* Loss and norm in one small all-reduce.  Of the devices of a tp group that have the same tokens, one has the loss. */
+static enum error_code share_result(struct trainer *t, double loss, struct step_result *out, struct error *err)
+{
+    double sums[2] = { loss, data_norm_part(&t->data) };
     int64_t counted = 0;
     for (int i = 0; i < t->plan.updates; i++) counted += t->counted[i];
-    for (int c = 0; c < t->plan.chunks; c++)
-        if (t->stage[c].last) sums[0] += t->stage[c].loss;
     enum error_code e = allreduce(&t->world, sums, 2, F64, SUM, t->plan.allreduce, err);
     out->loss = sums[0] / (double)(counted ? counted : 1);
     out->loss_scale = t->loss_scale.scale;
@@ -286,13 +310,20 @@ static enum error_code share_result(struct trainer *t, struct step_result *out, 
     return e;
 }
 
+static enum error_code gradients(struct trainer *t, struct step_result *out, struct error *err)
+{
+    double loss;
+    enum error_code e = trainer_pass(t, &loss, err);
+    data_use_older(&t->data, false);
+    if (!e) e = reduce(t, err);
+    if (!e) e = share_result(t, loss, out, err);
+    return e;
+}
+
 enum error_code trainer_gradients(struct trainer *t, struct step_result *out, struct error *err)
 {
     take_batch(t);
-    enum error_code e = schedule_execute(&t->schedule, &t->pp, &stage_operations, t, t->times, err);
-    data_use_older(&t->data, false);
-    if (!e) e = reduce(t, err);
-    if (!e) e = share_result(t, out, err);
+    const enum error_code e = forward_only(t) ? zeroth_losses(t, out, err) : gradients(t, out, err);
     if (e) comm_give_up(t->comm, err);
     return OK;
 }
@@ -317,7 +348,7 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
     if (out->skipped) {
         data_skip_step(&t->data);
         t->skipped++;
-    } else e = update(t, clip_scale(&t->plan.hyper, out->norm) / out->loss_scale, err);
+    } else e = update(t, forward_only(t) ? out->slope : clip_scale(&t->plan.hyper, out->norm) / out->loss_scale, err);
     t->step++;
     out->lr = learning_rate(&t->plan.hyper, t->step * t->plan.updates - t->skipped);
     return e ? e : check_budget(t, err);
@@ -334,8 +365,9 @@ static uint64_t activation_message(const void *context, int micro)
 static struct collective_cost pipeline_cost(const struct trainer *t)
 {
     const struct traffic sends = schedule_traffic(&t->schedule, t->pp.rank, activation_message, t);
-    struct collective_cost c = { .messages = sends.messages_sent, .bytes = sends.bytes_sent };
-    for (int u = 0; u < t->data.units; u++) {
+    const uint64_t passes = (uint64_t)plan_passes(&t->plan);
+    struct collective_cost c = { .messages = passes * sends.messages_sent, .bytes = passes * sends.bytes_sent };
+    for (int u = 0; u < t->data.units && !forward_only(t); u++) {
         const uint64_t times = (uint64_t)((holders_of(&t->data.unit[u]) - 1) * t->plan.updates);
         const struct tensor g = data_own_gradient(&t->data, &t->data.unit[u]);
         c.messages += times;
@@ -378,6 +410,12 @@ uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
     }
 }
 
+static struct collective_cost result_cost(const struct trainer *t)
+{
+    const struct collective numbers = { .count = 2, .dtype = F64, .reduction = SUM };
+    return forward_only(t) ? zeroth_cost(t) : group_cost(&t->world, ALLREDUCE, t->plan.allreduce, &numbers);
+}
+
 static int layers_again(const struct stage *s)
 {
     int n = 0;
@@ -387,7 +425,9 @@ static int layers_again(const struct stage *s)
 
 struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
 {
+    const uint64_t passes = (uint64_t)plan_passes(&t->plan);
     struct collective_cost sum = { 0 };
+    if (axes == 0) return result_cost(t);
     if (axes == AXIS_BIT(DP)) return data_cost(&t->data);
     if (axes == AXIS_BIT(PP)) return pipeline_cost(t);
     if (axes != AXIS_BIT(TP)) return sum;
@@ -397,10 +437,10 @@ struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
             const struct place at = place_of(&t->schedule, i, s->index);
             if (at.device != t->pp.rank || at.chunk != c) continue;             /* another place's microbatch */
             const struct collective_cost one = tensor_cost(&t->tensor, (struct tensor_cost_request){
-                .N = s->micro[i].N, .layers = s->layers, .again = layers_again(s), .embedding = s->first, .head = s->last });
-            sum.messages += one.messages;
-            sum.bytes += one.bytes;
-            sum.additions += one.additions;
+                .N = s->micro[i].N, .layers = s->layers, .again = layers_again(s), .forward_only = forward_only(t), .embedding = s->first, .head = s->last });
+            sum.messages += passes * one.messages;
+            sum.bytes += passes * one.bytes;
+            sum.additions += passes * one.additions;
         }
     return sum;
 }

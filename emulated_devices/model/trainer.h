@@ -17,6 +17,7 @@ struct trainer {
     struct device *device;
     struct comm *comm;
     struct group world, dp, tp, pp;
+    struct group side, sides;           /* without a backward pass: who takes losses on one side of the weights, on either one (zeroth.h) */
     struct schedule schedule;
     struct action_time *times;          /* [actions of this device] of the last step, in virtual time */
     struct tensor_parallel tensor;
@@ -37,6 +38,8 @@ struct trainer {
 struct step_result {
     double loss;                        /* mean over the labels of the whole batch, before the step that each is for */
     double norm;                        /* global norm of the gradients, before clipping; of several optimizer steps, the last */
+    double side[2], slope;              /* of an optimizer without a backward pass: the losses on either side of the weights, of which
+                                           `loss` is then the mean, and the slope between them; there is no norm */
     double lr;
     double loss_scale;                  /* that the gradients were computed with; they still have it, the norm does not */
     bool skipped;                       /* a gradient was not finite: no device has taken the step */
@@ -54,10 +57,15 @@ void trainer_close(struct trainer *);
 /** Have this device's activations and their gradients shown to a probe as they are computed; NULL: to nobody.  Local. */
 void trainer_watch(struct trainer *, const struct probe *);
 
+/** Every action of the device's list once.  The batch has been taken.  @param[out] loss  the sum over the labels that this device has
+ *  the loss of.  Collective over the pp and tp groups. */
+enum error_code trainer_pass(struct trainer *, double *loss, struct error *);
+
 /**
  * The first half of a step: forward, backward and reduction.  Then every parameter's g is the gradient of the mean loss
  * over the whole batch, this device's boxes of it.  Where the schedule steps the optimizer in mid-stream, all its steps but
- * the last have been taken, and g is the last one's gradient.  Collective over all devices.
+ * the last have been taken, and g is the last one's gradient.  Without a backward pass: both losses and the slope.
+ * Collective over all devices.
  * @return OK or the same error on every device.
  */
 enum error_code trainer_gradients(struct trainer *, struct step_result *, struct error *);
@@ -71,7 +79,8 @@ enum error_code trainer_update(struct trainer *, struct step_result *, struct er
 /** What every step's seed of dropout is made from. */
 uint64_t dropout_seed(uint64_t seed, int64_t step);
 
-/** Payload this device sends in one step along an axis set, by formula, exactly: what the counters must show. */
+/** Payload this device sends in one step along an axis set, by formula, exactly: what the counters must show.  The empty set: what
+ *  all devices share, losses and norm. */
 struct collective_cost trainer_cost(const struct trainer *, unsigned axes);
 
 /** The same for the steps that this trainer has done since it was opened: of skipped ones, without the new weights. */

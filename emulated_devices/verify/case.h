@@ -14,6 +14,10 @@ enum { CASE_STEPS = 3, CASE_TOKENS = 7, CASE_BATCH = 19 };
 /** What fp64 is held to, norm over norm, besides its measured bound. */
 #define CASE_FP64_ERROR 1e-12
 
+/** The same of a plan: where there is no backward pass, what a loss may be off by is in the slope, and in weights that were zero before
+ *  the first step, 1 / (2 eps) times from either side.  (Losses are held to 1e-12 there too.) */
+double case_fp64_error(const struct plan *);
+
 /* What was found.  On every device the same, where not said otherwise. */
 struct outcome {
     struct comparison comparison;       /* rank 0; of every loss, gradient and weight of every device, before and after each step */
@@ -38,6 +42,9 @@ void case_take_llama(struct plan *);
 /** Give a plan a schedule, with as many chunks and microbatches as it takes.
  *  @return OK, or what plan_check has against the last that was tried; the plan is then of no use. */
 enum error_code case_take_schedule(struct plan *, const char *schedule, struct error *);
+
+/** Train with forward passes alone, sides: 1, or 2 (plan.h). */
+void case_take_mezo(struct plan *, int sides);
 
 /** Make the second half of the pipeline's places slower, so that they get fewer layers; before plan_check. */
 void case_take_speeds(struct plan *);

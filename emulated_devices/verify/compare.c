@@ -17,7 +17,8 @@ static void enter(struct comparison *c, const char *kind, const struct worst *fo
     snprintf(now.kind, sizeof now.kind, "%s", kind);
     snprintf(now.tensor, sizeof now.tensor, "%s", found->tensor);
     if (same_tensor(&c->current, &now)) return;
-    if (!c->failed && c->current.kind[0]) snprintf(c->before, sizeof c->before, "%s %s", c->current.kind, c->current.tensor);
+    const char *const of = strcmp(c->current.kind, c->current.tensor) == 0 ? "" : c->current.kind;
+    if (!c->failed && c->current.kind[0]) snprintf(c->before, sizeof c->before, "%s%s%s", of, of[0] ? " " : "", c->current.tensor);
     c->current = now;
 }
 
@@ -156,6 +157,17 @@ static void compare_number(struct comparison *c, struct worst *worst, const char
     if (!failed && c->failed) c->number = c->where.on.number = true;
 }
 
+/* Without a backward pass: two losses, and the slope. */
+static void compare_sides(struct comparison *c, const struct reference *ref, const struct step_result *result, int64_t step)
+{
+    static const char *const name[2] = { "loss at w + eps z", "loss at w - eps z" };
+    for (int side = 0; side < 2; side++)
+        compare_number(c, &c->loss, name[side], result->side[side], ref->truth.side[side], reference_side_bound(ref, side), step);
+    const bool failed = c->failed;
+    compare_number(c, &c->norm, "slope", result->slope, ref->truth.slope, reference_slope_bound(ref), step);
+    if (!failed && c->failed) c->where.on.sides = true;
+}
+
 /* Steps are counted from 1, so that one step's gradients and weights have one number.  The gradients of weights are finished last
  * layer first. */
 enum error_code compare_gradients(struct probes *p, struct reference *ref, const struct step_result *result, struct comparison *c, struct error *err)
@@ -164,6 +176,8 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     const bool here = t->comm->rank == 0;
     struct visit v = { .result = c, .layers = (int)t->plan.model.L, .step = t->step + 1 };
     const bool overflow = here && reference_overflows(ref);
+    if (here && t->plan.optimizer->forward_only) compare_sides(c, ref, result, v.step);
+    if (t->plan.optimizer->forward_only) return OK;
     if (here) v.record = &ref->record;
     enum error_code e = probes_collect(p, false, compare_activation, &v, err);
     if (here) compare_number(c, &c->loss, "loss", result->loss, ref->truth.loss, reference_loss_bound(ref), v.step);

@@ -188,6 +188,7 @@ const char *diagnose_scale(char *out, size_t size, const struct mesh *m, int mic
     if (!(s.residual <= SAME)) return missing_sum(&w, m, e);
     if (!(fabs(s.factor) < 1e15) || equals(s.factor, 1)) return out;
     match_sizes(&n, fabs(s.factor), m, micros);
+    if (e->sides) match(&n, fabs(s.factor), "sides", 2, 6);
     if (e->number && n.used == 0) return out;
     if (s.factor == 0) say(&w, "zero");
     else say(&w, "expected times %.4f%s%s%s", s.factor, n.used ? " = " : "", n.used && s.factor < 0 ? "-" : "", names);

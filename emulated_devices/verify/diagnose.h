@@ -28,6 +28,7 @@ struct evidence {
     double factor[DIAGNOSE_MOST];       /* of each that has it */
     double truth[DIAGNOSE_MOST];        /* squared norm of its part of the truth */
     bool number;                        /* a single number, of which every other is a multiple */
+    bool sides;                         /* made of two losses: where 2 is another size to look for */
 };
 
 /** Add one device's.  @param truth  squared norm of its part. */

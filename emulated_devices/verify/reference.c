@@ -14,6 +14,7 @@ static bool copy_tensor(struct tensor *copy, struct tensor t)
 }
 
 static bool is_mixed(const struct plan *p) { return dtype_wide(p->dtype) != p->dtype; }
+static bool is_forward_only(const struct plan *p) { return p->optimizer->forward_only; }
 
 bool reference_has_masters(const struct plan *p) { return is_mixed(p) || quantised_after_step(p); }
 
@@ -90,7 +91,7 @@ enum error_code reference_open(struct reference *r, const struct plan *plan, str
     if (e) reference_close(r);
     if (e) return e;
     const struct observer disturb = perturbing_observer(&r->perturbation);
-    const bool plain = r->rule.updates == 1 && !r->rule.delayed && r->rule.passes_by == NULL;
+    const bool plain = !is_forward_only(plan) && r->rule.updates == 1 && !r->rule.delayed && r->rule.passes_by == NULL;
     if (plain) r->truth.model.observer = recording_observer(&r->record);
     r->twin.model.observer = plain ? measuring_observer(&r->record, disturb) : disturb;
     return OK;
@@ -329,12 +330,13 @@ static double token_loss(const struct transformer *m, int64_t n)
     return log(tensor_get(m->total, n)) + tensor_get(m->top, n) - tensor_get(m->hit, n);
 }
 
-static void note_losses(struct reference *r)
+double reference_spread(const struct reference *r)
 {
     const struct transformer *a = &r->truth.model, *b = &r->twin.model;
+    double sum = 0;
     for (int64_t n = 0; n < a->B * a->S; n++)
-        if (r->counting[n] != IGNORE_LABEL) r->loss_spread += fabs(token_loss(b, n) - token_loss(a, n));
-    r->counted += a->counted;
+        if (r->counting[n] != IGNORE_LABEL) sum += fabs(token_loss(b, n) - token_loss(a, n));
+    return sum;
 }
 
 static enum error_code gradients_of(struct reference *r, int update, struct error *err)
@@ -343,8 +345,10 @@ static enum error_code gradients_of(struct reference *r, int update, struct erro
         r->counting[n] = r->rule.update_of[n / r->plan->S] == update ? r->labels[n] : IGNORE_LABEL;
     enum error_code e = gradients(r, &r->truth, err);
     if (!e) e = gradients(r, &r->twin, err);
-    if (!e) note_losses(r);
-    return e;
+    if (e) return e;
+    r->loss_spread += reference_spread(r);
+    r->counted += r->truth.model.counted;
+    return OK;
 }
 
 enum error_code reference_gradients(struct reference *r, struct error *err)
@@ -355,6 +359,7 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
     r->loss_spread = r->truth.loss = r->twin.loss = 0;
     memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);
     memset(r->state_response, 0, (size_t)r->truth.model.params * OPTIMIZER_MAX_STATES * sizeof *r->state_response);
+    if (is_forward_only(r->plan)) return reference_losses(r, err);
     for (int u = 0; u < r->rule.updates && !e; u++) {
         if (u > 0) e = update_both(r, err);
         if (!e) e = gradients_of(r, u, err);
@@ -402,8 +407,10 @@ double reference_norm_bound(const struct reference *r)
     return sqrt(sum) / r->truth.model.loss_scale + (2 * dtype_unit(r->truth.model.g[0].dtype) + r->stored) * r->truth.norm;
 }
 
-double reference_loss_bound(const struct reference *r)
+double reference_mean_bound(const struct reference *r, double spread, double mean)
 {
-    return r->loss_spread / (double)(r->counted ? r->counted : 1) +
-           PERTURB_LAMBDA * sqrt((double)(r->plan->B * r->plan->S)) * dtype_unit(F64) * fabs(r->truth.loss);
+    return spread / (double)(r->counted ? r->counted : 1) +
+           PERTURB_LAMBDA * sqrt((double)(r->plan->B * r->plan->S)) * dtype_unit(F64) * fabs(mean);
 }
+
+double reference_loss_bound(const struct reference *r) { return reference_mean_bound(r, r->loss_spread, r->truth.loss); }

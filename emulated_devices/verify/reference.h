@@ -21,6 +21,7 @@ struct serial_run {
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
     double loss;                        /* mean over the labels of the step's sequences so far */
     double norm;                        /* of the last gradient, without the loss scale */
+    double side[2], slope;              /* where there is no backward pass: mezo.h */
 };
 
 struct reference {
@@ -37,6 +38,7 @@ struct reference {
     double stored;                      /* what a gradient of 16 bits may be off by because its parts and sums are stored; relative */
     int64_t counted;                    /* labels of the step's sequences so far that are not ignored */
     double loss_spread;                 /* sum over them of |loss of the twin - loss of the truth| */
+    double side_spread[2];              /* the same on either side of the weights */
     int64_t step;
     int updated;                        /* optimizer steps taken in this step so far */
     struct loss_scale loss_scale;
@@ -63,6 +65,10 @@ enum error_code reference_follow(struct reference *, struct trainer *, struct er
  *  but the last are taken, and gradients are the last one's. Activations are recorded where the
  *  plan computes plain training.  @return OK, ERR_MEMORY, or ERR_PLAN if the model announces what no probe knows. */
 enum error_code reference_gradients(struct reference *, struct error *);
+
+/** The same where there is no backward pass: both losses, the slope, and as gradients what the optimizer makes of it, the slope times
+ *  the direction.  Nothing is recorded.  (What reference_gradients does then.)  @return OK or ERR_MEMORY. */
+enum error_code reference_losses(struct reference *, struct error *);
 
 /**
  * Step both, and zero their gradients.
@@ -115,5 +121,15 @@ double reference_norm_bound(const struct reference *);
 /** The bound for the loss: the mean over tokens of how far the twin's losses are from the truth's, and the rounding of the
  *  mean itself.  (The difference of the two means alone could be small by chance.) */
 double reference_loss_bound(const struct reference *);
+
+/** What it is made of: the sum over the labels that counted in the last pass of |loss of the twin - loss of the truth|, and the bound for
+ *  a mean of so many, from their sum and the mean itself. */
+double reference_spread(const struct reference *);
+double reference_mean_bound(const struct reference *, double spread, double mean);
+
+/** The bound for the loss on one side of the weights, as for any loss; and for the slope: both bounds over 2 eps, since what rounding
+ *  does to a loss is in the slope 1/(2 eps) times.  Not relative. */
+double reference_side_bound(const struct reference *, int side);
+double reference_slope_bound(const struct reference *);
 
 #endif

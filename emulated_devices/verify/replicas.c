@@ -30,7 +30,7 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct pie
     int n = 0;
     for (int i = 0; i < t->parameters.count; i++) {
         const struct parameter *p = &t->parameters.all[i];
-        const int kinds = when == BEFORE_OPTIMIZER ? 2 : STATES_FROM + t->plan.optimizer->states;
+        const int kinds = when == BEFORE_OPTIMIZER ? 2 - t->plan.optimizer->forward_only : STATES_FROM + t->plan.optimizer->states;
         for (int k = 0; k < kinds; k++) {
             if (when == AFTER_OPTIMIZER && kind_of[k] == KIND_GRADIENT) continue;
             if (kind_of[k] == KIND_MASTER && !data_has_masters(&t->data)) continue;

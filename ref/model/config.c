@@ -16,7 +16,7 @@
 #define MIXTURE(E_, k_) .mlp = MLP_MIXTURE, .mixture = { E_, k_, .normalized = true, .balance_coefficient = 0.02, .z_coefficient = 0.001 }
 
 const struct model_preset model_presets[] = {
-    { GPT2("small", 4, 4, 128, 512, 64, 256), "0.8M parameters; learns to write words in a minute on two cores", 16 },
+    { GPT2("small", 8, 8, 96, 384, 64, 256), "0.9M parameters; learns to write words in a minute on two cores", 16 },
     { GPT2("tiny", 8, 8, 32, 128, 32, 256), "0.1M parameters; 8 layers and 8 heads, so that it fits every mesh of 8", 8 },
     { GPT2("11m", 6, 6, 384, 1536, 256, 256), "11M parameters; what `orrery bench step` times", 4 },
     { GPT2("gpt2", 12, 12, 768, 3072, 1024, 50257), "the 124M parameters of GPT-2", 4 },

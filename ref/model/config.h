@@ -146,4 +146,7 @@ int64_t model_elements(const struct model_config *);
  *  the causal half of attention, a multiply-add counting two; of a mixture k experts a token. */
 double model_step_flops(const struct model_config *, int64_t B, int64_t S);
 
+/** Of it, those of the forward pass. */
+double model_forward_flops(const struct model_config *, int64_t B, int64_t S);
+
 #endif

@@ -178,7 +178,10 @@ int64_t model_elements(const struct model_config *c)
     return n;
 }
 
-double model_step_flops(const struct model_config *c, int64_t B, int64_t S)
+/* Of linear layers: forward, and in a step as many again for the input and for the weights. */
+struct flops { double linear, attention_forward, attention_backward; };
+
+static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
 {
     const bool mixture = c->mlp == MLP_MIXTURE;
     const int64_t N = B * S, rows = mixture ? N * c->mixture.k : N;
@@ -186,6 +189,19 @@ double model_step_flops(const struct model_config *c, int64_t B, int64_t S)
     double block = linear_cost(N, c->D, qkv_width(c), F32).flops + linear_cost(N, c->D, c->D, F32).flops
                    + linear_cost(rows, c->D, up_width(c), F32).flops + linear_cost(rows, c->F, c->D, F32).flops;
     if (mixture) block += linear_cost(N, c->D, c->mixture.E, F32).flops;
-    double attention = attention_forward_cost(N, a, F32).flops + attention_backward_cost(N, a, F32).flops;
-    return (double)c->L * (3 * block + attention) + 3 * linear_cost(N, c->D, c->V, F32).flops;
+    const double L = (double)c->L;
+    return (struct flops){ .linear = L * block + linear_cost(N, c->D, c->V, F32).flops, .attention_forward = L * attention_forward_cost(N, a, F32).flops,
+                           .attention_backward = L * attention_backward_cost(N, a, F32).flops };
+}
+
+double model_step_flops(const struct model_config *c, int64_t B, int64_t S)
+{
+    const struct flops f = flops_of(c, B, S);
+    return 3 * f.linear + f.attention_forward + f.attention_backward;
+}
+
+double model_forward_flops(const struct model_config *c, int64_t B, int64_t S)
+{
+    const struct flops f = flops_of(c, B, S);
+    return f.linear + f.attention_forward;
 }

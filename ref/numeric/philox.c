@@ -46,12 +46,26 @@ void random_uniforms(float *restrict x, int64_t n, uint64_t seed, uint64_t strea
     }
 }
 
+/* Each half is uniform on 0..65535: mean 65535/2, variance (65536^2 - 1)/12.  Eight of them: scale 1/sqrt(8 var). */
+static inline double normal_of(const uint32_t w[4])
+{
+    int32_t sum = 0;
+    for (int i = 0; i < 4; i++) sum += (int32_t)((w[i] & 0xffff) + (w[i] >> 16));
+    return (double)(2 * sum - 8 * 65535) * 0x1.3988e1412ed76p-17;
+}
+
 double random_normal(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t w[4];
-    int64_t sum = 0;
     block(seed, stream, index, w);
-    for (int i = 0; i < 4; i++) sum += (w[i] & 0xffff) + (w[i] >> 16);
-    /* Each half is uniform on 0..65535: mean 65535/2, variance (65536^2 - 1)/12.  Eight of them: scale 1/sqrt(8 var). */
-    return (double)(2 * sum - 8 * 65535) * 0x1.3988e1412ed76p-17;
+    return normal_of(w);
+}
+
+void random_normals(double *restrict x, int64_t n, uint64_t seed, uint64_t stream, uint64_t first)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t w[4];
+        block(seed, stream, first + (uint64_t)i, w);
+        x[i] = normal_of(w);
+    }
 }

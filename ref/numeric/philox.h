@@ -32,4 +32,7 @@ void random_uniforms(float *x, int64_t n, uint64_t seed, uint64_t stream, uint64
  */
 double random_normal(uint64_t seed, uint64_t stream, uint64_t index);
 
+/** The same numbers for n indices in a row, several at a time: x[i] = random_normal(seed, stream, first + i). */
+void random_normals(double *x, int64_t n, uint64_t seed, uint64_t stream, uint64_t first);
+
 #endif

@@ -29,7 +29,14 @@ static const struct optimizer momentum = {
     .step_f32 = momentum_step_f32, .step_f64 = momentum_step_f64,
 };
 
-const struct optimizer *const optimizers[] = { &adamw, &sgd, &momentum, NULL };
+static const struct optimizer mezo = {
+    .name = "mezo", .description = "SGD along a drawn direction, by the difference of two losses: no backward pass",
+    .source = "S. Malladi et al., arXiv:2305.17333",
+    .usual = { .lr = 1e-3, .distance = 1e-3 }, .forward_only = true,
+    .step_f32 = sgd_step_f32, .step_f64 = sgd_step_f64,
+};
+
+const struct optimizer *const optimizers[] = { &adamw, &sgd, &momentum, &mezo, NULL };
 
 enum error_code optimizer_find(const struct optimizer **found, const char *name, struct error *err)
 {

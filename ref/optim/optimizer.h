@@ -8,6 +8,7 @@
 struct hyperparameters {
     double lr, beta1, beta2, eps, weight_decay, momentum;
     double clip;                        /* largest global gradient norm; 0: no clipping */
+    double distance;                    /* from the weights to where losses are taken, where these are all there is (mezo.h) */
     int64_t warmup, steps;              /* linear warm-up over so many steps, then a half cosine down to min_lr at `steps` */
     double min_lr;
 };
@@ -26,6 +27,8 @@ struct optimizer {
     int states;                         /* tensors of the weights' shape and (master) format that it keeps, zero at first */
     const char *state_name[OPTIMIZER_MAX_STATES];       /* as in checkpoints */
     struct hyperparameters usual;
+    bool forward_only;                  /* knows losses alone: its gradient is a slope times a drawn direction (ref/model/mezo.h), and
+                                           is kept by nobody */
     void (*step_f32)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
     void (*step_f64)(struct tensor w, struct tensor g, const struct tensor state[], struct step);
 };

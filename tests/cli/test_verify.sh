@@ -11,8 +11,8 @@ expect_all_pass() {
 
 test_schemes() {
     run verify data --devices 2;                        expect_all_pass 2
-    run verify tensor --devices 3;                      expect_all_pass 3
-    expect_out '^3 devices, tensor '; expect_out '^  tp=3 +1d +M=2 v=1 .* == +== +- +ok$'
+    run verify tensor --devices 2;                      expect_all_pass 3
+    expect_out '^2 devices, tensor '; expect_out '^  tp=2 +1d +M=2 v=1 .* == +== +- +ok$'
 }
 
 test_pipeline_and_json() {

@@ -2,14 +2,11 @@
  *
  * ranks: 1 2 3 4 6
  */
-#include "tests/mpi_cmocka.h"
+#include "tests/devices/on_devices.h"
 #include "emulated_devices/schemes/sbp/assign.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
-
-static struct device device;
-static struct comm comm;
 
 /* B = 7 sequences, so that nothing divides; H for up to 7 parts. */
 static const struct sbp_sizes sizes = { .B = 7, .S = 5, .D = 21, .H = 7, .A = 3, .F = 26 };
@@ -377,24 +374,6 @@ static void test_no_legal_signature(void **state)
     assert_int_equal(graph_strategy(&g, &m, "3d", &err), ERR_USAGE);
     assert_int_equal(graph_strategy(&g, &m, "2d", &err), ERR_PLAN);
 }
-
-static int open_devices(void **state)
-{
-    struct error err;
-    assert_int_equal(device_open(&device, F64, 0, &err), OK);
-    assert_int_equal(comm_open(&comm, &device, &err), OK);
-    return harness_before(state);
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    comm_close(&comm);
-    device_close(&device);
-    return 0;
-}
-
-#define ON_DEVICES(f) cmocka_unit_test_setup_teardown(f, open_devices, close_devices)
 
 int main(void)
 {

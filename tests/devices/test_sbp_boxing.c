@@ -2,12 +2,9 @@
  *
  * ranks: 2 4 6
  */
-#include "tests/mpi_cmocka.h"
+#include "tests/devices/on_devices.h"
 #include "emulated_devices/schemes/sbp/boxing.h"
 #include <math.h>
-
-static struct device device;
-static struct comm comm;
 
 static uint64_t bytes_sent(void)
 {
@@ -174,24 +171,6 @@ static void test_words(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(signature_parse(&line, bad[i], &s, &err), ERR_USAGE);
     assert_int_equal(signature_parse(&m, "(B, B", &s, &err), ERR_USAGE);
 }
-
-static int open_devices(void **state)
-{
-    struct error err;
-    assert_int_equal(device_open(&device, F64, 0, &err), OK);
-    assert_int_equal(comm_open(&comm, &device, &err), OK);
-    return harness_before(state);
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    comm_close(&comm);
-    device_close(&device);
-    return 0;
-}
-
-#define ON_DEVICES(f) cmocka_unit_test_setup_teardown(f, open_devices, close_devices)
 
 int main(void)
 {

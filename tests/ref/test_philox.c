@@ -52,9 +52,15 @@ static void test_many_at_a_time(void **state)
     for (int f = 0; f < 4; f++)
         for (int n = 0; n < 70; n++) {
             float x[71];
-            x[n] = -1;
+            double z[71];
+            x[n] = -1, z[n] = -9;
             random_uniforms(x, n, 3, 4, first[f]);
-            assert_true(x[n] == -1);
+            random_normals(z, n, 3, 4, first[f]);
+            assert_true(x[n] == -1 && z[n] == -9);
+            for (int i = 0; i < n; i++)
+                if (!(z[i] == random_normal(3, 4, first[f] + (uint64_t)i)))
+                    fail_msg("random_normals, first %llu, n %d, element %d: got %.17g, want %.17g", (unsigned long long)first[f], n, i, z[i],
+                             random_normal(3, 4, first[f] + (uint64_t)i));
             for (int i = 0; i < n; i++)
                 if (!((double)x[i] == random_uniform(3, 4, first[f] + (uint64_t)i)))
                     fail_msg("random_uniforms, first %llu, n %d, element %d: got %.9g, want %.9g", (unsigned long long)first[f],

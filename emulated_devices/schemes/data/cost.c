@@ -61,10 +61,10 @@ void foresee(struct data_parallel *dp)
     for (int i = 0; i < dp->uses; i++) {
         dp->updates += dp->use[i].pass == PASS_UPDATE;
         if (dp->use[i].pass == PASS_BACKWARD_WEIGHT) foresee_gradients(dp, dp->use[i].part);
-        if (dp->shards.weights == 1 || dp->use[i].pass == PASS_BACKWARD_WEIGHT || dp->use[i].pass == PASS_UPDATE) continue;
+        if (!makes_weights(dp) || dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
         const int next = next_weight_use(dp, i);
         arrive(dp, dp->use[i].part, &here);
-        if (!dp->request.no_prefetch && next >= 0) arrive(dp, dp->use[next].part, &here);
+        if (makes_ahead(dp) && next >= 0) arrive(dp, dp->use[next].part, &here);
         if (here > dp->most_weights) dp->most_weights = here;
         leave(dp, i, &here);
     }
@@ -127,7 +127,7 @@ struct collective_cost data_renewal_cost(const struct data_parallel *dp)
 struct model_state data_peak(const struct data_parallel *dp)
 {
     const struct state_bytes each = {
-        .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = dtype_size(data_format(dp, KIND_GRADIENT)),
+        .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = has_gradients(dp) ? dtype_size(data_format(dp, KIND_GRADIENT)) : 0,
         .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(dp->optimizer->states + data_has_masters(dp)),
     };
     struct model_state sum = { .weights = (uint64_t)dp->most_weights * each.weight, .gradients = (uint64_t)dp->most_gradients * each.gradient };

@@ -9,6 +9,10 @@
  *     data_finish_gradients()     after the last microbatch: what is still under way
  *     data_step()                 the optimizer steps what this device keeps, and weights are made whole again or kept in shards
  *
+ * An optimizer that knows losses alone (ref/model/mezo.h) has no use for the gradients' three: nobody keeps any.  Before each pass over
+ * the parts data_set_direction() says where weights are wanted, and what is acquired are copies of the kept ones, moved there: never
+ * more than one part of the model, or two where the next one is gathered meanwhile.
+ *
  * There is one engine.  A scheme is a choice of who shares what (shards.h), in a file of its own with its formulas; the
  * engine gathers and reduces unit by unit (unit.h).  Which part is used when is known before the step, as a list: from it
  * the next part is gathered while this one computes, and memory and traffic are predicted exactly.
@@ -78,8 +82,9 @@ static inline bool data_keeps_masters(enum dtype t, const struct data_request *q
     return dtype_wide(t) != t || data_renews_quantised(q, s);
 }
 
-/* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream. */
-enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE };
+/* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream; PASS_TURN: none, weights are wanted
+ * elsewhere from there on. */
+enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE, PASS_TURN };
 struct use { int part; enum pass pass; };
 
 struct data_parallel {
@@ -96,6 +101,7 @@ struct data_parallel {
     int versions;                               /* of the weights: 2 where a schedule's microbatches still need those before the last
                                                    step (pipedream_2bw.c); then weights are not in shards */
     bool older;                                 /* w and own_w are the older version */
+    struct { uint64_t key; double along; } direction;   /* acquired weights are w + along z: mezo.h */
     struct shards shards;
     struct quantised_group scatter[SHARD_LEVELS];       /* of level[], where gradients are quantised */
     bool tracks;                                /* what gradients would be without quantising (data_track) */
@@ -136,6 +142,10 @@ enum error_code data_begin_gradient(struct data_parallel *, int part, struct err
 enum error_code data_end_gradient(struct data_parallel *, int part, struct error *);
 enum error_code data_finish_gradients(struct data_parallel *, struct error *);
 
+/** Where the weights of the passes that follow are wanted, for an optimizer that is forward_only: at w + along z.  Begins the list of
+ *  passes again, or goes on behind a PASS_TURN.  Local; no part is acquired. */
+void data_set_direction(struct data_parallel *, uint64_t key, double along);
+
 /** What this device steps of a unit's gradient, reduced over dp: a view. */
 struct tensor data_own_gradient(const struct data_parallel *, const struct unit *);
 
@@ -143,7 +153,8 @@ struct tensor data_own_gradient(const struct data_parallel *, const struct unit 
 double data_norm_part(struct data_parallel *);
 
 /** Step t of the weights, with every gradient multiplied by gradient_scale first; then gradients are zero again.  Of two versions
- *  the newest becomes the older one, and a copy of it is stepped.
+ *  the newest becomes the older one, and a copy of it is stepped.  Where gradients are not kept, they are the direction, drawn again,
+ *  and the scale is the slope along it.
  *  Collective over the dp group. */
 enum error_code data_step(struct data_parallel *, int64_t t, double gradient_scale, struct error *);
 

@@ -4,6 +4,18 @@
 
 #include "emulated_devices/schemes/data/data.h"
 
+/* Whether gradients are kept at all. */
+static inline bool has_gradients(const struct data_parallel *dp) { return !dp->optimizer->forward_only; }
+
+/* Whether whole weights are made when a part is acquired, and dropped after it: they are kept in shards, or wanted elsewhere than kept. */
+static inline bool makes_weights(const struct data_parallel *dp) { return dp->shards.weights > 1 || !has_gradients(dp); }
+
+/* Whether the next part's are made meanwhile: where they travel. */
+static inline bool makes_ahead(const struct data_parallel *dp) { return dp->shards.weights > 1 && !dp->request.no_prefetch; }
+
+/* Whether weights from before this pass are of no use behind it. */
+static inline bool renews_weights(enum pass p) { return p == PASS_UPDATE || p == PASS_TURN; }
+
 /* The pass after this one that needs weights, or -1 if there is none before the next update. */
 int next_weight_use(const struct data_parallel *, int use);
 
@@ -41,6 +53,10 @@ static inline struct tensor slice(struct tensor row, struct range r)
     char *data = row.data;
     return tensor_1d(data ? data + (size_t)r.first * dtype_size(row.dtype) : NULL, row.dtype, r.count);
 }
+
+/* direction.c: a unit's weights, whole here, to where they are wanted; and one step of a stretch of the weights w, without gradients. */
+void move_weights(const struct data_parallel *, struct unit *);
+void step_along(const struct data_parallel *, struct portion, struct tensor w, struct step);
 
 /* Point the parameters' w or g into the unit's whole block, or nowhere. */
 void show_weights(struct unit *);

@@ -56,9 +56,9 @@ static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
     const int64_t stepped = shards_range(s, BY_OPTIMIZER, u->padded).count;
     u->own_w = zeros(dp, PARAMETERS, KIND_WEIGHT, shards_range(s, BY_WEIGHTS, u->padded).count, failed);
     if (dp->versions > 1) u->older = zeros(dp, PARAMETERS, KIND_OLDER_WEIGHT, tensor_count(u->own_w), failed);
-    u->w = s->weights == 1 ? u->own_w : tensor_1d(NULL, dp->device->dtype, whole_elements(u));
+    u->w = !makes_weights(dp) ? u->own_w : tensor_1d(NULL, dp->device->dtype, whole_elements(u));
     u->g = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), whole_elements(u));
-    if (s->gradients > 1) u->own_g = zeros(dp, GRADIENTS, KIND_GRADIENT, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
+    if (s->gradients > 1 && has_gradients(dp)) u->own_g = zeros(dp, GRADIENTS, KIND_GRADIENT, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
     if (data_has_masters(dp)) u->master = zeros(dp, OPTIMIZER, KIND_MASTER, stepped, failed);
     for (int i = 0; i < dp->optimizer->states; i++) u->state[i] = zeros(dp, OPTIMIZER, KIND_STATE, stepped, failed);
 }
@@ -155,7 +155,7 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
     if (!e) e = open_units(dp, err);
     if (e) return e;
     for (int u = 0; u < dp->units; u++) make_unit(dp, &dp->unit[u], &failed);
-    if (dp->shards.gradients == 1) place_gradients(dp, &failed);
+    if (dp->shards.gradients == 1 && has_gradients(dp)) place_gradients(dp, &failed);
     if (failed) return fail(err, ERR_MEMORY, "no memory for weights, gradients and optimizer state");
     for (int u = 0; u < dp->units; u++) {
         draw(dp, &dp->unit[u], KIND_WEIGHT, seed);

@@ -84,6 +84,10 @@ static void step_stretch(void *context, struct portion s)
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
     for (int i = 0; i < o->states; i++) state[i] = slice(x->unit->state[i], here);
     x->step.weight_decay = s.parameter->spec.decay ? x->dp->hyper->weight_decay : 0;
+    if (o->forward_only) {
+        step_along(x->dp, s, slice(x->master, here), x->step);
+        return;
+    }
     optimizer_step(o, slice(x->master, here), slice(data_own_gradient(x->dp, x->unit), here), state, x->step);
 }
 
@@ -128,7 +132,7 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
         struct stepping x = { .dp = dp, .unit = u, .own = data_kept(&dp->shards, u, KIND_MASTER), .master = data_kept_tensor(dp, u, KIND_MASTER) };
         x.step = (struct step){ .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
         unit_each_stretch(u, x.own, step_stretch, &x);
-        forget_gradient(u);
+        if (has_gradients(dp)) forget_gradient(u);
         e = renew_weights(dp, u, err);
     }
     return e;

@@ -41,6 +41,7 @@ struct unit {
     int due;                            /* backward passes of this step that have not added to g yet */
     int gatherings, reductions;         /* in a step: how often w is gathered; updates before which a pass adds to g */
     int passes;                         /* in a step: backward passes that add to g */
+    bool moved;                         /* w is here, and along the direction (data_set_direction) */
     bool foreseen_here;                 /* while the list is gone through: w is here; the last update before which g was added to */
     int reduced_in;
 };

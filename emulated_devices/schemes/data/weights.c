@@ -38,7 +38,7 @@ void data_set_uses(struct data_parallel *dp, struct use *use, int uses)
 
 int next_weight_use(const struct data_parallel *dp, int use)
 {
-    for (int i = use + 1; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++)
+    for (int i = use + 1; i < dp->uses && !renews_weights(dp->use[i].pass); i++)
         if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) return i;
     return -1;
 }
@@ -107,6 +107,7 @@ static void drop(struct data_parallel *dp, struct unit *u)
 {
     device_free(dp->device, u->w);
     u->w.data = NULL;
+    u->moved = false;
     show_weights(u);
 }
 
@@ -117,18 +118,19 @@ enum error_code data_acquire(struct data_parallel *dp, int part, struct error *e
     int unit[2];
     if (dp->at >= dp->uses || dp->use[dp->at].part != part)
         return fail(err, ERR_PLAN, "part %d of the model is used, where the list of passes has another", part);
-    if (dp->shards.weights == 1) return OK;
+    if (!makes_weights(dp)) return OK;
     enum error_code e = gather_part(dp, part, err);
     for (int i = 0, n = data_units_of(dp->config, part, unit); i < n; i++) clock_wait(&dp->device->clock, dp->unit[unit[i]].ready);
     const int next = next_weight_use(dp, dp->at);
-    if (!e && !dp->request.no_prefetch && next >= 0) e = gather_part(dp, dp->use[next].part, err);
+    if (!e && makes_ahead(dp) && next >= 0) e = gather_part(dp, dp->use[next].part, err);
+    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && !e && !has_gradients(dp); i++) move_weights(dp, &dp->unit[unit[i]]);
     return e;
 }
 
 void data_release(struct data_parallel *dp, int part)
 {
     int unit[2];
-    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && dp->shards.weights > 1; i++)
+    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && makes_weights(dp); i++)
         if (!stays_after(dp, dp->at, unit[i])) drop(dp, &dp->unit[unit[i]]);
     dp->at++;
 }

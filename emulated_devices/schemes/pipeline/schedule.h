@@ -98,6 +98,9 @@ const struct schedule_generator *schedule_generator(const char *name, struct err
 enum error_code schedule_make(struct schedule *, const char *name, const struct schedule_request *, struct error *);
 void schedule_free(struct schedule *);
 
+/** Leave of every list its forward passes and their messages.  The schedule can then be executed, but is no longer one of training. */
+void schedule_keep_forwards(struct schedule *);
+
 /** Prove that a schedule can be executed: every action once and after what it needs, every send received, and no deadlock
  *  even when each send waits (without holding up its device) for its receive.
  *  @return OK or ERR_PLAN: which device, which line of its list, what was expected. */

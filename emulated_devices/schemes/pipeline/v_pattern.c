@@ -23,6 +23,7 @@ struct line {                           /* of one device */
 
 struct v_plan {
     struct schedule *s;
+    struct v_pattern (*pattern)(int P, int d);
     int P, M, length, most;             /* most: chunks held at once by the pattern */
     struct line *line;
     int *when;                          /* [(device * 4 + part) * M + micro] unit of F0, F1, I1, I0 */
@@ -38,11 +39,12 @@ static int by_time(const void *a, const void *b)
     return x->time != y->time ? (x->time > y->time) - (x->time < y->time) : x->device - y->device;
 }
 
-static void lay_out(struct v_plan *p, const struct v_pattern *pattern)
+static void lay_out(struct v_plan *p)
 {
     p->events = 0;
     for (int d = 0; d < p->P; d++) {
-        const int offset[4] = { pattern[d].f0, pattern[d].f1, pattern[d].i1, pattern[d].i0 };
+        const struct v_pattern own = p->pattern(p->P, d);
+        const int offset[4] = { own.f0, own.f1, own.i1, own.i0 };
         memset(p->line[d].unit, EMPTY, (size_t)p->length);
         for (int part = F0; part <= I0; part++)
             for (int m = 0; m < p->M; m++) {
@@ -144,36 +146,48 @@ static void put_line(struct v_plan *p, int d)
     }
 }
 
-enum error_code put_v_pattern(struct schedule *s, const struct v_pattern *pattern, struct error *err)
+static enum error_code plan_and_put(struct v_plan *p, struct error *err)
 {
-    struct v_plan p = { .s = s, .P = s->devices, .M = s->micros };
-    for (int d = 0; d < p.P; d++) p.length = later(p.length, pattern[d].i0);
-    p.length += 6 * p.M + 2 * p.M + 1;                  /* at most 2M weight gradients come after everything else */
-    p.line = calloc((size_t)p.P, sizeof *p.line);
-    p.when = calloc(4 * (size_t)p.P * (size_t)p.M, sizeof *p.when);
-    p.event = calloc(4 * (size_t)p.P * (size_t)p.M, sizeof *p.event);
-    unsigned char *units = calloc((size_t)p.P * (size_t)p.length, 1);
-    int *held = calloc((size_t)p.P * (size_t)p.length, sizeof *held);
+    for (int d = 0; d < p->P; d++) p->length = later(p->length, p->pattern(p->P, d).i0);
+    p->length += 6 * p->M + 2 * p->M + 1;               /* at most 2M weight gradients come after everything else */
+    p->line = calloc((size_t)p->P, sizeof *p->line);
+    p->when = calloc(4 * (size_t)p->P * (size_t)p->M, sizeof *p->when);
+    p->event = calloc(4 * (size_t)p->P * (size_t)p->M, sizeof *p->event);
+    unsigned char *units = calloc((size_t)p->P * (size_t)p->length, 1);
+    int *held = calloc((size_t)p->P * (size_t)p->length, sizeof *held);
     enum error_code code = OK;
-    if (p.line == NULL || p.when == NULL || p.event == NULL || units == NULL || held == NULL)
-        code = fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", s->name);
+    if (p->line == NULL || p->when == NULL || p->event == NULL || units == NULL || held == NULL)
+        code = fail(err, ERR_MEMORY, "schedule %s: no memory to plan it", p->s->name);
     else {
-        for (int d = 0; d < p.P; d++) {
-            const size_t at = (size_t)d * (size_t)p.length;
-            p.line[d] = (struct line){ units + at, held + at };
+        for (int d = 0; d < p->P; d++) {
+            const size_t at = (size_t)d * (size_t)p->length;
+            p->line[d] = (struct line){ units + at, held + at };
         }
-        lay_out(&p, pattern);
-        for (int d = 0; d < p.P; d++) {
-            fill_weights(&p, d);
-            p.most = later(p.most, fullest(&p, d));
+        lay_out(p);
+        for (int d = 0; d < p->P; d++) {
+            fill_weights(p, d);
+            p->most = later(p->most, fullest(p, d));
         }
-        squeeze(&p);
-        for (int d = 0; d < p.P; d++) put_line(&p, d);
+        squeeze(p);
+        for (int d = 0; d < p->P; d++) put_line(p, d);
     }
-    free(p.line);
-    free(p.when);
-    free(p.event);
+    free(p->line);
+    free(p->when);
+    free(p->event);
     free(units);
     free(held);
     return code;
+}
+
+enum error_code make_v_schedule(struct schedule *s, const char *name, const struct schedule_request *q,
+                                struct v_pattern (*pattern)(int P, int d), struct error *err)
+{
+    if (schedule_begin(s, name, q->devices, q->micros, 2, err) != OK) return err->code;
+    place_v(s);
+    struct v_plan p = { .s = s, .pattern = pattern, .P = q->devices, .M = q->micros };
+    if (plan_and_put(&p, err) != OK) {
+        schedule_free(s);
+        return err->code;
+    }
+    return schedule_finish(s, err);
 }

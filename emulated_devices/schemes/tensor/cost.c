@@ -87,7 +87,7 @@ static void loss(struct ledger *l, enum tensor_pass pass, int64_t N)
 struct collective_cost tensor_cost(const struct tensor_parallel *tp, struct tensor_cost_request q)
 {
     struct ledger l = { .tp = tp };
-    for (enum tensor_pass pass = FORWARD_PASS; pass <= WEIGHT_PASS; pass++) {
+    for (enum tensor_pass pass = FORWARD_PASS; pass <= (q.forward_only ? FORWARD_PASS : WEIGHT_PASS); pass++) {
         for (int i = 0; i < q.layers; i++) block(&l, pass, q.N, false);
         if (q.head) loss(&l, pass, q.N);
         if (!q.embedding || pass == INPUT_PASS) continue;

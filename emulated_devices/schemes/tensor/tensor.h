@@ -224,10 +224,11 @@ struct tensor_cost_request {
     int64_t N;                                  /* tokens of the microbatch */
     int layers;
     int again;                                  /* layers whose forward pass, but the last matrix, is done twice */
+    bool forward_only;                          /* there is no backward pass */
     bool embedding, head;                       /* whether the stage has them */
 };
 
-/** Messages, bytes and additions of this device on the tp group for one microbatch, forward and backward, exactly. */
+/** Messages, bytes and additions of this device on the tp group for one microbatch, forward and, unless forward_only, backward, exactly. */
 struct collective_cost tensor_cost(const struct tensor_parallel *, struct tensor_cost_request);
 
 #endif

@@ -1,0 +1,51 @@
+/* reference_zeroth.c -- the one-device run and its twin where there is no backward pass: both losses, the slope, and slope z for gradients. */
+#include "emulated_devices/verify/reference.h"
+#include "ref/model/mezo.h"
+#include <math.h>
+#include <string.h>
+
+static double distance_of(const struct reference *r) { return r->plan->hyper.distance; }
+static uint64_t key_of(const struct reference *r) { return mezo_key(r->plan->seed, r->step); }
+
+static enum error_code loss_on(const struct reference *r, struct serial_run *run, int side, struct error *err)
+{
+    const double eps = distance_of(r);
+    run->model.seed = dropout_seed(r->plan->seed, r->step);
+    return transformer_loss_along(&run->model, key_of(r), side == 0 ? eps : -eps, r->ids, r->counting, r->plan->B, r->plan->S, &run->side[side], err);
+}
+
+static void find_slope(const struct reference *r, struct serial_run *run)
+{
+    run->slope = mezo_slope(run->side, distance_of(r));
+    run->loss = (run->side[0] + run->side[1]) / 2;
+    run->norm = fabs(run->slope);
+}
+
+/* By chance the twin's slope could be nearer than rounding may take the devices': its gradient is as far off as that. */
+enum error_code reference_losses(struct reference *r, struct error *err)
+{
+    enum error_code e = OK;
+    memcpy(r->counting, r->labels, (size_t)(r->plan->B * r->plan->S) * sizeof *r->counting);
+    for (int side = 0; side < 2 && !e; side++) {
+        e = loss_on(r, &r->truth, side, err);
+        if (!e) e = loss_on(r, &r->twin, side, err);
+        if (!e) r->side_spread[side] = reference_spread(r);
+    }
+    if (e) return e;
+    r->counted = r->truth.model.counted;
+    find_slope(r, &r->truth);
+    find_slope(r, &r->twin);
+    transformer_gradients_along(&r->truth.model, key_of(r), r->truth.slope);
+    transformer_gradients_along(&r->twin.model, key_of(r), r->truth.slope + reference_slope_bound(r));
+    return OK;
+}
+
+double reference_side_bound(const struct reference *r, int side)
+{
+    return reference_mean_bound(r, r->side_spread[side], r->truth.side[side]);
+}
+
+double reference_slope_bound(const struct reference *r)
+{
+    return (reference_side_bound(r, 0) + reference_side_bound(r, 1)) / (2 * distance_of(r)) + 2 * dtype_unit(F64) * fabs(r->truth.slope);
+}

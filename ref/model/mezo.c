@@ -1,0 +1,94 @@
+#include "ref/model/mezo.h"
+#include "ref/numeric/convert.h"
+#include "ref/numeric/philox.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the direction ------------------------------------------------------------------------------------------------------- */
+
+uint64_t mezo_key(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1); }
+
+/* A stream of its own: under the key of some seed the parameter's own name draws initial weights. */
+static uint64_t stream_of(const struct param_spec *p)
+{
+    char name[PARAM_NAME + 8];
+    snprintf(name, sizeof name, "mezo.%s", p->name);
+    return random_stream(name);
+}
+
+void mezo_draw(const struct param_spec *p, uint64_t key, int64_t first, int64_t n, double *z)
+{
+    random_normals(z, n, key, stream_of(p), (uint64_t)first);
+}
+
+/* Elements that are drawn, and computed with in double, at once. */
+enum { PIECE = 512 };
+
+static int64_t piece_at(int64_t at, int64_t n) { return n - at < PIECE ? n - at : PIECE; }
+
+void mezo_move(const struct param_spec *p, uint64_t key, double along, int64_t first, int64_t n, enum dtype t, void *w)
+{
+    #pragma omp parallel for schedule(static) if (n > 32 * PIECE)
+    for (int64_t at = 0; at < n; at += PIECE) {
+        const int64_t m = piece_at(at, n);
+        char *here = (char *)w + (size_t)at * dtype_size(t);
+        double z[PIECE], sum[PIECE];
+        mezo_draw(p, key, first + at, m, z);
+        convert(sum, F64, here, t, m);
+        for (int64_t i = 0; i < m; i++) sum[i] += along * z[i];
+        convert(here, t, sum, F64, m);
+    }
+}
+
+/* ---- the one-device model --------------------------------------------------------------------------------------------------- */
+
+static void free_all(struct tensor *all, int count)
+{
+    for (int i = 0; all && i < count; i++) free(all[i].data);
+    free(all);
+}
+
+/* A second set of weights.  The one-device model is there to be understood, not to save memory. */
+static struct tensor *moved_weights(const struct transformer *m, uint64_t key, double along)
+{
+    struct tensor *all = calloc((size_t)m->params, sizeof *all);
+    for (int i = 0; all && i < m->params; i++) {
+        all[i] = m->w[i];
+        all[i].data = malloc(tensor_bytes(m->w[i]));
+        if (all[i].data == NULL) {
+            free_all(all, m->params);
+            return NULL;
+        }
+        memcpy(all[i].data, m->w[i].data, tensor_bytes(m->w[i]));
+        mezo_move(&m->spec[i], key, along, 0, tensor_count(all[i]), all[i].dtype, all[i].data);
+    }
+    return all;
+}
+
+enum error_code transformer_loss_along(struct transformer *m, uint64_t key, double along, const int32_t *ids, const int32_t *labels, int64_t B,
+                                       int64_t S, double *loss, struct error *err)
+{
+    struct tensor *const kept = m->w, *const moved = moved_weights(m, key, along);
+    if (moved == NULL) return fail(err, ERR_MEMORY, "the one-device model %s has no memory for moved weights", m->config.name);
+    m->w = moved;
+    const enum error_code e = transformer_forward(m, ids, labels, B, S, loss, err);
+    m->w = kept;
+    free_all(moved, m->params);
+    return e;
+}
+
+void transformer_gradients_along(struct transformer *m, uint64_t key, double slope)
+{
+    for (int i = 0; i < m->params; i++) {
+        const struct tensor g = m->g[i];
+        const int64_t n = tensor_count(g);
+        double z[PIECE];
+        for (int64_t at = 0; at < n; at += PIECE) {
+            const int64_t k = piece_at(at, n);
+            mezo_draw(&m->spec[i], key, at, k, z);
+            for (int64_t j = 0; j < k; j++) z[j] *= slope;
+            convert((char *)g.data + (size_t)at * dtype_size(g.dtype), g.dtype, z, F64, k);
+        }
+    }
+}
