@@ -72,7 +72,7 @@ void quantised_group_close(struct quantised_group *);
  * Rounding  in the order of members, then of nodes.  The same row gives the same bits.
  * @return OK; ERR_MEMORY or ERR_COMM on this member alone: the step cannot go on.
  */
-enum error_code quantised_reduce_scatter(struct quantised_group *, struct tensor row, struct block_format, struct tracking, struct error *);
+enum error_code quantised_reduce_scatter(struct quantised_group *, struct tensor row, struct block_format, struct tracking tracking, struct error *);
 
 /** Messages, bytes and additions of this member, exactly.  @param n  elements of one block. */
 struct collective_cost quantised_reduce_scatter_cost(const struct quantised_group *, int64_t n, struct block_format);

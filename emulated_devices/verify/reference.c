@@ -134,45 +134,6 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
     return e;
 }
 
-/* Moved with the truth. */
-static void shift_twin(struct tensor twin, struct tensor truth, struct tensor to)
-{
-    for (int64_t i = 0; i < tensor_count(to); i++) tensor_set(twin, i, tensor_get(to, i) + (tensor_get(twin, i) - tensor_get(truth, i)));
-}
-
-enum error_code reference_take_gradients(struct reference *r, struct trainer *t, struct error *err)
-{
-    const bool here = t->comm->rank == 0;
-    enum error_code e = OK;
-    for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
-        struct tensor theirs = tensor_none;
-        if (here && !copy_tensor(&theirs, r->truth.model.g[i])) e = fail(err, ERR_MEMORY, "no memory for the gradient of %s", r->truth.model.spec[i].name);
-        e = comm_agree(t->comm, e, err);
-        if (!e) e = collect_whole(t, i, KIND_GRADIENT, theirs, err);
-        if (!e && here) shift_twin(r->twin.model.g[i], r->truth.model.g[i], theirs), tensor_convert(r->truth.model.g[i], theirs);
-        free(theirs.data);
-    }
-    struct serial_run *const runs[] = { &r->truth, &r->twin };
-    for (int i = 0; i < 2 && here; i++) runs[i]->norm = transformer_gradient_norm(&runs[i]->model) / runs[i]->model.loss_scale;
-    return e;
-}
-
-enum error_code reference_renew(struct reference *r, struct trainer *t, struct error *err)
-{
-    const bool here = t->comm->rank == 0;
-    enum error_code e = OK;
-    for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
-        struct tensor master = tensor_none;
-        if (here && !copy_tensor(&master, r->truth.master[i])) e = fail(err, ERR_MEMORY, "no memory for the master of %s", r->truth.model.spec[i].name);
-        e = comm_agree(t->comm, e, err);
-        if (!e) e = collect_whole(t, i, KIND_MASTER, master, err);
-        if (!e && here) tensor_convert(r->truth.model.w[i], master);
-        free(master.data);
-    }
-    if (here && !e) e = quantise_after_step(&t->plan, r->truth.model.w, err);
-    return comm_agree(t->comm, e, err);
-}
-
 static struct step step_of(const struct reference *r, const struct serial_run *run, int i)
 {
     const struct hyperparameters *h = &r->plan->hyper;
