@@ -94,6 +94,6 @@ void report_check_json(const struct train_record *r, cJSON *root)
     cJSON_AddBoolToObject(check, "holds", !c->failed);
     cJSON_AddNumberToObject(check, "compared", (double)c->compared);
     cJSON_AddNumberToObject(check, "wrong", (double)c->wrong);
-    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) add_worst(check, strcmp(name, "their gradients") == 0 ? "activation_gradients" : name, w);
+    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) add_worst(check, strcmp(name, "their gradients") == 0 ? "activation_gradients" : strcmp(name, "as quantised") == 0 ? "as_quantised" : name, w);
     if (c->failed) add_first(check, c, &r->options->plan);
 }
