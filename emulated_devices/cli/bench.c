@@ -6,7 +6,7 @@ static const struct command topics[] = {
     { "step", "a training step beside this machine's matrix product", bench_step_topic },
     { "schedules", "published bubble rates beside ours, and all schedules side by side", bench_schedules_topic },
     { "collectives", "every algorithm of a collective beside MPI's own", bench_collectives_topic },
-    { "tensor", "what each tensor scheme sends and keeps, beside the published memory formulas", bench_tensor_topic },
+    { "tensor", "the tensor schemes for one layer, counted, and beside what papers claim", bench_tensor_topic },
     { "quantized", "what sums lose that travel as int8 or int4 codes, beside the proven bound", bench_quantized_topic },
     { 0 }
 };

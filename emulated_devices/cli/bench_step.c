@@ -1,6 +1,7 @@
 /* bench_step.c -- `orrery bench step`: speed, never tested, always beside a limit measured in the same run. */
 #include "emulated_devices/cli/bench.h"
 #include "emulated_devices/cli/measure.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/io/json.h"
 #include "ref/model/transformer.h"
 #include "ref/optim/optimizer.h"
@@ -11,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_RUNS = 1000, GEMM_SIZE = 2048 };
+enum { MAX_RUNS = 1000, MAX_ROUNDS = 100, GEMM_SIZE = 2048 };
 
 /* What the machine can do: median rate of C = A B^T, 2048 cubed, in fp32. */
 struct gemm { float *A, *B, *C; };
@@ -51,8 +52,8 @@ static double serial_step(struct transformer *m, struct tensor *state, const int
 
 struct bench_step {
     const char *model;
-    int runs;
-    int64_t batch;
+    int runs, rounds;
+    int64_t batch, steps;               /* steps: of the one device so far */
     struct transformer serial;
     struct tensor *state;
     int32_t *ids;
@@ -82,75 +83,109 @@ static void close_serial(struct bench_step *b)
     if (b->serial.params) transformer_close(&b->serial);
 }
 
+struct meshed { int dp, tp, pp; const char *tensor; };
+static const struct meshed mesh[] = { { 1, 1, 1, "1d" }, { 2, 1, 1, "1d" }, { 1, 2, 1, "1d" }, { 1, 1, 2, "1d" }, { 2, 2, 2, "1d" }, { 2, 4, 1, "1d" },
+                                      { 1, 4, 1, "2d" }, { 2, 4, 1, "2d" }, { 1, 8, 1, "3d" } };
+enum { MESHES = sizeof mesh / sizeof *mesh };
+
 /* `orrery train` as a user would run it, its median step read from the JSON it writes. */
-static double train_seconds(const char *program, const struct bench_step *b, int dp, int tp, int pp, struct error *err)
+static double train_seconds(const char *program, const struct bench_step *b, const struct meshed *m, struct error *err)
 {
-    char words[8][32];
+    char words[5][16];
     const char *path = handover_file(err);
     if (path == NULL) return -1;
-    const int number[] = { dp, tp, pp, b->runs, (int)b->batch };
+    const int number[] = { m->dp, m->tp, m->pp, b->runs, (int)b->batch };
     for (int i = 0; i < 5; i++) snprintf(words[i], sizeof words[i], "%d", number[i]);
     const pid_t child = fork();
     if (child == 0) {
         if (freopen("/dev/null", "w", stdout) == NULL) _exit(1);
         execlp(program, program, "train", "--model", b->model, "--dp", words[0], "--tp", words[1], "--pp", words[2], "--steps", words[3],
-               "--batch", words[4], "--json", path, (char *)NULL);
+               "--batch", words[4], "--tensor", m->tensor, "--json", path, (char *)NULL);
         _exit(127);
     }
     int how = 0;
     double seconds = -1;
     cJSON *root = NULL;
     if (child > 0) waitpid(child, &how, 0);
-    if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) fail(err, ERR_COMM, "orrery train --dp %d --tp %d --pp %d failed", dp, tp, pp);
+    if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) fail(err, ERR_COMM, "orrery train --dp %d --tp %d --pp %d --tensor %s failed", m->dp, m->tp, m->pp, m->tensor);
     else if (json_read(path, &root, err) == OK && json_double(root, path, "median_step_seconds", &seconds, err) != OK) seconds = -1;
     cJSON_Delete(root);
     return seconds;
 }
 
-static void print_row(const char *what, double seconds, double flops, double tokens, double gemm_rate, double one_device)
+static void print_row(const char *what, double seconds, double flops, double tokens, double gemm_rate)
 {
     printf("  %-34s %9.1f ms  %9.0f tokens/s  %7.1f GFLOP/s  %5.1f %% of gemm", what, 1e3 * seconds, tokens / seconds, flops / seconds / 1e9,
            100 * flops / seconds / gemm_rate);
-    if (one_device > 0) printf("  %5.2f x one device", seconds / one_device);
+}
+
+/* Seconds in each round: of the machine's matrix product, of a step on one device, on each mesh; and that beside one device's. */
+struct pace { double gemm[MAX_ROUNDS], step[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS]; };
+
+static void measure_serial(struct bench_step *b, struct gemm *g, struct pace *p, int round)
+{
+    double gemm[MAX_RUNS], step[MAX_RUNS];
+    for (int i = 0; i < b->runs; i++) {
+        gemm[i] = gemm_seconds(g);
+        step[i] = serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);
+    }
+    p->gemm[round] = median(gemm, b->runs);
+    p->step[round] = median(step, b->runs);
+}
+
+static bool takes(const struct model_config *c, int64_t batch, const struct meshed *m)
+{
+    const struct tensor_scheme *s;
+    return m->pp <= c->L && batch >= m->dp && tensor_scheme_find(&s, m->tensor, NULL) == OK && tensor_check(s, c, m->tp, NULL) == OK;
+}
+
+/* Everything in turn, round by round, so that what else the machine does slows all of it; a ratio is that of one round. */
+static enum error_code bench_rounds(struct bench_step *b, const char *program, const struct model_config *c, struct gemm *g, struct error *err)
+{
+    static struct pace pace;
+    const double flops = model_step_flops(c, b->batch, c->S), tokens = (double)(b->batch * c->S), gemm_flops = 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE;
+    for (int round = 0; round < b->rounds; round++) {
+        measure_serial(b, g, &pace, round);
+        for (int i = 0; i < MESHES; i++) {
+            if (!takes(c, b->batch, &mesh[i])) continue;
+            const double s = train_seconds(program, b, &mesh[i], err);
+            if (s < 0) return err->code;
+            pace.meshed[i][round] = s, pace.ratio[i][round] = s / pace.step[round];
+        }
+    }
+    const double rate = gemm_flops / median(pace.gemm, b->rounds);
+    printf("  %-34s %9.1f ms  %28.1f GFLOP/s\n", "OpenBLAS sgemm 2048 cubed", 1e3 * gemm_flops / rate, rate / 1e9);
+    print_row("one device, ref/", median(pace.step, b->rounds), flops, tokens, rate);
     printf("\n");
-    fflush(stdout);
+    for (int i = 0; i < MESHES; i++) {
+        char what[64];
+        if (!takes(c, b->batch, &mesh[i])) continue;
+        snprintf(what, sizeof what, "orrery train dp=%d tp=%d pp=%d %s", mesh[i].dp, mesh[i].tp, mesh[i].pp, mesh[i].tp > 1 ? mesh[i].tensor : "");
+        print_row(what, median(pace.meshed[i], b->rounds), flops, tokens, rate);
+        printf("  %5.2f x one device\n", median(pace.ratio[i], b->rounds));
+    }
+    return OK;
 }
 
 static enum error_code bench_step(struct bench_step *b, const char *program, struct error *err)
 {
-    double gemm_times[MAX_RUNS], step_times[MAX_RUNS];
     struct model_config c;
-    struct gemm g = { 0 };
     int64_t usual;
+    struct gemm g = { 0 };
     const int threads = use_cores(1);
     enum error_code e = model_config_preset(&c, &usual, b->model, err);
     if (e) return e;
     if (b->batch == 0) b->batch = usual;
     e = open_serial(b, &c, err);
     if (!e && !gemm_open(&g)) e = fail(err, ERR_MEMORY, "no memory for three matrices of %d x %d", GEMM_SIZE, GEMM_SIZE);
-    if (e) goto done;
-    const double flops = model_step_flops(&c, b->batch, c.S), tokens = (double)(b->batch * c.S), gemm_flops = 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE;
-    printf("model %s, batch %lld x %lld tokens, fp32, %d threads; medians of %d, matrix product and step in turn\n", c.name, (long long)b->batch,
-           (long long)c.S, threads, b->runs);
-    serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, 1);          /* warm up */
-    gemm_seconds(&g);
-    for (int i = 0; i < b->runs; i++) {
-        gemm_times[i] = gemm_seconds(&g);
-        step_times[i] = serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, i + 2);
+    if (!e) {
+        printf("model %s, batch %lld x %lld tokens, fp32, %d threads; medians of %d, of %d rounds of everything in turn\n", c.name, (long long)b->batch,
+               (long long)c.S, threads, b->runs, b->rounds);
+        fflush(stdout);
+        serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);       /* warm up */
+        gemm_seconds(&g);
+        e = bench_rounds(b, program, &c, &g, err);
     }
-    const double rate = gemm_flops / median(gemm_times, b->runs), one = median(step_times, b->runs);
-    printf("  %-34s %9.1f ms  %28.1f GFLOP/s\n", "OpenBLAS sgemm 2048 cubed", 1e3 * gemm_flops / rate, rate / 1e9);
-    print_row("one device, ref/", one, flops, tokens, rate, 0);
-    static const int mesh[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 1, 2, 1 }, { 1, 1, 2 }, { 2, 2, 2 }, { 1, 8, 1 } };
-    for (size_t i = 0; i < sizeof mesh / sizeof *mesh && !e; i++) {
-        char what[64];
-        snprintf(what, sizeof what, "orrery train dp=%d tp=%d pp=%d", mesh[i][0], mesh[i][1], mesh[i][2]);
-        if (mesh[i][1] > c.H || mesh[i][2] > c.L || b->batch < mesh[i][0]) continue;
-        const double s = train_seconds(program, b, mesh[i][0], mesh[i][1], mesh[i][2], err);
-        if (s < 0) e = err->code;
-        else print_row(what, s, flops, tokens, rate, one);
-    }
-done:
     free(g.A), free(g.B), free(g.C);
     close_serial(b);
     return e;
@@ -158,14 +193,15 @@ done:
 
 enum error_code bench_step_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct bench_step b = { .model = "11m", .runs = 10 };
+    struct bench_step b = { .model = "11m", .runs = 5, .rounds = 3 };
     int batch = 0;
     bool help;
     (void)status;
     const struct option table[] = {
         { "--model", "NAME", OPTION_STRING, &b.model, .help = "a preset" },
         { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e6, .help = "sequences; default: the preset's" },
-        { "--runs", "N", OPTION_INT, &b.runs, .min = 1, .max = MAX_RUNS, .help = "of which the median is shown" },
+        { "--runs", "N", OPTION_INT, &b.runs, .min = 1, .max = MAX_RUNS, .help = "steps, of which the median counts" },
+        { "--rounds", "N", OPTION_INT, &b.rounds, .min = 1, .max = MAX_ROUNDS, .help = "of everything in turn, of which the median is shown" },
         { 0 }
     };
     enum error_code e = options_parse("bench step", argc - 3, argv + 3, table, &help, err);

@@ -159,6 +159,20 @@ static double virtual_step(const struct train_record *r)
     return r->steps > 0 ? (double)most / (double)r->steps : 0;
 }
 
+/* Where copies train apart, what has become of the last steps. */
+static void report_rounds(const struct train_record *r)
+{
+    const struct plan *p = &r->options->plan;
+    const struct outer o = data_outer(&p->data);
+    const int64_t done = r->first_step + r->steps;
+    const int replicas = plan_replicas(p);
+    if (o.every == 0) return;
+    fprintf(r->out, "rounds  %d replica%s, %lld outer step%s, one every %lld steps", replicas, replicas == 1 ? "" : "s",
+            (long long)outer_steps(&o, r->first_step, done), outer_steps(&o, r->first_step, done) == 1 ? "" : "s", (long long)o.every);
+    if (done % o.every == 0) fprintf(r->out, "; the last has just been taken\n");
+    else fprintf(r->out, "; the model is that of step %lld, what was learned since only --resume goes on from\n", (long long)(done - done % o.every));
+}
+
 void report_end(const struct train_record *r)
 {
     const struct plan *p = &r->options->plan;
@@ -171,6 +185,7 @@ void report_end(const struct train_record *r)
         fprintf(r->out, "virtual %.1f us a step on cluster %s, if nothing held anything up that the clock does not know\n",
                 1e-6 * virtual_step(r), r->options->cluster.name);
     }
+    report_rounds(r);
     fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
     if (p->optimizer->forward_only) print_slope(r);
     fprintf(r->out, "traffic counted messages, bytes and additions on dp, tp and pp %s the formulas on every device\n", all_exact(r, false) ? "equal" : "DIFFER FROM");
@@ -199,6 +214,7 @@ static void add_plan(cJSON *root, const struct train_options *o)
     cJSON_AddStringToObject(root, "grad_dtype", dtype_name(p->data.narrow_gradients ? p->dtype : dtype_wide(p->dtype)));
     cJSON_AddStringToObject(root, "optimizer", p->optimizer->name);
     cJSON_AddNumberToObject(root, "seed", (double)p->seed);
+    if (data_outer(&p->data).every > 0) cJSON_AddNumberToObject(root, "local_steps", (double)data_outer(&p->data).every);
 }
 
 static void add_device(cJSON *list, const struct mesh *m, const struct device_report *d)

@@ -61,7 +61,11 @@ static void take_speeds(struct plan *p, const struct cluster *c)
 }
 
 /* Flags of data parallelism that are not the request's own. */
-struct data_flags { const char *scheme, *shards, *weights, *gradients; int zero, block; bool reshard, prefetch, block_given; };
+struct data_flags {
+    const char *scheme, *shards, *weights, *gradients;
+    int zero, block, local_steps;
+    bool reshard, prefetch, block_given, momentum_given;
+};
 
 static int bits_of(const char *code) { return code == NULL ? 0 : strcmp(code, "int8") == 0 ? 8 : 4; }
 
@@ -74,8 +78,12 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
     if (f->zero >= 0) q->scheme = stage[f->zero];
     else if (f->scheme) q->scheme = f->scheme;
     else if (f->shards) q->scheme = "chain";
-    if (f->shards && strcmp(q->scheme, "chain") != 0)
-        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, not %s", f->shards, q->scheme);
+    q->outer.every = f->local_steps;
+    const bool apart = data_outer(q).every > 0;
+    if (f->momentum_given && q->outer.momentum == 0 && data_outer(q).momentum > 0)
+        return fail(err, ERR_USAGE, "--outer-momentum 0: without it %s is --data-parallel local-sgd", q->scheme);
+    if (f->shards && strcmp(q->scheme, "chain") != 0 && !apart)
+        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, local-sgd and diloco, not %s", f->shards, q->scheme);
     if (f->shards && (sscanf(f->shards, "%4d,%4d,%4d%n", &q->shards[0], &q->shards[1], &q->shards[2], &used) != 3 || f->shards[used] != '\0'
                       || q->shards[0] < 1 || q->shards[1] < 1 || q->shards[2] < 1))
         return fail(err, ERR_USAGE, "--shards %s: three numbers of devices, such as 2,4,8", f->shards);
@@ -102,14 +110,20 @@ static enum error_code take_formats(struct train_options *o, const char *gradien
     return OK;
 }
 
-/* Of an optimizer that knows losses alone. */
-static enum error_code take_distance(struct plan *p, double distance, bool gradients_given, struct error *err)
+/* Of an optimizer that knows losses alone; and what does not go with it that the plan knows nothing of. */
+static enum error_code take_distance(struct train_options *o, double distance, bool gradients_given, struct error *err)
 {
-    if (distance >= 0 && !p->optimizer->forward_only)
-        return fail(err, ERR_USAGE, "--mezo-eps %g: is for --optimizer mezo; %s has gradients", distance, p->optimizer->name);
-    if (gradients_given && p->optimizer->forward_only)
-        return fail(err, ERR_USAGE, "--grad-dtype: --optimizer %s has no gradients", p->optimizer->name);
+    struct plan *p = &o->plan;
+    const char *const name = p->optimizer->name;
     if (distance >= 0) p->hyper.distance = distance;
+    if (!p->optimizer->forward_only)
+        return distance < 0 ? OK : fail(err, ERR_USAGE, "--mezo-eps %g: is for --optimizer mezo; %s has gradients", distance, name);
+    if (gradients_given) return fail(err, ERR_USAGE, "--grad-dtype: --optimizer %s has no gradients", name);
+    if (o->golden) return fail(err, ERR_USAGE, "--check %s: golden files have no steps of %s; --check ref takes it", shown_path(o->check).text, name);
+    if (o->isolate) return fail(err, ERR_USAGE, "--isolate: of --optimizer %s losses and weights are compared, and no activations", name);
+    if (o->timeline)
+        return fail(err, ERR_USAGE, "--timeline %s: draws forward and backward passes; of --optimizer %s --trace FILE has what every device does",
+                    shown_path(o->timeline).text, name);
     return OK;
 }
 
@@ -151,12 +165,15 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--data-parallel", "NAME", OPTION_STRING, &data.scheme, .help = "the scheme, by its name in `orrery list data`; default: ddp" },
         { "--zero", "STAGE", OPTION_INT, &data.zero, .min = 0, .max = 3, .help = "the same in short: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
         { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096, .help = "neighbours along dp that share what the scheme shards; default: all of them" },
-        { "--shards", "W,G,O", OPTION_STRING, &data.shards, .help = "for chain: how many devices share weights, gradients, optimizer state" },
+        { "--shards", "W,G,O", OPTION_STRING, &data.shards, .help = "for chain, local-sgd, diloco: how many devices share weights, gradients, optimizer state" },
+        { "--local-steps", "H", OPTION_INT, &data.local_steps, .min = 1, .max = 1e9, .help = "local-sgd, diloco: steps that copies train apart; default: 8 and 500, as published" },
+        { "--outer-lr", "RATE", OPTION_DOUBLE, &o->plan.data.outer.lr, .min = 1e-9, .max = 1e6, .help = "of the step that brings them together; default: 1 (local-sgd), 0.7 (diloco)" },
+        { "--outer-momentum", "M", OPTION_DOUBLE, &o->plan.data.outer.momentum, .min = 0, .max = 0.999, .given = &data.momentum_given, .help = "Nesterov's, of that step; default: 0 (local-sgd), 0.9 (diloco)" },
         { "--reshard-after-forward", "yes|no", OPTION_BOOL, &data.reshard, .help = "drop gathered weights after forward, and gather them again for backward" },
         { "--prefetch", "yes|no", OPTION_BOOL, &data.prefetch, .help = "gather the next part's weights while one computes" },
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "ddp: gradients all-reduced at a time" },
         { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter, .help = "algorithm for gradients in shards; default: ring" },
-        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring" },
+        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring; two_level for mics" },
         { "--quantize-weights", "CODE", OPTION_CHOICE, &data.weights, .choices = codes, .help = "gather weights as int8 or int4 codes with a scale for each block; default: as they are" },
         { "--quantize-gradients", "CODE", OPTION_CHOICE, &data.gradients, .choices = codes, .help = "reduce-scatter gradients as codes, all to all inside nodes, then between them; default: as they are" },
         { "--quantize-block", "N", OPTION_INT, &data.block, .min = 1, .max = 1e9, .given = &data.block_given, .help = "elements that share a scale" },
@@ -226,23 +243,22 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     p->dtype = dtype_by_name(dtype);
     p->data.bucket = (int64_t)bucket;
     e = take_data(&p->data, &data, err);
+    if (!e && o->golden && data_outer(&p->data).every > 0)
+        e = fail(err, ERR_USAGE, "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains copies apart", p->data.scheme);
     if (!e) e = take_formats(o, grad_dtype, err);
     if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;
-    if (o->golden && p->optimizer->forward_only)
-        return fail(err, ERR_USAGE, "--check %s: golden files have no steps of %s; --check ref takes it", shown_path(o->check).text, p->optimizer->name);
-    if (o->golden) e = train_take_golden(o, err);
+    if (!o->golden) p->hyper = p->optimizer->usual;
+    e = take_distance(o, distance, grad_dtype != NULL, err);
+    if (!e && o->golden) e = train_take_golden(o, err);
     if (e) return e;
     p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;
     e = take_schedule(p, chunks_given, micro > 0, err);
     if (e) return e;
-    if (!o->golden) p->hyper = p->optimizer->usual;
     if (lr >= 0) p->hyper.lr = lr;
     if (clip >= 0) p->hyper.clip = clip;
     if (decay >= 0) p->hyper.weight_decay = decay;
-    e = take_distance(p, distance, grad_dtype != NULL, err);
-    if (e) return e;
     p->hyper.min_lr = min_lr >= 0 ? min_lr : p->hyper.lr / 10;
     o->lr_steps = lr_steps;
     o->warmup = warmup;

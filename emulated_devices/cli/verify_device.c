@@ -168,9 +168,16 @@ static void refuse_case(struct job *j, const char *family, const char *scheme, c
 
 enum { MOST_IN_16_BITS = 4 };           /* devices: on more, the same code takes longer */
 
+/* Copies that train apart take no fp16, the last of the runs. */
+static int runs_of(const char *family, const struct plan *p)
+{
+    if (strcmp(family, "data") != 0 || p->mesh.devices > MOST_IN_16_BITS) return BF16_UNTIED;
+    return data_outer(&p->data).every > 0 ? FP16_UNTIED : RUNS;
+}
+
 static enum error_code run_case(struct job *j, const char *family, const char *scheme, const struct plan *plan, struct error *err)
 {
-    struct found f = { .bits = "-", .runs = strcmp(family, "data") == 0 && plan->mesh.devices <= MOST_IN_16_BITS ? RUNS : BF16_UNTIED };
+    struct found f = { .bits = "-", .runs = runs_of(family, plan) };
     for (int run = 0; run < f.runs; run++) {
         const struct plan p = variation(plan, run);
         enum error_code e = case_run(&p, &f.run[run], err);
@@ -296,10 +303,10 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
     for (int i = 0; data_schemes[i] && !e; i++) {
         struct plan p = *mesh;
         struct shards any;
-        p.data.scheme = data_schemes[i]->name;
+        case_take_data(&p, data_schemes[i]);
         if (data_shards(&any, &p.data, P, 0, NULL) == OK) {
             e = run_if_it_fits(j, "data", p.data.scheme, p, err);
-            if (!e) e = run_llama(j, "data", p, p.data.scheme, err);
+            if (!e && data_schemes[i]->outer.every == 0) e = run_llama(j, "data", p, p.data.scheme, err);
             if (!e) e = run_quantised(j, p, p.data.scheme, i % 2 ? 8 : 4, i % 2 ? 4 : 8, err);
             continue;
         }

@@ -8,6 +8,9 @@
  * collective_cost; an addition reads two numbers and writes one.  Copies within a device are not in it.  The link is that
  * between the members farthest apart; what an algorithm shaped by nodes does inside them is timed on the link below.
  *
+ * Where an algorithm's messages are longer than the link's eager limit, depth is that of messages which wait for their
+ * receivers, if the cost function states one (collective_cost.met).
+ *
  * It depends on the operation, P, the call's count, counts, dtype and root, and the cluster: all that members share, so
  * they choose alike without asking each other.  For the one call in which they do not share counts, an all-to-all with
  * counts, the choice is the first algorithm that takes it.
@@ -44,6 +47,13 @@ static uint64_t own_rounds(const struct collective_cost *one)
     return (uint64_t)ceil((double)one->path / (double)one->bytes * (double)one->messages);
 }
 
+/* Latencies one after another. */
+static uint64_t chain_of(const struct collective_cost *one, const struct link *l)
+{
+    const bool waits = one->messages > 0 && one->bytes / one->messages > l->eager;
+    return waits && one->met > 0 ? one->met : one->depth;
+}
+
 static double seconds(double units, int64_t rate) { return rate > 0 ? units / (1e6 * (double)rate) : 0; }
 
 picoseconds collective_time(const struct algorithm *a, int P, const struct collective *asked, const struct cluster *m)
@@ -55,7 +65,7 @@ picoseconds collective_time(const struct algorithm *a, int P, const struct colle
     for (int r = 0; r < P; r++) {
         const struct collective_cost one = collective_cost(a, r, P, &c);
         steps = larger(steps, one.steps);
-        depth = larger(depth, one.depth);
+        depth = larger(depth, chain_of(&one, road.outer));
         rounds = larger(rounds, own_rounds(&one));
         inside = larger(inside, one.steps_inside);
     }

@@ -23,7 +23,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    struct collective_cost cost = { .steps = (uint64_t)(flow_segments(c, c->count) + P - 2), .depth = (uint64_t)(P - 1) };
+    const uint64_t steps = (uint64_t)(flow_segments(c, c->count) + P - 2);
+    struct collective_cost cost = { .steps = steps, .depth = (uint64_t)(P - 1), .met = steps };
     flow_cost(&cost, c, tree_chain(r, P, c->root), c->count, false, true);
     return cost;
 }

@@ -197,7 +197,8 @@ static int longest_way(const struct part *p)
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const struct part p = part_of(r, P, c);
-    struct collective_cost cost = { .steps = (uint64_t)(p.t.end - p.t.first), .depth = (uint64_t)longest_way(&p) };
+    const uint64_t steps = (uint64_t)(p.t.end - p.t.first);
+    struct collective_cost cost = { .steps = steps, .depth = (uint64_t)longest_way(&p), .met = P > 2 ? steps : 0 };
     for (int round = p.t.first; round < p.t.end; round++)
         if (gives(&p, round) >= 0) cost_send(&cost, c, part_length(c->count, p.t.segments, gives(&p, round)));
     return cost;

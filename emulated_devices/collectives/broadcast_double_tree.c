@@ -59,6 +59,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     for (int i = 0; i < 2; i++)
         flow_cost(&cost, c, tree_of(r, P, c->root, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i), false, true);
     cost.depth = P == 2 ? 1 : (uint64_t)(S - 1 + levels);
+    cost.met = (uint64_t)(2 * (S - 1) + (levels > 2 ? levels : 2));
     cost.path = bytes_of(c, c->count) * (uint64_t)(S - 1 + levels) / (uint64_t)S;      /* two messages a step and device */
     return cost;
 }

@@ -60,6 +60,8 @@ struct collective_cost {
                                            an upper bound where P or count leave a remainder; 0: not stated */
     uint64_t depth;                     /* of the whole group: the longest chain of messages of which each waits for the one before,
                                            an upper bound likewise; 0: as many as steps */
+    uint64_t met;                       /* the same, where every message waits for its receiver (rendezvous): then segments that follow one
+                                           another do so a latency apart; an upper bound likewise; 0: as depth */
     uint64_t path;                      /* bytes that pass this member's ports one after another, waiting for others included;
                                            0: as if it sent its average message in each of the steps */
     uint64_t steps_inside, path_inside; /* of these, those inside nodes; 0 for algorithms that know no nodes */
@@ -122,6 +124,9 @@ struct collective_cost collective_cost(const struct algorithm *, int rank, int P
 
 /** What this device spends on a collective that collective_run would run under this name.  Local. */
 struct collective_cost group_cost(const struct group *, enum operation, const char *name, const struct collective *);
+
+/** The time that this collective is predicted to take on the group's cluster, when its members begin together.  Local. */
+picoseconds group_time(const struct group *, enum operation, const char *name, const struct collective *);
 
 /** First element of block b when count elements are cut into P nearly equal blocks; 0 <= b <= P. */
 static inline int64_t block_start(int64_t count, int P, int b)

@@ -169,6 +169,14 @@ struct collective_cost group_cost(const struct group *g, enum operation op, cons
     return collective_cost(algorithm_for(g, op, name, &call), g->rank, g->size, &call);
 }
 
+picoseconds group_time(const struct group *g, enum operation op, const char *name, const struct collective *c)
+{
+    struct collective call = *c;
+    if (g->size == 1) return 0;
+    call.nodes = group_nodes(g);
+    return collective_time(algorithm_for(g, op, name, &call), g->size, &call, &g->comm->device->clock.cluster);
+}
+
 enum error_code allreduce(struct group *g, void *x, int64_t count, enum dtype t, enum reduction how, const char *algorithm, struct error *err)
 {
     const struct collective c = { .in = x, .out = x, .count = count, .dtype = t, .reduction = how };

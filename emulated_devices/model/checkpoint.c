@@ -1,4 +1,5 @@
 #include "emulated_devices/model/checkpoint.h"
+#include "emulated_devices/model/checkpoint_states.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/convert.h"
 #include <errno.h>
@@ -48,7 +49,7 @@ static enum error_code read_own(struct trainer *t, const struct weights *file, c
     piece.data = malloc(tensor_bytes(piece) + 1);
     if (piece.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", p->spec.name);
     enum error_code e = read_boxes(file, &p->spec, suffix, &p->layout, piece, err);
-    if (!e && kind == KIND_WEIGHT) e = keep_weights(t, p, piece, err);
+    if (!e && (kind == KIND_WEIGHT || kind == KIND_MASTER)) e = keep_weights(t, p, piece, err);
     else if (!e) collect_keep(t, p, kind, piece);
     free(piece.data);
     return e;
@@ -62,6 +63,7 @@ static enum error_code read_weights(struct trainer *t, const struct weights *fil
     }
     if (!e) e = data_requantise(&t->data, err);
     if (!e) data_same_versions(&t->data);            /* files have one version: training starts anew from it */
+    if (!e) data_start_round(&t->data);
     return e;
 }
 
@@ -74,16 +76,6 @@ enum error_code checkpoint_load_weights(struct trainer *t, const char *dir, stru
         weights_close(&file);
     }
     return comm_agree(t->comm, e, err);
-}
-
-/* What stands after a tensor's name for this state of the optimizer. */
-struct suffix { char text[32]; };
-
-static struct suffix suffix_of(const struct optimizer *o, int state)
-{
-    struct suffix s;
-    snprintf(s.text, sizeof s.text, ".%s", o->state_name[state]);
-    return s;
 }
 
 /* A count in metadata; -1 if it is none. */
@@ -112,6 +104,21 @@ static enum error_code read_loss_scale(struct trainer *t, const struct safetenso
     return OK;
 }
 
+/* A run whose replicas train apart goes on with as many. */
+static enum error_code check_replicas(const struct trainer *t, const struct safetensors *states, struct error *err)
+{
+    const char *text = safetensors_metadata(states, "orrery.replicas");
+    const int own = shards_replicas(&t->data.shards);
+    if (text == NULL) return OK;
+    if (!t->data.shards.apart)
+        return fail(err, ERR_FORMAT, "%s: of %.20s replicas that train apart, with --data-parallel local-sgd or diloco; --model DIR takes what their last "
+                    "outer step made", shown_path(states->path).text, text);
+    if (count_of(text) != own)
+        return fail(err, ERR_FORMAT, "%s: of %.20s replicas that train apart; --data-parallel %s makes %d of --dp %d", shown_path(states->path).text, text,
+                    t->data.scheme->name, own, t->plan.mesh.size[DP]);
+    return OK;
+}
+
 /* The step that both files must have been written at. */
 static enum error_code read_progress(struct trainer *t, const struct safetensors *weights, const struct safetensors *states, struct error *err)
 {
@@ -128,17 +135,24 @@ static enum error_code read_progress(struct trainer *t, const struct safetensors
     if (strcmp(seed, own_seed) != 0)
         return fail(err, ERR_FORMAT, "%s was made with --seed %.20s; --seed is %s", shown_path(states->path).text, shown(seed).text, own_seed);
     t->step = count_of(a);
-    return read_loss_scale(t, states, err);
+    const enum error_code e = check_replicas(t, states, err);
+    return e ? e : read_loss_scale(t, states, err);
 }
 
+/* Of replicas that train apart a device reads its own.  A file of copies that did not serves all of them: here they part. */
 static enum error_code read_states(struct trainer *t, const struct weights *file, struct error *err)
 {
-    const struct optimizer *o = t->plan.optimizer;
-    enum error_code e = OK;
-    for (int i = 0; i < t->parameters.count; i++)
-        for (int s = 0; s < o->states && !e; s++) {
-            e = read_own(t, file, &t->parameters.all[i], suffix_of(o, s).text, KIND_STATE + (enum tensor_kind)s, err);
-        }
+    const char *replicas = safetensors_metadata(&file->file[0], "orrery.replicas");
+    const int count = checkpoint_states(t, replicas ? shards_replicas(&t->data.shards) : 0, NULL);
+    struct state_tensor *list = malloc((size_t)count * sizeof *list + 1);
+    enum error_code e = list ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d states", count);
+    if (!e) checkpoint_states(t, replicas ? shards_replicas(&t->data.shards) : 0, list);
+    for (int k = 0; k < count && !e; k++) {
+        const bool own = replicas == NULL || kind_is_common(list[k].kind) || list[k].replica == shards_replica_of(&t->data.shards, t->dp.rank);
+        for (int i = 0; i < t->parameters.count && own && !e; i++)
+            e = read_own(t, file, &t->parameters.all[i], list[k].suffix, list[k].kind, err);
+    }
+    free(list);
     return e;
 }
 
@@ -176,37 +190,38 @@ enum error_code checkpoint_batch(const char *dir, int64_t *batch, struct error *
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
 /* One of the two files, as rank 0 writes it. */
-static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, bool weights, struct error *err)
+static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, const struct state_tensor *list, int count,
+                                  struct error *err)
 {
-    const struct optimizer *o = t->plan.optimizer;
-    struct suffix state[OPTIMIZER_MAX_STATES];
-    const char *suffix[OPTIMIZER_MAX_STATES] = { "" };
-    char step[32], seed[32], batch[32], scale[32], good[32], skipped[32];
+    const char **suffix = malloc((size_t)count * sizeof *suffix + 1);
+    char step[32], seed[32], batch[32], scale[32], good[32], skipped[32], replicas[32];
+    if (suffix == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
+    for (int k = 0; k < count; k++) suffix[k] = list[k].suffix;
     snprintf(scale, sizeof scale, "%.17g", t->loss_scale.scale);
     snprintf(good, sizeof good, "%lld", (long long)t->loss_scale.good);
     snprintf(skipped, sizeof skipped, "%lld", (long long)t->skipped);
     snprintf(batch, sizeof batch, "%lld", (long long)t->plan.B);
     snprintf(step, sizeof step, "%lld", (long long)t->step);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)t->plan.seed);
+    snprintf(replicas, sizeof replicas, "%d", shards_replicas(&t->data.shards));
     const struct safetensors_pair metadata[] = {
-        { "format", "pt" }, { "orrery.step", step }, { "orrery.seed", seed }, { "orrery.optimizer", o->name }, { "orrery.batch", batch },
-        { "orrery.loss_scale", scale }, { "orrery.loss_scale.good", good }, { "orrery.skipped", skipped },
+        { "format", "pt" }, { "orrery.step", step }, { "orrery.seed", seed }, { "orrery.optimizer", t->plan.optimizer->name }, { "orrery.batch", batch },
+        { "orrery.loss_scale", scale }, { "orrery.loss_scale.good", good }, { "orrery.skipped", skipped }, { "orrery.replicas", replicas },
     };
-    for (int s = 0; s < o->states && !weights; s++) {
-        state[s] = suffix_of(o, s);
-        suffix[s] = state[s].text;
-    }
-    return weights_create(w, &t->plan.model, dtype_wide(t->plan.dtype), path, suffix, weights ? 1 : o->states, metadata,
-                          (int)(sizeof metadata / sizeof *metadata), err);
+    const enum error_code e = weights_create(w, &t->plan.model, dtype_wide(t->plan.dtype), path, suffix, count, metadata,
+                                             (int)(sizeof metadata / sizeof *metadata) - !t->data.shards.apart, err);
+    free(suffix);
+    return e;
 }
 
 /* Every device takes part in collecting, also when rank 0 has failed already. */
-static enum error_code write_tensors(struct trainer *t, struct weights_writer *w, enum tensor_kind first, int kinds, enum error_code e,
+static enum error_code write_tensors(struct trainer *t, struct weights_writer *w, const struct state_tensor *list, int count, enum error_code e,
                                      struct error *err)
 {
-    for (int i = 0; i < model_param_count(&t->plan.model) * kinds; i++) {
-        const struct param_spec s = model_param(&t->plan.model, i / kinds);
-        const enum dtype format = data_format(&t->data, first);
+    for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
+        const struct param_spec s = model_param(&t->plan.model, i / count);
+        const struct state_tensor *of = &list[i % count];
+        const enum dtype format = data_format(&t->data, of->kind);
         struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, format, s.dim[0], s.dim[1]) : tensor_1d(NULL, format, s.dim[0]);
         if (t->comm->rank == 0 && !e) {
             whole.data = malloc(tensor_bytes(whole));
@@ -214,8 +229,8 @@ static enum error_code write_tensors(struct trainer *t, struct weights_writer *w
         }
         e = comm_agree(t->comm, e, err);
         if (e) return e;
-        e = collect_whole(t, i / kinds, first + (enum tensor_kind)(i % kinds), whole, err);
-        if (!e && t->comm->rank == 0) e = weights_write(w, i / kinds, i % kinds, whole.data, err);
+        e = collect_replica(t, of->replica, i / count, of->kind, whole, err);
+        if (!e && t->comm->rank == 0) e = weights_write(w, i / count, i % count, whole.data, err);
         free(whole.data);
     }
     return comm_agree(t->comm, e, err);
@@ -262,19 +277,25 @@ static enum error_code commit(struct weights_writer *weights, struct weights_wri
 enum error_code checkpoint_save(struct trainer *t, const char *dir, struct error *err)
 {
     struct weights_writer weights = { 0 }, states = { 0 };
+    const struct state_tensor model = checkpoint_weights(t);
+    const int replicas = t->data.shards.apart ? shards_replicas(&t->data.shards) : 0, count = checkpoint_states(t, replicas, NULL);
+    struct state_tensor *list = malloc((size_t)count * sizeof *list + 1);
     const bool writer = t->comm->rank == 0;
     char path[PATH_ROOM];
     bool made = false;
-    enum error_code e = writer ? make_folder(dir, &made, err) : OK;
+    enum error_code e = comm_agree(t->comm, list ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d states", count), err);
+    if (!e) checkpoint_states(t, replicas, list);
+    if (!e && writer) e = make_folder(dir, &made, err);
     path_of(path, dir, "model.safetensors");
-    if (writer && !e) e = start_file(&weights, t, path, true, err);
+    if (writer && !e) e = start_file(&weights, t, path, &model, 1, err);
     path_of(path, dir, "optimizer.safetensors");
-    if (writer && !e) e = start_file(&states, t, path, false, err);
-    e = write_tensors(t, &weights, KIND_MASTER, 1, e, err);
-    if (!e) e = write_tensors(t, &states, KIND_STATE, t->plan.optimizer->states, e, err);
+    if (writer && !e) e = start_file(&states, t, path, list, count, err);
+    e = write_tensors(t, &weights, &model, 1, e, err);
+    if (!e) e = write_tensors(t, &states, list, count, e, err);
     if (writer && !e) e = commit(&weights, &states, dir, err);
     weights_abort(&weights);
     weights_abort(&states);
+    free(list);
     if (e && made) rmdir(dir);
     return comm_agree(t->comm, e, err);
 }

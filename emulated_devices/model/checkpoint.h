@@ -6,6 +6,10 @@
  *   DIR/optimizer.safetensors   the optimizer's state, "NAME.exp_avg" and so on; metadata: step, seed,
  *                               optimizer, batch, loss scale, steps skipped
  *
+ * Of replicas that train apart (local-sgd, diloco) the model is what the last outer step made.  Beside it are every replica's weights and
+ * states, "NAME.replica0", "NAME.replica0.exp_avg" and so on, and "NAME.outer_momentum"; metadata: how many replicas.  So they go on
+ * in mid-round, as many as before, each on any mesh.  From a checkpoint of copies that were not apart any number may part.
+ *
  * Files hold whole tensors, so a checkpoint does not depend on the mesh that wrote it.  Each device reads only its boxes.
  */
 #ifndef ORRERY_CHECKPOINT_H

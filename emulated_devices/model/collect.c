@@ -1,4 +1,5 @@
 #include "emulated_devices/model/collect.h"
+#include "ref/numeric/convert.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,7 @@ static enum error_code find_piece(const struct trainer *t, int index, enum tenso
     if (!e) {
         piece->kept = unit_owned(&at.unit, data_kept(&at.shards, &at.unit, kind), at.own);
         piece->keeps_first = data_keeps_first(&at.shards, kind);
+        piece->replica = kind_is_common(kind) ? 0 : shards_replica_of(&at.shards, at.shards.rank);
     }
     free(at.all);
     return e;
@@ -107,16 +109,38 @@ enum error_code collect(struct trainer *t, int index, enum tensor_kind kind, voi
 
 /* ---- the whole ------------------------------------------------------------------------------------------------------------ */
 
+struct paste { struct tensor whole; int replica; };
+
 static void paste_piece(void *context, const struct piece *p)
 {
-    const struct tensor *whole = context;
-    if (!p->first || !p->keeps_first) return;
-    layout_paste_within(p->layout, p->kept.first, p->kept.count, whole->data, p->data.data, dtype_size(whole->dtype));
+    const struct paste *to = context;
+    if (!p->first || !p->keeps_first || p->replica != to->replica) return;
+    layout_paste_within(p->layout, p->kept.first, p->kept.count, to->whole.data, p->data.data, dtype_size(to->whole.dtype));
+}
+
+enum error_code collect_replica(struct trainer *t, int replica, int index, enum tensor_kind kind, struct tensor whole, struct error *err)
+{
+    struct paste to = { whole, replica };
+    return collect(t, index, kind, paste_piece, &to, err);
 }
 
 enum error_code collect_whole(struct trainer *t, int index, enum tensor_kind kind, struct tensor whole, struct error *err)
 {
-    return collect(t, index, kind, paste_piece, &whole, err);
+    return collect_replica(t, 0, index, kind, whole, err);
+}
+
+/* What cannot be held ends the job, as in collect. */
+enum error_code collect_model(struct trainer *t, int index, struct tensor whole, struct error *err)
+{
+    struct tensor anchor = whole;
+    if (!t->data.shards.apart) return collect_whole(t, index, KIND_WEIGHT, whole, err);
+    anchor.dtype = data_format(&t->data, KIND_ANCHOR);
+    anchor.data = t->comm->rank == 0 ? malloc(tensor_bytes(anchor) + 1) : NULL;
+    if (t->comm->rank == 0 && anchor.data == NULL) comm_give_up(t->comm, (fail(err, ERR_MEMORY, "no memory to collect a tensor of the model"), err));
+    const enum error_code e = collect_whole(t, index, KIND_ANCHOR, anchor, err);
+    if (!e && anchor.data) tensor_convert(whole, anchor);
+    free(anchor.data);
+    return e;
 }
 
 /* ---- the other way -------------------------------------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@ struct piece {
     struct tensor data;                 /* [kept.count] */
     bool first;                         /* no earlier place of the pipeline holds it */
     bool keeps_first;                   /* nor another device along dp: the kept ranges of those that do make up the boxes */
+    int replica;                        /* whose numbers they are, where replicas train apart; 0 of what those have in common */
 };
 
 /**
@@ -27,6 +28,12 @@ enum error_code collect(struct trainer *, int index, enum tensor_kind, void (*vi
 
 /** The whole tensor on rank 0, from the first copy of each piece.  whole: on rank 0 its data of the model's shape; unread elsewhere. */
 enum error_code collect_whole(struct trainer *, int index, enum tensor_kind, struct tensor whole, struct error *);
+
+/** The same of one of the replicas that train apart, by its number. */
+enum error_code collect_replica(struct trainer *, int replica, int index, enum tensor_kind, struct tensor whole, struct error *);
+
+/** The weights as others are given them, in the model's format: of replicas that train apart, what the last outer step made. */
+enum error_code collect_model(struct trainer *, int index, struct tensor whole, struct error *);
 
 /**
  * The numbers this device keeps of a parameter, in memory of their own.  Local.

@@ -94,6 +94,7 @@ static enum error_code check_pipeline(struct plan *p, struct error *err)
     p->updates = (s.micros + s.update_every - 1) / s.update_every;
     e = check_updates(p, &s, err);
     if (!e) e = zeroth_check(p, &s, err);
+    if (!e) e = plan_check_apart(p, &s, err);
     if (!e) e = check_routes(p, &s, err);
     if (!e && s.stages > p->model.L)
         e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", p->mesh.size[PP], s.stages, p->model.name,
@@ -236,7 +237,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
     if (!e) e = data_check_quantising(&p->data, &shards, p->mesh.size[TP], err);
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
-    if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", p->data.allgather, err);
+    if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
     for (int axis = 0; axis < AXIS_COUNT && !e; axis++)
         if ((axis == CP || axis == EP) && p->mesh.size[axis] > 1)

@@ -42,6 +42,13 @@ struct plan {
 /** Check that everything fits, count the stages and cut the layers over them.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
 enum error_code plan_check(struct plan *, struct error *);
 
+/** What replicas that train apart do not go with; part of plan_check.  @return OK or ERR_PLAN. */
+enum error_code plan_check_apart(const struct plan *, const struct schedule *, struct error *);
+
+/** How many replicas train apart, and the one that a device works on; 1 and 0 where gradients are reduced in every step. */
+int plan_replicas(const struct plan *);
+int plan_replica_of(const struct plan *, int rank);
+
 /** The loss scale that training begins with. */
 struct loss_scale plan_loss_scale(const struct plan *);
 

@@ -1,4 +1,5 @@
 #include "emulated_devices/model/trainer.h"
+#include "emulated_devices/model/apart.h"
 #include "emulated_devices/model/recompute.h"
 #include "emulated_devices/model/zeroth.h"
 #include <math.h>
@@ -122,6 +123,7 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
     if (!e) e = make_schemes(t, err);
     if (!e) e = make_parameters(t, err);
     if (!e) e = data_open(&t->data, t->plan.seed, err);
+    if (!e) e = apart_group(&t->replica, t, err);
     if (!e) e = make_stages(t, err);
     if (!e) e = list_uses(t, err);
     e = comm_agree(comm, e, err);
@@ -137,7 +139,7 @@ void trainer_close(struct trainer *t)
     free(t->parameters.all);
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
-    struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp, &t->side, &t->sides };
+    struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp, &t->replica, &t->side, &t->sides };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     *t = (struct trainer){ 0 };
 }
@@ -152,12 +154,15 @@ void trainer_watch(struct trainer *t, const struct probe *probe)
 /* Which of this step's optimizer steps a microbatch belongs to. */
 static int batch_of(const struct trainer *t, int micro) { return micro / t->schedule.update_every; }
 
-/* Labels that count, of all copies' sequences that one optimizer step is taken for. */
+/* Labels that count, of all sequences of the replica that one optimizer step is taken for. */
 static void count_labels(struct trainer *t, const int32_t *labels)
 {
     const struct plan *p = &t->plan;
+    const struct range own = shards_members(&t->data.shards, shards_replica_of(&t->data.shards, t->dp.rank));
     memset(t->counted, 0, (size_t)p->updates * sizeof *t->counted);
-    for (int dp = 0; dp < plan_parts(p); dp++)
+    t->labels = 0;
+    for (int64_t n = 0; n < p->B * p->S; n++) t->labels += labels[n] != IGNORE_LABEL;
+    for (int dp = (int)own.first; dp < own.first + own.count && dp < plan_parts(p); dp++)
         for (int i = 0; i < p->micros; i++) {
             const struct sequences s = plan_microbatch(p, dp, i);
             for (int64_t n = s.first * p->S; n < (s.first + s.count) * p->S; n++) t->counted[batch_of(t, i)] += labels[n] != IGNORE_LABEL;
@@ -301,11 +306,11 @@ enum error_code trainer_pass(struct trainer *t, double *loss, struct error *err)
 static enum error_code share_result(struct trainer *t, double loss, struct step_result *out, struct error *err)
 {
     double sums[2] = { loss, data_norm_part(&t->data) };
-    int64_t counted = 0;
-    for (int i = 0; i < t->plan.updates; i++) counted += t->counted[i];
-    enum error_code e = allreduce(&t->world, sums, 2, F64, SUM, t->plan.allreduce, err);
-    out->loss = sums[0] / (double)(counted ? counted : 1);
+    enum error_code e = allreduce(&t->replica, sums, 2, F64, SUM, t->plan.allreduce, err);
     out->loss_scale = t->loss_scale.scale;
+    t->norm = sqrt(sums[1]) / out->loss_scale;
+    if (!e && t->data.shards.apart) e = apart_share(t, sums, err);
+    out->loss = sums[0] / (double)(t->labels ? t->labels : 1);
     out->norm = sqrt(sums[1]) / out->loss_scale;
     return e;
 }
@@ -348,7 +353,7 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
     if (out->skipped) {
         data_skip_step(&t->data);
         t->skipped++;
-    } else e = update(t, forward_only(t) ? out->slope : clip_scale(&t->plan.hyper, out->norm) / out->loss_scale, err);
+    } else e = update(t, forward_only(t) ? out->slope : clip_scale(&t->plan.hyper, t->norm) / out->loss_scale, err);
     t->step++;
     out->lr = learning_rate(&t->plan.hyper, t->step * t->plan.updates - t->skipped);
     return e ? e : check_budget(t, err);
@@ -413,7 +418,7 @@ uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
 static struct collective_cost result_cost(const struct trainer *t)
 {
     const struct collective numbers = { .count = 2, .dtype = F64, .reduction = SUM };
-    return forward_only(t) ? zeroth_cost(t) : group_cost(&t->world, ALLREDUCE, t->plan.allreduce, &numbers);
+    return forward_only(t) ? zeroth_cost(t) : group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &numbers);
 }
 
 static int layers_again(const struct stage *s)
@@ -448,7 +453,11 @@ struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
 struct collective_cost trainer_cost_so_far(const struct trainer *t, unsigned axes, int64_t steps)
 {
     const uint64_t done = (uint64_t)steps, skipped = (uint64_t)(t->skipped - t->skipped_before);
-    const struct collective_cost one = trainer_cost(t, axes), none = { 0 }, less = axes == AXIS_BIT(DP) ? data_renewal_cost(&t->data) : none;
-    return (struct collective_cost){ .messages = done * one.messages - skipped * less.messages, .bytes = done * one.bytes - skipped * less.bytes,
-                                     .additions = done * one.additions - skipped * less.additions };
+    const uint64_t rounds = (uint64_t)outer_steps(&t->data.outer, t->step - steps, t->step);
+    const bool dp = axes == AXIS_BIT(DP);
+    const struct collective_cost one = trainer_cost(t, axes), none = { 0 };
+    const struct collective_cost less = dp ? data_renewal_cost(&t->data) : none, more = dp ? data_outer_cost(&t->data) : none;
+    return (struct collective_cost){ .messages = done * one.messages + rounds * more.messages - skipped * less.messages,
+                                     .bytes = done * one.bytes + rounds * more.bytes - skipped * less.bytes,
+                                     .additions = done * one.additions + rounds * more.additions - skipped * less.additions };
 }

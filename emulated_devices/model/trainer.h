@@ -16,7 +16,7 @@ struct trainer {
     struct plan plan;
     struct device *device;
     struct comm *comm;
-    struct group world, dp, tp, pp;
+    struct group world, dp, tp, pp, replica;    /* replica: of devices that add up one gradient: the world, unless replicas train apart */
     struct group side, sides;           /* without a backward pass: who takes losses on one side of the weights, on either one (zeroth.h) */
     struct schedule schedule;
     struct action_time *times;          /* [actions of this device] of the last step, in virtual time */
@@ -28,7 +28,9 @@ struct trainer {
     struct batch_source source;
     int32_t *scratch;                   /* [2*B*S] ids and labels of the whole batch */
     int64_t step;                       /* steps done */
-    int64_t *counted;                   /* [updates] labels that count, of the sequences of each optimizer step of this step */
+    int64_t *counted;                   /* [updates] labels that count, of the replica's sequences of each optimizer step of this step */
+    int64_t labels;                     /* that count, of the whole batch */
+    double norm;                        /* of the replica's gradients, before clipping */
     int updated;                        /* optimizer steps taken in this step so far */
     struct loss_scale loss_scale;       /* the same on every device */
     int64_t skipped, skipped_before;    /* steps that were left out because a gradient was not finite, ever; and before this run */
@@ -37,7 +39,8 @@ struct trainer {
 /* The same on every device. */
 struct step_result {
     double loss;                        /* mean over the labels of the whole batch, before the step that each is for */
-    double norm;                        /* global norm of the gradients, before clipping; of several optimizer steps, the last */
+    double norm;                        /* global norm of the gradients, before clipping; of several optimizer steps, the last;
+                                           of replicas that train apart, the root of the mean of their squares */
     double side[2], slope;              /* of an optimizer without a backward pass: the losses on either side of the weights, of which
                                            `loss` is then the mean, and the slope between them; there is no norm */
     double lr;
@@ -63,7 +66,7 @@ enum error_code trainer_pass(struct trainer *, double *loss, struct error *);
 
 /**
  * The first half of a step: forward, backward and reduction.  Then every parameter's g is the gradient of the mean loss
- * over the whole batch, this device's boxes of it.  Where the schedule steps the optimizer in mid-stream, all its steps but
+ * over the whole batch, or the replica's part of it where replicas train apart, this device's boxes of it.  Where the schedule steps the optimizer in mid-stream, all its steps but
  * the last have been taken, and g is the last one's gradient.  Without a backward pass: both losses and the slope.
  * Collective over all devices.
  * @return OK or the same error on every device.

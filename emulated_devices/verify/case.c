@@ -60,6 +60,13 @@ void case_take_mezo(struct plan *p, int sides)
 }
 
 double case_fp64_error(const struct plan *p) { return p->optimizer->forward_only ? CASE_FP64_ERROR / p->hyper.distance : CASE_FP64_ERROR; }
+void case_take_data(struct plan *p, const struct data_scheme *s)
+{
+    p->data.scheme = s->name;
+    p->data.outer = (struct outer){ .every = s->outer.every > 0 ? CASE_LOCAL_STEPS : 0 };
+}
+
+static int steps_of(const struct plan *p) { return data_outer(&p->data).every > 0 ? CASE_STEPS_APART : CASE_STEPS; }
 
 void case_take_speeds(struct plan *p)
 {
@@ -156,7 +163,7 @@ static enum error_code check_traffic(const struct trainer *t, struct error *err)
 {
     for (int a = -1; a < AXIS_COUNT; a++) {
         const unsigned axes = a < 0 ? 0 : AXIS_BIT(a);
-        const struct collective_cost did = counted_along(t->comm, axes), want = trainer_cost_so_far(t, axes, CASE_STEPS);
+        const struct collective_cost did = counted_along(t->comm, axes), want = trainer_cost_so_far(t, axes, steps_of(&t->plan));
         if (did.messages != want.messages || did.bytes != want.bytes || did.additions != want.additions)
             return fail(err, ERR_CHECK, "device %d, %s: counted %llu messages, %llu bytes, %llu additions; the formulas say %llu, %llu, %llu",
                         t->comm->rank, a < 0 ? "all devices" : axis_name(a), (unsigned long long)did.messages, (unsigned long long)did.bytes,
@@ -225,7 +232,7 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
     enum error_code e = compare_weights(t, ref, &o->comparison, err);
     o->initial_equal = o->comparison.largest_error == 0;
     probes_open(&probes, t, false);
-    for (int s = 0; s < CASE_STEPS && !e; s++) {
+    for (int s = 0; s < steps_of(&t->plan) && !e; s++) {
         e = compare_begin(&probes, ref, err);
         if (!e) e = trainer_gradients(t, &result, err);
         if (!e) e = compare_gradients(&probes, ref, &result, &o->comparison, err);

@@ -11,6 +11,9 @@
 
 enum { CASE_STEPS = 3, CASE_TOKENS = 7, CASE_BATCH = 19 };
 
+/* Replicas that train apart take two rounds, and a step of the third. */
+enum { CASE_LOCAL_STEPS = 2, CASE_STEPS_APART = 2 * CASE_LOCAL_STEPS + 1 };
+
 /** What fp64 is held to, norm over norm, besides its measured bound. */
 #define CASE_FP64_ERROR 1e-12
 
@@ -45,6 +48,8 @@ enum error_code case_take_schedule(struct plan *, const char *schedule, struct e
 
 /** Train with forward passes alone, sides: 1, or 2 (plan.h). */
 void case_take_mezo(struct plan *, int sides);
+/** Train under a data-parallel scheme; where its copies train apart, in rounds that a case has two of. */
+void case_take_data(struct plan *, const struct data_scheme *);
 
 /** Make the second half of the pipeline's places slower, so that they get fewer layers; before plan_check. */
 void case_take_speeds(struct plan *);

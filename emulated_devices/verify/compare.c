@@ -1,6 +1,7 @@
 #include "emulated_devices/verify/compare.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- one tensor on one device -------------------------------------------------------------------------------------- */
@@ -62,12 +63,16 @@ static void compare_activation(void *context, int tensor, int rank, const struct
 
 /* ---- one parameter --------------------------------------------------------------------------------------------- */
 
+struct held_to {
+    struct tensor truth;
+    double size, bound;                 /* norm of the whole truth; its relative bound */
+};
+
 struct job {
     struct comparison *result;
     struct worst *worst;
     const char *kind, *of;              /* of: "exp_avg of " */
-    struct tensor truth;
-    double size, bound;                 /* norm of the whole truth; its relative bound */
+    struct held_to *to;                 /* [replicas] rank 0: what each of those that train apart is held to */
     int64_t step;
     bool ignored;                       /* the truth has no finite numbers: the step is skipped */
 };
@@ -86,10 +91,11 @@ static void add_run(void *context, struct run r)
 static void compare_piece(void *context, const struct piece *p)
 {
     struct job *j = context;
+    const struct held_to *to = &j->to[p->replica];
     if (j->ignored) return;
-    struct beside b = { .truth = j->truth, .piece = p->data };
+    struct beside b = { .truth = to->truth, .piece = p->data };
     layout_each_run_within(p->layout, p->kept.first, p->kept.count, add_run, &b);
-    struct worst found = { .error = b.sums.difference == 0 ? 0 : sqrt(b.sums.difference) / j->size, .bound = j->bound, .rank = p->rank,
+    struct worst found = { .error = b.sums.difference == 0 ? 0 : sqrt(b.sums.difference) / to->size, .bound = to->bound, .rank = p->rank,
                            .step = j->step, .scale = scale_of(b.sums.actual, b.sums.product, b.sums.truth), .truth = b.sums.truth };
     snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", j->of, p->spec->name);
     note(j->result, j->worst, j->kind, found);
@@ -97,20 +103,49 @@ static void compare_piece(void *context, const struct piece *p)
 
 static double norm(const struct ops *ops, struct tensor t) { return sqrt(ops->sum_of_squares(t)); }
 
+static struct tensor truth_of(const struct reference *ref, int i, enum tensor_kind kind)
+{
+    const struct serial_run *run = &ref->truth;
+    switch (kind) {
+    case KIND_GRADIENT:
+    case KIND_EXACT_GRADIENT: return run->model.g[i];
+    case KIND_WEIGHT: return run->model.w[i];
+    case KIND_MASTER: return run->master[i];
+    case KIND_ANCHOR: return run->anchor[i];
+    case KIND_MOMENTUM: return run->momentum[i];
+    default: return run->state[i * OPTIMIZER_MAX_STATES + kind - KIND_STATE];
+    }
+}
+
+static double bound_of(const struct reference *ref, int i, enum tensor_kind kind)
+{
+    switch (kind) {
+    case KIND_GRADIENT:
+    case KIND_EXACT_GRADIENT: return reference_gradient_bound(ref, i);
+    case KIND_WEIGHT: return reference_weight_bound(ref, i);
+    case KIND_MASTER: return reference_master_bound(ref, i);
+    case KIND_ANCHOR: return reference_anchor_bound(ref, i);
+    case KIND_MOMENTUM: return reference_momentum_bound(ref, i);
+    default: return reference_state_bound(ref, i, (int)(kind - KIND_STATE));
+    }
+}
+
 static enum error_code compare_one(struct trainer *t, struct reference *ref, int i, enum tensor_kind kind, struct job j, struct error *err)
 {
-    if (t->comm->rank == 0) {
-        const struct serial_run *run = &ref->truth;
-        const bool gradient = kind == KIND_GRADIENT || kind == KIND_EXACT_GRADIENT;
-        j.truth = gradient ? run->model.g[i] : kind == KIND_WEIGHT ? run->model.w[i] : kind == KIND_MASTER ? run->master[i]
-                : run->state[i * OPTIMIZER_MAX_STATES + kind - KIND_STATE];
-        j.size = norm(run->model.ops, j.truth);
-        j.bound = gradient ? reference_gradient_bound(ref, i) : kind == KIND_WEIGHT ? reference_weight_bound(ref, i)
-                : kind == KIND_MASTER ? reference_master_bound(ref, i)
-                : reference_state_bound(ref, i, (int)(kind - KIND_STATE));
-        j.step = t->step + gradient;
+    const bool here = t->comm->rank == 0;
+    const int replicas = here && !kind_is_common(kind) ? ref->replicas : 1;
+    j.to = here ? calloc((size_t)replicas, sizeof *j.to) : NULL;
+    if (here && j.to == NULL) comm_give_up(t->comm, (fail(err, ERR_MEMORY, "no memory to compare %d replicas", replicas), err));
+    for (int r = 0; r < replicas && here; r++) {
+        const struct reference *of = reference_replica(ref, r);
+        j.to[r].truth = truth_of(of, i, kind);
+        j.to[r].size = norm(of->truth.model.ops, j.to[r].truth);
+        j.to[r].bound = bound_of(of, i, kind);
     }
-    return collect(t, i, kind, compare_piece, &j, err);
+    j.step = t->step + (kind == KIND_GRADIENT || kind == KIND_EXACT_GRADIENT);
+    const enum error_code e = collect(t, i, kind, compare_piece, &j, err);
+    free(j.to);
+    return e;
 }
 
 /* ---- gradients that were quantised on their way ----------------------------------------------------------------------- */
@@ -180,7 +215,7 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     if (t->plan.optimizer->forward_only) return OK;
     if (here) v.record = &ref->record;
     enum error_code e = probes_collect(p, false, compare_activation, &v, err);
-    if (here) compare_number(c, &c->loss, "loss", result->loss, ref->truth.loss, reference_loss_bound(ref), v.step);
+    if (here) compare_number(c, &c->loss, "loss", result->loss, reference_loss(ref), reference_loss_bound(ref), v.step);
     v.ignored = overflow;
     if (!e) e = probes_collect(p, true, compare_activation, &v, err);
     data_settle_tracking(&t->data);
@@ -189,14 +224,27 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
         e = t->data.tracks ? compare_quantised(t, ref, i, j, err) : compare_one(t, ref, i, KIND_GRADIENT, j, err);
     }
     if (!e && t->data.tracks) e = reference_take_gradients(ref, t, err);
-    if (here && !e && !(overflow && !isfinite(result->norm))) compare_number(c, &c->norm, "norm", result->norm, ref->truth.norm, reference_norm_bound(ref), v.step);
+    if (here && !e && !(overflow && !isfinite(result->norm))) compare_number(c, &c->norm, "norm", result->norm, reference_norm(ref), reference_norm_bound(ref), v.step);
+    return e;
+}
+
+/* In order of execution: the outer momentum first, then the anchor that it steps, then the replicas' weights, which become it. */
+static enum error_code compare_outer(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
+{
+    const int n = t->data.shards.apart ? model_param_count(&t->plan.model) : 0;
+    enum error_code e = OK;
+    for (int i = 0; i < n && !e && t->data.outer.momentum > 0; i++)
+        e = compare_one(t, ref, i, KIND_MOMENTUM, (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = "outer momentum " }, err);
+    for (int i = 0; i < n && !e; i++)
+        e = compare_one(t, ref, i, KIND_ANCHOR, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "anchor of " }, err);
     return e;
 }
 
 enum error_code compare_weights(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
 {
     const int n = model_param_count(&t->plan.model);
-    enum error_code e = data_renews_quantised(&t->data.request, &t->data.shards) ? reference_renew(ref, t, err) : OK;
+    enum error_code e = compare_outer(t, ref, c, err);
+    if (!e && data_renews_quantised(&t->data.request, &t->data.shards)) e = reference_renew(ref, t, err);
     for (int i = 0; i < n && !e; i++)
         e = compare_one(t, ref, i, KIND_WEIGHT, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "" }, err);
     for (int i = 0; i < n && !e && reference_has_masters(&t->plan); i++)

@@ -1,5 +1,5 @@
-#include "emulated_devices/verify/reference.h"
 #include "emulated_devices/verify/quantised.h"
+#include "emulated_devices/verify/reference_outer.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdlib.h>
@@ -71,33 +71,9 @@ static void serial_close(struct serial_run *r)
 }
 
 /* What devices add up of one gradient in its own format: a microbatch of each copy, and a tied embedding's two uses of it. */
-static int gradient_parts(const struct plan *p) { return p->mesh.size[DP] * p->micros * (1 + p->model.tied); }
+static int gradient_parts(const struct plan *p) { return p->mesh.size[DP] / plan_replicas(p) * p->micros * (1 + p->model.tied); }
 
-enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source, struct error *err)
-{
-    *r = (struct reference){ .plan = plan, .source = source, .loss_scale = plan_loss_scale(plan) };
-    r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * gradient_parts(plan) : 0;
-    r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = gradient_parts(plan) };
-    const size_t tokens = (size_t)(plan->B * plan->S);
-    r->ids = calloc(tokens, sizeof *r->ids);
-    r->labels = calloc(tokens, sizeof *r->labels);
-    r->counting = calloc(tokens, sizeof *r->counting);
-    r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
-    r->state_response = calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
-    enum error_code e = r->ids && r->labels && r->counting && r->response && r->state_response ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
-    if (!e) e = rule_of_plan(&r->rule, plan, err);
-    if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
-    if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
-    if (e) reference_close(r);
-    if (e) return e;
-    const struct observer disturb = perturbing_observer(&r->perturbation);
-    const bool plain = !is_forward_only(plan) && r->rule.updates == 1 && !r->rule.delayed && r->rule.passes_by == NULL;
-    if (plain) r->truth.model.observer = recording_observer(&r->record);
-    r->twin.model.observer = plain ? measuring_observer(&r->record, disturb) : disturb;
-    return OK;
-}
-
-void reference_close(struct reference *r)
+static void close_one(struct reference *r)
 {
     serial_close(&r->truth);
     serial_close(&r->twin);
@@ -107,31 +83,84 @@ void reference_close(struct reference *r)
     *r = (struct reference){ 0 };
 }
 
-/* One tensor of each parameter of the devices, to both. */
-static enum error_code follow(struct trainer *t, enum tensor_kind kind, int i, struct tensor truth, struct tensor twin, struct error *err)
+static enum error_code open_one(struct reference *r, const struct plan *plan, struct batch_source source, int replica, struct error *err)
 {
-    const enum error_code e = collect_whole(t, i, kind, truth, err);
+    *r = (struct reference){ .plan = plan, .source = source, .replica = replica, .replicas = plan_replicas(plan), .loss_scale = plan_loss_scale(plan) };
+    r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * gradient_parts(plan) : 0;
+    r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = gradient_parts(plan) };
+    const size_t tokens = (size_t)(plan->B * plan->S);
+    r->ids = calloc(tokens, sizeof *r->ids);
+    r->labels = calloc(tokens, sizeof *r->labels);
+    r->counting = calloc(tokens, sizeof *r->counting);
+    r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
+    r->state_response = calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
+    enum error_code e = r->ids && r->labels && r->counting && r->response && r->state_response ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
+    if (!e) e = rule_of_plan(&r->rule, plan, replica, err);
+    if (!e) e = serial_open(&r->truth, plan, &r->rule, err);
+    if (!e) e = serial_open(&r->twin, plan, &r->rule, err);
+    if (e) close_one(r);
+    if (e) return e;
+    r->truth.model.first = r->twin.model.first = r->rule.own.first;
+    const struct observer disturb = perturbing_observer(&r->perturbation);
+    const bool plain = !is_forward_only(plan) && r->rule.updates == 1 && !r->rule.delayed && r->rule.passes_by == NULL && r->replicas == 1;
+    if (plain) r->truth.model.observer = recording_observer(&r->record);
+    r->twin.model.observer = plain ? measuring_observer(&r->record, disturb) : disturb;
+    return OK;
+}
+
+void reference_close(struct reference *r)
+{
+    for (int i = 1; r->other && i < r->replicas; i++) close_one(reference_replica(r, i));
+    outer_close(r);
+    free(r->other);
+    close_one(r);
+}
+
+enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source, struct error *err)
+{
+    enum error_code e = open_one(r, plan, source, 0, err);
+    if (e) return e;
+    r->other = calloc((size_t)r->replicas, sizeof *r->other);
+    if (r->other == NULL) e = fail(err, ERR_MEMORY, "no memory for %d replicas", r->replicas);
+    for (int i = 1; i < r->replicas && !e; i++) e = open_one(reference_replica(r, i), plan, source, i, err);
+    if (!e) e = outer_open(r, err);
+    if (e) reference_close(r);
+    return e;
+}
+
+/* One tensor of each parameter of a replica's devices, to both. */
+static enum error_code follow(struct trainer *t, int replica, enum tensor_kind kind, int i, struct tensor truth, struct tensor twin, struct error *err)
+{
+    const enum error_code e = collect_replica(t, replica, i, kind, truth, err);
     if (!e && truth.data) memcpy(twin.data, truth.data, tensor_bytes(truth));
     return e;
 }
 
-enum error_code reference_follow(struct reference *r, struct trainer *t, struct error *err)
+static enum error_code follow_one(struct reference *r, int replica, struct trainer *t, struct error *err)
 {
     const bool here = t->comm->rank == 0, delayed = t->schedule.weight_versions > 1;
     struct serial_run none = { 0 }, *truth = here ? &r->truth : &none, *twin = here ? &r->twin : &none;
     enum error_code e = OK;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
-        e = follow(t, KIND_WEIGHT, i, here ? truth->model.w[i] : tensor_none, here ? twin->model.w[i] : tensor_none, err);
-        if (reference_has_masters(&t->plan) && !e) e = follow(t, KIND_MASTER, i, here ? truth->master[i] : tensor_none, here ? twin->master[i] : tensor_none, err);
-        if (delayed && !e) e = follow(t, KIND_OLDER_WEIGHT, i, here ? truth->older[i] : tensor_none, here ? twin->older[i] : tensor_none, err);
+        e = follow(t, replica, KIND_WEIGHT, i, here ? truth->model.w[i] : tensor_none, here ? twin->model.w[i] : tensor_none, err);
+        if (reference_has_masters(&t->plan) && !e) e = follow(t, replica, KIND_MASTER, i, here ? truth->master[i] : tensor_none, here ? twin->master[i] : tensor_none, err);
+        if (delayed && !e) e = follow(t, replica, KIND_OLDER_WEIGHT, i, here ? truth->older[i] : tensor_none, here ? twin->older[i] : tensor_none, err);
         for (int k = 0; k < t->plan.optimizer->states && !e; k++) {
             const int state = i * OPTIMIZER_MAX_STATES + k;
-            e = follow(t, KIND_STATE + (enum tensor_kind)k, i, here ? truth->state[state] : tensor_none,
+            e = follow(t, replica, KIND_STATE + (enum tensor_kind)k, i, here ? truth->state[state] : tensor_none,
                        here ? twin->state[state] : tensor_none, err);
         }
     }
     if (here) r->step = t->step, r->skipped = t->skipped, r->loss_scale = t->loss_scale;
     return e;
+}
+
+enum error_code reference_follow(struct reference *r, struct trainer *t, struct error *err)
+{
+    const bool here = t->comm->rank == 0;
+    enum error_code e = OK;
+    for (int i = 0; i < plan_replicas(&t->plan) && !e; i++) e = follow_one(here ? reference_replica(r, i) : NULL, i, t, err);
+    return e ? e : outer_follow(r, t, err);
 }
 
 static struct step step_of(const struct reference *r, const struct serial_run *run, int i)
@@ -142,14 +171,14 @@ static struct step step_of(const struct reference *r, const struct serial_run *r
                           .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
 }
 
-/* Norm of a - b; largest element of |a - b|. */
-static double distance(struct tensor a, struct tensor b)
+double distance(struct tensor a, struct tensor b)
 {
     double sum = 0;
     for (int64_t i = 0; i < tensor_count(a); i++) sum += (tensor_get(a, i) - tensor_get(b, i)) * (tensor_get(a, i) - tensor_get(b, i));
     return sqrt(sum);
 }
 
+/* Largest element of |a - b|. */
 static double largest_distance(struct tensor a, struct tensor b)
 {
     double most = 0;
@@ -233,13 +262,21 @@ static enum error_code update_both(struct reference *r, struct error *err)
 
 bool reference_overflows(const struct reference *r) { return r->loss_scale.interval > 0 && !isfinite(r->truth.norm); }
 
-enum error_code reference_update(struct reference *r, struct error *err)
+static enum error_code update_one(struct reference *r, struct error *err)
 {
     const bool taken = loss_scale_update(&r->loss_scale, !isfinite(r->truth.norm));
     const enum error_code e = taken ? update_both(r, err) : OK;
     if (!taken) forget_gradients(r), r->skipped++;
     r->step++;
     r->updated = 0;
+    return e;
+}
+
+enum error_code reference_update(struct reference *r, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < r->replicas && !e; i++) e = update_one(reference_replica(r, i), err);
+    if (!e) outer_update(r);
     return e;
 }
 
@@ -275,7 +312,7 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     if (r->rule.delayed) exchange_versions(run);
     enum error_code e = run->gathered ? gather(r, run, err) : OK;
     exchange_gathered(run);
-    if (!e) e = transformer_forward(&run->model, r->ids, r->counting, r->plan->B, r->plan->S, &loss, err);
+    if (!e) e = transformer_forward(&run->model, r->ids, r->counting, r->rule.own.count, r->plan->S, &loss, err);
     if (!e) transformer_backward(&run->model);
     exchange_gathered(run);
     if (r->rule.delayed) exchange_versions(run);
@@ -302,7 +339,7 @@ double reference_spread(const struct reference *r)
 
 static enum error_code gradients_of(struct reference *r, int update, struct error *err)
 {
-    for (int64_t n = 0; n < r->plan->B * r->plan->S; n++)
+    for (int64_t n = 0; n < r->rule.own.count * r->plan->S; n++)
         r->counting[n] = r->rule.update_of[n / r->plan->S] == update ? r->labels[n] : IGNORE_LABEL;
     enum error_code e = gradients(r, &r->truth, err);
     if (!e) e = gradients(r, &r->twin, err);
@@ -312,10 +349,10 @@ static enum error_code gradients_of(struct reference *r, int update, struct erro
     return OK;
 }
 
-enum error_code reference_gradients(struct reference *r, struct error *err)
+static enum error_code gradients_one(struct reference *r, struct error *err)
 {
     enum error_code e = OK;
-    r->source.fill(r->source.context, r->step, 0, r->plan->B, r->ids, r->labels);
+    r->source.fill(r->source.context, r->step, r->rule.own.first, r->rule.own.count, r->ids, r->labels);
     r->counted = 0;
     r->loss_spread = r->truth.loss = r->twin.loss = 0;
     memset(r->response, 0, (size_t)r->truth.model.params * sizeof *r->response);
@@ -325,21 +362,27 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
         if (u > 0) e = update_both(r, err);
         if (!e) e = gradients_of(r, u, err);
     }
+    return e;
+}
+
+enum error_code reference_gradients(struct reference *r, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < r->replicas && !e; i++) e = gradients_one(reference_replica(r, i), err);
     return e || r->replace == NULL ? e : r->replace(r->replace_context, r, err);
 }
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------------ */
 
-static double norm(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
+double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
 
-/* However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
-static double relative(double far, double size, enum dtype t) { return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t); }
+double relative(double far, double size, enum dtype t) { return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t); }
 
 /* What the masters may differ by, the weights may too, and by what they round to. */
 static double bound_in(const struct reference *r, int i, enum dtype t)
 {
     const struct tensor m = r->truth.master[i];
-    return relative(distance(r->twin.master[i], m) + r->response[i], norm(r, m), t);
+    return relative(distance(r->twin.master[i], m) + r->response[i], norm_of(r, m), t);
 }
 
 double reference_weight_bound(const struct reference *r, int i) { return quantised_after_step(r->plan) ? 0 : bound_in(r, i, r->truth.model.w[i].dtype); }
@@ -348,30 +391,59 @@ double reference_master_bound(const struct reference *r, int i) { return bound_i
 double reference_gradient_bound(const struct reference *r, int i)
 {
     const struct tensor g = r->truth.model.g[i];
-    return relative(distance(r->twin.model.g[i], g), norm(r, g), g.dtype) + r->stored;
+    return relative(distance(r->twin.model.g[i], g), norm_of(r, g), g.dtype) + r->stored;
 }
 
 double reference_state_bound(const struct reference *r, int i, int state)
 {
     const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
     const double far = distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) + r->state_response[i * OPTIMIZER_MAX_STATES + state];
-    return relative(far, norm(r, s), s.dtype);
+    return relative(far, norm_of(r, s), s.dtype);
 }
 
-double reference_norm_bound(const struct reference *r)
+static double squared_norm_bound(const struct reference *r)
 {
     double sum = 0;
     for (int i = 0; i < r->truth.model.params; i++) {
         const double far = distance(r->twin.model.g[i], r->truth.model.g[i]);
         sum += far * far;
     }
-    return sqrt(sum) / r->truth.model.loss_scale + (2 * dtype_unit(r->truth.model.g[0].dtype) + r->stored) * r->truth.norm;
+    return sum / (r->truth.model.loss_scale * r->truth.model.loss_scale);
+}
+
+/* Of replicas, whose norms are elements of a vector of norm sqrt(replicas) times this one: no difference of such exceeds the norm of theirs. */
+double reference_norm_bound(const struct reference *r)
+{
+    double sum = squared_norm_bound(r);
+    for (int i = 1; i < r->replicas; i++) sum += squared_norm_bound(&r->other[i - 1]);
+    return sqrt(sum / r->replicas) + (2 * dtype_unit(r->truth.model.g[0].dtype) + r->stored) * reference_norm(r);
+}
+
+double reference_norm(const struct reference *r)
+{
+    double sum = r->truth.norm * r->truth.norm;
+    for (int i = 1; i < r->replicas; i++) sum += r->other[i - 1].truth.norm * r->other[i - 1].truth.norm;
+    return r->replicas > 1 ? sqrt(sum / r->replicas) : r->truth.norm;
+}
+
+double reference_loss(const struct reference *r)
+{
+    double sum = r->truth.loss * (double)r->counted;
+    int64_t counted = r->counted;
+    for (int i = 1; i < r->replicas; i++) sum += r->other[i - 1].truth.loss * (double)r->other[i - 1].counted, counted += r->other[i - 1].counted;
+    return r->replicas > 1 ? sum / (double)(counted ? counted : 1) : r->truth.loss;
 }
 
 double reference_mean_bound(const struct reference *r, double spread, double mean)
 {
-    return spread / (double)(r->counted ? r->counted : 1) +
-           PERTURB_LAMBDA * sqrt((double)(r->plan->B * r->plan->S)) * dtype_unit(F64) * fabs(mean);
+    int64_t counted = r->counted;
+    for (int i = 1; i < r->replicas; i++) counted += r->other[i - 1].counted;
+    return spread / (double)(counted ? counted : 1) + PERTURB_LAMBDA * sqrt((double)(r->plan->B * r->plan->S)) * dtype_unit(F64) * fabs(mean);
 }
 
-double reference_loss_bound(const struct reference *r) { return reference_mean_bound(r, r->loss_spread, r->truth.loss); }
+double reference_loss_bound(const struct reference *r)
+{
+    double spread = r->loss_spread;
+    for (int i = 1; i < r->replicas; i++) spread += r->other[i - 1].loss_spread;
+    return reference_mean_bound(r, spread, reference_loss(r));
+}

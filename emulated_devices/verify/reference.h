@@ -22,10 +22,13 @@ struct serial_run {
     double loss;                        /* mean over the labels of the step's sequences so far */
     double norm;                        /* of the last gradient, without the loss scale */
     double side[2], slope;              /* where there is no backward pass: mezo.h */
+    struct tensor *anchor, *momentum;   /* [params] of replicas that train apart, with the first of them: as the last outer step left both */
 };
 
 struct reference {
     const struct plan *plan;
+    int replica, replicas;              /* of those that train apart, which this one is; 0 of 1 where none do */
+    struct reference *other;            /* [replicas - 1] of the first one: the others */
     struct batch_source source;
     struct rule rule;
     struct serial_run truth, twin;
@@ -34,6 +37,8 @@ struct reference {
     double *response;                   /* [params] norm of how far the last step may move the weights through the optimizer alone */
     int32_t *ids, *labels;              /* [B*S] */
     int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; the others' are ignored */
+    int64_t apart;                      /* steps since the weights were last the anchor, or the devices' */
+    double *anchor_response, *momentum_response;        /* [params] with the first replica: the same of what the last outer step made */
     double *state_response;             /* [params * OPTIMIZER_MAX_STATES] the same of its states, for models in 16 bits */
     double stored;                      /* what a gradient of 16 bits may be off by because its parts and sums are stored; relative */
     int64_t counted;                    /* labels of the step's sequences so far that are not ignored */
@@ -47,6 +52,10 @@ struct reference {
     enum error_code (*replace)(void *context, struct reference *, struct error *);
     void *replace_context;
 };
+
+/** One of the replicas that train apart, by its number; where none do, 0 is all there is.  The functions below are about all of them,
+ *  but for bounds of one parameter's tensor. */
+static inline struct reference *reference_replica(struct reference *r, int replica) { return replica == 0 ? r : &r->other[replica - 1]; }
 
 /** Whether the optimizer steps copies of the weights: of 16-bit ones, or of those that devices gather quantised after the step. */
 bool reference_has_masters(const struct plan *);
@@ -78,7 +87,8 @@ enum error_code reference_losses(struct reference *, struct error *);
  * element's step is also taken with its gradient moved up and down by the largest difference between the twin's gradient
  * and the truth's in that tensor; the farther of the two is its response, and the norm of the responses adds to the bound.
  *
- * A step whose gradients are not finite is left out, by the rule of loss_scale.h.
+ * A step whose gradients are not finite is left out, by the rule of loss_scale.h.  At the end of a round of replicas that train
+ * apart the outer step follows: it takes the mean of what their last steps may be off by, and rounds itself.
  * @return OK or ERR_MEMORY.
  */
 enum error_code reference_update(struct reference *, struct error *);
@@ -105,6 +115,14 @@ double reference_master_bound(const struct reference *, int param);
 
 /** Whether the truth's gradients of this step are not finite, so that the step is to be skipped. */
 bool reference_overflows(const struct reference *);
+
+/** The bounds for the common tensors of replicas that train apart: the anchor, the outer momentum. */
+double reference_anchor_bound(const struct reference *, int param);
+double reference_momentum_bound(const struct reference *, int param);
+
+/** Loss and norm of the step: the truth's, of all replicas together as in struct step_result. */
+double reference_loss(const struct reference *);
+double reference_norm(const struct reference *);
 
 /** The bound for its gradient: norm of twin - truth over norm of truth; + 2u.  Devices add up 16-bit gradients of microbatches and
  *  copies in 16 bits: then 2u of each of them, as long as none is larger than their sum. */

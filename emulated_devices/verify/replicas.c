@@ -8,11 +8,11 @@
 /* What one device keeps of one tensor. */
 struct piece_hash {
     int32_t index, kind;                /* parameter; a place in kind_of */
-    uint64_t boxes, bits;
+    uint64_t boxes, bits;               /* boxes: which elements, and of which replica where those train apart */
 };
 
-static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_STATE, KIND_STATE + 1 };
-enum { STATES_FROM = 3, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES };
+static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE, KIND_STATE + 1 };
+enum { STATES_FROM = 5, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES };
 
 static uint64_t hash_boxes(const struct layout *l)
 {
@@ -25,6 +25,20 @@ static uint64_t hash_boxes(const struct layout *l)
     return h;
 }
 
+static bool is_kept(const struct trainer *t, enum tensor_kind kind)
+{
+    if (kind == KIND_MASTER) return data_has_masters(&t->data);
+    if (kind == KIND_ANCHOR) return t->data.shards.apart;
+    return kind != KIND_MOMENTUM || (t->data.shards.apart && t->data.outer.momentum > 0);
+}
+
+/* Replicas that train apart have equal weights right after an outer step. */
+static bool is_a_replicas_own(const struct trainer *t, enum tensor_kind kind, enum replicas_when when)
+{
+    if (!t->data.shards.apart || kind_is_common(kind)) return false;
+    return !((kind == KIND_WEIGHT || kind == KIND_MASTER) && when == AFTER_OPTIMIZER && outer_follows(&t->data.outer, t->step));
+}
+
 static int list_own(const struct trainer *t, enum replicas_when when, struct piece_hash *out)
 {
     int n = 0;
@@ -33,13 +47,15 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct pie
         const int kinds = when == BEFORE_OPTIMIZER ? 2 - t->plan.optimizer->forward_only : STATES_FROM + t->plan.optimizer->states;
         for (int k = 0; k < kinds; k++) {
             if (when == AFTER_OPTIMIZER && kind_of[k] == KIND_GRADIENT) continue;
-            if (kind_of[k] == KIND_MASTER && !data_has_masters(&t->data)) continue;
+            if (!is_kept(t, kind_of[k])) continue;
             struct error err;
             struct tensor x;
             struct range kept;
             if (collect_own(t, p, kind_of[k], &kept, &x, &err))
                 comm_give_up(t->comm, &err);
-            out[n++] = (struct piece_hash){ p->index, k, hash_bytes(hash_boxes(&p->layout), &kept, sizeof kept), hash_bytes(HASH_START, x.data, tensor_bytes(x)) };
+            const int whose = is_a_replicas_own(t, kind_of[k], when) ? shards_replica_of(&t->data.shards, t->dp.rank) : 0;
+            out[n++] = (struct piece_hash){ p->index, k, hash_bytes(hash_bytes(hash_boxes(&p->layout), &kept, sizeof kept), &whose, sizeof whose),
+                                            hash_bytes(HASH_START, x.data, tensor_bytes(x)) };
             free(x.data);
         }
     }
@@ -73,7 +89,7 @@ static const struct piece_hash *find(const struct piece_hash *list, int count, c
 
 static enum error_code say(const struct trainer *t, const struct piece_hash *p, int rank, const struct evidence *on, enum replicas_when when, struct error *err)
 {
-    static const char *const name[STATES_FROM] = { "weight", "gradient", "master of" };
+    static const char *const name[STATES_FROM] = { "weight", "gradient", "master of", "anchor of", "outer momentum of" };
     char place[128], device[64];
     const char *kind = p->kind < STATES_FROM ? name[p->kind] : t->plan.optimizer->state_name[p->kind - STATES_FROM];
     int other = 0;

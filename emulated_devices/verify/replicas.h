@@ -1,5 +1,6 @@
 /* replicas.h -- pieces that several devices hold must be the same to the last bit: copies along dp, what tensor parallelism does
- * not cut, tied weights at both ends of a pipeline.  A piece is a copy of another if its boxes are the same.
+ * not cut, tied weights at both ends of a pipeline.  A piece is a copy of another if its boxes are the same, and where replicas
+ * train apart, in the middle of a round, the replica too.
  */
 #ifndef ORRERY_REPLICAS_H
 #define ORRERY_REPLICAS_H

@@ -14,29 +14,39 @@ static bool is_partial(const struct schedule *s)
 /* One microbatch of one copy. */
 static void note(struct rule *r, const struct plan *p, const struct schedule *s, int dp, int micro)
 {
-    const struct sequences own = plan_microbatch(p, dp, micro);
-    for (int64_t b = own.first; b < own.first + own.count; b++) {
+    const struct sequences of = plan_microbatch(p, dp, micro);
+    for (int64_t b = of.first - r->own.first; b < of.first - r->own.first + of.count; b++) {
         r->update_of[b] = micro / s->update_every;
         for (int stage = 0; r->passes_by && stage < s->stages; stage++)
             for (int64_t l = plan_first_layer(p, stage); l < plan_first_layer(p, stage + 1); l++)
-                r->passes_by[l * p->B + b] = leaves_out(s, micro, stage);
+                r->passes_by[l * r->own.count + b] = leaves_out(s, micro, stage);
     }
 }
 
-enum error_code rule_of_plan(struct rule *r, const struct plan *p, struct error *err)
+/* From the first microbatch of the first of these copies to the last of the last: neighbours in the batch. */
+static struct sequences sequences_of(const struct plan *p, struct range copies, int micros)
+{
+    const struct sequences first = plan_microbatch(p, (int)copies.first, 0), last = plan_microbatch(p, (int)(copies.first + copies.count) - 1, micros - 1);
+    return (struct sequences){ first.first, last.first + last.count - first.first };
+}
+
+enum error_code rule_of_plan(struct rule *r, const struct plan *p, int replica, struct error *err)
 {
     struct schedule s;
-    enum error_code e = plan_schedule(p, &s, err);
+    struct shards shards;
+    enum error_code e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
+    if (!e) e = plan_schedule(p, &s, err);
     if (e) return e;
-    *r = (struct rule){ .updates = p->updates, .delayed = s.weight_versions > 1 };
+    const struct range copies = shards_members(&shards, replica);
+    *r = (struct rule){ .updates = p->updates, .delayed = s.weight_versions > 1, .own = sequences_of(p, copies, s.micros) };
     const bool partial = is_partial(&s);
-    r->update_of = calloc((size_t)p->B, sizeof *r->update_of);
-    r->passes_by = partial ? calloc((size_t)(p->model.L * p->B), sizeof *r->passes_by) : NULL;
+    r->update_of = calloc((size_t)r->own.count, sizeof *r->update_of);
+    r->passes_by = partial ? calloc((size_t)(p->model.L * r->own.count), sizeof *r->passes_by) : NULL;
     if (r->update_of == NULL || (partial && r->passes_by == NULL)) {
         rule_free(r);
         e = fail(err, ERR_MEMORY, "no memory for the rule of %lld sequences", (long long)p->B);
     }
-    for (int dp = 0; dp < p->mesh.size[DP] && !e; dp++)
+    for (int dp = (int)copies.first; dp < copies.first + copies.count && !e; dp++)
         for (int m = 0; m < s.micros; m++) note(r, p, &s, dp, m);
     schedule_free(&s);
     return e;

@@ -99,7 +99,7 @@ void transformer_backward(struct transformer *m)
         partial_backward_end(m, l);
     }
 
-    op->dropout(m->d_stream, m->d_stream, dropout_at(c->dropout_embedding, m->seed, -1, "embedding", 0, 0, c->D));
+    op->dropout(m->d_stream, m->d_stream, dropout_at(c->dropout_embedding, m->seed, -1, "embedding", m->first * m->S, 0, c->D));
     op->embedding_backward_weight(m->g[PARAM_WTE], m->d_stream, m->ids, 0);
     if (c->positions == POSITIONS_LEARNED) op->embedding_backward_weight(m->g[param_positions(c)], m->d_stream, m->positions, 0);
     for (int i = 0; i < m->params; i++) computed_gradient(m, m->spec[i].name, m->spec[i].layer, m->g[i], m->B * m->S);

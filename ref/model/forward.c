@@ -86,7 +86,7 @@ static void embed(struct transformer *m)
     const struct tensor x = m->block[0].in;
     m->ops->embedding_forward(x, m->ids, m->w[PARAM_WTE], 0, false);
     if (c->positions == POSITIONS_LEARNED) m->ops->embedding_forward(x, m->positions, m->w[param_positions(c)], 0, true);
-    m->ops->dropout(x, x, dropout_at(c->dropout_embedding, m->seed, -1, "embedding", 0, 0, c->D));
+    m->ops->dropout(x, x, dropout_at(c->dropout_embedding, m->seed, -1, "embedding", m->first * m->S, 0, c->D));
     computed(m, "embedding", -1, x, 1);
 }
 

@@ -43,6 +43,7 @@ struct transformer {
     struct tensor *w, *g;                       /* [params] weights and gradients */
     struct observer observer;                   /* see == NULL: nobody */
     uint64_t seed;                              /* of dropout: the caller changes it every step */
+    int64_t first;                              /* number that the batch's first sequence has for dropout; 0 at first */
     double loss_scale;                          /* gradients are those of so many times the loss: loss_scale.h; 1 at first */
     const bool *passes_by;                      /* [L*B] whether a sequence leaves a layer out (partial.h); NULL: none does */
 

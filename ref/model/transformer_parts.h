@@ -26,12 +26,12 @@ static inline struct attention attention_of(const struct transformer *m, int lay
 {
     const struct model_config *c = &m->config;
     return (struct attention){ .S = m->S, .H = c->H, .K = c->K, .A = c->A, .scale = 1 / sqrt((double)c->A),
-                               .drop = dropout_at(c->dropout_attention, m->seed, layer, "probabilities", 0, 0, c->H) };
+                               .drop = dropout_at(c->dropout_attention, m->seed, layer, "probabilities", m->first, 0, c->H) };
 }
 
 static inline struct dropout residual_dropout(const struct transformer *m, int layer, const char *where)
 {
-    return dropout_at(m->config.dropout_residual, m->seed, layer, where, 0, 0, m->config.D);
+    return dropout_at(m->config.dropout_residual, m->seed, layer, where, m->first * m->S, 0, m->config.D);
 }
 
 /* Buffers for such a batch.  @return OK or ERR_MEMORY. */

@@ -28,20 +28,32 @@ test_all_schedules() {
     run bench schedules --pp 3 --micro 4;               expect_status 0; expect_out '^chimera +needs P even'
 }
 
-# Figures that follow from closed forms by hand: 8 (P-1)/P; keeps 4 + 12/P and what statistics add; 4 + 30 bytes and 5 S H/D.
+# Figures that follow from closed forms by hand.  Elements of 4 bytes, N D = 64 x 32: 1d sends 8 (P-1)/P N D in 8 (P-1) messages;
+# a layer keeps (16 N D + H N + 4 N), has 12 D^2 + 13 D weights.  Units of N D: 4 + 30 bytes and 5 S H/D.
 test_tensor() {
-    run bench tensor --width 64 --heads 8 --seq 64 --batch 128 --devices 9
+    run bench tensor --width 32 --heads 8 --seq 8 --batch 8 --devices 1,4,8 --runs 1
     expect_status 0; expect_silent; expect_columns 100
-    expect_out '^ +1  one device +0\.000 +0\.000 +16\.188 +12\.203$'
-    expect_out '^ +2  1d +4\.000 +4\.000 '
-    expect_out '^ +8  1d +7\.000 +7\.000 '
-    expect_out '^ +4  2d '
-    expect_out '^ +8  2\.5d '
-    expect_out '^ +8  3d '
-    [ "$(grep -cE '^ +5 ' "$place/out")" = 4 ] || complain 'five devices are neither a square nor a cube'
-    expect_out '^  softmax, mask, what it drops +40\.000 '
-    expect_out '^  sum +74\.000 '
+    expect_out '^  1 one device        0    0\.000    0\.051    0\.134      0\.0 \| '
+    expect_out '^  4 1d               24    0\.049 .* \| '
+    expect_out '^  8 1d               56    0\.057 .* \| '
+    [ "$(grep -cE '^  [48] [0-9a-z.-]+ .*\|( +[0-9.]+){5}$' "$place/out")" = 12 ] || complain 'not four of 1d and two others of 4 and of 8 devices were run'
+    expect_out '^Narayanan.*, 3\.2 +1d +8 N D \(P-1\)/P +7\.0000 +7\.0000$'
+    expect_out '^   4  2d     2x2 +1[0-9.]+ +12\.00 '
+    expect_out '^   8  3d     2x2x2 +[0-9.]+ +4\.50 '
+    expect_out '^8\.3B +3072 +1024 +32 +32 +9 '                    # 36/(8 q - 13) is 12 for q = 2, 3.27 for q = 3; N/D is 10.7
+    expect_out '^Optimus, .* 2d over 1d +1\.48 '
+    expect_out '^T3, .* 1\.30 +1\.47 '
+    expect_out '^  softmax, mask, what it drops +10\.000 '
+    expect_out '^  sum +44\.000 '
+}
+
+test_tensor_formats_and_mistakes() {
+    run bench tensor --width 32 --heads 8 --seq 8 --batch 8 --devices 1,4 --run 4 --runs 1 --dtype bf16 --json b.json --quiet
+    expect_status 0; expect_silent
+    grep -q '"bytes":	24576,' b.json || complain '1d in bf16 does not send 2 bytes an element'
+    [ "$(grep -c '"devices_unlike_formulas":	0' b.json)" = 7 ] || complain 'not seven rows that are their formulas'
     run bench tensor --width 10 --heads 3;              expect_status 2; expect_error '--heads 3: does not divide --width 10'
+    run bench tensor --devices 4,x;                     expect_status 2; expect_error '--devices 4,x: must be numbers from 1 to 128, such as 2,4,8'
     run bench tensor --help;                            expect_status 0; expect_columns 100
 }
 
@@ -52,4 +64,4 @@ test_topics() {
     run bench schedules --help;                         expect_status 0; expect_columns 100
 }
 
-run_tests test_published_table test_published_formulas test_all_schedules test_tensor test_topics
+run_tests test_published_table test_published_formulas test_all_schedules test_tensor test_tensor_formats_and_mistakes test_topics

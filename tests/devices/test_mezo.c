@@ -5,6 +5,8 @@
  * every case (verify/case.h).
  */
 #include "tests/devices/trained.h"
+#include "ref/model/mezo.h"
+#include <stdlib.h>
 #include <string.h>
 
 static struct plan mezo_plan(int dp, int tp, int pp, int sides)
@@ -56,15 +58,39 @@ static void test_whoever_keeps_weights_same_bits(void **state)
         }
 }
 
-/* ---- what is kept and sent ---------------------------------------------------------------------------------------------------------- */
-
-struct session { struct device device; struct comm comm; struct trainer trainer; };
+/* ---- one device ------------------------------------------------------------------------------------------------------------------- */
 
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
 {
     const struct plan *p = context;
-    for (int64_t i = 0; i < count * p->S; i++) ids[i] = (int32_t)((step + first + i) % p->model.V), labels[i] = (int32_t)(7 * i % p->model.V);
+    for (int64_t i = 0; i < count * p->S; i++) {
+        const int64_t at = first * p->S + i;
+        ids[i] = (int32_t)((step + 3 * at) % p->model.V);
+        labels[i] = at % 8 == 5 ? IGNORE_LABEL : (int32_t)(7 * at % p->model.V);
+    }
 }
+
+/* The rule as ref/model/mezo.h has it, and nothing else. */
+static void train_serial(struct transformer *m, const struct plan *p, int steps)
+{
+    int32_t *ids = calloc((size_t)(2 * p->B * p->S), sizeof *ids), *labels = ids + p->B * p->S;
+    assert_non_null(ids);
+    for (int s = 0; s < steps; s++) {
+        double loss[2];
+        const uint64_t key = mezo_key(p->seed, s);
+        fill(p, s, 0, p->B, ids, labels);
+        for (int side = 0; side < 2; side++)
+            assert_int_equal(transformer_loss_along(m, key, side ? -p->hyper.distance : p->hyper.distance, ids, labels, p->B, p->S, &loss[side], &err), OK);
+        transformer_gradients_along(m, key, mezo_slope(loss, p->hyper.distance));
+        const struct step step = { .lr = p->hyper.lr, .t = s + 1, .gradient_scale = 1, .hyper = &p->hyper };
+        for (int i = 0; i < m->params; i++) optimizer_step(p->optimizer, m->w[i], m->g[i], NULL, step);
+    }
+    free(ids);
+}
+
+/* ---- what is kept and sent ---------------------------------------------------------------------------------------------------------- */
+
+struct session { struct device device; struct comm comm; struct trainer trainer; };
 
 static void train_steps(struct session *s, struct plan *p, int steps)
 {
@@ -89,6 +115,36 @@ static uint64_t bytes_sent(const struct comm *c, unsigned axes)
     uint64_t sum = 0;
     for (int op = 0; op < CONTROL; op++) sum += c->traffic[axes][op].bytes_sent;
     return sum;
+}
+
+/* Two devices that make a pass each, after fifty steps: every bit of every weight is the serial model's. */
+static void test_two_sides_are_one_device(void **state)
+{
+    enum { STEPS = 50 };
+    (void)state;
+    if (test_size != 2) return;
+    struct session s;
+    struct transformer m = { .params = 0 };
+    struct plan p = mezo_plan(2, 1, 1, 2);
+    p.micros = 1;
+    p.data.scheme = "zero3";
+    p.hyper.steps = p.hyper.warmup = 0;
+    train_steps(&s, &p, STEPS);
+    if (test_rank == 0) {
+        assert_int_equal(transformer_open(&m, &p.model, F64, p.seed, &err), OK);
+        train_serial(&m, &p, STEPS);
+    }
+    for (int i = 0; i < model_param_count(&p.model); i++) {
+        const struct param_spec spec = model_param(&p.model, i);
+        const size_t n = (size_t)(spec.dim[0] * (spec.ndim == 2 ? spec.dim[1] : 1));
+        struct tensor whole = tensor_1d(calloc(n, sizeof(double)), F64, (int64_t)n);
+        assert_non_null(whole.data);
+        ASSERT_ALL(collect_whole(&s.trainer, i, KIND_WEIGHT, whole, &err) == OK, "%s", err.text);
+        ASSERT_ALL(test_rank != 0 || memcmp(whole.data, m.w[i].data, n * sizeof(double)) == 0, "%s has other bits than the serial model's", spec.name);
+        free(whole.data);
+    }
+    if (m.params) transformer_close(&m);
+    close_session(&s);
 }
 
 /* Of a model of two layers and of one of six: no gradients, no optimizer state, one part moved, and two losses to share. */
@@ -143,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_with_every_axis),
         MPI_TEST(test_whoever_keeps_weights_same_bits),
+        MPI_TEST(test_two_sides_are_one_device),
         MPI_TEST(test_memory_and_traffic_without_gradients),
         MPI_TEST(test_slices),
     };

@@ -176,14 +176,18 @@ static uint64_t bytes_sent(void)
     return sum;
 }
 
-static void whole_step(void)
+/* A step of some microbatches, one after the other. */
+static void step_of(int micros)
 {
-    struct use list[MOST_USES];
-    const int n = list_step(list);
+    struct use list[2 * MOST_USES];
+    int n = 0;
+    for (int m = 0; m < micros; m++) n += list_step(list + n);
     set_uses(list, n);
     for (int i = 0; i < n; i++) use(list[i].part, list[i].pass);
     ASSERT_ALL(data_finish_gradients(&dp, &err) == OK && data_step(&dp, 1, 1, &err) == OK, "%s", err.text);
 }
+
+static void whole_step(void) { step_of(1); }
 
 /* In blocks, which are gathered twice; not in what comes before and after them. */
 static int64_t block_elements(void)
@@ -250,6 +254,37 @@ static void test_levels_of_links(void **state)
                    (unsigned long long)comm.link[2].bytes_sent, (unsigned long long)n / 4);
         close_engine();
     }
+}
+
+static void sent_by(const char *scheme, int micros, uint64_t at[CLUSTER_LEVELS])
+{
+    open_engine((struct data_request){ .scheme = scheme, .group = 4 });
+    step_of(micros);
+    for (int l = 0; l < CLUSTER_LEVELS; l++) at[l] = comm.link[l].bytes_sent;
+    const struct collective_cost copies = data_level_cost(&dp, BY_COPIES);
+    ASSERT_ALL(copies.bytes == at[2], "%s, %d microbatches: the second hop sends %llu bytes by its formula, %llu were counted", scheme, micros,
+               (unsigned long long)copies.bytes, (unsigned long long)at[2]);
+    close_engine();
+}
+
+/* Partition groups of 4, of two pairs each.  The second hop leaves the group once a step, however many microbatches.  Gathered in two levels
+ * every block crosses to the other pair once; around a ring a pair's last device passes on all but one of the four. */
+static void test_mics(void **state)
+{
+    uint64_t two_hops[2][CLUSTER_LEVELS], ring[CLUSTER_LEVELS];
+    (void)state;
+    if (test_size != 8) return;
+    const uint64_t n = (uint64_t)model_elements(&even) * sizeof(float), gathered = n + (uint64_t)block_elements() * sizeof(float);
+    sent_by("mics", 1, two_hops[0]);
+    sent_by("mics", 2, two_hops[1]);
+    sent_by("hsdp", 1, ring);
+    for (int M = 1; M <= 2; M++)
+        ASSERT_ALL(two_hops[M - 1][2] == n / 4, "%d microbatches: %llu bytes leave the partition group, want %llu", M,
+                   (unsigned long long)two_hops[M - 1][2], (unsigned long long)n / 4);
+    ASSERT_ALL(two_hops[1][0] + two_hops[1][1] > 3 * (two_hops[0][0] + two_hops[0][1]) / 2, "the first hop is not taken for every microbatch");
+    const uint64_t crossed = test_rank % 2 ? 3 * gathered / 4 : 0, crosses = gathered / 4;
+    ASSERT_ALL(two_hops[0][1] + crossed == ring[1] + crosses, "gathering sends %llu bytes to the other pair, want %llu",
+               (unsigned long long)(two_hops[0][1] + crossed - ring[1]), (unsigned long long)crosses);
 }
 
 /* ---- virtual time ------------------------------------------------------------------------------------------------------------ */
@@ -342,6 +377,7 @@ int main(void)
         MPI_TEST(test_table_of_the_zero_paper),
         MPI_TEST(test_volumes),
         MPI_TEST(test_levels_of_links),
+        MPI_TEST(test_mics),
         MPI_TEST(test_buckets_overlap_with_backward),
         MPI_TEST(test_prefetch_hides_gathering),
     };

@@ -1,7 +1,9 @@
 /* data parallelism, chain: any numbers of devices that share weights, gradients and optimizer state.
  *
- * Source   the general form of ZeRO's three stages; with three levels of links, weights inside a pair, gradients inside a
- *          node and optimizer state over all is the three-level partitioning used on Frontier
+ * Source   the general form of ZeRO's three stages, arXiv:1910.02054.  That each kind of state has a group of its own: InternEvo,
+ *          arXiv:2401.09149, which leaves weights whole on small groups and spreads the optimizer's state (--dp 8 --shards 1,2,8).
+ *          With three levels of links, weights inside a pair, gradients inside a node and optimizer state over all: the
+ *          partitioning for Frontier, arXiv:2501.04266 (--dp 8 --shards 2,4,8 in nodes of 4)
  * Group    P devices along dp
  * Shares   w | g | o, from --shards W,G,O: each divides the next, O divides P
  * Layout   see shards.h: digits of a device's rank say what it keeps
@@ -22,6 +24,7 @@ static const char *share(struct shards *s, const struct data_request *q)
 
 const struct data_scheme data_scheme_chain = {
     .name = "chain", .description = "weights shared by W devices, gradients by G, optimizer state by O: any W | G | O | P",
-    .source = "the general form; arXiv:1910.02054, arXiv:2306.10209", .memory = "weights n/W, gradients n/G, optimizer state k n/O; what is gathered besides",
+    .source = "the general form of arXiv:1910.02054; InternEvo's independent groups, arXiv:2401.09149, such as --dp 8 --shards 1,2,8; three levels "
+              "on Frontier, arXiv:2501.04266, such as --dp 8 --shards 2,4,8", .memory = "weights n/W, gradients n/G, optimizer state k n/O; what is gathered besides",
     .volume = "level by level, each (size-1)/size of what the level before it left", .share = share,
 };

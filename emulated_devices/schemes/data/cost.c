@@ -76,7 +76,7 @@ static struct collective_cost bucket_cost(const struct data_parallel *dp)
 {
     const int64_t n = tensor_count(dp->gradients), step = bucket_elements(dp);
     struct collective_cost sum = { 0 };
-    for (int64_t at = 0; at < n; at += step) add(&sum, allreduce_cost(dp, dp->group, n - at < step ? n - at : step), dp->updates);
+    for (int64_t at = 0; at < n && !dp->shards.apart; at += step) add(&sum, allreduce_cost(dp, dp->group, n - at < step ? n - at : step), dp->updates);
     return sum;
 }
 
@@ -100,7 +100,7 @@ struct collective_cost data_level_cost(const struct data_parallel *dp, enum shar
             add(&sum, level_reduce_scatter_cost(dp, level, n), unit->reductions);
             add(&sum, level_allgather_cost(dp, level, n), dp->updates);
             break;
-        default: add(&sum, allreduce_cost(dp, &dp->level[level], n), unit->reductions);
+        default: add(&sum, allreduce_cost(dp, &dp->level[level], n), dp->shards.apart ? 0 : unit->reductions);
         }
     }
     return sum;
@@ -122,13 +122,23 @@ struct collective_cost data_renewal_cost(const struct data_parallel *dp)
     return sum;
 }
 
+/* New weights are shared in the step that it ends, as in any other. */
+struct collective_cost data_outer_cost(const struct data_parallel *dp)
+{
+    struct collective_cost sum = { 0 };
+    for (int u = 0; u < dp->units && dp->shards.apart; u++)
+        add(&sum, allreduce_cost(dp, &dp->level[BY_COPIES], dp->unit[u].padded / dp->shards.optimizer), 1);
+    return sum;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------------------------------------------- */
 
 struct model_state data_peak(const struct data_parallel *dp)
 {
+    const int outer = dp->shards.apart ? 1 + (dp->outer.momentum > 0) : 0;     /* anchor and momentum */
     const struct state_bytes each = {
         .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = has_gradients(dp) ? dtype_size(data_format(dp, KIND_GRADIENT)) : 0,
-        .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(dp->optimizer->states + data_has_masters(dp)),
+        .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(dp->optimizer->states + data_has_masters(dp) + outer),
     };
     struct model_state sum = { .weights = (uint64_t)dp->most_weights * each.weight, .gradients = (uint64_t)dp->most_gradients * each.gradient };
     for (int u = 0; u < dp->units; u++) {

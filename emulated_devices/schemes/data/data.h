@@ -32,6 +32,7 @@
 
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/schemes/data/unit.h"
+#include "ref/optim/outer.h"
 
 /* What the command line can add to a scheme's name. */
 struct data_request {
@@ -42,6 +43,7 @@ struct data_request {
     bool no_prefetch;                           /* do not gather the next part while this one computes */
     const char *reduce_scatter, *allgather;     /* algorithms; NULL: the default */
     int64_t bucket;                             /* bytes of gradients all-reduced at a time, > 0, where they are kept whole */
+    struct outer outer;                         /* --local-steps, --outer-lr, --outer-momentum; a number that is 0: the scheme's */
     bool narrow_gradients;                      /* --grad-dtype: of 16-bit weights they are kept and reduced in 16 bits too, not in fp32 */
     struct block_format quantise_weights, quantise_gradients;      /* as they travel; bits 0: as they are */
 };
@@ -52,6 +54,8 @@ struct data_scheme {
     /* Set w | g | o, which are 1, for s->P devices.  @return NULL, or what the scheme asks for or does not take, in words. */
     const char *(*share)(struct shards *s, const struct data_request *);
     bool rows;                                  /* each parameter cut by rows, instead of the unit as one flat row */
+    const char *allgather;                      /* algorithm for weights, if the request has none; NULL: the default */
+    struct outer outer;                         /* if its copies train apart, what brings them together unless the request says otherwise */
 };
 
 /* How many devices share what a scheme shards: all, or as many as --shard-group says. */
@@ -81,6 +85,11 @@ static inline bool data_keeps_masters(enum dtype t, const struct data_request *q
 {
     return dtype_wide(t) != t || data_renews_quantised(q, s);
 }
+/** The algorithm by which a request's scheme gathers weights; NULL: the default. */
+const char *data_allgather(const struct data_request *);
+
+/** The outer steps of a request's scheme; .every is 0 where copies reduce gradients in every step. */
+struct outer data_outer(const struct data_request *);
 
 /* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream; PASS_TURN: none, weights are wanted
  * elsewhere from there on. */
@@ -105,6 +114,7 @@ struct data_parallel {
     struct shards shards;
     struct quantised_group scatter[SHARD_LEVELS];       /* of level[], where gradients are quantised */
     bool tracks;                                /* what gradients would be without quantising (data_track) */
+    struct outer outer;                         /* of replicas that train apart */
     int units;
     struct unit *unit;                          /* [units] */
     struct tensor gradients;                    /* all units' g, if they are kept whole: last unit first, as backward finishes them */
@@ -154,7 +164,8 @@ double data_norm_part(struct data_parallel *);
 
 /** Step t of the weights, with every gradient multiplied by gradient_scale first; then gradients are zero again.  Of two versions
  *  the newest becomes the older one, and a copy of it is stepped.  Where gradients are not kept, they are the direction, drawn again,
- *  and the scale is the slope along it.
+ *  and the scale is the slope along it.  Where replicas train apart, the outer step follows at the end of
+ *  a round.
  *  Collective over the dp group. */
 enum error_code data_step(struct data_parallel *, int64_t t, double gradient_scale, struct error *);
 
@@ -184,13 +195,19 @@ void data_settle_tracking(struct data_parallel *);
 /** What stands beside data_own_gradient(): a view. */
 struct tracking data_own_tracking(const struct data_parallel *, const struct unit *);
 
+/** Begin the first round of replicas that train apart from the weights as they are, after they were loaded.  Nothing where none do. */
+void data_start_round(struct data_parallel *);
+
 /* ---- what is kept, for comparison and checkpoints --------------------------------------------------------------------- */
 
 /* KIND_EXACT_GRADIENT: as it would be without quantising; KIND_GRADIENT_EXCESS: |gradient - that| over its bound, element by
  * element; both in fp64, and there only while they are tracked (data_track).
- * KIND_MASTER: what the optimizer steps, fp32 copies of 16-bit weights, or of quantised ones, elsewhere the weights; KIND_STATE + s:
- * optimizer state s. */
-enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_EXACT_GRADIENT, KIND_GRADIENT_EXCESS, KIND_MASTER, KIND_STATE };
+ * KIND_MASTER: what the optimizer steps, fp32 copies of 16-bit weights, or of quantised ones, elsewhere the weights; KIND_ANCHOR: the same
+ * as the last outer step left it, KIND_MOMENTUM: the outer steps'; KIND_STATE + s: optimizer state s. */
+enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_EXACT_GRADIENT, KIND_GRADIENT_EXCESS, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE };
+
+/* Whether replicas that train apart have the same. */
+static inline bool kind_is_common(enum tensor_kind kind) { return kind == KIND_ANCHOR || kind == KIND_MOMENTUM; }
 
 /* Whether the optimizer steps copies of the weights. */
 static inline bool data_has_masters(const struct data_parallel *dp) { return data_keeps_masters(dp->device->dtype, &dp->request, &dp->shards); }
@@ -198,7 +215,8 @@ static inline bool data_has_masters(const struct data_parallel *dp) { return dat
 /** The format of tensors of a kind. */
 enum dtype data_format(const struct data_parallel *, enum tensor_kind);
 
-/** The part of a unit's row whose numbers of a kind a device keeps, and whether the device is the first of those that do. */
+/** The part of a unit's row whose numbers of a kind a device keeps, and whether the device is the first of those that keep the same:
+ *  where replicas train apart, the first of its replica. */
 struct range data_kept(const struct shards *, const struct unit *, enum tensor_kind);
 bool data_keeps_first(const struct shards *, enum tensor_kind);
 
@@ -215,6 +233,9 @@ struct collective_cost data_renewal_cost(const struct data_parallel *);
 
 /** data_cost on the group of one level only. */
 struct collective_cost data_level_cost(const struct data_parallel *, enum shard_level);
+
+/** What an outer step sends on the dp group besides. */
+struct collective_cost data_outer_cost(const struct data_parallel *);
 
 /** Peak bytes of PARAMETERS, GRADIENTS and OPTIMIZER, exactly. */
 struct model_state data_peak(const struct data_parallel *);

@@ -57,6 +57,14 @@ static inline struct tensor slice(struct tensor row, struct range r)
 /* direction.c: a unit's weights, whole here, to where they are wanted; and one step of a stretch of the weights w, without gradients. */
 void move_weights(const struct data_parallel *, struct unit *);
 void step_along(const struct data_parallel *, struct portion, struct tensor w, struct step);
+/* From the masters that this device steps to its weights, and from there to all that keep them. */
+enum error_code renew_weights(struct data_parallel *, struct unit *, struct error *);
+
+/* The end of a round: outer.c. */
+enum error_code step_outer(struct data_parallel *, struct error *);
+
+/* For .share, of schemes whose copies train apart: replicas on one device each, on --shard-group N of them, or as --shards has it. */
+const char *share_replica(struct shards *, const struct data_request *);
 
 /* Point the parameters' w or g into the unit's whole block, or nowhere. */
 void show_weights(struct unit *);

@@ -53,13 +53,13 @@ static enum error_code track_copies(struct data_parallel *dp, struct unit *u, st
     return tracking_sum(&control, g->size, NULL, data_own_tracking(dp, u), data_own_gradient(dp, u), err);
 }
 
-/* After the last microbatch: to the device that steps them, and the sum over copies. */
+/* After the last microbatch: to the device that steps them, and the sum over copies, unless they train apart. */
 static enum error_code reduce_last(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     if (dp->tracks && dp->shards.gradients == 1) tracking_start(u->tracking, u->own_g);
     enum error_code e = level_reduce_scatter(dp, BY_OPTIMIZER, u->own_g, u->tracking, err);
     const struct tensor own = data_own_gradient(dp, u);
-    if (!e) e = allreduce(&dp->level[BY_COPIES], own.data, tensor_count(own), own.dtype, SUM, dp->allreduce, err);
+    if (!e && !dp->shards.apart) e = allreduce(&dp->level[BY_COPIES], own.data, tensor_count(own), own.dtype, SUM, dp->allreduce, err);
     return e || !dp->tracks ? e : track_copies(dp, u, err);
 }
 
@@ -81,7 +81,7 @@ static enum error_code reduce_buckets(struct data_parallel *dp, struct error *er
     const struct tensor g = dp->gradients;
     const int64_t n = tensor_count(g), step = bucket_elements(dp), ready = finished(dp);
     enum error_code e = OK;
-    while (dp->reduced < n && !e) {
+    while (dp->reduced < n && !dp->shards.apart && !e) {
         const struct range bucket = range_meet((struct range){ dp->reduced, step }, (struct range){ 0, n });
         if (bucket.first + bucket.count > ready) break;
         e = allreduce(dp->group, slice(g, bucket).data, bucket.count, g.dtype, SUM, dp->allreduce, err);

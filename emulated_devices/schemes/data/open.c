@@ -61,6 +61,8 @@ static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
     if (s->gradients > 1 && has_gradients(dp)) u->own_g = zeros(dp, GRADIENTS, KIND_GRADIENT, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
     if (data_has_masters(dp)) u->master = zeros(dp, OPTIMIZER, KIND_MASTER, stepped, failed);
     for (int i = 0; i < dp->optimizer->states; i++) u->state[i] = zeros(dp, OPTIMIZER, KIND_STATE, stepped, failed);
+    if (s->apart) u->anchor = zeros(dp, OPTIMIZER, KIND_ANCHOR, stepped, failed);
+    if (s->apart && dp->outer.momentum > 0) u->momentum = zeros(dp, OPTIMIZER, KIND_MOMENTUM, stepped, failed);
 }
 
 static void place_gradients(struct data_parallel *dp, bool *failed)
@@ -150,6 +152,8 @@ void data_same_versions(struct data_parallel *dp)
 enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error *err)
 {
     bool failed = false;
+    dp->outer = data_outer(&dp->request);
+    dp->request.allgather = data_allgather(&dp->request);
     enum error_code e = data_shards(&dp->shards, &dp->request, dp->group->size, dp->group->rank, err);
     if (!e) e = open_groups(dp, err);
     if (!e) e = open_units(dp, err);
@@ -165,6 +169,7 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
     }
     e = data_requantise(dp, err);
     data_same_versions(dp);
+    data_start_round(dp);
     return e;
 }
 
@@ -181,6 +186,8 @@ void data_close(struct data_parallel *dp)
         device_free(dp->device, u->older);
         device_free(dp->device, u->master);
         tracking_close(&u->tracking);
+        device_free(dp->device, u->anchor);
+        device_free(dp->device, u->momentum);
         for (int s = 0; s < dp->optimizer->states; s++) device_free(dp->device, u->state[s]);
     }
     device_free(dp->device, dp->gradients);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 extern const struct data_scheme data_scheme_ddp, data_scheme_zero1, data_scheme_zero2, data_scheme_zero3, data_scheme_fsdp,
-                                data_scheme_hsdp, data_scheme_hpz, data_scheme_chain;
+                                data_scheme_hsdp, data_scheme_mics, data_scheme_hpz, data_scheme_chain, data_scheme_local_sgd, data_scheme_diloco;
 
 const struct data_scheme *const data_schemes[] = {
     &data_scheme_ddp,
@@ -13,8 +13,11 @@ const struct data_scheme *const data_schemes[] = {
     &data_scheme_zero3,
     &data_scheme_fsdp,
     &data_scheme_hsdp,
+    &data_scheme_mics,
     &data_scheme_hpz,
     &data_scheme_chain,
+    &data_scheme_local_sgd,
+    &data_scheme_diloco,
     NULL,
 };
 
@@ -32,12 +35,39 @@ enum error_code data_scheme_find(const struct data_scheme **found, const char *n
     return fail_unknown_name(err, "--data-parallel", name, names, n);
 }
 
+const char *data_allgather(const struct data_request *q)
+{
+    const struct data_scheme *scheme = NULL;
+    return q->allgather || data_scheme_find(&scheme, q->scheme, NULL) ? q->allgather : scheme->allgather;
+}
+
+struct outer data_outer(const struct data_request *q)
+{
+    const struct data_scheme *scheme = NULL;
+    if (data_scheme_find(&scheme, q->scheme, NULL) || scheme->outer.every == 0) return (struct outer){ 0 };
+    return (struct outer){ .every = q->outer.every ? q->outer.every : scheme->outer.every, .lr = q->outer.lr > 0 ? q->outer.lr : scheme->outer.lr,
+                           .momentum = q->outer.momentum > 0 ? q->outer.momentum : scheme->outer.momentum };
+}
+
+/* Of outer steps in a request for a scheme that has none. */
+static enum error_code check_outer(const struct data_scheme *scheme, struct outer o, struct error *err)
+{
+    static const char *const flag[] = { "--local-steps", "--outer-lr", "--outer-momentum" };
+    const double given[] = { (double)o.every, o.lr, o.momentum };
+    for (int i = 0; i < 3 && scheme->outer.every == 0; i++)
+        if (given[i] != 0)
+            return fail(err, ERR_PLAN, "%s %g: --data-parallel %s reduces gradients in every step; copies train apart with local-sgd and diloco",
+                        flag[i], given[i], scheme->name);
+    return OK;
+}
+
 enum error_code data_shards(struct shards *s, const struct data_request *q, int P, int rank, struct error *err)
 {
     const struct data_scheme *scheme = NULL;
     enum error_code e = data_scheme_find(&scheme, q->scheme, err);
+    if (!e) e = check_outer(scheme, q->outer, err);
     if (e) return e;
-    *s = (struct shards){ .P = P, .rank = rank, .weights = 1, .gradients = 1, .optimizer = 1 };
+    *s = (struct shards){ .P = P, .rank = rank, .weights = 1, .gradients = 1, .optimizer = 1, .apart = scheme->outer.every > 0 };
     if (q->group > 0 && P % q->group != 0) return fail(err, ERR_PLAN, "--shard-group %d: must divide --dp %d", q->group, P);
     const char *needs = scheme->share(s, q);
     if (needs) return fail(err, ERR_PLAN, "--data-parallel %s: %s", scheme->name, needs);

@@ -3,7 +3,7 @@
  * Of P devices along dp, w neighbours share one copy of the weights, g neighbours one of the gradients, o neighbours one of
  * the optimizer's state.  Each number divides the next, and o divides P.  All schemes of this folder are choices of them:
  *
- *     w g o     ddp 1 1 1    zero1 1 1 P    zero2 1 P P    zero3 P P P    hsdp N N N    hpz N P P
+ *     w g o     ddp 1 1 1    zero1 1 1 P    zero2 1 P P    zero3 P P P    hsdp, mics N N N    hpz N P P
  *
  * A device's rank along dp is then a number with four digits, the first the fastest:
  *
@@ -24,6 +24,7 @@
 #define ORRERY_SHARDS_H
 
 #include "ref/error.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 enum shard_level { BY_WEIGHTS, BY_GRADIENTS, BY_OPTIMIZER, BY_COPIES, SHARD_LEVELS };
@@ -31,7 +32,11 @@ enum shard_level { BY_WEIGHTS, BY_GRADIENTS, BY_OPTIMIZER, BY_COPIES, SHARD_LEVE
 struct shards {
     int P, rank;                        /* devices along dp; which of them */
     int weights, gradients, optimizer;  /* w | g | o */
+    bool apart;                         /* the P/o groups are replicas that train apart (outer.c), and keep other numbers */
 };
+
+/* Elements, or devices, first .. first + count - 1. */
+struct range { int64_t first, count; };
 
 /** Whether w | g | o | P.  @return OK, or ERR_PLAN naming the number that does not divide. */
 enum error_code shards_check(const struct shards *, struct error *);
@@ -41,11 +46,15 @@ int shards_size(const struct shards *, enum shard_level);
 int shards_stride(const struct shards *, enum shard_level);
 int shards_digit(const struct shards *, enum shard_level);
 
+/** How many replicas train apart, and which one a device along dp is part of; 1 and 0 where none do. */
+int shards_replicas(const struct shards *);
+int shards_replica_of(const struct shards *, int rank);
+
+/** Devices along dp that work on the sequences of a replica: all of them where none train apart. */
+struct range shards_members(const struct shards *, int replica);
+
 /** n rounded up so that it is cut without a remainder. */
 int64_t shards_pad(const struct shards *, int64_t n);
-
-/* Elements first .. first + count - 1. */
-struct range { int64_t first, count; };
 
 static inline struct range range_meet(struct range a, struct range b)
 {

@@ -16,7 +16,8 @@ struct range data_kept(const struct shards *s, const struct unit *u, enum tensor
 
 bool data_keeps_first(const struct shards *s, enum tensor_kind kind)
 {
-    return s->rank < shards_stride(s, level_of(kind) + 1);
+    const int place = s->apart && !kind_is_common(kind) ? s->rank % s->optimizer : s->rank;
+    return place < shards_stride(s, level_of(kind) + 1);
 }
 
 /* Of the weights that a device keeps, those that it steps. */
@@ -36,6 +37,8 @@ struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit
     case KIND_EXACT_GRADIENT: return tensor_1d(data_own_tracking(dp, u).exact, F64, tensor_count(data_own_gradient(dp, u)));
     case KIND_GRADIENT_EXCESS: return tensor_1d(data_own_tracking(dp, u).bound, F64, tensor_count(data_own_gradient(dp, u)));
     case KIND_MASTER: return data_has_masters(dp) ? u->master : stepped_weights(dp, u);
+    case KIND_ANCHOR: return u->anchor;
+    case KIND_MOMENTUM: return u->momentum;
     default: return u->state[kind - KIND_STATE];
     }
 }
@@ -101,8 +104,7 @@ static enum error_code share_weights(struct data_parallel *dp, struct unit *u, s
     return e ? e : level_allgather(dp, BY_GRADIENTS, row, u->own_w, err);
 }
 
-/* From the masters that this device steps to its weights, and from there to the others'. */
-static enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)
+enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     if (data_has_masters(dp)) {
         tensor_convert(stepped_weights(dp, u), u->master);
@@ -124,6 +126,7 @@ void data_skip_step(struct data_parallel *dp)
 
 enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
 {
+    const bool round_ends = outer_follows(&dp->outer, t);
     enum error_code e = OK;
     data_use_older(dp, false);
     data_same_versions(dp);
@@ -133,7 +136,7 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
         x.step = (struct step){ .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
         unit_each_stretch(u, x.own, step_stretch, &x);
         if (has_gradients(dp)) forget_gradient(u);
-        e = renew_weights(dp, u, err);
+        if (!round_ends) e = renew_weights(dp, u, err);
     }
-    return e;
+    return e || !round_ends ? e : step_outer(dp, err);
 }

@@ -37,6 +37,7 @@ struct unit {
     struct tensor own_w, own_g, master, state[OPTIMIZER_MAX_STATES];    /* this device's parts of the row, kept from step to step; master:
                                            where the optimizer steps copies of the weights */
     struct tracking tracking;           /* beside own_g, where that is quantised on its way and this is tracked */
+    struct tensor anchor, momentum;     /* of replicas that train apart: what is stepped here as the last outer step left it; outer.h */
     picoseconds ready;                  /* virtual time at which w has been gathered */
     int due;                            /* backward passes of this step that have not added to g yet */
     int gatherings, reductions;         /* in a step: how often w is gathered; updates before which a pass adds to g */

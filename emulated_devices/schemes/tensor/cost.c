@@ -9,6 +9,7 @@ static void enter_on(struct ledger *l, const struct group *g, enum operation op,
     l->sum.messages += one.messages;
     l->sum.bytes += one.bytes;
     l->sum.additions += one.additions;
+    if (l->timed) l->time += group_time(g, op, name, &call);
 }
 
 static void enter(struct ledger *l, enum operation op, unsigned axes, const char *name, struct collective call)
@@ -84,16 +85,29 @@ static void loss(struct ledger *l, enum tensor_pass pass, int64_t N)
     if (pass == FORWARD_PASS) statistics(l, s->inner.columns, n), statistics(l, s->inner.columns, 2 * n);
 }
 
+static void microbatch(struct ledger *l, struct tensor_cost_request q)
+{
+    const struct tensor_parallel *tp = l->tp;
+    for (enum tensor_pass pass = FORWARD_PASS; pass <= (q.forward_only ? FORWARD_PASS : WEIGHT_PASS); pass++) {
+        for (int i = 0; i < q.layers; i++) block(l, pass, q.N, false);
+        if (q.head) loss(l, pass, q.N);
+        if (!q.embedding || pass == INPUT_PASS) continue;
+        tp->scheme->matrix_cost(l, ROLE_TOKENS, pass, q.N, false);
+        if (tp->config->positions == POSITIONS_LEARNED) ledger_shared(l, tp->scheme->stream, tp->config->S, tp->channels, pass);
+    }
+    for (int i = 0; i < q.again; i++) block(l, FORWARD_PASS, q.N, true);
+}
+
 struct collective_cost tensor_cost(const struct tensor_parallel *tp, struct tensor_cost_request q)
 {
     struct ledger l = { .tp = tp };
-    for (enum tensor_pass pass = FORWARD_PASS; pass <= (q.forward_only ? FORWARD_PASS : WEIGHT_PASS); pass++) {
-        for (int i = 0; i < q.layers; i++) block(&l, pass, q.N, false);
-        if (q.head) loss(&l, pass, q.N);
-        if (!q.embedding || pass == INPUT_PASS) continue;
-        tp->scheme->matrix_cost(&l, ROLE_TOKENS, pass, q.N, false);
-        if (tp->config->positions == POSITIONS_LEARNED) ledger_shared(&l, tp->scheme->stream, tp->config->S, tp->channels, pass);
-    }
-    for (int i = 0; i < q.again; i++) block(&l, FORWARD_PASS, q.N, true);
+    microbatch(&l, q);
     return l.sum;
+}
+
+picoseconds tensor_time(const struct tensor_parallel *tp, struct tensor_cost_request q)
+{
+    struct ledger l = { .tp = tp, .timed = true };
+    microbatch(&l, q);
+    return l.time;
 }

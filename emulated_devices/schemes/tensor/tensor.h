@@ -212,6 +212,8 @@ enum error_code scatter_rows(struct tensor_parallel *, unsigned axes, const int6
 struct ledger {
     const struct tensor_parallel *tp;
     struct collective_cost sum;
+    bool timed;                                 /* sum up their predicted times too */
+    picoseconds time;
 };
 void ledger_allreduce(struct ledger *, unsigned axes, int64_t count);
 void ledger_allgather(struct ledger *, unsigned axes, const int64_t rows[], int64_t cols);
@@ -230,5 +232,12 @@ struct tensor_cost_request {
 
 /** Messages, bytes and additions of this device on the tp group for one microbatch, forward and, unless forward_only, backward, exactly. */
 struct collective_cost tensor_cost(const struct tensor_parallel *, struct tensor_cost_request);
+
+/**
+ * The time that these collectives are predicted to take one after the other on the cluster of the device's clock, with what they
+ * add, and without any other computing: what 1d, 1d-sp, 1d-sp-keep and 3d take to the picosecond where everything divides, the links
+ * between all devices are alike and rates divide their bytes; more than a scheme takes that does other things meanwhile.
+ */
+picoseconds tensor_time(const struct tensor_parallel *, struct tensor_cost_request);
 
 #endif

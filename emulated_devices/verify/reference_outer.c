@@ -1,0 +1,149 @@
+#include "emulated_devices/verify/reference_outer.h"
+#include "ref/numeric/convert.h"
+#include <stdlib.h>
+#include <string.h>
+
+static struct outer outer_of(const struct reference *r) { return data_outer(&r->plan->data); }
+
+/* ---- room -------------------------------------------------------------------------------------------------------------- */
+
+static bool zeros_like(struct tensor **list, const struct tensor like[], int count)
+{
+    struct tensor *t = *list = calloc((size_t)count, sizeof *t);
+    bool ok = t != NULL;
+    for (int i = 0; ok && i < count; i++) {
+        t[i] = like[i];
+        t[i].data = calloc(1, tensor_bytes(t[i]));
+        ok = t[i].data != NULL;
+    }
+    return ok;
+}
+
+static bool open_run(struct serial_run *run)
+{
+    const int n = run->model.params;
+    if (!zeros_like(&run->anchor, run->master, n) || !zeros_like(&run->momentum, run->master, n)) return false;
+    for (int i = 0; i < n; i++) memcpy(run->anchor[i].data, run->master[i].data, tensor_bytes(run->master[i]));
+    return true;
+}
+
+enum error_code outer_open(struct reference *r, struct error *err)
+{
+    const size_t n = (size_t)r->truth.model.params;
+    if (outer_of(r).every == 0) return OK;
+    r->anchor_response = calloc(n, sizeof *r->anchor_response);
+    r->momentum_response = calloc(n, sizeof *r->momentum_response);
+    const bool ok = r->anchor_response && r->momentum_response && open_run(&r->truth) && open_run(&r->twin);
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory for the one-device run's outer step");
+}
+
+static void drop(struct tensor *t, int count)
+{
+    for (int i = 0; t && i < count; i++) free(t[i].data);
+    free(t);
+}
+
+void outer_close(struct reference *r)
+{
+    struct serial_run *const run[] = { &r->truth, &r->twin };
+    for (int i = 0; i < 2; i++) drop(run[i]->anchor, run[i]->model.params), drop(run[i]->momentum, run[i]->model.params);
+    free(r->anchor_response), free(r->momentum_response);
+}
+
+enum error_code outer_follow(struct reference *r, struct trainer *t, struct error *err)
+{
+    const bool here = t->comm->rank == 0, momentum = t->data.outer.momentum > 0;
+    enum error_code e = OK;
+    if (here) r->apart = 0;
+    for (int i = 0; i < model_param_count(&t->plan.model) && t->data.shards.apart && !e; i++) {
+        e = collect_whole(t, i, KIND_ANCHOR, here ? r->truth.anchor[i] : tensor_none, err);
+        if (!e && here) memcpy(r->twin.anchor[i].data, r->truth.anchor[i].data, tensor_bytes(r->truth.anchor[i]));
+        if (!e && momentum) e = collect_whole(t, i, KIND_MOMENTUM, here ? r->truth.momentum[i] : tensor_none, err);
+        if (!e && here) memcpy(r->twin.momentum[i].data, r->truth.momentum[i].data, tensor_bytes(r->truth.momentum[i]));
+    }
+    return e;
+}
+
+/* ---- the step ---------------------------------------------------------------------------------------------------------- */
+
+static struct serial_run *run_of(struct reference *r, int replica, bool twin)
+{
+    struct reference *of = reference_replica(r, replica);
+    return twin ? &of->twin : &of->truth;
+}
+
+/* Gradients have been forgotten: the first replica's take the sum. */
+static void step_run(struct reference *r, bool twin, int i)
+{
+    struct serial_run *first = run_of(r, 0, twin);
+    const struct outer o = outer_of(r);
+    for (int k = 0; k < r->replicas; k++) {
+        const struct serial_run *run = run_of(r, k, twin);
+        outer_gradient(run->model.g[i], first->anchor[i], run->master[i]);
+        for (int64_t n = 0; k > 0 && n < tensor_count(first->master[i]); n++)
+            tensor_set(first->model.g[i], n, tensor_get(first->model.g[i], n) + tensor_get(run->model.g[i], n));
+    }
+    outer_step(first->master[i], first->anchor[i], first->momentum[i], first->model.g[i], r->replicas, o);
+    for (int k = 0; k < r->replicas; k++) {
+        struct serial_run *run = run_of(r, k, twin);
+        if (k > 0) memcpy(run->master[i].data, first->anchor[i].data, tensor_bytes(first->anchor[i]));
+        if (run->model.w[i].data != run->master[i].data) tensor_convert(run->model.w[i], run->master[i]);
+        memset(run->model.g[i].data, 0, tensor_bytes(run->model.g[i]));
+    }
+}
+
+/* What the replicas' last steps may be off by goes through the outer step, which is linear: lr (1 + momentum) times their mean.  So do the
+ * roundings of their weights, which each step may store 2u apart, however small the way that they have gone; and what rounding does to the outer
+ * gradients: each is a difference, the sum has `replicas` terms in any order, three products follow. */
+static void respond(struct reference *r, int i)
+{
+    const struct outer o = outer_of(r);
+    const double u = dtype_unit(r->truth.master[i].dtype);
+    double mean = 0;
+    for (int k = 0; k < r->replicas; k++) {
+        const struct reference *of = reference_replica(r, k);
+        const struct tensor theta = of->truth.master[i];
+        const double stored = 2 * u * (double)r->apart * norm_of(r, theta), way = distance(r->truth.anchor[i], theta);
+        mean += (of->response[i] + stored + (r->replicas + 4) * u * way) / r->replicas;
+    }
+    r->momentum_response[i] = mean;
+    r->anchor_response[i] = o.lr * (1 + o.momentum) * mean;
+}
+
+/* Momentum is rounded twice, and then a part of the step. */
+static void respond_to_momentum(struct reference *r, int i)
+{
+    const struct outer o = outer_of(r);
+    const double rounding = 2 * dtype_unit(r->truth.master[i].dtype) * norm_of(r, r->truth.momentum[i]);
+    r->momentum_response[i] += rounding;
+    r->anchor_response[i] += o.lr * o.momentum * rounding;
+    for (int k = 0; k < r->replicas; k++) reference_replica(r, k)->response[i] = r->anchor_response[i];
+}
+
+void outer_update(struct reference *r)
+{
+    const struct outer o = outer_of(r);
+    r->apart++;
+    if (!outer_follows(&o, r->step)) return;
+    for (int i = 0; i < r->truth.model.params; i++) {
+        respond(r, i);
+        step_run(r, true, i);
+        step_run(r, false, i);
+        respond_to_momentum(r, i);
+    }
+    r->apart = 0;
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------------------------------ */
+
+double reference_anchor_bound(const struct reference *r, int i)
+{
+    const struct tensor a = r->truth.anchor[i];
+    return relative(distance(r->twin.anchor[i], a) + r->anchor_response[i], norm_of(r, a), a.dtype);
+}
+
+double reference_momentum_bound(const struct reference *r, int i)
+{
+    const struct tensor m = r->truth.momentum[i];
+    return relative(distance(r->twin.momentum[i], m) + r->momentum_response[i], norm_of(r, m), m.dtype);
+}

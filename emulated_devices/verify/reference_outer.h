@@ -1,0 +1,24 @@
+/* reference_outer.h -- the outer steps of a reference's replicas.  Private to this folder. */
+#ifndef ORRERY_REFERENCE_OUTER_H
+#define ORRERY_REFERENCE_OUTER_H
+
+#include "emulated_devices/verify/reference.h"
+
+/* Anchor and momentum of truth and twin, kept with the first replica; nothing where gradients are reduced in every step. */
+enum error_code outer_open(struct reference *, struct error *);
+void outer_close(struct reference *);
+
+/* Put them where the devices' are.  Collective; the reference is on rank 0. */
+enum error_code outer_follow(struct reference *, struct trainer *, struct error *);
+
+/* After all replicas have taken a step: the outer one, if it is the end of a round. */
+void outer_update(struct reference *);
+
+/* Norm of a - b, and of a tensor. */
+double distance(struct tensor a, struct tensor b);
+double norm_of(const struct reference *, struct tensor);
+
+/* However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
+double relative(double far, double size, enum dtype);
+
+#endif

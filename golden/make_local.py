@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Golden tensors for ref/model/local.h: replicas that train apart, by PyTorch.
+
+    golden/make_local.py            write golden/local.safetensors and its line of golden/MANIFEST
+    golden/make_local.py --check    make it again, compare with the stored one and name the tensors that differ
+
+Three copies of a small GPT-2 of transformers take torch.optim's inner steps, each on its own sequences, of which one has fewer than
+the others; after every second step torch.optim.SGD takes the outer step, with the mean of anchor - replica as the gradient: with
+Nesterov's momentum, as DiLoCo does (arXiv:2311.08105), and as plain averaging, local SGD (arXiv:1805.09767).  golden/README.md says
+what is in the file.
+"""
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+
+import make_golden
+from make_golden import np, torch
+import philox
+import tensor_file
+
+HERE = pathlib.Path(__file__).resolve().parent
+FILE = HERE / "local.safetensors"
+SHAPE = dict(L=1, H=3, D=9, F=11, V=31, S=7, tied=True, batch=5, tokens=5)
+FIRST = [0, 1, 3, 5]                            # replica r has the sequences FIRST[r] .. FIRST[r + 1] - 1
+STEPS, EVERY = 5, 2                             # two rounds, and a step of the third
+RUNS = {
+    "diloco": dict(inner="adamw", outer_lr=0.7, outer_momentum=0.9, lr=0.03, beta1=0.8, beta2=0.9, eps=1e-4, weight_decay=0.1, clip=0.25),
+    "local-sgd": dict(inner="sgd", outer_lr=1.0, outer_momentum=0.0, lr=0.4, weight_decay=0.05, clip=0.0),
+}
+
+
+class Small(make_golden.Case):
+    def __init__(self):
+        self.c = SHAPE
+        self.family = make_golden.FAMILIES["gpt2"]
+        self.list = list(self.family.parameters(self.c))
+
+
+def batches():
+    """ids and labels [STEPS,batch,tokens]; a fifth of the labels is ignored, never all of a sequence."""
+    shape = (STEPS, SHAPE["batch"], SHAPE["tokens"])
+    count = int(np.prod(shape))
+    ids, labels = (np.floor(SHAPE["V"] * philox.uniform(make_golden.SEED, name, count)).astype("<i4").reshape(shape) for name in ("ids", "labels"))
+    labels[(philox.uniform(make_golden.SEED, "ignored", count) < 0.2).reshape(shape)] = make_golden.IGNORE
+    labels[:, :, -1] = ids[:, :, 0]
+    return ids, labels
+
+
+def run(kind, h, case, start, ids, labels):
+    replicas = [case.make_model(start) for _ in FIRST[1:]]
+    inner = [make_golden.make_optimizer(h["inner"], h, named) for _, named in replicas]
+    for optimizer in inner:
+        for group in optimizer.param_groups:
+            group["lr"] = h["lr"]
+    _, anchor = case.make_model(start)
+    momentum = dict(momentum=h["outer_momentum"], nesterov=True) if h["outer_momentum"] else {}
+    outer = torch.optim.SGD(anchor.values(), lr=h["outer_lr"], **momentum)
+    losses, norms = np.zeros((2, STEPS, len(replicas)))
+    for step in range(STEPS):
+        for r, (model, named) in enumerate(replicas):
+            own = slice(FIRST[r], FIRST[r + 1])
+            loss, _ = case.loss(model, ids[step, own], labels[step, own])
+            losses[step, r], norms[step, r] = loss.item(), make_golden.backward(loss, named)
+            make_golden.clip(named, norms[step, r], h["clip"])
+            inner[r].step()
+        if (step + 1) % EVERY == 0:
+            for name, w in anchor.items():
+                w.grad = torch.stack([w.detach() - named[name].detach() for _, named in replicas]).mean(0)
+            outer.step()
+            with torch.no_grad():
+                for _, named in replicas:
+                    for name, w in named.items():
+                        w.copy_(anchor[name])
+    out = {f"{kind}/loss": losses, f"{kind}/norm": norms}
+    out.update({f"{kind}/anchor/{name}": w for name, w in case.logical(lambda part: anchor[part])})
+    if momentum:
+        out.update({f"{kind}/momentum/{name}": w for name, w in case.logical(lambda part: outer.state[anchor[part]]["momentum_buffer"])})
+    for r, (_, named) in enumerate(replicas):
+        out.update({f"{kind}/replica{r}/{name}": w for name, w in case.logical(lambda part: named[part])})
+    return out
+
+
+def make():
+    case = Small()
+    ids, labels = batches()
+    start = make_golden.nudged(case.initial_weights())
+    tensors = {"ids": ids, "labels": labels, **{"start/" + name: w for name, w in start.items()}}
+    metadata = {"generator": "golden/make_local.py", "model": "gpt2", "config": json.dumps(case.family.config(case.c)), "seed": str(make_golden.SEED),
+                "first": json.dumps(FIRST), "every": str(EVERY), "numpy": np.__version__, "torch": torch.__version__,
+                "transformers": make_golden.transformers.__version__}
+    for kind, h in RUNS.items():
+        tensors.update(run(kind, h, case, start, ids, labels))
+        metadata.update({f"{kind}.{key}": value if key == "inner" else repr(value) for key, value in h.items()})
+    return tensors, metadata
+
+
+def main():
+    arguments = argparse.ArgumentParser(description="Make the golden tensors of replicas that train apart.")
+    arguments.add_argument("--check", action="store_true", help="compare with the stored file instead of writing it")
+    torch.set_num_threads(1)
+    make_golden.families.widen()
+    philox.known_answers()
+    if not arguments.parse_args().check:
+        tensor_file.write(FILE, *make())
+        tensor_file.note_checksums([FILE])
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = pathlib.Path(folder) / FILE.name
+        tensor_file.write(fresh, *make())
+        good = make_golden.compare_file("local", fresh, FILE)
+    if not tensor_file.checksum_holds(HERE, FILE):
+        print("  local: MANIFEST has another checksum")
+        good = False
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+/* Replicas that train apart, and their outer step: the serial rule (ref/model/local.h) against PyTorch's, golden/local.safetensors. */
+#include "ref/golden/golden.h"
+#include "ref/golden/replay.h"
+#include "ref/model/local.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static struct error err;
+
+enum { REPLICAS = 3, EVERY = 2 };
+static const int64_t first[REPLICAS + 1] = { 0, 1, 3, 5 };
+
+/* What `orrery golden` holds the models of golden/ to. */
+#define LIMIT 1e-12
+
+static double metadata(const struct golden *g, const char *kind, const char *what)
+{
+    char key[64];
+    snprintf(key, sizeof key, "%s.%s", kind, what);
+    const char *text = safetensors_metadata(&g->file, key);
+    if (text == NULL) fail_msg("no %s in the metadata", key);
+    return atof(text);
+}
+
+/* A tensor of the file beside ours. */
+static void hold(const struct golden *g, const char *name, struct tensor got)
+{
+    struct tensor want = got;
+    want.data = malloc(tensor_bytes(got));
+    if (golden_read(g, name, F64, tensor_count(got), want.data, &err)) fail_msg("%s", err.text);
+    const double apart = tensor_apart(got, want).relative;
+    if (!(apart <= LIMIT)) fail_msg("%s is off by %.3g", name, apart);
+    free(want.data);
+}
+
+static void hold_all(const struct golden *g, const char *kind, const char *of, const struct transformer *m, const struct tensor t[])
+{
+    char name[RECORD_NAME + 64];
+    for (int i = 0; i < m->params; i++) {
+        snprintf(name, sizeof name, "%s/%s/%s", kind, of, m->spec[i].name);
+        hold(g, name, t[i]);
+    }
+}
+
+static void begin(struct local_run *l, const struct golden *g, const char *kind)
+{
+    const struct optimizer *inner;
+    char key[64], name[RECORD_NAME];
+    snprintf(key, sizeof key, "%s.inner", kind);
+    assert_int_equal(optimizer_find(&inner, safetensors_metadata(&g->file, key), &err), OK);
+    struct hyperparameters h = golden_hyperparameters(g, kind);
+    h.lr = metadata(g, kind, "lr");
+    const struct outer outer = { .every = EVERY, .lr = metadata(g, kind, "outer_lr"), .momentum = metadata(g, kind, "outer_momentum") };
+    if (local_open(l, REPLICAS, &g->config, F64, g->seed, inner, &h, outer, &err)) fail_msg("%s", err.text);
+    const struct transformer *m = &l->replica[0].model;
+    for (int i = 0; i < m->params; i++) {
+        snprintf(name, sizeof name, "start/%s", m->spec[i].name);
+        if (golden_read(g, name, F64, tensor_count(m->w[i]), m->w[i].data, &err)) fail_msg("%s", err.text);
+    }
+    local_start(l, m->w);
+}
+
+static void follows_pytorch(const char *kind)
+{
+    struct golden g;
+    struct local_run l;
+    double loss[64], norm[64];
+    if (golden_open(&g, "golden/local.safetensors", &err)) fail_msg("%s", err.text);
+    assert_true(g.steps >= 2 * EVERY && g.steps % EVERY == 1);          /* two rounds, and then apart again */
+    begin(&l, &g, kind);
+    for (int64_t s = 0; s < g.steps; s++) {
+        if (local_step(&l, g.ids + s * g.B * g.S, g.labels + s * g.B * g.S, first, g.S, 0, &err)) fail_msg("%s", err.text);
+        for (int r = 0; r < REPLICAS; r++) loss[s * REPLICAS + r] = l.replica[r].loss, norm[s * REPLICAS + r] = l.replica[r].norm;
+    }
+    if (l.outer.momentum > 0) hold_all(&g, kind, "momentum", &l.replica[0].model, l.momentum);
+    hold_all(&g, kind, "anchor", &l.replica[0].model, l.anchor);
+    char name[64];
+    snprintf(name, sizeof name, "%s/loss", kind);
+    hold(&g, name, tensor_1d(loss, F64, g.steps * REPLICAS));
+    snprintf(name, sizeof name, "%s/norm", kind);
+    hold(&g, name, tensor_1d(norm, F64, g.steps * REPLICAS));
+    for (int r = 0; r < REPLICAS; r++) {
+        snprintf(name, sizeof name, "replica%d", r);
+        hold_all(&g, kind, name, &l.replica[r].model, l.replica[r].model.w);
+    }
+    local_close(&l);
+    golden_close(&g);
+}
+
+static void diloco(void **state) { (void)state, follows_pytorch("diloco"); }
+static void local_sgd(void **state) { (void)state, follows_pytorch("local-sgd"); }
+
+/* In numbers that are exact: two replicas from 8, to 7 and 4, with momentum 1/2. */
+static void by_hand(void **state)
+{
+    (void)state;
+    for (enum dtype t = F32; t <= F64; t++) {
+        double room[5][1];
+        const double numbers[5] = { 7, 8, 2, 0, 0 };                    /* theta, anchor, momentum, two gradients */
+        struct tensor x[5];
+        for (int i = 0; i < 5; i++) x[i] = tensor_1d(room[i], t, 1), tensor_set(x[i], 0, numbers[i]);
+        outer_gradient(x[3], x[1], x[0]);
+        assert_true(tensor_get(x[3], 0) == 1);
+        tensor_set(x[4], 0, tensor_get(x[3], 0) + 4);                   /* the other replica's, added */
+        outer_step(x[0], x[1], x[2], x[4], 2, (struct outer){ .every = 1, .lr = 0.5, .momentum = 0.5 });
+        assert_true(tensor_get(x[2], 0) == 0.5 * 2 + 2.5);
+        assert_true(tensor_get(x[1], 0) == 8 - 0.5 * (2.5 + 0.5 * 3.5) && tensor_get(x[0], 0) == tensor_get(x[1], 0));
+        tensor_set(x[1], 0, 8);
+        outer_step(x[0], x[1], tensor_none, x[4], 2, (struct outer){ .every = 1, .lr = 1 });
+        assert_true(tensor_get(x[0], 0) == 5.5);                        /* the mean of 7 and 4 */
+    }
+    const struct outer o = { .every = 3 };
+    assert_true(!outer_follows(&o, 1) && outer_follows(&o, 3) && outer_steps(&o, 2, 9) == 3 && outer_steps(&o, 3, 5) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(by_hand), cmocka_unit_test(diloco), cmocka_unit_test(local_sgd) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
