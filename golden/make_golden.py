@@ -3,6 +3,7 @@
 
     golden/make_golden.py            write golden/*.safetensors and golden/MANIFEST
     golden/make_golden.py --check    make them again, compare with the stored ones and name the tensors that differ
+    golden/make_golden.py --bounds   note in golden/MANIFEST what `orrery golden --measure` has written
 
 Needs numpy, PyTorch and transformers; the versions that made the files are in their metadata.  golden/README.md says what
 is in a file.  Nothing here is shared with the C: weights are drawn by golden/philox.py, the models are those of transformers
@@ -219,6 +220,11 @@ def write_all(folder):
     tensor_file.note_checksums(paths)
 
 
+def bounds_beside(folder):
+    """NAME.bounds.json of each golden file: measured by orrery, not made here."""
+    return [folder / f"{name}.bounds.json" for name in SHAPES]
+
+
 def difference(a, b):
     """Relative, norm over norm of b; 0 only if the bits are equal; infinite if shapes are not or there is a NaN."""
     if a.shape != b.shape or a.dtype != b.dtype:
@@ -268,6 +274,10 @@ def check(stored):
             if hashlib.sha256(path.read_bytes()).hexdigest() != manifest.get(path.name):
                 print(f"  {name}: MANIFEST has another checksum")
                 good = False
+    for path in bounds_beside(stored):
+        if not tensor_file.checksum_holds(stored, path):
+            print(f"  {path.name}: MANIFEST has another checksum")
+            good = False
     print("golden files hold" if good else "golden files do not hold")
     return good
 
@@ -275,10 +285,15 @@ def check(stored):
 def main():
     arguments = argparse.ArgumentParser(description="Make the golden tensors with PyTorch and transformers.")
     arguments.add_argument("--check", action="store_true", help="compare with the stored files instead of writing them")
+    arguments.add_argument("--bounds", action="store_true", help="only note the checksums of the bounds beside them")
+    given = arguments.parse_args()
+    if given.bounds:
+        tensor_file.note_checksums(bounds_beside(HERE))
+        return 0
     torch.set_num_threads(1)
     families.widen()
     philox.known_answers()
-    if arguments.parse_args().check:
+    if given.check:
         return 0 if check(HERE) else 1
     write_all(HERE)
     return 0

@@ -84,7 +84,7 @@ static void close_serial(struct bench_step *b)
 }
 
 struct meshed { int dp, tp, pp; const char *tensor; };
-static const struct meshed mesh[] = { { 1, 1, 1, "1d" }, { 2, 1, 1, "1d" }, { 1, 2, 1, "1d" }, { 1, 1, 2, "1d" }, { 2, 2, 2, "1d" }, { 2, 4, 1, "1d" },
+static const struct meshed mesh[] = { { 1, 1, 1, "1d" }, { 2, 1, 1, "1d" }, { 1, 2, 1, "1d" }, { 1, 1, 2, "1d" }, { 2, 2, 2, "1d" }, { 2, 4, 1, "1d" }, { 1, 8, 1, "1d" },
                                       { 1, 4, 1, "2d" }, { 2, 4, 1, "2d" }, { 1, 8, 1, "3d" } };
 enum { MESHES = sizeof mesh / sizeof *mesh };
 

@@ -64,7 +64,8 @@ static enum error_code take(struct bench_tensor *b, const struct asked *a, struc
     if (a->D % a->H != 0) return fail(err, ERR_USAGE, "--heads %d: does not divide --width %d", a->H, a->D);
     enum error_code e = take_devices(b, a->devices, err);
     if (!e) e = cluster_find(&b->cluster, a->cluster, err);
-    return e ? e : cluster_check(&b->cluster, 1, b->dtype, err);
+    for (int i = 0; i < b->sizes && !e; i++) e = cluster_check(&b->cluster, b->devices[i], b->dtype, err);
+    return e;
 }
 
 /* ---- jobs ------------------------------------------------------------------------------------------------------------------------- */
@@ -174,7 +175,7 @@ static void print_row(int P, const char *scheme, const struct tensor_figures *f,
     printf("%3d %-13s %5llu %8.3f %8.3f %8.3f %8.1f |", P, P > 1 ? scheme : "one device", (unsigned long long)f->messages, (double)f->bytes * 1e-6,
            (double)f->weights * 1e-6, (double)f->kept * 1e-6, (double)f->transfers * 1e-6);
     if (r) printf("%8.1f %8.1f %7.2f %7.1f", r->count[COUNT_VIRTUAL] * 1e-6, r->count[COUNT_COMPUTING] * 1e-6, r->count[COUNT_BUFFERS] * 1e-6, 1e3 * r->median);
-    if (r && one > 0) printf(" %5.2f", r->median / one);
+    if (r && one > 0) printf(" %5.*f", r->median < 100 * one ? 2 : 0, r->median / one);
     printf("\n");
 }
 

@@ -240,6 +240,8 @@ enum error_code print_claims(const struct bench_tensor *b, struct error *err)
     const enum error_code e = tensor_check(scheme_of("1d"), &model, 1, err);
     if (e) return e;
     print_derived(b);
+    if (cluster_check(&b->cluster, BENCH_TENSOR_DEVICES, b->dtype, NULL) != OK)
+        printf("\nBelow, times on more devices than %s has are those with all of them on its last link.\n", b->cluster.name);
     print_crossings(b);
     print_shapes(b);
     print_measured(b);

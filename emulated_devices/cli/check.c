@@ -28,20 +28,27 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
     return e;
 }
 
-/* The widest format there is: a gradient in fp32 beside weights in bf16 was added up in fp32. */
-static const struct golden_format *widest(const struct actual *a)
+/* Single numbers are added up in more than the rest. */
+static bool is_number(const char *name)
 {
-    static const struct { const char *stored, *name; } wide[] = { { "F64", "fp64" }, { "F32", "fp32" }, { "BF16", "bf16" }, { "F16", "fp16" } };
+    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+    return strcmp(last, "loss") == 0 || strcmp(last, "norm") == 0 || strcmp(last, "balance_loss") == 0 || strcmp(last, "z_loss") == 0;
+}
+
+/* The widest format there is: a gradient in fp32 beside weights in bf16 was added up in fp32. */
+static enum dtype widest(const struct actual *a)
+{
+    static const enum dtype wide[] = { F64, F32, BF16, F16 };
     for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
         for (int r = 0; r < a->ranks; r++)
             for (int k = 0; k < a->file[r].count; k++)
-                if (strcmp(a->file[r].entry[k].dtype, wide[i].stored) == 0) return golden_format_find(wide[i].name);
-    return golden_format_find("fp32");
+                if (strcmp(a->file[r].entry[k].dtype, dtype_file_name(wide[i])) == 0 && !is_number(a->file[r].entry[k].name)) return wide[i];
+    return F32;
 }
 
 /* ---- for a person -------------------------------------------------------------------------------------------------------- */
 
-static double ratio(const struct checked *c) { return c->error == 0 ? 0 : c->error / c->bound; }
+static double ratio(const struct checked *c) { return c->error == 0 || isinf(c->bound) ? 0 : c->error / c->bound; }
 
 static void print_numbers(FILE *out, const struct checked *c)
 {
@@ -77,9 +84,9 @@ static void print_counts(FILE *out, const struct check_result *r)
     if (r->extras) fprintf(out, "  %5d  not golden: %s%s\n", r->extras, r->extra[0], r->extras > 1 ? ", ..." : "");
 }
 
-static void print_result(FILE *out, const struct check_options *o, const struct check_result *r, const struct actual *a, const struct golden_format *format)
+static void print_result(FILE *out, const struct check_options *o, const struct check_result *r, const struct actual *a, enum dtype format)
 {
-    fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n\n", o->golden, o->actual, a->ranks, a->ranks == 1 ? "" : "s", format->name);
+    fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n\n", o->golden, o->actual, a->ranks, a->ranks == 1 ? "" : "s", dtype_name(format));
     for (int i = 0; i < r->count && o->all; i++) {
         const struct checked *c = &r->all[i];
         fprintf(out, "  %-44s ", c->name);
@@ -118,11 +125,11 @@ static void add_checked(cJSON *list, const struct checked *c, const struct actua
     cJSON_AddStringToObject(o, "scale", diagnose_scale(text, sizeof text, &a->mesh, 1, c->on));
 }
 
-static enum error_code write_json(const char *path, const struct check_result *r, const struct actual *a, const struct golden_format *format, struct error *err)
+static enum error_code write_json(const char *path, const struct check_result *r, const struct actual *a, enum dtype format, struct error *err)
 {
     cJSON *root = cJSON_CreateObject();
     cJSON_AddBoolToObject(root, "holds", r->first < 0);
-    cJSON_AddStringToObject(root, "dtype", format->name);
+    cJSON_AddStringToObject(root, "dtype", dtype_name(format));
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
     if (r->worst >= 0) cJSON_AddStringToObject(root, "worst", r->all[r->worst].name);
     cJSON *list = cJSON_AddArrayToObject(root, "tensors"), *extra = cJSON_AddArrayToObject(root, "extra");
@@ -135,7 +142,7 @@ static enum error_code write_json(const char *path, const struct check_result *r
 
 /* ---- the command ---------------------------------------------------------------------------------------------------------- */
 
-static enum error_code report(const struct check_options *o, const struct check_result *r, const struct actual *a, const struct golden_format *format, struct error *err)
+static enum error_code report(const struct check_options *o, const struct check_result *r, const struct actual *a, enum dtype format, struct error *err)
 {
     print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, r, a, format);
     enum error_code e = o->json ? fail_about(err, write_json(o->json, r, a, format, err), "--json") : OK;
@@ -157,7 +164,7 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     if (e) return fail_about(err, e, "GOLDEN");
     e = fail_about(err, actual_open(&actual, o.actual, o.map, err), "ACTUAL");
     if (!e) {
-        const struct golden_format *format = o.dtype ? golden_format_find(o.dtype) : widest(&actual);
+        const enum dtype format = o.dtype ? dtype_by_name(o.dtype) : widest(&actual);
         e = check_files(&golden, &actual, format, &result, err);
         if (!e) {
             e = report(&o, &result, &actual, format, err);

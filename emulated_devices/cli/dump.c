@@ -14,7 +14,7 @@ struct dump_options {
 
 static enum error_code parse(struct dump_options *o, int argc, char **argv, bool *help, struct error *err)
 {
-    static const char *const formats[] = { "fp32", "fp64", NULL };
+    static const char *const formats[] = { "fp32", "fp64", "bf16", "fp16", NULL };
     const struct option table[] = {
         { "OUT", NULL, OPTION_STRING, &o->out, .required = true, .help = "the file to write, safetensors" },
         { "--batch", "FILE", OPTION_STRING, &o->batch, .required = true, .help = "safetensors with ids and labels, integers [sequences, tokens]; label -1 is ignored" },
@@ -58,23 +58,6 @@ static enum error_code read_batch(struct golden *g, const char *path, struct err
     return e ? e : golden_read(g, "labels", I32, ids->count, g->labels, err);
 }
 
-static enum error_code write_records(const struct replay *r, const char *path, struct error *err)
-{
-    const struct safetensors_pair metadata[] = { { "generator", "orrery dump" }, { "model", r->model.config.name } };
-    struct safetensors_writer w;
-    struct safetensors_entry *entry = calloc((size_t)r->records + 1, sizeof *entry);
-    if (entry == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
-    for (int i = 0; i < r->records; i++) {
-        const struct tensor t = r->record[i].values;
-        entry[i] = (struct safetensors_entry){ .name = r->record[i].name, .dtype = dtype_file_name(t.dtype), .ndim = t.ndim, .dim = { t.dim[0], t.dim[1] } };
-    }
-    enum error_code e = safetensors_create(&w, path, entry, r->records, metadata, 2, err);
-    for (int i = 0; i < r->records && !e; i++) e = safetensors_write(&w, i, r->record[i].values.data, err);
-    if (!e) e = safetensors_commit(&w, err);
-    free(entry);
-    return e;
-}
-
 static enum error_code save(const struct replay *r, const char *dir, struct error *err)
 {
     struct stat st;
@@ -101,7 +84,7 @@ enum error_code command_dump(int argc, char **argv, int *status, struct error *e
     if (!e) {
         e = replay_batch(&r, &g, dtype_by_name(o.dtype), dir, err);
         if (!e) {
-            e = write_records(&r, o.out, err);
+            e = records_write(r.record, r.records, "orrery dump", g.config.name, o.out, err);
             if (!e && o.save) e = save(&r, o.save, err);
             if (!e) printf("%s: %d tensors of model %s\n", o.out, r.records, g.config.name);
             replay_free(&r);

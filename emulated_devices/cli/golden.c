@@ -2,13 +2,13 @@
 #include "emulated_devices/cli/cli.h"
 #include "ref/golden/bounds.h"
 #include <glob.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define EXACT 1e-12                     /* relative, in fp64 */
 #define CLEAN 0.5                       /* of a stored bound: what an undisturbed run may use */
-#define ROUNDING 1.0                    /* lambda of a clean disturbed run: as large as the rounding of a sum is at most likely */
 enum { FIRST_CLEAN_SEED = 1000 };       /* seeds from here on were not used to measure the bounds */
 
 struct golden_options {
@@ -22,12 +22,12 @@ static enum error_code parse(struct golden_options *o, int argc, char **argv, bo
     const struct option table[] = {
         { "DIR", NULL, OPTION_STRING, &o->folder, .help = "the folder of the golden files" },
         { "--measure", NULL, OPTION_SWITCH, &o->measure, .help = "measure the bounds and write them beside the files" },
-        { "--runs", "N", OPTION_INT, &o->runs, .min = 0, .max = 1000000, .help = "also make N disturbed runs of each file in fp32 and count alarms" },
+        { "--runs", "N", OPTION_INT, &o->runs, .min = 0, .max = 1000000, .help = "also make N clean disturbed runs of each file in fp32, bf16 and fp16 and count alarms" },
         { 0 }
     };
     enum error_code e = options_parse("golden", argc - 2, argv + 2, table, help, err);
     if (!e && *help)
-        print_usage("golden", "[DIR] [options]", "Hold the one-device model to golden files: in fp64 to 1e-12, in fp32 to half the bound stored\n"
+        print_usage("golden", "[DIR] [options]", "Hold the one-device model to golden files: in fp64 to 1e-12, in fp32, bf16 and fp16 to half the bound stored\n"
                     "beside each tensor. What is shown is the largest error/bound, and whose it is.", table);
     return e;
 }
@@ -36,9 +36,15 @@ static enum error_code parse(struct golden_options *o, int argc, char **argv, bo
 
 struct worst { double ratio; const char *name; };
 
+/* What a run is held to: bounds of tensors that are computed on the same route as in truth.  In the first pass all are, for runs follow it. */
+struct held { const struct replay *truth; double *bound; };
+
+static bool is_held(const struct held *h, const struct replay *r, int i) { return isfinite(h->bound[i]) && r->record[i].route == h->truth->record[i].route; }
+
 /* The largest error/bound of a run; NaN is larger than all. */
-static enum error_code compare(const struct replay *r, const double bound[], struct worst *out, struct error *err)
+static enum error_code compare(const struct replay *r, const struct held *h, struct worst *out, struct error *err)
 {
+    const double *bound = h->bound;
     enum error_code e = OK;
     *out = (struct worst){ 0, "nothing" };
     for (int i = 0; i < r->records && !e; i++) {
@@ -46,19 +52,20 @@ static enum error_code compare(const struct replay *r, const double bound[], str
         struct apart a;
         e = replay_compare(r, i, &a, &want, err);
         free(want.data);
-        if (!e && !(a.relative / bound[i] <= out->ratio)) *out = (struct worst){ a.relative / bound[i], r->record[i].name };
+        if (!e && is_held(h, r, i) && !(a.relative / bound[i] <= out->ratio)) *out = (struct worst){ a.relative / bound[i], r->record[i].name };
     }
     return e;
 }
 
 /* The first tensor, in order of execution, that is further off than so much of its bound. */
-static enum error_code first_wrong(const struct replay *r, const double bound[], double share, struct error *err)
+static enum error_code first_wrong(const struct replay *r, const struct held *h, double share, struct error *err)
 {
+    const double *bound = h->bound;
     for (int i = 0; i < r->records; i++) {
         struct tensor want = tensor_none;
         struct apart a;
         enum error_code e = replay_compare(r, i, &a, &want, err);
-        if (!e && !(a.relative <= share * bound[i]))
+        if (!e && is_held(h, r, i) && !(a.relative <= share * bound[i]))
             e = fail(err, ERR_CHECK, "%s: in %s the first wrong tensor is %s: relative error %.3g, allowed %.3g; element (%lld,%lld) is %.17g, golden %.17g",
                      shown_path(r->golden->file.path).text, dtype_name(r->model.ops->dtype), r->record[i].name, a.relative, share * bound[i],
                      (long long)(a.worst / tensor_cols(want)), (long long)(a.worst % tensor_cols(want)),
@@ -69,16 +76,16 @@ static enum error_code first_wrong(const struct replay *r, const double bound[],
     return OK;
 }
 
-/* Fill the bounds that a run in this format is held to: 1e-12 in fp64, those stored in fp32. */
+/* Fill the bounds that a run in its format is held to: 1e-12 in fp64, else those stored. */
 static enum error_code allowed(const struct replay *plain, double bound[], struct error *err)
 {
-    if (plain->model.ops->dtype == F32) return bounds_read(plain, bound, err);
+    if (plain->model.ops->dtype != F64) return bounds_read(plain, plain->model.ops->dtype, bound, err);
     for (int i = 0; i < plain->records; i++) bound[i] = EXACT;
     return OK;
 }
 
 /* Clean runs: disturbed by no more than another order of sums would. */
-static enum error_code count_alarms(const struct golden *g, const double bound[], int runs, struct error *err)
+static enum error_code count_alarms(const struct golden *g, enum dtype t, const struct held *h, int runs, struct error *err)
 {
     struct worst most = { 0, "nothing" };
     char name[RECORD_NAME] = "nothing";
@@ -86,9 +93,10 @@ static enum error_code count_alarms(const struct golden *g, const double bound[]
     for (int i = 0; i < runs; i++) {
         struct replay r;
         struct worst w;
-        enum error_code e = replay_run(&r, g, F32, FIRST_CLEAN_SEED + (uint64_t)i, ROUNDING, err);
+        const struct perturbation disturb = bound_clean(t, FIRST_CLEAN_SEED + (uint64_t)i);
+        enum error_code e = replay_following(&r, h->truth, t, &disturb, err);
         if (e) return e;
-        e = compare(&r, bound, &w, err);
+        e = compare(&r, h, &w, err);
         if (!(w.ratio <= most.ratio)) {
             most = w;
             snprintf(name, sizeof name, "%s", w.name);
@@ -101,20 +109,31 @@ static enum error_code count_alarms(const struct golden *g, const double bound[]
     return alarms ? fail(err, ERR_CHECK, "%s: %d of %d clean runs raised an alarm", shown_path(g->file.path).text, alarms, runs) : OK;
 }
 
-static enum error_code check_format(const struct golden *g, const char *name, enum dtype t, int runs, struct error *err)
+/* In how many tensors this format could hide anything is said where there are any. */
+static void print_line(const char *name, const struct replay *r, const struct held *h, const struct worst *w)
 {
+    int open = 0;
+    for (int i = 0; i < r->records; i++) open += !bound_decides(h->bound[i]);
+    printf("%-18s %-5s %5d tensors  %-8.2g %s", name, dtype_name(r->model.ops->dtype), r->records, w->ratio, w->name);
+    if (open) printf("; %d without a bound below 1", open);
+    printf("\n");
+}
+
+static enum error_code check_format(const struct replay *truth, const char *name, enum dtype t, int runs, struct error *err)
+{
+    const struct golden *g = truth->golden;
     struct replay plain;
     struct worst w;
-    enum error_code e = replay_run(&plain, g, t, 0, 0, err);
+    enum error_code e = replay_following(&plain, truth, t, NULL, err);
     if (e) return e;
-    double *bound = calloc((size_t)plain.records + 1, sizeof *bound);
-    e = bound ? allowed(&plain, bound, err) : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
+    const struct held h = { truth, calloc((size_t)plain.records + 1, sizeof *h.bound) };
+    e = h.bound ? allowed(&plain, h.bound, err) : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
     if (!e) e = replay_covers(&plain, err);
-    if (!e) e = compare(&plain, bound, &w, err);
-    if (!e) printf("%-18s %-5s %5d tensors  %-8.2g %s\n", name, dtype_name(t), plain.records, w.ratio, w.name);
-    if (!e) e = first_wrong(&plain, bound, t == F32 ? CLEAN : 1, err);
-    if (!e && t == F32) e = count_alarms(g, bound, runs, err);
-    free(bound);
+    if (!e) e = compare(&plain, &h, &w, err);
+    if (!e) print_line(name, &plain, &h, &w);
+    if (!e) e = first_wrong(&plain, &h, t == F64 ? 1 : CLEAN, err);
+    if (!e && t != F64) e = count_alarms(g, t, &h, runs, err);
+    free(h.bound);
     replay_free(&plain);
     return e;
 }
@@ -122,14 +141,19 @@ static enum error_code check_format(const struct golden *g, const char *name, en
 static enum error_code do_file(const char *path, const struct golden_options *o, struct error *err)
 {
     struct golden g;
+    struct replay truth;
     char name[64];
     const char *slash = strrchr(path, '/'), *from = slash ? slash + 1 : path;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(from, "."), from);
     enum error_code e = golden_open(&g, path, err);
     if (e) return e;
     if (o->measure) e = bounds_write(&g, err);
-    if (!e) e = check_format(&g, name, F64, 0, err);
-    if (!e) e = check_format(&g, name, F32, o->runs, err);
+    if (!e) e = replay_run(&truth, &g, F64, NULL, err);
+    if (!e) {
+        static const enum dtype sharpest_first[] = { F64, F32, BF16, F16 };
+        for (int f = 0; f < BOUND_FORMATS && !e; f++) e = check_format(&truth, name, sharpest_first[f], o->runs, err);
+        replay_free(&truth);
+    }
     golden_close(&g);
     fflush(stdout);
     return e;

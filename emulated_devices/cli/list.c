@@ -89,6 +89,17 @@ static void list_quantising(void)
     field("from ZeRO++ (qgZ), arXiv:2306.10209");
 }
 
+/* What any of them takes besides. */
+static void list_offload(void)
+{
+    entry("--offload WHAT", "optimizer state, gradients or weights on a slow tier, the host's memory or a file for each device (--offload-to)");
+    field("moves weights: a read for each gathering, a write a step, and in formats without masters a read for it; gradients: a write and a "
+          "read a step, both again for each further pass; optimizer state: a read and a write a step. n/P of each, on each device's own link");
+    field("memory weights two parts and the shards of two, gradients one part and a shard, optimizer state three slices (--offload-slice)");
+    field("--offload-stride K: the device steps every K-th slice, the host the others meanwhile");
+    field("from ZeRO-Infinity, arXiv:2104.07857; ZeRO-Offload, arXiv:2101.06840; Deep Optimizer States, arXiv:2410.21316");
+}
+
 static void list_data(void)
 {
     for (const struct data_scheme *const *s = data_schemes; *s; s++) {
@@ -98,6 +109,7 @@ static void list_data(void)
         field("from %s", (*s)->source);
     }
     list_quantising();
+    list_offload();
 }
 
 static void list_schedules(void)
@@ -154,6 +166,15 @@ static void list_device(const struct cluster *c)
     field("device  %s%s", c->flop_rate[F32] == 0 ? " computing takes no time" : "", text);
 }
 
+static void list_host(const struct cluster *c)
+{
+    const struct host *h = &c->host;
+    if (h->source[0] == '\0') return;
+    field("host    copies %g GB/s, fp32 %g TFLOP/s, memory %g GB/s, drive %g GB/s; for each device", (double)c->copy_rate * 1e-3,
+          (double)h->flop_rate[F32] * 1e-6, (double)h->memory_rate * 1e-3, (double)h->drive_rate * 1e-3);
+    field("from %s", h->source);
+}
+
 static void list_clusters(void)
 {
     struct cluster c;
@@ -164,6 +185,7 @@ static void list_clusters(void)
         entry(c.name, text);
         list_device(&c);
         field("from %s", c.source);
+        list_host(&c);
         list_links(&c);
     }
 }

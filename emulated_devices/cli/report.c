@@ -74,6 +74,11 @@ static bool same_memory(const struct device_report *a, const struct device_repor
     return a->parameters == b->parameters && memcmp(&a->peak, &b->peak, sizeof a->peak) == 0;
 }
 
+static bool same_tier(const struct device_report *a, const struct device_report *b)
+{
+    return memcmp(&a->offloaded, &b->offloaded, sizeof a->offloaded) == 0 && memcmp(&a->tier, &b->tier, sizeof a->tier) == 0;
+}
+
 static bool same_traffic(const struct device_report *a, const struct device_report *b)
 {
     return memcmp(a->messages, b->messages, sizeof a->messages) == 0 && memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
@@ -101,6 +106,28 @@ static void print_memory_row(FILE *out, const struct device_report *x)
     fprintf(out, "%10s\n", size_format(x->peak.total).text);
 }
 
+static void print_tier_row(FILE *out, const struct device_report *x)
+{
+    char read[64], written[64];
+    snprintf(read, sizeof read, "%s in %llu", size_format(x->tier.bytes_read).text, (unsigned long long)x->tier.reads);
+    snprintf(written, sizeof written, "%s in %llu", size_format(x->tier.bytes_written).text, (unsigned long long)x->tier.writes);
+    fprintf(out, "%20s%11s%11s%20s%20s\n", size_format(x->offloaded.weights).text, size_format(x->offloaded.gradients).text,
+            size_format(x->offloaded.optimizer).text, read, written);
+}
+
+static void print_tier(const struct train_record *r)
+{
+    const struct mesh *m = &r->options->plan.mesh;
+    if (r->options->plan.data.offload == 0) return;
+    fprintf(r->out, "\nslow tier of each device: what lies there, what is read and written, in bytes and operations\n  %7s  %-20s%20s%11s%11s%20s%20s\n",
+            "devices", "where", "weights", "gradients", "optimizer", "read", "written");
+    for (int first = 0, last; first < m->devices; first = last + 1) {
+        for (last = first; last + 1 < m->devices && same_tier(&r->device[first], &r->device[last + 1]); last++) continue;
+        print_place(r->out, m, first, last);
+        print_tier_row(r->out, &r->device[first]);
+    }
+}
+
 void report_memory(const struct train_record *r)
 {
     const struct mesh *m = &r->options->plan.mesh;
@@ -111,6 +138,7 @@ void report_memory(const struct train_record *r)
         print_place(r->out, m, first, last);
         print_memory_row(r->out, &r->device[first]);
     }
+    print_tier(r);
 }
 
 static void print_traffic(const struct train_record *r)
@@ -146,7 +174,8 @@ static void print_slope(const struct train_record *r)
 static bool all_exact(const struct train_record *r, bool memory)
 {
     bool exact = true;
-    for (int d = 0; d < r->options->plan.mesh.devices; d++) exact = exact && (memory ? r->device[d].exact_memory : r->device[d].exact);
+    for (int d = 0; d < r->options->plan.mesh.devices; d++)
+        exact = exact && (memory ? r->device[d].exact_memory : r->device[d].exact && r->device[d].exact_tier);
     return exact;
 }
 
@@ -188,7 +217,8 @@ void report_end(const struct train_record *r)
     report_rounds(r);
     fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
     if (p->optimizer->forward_only) print_slope(r);
-    fprintf(r->out, "traffic counted messages, bytes and additions on dp, tp and pp %s the formulas on every device\n", all_exact(r, false) ? "equal" : "DIFFER FROM");
+    fprintf(r->out, "traffic counted messages, bytes and additions on dp, tp and pp%s %s the formulas on every device\n",
+            p->data.offload ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
     fprintf(r->out, "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
            all_exact(r, true) ? "equal" : "DIFFER FROM");
     if (r->options->check) report_check(r);
@@ -236,7 +266,15 @@ static void add_device(cJSON *list, const struct mesh *m, const struct device_re
     cJSON *shared = cJSON_AddObjectToObject(sent, "all");
     cJSON_AddNumberToObject(shared, "messages", (double)d->messages_shared);
     cJSON_AddNumberToObject(shared, "bytes", (double)d->bytes_shared);
-    cJSON_AddBoolToObject(o, "traffic_equals_formulas", d->exact);
+    cJSON *tier = cJSON_AddObjectToObject(o, "slow_tier");
+    cJSON_AddNumberToObject(tier, "weights", (double)d->offloaded.weights);
+    cJSON_AddNumberToObject(tier, "gradients", (double)d->offloaded.gradients);
+    cJSON_AddNumberToObject(tier, "optimizer", (double)d->offloaded.optimizer);
+    cJSON_AddNumberToObject(tier, "reads", (double)d->tier.reads);
+    cJSON_AddNumberToObject(tier, "bytes_read", (double)d->tier.bytes_read);
+    cJSON_AddNumberToObject(tier, "writes", (double)d->tier.writes);
+    cJSON_AddNumberToObject(tier, "bytes_written", (double)d->tier.bytes_written);
+    cJSON_AddBoolToObject(o, "traffic_equals_formulas", d->exact && d->exact_tier);
     cJSON_AddBoolToObject(o, "memory_equals_formulas", d->exact_memory);
     cJSON_AddNumberToObject(o, "resident_bytes", (double)d->resident);
     cJSON_AddNumberToObject(o, "virtual_ps", (double)d->virtual_time);

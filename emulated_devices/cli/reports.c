@@ -1,6 +1,7 @@
 /* reports.c -- what each device did, brought to rank 0. */
 #include "emulated_devices/cli/train.h"
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Resident bytes of this process, where /proc tells; 0 elsewhere. */
@@ -33,6 +34,10 @@ static struct device_report own_report(const struct trainer *t, int64_t steps)
                                .virtual_time = t->device->clock.now, .exact = true, .exact_memory = true };
     for (int i = 0; i < t->parameters.count; i++) r.parameters += (uint64_t)layout_count(&t->parameters.all[i].layout);
     for (int tag = 0; tag < BUFFERS && steps > 0; tag++) r.exact_memory = r.exact_memory && r.peak.tag[tag] == trainer_peak(t, tag);
+    const struct tier_traffic tier = trainer_tier_traffic_so_far(t, steps);
+    r.offloaded = data_offloaded(&t->data);
+    r.tier = t->data.tier.traffic;
+    r.exact_tier = memcmp(&r.tier, &tier, sizeof tier) == 0;
     for (int a = -1; a < AXIS_COUNT; a++) {
         const unsigned axes = a < 0 ? 0 : AXIS_BIT(a);
         const struct traffic counted = total_along(t->comm, axes);

@@ -6,6 +6,7 @@
 #include "emulated_devices/model/checkpoint.h"
 #include "emulated_devices/verify/compare.h"
 #include "ref/io/json.h"
+#include "ref/io/output.h"
 #include "ref/io/text.h"
 #include <stdio.h>
 
@@ -13,7 +14,7 @@
 struct train_options {
     struct plan plan;
     const char *model_dir;              /* weights to start from; NULL: drawn from the seed */
-    const char *data, *check, *save, *resume, *json, *trace, *timeline;
+    const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline;
     struct cluster cluster;             /* whose time the virtual clock tells */
     int trace_steps;                    /* of this run are in the trace */
     int64_t steps;
@@ -28,6 +29,12 @@ struct train_options {
 
 /** Read the command line, fill in defaults and check the plan.  The same on every device. */
 enum error_code train_parse(struct train_options *, int argc, char **argv, struct error *);
+
+/* What the command line says about the slow tier; NULL and 0: not given. */
+struct offload_flags { const char *classes, *to; int slice, stride; };
+enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, unless the command line has another number */
+
+enum error_code train_take_offload(struct data_request *, const struct offload_flags *, struct error *);
 
 /** Take model, batch, steps and optimizer's numbers from the golden file that --check names.  The optimizer is chosen already. */
 enum error_code train_take_golden(struct train_options *, struct error *);
@@ -48,6 +55,9 @@ struct device_report {
     uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
     int64_t virtual_time;               /* picoseconds */
     bool exact;                         /* counted messages, bytes and additions equal the formulas on dp, tp and pp, and of what all share */
+    struct model_state offloaded;       /* bytes on the slow tier */
+    struct tier_traffic tier;           /* read from it and written to it */
+    bool exact_tier;                    /* equal to their formulas */
     bool exact_memory;                  /* peaks of parameters, gradients, optimizer and activations equal theirs */
 };
 

@@ -1,7 +1,9 @@
 /* train_golden.c -- `orrery train --check GOLDEN`: the run that a golden file is of, on any mesh, held to what the file says. */
 #include "emulated_devices/cli/train.h"
-#include "emulated_devices/verify/golden_bounds.h"
+#include "emulated_devices/cli/train_dump.h"
+#include "emulated_devices/verify/golden_truth.h"
 #include "emulated_devices/verify/replicas.h"
+#include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +14,10 @@ struct session {
     const struct golden *golden;
     struct trainer trainer;
     struct reference reference;         /* rank 0 */
+    struct golden_truth truth;          /* rank 0 */
     struct probes probes;
     struct train_record record;
+    struct train_dump dump;
     double *rates;                      /* [steps] */
     bool here;
 };
@@ -36,6 +40,7 @@ enum error_code train_take_golden(struct train_options *o, struct error *err)
     p->hyper = golden_hyperparameters(&g, p->optimizer->name);
     p->model = g.config;
     p->B = g.B, p->S = g.S, p->seed = g.seed;
+    if (p->dtype == F16 && p->loss_scale == 0) p->loss_scale = REPLAY_LOSS_SCALE;
     o->steps = g.steps;
     free(rates);
     golden_close(&g);
@@ -52,80 +57,48 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
     memcpy(labels, g->labels + (step * g->B + first) * g->S, bytes);
 }
 
+/* The masters, where the weights are rounded ones; else the weights. */
+static enum error_code load_one(struct session *s, const struct parameter *p, struct error *err)
+{
+    struct trainer *t = &s->trainer;
+    char name[RECORD_NAME];
+    const enum dtype wide = dtype_wide(p->w.dtype);
+    const int64_t n = p->spec.dim[0] * (p->spec.ndim == 2 ? p->spec.dim[1] : 1), own = layout_count(&p->layout);
+    void *whole = malloc((size_t)n * dtype_size(wide));
+    struct tensor piece = tensor_1d(malloc((size_t)own * dtype_size(wide) + 1), wide, own);
+    struct tensor rounded = tensor_1d(malloc((size_t)own * dtype_size(p->w.dtype) + 1), p->w.dtype, own);
+    snprintf(name, sizeof name, "start/%s", p->spec.name);
+    enum error_code e = whole && piece.data && rounded.data ? OK : fail(err, ERR_MEMORY, "no memory to read %s", name);
+    if (!e) e = golden_read(s->golden, name, wide, n, whole, err);
+    if (!e) {
+        layout_cut(&p->layout, whole, piece.data, dtype_size(wide));
+        tensor_convert(rounded, piece);
+        if (data_has_masters(&t->data)) collect_keep(t, p, KIND_MASTER, piece);
+        collect_keep(t, p, KIND_WEIGHT, rounded);
+    }
+    free(whole), free(piece.data), free(rounded.data);
+    return e;
+}
+
 static enum error_code load_start(struct session *s, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < s->trainer.parameters.count && !e; i++) {
-        struct parameter *p = &s->trainer.parameters.all[i];
-        char name[RECORD_NAME];
-        const int64_t n = p->spec.dim[0] * (p->spec.ndim == 2 ? p->spec.dim[1] : 1);
-        struct tensor whole = tensor_1d(malloc((size_t)n * dtype_size(p->w.dtype)), p->w.dtype, n);
-        snprintf(name, sizeof name, "start/%s", p->spec.name);
-        e = whole.data ? golden_read(s->golden, name, p->w.dtype, n, whole.data, err) : fail(err, ERR_MEMORY, "no memory to read %s", name);
-        struct tensor piece = tensor_1d(malloc((size_t)layout_count(&p->layout) * dtype_size(p->w.dtype) + 1), p->w.dtype, layout_count(&p->layout));
-        if (!e && piece.data == NULL) e = fail(err, ERR_MEMORY, "no memory to read %s", name);
-        if (!e) layout_cut(&p->layout, whole.data, piece.data, dtype_size(p->w.dtype));
-        if (!e) collect_keep(&s->trainer, p, KIND_WEIGHT, piece);
-        free(whole.data), free(piece.data);
-    }
+    for (int i = 0; i < s->trainer.parameters.count && !e; i++) e = load_one(s, &s->trainer.parameters.all[i], err);
     return comm_agree(s->trainer.comm, e, err);
 }
 
-/* ---- the file's truth in place of the one-device run's --------------------------------------------------------------------------- */
-
-static enum error_code replace(const struct session *s, const char *kind, const char *name, struct tensor t, struct error *err)
-{
-    char full[RECORD_NAME + 32];
-    snprintf(full, sizeof full, "%s%s", kind, name);
-    return golden_read(s->golden, full, t.dtype, tensor_count(t), t.data, err);
-}
-
-static enum error_code replace_number(const struct session *s, const char *what, int64_t step, double *out, struct error *err)
-{
-    double all[64];
-    char name[64];
-    snprintf(name, sizeof name, "%s/%s", s->options->plan.optimizer->name, what);
-    if (s->golden->steps > 64) return fail(err, ERR_FORMAT, "%s: more than 64 steps", s->golden->file.path);
-    enum error_code e = golden_read(s->golden, name, F64, s->golden->steps, all, err);
-    if (!e) *out = all[step];
-    return e;
-}
-
-/* Before the devices get their parts: losses and norms of every step, activations and gradients of the first. */
-static enum error_code truth_of_step(void *context, struct reference *r, struct error *err)
-{
-    const struct session *s = context;
-    char name[RECORD_NAME];
-    enum error_code e = replace_number(s, "loss", r->step, &r->truth.loss, err);
-    if (!e) e = replace_number(s, "norm", r->step, &r->truth.norm, err);
-    for (int i = 0; i < r->record.count && r->step == 0 && !e; i++) {
-        struct recorded *a = &r->record.all[i];
-        activation_name(name, sizeof name, a->name, a->layer, (int)s->golden->config.L);
-        e = replace(s, a->gradient ? "grad/" : "act/", name, a->truth, err);
-    }
-    for (int i = 0; i < r->truth.model.params && r->step == 0 && !e; i++)
-        e = replace(s, "grad/", r->truth.model.spec[i].name, r->truth.model.g[i], err);
-    return e;
-}
-
-/* After the last step: weights and the optimizer's state. */
-static enum error_code truth_at_end(const struct session *s, struct reference *r, struct error *err)
-{
-    const struct optimizer *o = s->options->plan.optimizer;
-    char kind[64];
-    enum error_code e = OK;
-    for (int i = 0; i < r->truth.model.params && !e; i++) {
-        snprintf(kind, sizeof kind, "%s/weight/", o->name);
-        e = replace(s, kind, r->truth.model.spec[i].name, r->truth.model.w[i], err);
-        for (int k = 0; k < o->states && !e; k++) {
-            snprintf(kind, sizeof kind, "%s/%s/", o->name, o->state_name[k]);
-            e = replace(s, kind, r->truth.model.spec[i].name, r->truth.state[i * OPTIMIZER_MAX_STATES + k], err);
-        }
-    }
-    return e;
-}
-
 /* ---- the run -------------------------------------------------------------------------------------------------------------------- */
+
+/* Before the optimizer forgets the gradients. */
+static enum error_code dump_gradients(struct session *s, const struct step_result *result, struct error *err)
+{
+    const int64_t step = s->trainer.step;
+    if (!s->options->dump) return OK;
+    enum error_code e = comm_agree(s->trainer.comm, train_dump_step(&s->dump, result, step, err), err);
+    if (!e && step == 0) e = train_dump_gradients(&s->dump, &s->probes, &s->reference.record, result, err);
+    s->probes.keep = false;
+    return e;
+}
 
 static enum error_code one_step(struct session *s, struct error *err)
 {
@@ -138,14 +111,24 @@ static enum error_code one_step(struct session *s, struct error *err)
     if (!e) e = trainer_gradients(t, &result, err);
     if (!e && paranoid) e = replicas_check(t, BEFORE_OPTIMIZER, err);
     if (!e) e = compare_gradients(&s->probes, &s->reference, &result, &s->record.comparison, err);
+    if (!e) e = dump_gradients(s, &result, err);
     if (!e) e = trainer_update(t, &result, err);
     if (!e && paranoid) e = replicas_check(t, AFTER_OPTIMIZER, err);
     if (!e && s->here) e = reference_update(&s->reference, err);
-    if (!e && s->here && last) e = truth_at_end(s, &s->reference, err);
+    if (!e && s->here && last) e = golden_truth_at_end(&s->truth, &s->reference, err);
     e = comm_agree(comm, e, err);
     if (!e) e = compare_weights(t, &s->reference, &s->record.comparison, err);
     if (!e && s->here) fprintf(s->record.out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)t->step, (long long)s->golden->steps, result.loss, result.norm);
     return e;
+}
+
+static enum error_code write_dump(struct session *s, struct error *err)
+{
+    const struct train_dump *d = &s->dump;
+    enum error_code e = train_dump_end(&s->dump, &s->trainer, s->golden->steps, err);
+    if (!e && s->here) e = fail_about(err, records_write(d->all, d->count, "orrery train", s->golden->config.name, s->options->dump, err), "--dump");
+    if (!e && s->here) fprintf(s->record.out, "dumped  %d tensors to %s\n", d->count, shown_path(s->options->dump).text);
+    return comm_agree(s->trainer.comm, e, err);
 }
 
 static enum error_code conclude(struct session *s, struct error *err)
@@ -164,18 +147,21 @@ static enum error_code run(struct session *s, struct error *err)
     enum error_code e = load_start(s, err);
     if (!e && s->here) {
         e = reference_open(&s->reference, &s->trainer.plan, s->trainer.source, err);
-        s->reference.replace = truth_of_step;
-        s->reference.replace_context = s;
+        if (!e) e = golden_truth_open(&s->truth, s->golden, &s->reference, err);
     }
     e = comm_agree(comm, e, err);
     if (e) return e;
     probes_open(&s->probes, &s->trainer, s->options->isolate);
+    s->probes.keep = s->options->dump != NULL;
     e = reference_follow(&s->reference, &s->trainer, err);
     if (s->here) fprintf(s->record.out, "golden  %s\nmesh    %d devices, %s, %s\n\n", s->options->check, comm->size, dtype_name(s->options->plan.dtype), s->options->plan.optimizer->name);
+    if (s->here && s->truth.open) fprintf(s->record.out, "not compared: %d tensors of the file that rounding to %s alone may change altogether\n\n", s->truth.open, dtype_name(s->options->plan.dtype));
     while (s->trainer.step < s->golden->steps && !e) e = one_step(s, err);
+    if (!e && s->options->dump) e = write_dump(s, err);
     if (!e) e = comm_agree(comm, conclude(s, err), err);
     probes_close(&s->probes);
-    if (s->here) reference_close(&s->reference);
+    train_dump_free(&s->dump);
+    if (s->here) golden_truth_close(&s->truth), reference_close(&s->reference);
     return e;
 }
 

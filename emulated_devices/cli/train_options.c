@@ -95,7 +95,7 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
     return OK;
 }
 
-/* Gradients have the model's format, or fp32 beside 16-bit weights.  Golden runs are compared in the formats that files have. */
+/* Gradients have the model's format, or fp32 beside 16-bit weights. */
 static enum error_code take_formats(struct train_options *o, const char *gradients, struct error *err)
 {
     const enum dtype own = o->plan.dtype, wide = dtype_wide(own), asked = gradients ? dtype_by_name(gradients) : wide;
@@ -104,8 +104,6 @@ static enum error_code take_formats(struct train_options *o, const char *gradien
                     own == wide ? " too" : " or in its own format");
     if (o->golden && data_quantises(&o->plan.data))
         return fail(err, ERR_USAGE, "--check %s: golden files have nothing quantised; --check ref quantises what the devices do", shown_path(o->check).text);
-    if (own != wide && o->golden)
-        return fail(err, ERR_USAGE, "--dtype %s: golden files are compared in fp32 or fp64; --check ref takes all formats", dtype_name(own));
     o->plan.data.narrow_gradients = asked != wide;
     return OK;
 }
@@ -141,6 +139,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1;
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
+    struct offload_flags offload = { 0 };
     struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
     *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = { .scheme = data_schemes[0]->name },
                                             .schedule = schedule_generators[0]->name,
@@ -177,6 +176,10 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--quantize-weights", "CODE", OPTION_CHOICE, &data.weights, .choices = codes, .help = "gather weights as int8 or int4 codes with a scale for each block; default: as they are" },
         { "--quantize-gradients", "CODE", OPTION_CHOICE, &data.gradients, .choices = codes, .help = "reduce-scatter gradients as codes, all to all inside nodes, then between them; default: as they are" },
         { "--quantize-block", "N", OPTION_INT, &data.block, .min = 1, .max = 1e9, .given = &data.block_given, .help = "elements that share a scale" },
+        { "--offload", "WHAT", OPTION_STRING, &offload.classes, .help = "what lies on a slow tier and not in the device's memory: optimizer, gradients, weights, or several, such as optimizer,weights" },
+        { "--offload-to", "host|DIR", OPTION_STRING, &offload.to, .help = "the tier: the host's memory, or a file for each device in a folder; default: host" },
+        { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9, .help = "elements of optimizer state that a step moves at a time; default: 65536" },
+        { "--offload-stride", "K", OPTION_INT, &offload.stride, .min = 1, .max = 1e6, .help = "the device steps every K-th slice, the host the others meanwhile; default: 1, the device all of them" },
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
         { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },
@@ -207,6 +210,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "how many steps of it" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
         { "--check", "ref|FILE", OPTION_STRING, &o->check, .help = "what to compare every activation, gradient and weight with: ref, or a golden file, which also says what is trained; exit 3 if they differ" },
+        { "--dump", "FILE", OPTION_STRING, &o->dump, .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it" },
         { "--isolate", NULL, OPTION_SWITCH, &o->isolate, .help = "with --check: give every operation the right inputs, so that a mistake shows only where it is made" },
         { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid, .help = "in every step, before and after the optimizer, compare by hash what must be equal on several devices; exit 3 if it is not" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
@@ -229,6 +233,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (o->golden && (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied))
         return fail(err, ERR_USAGE, "--check %s: the golden file says what is trained; of the model, the text and the training only --optimizer can be chosen",
                     shown_path(o->check).text);
+    if (o->dump && !o->golden) return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file", shown_path(o->dump).text);
     if (o->isolate && !o->check) return fail(err, ERR_USAGE, "--isolate: there is nothing to isolate without --check ref");
     struct plan *p = &o->plan;
     int64_t usual_batch;
@@ -246,6 +251,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (!e && o->golden && data_outer(&p->data).every > 0)
         e = fail(err, ERR_USAGE, "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains copies apart", p->data.scheme);
     if (!e) e = take_formats(o, grad_dtype, err);
+    if (e) return e;
+    e = train_take_offload(&p->data, &offload, err);
     if (e) return e;
     p->B = batch ? batch : usual_batch;
     p->S = seq ? seq : p->model.S;

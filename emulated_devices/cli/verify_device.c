@@ -16,6 +16,7 @@ struct job {
     struct verify_count count;
     struct { uint64_t key, hash; const char *schedule; } bits[MOST_KEYS];   /* of the mesh at hand: the first weights of each key */
     int keys;
+    uint64_t resident;                  /* the weights of the last case of data schemes that offloads nothing */
 };
 
 /* ---- one case of training: three runs ---------------------------------------------------------------------------------- */
@@ -62,6 +63,18 @@ static void compare_bits(struct job *j, const struct plan *p, struct found *f)
     f->bits = j->bits[i].hash == hash ? "==" : "other";
     if (j->bits[i].hash != hash && !f->verdict.code)
         fail(&f->verdict, ERR_CHECK, "weights have other bits than those of %s, which adds in the same order", j->bits[i].schedule);
+}
+
+/* Where numbers lie changes none of them. */
+static void compare_offloaded(struct job *j, const struct plan *p, struct found *f)
+{
+    const uint64_t hash = f->run[FP64_UNTIED].whole_hash;
+    if (p->data.offload == 0) {
+        j->resident = hash;
+        return;
+    }
+    f->bits = j->resident == hash ? "==" : "other";
+    if (j->resident != hash && !f->verdict.code) fail(&f->verdict, ERR_CHECK, "weights have other bits than those of %s without offloading", p->data.scheme);
 }
 
 static double larger(double a, double b) { return !(b <= a) ? b : a; }
@@ -186,6 +199,7 @@ static enum error_code run_case(struct job *j, const char *family, const char *s
     }
     if (!j->speaks) return OK;
     if (strcmp(family, "pipeline") == 0) compare_bits(j, plan, &f);
+    if (strcmp(family, "data") == 0) compare_offloaded(j, plan, &f);
     record_case(j, family, scheme, plan, &f);
     if (j->prints) print_case(plan, scheme, &f);
     return OK;
@@ -278,14 +292,28 @@ static enum error_code run_chains(struct job *j, const struct plan *mesh, struct
     return e;
 }
 
-/* Without a backward pass: each copy takes both losses, or one, weights whole or in shards. */
+/* Everything on the slow tier, after the same scheme without: stepped by the device, and by device and host in turn. */
+static enum error_code run_offload(struct job *j, struct plan p, struct error *err)
+{
+    enum error_code e = OK;
+    p.data.offload = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER;
+    p.data.offload_slice = 100;
+    for (p.data.offload_stride = 1; p.data.offload_stride <= 3 && !e; p.data.offload_stride += 2) {
+        char name[48];
+        snprintf(name, sizeof name, "%s offload /%d", p.data.scheme, p.data.offload_stride);
+        e = run_if_it_fits(j, "data", name, p, err);
+    }
+    return e;
+}
+
+/* Without a backward pass: each copy takes both losses; or one of them, of weights in shards. */
 static enum error_code run_mezo(struct job *j, const struct plan *mesh, struct error *err)
 {
     static const struct { const char *name, *scheme; int sides; } forms[] = {
-        { "mezo", "ddp", 1 }, { "mezo two sides", "ddp", 2 }, { "mezo sides zero3", "zero3", 2 },
+        { "mezo", "ddp", 1 }, { "mezo /2 zero3", "zero3", 2 },
     };
     enum error_code e = OK;
-    for (int i = 0; i < 3 && !e; i++) {
+    for (int i = 0; i < 2 && !e; i++) {
         struct plan p = *mesh;
         if (p.mesh.size[DP] % forms[i].sides != 0) continue;
         p.data.scheme = forms[i].scheme;
@@ -295,7 +323,7 @@ static enum error_code run_mezo(struct job *j, const struct plan *mesh, struct e
     return e;
 }
 
-/* Each scheme; those that ask for a group, with groups of every size between one device and all. */
+/* Each scheme; those that ask for a group, or whose copies train apart, with groups of every size between one device and all. */
 static enum error_code run_data(struct job *j, const struct plan *mesh, struct error *err)
 {
     const int P = mesh->mesh.size[DP];
@@ -306,9 +334,10 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
         case_take_data(&p, data_schemes[i]);
         if (data_shards(&any, &p.data, P, 0, NULL) == OK) {
             e = run_if_it_fits(j, "data", p.data.scheme, p, err);
+            if (!e && strcmp(p.data.scheme, "zero3") == 0) e = run_offload(j, p, err);
             if (!e && data_schemes[i]->outer.every == 0) e = run_llama(j, "data", p, p.data.scheme, err);
             if (!e) e = run_quantised(j, p, p.data.scheme, i % 2 ? 8 : 4, i % 2 ? 4 : 8, err);
-            continue;
+            if (data_schemes[i]->outer.every == 0) continue;
         }
         for (int N = 2; N < P && !e; N++) {
             char name[48];

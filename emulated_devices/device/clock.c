@@ -29,11 +29,23 @@ void clock_compute(struct clock *c, const char *what, struct op_cost cost)
     if (c->trace != NULL) trace_work(c->trace, (int)c->current, what, start, c->now);
 }
 
-void clock_copy(struct clock *c, uint64_t bytes)
+picoseconds clock_job(struct clock *c, enum stream engine, const char *what, picoseconds from, picoseconds takes)
 {
-    const picoseconds start = later(c->now, c->stream[COPY]);
-    c->stream[COPY] = start + time_at_rate(bytes, c->cluster.copy_rate);
-    if (c->trace != NULL) trace_work(c->trace, COPY, "copy", start, c->stream[COPY]);
+    const picoseconds start = later(from, c->stream[engine]);
+    c->stream[engine] = start + takes;
+    if (c->trace != NULL && takes > 0) trace_work(c->trace, (int)engine, what, start, c->stream[engine]);
+    return c->stream[engine];
+}
+
+picoseconds clock_copy(struct clock *c, enum stream engine, picoseconds from, uint64_t bytes)
+{
+    return clock_job(c, engine, "copy", from, time_at_rate(bytes, c->cluster.copy_rate));
+}
+
+picoseconds clock_host(struct clock *c, const char *what, picoseconds from, struct op_cost cost, enum dtype t)
+{
+    const struct host *h = &c->cluster.host;
+    return clock_job(c, HOST, what, from, later(time_at_rate(whole(cost.flops), h->flop_rate[t]), time_at_rate(whole(cost.bytes), h->memory_rate)));
 }
 
 void clock_begin(struct clock *c, enum stream s)

@@ -3,7 +3,7 @@
  * Time advances by what is computed and sent, at the rates of a described cluster (cluster.h), never by the wall clock:
  * the same plan takes the same time on every laptop, whatever the laptop is busy with.
  *
- * A device has streams that compute (one at a time is current, and `now` is its time), a copy engine, and for each link
+ * A device has streams that compute (one at a time is current, and `now` is its time), engines that copy, and for each link
  * level a port that sends and a port that receives.  A message of n bytes keeps a port busy for d = gap + n / rate:
  *
  *   sender's port      [a, a+d]              from when it was posted, as soon as the port has time
@@ -25,7 +25,9 @@
 
 struct trace;
 
-enum stream { COMPUTE, COMMUNICATION, COPY, STREAMS };
+/* The first two do one thing after another, as the program asks for it; the others are engines, which do a job at a time for a
+ * device that goes on meanwhile: copies from and to the host, the host's drive, and what the host computes. */
+enum stream { COMPUTE, COMMUNICATION, FETCH, FLUSH, DRIVE, HOST, STREAMS };
 
 /* When a port is busy: intervals in ascending order, apart from each other.  Older ones than it can hold count as free. */
 enum { PORT_MEMORY = 64 };
@@ -69,8 +71,15 @@ void clock_reset(struct clock *);
  *  @param what  names it in a trace; lives as long as the trace. */
 void clock_compute(struct clock *, const char *what, struct op_cost);
 
-/** Start a copy to or from the host's memory on the copy engine; clock_join(COPY) waits for it. */
-void clock_copy(struct clock *, uint64_t bytes);
+/** Give an engine a job: it begins after those that the engine has, and not before `from`, when what it needs is there.
+ *  @return when it is done, for clock_wait; clock_join(engine) waits for all its jobs. */
+picoseconds clock_job(struct clock *, enum stream engine, const char *what, picoseconds from, picoseconds takes);
+
+/** A job of FETCH, which copies from the host's memory, or of FLUSH, which copies to it. */
+picoseconds clock_copy(struct clock *, enum stream engine, picoseconds from, uint64_t bytes);
+
+/** A job of HOST: as clock_compute, in this format at the host's rates. */
+picoseconds clock_host(struct clock *, const char *what, picoseconds from, struct op_cost, enum dtype);
 
 /** From the compute stream: what follows, until clock_end, is done by another one, no earlier than now and after what was
  *  asked of it before.  Then the compute stream goes on from now; clock_join waits for the other one. */

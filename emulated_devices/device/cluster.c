@@ -55,11 +55,11 @@ static enum error_code read_number(const cJSON *object, const char *where, const
 }
 
 /* Formats that nothing here computes in yet may be listed too. */
-static enum error_code read_flops(struct cluster *c, const cJSON *device, const char *where, struct error *err)
+static enum error_code read_flops(int64_t flop_rate[DTYPE_COUNT], const cJSON *device, const char *where, struct error *err)
 {
     const cJSON *rates;
     char inside[256];
-    for (int t = 0; t < DTYPE_COUNT; t++) c->flop_rate[t] = json_has(device, "GFLOP_per_second") ? -1 : 0;
+    for (int t = 0; t < DTYPE_COUNT; t++) flop_rate[t] = json_has(device, "GFLOP_per_second") ? -1 : 0;
     if (!json_has(device, "GFLOP_per_second")) return OK;
     enum error_code e = json_object(device, where, "GFLOP_per_second", &rates, err);
     if (e) return e;
@@ -68,7 +68,7 @@ static enum error_code read_flops(struct cluster *c, const cJSON *device, const 
         int64_t rate = 0;
         e = json_int(rates, inside, r->string, 1, MOST_RATE / 1000, &rate, err);
         const enum dtype t = dtype_by_name(r->string);
-        if (!e && t < DTYPE_COUNT) c->flop_rate[t] = rate * 1000;
+        if (!e && t < DTYPE_COUNT) flop_rate[t] = rate * 1000;
     }
     return e;
 }
@@ -101,7 +101,7 @@ static enum error_code read_device(struct cluster *c, const cJSON *root, const c
     if (e) return e;
     snprintf(inside, sizeof inside, "%s: device", where);
     e = refuse_unknown(device, inside, known, err);
-    if (!e) e = read_flops(c, device, inside, err);
+    if (!e) e = read_flops(c->flop_rate, device, inside, err);
     if (!e) e = read_number(device, inside, "memory_MB_per_second", MOST_RATE, 0, &c->memory_rate, err);
     if (!e) e = read_number(device, inside, "copy_MB_per_second", MOST_RATE, 0, &c->copy_rate, err);
     if (!e) e = read_number(device, inside, "memory_bytes", INT64_C(1) << 52, 0, &memory, err);
@@ -109,6 +109,25 @@ static enum error_code read_device(struct cluster *c, const cJSON *root, const c
     if (!e) e = read_text(device, inside, "source", c->source, sizeof c->source, err);
     c->memory = (uint64_t)memory;
     return e;
+}
+
+/* Of what the host computes in, which is never narrow, all must be known. */
+static enum error_code read_host(struct cluster *c, const cJSON *root, const char *where, struct error *err)
+{
+    static const char *const known[] = { "GFLOP_per_second", "memory_MB_per_second", "drive_MB_per_second", "source", NULL };
+    const cJSON *host;
+    char inside[200];
+    if (!json_has(root, "host")) return OK;
+    enum error_code e = json_object(root, where, "host", &host, err);
+    if (e) return e;
+    snprintf(inside, sizeof inside, "%s: host", where);
+    e = refuse_unknown(host, inside, known, err);
+    if (!e) e = read_flops(c->host.flop_rate, host, inside, err);
+    if (!e && (c->host.flop_rate[F32] < 0 || c->host.flop_rate[F64] < 0))
+        e = fail(err, ERR_FORMAT, "%s: \"GFLOP_per_second\" must have fp32 and fp64, which optimizers step in", inside);
+    if (!e) e = read_number(host, inside, "memory_MB_per_second", MOST_RATE, 0, &c->host.memory_rate, err);
+    if (!e) e = read_number(host, inside, "drive_MB_per_second", MOST_RATE, 0, &c->host.drive_rate, err);
+    return e ? e : read_text(host, inside, "source", c->host.source, sizeof c->host.source, err);
 }
 
 static enum error_code read_link(struct link *l, const cJSON *link, const char *where, struct error *err)
@@ -164,13 +183,14 @@ static enum error_code read_links(struct cluster *c, const cJSON *root, const ch
 
 static enum error_code read_cluster(struct cluster *c, const cJSON *root, const char *where, struct error *err)
 {
-    static const char *const known[] = { "name", "description", "device", "links", NULL };
+    static const char *const known[] = { "name", "description", "device", "host", "links", NULL };
     *c = (struct cluster){ .levels = 0 };
     if (!cJSON_IsObject(root)) return fail(err, ERR_FORMAT, "%s: is not an object", where);
     enum error_code e = refuse_unknown(root, where, known, err);
     if (!e) e = read_name(root, where, "name", c->name, sizeof c->name, err);
     if (!e) e = read_text(root, where, "description", c->description, sizeof c->description, err);
     if (!e) e = read_device(c, root, where, err);
+    if (!e) e = read_host(c, root, where, err);
     return e ? e : read_links(c, root, where, err);
 }
 

@@ -30,11 +30,19 @@ struct link {
     char source[400];
 };
 
+/* What keeps and steps what is offloaded (tier.h): each device's share of its host. */
+struct host {
+    int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time */
+    int64_t memory_rate, drive_rate;    /* 10^6 bytes a second: the host's memory; a drive, in each direction; 0: no time */
+    char source[400];
+};
+
 struct cluster {
     char name[48], description[160], source[400];
     int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time; -1: the description does not say */
     int64_t memory_rate, copy_rate;     /* 10^6 bytes a second: device memory; copy engine, to the host's memory */
     uint64_t memory;                    /* bytes of a device; for information */
+    struct host host;
     int speeds, percent[CLUSTER_MOST_SPEEDS];   /* of these rates, by rank, beginning again after the last; 0 speeds: all 100 */
     int levels;
     struct link link[CLUSTER_LEVELS];   /* nearest first */

@@ -22,6 +22,8 @@ static enum error_code check_batch(const struct plan *p, struct error *err)
 static enum error_code check_updates(const struct plan *p, const struct schedule *s, struct error *err)
 {
     struct shards shards;
+    if (s->weight_versions > 1 && offloads(&p->data, PARAMETERS))
+        return fail(err, ERR_PLAN, "--offload weights: schedule %s keeps two versions of them on the device", s->name);
     if (s->weight_versions > 1 && data_shards(&shards, &p->data, p->mesh.size[DP], 0, NULL) == OK && shards.weights > 1)
         return fail(err, ERR_PLAN, "--data-parallel %s: gathers weights, and schedule %s keeps two versions of them; it takes ddp, zero1 and zero2",
                     p->data.scheme, s->name);
@@ -212,7 +214,7 @@ static enum error_code check_loss_scale(const struct plan *p, struct error *err)
 }
 
 /* Of a model in 16 bits. */
-static enum error_code check_formats(const struct plan *p, const struct tensor_scheme *tensor, struct error *err)
+static enum error_code check_formats(const struct plan *p, struct error *err)
 {
     const enum dtype t = p->dtype;
     const enum error_code e = check_loss_scale(p, err);
@@ -220,10 +222,18 @@ static enum error_code check_formats(const struct plan *p, const struct tensor_s
     if (p->updates > 1 && loss_scale_usual(t).interval > 0)
         return fail(err, ERR_PLAN, "--dtype %s: schedule %s steps the weights in mid-stream, before devices can agree that no gradient overflows; "
                     "--dtype bf16 needs no loss scale", dtype_name(t), p->schedule);
-    if (p->mesh.size[TP] > 1 && tensor->stream.rows && !p->data.narrow_gradients)
-        return fail(err, ERR_PLAN, "--tensor %s: adds up gradients of weights over tp in the model's format; with --dtype %s it takes --grad-dtype %s, "
-                    "or --tensor 1d", p->tensor, dtype_name(t), dtype_name(t));
     return OK;
+}
+
+/* There must be something to offload. */
+static enum error_code check_offload(const struct plan *p, const struct shards *shards, struct error *err)
+{
+    const bool masters = dtype_wide(p->dtype) != p->dtype;
+    if (offloads(&p->data, GRADIENTS) && p->optimizer->forward_only)
+        return fail(err, ERR_PLAN, "--offload gradients: --optimizer %s has none", p->optimizer->name);
+    if (p->data.offload == 1u << OPTIMIZER && p->optimizer->states == 0 && !masters)
+        return fail(err, ERR_PLAN, "--offload optimizer: %s keeps nothing in %s", p->optimizer->name, dtype_name(p->dtype));
+    return data_offload_check(&p->data, shards, masters, err);
 }
 
 enum error_code plan_check(struct plan *p, struct error *err)
@@ -236,6 +246,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
     if (!e) e = data_check_quantising(&p->data, &shards, p->mesh.size[TP], err);
+    if (!e) e = check_offload(p, &shards, err);
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
     if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
@@ -247,7 +258,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = recompute_check(p->recompute, p->model.L, err);
     if (!e) e = check_batch(p, err);
     if (!e) e = check_pipeline(p, err);
-    if (!e) e = check_formats(p, tensor, err);
+    if (!e) e = check_formats(p, err);
     return e;
 }
 

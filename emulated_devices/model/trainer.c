@@ -55,6 +55,7 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->tensor.group = &t->tp;
     t->tensor.allreduce = p->allreduce;
     t->tensor.S = p->S;
+    t->tensor.wide_gradients = !p->data.narrow_gradients;
     tensor_share(&t->tensor);
     e = tensor_open(&t->tensor, err);
     t->data.request = p->data;
@@ -210,13 +211,15 @@ static enum error_code track_shared(struct trainer *t, int unit, const int *plac
 static enum error_code reduce_one(struct trainer *t, int unit, struct error *err)
 {
     int place[MESH_MOST_DEVICES];
-    const struct unit *u = &t->data.unit[unit];
-    const struct tensor g = data_own_gradient(&t->data, u);
+    struct unit *u = &t->data.unit[unit];
+    struct tensor g;
+    enum error_code e = data_take_gradient(&t->data, u, &g, err);
+    if (e) return e;
     struct exchange x = exchange_named(&t->pp, ALLREDUCE, SHARED_NAME + (uint32_t)unit);
     const uint64_t bytes = tensor_bytes(g);
     const int holders = plan_holders(&t->plan, &t->schedule, &u->parameter[0].spec, place);
     char *all = exchange_scratch(&x, bytes * (uint64_t)holders);
-    enum error_code e = all ? OK : fail(err, ERR_MEMORY, "no memory for the other copies of the gradient of %s", u->parameter[0].spec.name);
+    e = all ? OK : fail(err, ERR_MEMORY, "no memory for the other copies of the gradient of %s", u->parameter[0].spec.name);
     for (int i = 0; i < holders && !e; i++) {
         if (place[i] == t->pp.rank) memcpy(all + (uint64_t)i * bytes, g.data, bytes);
         else e = exchange_both(&x, place[i], g.data, bytes, place[i], all + (uint64_t)i * bytes, bytes, err);
@@ -226,6 +229,7 @@ static enum error_code reduce_one(struct trainer *t, int unit, struct error *err
         else reduce_local(&x, SUM, g.dtype, g.data, all + (uint64_t)i * bytes, tensor_count(g));
     }
     exchange_release(&x, all);
+    if (!e) e = data_put_gradient(&t->data, u, err);
     return e ? e : track_shared(t, unit, place, holders, err);
 }
 
@@ -354,9 +358,10 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
         data_skip_step(&t->data);
         t->skipped++;
     } else e = update(t, forward_only(t) ? out->slope : clip_scale(&t->plan.hyper, t->norm) / out->loss_scale, err);
+    if (e) comm_give_up(t->comm, err);
     t->step++;
     out->lr = learning_rate(&t->plan.hyper, t->step * t->plan.updates - t->skipped);
-    return e ? e : check_budget(t, err);
+    return check_budget(t, err);
 }
 
 /* ---- what it costs -------------------------------------------------------------------------------------------------------- */
@@ -460,4 +465,13 @@ struct collective_cost trainer_cost_so_far(const struct trainer *t, unsigned axe
     return (struct collective_cost){ .messages = done * one.messages + rounds * more.messages - skipped * less.messages,
                                      .bytes = done * one.bytes + rounds * more.bytes - skipped * less.bytes,
                                      .additions = done * one.additions + rounds * more.additions - skipped * less.additions };
+}
+
+struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *t, int64_t steps)
+{
+    const uint64_t done = (uint64_t)steps, skipped = (uint64_t)(t->skipped - t->skipped_before);
+    const struct tier_traffic one = data_tier_traffic(&t->data), less = data_tier_update_traffic(&t->data);
+    return (struct tier_traffic){ .reads = done * one.reads - skipped * less.reads, .bytes_read = done * one.bytes_read - skipped * less.bytes_read,
+                                  .writes = done * one.writes - skipped * less.writes,
+                                  .bytes_written = done * one.bytes_written - skipped * less.bytes_written };
 }

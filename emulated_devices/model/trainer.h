@@ -89,6 +89,9 @@ struct collective_cost trainer_cost(const struct trainer *, unsigned axes);
 /** The same for the steps that this trainer has done since it was opened: of skipped ones, without the new weights. */
 struct collective_cost trainer_cost_so_far(const struct trainer *, unsigned axes, int64_t steps);
 
+/** What this device has read from the slow tier and written to it in these steps, by formula, exactly: what the tier has counted. */
+struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *, int64_t steps);
+
 /** Peak bytes of this device in one tag, by formula, exactly, for PARAMETERS, GRADIENTS, OPTIMIZER and ACTIVATIONS: what the
  *  arena must show after a step.  Activations: the most that the device's list of actions holds at once. */
 uint64_t trainer_peak(const struct trainer *, enum arena_tag);

@@ -23,7 +23,7 @@ static enum error_code check_data(const struct plan *p, struct error *err)
     const enum error_code e = data_shards(&s, &p->data, p->mesh.size[DP], 0, err);
     if (e) return e;
     if (s.weights != s.optimizer)
-        return fail(err, ERR_PLAN, "--data-parallel %s: shares gradients or optimizer state, and --optimizer %s has none; ddp, zero3, fsdp and hsdp keep and step the same",
+        return fail(err, ERR_PLAN, "--data-parallel %s: shares gradients or optimizer state, and --optimizer %s has none; ddp, zero3, fsdp, hsdp and mics keep and step the same",
                     p->data.scheme, p->optimizer->name);
     if (p->data.keep) return fail(err, ERR_PLAN, "--reshard-after-forward no: there is no backward pass to keep weights for with --optimizer %s", p->optimizer->name);
     if (p->data.reduce_scatter)

@@ -173,6 +173,17 @@ static enum error_code check_traffic(const struct trainer *t, struct error *err)
     return OK;
 }
 
+/* On the slow tier. */
+static enum error_code check_tier(const struct trainer *t, struct error *err)
+{
+    const struct tier_traffic did = t->data.tier.traffic, want = trainer_tier_traffic_so_far(t, CASE_STEPS);
+    if (did.reads == want.reads && did.bytes_read == want.bytes_read && did.writes == want.writes && did.bytes_written == want.bytes_written) return OK;
+    return fail(err, ERR_CHECK, "device %d, slow tier: counted %llu bytes in %llu reads, %llu in %llu writes; the formulas say %llu in %llu, %llu in %llu",
+                t->comm->rank, (unsigned long long)did.bytes_read, (unsigned long long)did.reads, (unsigned long long)did.bytes_written,
+                (unsigned long long)did.writes, (unsigned long long)want.bytes_read, (unsigned long long)want.reads,
+                (unsigned long long)want.bytes_written, (unsigned long long)want.writes);
+}
+
 static enum error_code check_memory(const struct trainer *t, struct error *err)
 {
     const struct arena *a = &t->device->arena;
@@ -217,7 +228,9 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
 static void judge(struct outcome *o, const struct trainer *t)
 {
     enum error_code e = OK;
-    o->traffic.code = comm_agree(t->comm, check_traffic(t, &o->traffic), &o->traffic);
+    enum error_code counted = check_traffic(t, &o->traffic);
+    if (!counted) counted = check_tier(t, &o->traffic);
+    o->traffic.code = comm_agree(t->comm, counted, &o->traffic);
     o->memory.code = comm_agree(t->comm, check_memory(t, &o->memory), &o->memory);
     if (t->comm->rank == 0) e = judge_numbers(o, &t->plan, &o->verdict);
     o->verdict.code = comm_agree(t->comm, e, &o->verdict);

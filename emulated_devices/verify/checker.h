@@ -8,13 +8,15 @@
 
 /* X(id, in words, whether the check then fails) */
 #define FINDINGS(X)                                                     \
-    X(HOLDS,     "holds",                                       false)  \
-    X(LEFT_OUT,  "left out, as is all of its kind",             false)  \
-    X(DIFFERS,   "differs",                                     true)   \
-    X(NOT_FINITE, "has NaN or infinity",                        true)   \
-    X(MISSHAPED, "has another shape",                           true)   \
-    X(INCOMPLETE, "is not complete on all ranks together",      true)   \
-    X(MISSING,   "is missing, though others of its kind are there", true)
+    X(HOLDS,     "holds",                                               false)  \
+    X(OPEN,      "cannot be judged: rounding alone may change all of it", false) \
+    X(ELSEWHERE, "cannot be judged: rounding has sent a token to another expert before", false) \
+    X(LEFT_OUT,  "left out, as is all of its kind",                     false)  \
+    X(DIFFERS,   "differs",                                             true)   \
+    X(NOT_FINITE, "has NaN or infinity",                                true)   \
+    X(MISSHAPED, "has another shape",                                   true)   \
+    X(INCOMPLETE, "is not complete on all ranks together",              true)   \
+    X(MISSING,   "is missing, though others of its kind are there",     true)
 
 enum finding {
 #define X(id, words, fails) id,
@@ -49,7 +51,14 @@ struct check_result {
  * Compare.
  * @return OK when there is a result, whatever it says; ERR_CHECK if nothing at all could be compared; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
  */
-enum error_code check_files(const struct golden *, const struct actual *, const struct golden_format *, struct check_result *, struct error *);
+enum error_code check_files(const struct golden *, const struct actual *, enum dtype, struct check_result *, struct error *);
 void check_result_free(struct check_result *);
+
+/**
+ * Whether ACTUAL's router logits choose the golden experts in a layer.
+ * @param[out] same  true also if ACTUAL has no such logits, or not of that shape.
+ * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
+ */
+enum error_code checker_same_route(const struct golden *, const struct actual *, int layer, bool *same, struct error *);
 
 #endif

@@ -30,6 +30,7 @@ static void note(struct comparison *c, struct worst *worst, const char *kind, st
     c->compared++;
     if (worst != &c->quantised && !(found.error <= c->largest_error)) c->largest_error = found.error;
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
+    c->current.on.rounding = found.bound;
     evidence_add(&c->current.on, found.rank, !(found.ratio <= 1), found.scale, found.truth);
     if (!(found.ratio <= 1)) {
         c->wrong++;
@@ -52,8 +53,9 @@ static void compare_activation(void *context, int tensor, int rank, const struct
     struct comparison *c = v->result;
     const struct recorded *a = &v->record->all[tensor];
     const bool failed = c->failed;
-    if (v->ignored) return;
-    struct worst found = { .rank = rank, .step = v->step, .bound = recorded_bound(a), .scale = scale_of(s->actual, s->product, s->truth), .truth = s->truth,
+    const double bound = recorded_bound(v->record, a);
+    if (v->ignored || bound == 0) return;
+    struct worst found = { .rank = rank, .step = v->step, .bound = bound, .scale = scale_of(s->actual, s->product, s->truth), .truth = s->truth,
                            .error = s->elements != s->expected ? NAN : s->difference == 0 ? 0 : sqrt(s->difference) / a->norm };
     activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, v->layers);
     note(c, a->gradient ? &c->activation_gradient : &c->activation, a->gradient ? "activation gradient" : "activation", found);
@@ -74,7 +76,7 @@ struct job {
     const char *kind, *of;              /* of: "exp_avg of " */
     struct held_to *to;                 /* [replicas] rank 0: what each of those that train apart is held to */
     int64_t step;
-    bool ignored;                       /* the truth has no finite numbers: the step is skipped */
+    bool ignored;                       /* the truth has no finite numbers: the step is skipped; or nobody knows a bound */
 };
 
 struct beside { struct tensor truth, piece; struct sums sums; };
@@ -141,6 +143,7 @@ static enum error_code compare_one(struct trainer *t, struct reference *ref, int
         j.to[r].truth = truth_of(of, i, kind);
         j.to[r].size = norm(of->truth.model.ops, j.to[r].truth);
         j.to[r].bound = bound_of(of, i, kind);
+        j.ignored = j.ignored || j.to[r].bound == 0;
     }
     j.step = t->step + (kind == KIND_GRADIENT || kind == KIND_EXACT_GRADIENT);
     const enum error_code e = collect(t, i, kind, compare_piece, &j, err);

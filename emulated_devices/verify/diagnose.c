@@ -123,10 +123,16 @@ static const double SAME = 1e-3;        /* relative: a factor is a number, and a
 
 static const double SUM_SAME = 1e-5;    /* what rounding may do to a sum of factors, and chance does not */
 
-static bool equals(double a, double b) { return fabs(a - b) <= SAME * fabs(b); }
+static const double MOST_ROUNDING = 0.05;   /* beyond that anything is a multiple of anything */
+
+static bool near(double a, double b, double same) { return fabs(a - b) <= same * fabs(b); }
+static bool equals(double a, double b) { return near(a, b, SAME); }
+
+/* As close as rounding lets a factor come. */
+static double closeness(const struct evidence *e) { return fmax(SAME, fmin(e->rounding, MOST_ROUNDING)); }
 
 /* One size, in the powers that mistakes come in: summed instead of averaged, divided twice, norms added up as squares. */
-static void match(struct words *w, double factor, const char *name, double size, int powers)
+static void match(struct words *w, double factor, double same, const char *name, double size, int powers)
 {
     const struct { const char *before, *after; double value; } power[] = {
         { "", "", size }, { "1/", "", 1 / size },               /* all that is asked of products of two */
@@ -134,22 +140,22 @@ static void match(struct words *w, double factor, const char *name, double size,
         { "sqrt(", ")", sqrt(size) }, { "1/sqrt(", ")", 1 / sqrt(size) },
     };
     for (int i = 0; i < powers; i++)
-        if (size > 1 && equals(factor, power[i].value)) {
+        if (size > 1 && near(factor, power[i].value, same)) {
             say(w, "%s%s%s%s", w->used ? " or " : "", power[i].before, name, power[i].after);
             return;
         }
 }
 
-static void match_sizes(struct words *w, double factor, const struct mesh *m, int micros)
+static void match_sizes(struct words *w, double factor, double same, const struct mesh *m, int micros)
 {
     char name[32];
-    for (enum axis a = 0; a < AXIS_COUNT; a++) match(w, factor, axis_name(a), m->size[a], 6);
-    match(w, factor, "M", micros, 6);
+    for (enum axis a = 0; a < AXIS_COUNT; a++) match(w, factor, same, axis_name(a), m->size[a], 6);
+    match(w, factor, same, "M", micros, 6);
     for (enum axis a = 0; a < AXIS_COUNT; a++)
         for (enum axis b = a + 1; b < AXIS_COUNT; b++)
             if (m->size[a] > 1 && m->size[b] > 1) {
                 snprintf(name, sizeof name, "(%s %s)", axis_name(a), axis_name(b));
-                match(w, factor, name, m->size[a] * m->size[b], 2);
+                match(w, factor, same, name, m->size[a] * m->size[b], 2);
             }
 }
 
@@ -185,10 +191,11 @@ const char *diagnose_scale(char *out, size_t size, const struct mesh *m, int mic
     char names[160] = "";
     struct words w = { out, size, 0 }, n = { names, sizeof names, 0 };
     out[0] = 0;
-    if (!(s.residual <= SAME)) return missing_sum(&w, m, e);
+    if (!(s.residual <= fmax(SAME, closeness(e) * fabs(s.factor)))) return missing_sum(&w, m, e);
     if (!(fabs(s.factor) < 1e15) || equals(s.factor, 1)) return out;
-    match_sizes(&n, fabs(s.factor), m, micros);
-    if (e->sides) match(&n, fabs(s.factor), "sides", 2, 6);
+    const double same = fmax(SAME, closeness(e) / 2);
+    match_sizes(&n, fabs(s.factor), same, m, micros);
+    if (e->sides) match(&n, fabs(s.factor), same, "sides", 2, 6);
     if (e->number && n.used == 0) return out;
     if (s.factor == 0) say(&w, "zero");
     else say(&w, "expected times %.4f%s%s%s", s.factor, n.used ? " = " : "", n.used && s.factor < 0 ? "-" : "", names);

@@ -3,44 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stored result is off by up to its format's u, and what lies between two of the tensors that have a name is stored a few
- * times: four u in all. */
-static const struct golden_format formats[] = {
-    { "fp64", F64, 0, 0 }, { "fp32", F32, 0, 0 }, { "bf16", F64, 0x1p-24, 4 * 0x1p-9 }, { "fp16", F64, 0x1p-24, 4 * 0x1p-12 },
-};
-
-const struct golden_format *golden_format_find(const char *name)
+static enum error_code bounds_of(const struct replay *plain, enum dtype t, int parts, int gradient_parts, double bound[], struct error *err)
 {
-    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-        if (strcmp(formats[i].name, name) == 0) return &formats[i];
-    return NULL;
-}
-
-/* Loss and norm are single numbers, whose differences could be small by chance. */
-static double floor_of(const struct golden_format *f, const struct record *r) { return tensor_count(r->values) == 1 ? f->storage : f->storage / 2; }
-
-/* The farthest of a few twins. */
-static enum error_code measure_storage(const struct replay *plain, const struct golden_format *f, double bound[], struct error *err)
-{
-    enum { TWINS = 4 };
-    enum error_code e = OK;
-    for (int i = 0; i < plain->records; i++) bound[i] = 0;
-    for (uint64_t seed = 1; seed <= TWINS && !e; seed++) {
-        struct replay twin;
-        const struct perturbation disturb = { .seed = seed, .unit = f->unit, .storage = f->storage };
-        e = replay_disturbed(&twin, plain->golden, F64, &disturb, err);
-        for (int i = 0; !e && i < plain->records; i++) bound[i] = fmax(bound[i], tensor_apart(twin.record[i].values, plain->record[i].values).relative);
-        if (!e) replay_free(&twin);
+    struct perturbation twin = bound_twin(t);
+    if (parts <= twin.parts && gradient_parts <= twin.gradient_parts) {
+        const enum error_code e = bounds_read(plain, t, bound, err);
+        if (e != ERR_FILE) return e;
     }
-    for (int i = 0; i < plain->records; i++) bound[i] += floor_of(f, &plain->record[i]);
-    return e;
-}
-
-static enum error_code bounds_of(const struct replay *plain, const struct golden_format *f, double bound[], struct error *err)
-{
-    if (f->storage > 0) return measure_storage(plain, f, bound, err);
-    const enum error_code e = bounds_read(plain, bound, err);
-    return e == ERR_FILE ? bounds_measure(plain, bound, err) : e;
+    if (parts > twin.parts) twin.parts = parts;
+    if (gradient_parts > twin.gradient_parts) twin.gradient_parts = gradient_parts;
+    return bounds_measure(plain, t, twin, bound, err);
 }
 
 /* In fp32 rounding may be as large as the bound itself; a file of another run is off by far more. */
@@ -52,7 +24,7 @@ static enum error_code agree_with_file(const struct replay *r, const double boun
         struct tensor want = tensor_none;
         e = replay_compare(r, i, &apart, &want, err);
         free(want.data);
-        if (!e && !(apart.relative <= bound[i] + 1e-10))
+        if (!e && isfinite(bound[i]) && !(apart.relative <= bound[i] + 1e-10))
             e = fail(err, ERR_CHECK, "%s: %s is not what our model computes; it differs by %.3g", shown_path(r->golden->file.path).text, r->record[i].name, apart.relative);
     }
     return e;
@@ -69,14 +41,15 @@ static enum error_code make_list(const struct replay *r, const double bound[], s
     return OK;
 }
 
-enum error_code golden_measure(const struct golden *g, const struct golden_format *format, struct golden_list *list, struct error *err)
+enum error_code golden_measure(const struct golden *g, enum dtype t, int parts, int gradient_parts, struct golden_list *list, struct error *err)
 {
     struct replay plain;
+    if (dtype_wide(t) == t) parts = gradient_parts = 1;
     *list = (struct golden_list){ 0 };
-    enum error_code e = replay_run(&plain, g, format->dtype, 0, 0, err);
+    enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);
     if (e) return e;
     double *bound = calloc((size_t)plain.records + 1, sizeof *bound);
-    e = bound ? bounds_of(&plain, format, bound, err) : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
+    e = bound ? bounds_of(&plain, t, parts, gradient_parts, bound, err) : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
     if (!e) e = agree_with_file(&plain, bound, err);
     if (!e) e = make_list(&plain, bound, list, err);
     free(bound);
@@ -88,4 +61,11 @@ void golden_list_free(struct golden_list *list)
 {
     free(list->all);
     *list = (struct golden_list){ 0 };
+}
+
+double golden_list_bound(const struct golden_list *list, const char *name)
+{
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->all[i].name, name) == 0) return list->all[i].bound;
+    return 0;
 }

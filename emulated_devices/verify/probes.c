@@ -23,6 +23,15 @@ static void replace(struct tensor actual, struct tensor truth)
         memcpy((char *)actual.data + (size_t)(n * tensor_cols(actual)) * size, (char *)truth.data + (size_t)n * row, row);
 }
 
+/* The part alone: rows of the actual tensor may go on behind it. */
+static void *copy_part(struct tensor actual, struct tensor part)
+{
+    const size_t size = dtype_size(part.dtype), row = (size_t)tensor_cols(part) * size;
+    char *copy = malloc(tensor_bytes(part) + 1);
+    for (int64_t n = 0; copy && n < tensor_rows(part); n++) memcpy(copy + (size_t)n * row, (char *)actual.data + (size_t)(n * tensor_cols(actual)) * size, row);
+    return copy;
+}
+
 static void see(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t)
 {
     struct probes *p = context;
@@ -38,6 +47,7 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
         if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, a)) p->sums[i].difference = NAN;  /* of another shape */
         else {
             add_up(&p->sums[i], t, beside);
+            if (p->keep) p->shown[i * plan->micros + micro] = copy_part(t, beside);
             if (p->isolate) replace(t, beside);
         }
         free(*truth);
@@ -55,8 +65,9 @@ void probes_open(struct probes *p, struct trainer *t, bool isolate)
 static void forget_parts(struct probes *p)
 {
     for (int i = 0; p->part && i < p->count * p->trainer->plan.micros; i++) free(p->part[i]);
-    free(p->part);
-    p->part = NULL;
+    for (int i = 0; p->shown && i < p->count * p->trainer->plan.micros; i++) free(p->shown[i]);
+    free(p->part), free(p->shown);
+    p->part = p->shown = NULL;
 }
 
 void probes_close(struct probes *p)
@@ -104,7 +115,8 @@ static enum error_code make_room(struct probes *p, int count, struct error *err)
     p->expected = calloc((size_t)count + 1, sizeof *p->expected);
     p->sums = calloc((size_t)count + 1, sizeof *p->sums);
     p->part = calloc((size_t)(count * p->trainer->plan.micros) + 1, sizeof *p->part);
-    return p->expected && p->sums && p->part ? OK : fail(err, ERR_MEMORY, "no memory to compare %d activations", count);
+    p->shown = calloc((size_t)(count * p->trainer->plan.micros) + 1, sizeof *p->shown);
+    return p->expected && p->sums && p->part && p->shown ? OK : fail(err, ERR_MEMORY, "no memory to compare %d activations", count);
 }
 
 /* One device's part of one microbatch: cut here for oneself, sent to the others, who receive what they expect. */
@@ -170,4 +182,40 @@ enum error_code probes_collect(struct probes *p, bool gradients, void (*visit)(v
         }
     free(all);
     return e;
+}
+
+struct paste { char *whole; const char *piece; size_t size; };
+
+static void paste_run(void *context, struct run r)
+{
+    const struct paste *p = context;
+    memcpy(p->whole + (size_t)r.whole * p->size, p->piece + (size_t)r.piece * p->size, (size_t)r.length * p->size);
+}
+
+/* One device's part of one microbatch. */
+static void bring(struct probes *p, struct exchange *x, int i, int rank, int micro, struct tensor whole)
+{
+    struct trainer *t = p->trainer;
+    struct error err;
+    if (!computes(t, rank, &p->expected[i], micro)) return;
+    const struct part part = part_of(t, rank, &p->expected[i], micro);
+    const size_t size = dtype_size(t->device->dtype), bytes = (size_t)part_count(&part) * size;
+    void *own = rank == t->comm->rank ? p->shown[i * t->plan.micros + micro] : malloc(bytes + 1);
+    if (own == NULL) must(t, fail(&err, ERR_MEMORY, "nothing to gather of %s on device %d", p->expected[i].name, rank), &err);
+    if (rank != t->comm->rank) must(t, message_wait(t->comm, message_receive(x, rank, own, bytes), &err), &err);
+    else if (rank != 0) must(t, message_wait(t->comm, message_send(x, 0, own, bytes), &err), &err);
+    struct paste into = { whole.data, own, size };
+    if (t->comm->rank == 0) part_each_run(&part, paste_run, &into);
+    if (rank != t->comm->rank) free(own);
+}
+
+enum error_code probes_gather(struct probes *p, int tensor, struct tensor whole, struct error *err)
+{
+    struct trainer *t = p->trainer;
+    const bool here = t->comm->rank == 0;
+    struct exchange x = exchange_begin(&t->world, CONTROL);
+    (void)err;
+    for (int rank = here ? 0 : t->comm->rank; rank < (here ? t->comm->size : t->comm->rank + 1); rank++)
+        for (int micro = 0; micro < t->plan.micros; micro++) bring(p, &x, tensor, rank, micro, whole);
+    return OK;
 }

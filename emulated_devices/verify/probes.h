@@ -34,6 +34,8 @@ struct probes {
     struct expected *expected;          /* [count] */
     struct sums *sums;                  /* [count] this device's; rank 0 receives the others' in the same place */
     void **part;                        /* [count * micros] truth's parts, until they have been compared */
+    bool keep;                          /* what is shown as well, for probes_gather */
+    void **shown;                       /* [count * micros] */
 };
 
 /** Look on.  Collective.  The trainer must not be closed before. */
@@ -51,5 +53,12 @@ enum error_code probes_deliver(struct probes *, const struct recording *record, 
  */
 enum error_code probes_collect(struct probes *, bool gradients,
                                void (*visit)(void *context, int tensor, int rank, const struct sums *), void *context, struct error *);
+
+/**
+ * Put together on rank 0 what all devices have shown of a tensor in this step; of several copies that of the last rank stays.
+ * Collective; only where `keep` was set before the step.
+ * @param whole  on rank 0 room for the tensor, of the devices' number format; unread elsewhere.
+ */
+enum error_code probes_gather(struct probes *, int tensor, struct tensor whole, struct error *);
 
 #endif

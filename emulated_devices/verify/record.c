@@ -83,8 +83,9 @@ struct observer measuring_observer(struct recording *r, struct observer disturb)
     return (struct observer){ .see = measure_twin, .context = r };
 }
 
-double recorded_bound(const struct recorded *a)
+double recorded_bound(const struct recording *r, const struct recorded *a)
 {
+    if (r->bounds_known) return a->known;
     return (a->distance == 0 ? 0 : a->distance / a->norm) + 2 * dtype_unit(a->truth.dtype);
 }
 

@@ -15,6 +15,7 @@ struct recorded {
     struct tensor truth;                /* [B*S, columns] */
     double norm;                        /* of the truth */
     double distance;                    /* norm of twin - truth */
+    double known;                       /* where bounds are known: its own, 0 if nobody knows */
 };
 
 struct recording {
@@ -22,6 +23,7 @@ struct recording {
     int count, room;
     int next;                           /* the one that is announced next */
     struct error error;                 /* what went wrong within an observer, who cannot return it */
+    bool bounds_known;                  /* from elsewhere: the twin's are not used */
     struct observer disturb;            /* of the twin, before it is measured */
 };
 
@@ -34,8 +36,8 @@ struct observer measuring_observer(struct recording *, struct observer disturb);
 /** Before each of the two passes of a step. */
 static inline void record_rewind(struct recording *r) { r->next = 0; }
 
-/** The bound of a tensor, norm over norm; + 2u. */
-double recorded_bound(const struct recorded *);
+/** The bound of a tensor, norm over norm; + 2u.  0 if it is not to be compared. */
+double recorded_bound(const struct recording *, const struct recorded *);
 
 /** Its full name: "h.3.attn.qkv", "ln_f".  @return out. */
 const char *activation_name(char *out, size_t size, const char *name, int layer, int layers);

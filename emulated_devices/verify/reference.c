@@ -70,8 +70,7 @@ static void serial_close(struct serial_run *r)
     if (r->model.params) transformer_close(&r->model);
 }
 
-/* What devices add up of one gradient in its own format: a microbatch of each copy, and a tied embedding's two uses of it. */
-static int gradient_parts(const struct plan *p) { return p->mesh.size[DP] / plan_replicas(p) * p->micros * (1 + p->model.tied); }
+int reference_gradient_parts(const struct plan *p) { return p->mesh.size[DP] / plan_replicas(p) * p->micros * (1 + p->model.tied); }
 
 static void close_one(struct reference *r)
 {
@@ -86,8 +85,8 @@ static void close_one(struct reference *r)
 static enum error_code open_one(struct reference *r, const struct plan *plan, struct batch_source source, int replica, struct error *err)
 {
     *r = (struct reference){ .plan = plan, .source = source, .replica = replica, .replicas = plan_replicas(plan), .loss_scale = plan_loss_scale(plan) };
-    r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * gradient_parts(plan) : 0;
-    r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = gradient_parts(plan) };
+    r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * reference_gradient_parts(plan) : 0;
+    r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = reference_gradient_parts(plan) };
     const size_t tokens = (size_t)(plan->B * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);
     r->labels = calloc(tokens, sizeof *r->labels);
@@ -385,17 +384,19 @@ static double bound_in(const struct reference *r, int i, enum dtype t)
     return relative(distance(r->twin.master[i], m) + r->response[i], norm_of(r, m), t);
 }
 
-double reference_weight_bound(const struct reference *r, int i) { return quantised_after_step(r->plan) ? 0 : bound_in(r, i, r->truth.model.w[i].dtype); }
-double reference_master_bound(const struct reference *r, int i) { return bound_in(r, i, r->truth.master[i].dtype); }
+double reference_weight_bound(const struct reference *r, int i) { return quantised_after_step(r->plan) ? 0 : r->known ? r->known->weight[i] : bound_in(r, i, r->truth.model.w[i].dtype); }
+double reference_master_bound(const struct reference *r, int i) { return r->known ? r->known->weight[i] : bound_in(r, i, r->truth.master[i].dtype); }
 
 double reference_gradient_bound(const struct reference *r, int i)
 {
+    if (r->known) return r->known->gradient[i];
     const struct tensor g = r->truth.model.g[i];
     return relative(distance(r->twin.model.g[i], g), norm_of(r, g), g.dtype) + r->stored;
 }
 
 double reference_state_bound(const struct reference *r, int i, int state)
 {
+    if (r->known) return r->known->state[i * OPTIMIZER_MAX_STATES + state];
     const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
     const double far = distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) + r->state_response[i * OPTIMIZER_MAX_STATES + state];
     return relative(far, norm_of(r, s), s.dtype);
@@ -414,6 +415,7 @@ static double squared_norm_bound(const struct reference *r)
 /* Of replicas, whose norms are elements of a vector of norm sqrt(replicas) times this one: no difference of such exceeds the norm of theirs. */
 double reference_norm_bound(const struct reference *r)
 {
+    if (r->known) return r->known->norm * r->truth.norm;
     double sum = squared_norm_bound(r);
     for (int i = 1; i < r->replicas; i++) sum += squared_norm_bound(&r->other[i - 1]);
     return sqrt(sum / r->replicas) + (2 * dtype_unit(r->truth.model.g[0].dtype) + r->stored) * reference_norm(r);
@@ -443,6 +445,7 @@ double reference_mean_bound(const struct reference *r, double spread, double mea
 
 double reference_loss_bound(const struct reference *r)
 {
+    if (r->known) return r->known->loss * fabs(r->truth.loss);
     double spread = r->loss_spread;
     for (int i = 1; i < r->replicas; i++) spread += r->other[i - 1].loss_spread;
     return reference_mean_bound(r, spread, reference_loss(r));

@@ -25,6 +25,13 @@ struct serial_run {
     struct tensor *anchor, *momentum;   /* [params] of replicas that train apart, with the first of them: as the last outer step left both */
 };
 
+/* Bounds that somebody else has measured.  Relative; 0: there is none, and the tensor is not compared. */
+struct known_bounds {
+    double loss, norm;
+    double *gradient, *weight;          /* [params] */
+    double *state;                      /* [params * OPTIMIZER_MAX_STATES] */
+};
+
 struct reference {
     const struct plan *plan;
     int replica, replicas;              /* of those that train apart, which this one is; 0 of 1 where none do */
@@ -51,6 +58,7 @@ struct reference {
     /* Puts a better truth (a golden file's) in the place of what the one-device run has just computed; NULL: it is the truth. */
     enum error_code (*replace)(void *context, struct reference *, struct error *);
     void *replace_context;
+    const struct known_bounds *known;   /* instead of the twin's; the record has its own; NULL: the twin's */
 };
 
 /** One of the replicas that train apart, by its number; where none do, 0 is all there is.  The functions below are about all of them,
@@ -63,6 +71,9 @@ bool reference_has_masters(const struct plan *);
 /** @return OK, or ERR_MEMORY with nothing to close. */
 enum error_code reference_open(struct reference *, const struct plan *, struct batch_source, struct error *);
 void reference_close(struct reference *);
+
+/** What devices add up of one gradient in its own format: a microbatch of each copy, and a tied embedding's two uses of it. */
+int reference_gradient_parts(const struct plan *);
 
 /**
  * Put both where the devices are now: weights, optimizer state and number of steps.

@@ -5,24 +5,46 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What one device keeps of one tensor. */
-struct piece_hash {
+/* What one device keeps of one box of a tensor. */
+struct box_hash {
     int32_t index, kind;                /* parameter; a place in kind_of */
-    uint64_t boxes, bits;               /* boxes: which elements, and of which replica where those train apart */
+    uint64_t box, bits;                 /* box: which elements, and of which replica where those train apart */
 };
 
 static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE, KIND_STATE + 1 };
-enum { STATES_FROM = 5, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES };
+enum { STATES_FROM = 5, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES, MOST_BOXES = 3 };      /* boxes: queries, keys, values */
 
-static uint64_t hash_boxes(const struct layout *l)
+/* A box, which of its elements are kept, and by which replica. */
+static uint64_t hash_box(const struct box *b, int ndim, struct range kept, int whose)
 {
-    uint64_t h = HASH_START;
-    for (int b = 0; b < l->boxes; b++)
-        for (int d = 0; d < l->ndim; d++) {
-            h = hash_bytes(h, &l->box[b].start[d], sizeof l->box[b].start[d]);
-            h = hash_bytes(h, &l->box[b].extent[d], sizeof l->box[b].extent[d]);
-        }
-    return h;
+    uint64_t h = hash_bytes(hash_bytes(HASH_START, &kept, sizeof kept), &whose, sizeof whose);
+    h = hash_bytes(h, b->start, sizeof *b->start * (size_t)ndim);
+    return hash_bytes(h, b->extent, sizeof *b->extent * (size_t)ndim);
+}
+
+static int64_t elements(const struct box *b, int ndim)
+{
+    int64_t n = 1;
+    for (int d = 0; d < ndim; d++) n *= b->extent[d];
+    return n;
+}
+
+/* Box by box: of a fused matrix some boxes may be copies, those of keys and values, and others not. */
+static int list_boxes(const struct parameter *p, int kind, int whose, struct range kept, struct tensor x, struct box_hash *out)
+{
+    const struct layout *l = &p->layout;
+    const size_t size = dtype_size(x.dtype);
+    int64_t from = 0;
+    int n = 0;
+    for (int b = 0; b < l->boxes; b++) {
+        const int64_t count = elements(&l->box[b], l->ndim);
+        const struct range part = range_meet(kept, (struct range){ from, count }), within = { part.first - from, part.count };
+        const char *own = (const char *)x.data + (size_t)(part.first - kept.first) * size;
+        if (part.count > 0)
+            out[n++] = (struct box_hash){ p->index, kind, hash_box(&l->box[b], l->ndim, within, whose), hash_bytes(HASH_START, own, (size_t)part.count * size) };
+        from += count;
+    }
+    return n;
 }
 
 static bool is_kept(const struct trainer *t, enum tensor_kind kind)
@@ -39,7 +61,7 @@ static bool is_a_replicas_own(const struct trainer *t, enum tensor_kind kind, en
     return !((kind == KIND_WEIGHT || kind == KIND_MASTER) && when == AFTER_OPTIMIZER && outer_follows(&t->data.outer, t->step));
 }
 
-static int list_own(const struct trainer *t, enum replicas_when when, struct piece_hash *out)
+static int list_own(const struct trainer *t, enum replicas_when when, struct box_hash *out)
 {
     int n = 0;
     for (int i = 0; i < t->parameters.count; i++) {
@@ -54,8 +76,7 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct pie
             if (collect_own(t, p, kind_of[k], &kept, &x, &err))
                 comm_give_up(t->comm, &err);
             const int whose = is_a_replicas_own(t, kind_of[k], when) ? shards_replica_of(&t->data.shards, t->dp.rank) : 0;
-            out[n++] = (struct piece_hash){ p->index, k, hash_bytes(hash_bytes(hash_boxes(&p->layout), &kept, sizeof kept), &whose, sizeof whose),
-                                            hash_bytes(HASH_START, x.data, tensor_bytes(x)) };
+            n += list_boxes(p, k, whose, kept, x, out + n);
             free(x.data);
         }
     }
@@ -63,7 +84,7 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct pie
 }
 
 /* All devices' lists, on rank 0: each has `room` places, and its count. */
-static enum error_code gather_lists(struct trainer *t, struct piece_hash *own, int own_count, struct piece_hash *all, int *count, int room, struct error *err)
+static enum error_code gather_lists(struct trainer *t, struct box_hash *own, int own_count, struct box_hash *all, int *count, int room, struct error *err)
 {
     struct exchange x = exchange_begin(&t->world, CONTROL);
     enum error_code e = OK;
@@ -80,14 +101,14 @@ static enum error_code gather_lists(struct trainer *t, struct piece_hash *own, i
     return e;
 }
 
-static const struct piece_hash *find(const struct piece_hash *list, int count, const struct piece_hash *like)
+static const struct box_hash *find(const struct box_hash *list, int count, const struct box_hash *like)
 {
     for (int i = 0; i < count; i++)
-        if (list[i].index == like->index && list[i].kind == like->kind && list[i].boxes == like->boxes) return &list[i];
+        if (list[i].index == like->index && list[i].kind == like->kind && list[i].box == like->box) return &list[i];
     return NULL;
 }
 
-static enum error_code say(const struct trainer *t, const struct piece_hash *p, int rank, const struct evidence *on, enum replicas_when when, struct error *err)
+static enum error_code say(const struct trainer *t, const struct box_hash *p, int rank, const struct evidence *on, enum replicas_when when, struct error *err)
 {
     static const char *const name[STATES_FROM] = { "weight", "gradient", "master of", "anchor of", "outer momentum of" };
     char place[128], device[64];
@@ -100,16 +121,16 @@ static enum error_code say(const struct trainer *t, const struct piece_hash *p, 
                 model_param(&t->plan.model, p->index).name, other, mesh_describe(&t->plan.mesh, other, device, sizeof device), rank, place);
 }
 
-/* Each piece beside the copies that later ranks have of it. */
-static enum error_code compare_lists(const struct trainer *t, const struct piece_hash *all, const int *count, int room, enum replicas_when when, struct error *err)
+/* Each box beside the copies that later ranks have of it. */
+static enum error_code compare_lists(const struct trainer *t, const struct box_hash *all, const int *count, int room, enum replicas_when when, struct error *err)
 {
     for (int r = 0; r < t->comm->size; r++)
         for (int i = 0; i < count[r]; i++) {
-            const struct piece_hash *mine = &all[(int64_t)r * room + i];
+            const struct box_hash *mine = &all[(int64_t)r * room + i];
             struct evidence on = { .holding = { { 0 } } };
             devices_add(&on.holding, r);
             for (int other = r + 1; other < t->comm->size; other++) {
-                const struct piece_hash *copy = find(all + (int64_t)other * room, count[other], mine);
+                const struct box_hash *copy = find(all + (int64_t)other * room, count[other], mine);
                 if (copy == NULL) continue;
                 devices_add(&on.holding, other);
                 if (copy->bits != mine->bits) devices_add(&on.failing, other);
@@ -121,9 +142,9 @@ static enum error_code compare_lists(const struct trainer *t, const struct piece
 
 enum error_code replicas_check(struct trainer *t, enum replicas_when when, struct error *err)
 {
-    const int room = model_param_count(&t->plan.model) * MOST_KINDS;
+    const int room = model_param_count(&t->plan.model) * MOST_KINDS * MOST_BOXES;
     const bool here = t->comm->rank == 0;
-    struct piece_hash *own = calloc((size_t)room, sizeof *own), *all = here ? calloc((size_t)room * (size_t)t->comm->size, sizeof *all) : NULL;
+    struct box_hash *own = calloc((size_t)room, sizeof *own), *all = here ? calloc((size_t)room * (size_t)t->comm->size, sizeof *all) : NULL;
     int *count = here ? calloc((size_t)t->comm->size, sizeof *count) : NULL;
     enum error_code e = own && (!here || (all && count)) ? OK : fail(err, ERR_MEMORY, "no memory for the hashes of %d tensors", room);
     e = comm_agree(t->comm, e, err);

@@ -1,6 +1,7 @@
 /* replicas.h -- pieces that several devices hold must be the same to the last bit: copies along dp, what tensor parallelism does
- * not cut, tied weights at both ends of a pipeline.  A piece is a copy of another if its boxes are the same, and where replicas
- * train apart, in the middle of a round, the replica too.
+ * not cut, keys and values of which tensor parallelism has copies, tied weights at both ends of a pipeline.  Pieces are compared box by
+ * box: one is a copy of another if the box is the same, and the part of it that is kept, and where replicas train apart, in the middle
+ * of a round, the replica too.
  */
 #ifndef ORRERY_REPLICAS_H
 #define ORRERY_REPLICAS_H

@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-const enum dtype bound_formats[BOUND_FORMATS] = { F32, F64 };
+const enum dtype bound_formats[BOUND_FORMATS] = { F32, F64, BF16, F16 };
 
 /* Up to three decimal digits, so that the text is the same wherever the measurement nearly is. */
 static double three_digits(double x)
 {
     char text[32];
     double rounded;
+    if (!isfinite(x)) return INFINITY;
     snprintf(text, sizeof text, "%.2e", x);
     rounded = strtod(text, NULL);
     if (rounded < x) {
@@ -21,16 +22,31 @@ static double three_digits(double x)
     return rounded;
 }
 
-enum error_code bounds_measure(const struct replay *plain, double bound[], struct error *err)
+static bool is_narrow(enum dtype t) { return dtype_wide(t) != t; }
+
+int bound_twins(enum dtype t) { return is_narrow(t) ? 64 : 16; }
+
+struct perturbation bound_twin(enum dtype t)
 {
-    const enum dtype t = plain->model.ops->dtype;
+    return (struct perturbation){ .parts = BOUND_PARTS, .gradient_parts = BOUND_PARTS, .storage = is_narrow(t) ? 2 * dtype_unit(t) : 0 };
+}
+
+struct perturbation bound_clean(enum dtype t, uint64_t seed)
+{
+    return (struct perturbation){ .seed = seed, .lambda = 1, .storage = is_narrow(t) ? dtype_unit(t) : 0 };
+}
+
+enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct perturbation disturb, double bound[], struct error *err)
+{
     for (int i = 0; i < plain->records; i++) bound[i] = 0;
-    for (uint64_t seed = 1; seed <= BOUND_TWINS; seed++) {
+    for (int seed = 1; seed <= bound_twins(t); seed++) {
         struct replay twin;
-        const enum error_code e = replay_run(&twin, plain->golden, t, seed, PERTURB_LAMBDA, err);
+        disturb.seed = (uint64_t)seed;
+        const enum error_code e = replay_following(&twin, plain, t, &disturb, err);
         if (e) return e;
         for (int i = 0; i < plain->records; i++) {
-            const double d = tensor_apart(twin.record[i].values, plain->record[i].values).relative + 2 * dtype_unit(t);
+            const struct record *a = &twin.record[i], *b = &plain->record[i];
+            const double d = a->route == b->route ? tensor_apart(a->values, b->values).relative + 2 * dtype_unit(t) : INFINITY;
             if (!(d <= bound[i])) bound[i] = d;
         }
         replay_free(&twin);
@@ -52,15 +68,18 @@ static struct path path_beside(const struct golden *g)
     return p;
 }
 
-enum error_code bounds_read(const struct replay *plain, double bound[], struct error *err)
+enum error_code bounds_read(const struct replay *plain, enum dtype t, double bound[], struct error *err)
 {
     const struct path path = path_beside(plain->golden);
-    const cJSON *list;
+    const cJSON *format, *list;
     cJSON *root;
     enum error_code e = json_read(path.text, &root, err);
     if (e) return e;
-    e = json_object(root, path.text, dtype_name(plain->model.ops->dtype), &list, err);
+    e = json_object(root, path.text, dtype_name(t), &format, err);
+    if (!e) e = json_object(format, path.text, "bounds", &list, err);
     for (int i = 0; i < plain->records && !e; i++) {
+        bound[i] = INFINITY;
+        if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(list, plain->record[i].name))) continue;
         e = json_double(list, path.text, plain->record[i].name, &bound[i], err);
         if (!e && !(bound[i] > 0)) e = fail(err, ERR_FORMAT, "%s: the bound of %s is %g; it must be above 0", path.text, plain->record[i].name, bound[i]);
     }
@@ -71,13 +90,16 @@ enum error_code bounds_read(const struct replay *plain, double bound[], struct e
 static enum error_code add_format(cJSON *root, const struct golden *g, enum dtype t, struct error *err)
 {
     struct replay plain;
-    enum error_code e = replay_run(&plain, g, t, 0, 0, err);
+    enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);
     if (e) return e;
     double *bound = calloc((size_t)plain.records + 1, sizeof *bound);
-    cJSON *list = cJSON_AddObjectToObject(root, dtype_name(t));
-    bool ok = bound && list;
-    if (ok) e = bounds_measure(&plain, bound, err);
-    for (int i = 0; i < plain.records && ok && !e; i++) ok = cJSON_AddNumberToObject(list, plain.record[i].name, bound[i]) != NULL;
+    cJSON *format = cJSON_AddObjectToObject(root, dtype_name(t));
+    bool ok = bound && cJSON_AddNumberToObject(format, "twins", bound_twins(t));
+    cJSON *list = cJSON_AddObjectToObject(format, "bounds");
+    ok = ok && list;
+    if (ok) e = bounds_measure(&plain, t, bound_twin(t), bound, err);
+    for (int i = 0; i < plain.records && ok && !e; i++)
+        ok = (isfinite(bound[i]) ? cJSON_AddNumberToObject(list, plain.record[i].name, bound[i]) : cJSON_AddNullToObject(list, plain.record[i].name)) != NULL;
     free(bound);
     replay_free(&plain);
     return e || ok ? e : fail(err, ERR_MEMORY, "no memory for the bounds of %s", g->file.path);
@@ -89,7 +111,7 @@ enum error_code bounds_write(const struct golden *g, struct error *err)
     const char *slash = strrchr(g->file.path, '/');
     cJSON *root = cJSON_CreateObject();
     bool ok = cJSON_AddStringToObject(root, "golden", slash ? slash + 1 : g->file.path) && cJSON_AddNumberToObject(root, "lambda", PERTURB_LAMBDA)
-              && cJSON_AddNumberToObject(root, "twins", BOUND_TWINS);
+              && cJSON_AddNumberToObject(root, "parts", BOUND_PARTS);
     enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "%s: no memory to write it", path.text);
     for (int f = 0; f < BOUND_FORMATS && !e; f++) e = add_format(root, g, bound_formats[f], err);
     if (!e) e = json_write(path.text, root, err);

@@ -1,5 +1,6 @@
 #include "ref/golden/replay.h"
 #include "ref/model/weights.h"
+#include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 
 /* ---- remembering -------------------------------------------------------------------------------------------------------- */
 
-static void keep(struct replay *r, const char *name, struct tensor t)
+/* What is found here is kept divided by `scale`; if that is not 1, in a format that holds all quotients. */
+static void keep(struct replay *r, const char *name, struct tensor t, double scale)
 {
     enum { GROW = 256 };
     if (r->records % GROW == 0) {
@@ -21,21 +23,64 @@ static void keep(struct replay *r, const char *name, struct tensor t)
     struct record *k = &r->record[r->records];
     snprintf(k->name, sizeof k->name, "%s", name);
     k->values = t;
-    k->values.data = malloc(tensor_bytes(t) + 1);
+    k->route = r->route;
+    if (scale != 1) k->values.dtype = dtype_wide(t.dtype);
+    k->values.data = malloc(tensor_bytes(k->values) + 1);
     if (k->values.data == NULL) {
         r->failed = ERR_MEMORY;
         return;
     }
-    memcpy(k->values.data, t.data, tensor_bytes(t));
+    tensor_convert(k->values, t);
+    for (int64_t i = 0; scale != 1 && i < tensor_count(t); i++) tensor_set(k->values, i, tensor_get(t, i) / scale);
     r->records++;
 }
 
-static void keep_numbers(struct replay *r, const char *name, double *x, int64_t n) { keep(r, name, tensor_1d(x, F64, n)); }
+static void keep_numbers(struct replay *r, const char *name, double *x, int64_t n) { keep(r, name, tensor_1d(x, F64, n), 1); }
 
 static bool ends(const char *name, const char *with)
 {
     const size_t n = strlen(name), m = strlen(with);
     return n >= m && strcmp(name + n - m, with) == 0;
+}
+
+/* Their order is by weight, and the gradients of the weights are in that order too. */
+static void note_choice(struct replay *r, struct tensor experts)
+{
+    const int32_t *chosen = experts.data;
+    const int64_t n = tensor_count(experts);
+    for (int64_t i = 0; i < n; i++) r->route = (r->route ^ (uint64_t)chosen[i]) * 0x100000001b3u;   /* FNV-1 */
+    if (!r->keeping) return;
+    int32_t *more = realloc(r->choice, (size_t)(r->choices + n) * sizeof *more);
+    if (more == NULL) {
+        r->failed = ERR_MEMORY;
+        return;
+    }
+    memcpy(more + r->choices, chosen, (size_t)n * sizeof *more);
+    r->choice = more;
+    r->choices += n;
+}
+
+static void exchange(struct tensor t, int64_t i, int64_t j)
+{
+    const double x = tensor_get(t, i);
+    tensor_set(t, i, tensor_get(t, j));
+    tensor_set(t, j, x);
+}
+
+/* Of each row the experts `chosen` get the largest logits there are, in that order. */
+static void make_choose(struct tensor logits, const int32_t *chosen, int64_t k)
+{
+    const int64_t E = tensor_cols(logits);
+    for (int64_t n = 0; n < tensor_rows(logits); n++, chosen += k)
+        for (int64_t i = 0; i < k; i++) {
+            int64_t best = chosen[i];
+            for (int64_t e = 0; e < E; e++) {
+                bool earlier = false;
+                for (int64_t j = 0; j < i; j++) earlier = earlier || chosen[j] == e;
+                if (!earlier && tensor_get(logits, n * E + e) > tensor_get(logits, n * E + best)) best = e;
+            }
+            exchange(logits, n * E + best, n * E + chosen[i]);
+        }
 }
 
 /* Tensors inside a block are announced with its number beside; parameters have it in their name. */
@@ -45,12 +90,25 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
     const bool parameter = ends(name, ".weight") || ends(name, ".bias"), in_block = layer >= 0 && layer < r->model.config.L && !parameter;
     char full[RECORD_NAME];
     if (r->disturb.see) r->disturb.see(r->disturb.context, name, layer, gradient, t, terms);
+    if (!gradient && r->keeping && r->follow && strcmp(name, "router.logits") == 0) make_choose(t, r->follow->choice + r->choices, r->model.config.mixture.k);
+    if (!gradient && strcmp(name, "router.weights") == 0) note_choice(r, r->model.block[layer].experts);
+    if (!r->keeping) return;
     if (in_block) snprintf(full, sizeof full, "%s/h.%d.%s", gradient ? "grad" : "act", layer, name);
     else snprintf(full, sizeof full, "%s/%s", gradient ? "grad" : "act", name);
-    keep(r, full, t);
+    keep(r, full, t, gradient ? r->model.loss_scale : 1);
 }
 
 /* ---- running ---------------------------------------------------------------------------------------------------------------- */
+
+static bool is_mixed(const struct replay *r) { return dtype_wide(r->model.ops->dtype) != r->model.ops->dtype; }
+
+/* Weights in 16 bits are rounded masters; it is they that a disturbance moves, and not the masters. */
+static void round_master(struct replay *r, int i)
+{
+    if (!is_mixed(r)) return;
+    tensor_convert(r->model.w[i], r->master[i]);
+    if (r->disturb.see) r->disturb.see(r->disturb.context, r->model.spec[i].name, 0, false, r->model.w[i], 1);
+}
 
 /* The file's starting weights.  They are not fp32 numbers, and rounding them to fp32 is a disturbance like any other. */
 static enum error_code start(struct replay *r, struct error *err)
@@ -58,13 +116,16 @@ static enum error_code start(struct replay *r, struct error *err)
     enum error_code e = OK;
     for (int i = 0; i < r->model.params && !e; i++) {
         char name[RECORD_NAME];
-        const struct tensor w = r->model.w[i];
+        const struct tensor m = r->master[i];
         snprintf(name, sizeof name, "start/%s", r->model.spec[i].name);
-        e = golden_read(r->golden, name, w.dtype, tensor_count(w), w.data, err);
-        if (!e && r->disturb.see) r->disturb.see(r->disturb.context, name, 0, false, w, 1);
-        for (int s = 0; s < OPTIMIZER_MAX_STATES; s++) memset(r->state[i * OPTIMIZER_MAX_STATES + s].data, 0, tensor_bytes(w));
+        e = golden_read(r->golden, name, m.dtype, tensor_count(m), m.data, err);
+        if (!e && r->disturb.see && !is_mixed(r)) r->disturb.see(r->disturb.context, name, 0, false, m, 1);
+        if (!e) round_master(r, i);
+        for (int s = 0; s < OPTIMIZER_MAX_STATES; s++) memset(r->state[i * OPTIMIZER_MAX_STATES + s].data, 0, tensor_bytes(m));
     }
     transformer_zero_gradients(&r->model);
+    r->model.observer = (struct observer){ see, r };
+    r->route = 0xcbf29ce484222325u;
     return e;
 }
 
@@ -77,14 +138,17 @@ static enum error_code forward_backward(struct replay *r, int64_t step, double *
     return e;
 }
 
+/* Of all gradients, the loss scale taken out. */
+static double gradient_norm(const struct replay *r) { return transformer_gradient_norm(&r->model) / r->model.loss_scale; }
+
 static enum error_code one_pass(struct replay *r, struct error *err)
 {
     double loss = 0;
-    r->model.observer = (struct observer){ see, r };
+    r->keeping = true;
     enum error_code e = forward_backward(r, 0, &loss, err);
-    r->model.observer = r->disturb;
+    r->keeping = false;
     if (e) return e;
-    double norm = transformer_gradient_norm(&r->model);
+    double norm = gradient_norm(r);
     keep_numbers(r, "loss", &loss, 1);
     keep_numbers(r, "norm", &norm, 1);
     if (r->model.config.mlp == MLP_MIXTURE) {
@@ -97,9 +161,10 @@ static enum error_code one_pass(struct replay *r, struct error *err)
 static void update(struct replay *r, const struct optimizer *o, const struct hyperparameters *h, int64_t t, double lr, double norm)
 {
     for (int i = 0; i < r->model.params; i++) {
-        const struct step s = { .lr = lr, .t = t, .gradient_scale = clip_scale(h, norm), .hyper = h,
+        const struct step s = { .lr = lr, .t = t, .gradient_scale = clip_scale(h, norm) / r->model.loss_scale, .hyper = h,
                                 .weight_decay = r->model.spec[i].decay ? h->weight_decay : 0 };
-        optimizer_step(o, r->model.w[i], r->model.g[i], &r->state[i * OPTIMIZER_MAX_STATES], s);
+        optimizer_step(o, r->master[i], r->model.g[i], &r->state[i * OPTIMIZER_MAX_STATES], s);
+        round_master(r, i);
     }
     transformer_zero_gradients(&r->model);
 }
@@ -109,10 +174,10 @@ static void keep_result(struct replay *r, const struct optimizer *o)
     char name[RECORD_NAME];
     for (int i = 0; i < r->model.params; i++) {
         snprintf(name, sizeof name, "%s/weight/%s", o->name, r->model.spec[i].name);
-        keep(r, name, r->model.w[i]);
+        keep(r, name, r->model.w[i], 1);
         for (int s = 0; s < o->states; s++) {
             snprintf(name, sizeof name, "%s/%s/%s", o->name, o->state_name[s], r->model.spec[i].name);
-            keep(r, name, r->state[i * OPTIMIZER_MAX_STATES + s]);
+            keep(r, name, r->state[i * OPTIMIZER_MAX_STATES + s], 1);
         }
     }
 }
@@ -133,7 +198,7 @@ static enum error_code some_steps(struct replay *r, const char *optimizer, struc
     if (!e) e = start(r, err);
     for (int64_t i = 0; i < g->steps && !e; i++) {
         e = forward_backward(r, i, &loss[i], err);
-        norm[i] = transformer_gradient_norm(&r->model);
+        norm[i] = gradient_norm(r);
         update(r, o, &h, i + 1, lr[i], norm[i]);
     }
     if (e) return e;
@@ -145,31 +210,40 @@ static enum error_code some_steps(struct replay *r, const char *optimizer, struc
     return OK;
 }
 
+static bool make_masters(struct replay *r)
+{
+    r->master = calloc((size_t)r->model.params, sizeof *r->master);
+    for (int i = 0; r->master && i < r->model.params; i++) {
+        r->master[i] = r->model.w[i];
+        if (!is_mixed(r)) continue;
+        r->master[i].dtype = dtype_wide(r->model.w[i].dtype);
+        r->master[i].data = malloc(tensor_bytes(r->master[i]));
+        if (r->master[i].data == NULL) return false;
+    }
+    return r->master != NULL;
+}
+
 static enum error_code open_replay(struct replay *r, enum dtype t, struct error *err)
 {
     enum error_code e = transformer_open(&r->model, &r->golden->config, t, r->golden->seed, err);
+    if (!e && is_mixed(r)) e = transformer_keep_gradients_in(&r->model, dtype_wide(t), err);
     if (e) return e;
+    if (t == F16) r->model.loss_scale = REPLAY_LOSS_SCALE;
     const int n = r->model.params * OPTIMIZER_MAX_STATES;
     r->state = calloc((size_t)n, sizeof *r->state);
-    bool ok = r->state != NULL;
+    bool ok = r->state != NULL && make_masters(r);
     for (int i = 0; ok && i < n; i++) {
-        r->state[i] = r->model.w[i / OPTIMIZER_MAX_STATES];
+        r->state[i] = r->master[i / OPTIMIZER_MAX_STATES];
         r->state[i].data = malloc(tensor_bytes(r->state[i]));
         ok = r->state[i].data != NULL;
     }
     return ok ? OK : fail(err, ERR_MEMORY, "no memory to run %s", r->golden->config.name);
 }
 
-enum error_code replay_run(struct replay *r, const struct golden *g, enum dtype t, uint64_t twin, double lambda, struct error *err)
-{
-    const struct perturbation disturb = { .seed = twin, .lambda = lambda };
-    return replay_disturbed(r, g, t, twin ? &disturb : NULL, err);
-}
-
-enum error_code replay_disturbed(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb, struct error *err)
+static enum error_code run(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb, const struct replay *follow, struct error *err)
 {
     char optimizer[32];
-    *r = (struct replay){ .golden = g };
+    *r = (struct replay){ .golden = g, .follow = follow };
     enum error_code e = open_replay(r, t, err);
     if (disturb) r->disturbance = *disturb;
     if (disturb) r->disturb = perturbing_observer(&r->disturbance);
@@ -181,11 +255,22 @@ enum error_code replay_disturbed(struct replay *r, const struct golden *g, enum 
     return e;
 }
 
+enum error_code replay_run(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb, struct error *err)
+{
+    return run(r, g, t, disturb, NULL, err);
+}
+
+enum error_code replay_following(struct replay *r, const struct replay *other, enum dtype t, const struct perturbation *disturb, struct error *err)
+{
+    return run(r, other->golden, t, disturb, other, err);
+}
+
 enum error_code replay_batch(struct replay *r, const struct golden *g, enum dtype t, const char *dir, struct error *err)
 {
     *r = (struct replay){ .golden = g };
     enum error_code e = open_replay(r, t, err);
     if (!e && dir) e = weights_load(&r->model, dir, err);
+    r->model.observer = (struct observer){ see, r };
     if (!e) e = one_pass(r, err);
     if (!e && r->failed) e = fail(err, ERR_MEMORY, "no memory to remember the tensors of %s", g->config.name);
     if (e) replay_free(r);
@@ -196,7 +281,9 @@ void replay_free(struct replay *r)
 {
     for (int i = 0; i < r->records; i++) free(r->record[i].values.data);
     for (int i = 0; r->state && i < r->model.params * OPTIMIZER_MAX_STATES; i++) free(r->state[i].data);
-    free(r->record), free(r->state);
+    for (int i = 0; r->master && i < r->model.params; i++)
+        if (r->master[i].data != r->model.w[i].data) free(r->master[i].data);
+    free(r->record), free(r->state), free(r->master), free(r->choice);
     if (r->model.params) transformer_close(&r->model);
     *r = (struct replay){ 0 };
 }

@@ -19,6 +19,7 @@ const struct model_preset model_presets[] = {
     { GPT2("small", 8, 8, 96, 384, 64, 256), "0.9M parameters; learns to write words in a minute on two cores", 16 },
     { GPT2("tiny", 8, 8, 32, 128, 32, 256), "0.1M parameters; 8 layers and 8 heads, so that it fits every mesh of 8", 8 },
     { GPT2("11m", 6, 6, 384, 1536, 256, 256), "11M parameters; what `orrery bench step` times", 4 },
+    { GPT2("43m", 24, 6, 384, 1536, 256, 256), "43M parameters, the layers of 11m four times", 4 },
     { GPT2("gpt2", 12, 12, 768, 3072, 1024, 50257), "the 124M parameters of GPT-2", 4 },
     { LLAMA("llama-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE), "a Llama of 0.1M parameters, 8 layers, 8 heads and 4 key/value heads", 8 },
     { LLAMA("llama-small", 4, 4, 2, 128, 344, 64, 256, DENSE), "a Llama of 0.8M parameters, 4 heads and 2 key/value heads", 16 },

@@ -25,10 +25,9 @@ struct perturbation {
     double lambda;                      /* 0: PERTURB_LAMBDA */
     double stored;                      /* > 0: disturb as if results were stored with this unit roundoff: what a run in
                                            a narrower format may make of the same model */
-    double unit;                        /* of what sums are made in; 0: of each tensor's own format */
     int parts;                          /* a 16-bit result may be the sum of so many, each of them stored: 2 u16 for each; 0: one */
     int gradient_parts;                 /* the same of a 16-bit gradient of weights */
-    double storage;                     /* added to every element's: of what results are stored in, if that is coarser */
+    double storage;                     /* > 0: instead of these 2 u16, what storing may do to each of the parts, whatever the tensor's format */
 };
 
 /** An observer that disturbs; context: the perturbation, which must outlive it. */

@@ -9,14 +9,14 @@
 static const struct optimizer adamw = {
     .name = "adamw", .description = "Adam with decoupled weight decay and bias correction",
     .source = "I. Loshchilov, F. Hutter, arXiv:1711.05101; D. Kingma, J. Ba, arXiv:1412.6980",
-    .states = 2, .state_name = { "exp_avg", "exp_avg_sq" },
+    .states = 2, .state_name = { "exp_avg", "exp_avg_sq" }, .operations = 15,
     .usual = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1 },
     .step_f32 = adamw_step_f32, .step_f64 = adamw_step_f64,
 };
 
 static const struct optimizer sgd = {
     .name = "sgd", .description = "stochastic gradient descent, plain",
-    .source = "H. Robbins, S. Monro, doi:10.1214/aoms/1177729586",
+    .source = "H. Robbins, S. Monro, doi:10.1214/aoms/1177729586", .operations = 4,
     .usual = { .lr = 0.1 },
     .step_f32 = sgd_step_f32, .step_f64 = sgd_step_f64,
 };
@@ -24,7 +24,7 @@ static const struct optimizer sgd = {
 static const struct optimizer momentum = {
     .name = "momentum", .description = "stochastic gradient descent with heavy-ball momentum",
     .source = "B. Polyak, doi:10.1016/0041-5553(64)90137-5",
-    .states = 1, .state_name = { "momentum_buffer" },
+    .states = 1, .state_name = { "momentum_buffer" }, .operations = 6,
     .usual = { .lr = 0.05, .momentum = 0.9 },
     .step_f32 = momentum_step_f32, .step_f64 = momentum_step_f64,
 };
@@ -32,7 +32,7 @@ static const struct optimizer momentum = {
 static const struct optimizer mezo = {
     .name = "mezo", .description = "SGD along a drawn direction, by the difference of two losses: no backward pass",
     .source = "S. Malladi et al., arXiv:2305.17333",
-    .usual = { .lr = 1e-3, .distance = 1e-3 }, .forward_only = true,
+    .usual = { .lr = 1e-3, .distance = 1e-3 }, .forward_only = true, .operations = 4,
     .step_f32 = sgd_step_f32, .step_f64 = sgd_step_f64,
 };
 

@@ -26,6 +26,7 @@ struct optimizer {
     const char *name, *description, *source;
     int states;                         /* tensors of the weights' shape and (master) format that it keeps, zero at first */
     const char *state_name[OPTIMIZER_MAX_STATES];       /* as in checkpoints */
+    int operations;                     /* arithmetic of one element's step, for virtual time */
     struct hyperparameters usual;
     bool forward_only;                  /* knows losses alone: its gradient is a slope times a drawn direction (ref/model/mezo.h), and
                                            is kept by nobody */

@@ -54,7 +54,20 @@ test_tensor_formats_and_mistakes() {
     [ "$(grep -c '"devices_unlike_formulas":	0' b.json)" = 7 ] || complain 'not seven rows that are their formulas'
     run bench tensor --width 10 --heads 3;              expect_status 2; expect_error '--heads 3: does not divide --width 10'
     run bench tensor --devices 4,x;                     expect_status 2; expect_error '--devices 4,x: must be numbers from 1 to 128, such as 2,4,8'
+    run bench tensor --devices 4,9 --cluster h100-node; expect_status 2; expect_error '--cluster h100-node: it has 8 devices; the mesh has 9'
     run bench tensor --help;                            expect_status 0; expect_columns 100
+}
+
+# P links read in 1/P of the time; on 4 A100 the least update is at stride 2, as in the published logs.
+test_offload() {
+    run bench offload --devices 3 --mib 3;              expect_status 0; expect_silent; expect_columns 100
+    expect_out '^ +2 +49\.2 +98\.3 +2\.00 '
+    expect_out '^ +3 +32\.8 +98\.3 +3\.00 '
+    expect_out '^ +2 +[0-9.]+ +0\.50 +0\.50 +0\.66  least$'
+    expect_out '^ +3 +[0-9.]+ +0\.67 +0\.67 +0\.68$'
+    expect_out 'least at stride 2$'
+    run bench offload --slice 1;                        expect_status 2; expect_error '--slice 1'
+    run bench offload --help;                           expect_status 0; expect_columns 100
 }
 
 test_topics() {
@@ -64,4 +77,4 @@ test_topics() {
     run bench schedules --help;                         expect_status 0; expect_columns 100
 }
 
-run_tests test_published_table test_published_formulas test_all_schedules test_tensor test_tensor_formats_and_mistakes test_topics
+run_tests test_published_table test_published_formulas test_all_schedules test_tensor test_tensor_formats_and_mistakes test_offload test_topics

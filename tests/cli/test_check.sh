@@ -60,6 +60,7 @@ test_isolated_training() {
 test_copies_are_equal() {
     train --steps 3 --dp 2 --tp 2 --paranoid --optimizer momentum;  expect_status 0; expect_silent
     train --steps 2 --pp 2 --tp 2 --paranoid --dtype fp64;          expect_status 0; expect_silent       # tied at both ends
+    run train --model llama-tiny --data "$top/README.md" --batch 5 --seq 7 --steps 1 --tp 5 --paranoid; expect_status 0; expect_silent      # keys and values copied
 }
 
 # What the file says, on meshes that cut everything; another loss in it is noticed.
@@ -70,8 +71,33 @@ test_train_beside_a_golden_file() {
     printf '\0\0\0\0\0\0\0\0' | dd of=bad.safetensors bs=1 conv=notrunc seek="$(offset_of bad.safetensors grad/h.0.ln_2)" 2>/dev/null
     run train --check bad.safetensors --tp 2 --dtype fp64;  expect_status 3; expect_error 'activation gradient h.0.ln_2 on device'; expect_out '^  before    all is well up to activation gradient h.0.mlp.up'
     run train --check "$golden" --model tiny;               expect_status 2; expect_error 'the golden file says what is trained'
+    run train --check "$golden" --pp 2 --micro 2 --schedule pipedream-2bw --optimizer sgd;  expect_status 2; expect_error '--schedule pipedream-2bw: does not compute plain training'
     run train --check "$golden" --tp 4;                     expect_status 2; expect_error '--tp 4'
     run train --check ./nowhere;                              expect_status 1; expect_error 'nowhere'
 }
 
-run_tests test_golden_is_golden test_nan test_other_names test_refusals test_isolated_training test_copies_are_equal test_train_beside_a_golden_file
+# Each bf16 number of a tensor times two: its exponent is the bits from the eighth on.
+double_bf16() {
+    local at; at=$(offset_of "$1" "$2")
+    printf "$(od -An -v -t u2 -j "$at" -N $((2 * $3)) "$1" | awk '{ for (i = 1; i <= NF; i++) { v = $i % 32768 ? $i + 128 : $i; printf "\\%03o\\%03o", v % 256, v / 256 } }')" |
+        dd of="$1" bs=1 conv=notrunc seek="$at" 2>/dev/null
+}
+
+# In 16 bits bounds are those stored beside the file: what devices make holds, on a mesh for which they are measured anew as well,
+# and one tensor times two is named.
+test_16_bits() {
+    run train --check "$golden" --dtype bf16 --dp 3 --tp 2 --dump devices.safetensors;  expect_status 0; expect_silent
+    expect_out '^OK: every activation'; expect_out '^dumped  162 tensors to devices.safetensors'
+    run check "$golden" devices.safetensors --dtype bf16;   expect_status 0; expect_silent; expect_out '^ +162  holds'
+    run check "$golden" devices.safetensors;                expect_status 3                     # no fp32 program is that far off
+    double_bf16 devices.safetensors grad/h.1.mlp.act 777
+    run check "$golden" devices.safetensors --dtype bf16;   expect_status 3; expect_error 'grad/h\.1\.mlp\.act differs'
+    expect_out '^first to differ, in order of execution: grad/h\.1\.mlp\.act'; expect_out '^  it is +expected times (1\.99|2\.00)'
+    expect_out '^ +161  holds'; expect_out '^ +1  differs'
+    run train --check "$golden" --dtype fp16 --pp 2 --tp 3 --optimizer momentum --paranoid; expect_status 0; expect_silent; expect_out '^OK: every activation'
+    run train --check "$top/golden/llama-scaled.safetensors" --dtype bf16 --dp 3 --zero 3 --grad-dtype bf16;  expect_status 0; expect_silent
+    expect_out '^not compared: [0-9]+ tensors of the file'
+    run train --dump there --check ref;                     expect_status 2; expect_error '--dump there: is of a golden file'
+}
+
+run_tests test_golden_is_golden test_nan test_other_names test_refusals test_isolated_training test_copies_are_equal test_train_beside_a_golden_file test_16_bits

@@ -5,13 +5,15 @@ test_golden_files_hold() {
     mkdir golden && cp "$top"/golden/llama-minimal.* "$top"/golden/mixtral-minimal.* golden
     run golden --runs 20;               expect_status 0; expect_silent; expect_columns 150
     expect_out 'llama-minimal +fp64 +92 tensors';   expect_out 'mixtral-minimal +fp32 +107 tensors'
-    expect_out 'clean +0 alarms in 20 runs'
+    expect_out 'mixtral-minimal +bf16 +107 tensors'; expect_out 'llama-minimal +fp16 +92 tensors'
+    [ "$(grep -cE 'clean +0 alarms in 20 runs' "$place/out")" = 6 ] || complain 'not a count for fp32, bf16 and fp16 of both files'
     run golden golden --measure;        expect_status 0; expect_silent
+    (cd "$top/golden" && sha256sum -c --quiet MANIFEST) || complain 'a file of golden/ is not what MANIFEST says'
 }
 
 test_a_changed_golden_is_named() {
     mkdir g && cp "$top"/golden/llama-minimal.* g
-    sed -i 's/"grad\/h.0.mlp.up":[^,]*,/"grad\/h.0.mlp.up":1e-30,/' g/llama-minimal.bounds.json
+    sed -i '0,/"grad\/h.0.mlp.up":/s/"grad\/h.0.mlp.up":[^,]*,/"grad\/h.0.mlp.up":1e-30,/' g/llama-minimal.bounds.json
     run golden g;                       expect_status 3; expect_error 'g/llama-minimal\.safetensors: in fp32 the first wrong tensor is grad/h\.0\.mlp\.up: relative error'
     cp "$top"/golden/llama-minimal.bounds.json g
     LC_ALL=C sed -i 's/"rope_theta\\": 10000.0/"rope_theta\\": 20000.0/; s/"tie_word_embeddings\\": true/"tie_word_embeddings\\":false/' g/llama-minimal.safetensors

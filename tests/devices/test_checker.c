@@ -99,7 +99,7 @@ static enum error_code check(const char *path, const char *map, struct check_res
     struct actual a;
     enum error_code e = actual_open(&a, path, map, &err);
     if (e) return e;
-    e = check_files(&golden, &a, golden_format_find("fp64"), r, &err);
+    e = check_files(&golden, &a, F64, r, &err);
     actual_close(&a);
     return e;
 }
@@ -286,6 +286,62 @@ static void test_what_fails(void **state)
     unlink(place("x.safetensors"));
 }
 
+/* Exchange the logits of two experts between which some token decides by least, so that rounding could have done it. */
+static void send_one_elsewhere(double *logits, int64_t tokens, int64_t experts, int64_t k)
+{
+    int64_t token = 0, in = 0, out = 1;
+    double least = INFINITY;
+    for (int64_t n = 0; n < tokens; n++)
+        for (int64_t a = 0; a < experts; a++)
+            for (int64_t b = 0; b < experts; b++) {
+                const double *x = logits + n * experts, gap = x[a] - x[b];
+                int64_t above = 0;
+                for (int64_t e = 0; e < experts; e++) above += x[e] >= x[a];
+                if (above == k && gap > 0 && gap < least) least = gap, token = n, in = a, out = b;
+            }
+    double *x = logits + token * experts, kept = x[in];
+    x[in] = x[out], x[out] = kept;
+}
+
+static enum finding found(const struct check_result *r, const char *name)
+{
+    for (int i = 0; i < r->count; i++)
+        if (strcmp(r->all[i].name, name) == 0) return r->all[i].finding;
+    fail_msg("no %s", name);
+    return FINDING_COUNT;
+}
+
+/* In bf16 what comes after a token that rounding has sent elsewhere is not judged, what comes before it is; in fp32 all is. */
+static void test_other_experts(void **state)
+{
+    (void)state;
+    static const char logits[] = "act/h.0.router.logits", before[] = "act/h.0.ln_2", after[] = "act/h.0.mlp.up";
+    const struct golden gpt2 = golden;
+    struct check_result r;
+    struct dump d = { 0 };
+    assert_int_equal(golden_open(&golden, "golden/mixtral-top2.safetensors", &err), OK);
+    const struct safetensors_entry *e = safetensors_find(&golden.file, logits), *w = safetensors_find(&golden.file, after), *b = safetensors_find(&golden.file, before);
+    for (int elsewhere = 0; elsewhere < 2; elsewhere++)
+        for (int narrow = 0; narrow < 2; narrow++) {
+            struct actual a;
+            double *sent = values(logits), *broken = values(after);
+            if (elsewhere) send_one_elsewhere(sent, e->dim[0], e->dim[1], golden.config.mixture.k);
+            memset(broken, 0, (size_t)w->count * sizeof *broken);
+            add(&d, logits, e->dim[0], e->dim[1], sent), add(&d, before, b->dim[0], b->dim[1], values(before)), add(&d, after, w->dim[0], w->dim[1], broken);
+            write_dump(&d, "x.safetensors");
+            assert_int_equal(actual_open(&a, place("x.safetensors"), NULL, &err), OK);
+            assert_int_equal(check_files(&golden, &a, narrow ? BF16 : F32, &r, &err), OK);
+            assert_int_equal(found(&r, before), HOLDS);
+            assert_int_equal(found(&r, logits), elsewhere && !narrow ? DIFFERS : HOLDS);
+            assert_int_equal(found(&r, after), elsewhere && narrow ? ELSEWHERE : DIFFERS);
+            check_result_free(&r);
+            actual_close(&a);
+        }
+    golden_close(&golden);
+    golden = gpt2;
+    unlink(place("x.safetensors"));
+}
+
 static void test_bad_maps(void **state)
 {
     (void)state;
@@ -319,7 +375,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_itself), cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_by_name),
-        cmocka_unit_test(test_zigzag_boxes_and_transpose), cmocka_unit_test(test_broken_on_an_axis), cmocka_unit_test(test_what_fails),
+        cmocka_unit_test(test_zigzag_boxes_and_transpose), cmocka_unit_test(test_broken_on_an_axis), cmocka_unit_test(test_what_fails), cmocka_unit_test(test_other_experts),
         cmocka_unit_test(test_bad_maps),
     };
     return cmocka_run_group_tests_name("checker", tests, open_golden, close_golden);

@@ -67,8 +67,10 @@ static void test_streams_overlap_and_join(void **state)
     assert_int_equal(c.now, 300);
     clock_end(&c);
     assert_int_equal(c.now, 100);
-    clock_copy(&c, 1000);                                                   /* copy 100..1100 */
-    clock_copy(&c, 1000);                                                   /* copy 1100..2100 */
+    assert_int_equal(clock_copy(&c, FETCH, c.now, 1000), 1100);
+    assert_int_equal(clock_copy(&c, FETCH, 500, 1000), 2100);               /* after the one before */
+    assert_int_equal(clock_copy(&c, FLUSH, 150, 1000), 1150);               /* the other way, beside them */
+    assert_int_equal(clock_job(&c, HOST, "work", 1100, 300), 1400);
     clock_compute(&c, "c", work);                                           /* beside both, 100..200 */
     assert_int_equal(c.now, 200);
     clock_begin(&c, COMMUNICATION);                                         /* asked for at 200, free at 300 */
@@ -76,7 +78,11 @@ static void test_streams_overlap_and_join(void **state)
     clock_end(&c);
     clock_join(&c, COMMUNICATION);
     assert_int_equal(c.now, 400);
-    clock_join(&c, COPY);
+    clock_join(&c, FLUSH);
+    assert_int_equal(c.now, 1150);
+    clock_wait(&c, 1400);
+    assert_int_equal(c.now, 1400);
+    clock_join(&c, FETCH);
     assert_int_equal(c.now, 2100);
     clock_join(&c, COMMUNICATION);                                          /* done long ago */
     assert_int_equal(c.now, 2100);

@@ -74,9 +74,13 @@ static void test_values_are_what_the_file_says(void **state)
     assert_int_equal(c.flop_rate[F32], 19500000);
     assert_int_equal(c.memory_rate, 1935000);
     assert_true(c.memory == 80000000000);
+    assert_int_equal(c.host.flop_rate[F64], 627000);
+    assert_int_equal(c.host.memory_rate, 51200);
+    assert_int_equal(c.host.drive_rate, 7877);
     assert_int_equal(cluster_find(&c, "textbook", &err), OK);
     assert_int_equal(c.flop_rate[F64], 0);
     assert_true(c.link[0].eager == ALWAYS_EAGER);
+    assert_int_equal(c.host.drive_rate, 0);
     assert_int_equal(cluster_find(&c, CLUSTER_USUAL, &err), OK);
 }
 
@@ -137,6 +141,9 @@ static void test_faults_are_named(void **state)
         { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [100, 0] }, \"links\": [" LINK "] }", "percent[1]", "1 to 100" },
         { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [\"a\"] }, \"links\": [" LINK "] }", "percent[0]", "1 to 100" },
         { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [] }, \"links\": [" LINK "] }", "\"percent\"", "0 speeds" },
+        { "{ " HEAD DEVICE ", \"host\": { \"source\": \"s\", \"drive\": 1 }, \"links\": [" LINK "] }", "\"drive\"", "host" },
+        { "{ " HEAD DEVICE ", \"host\": { \"drive_MB_per_second\": 1 }, \"links\": [" LINK "] }", "\"source\"", "host" },
+        { "{ " HEAD DEVICE ", \"host\": { \"source\": \"s\", \"GFLOP_per_second\": { \"fp32\": 1 } }, \"links\": [" LINK "] }", "GFLOP_per_second", "fp64" },
         { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"MB_per_second\": 1, \"source\": \"s\" }] }", "\"latency_ns\"", "missing" },
         { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1e30, \"MB_per_second\": 1, \"source\": \"s\" }] }", "\"latency_ns\"", "e+30" },
         { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1, \"MB_per_second\": 0, \"source\": \"s\" }] }", "\"MB_per_second\"", "0" },

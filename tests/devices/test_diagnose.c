@@ -64,6 +64,23 @@ static void test_factors(void **state)
     }
 }
 
+/* In 16 bits a constant factor leaves what rounding does, and is off by some of it; a bound that is wide explains nothing. */
+static void test_rounded_factors(void **state)
+{
+    (void)state;
+    const struct mesh m = mesh_2x3x2();
+    const struct { double factor, residual, rounding; const char *words; } want[] = {
+        { 2.992, 0.02, 0.03, "expected times 2.9920 = tp" }, { 2.992, 0.02, 0.001, "" }, { 2.9, 0.02, 0.03, "expected times 2.9000" },
+        { 2.992, 0.4, 0.9, "" },
+    };
+    char text[128];
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        struct evidence e = seen(&m, all, want[i].factor, want[i].residual);
+        e.rounding = want[i].rounding;
+        assert_string_equal(diagnose_scale(text, sizeof text, &m, 5, &e), want[i].words);
+    }
+}
+
 /* Each device has a part of a sum over tp: no constant factor, but parts that add up. */
 static void test_missing_sum(void **state)
 {
@@ -90,7 +107,7 @@ static void test_scale_of(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places), cmocka_unit_test(test_factors), cmocka_unit_test(test_missing_sum), cmocka_unit_test(test_scale_of),
+        cmocka_unit_test(test_places), cmocka_unit_test(test_factors), cmocka_unit_test(test_rounded_factors), cmocka_unit_test(test_missing_sum), cmocka_unit_test(test_scale_of),
     };
     return cmocka_run_group_tests_name("diagnose", tests, NULL, NULL);
 }

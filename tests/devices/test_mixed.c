@@ -42,6 +42,22 @@ static void test_agrees_with_one_device(void **state)
     }
 }
 
+/* Sums of gradients over tp are made, and counted, in the gradients' format, as are those of copied keys and values. */
+static void test_every_tensor_scheme(void **state)
+{
+    (void)state;
+    for (int i = 0; tensor_schemes[i] && test_size > 1; i++) {
+        struct plan p = mixed_plan(1, test_size, 1, formats[i % FORMATS / 2 * 2]);
+        if (i % 2) case_take_llama(&p);
+        p.tensor = tensor_schemes[i]->name;
+        if (plan_check(&p, &err) == OK) check(&p);
+    }
+    struct plan copies = mixed_plan(1, test_size, 1, formats[0]);
+    case_take_llama(&copies);
+    copies.model.K = 1;
+    check(&copies);
+}
+
 static struct plan adam_plan(struct formats f)
 {
     struct plan p = mixed_plan(test_size, 1, 1, f);
@@ -179,15 +195,13 @@ static void test_what_does_not_fit(void **state)
     p = mixed_plan(1, 1, test_size, formats[2]);
     p.schedule = "pipedream-2bw", p.micros = 2 * test_size;
     if (test_size > 1) refused(p, "before devices can agree");
-    p = mixed_plan(1, test_size, 1, formats[0]);
-    p.tensor = "1d-sp";
-    if (test_size > 1) refused(p, "--grad-dtype bf16");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_agrees_with_one_device),
+        MPI_TEST(test_every_tensor_scheme),
         MPI_TEST(test_same_gradients_in_same_weights_out),
         MPI_TEST(test_gradients_of_other_formats_are_others),
         MPI_TEST(test_overflow_is_agreed_on),

@@ -34,7 +34,7 @@ static void record(const char *file)
     trace = (struct trace){ .span = NULL };
     device.clock.trace = &trace;
     clock_compute(&device.clock, "think", (struct op_cost){ .flops = 1e6 * (comm.rank + 1) });
-    clock_copy(&device.clock, 1000000);
+    clock_copy(&device.clock, FETCH, device.clock.now, 1000000);
     bool good = allreduce(comm.everyone, x, COUNT, F32, SUM, "ring", &err) == OK;
     const struct collective all = { .in = x, .out = y, .count = COUNT / comm.size, .dtype = F32 };
     good = good && collective_run(comm.everyone, ALLTOALL, "linear", &all, &err) == OK;
@@ -145,7 +145,7 @@ static void test_the_file_is_a_trace(void **state)
     assert_int_equal(arrows, all[0]);
     assert_int_equal(arrows, all[1]);
     assert_true(last <= busy && last > 0);              /* of rank 0 */
-    assert_true(has_row(events, "compute") && has_row(events, "copy engine"));
+    assert_true(has_row(events, "compute") && has_row(events, "copy from host"));
     assert_true(has_row(events, "send, pair") == (test_size > 1) && has_row(events, "receive, node") == (test_size > 2));
     cJSON_Delete(root);
 }

@@ -1,5 +1,5 @@
 /* cost.c -- what a step of the engine takes, from the list of passes alone. */
-#include "emulated_devices/schemes/data/gather.h"
+#include "emulated_devices/schemes/data/offload.h"
 
 static void add(struct collective_cost *sum, struct collective_cost c, int64_t times)
 {
@@ -16,17 +16,39 @@ static struct collective_cost allreduce_cost(const struct data_parallel *dp, con
 
 /* ---- how often ---------------------------------------------------------------------------------------------------------------- */
 
+static void note(struct data_parallel *dp, int64_t here)
+{
+    if (here > dp->most_weights) dp->most_weights = here;
+}
+
 /* The engine's own rules, without its data: who is here after each pass. */
-static void arrive(struct data_parallel *dp, int part, int64_t *here)
+static void arrive_shards(struct data_parallel *dp, int part, int64_t *here)
 {
     int unit[2];
     for (int k = 0, n = data_units_of(dp->config, part, unit); k < n; k++) {
         struct unit *u = &dp->unit[unit[k]];
-        if (u->foreseen_here || u->count == 0) continue;
-        u->foreseen_here = true;
-        u->gatherings++;
-        *here += whole_elements(u);
+        if (u->foreseen_here || u->foreseen_shard || !offloads(&dp->request, PARAMETERS)) continue;
+        u->foreseen_shard = true;
+        note(dp, *here += kept_elements(dp, u, BY_WEIGHTS));
     }
+}
+
+static void arrive_unit(struct data_parallel *dp, struct unit *u, int64_t *here)
+{
+    const int64_t shard = offloads(&dp->request, PARAMETERS) ? kept_elements(dp, u, BY_WEIGHTS) : 0;
+    if (u->foreseen_here || u->count == 0) return;
+    if (!u->foreseen_shard) *here += shard;
+    u->foreseen_here = true;
+    u->foreseen_shard = false;
+    u->gatherings++;
+    note(dp, *here += whole_elements(u));
+    *here -= shard;
+}
+
+static void arrive(struct data_parallel *dp, int part, int64_t *here)
+{
+    int unit[2];
+    for (int k = 0, n = data_units_of(dp->config, part, unit); k < n; k++) arrive_unit(dp, &dp->unit[unit[k]], here);
 }
 
 static void leave(struct data_parallel *dp, int use, int64_t *here)
@@ -44,14 +66,20 @@ static void foresee_gradients(struct data_parallel *dp, int part)
 {
     int unit[2];
     int64_t together = 0;
-    for (int k = 0, n = data_units_of(dp->config, part, unit); k < n; k++) {
+    const int n = data_units_of(dp->config, part, unit);
+    for (int k = 0; k < n; k++) {
         struct unit *u = &dp->unit[unit[k]];
         u->passes++;
         u->reductions += u->reduced_in != dp->updates;
         u->reduced_in = dp->updates;
         together += whole_elements(u);
     }
-    if (dp->shards.gradients > 1 && together > dp->most_gradients) dp->most_gradients = together;
+    for (int k = 0; k < n && data_scatters(dp); k++) {         /* one after the other they go, each beside the copy it is added to */
+        const struct unit *u = &dp->unit[unit[k]];
+        const int64_t sum = offloads(&dp->request, GRADIENTS) && dp->shards.gradients > 1 ? kept_elements(dp, u, BY_GRADIENTS) : 0;
+        if (together + sum > dp->most_gradients) dp->most_gradients = together + sum;
+        together -= whole_elements(u);
+    }
 }
 
 void foresee(struct data_parallel *dp)
@@ -64,8 +92,9 @@ void foresee(struct data_parallel *dp)
         if (!makes_weights(dp) || dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
         const int next = next_weight_use(dp, i);
         arrive(dp, dp->use[i].part, &here);
+        const int second = next < 0 ? -1 : next_weight_use(dp, next);
         if (makes_ahead(dp) && next >= 0) arrive(dp, dp->use[next].part, &here);
-        if (here > dp->most_weights) dp->most_weights = here;
+        if (makes_ahead(dp) && second >= 0) arrive_shards(dp, dp->use[second].part, &here);
         leave(dp, i, &here);
     }
 }
@@ -83,10 +112,10 @@ static struct collective_cost bucket_cost(const struct data_parallel *dp)
 struct collective_cost data_level_cost(const struct data_parallel *dp, enum shard_level level)
 {
     struct collective_cost sum = { 0 };
-    if (dp->shards.optimizer == 1) return level == BY_COPIES ? bucket_cost(dp) : sum;
+    if (dp->shards.optimizer == 1 && !data_scatters(dp)) return level == BY_COPIES ? bucket_cost(dp) : sum;
     for (int u = 0; u < dp->units; u++) {
         const struct unit *unit = &dp->unit[u];
-        const int64_t n = unit->padded / shards_stride(&dp->shards, level), passes = dp->shards.gradients > 1 ? unit->passes : 0;
+        const int64_t n = unit->padded / shards_stride(&dp->shards, level), passes = data_scatters(dp) ? unit->passes : 0;
         switch (level) {
         case BY_WEIGHTS:
             add(&sum, level_allgather_cost(dp, level, n), unit->gatherings);
@@ -133,17 +162,43 @@ struct collective_cost data_outer_cost(const struct data_parallel *dp)
 
 /* ---- memory ---------------------------------------------------------------------------------------------------------------------- */
 
-struct model_state data_peak(const struct data_parallel *dp)
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static struct state_bytes bytes_of_element(const struct data_parallel *dp)
 {
     const int outer = dp->shards.apart ? 1 + (dp->outer.momentum > 0) : 0;     /* anchor and momentum */
-    const struct state_bytes each = {
+    return (struct state_bytes){
         .weight = dtype_size(data_format(dp, KIND_WEIGHT)), .gradient = has_gradients(dp) ? dtype_size(data_format(dp, KIND_GRADIENT)) : 0,
         .optimizer = dtype_size(data_format(dp, KIND_STATE)) * (uint64_t)(dp->optimizer->states + data_has_masters(dp) + outer),
     };
+}
+
+struct model_state data_peak(const struct data_parallel *dp)
+{
+    const struct state_bytes each = bytes_of_element(dp);
+    const struct data_request *q = &dp->request;
+    const uint64_t in_step = dp->stepped ? (uint64_t)(buffers_of_step(dp) * dp->longest_slice) : 0;
     struct model_state sum = { .weights = (uint64_t)dp->most_weights * each.weight, .gradients = (uint64_t)dp->most_gradients * each.gradient };
     for (int u = 0; u < dp->units; u++) {
         const struct model_state s = shards_state(&dp->shards, dp->unit[u].padded, each);
-        sum.weights += s.weights * (uint64_t)dp->versions, sum.gradients += s.gradients, sum.optimizer += s.optimizer;
+        if (!offloads(q, PARAMETERS)) sum.weights += s.weights * (uint64_t)dp->versions;
+        if (!offloads(q, GRADIENTS)) sum.gradients += s.gradients;
+        if (!offloads(q, OPTIMIZER)) sum.optimizer += s.optimizer;
+    }
+    if (offloads(q, PARAMETERS)) sum.weights = larger(sum.weights, in_step * each.weight);
+    if (offloads(q, GRADIENTS)) sum.gradients = larger(sum.gradients, in_step * each.gradient);
+    if (offloads(q, OPTIMIZER)) sum.optimizer = in_step * each.optimizer;
+    return sum;
+}
+
+struct model_state data_offloaded(const struct data_parallel *dp)
+{
+    struct model_state sum = { 0 };
+    for (int u = 0; u < dp->units; u++) {
+        const struct model_state s = shards_state(&dp->shards, dp->unit[u].padded, bytes_of_element(dp));
+        if (offloads(&dp->request, PARAMETERS)) sum.weights += s.weights;
+        if (offloads(&dp->request, GRADIENTS)) sum.gradients += s.gradients;
+        if (offloads(&dp->request, OPTIMIZER)) sum.optimizer += s.optimizer;
     }
     return sum;
 }

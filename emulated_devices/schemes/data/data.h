@@ -31,6 +31,7 @@
 #define ORRERY_DATA_SCHEME_H
 
 #include "emulated_devices/collectives/quantised.h"
+#include "emulated_devices/device/tier.h"
 #include "emulated_devices/schemes/data/unit.h"
 #include "ref/optim/outer.h"
 
@@ -44,6 +45,11 @@ struct data_request {
     const char *reduce_scatter, *allgather;     /* algorithms; NULL: the default */
     int64_t bucket;                             /* bytes of gradients all-reduced at a time, > 0, where they are kept whole */
     struct outer outer;                         /* --local-steps, --outer-lr, --outer-momentum; a number that is 0: the scheme's */
+    unsigned offload;                           /* --offload: 1 << PARAMETERS, GRADIENTS, OPTIMIZER: what lies on the slow tier */
+    const char *offload_to;                     /* folder for a file; NULL: the host's memory */
+    int64_t offload_slice;                      /* elements that the step moves and steps at a time, > 0 */
+    int offload_stride;                         /* every so manieth slice is stepped by the device, the others by the host; 0, 1: all
+                                                   by the device */
     bool narrow_gradients;                      /* --grad-dtype: of 16-bit weights they are kept and reduced in 16 bits too, not in fp32 */
     struct block_format quantise_weights, quantise_gradients;      /* as they travel; bits 0: as they are */
 };
@@ -57,6 +63,8 @@ struct data_scheme {
     const char *allgather;                      /* algorithm for weights, if the request has none; NULL: the default */
     struct outer outer;                         /* if its copies train apart, what brings them together unless the request says otherwise */
 };
+
+static inline bool offloads(const struct data_request *q, enum arena_tag what) { return q->offload >> what & 1; }
 
 /* How many devices share what a scheme shards: all, or as many as --shard-group says. */
 static inline int shard_group(const struct shards *s, const struct data_request *q) { return q->group > 0 ? q->group : s->P; }
@@ -90,11 +98,17 @@ const char *data_allgather(const struct data_request *);
 
 /** The outer steps of a request's scheme; .every is 0 where copies reduce gradients in every step. */
 struct outer data_outer(const struct data_request *);
+/** Whether what a request offloads can be, and be stepped where it is.
+ *  @param masters  the optimizer steps copies of the weights, not them.  @return OK or ERR_PLAN naming the flag. */
+enum error_code data_offload_check(const struct data_request *, const struct shards *, bool masters, struct error *);
 
 /* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream; PASS_TURN: none, weights are wanted
  * elsewhere from there on. */
 enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE, PASS_TURN };
 struct use { int part; enum pass pass; };
+
+/* What is stepped at once: elements of what this device steps of a unit's row. */
+struct step_slice { struct unit *unit; struct range own; bool last; };      /* last: of its unit */
 
 struct data_parallel {
     const struct data_scheme *scheme;
@@ -123,7 +137,14 @@ struct data_parallel {
     int updates;                                /* optimizer steps among them, the last one counted */
     struct use *use;                            /* [uses] */
     int64_t most_weights, most_gradients;       /* elements that are whole here for a while, at most: of weights that are gathered,
-                                                   and of gradients that are scattered */
+                                                   and of gradients that are scattered; shards that lie on the slow tier otherwise
+                                                   included */
+    struct tier tier;                           /* of what is offloaded own_w, own_g, master and state are homes there */
+    struct tensor landing;                      /* there: weights that the host has stepped, for a device that keeps them itself */
+    struct step_slice *slice;                   /* [slices] what a step goes through */
+    int slices;
+    int64_t longest_slice;
+    bool stepped;                               /* at least once: before that there are no buffers for slices */
 };
 
 /* ---- building ------------------------------------------------------------------------------------------------------- */
@@ -145,7 +166,7 @@ int data_units_of(const struct model_config *, int part, int unit[2]);
 
 /* ---- in a step ------------------------------------------------------------------------------------------------------ */
 
-/* Collective over the dp group, all members in the same order.  @return OK, ERR_MEMORY, ERR_COMM; the step cannot go on. */
+/* Collective over the dp group, all members in the same order.  @return OK, ERR_MEMORY, ERR_COMM, ERR_FILE; the step cannot go on. */
 enum error_code data_acquire(struct data_parallel *, int part, struct error *);
 void data_release(struct data_parallel *, int part);
 enum error_code data_begin_gradient(struct data_parallel *, int part, struct error *);
@@ -156,8 +177,13 @@ enum error_code data_finish_gradients(struct data_parallel *, struct error *);
  *  passes again, or goes on behind a PASS_TURN.  Local; no part is acquired. */
 void data_set_direction(struct data_parallel *, uint64_t key, double along);
 
-/** What this device steps of a unit's gradient, reduced over dp: a view. */
+/** What this device steps of a unit's gradient, reduced over dp: a view, on the slow tier if that is where it lies. */
 struct tensor data_own_gradient(const struct data_parallel *, const struct unit *);
+
+/** The same on the device, to be changed there, between finish_gradients and step; and back to where it lies.
+ *  @return OK, ERR_MEMORY or ERR_FILE. */
+enum error_code data_take_gradient(struct data_parallel *, struct unit *, struct tensor *, struct error *);
+enum error_code data_put_gradient(struct data_parallel *, struct unit *, struct error *);
 
 /** This device's part of the squared global norm: over all devices the parts add up to it. */
 double data_norm_part(struct data_parallel *);
@@ -236,8 +262,19 @@ struct collective_cost data_level_cost(const struct data_parallel *, enum shard_
 
 /** What an outer step sends on the dp group besides. */
 struct collective_cost data_outer_cost(const struct data_parallel *);
+/** The stride with which the update takes least, of many equal slices that take the host so long, and the device, or the slowest of
+ *  the copies, so long: k slices take max((k-1) host, device). */
+int data_balanced_stride(picoseconds host, picoseconds device);
 
 /** Peak bytes of PARAMETERS, GRADIENTS and OPTIMIZER, exactly. */
 struct model_state data_peak(const struct data_parallel *);
+
+/** Bytes that lie on the slow tier. */
+struct model_state data_offloaded(const struct data_parallel *);
+
+/** What this device reads from the slow tier and writes to it in one step, exactly; and of it, what a step that is skipped does
+ *  not. */
+struct tier_traffic data_tier_traffic(const struct data_parallel *);
+struct tier_traffic data_tier_update_traffic(const struct data_parallel *);
 
 #endif

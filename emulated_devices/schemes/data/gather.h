@@ -7,11 +7,14 @@
 /* Whether gradients are kept at all. */
 static inline bool has_gradients(const struct data_parallel *dp) { return !dp->optimizer->forward_only; }
 
-/* Whether whole weights are made when a part is acquired, and dropped after it: they are kept in shards, or wanted elsewhere than kept. */
-static inline bool makes_weights(const struct data_parallel *dp) { return dp->shards.weights > 1 || !has_gradients(dp); }
+/* Whether weights travel before they are whole: they are kept in shards, or on the slow tier. */
+static inline bool weights_travel(const struct data_parallel *dp) { return dp->shards.weights > 1 || offloads(&dp->request, PARAMETERS); }
+
+/* Whether whole weights are made when a part is acquired, and dropped after it: they travel, or are wanted elsewhere than kept. */
+static inline bool makes_weights(const struct data_parallel *dp) { return weights_travel(dp) || !has_gradients(dp); }
 
 /* Whether the next part's are made meanwhile: where they travel. */
-static inline bool makes_ahead(const struct data_parallel *dp) { return dp->shards.weights > 1 && !dp->request.no_prefetch; }
+static inline bool makes_ahead(const struct data_parallel *dp) { return weights_travel(dp) && !dp->request.no_prefetch; }
 
 /* Whether weights from before this pass are of no use behind it. */
 static inline bool renews_weights(enum pass p) { return p == PASS_UPDATE || p == PASS_TURN; }
@@ -34,6 +37,21 @@ static inline int64_t bucket_elements(const struct data_parallel *dp)
     const int64_t n = dp->request.bucket / (int64_t)dtype_size(data_format(dp, KIND_GRADIENT));
     return n > 0 ? n : 1;
 }
+
+/* Whether gradients go to where they are kept after each pass. */
+static inline bool data_scatters(const struct data_parallel *dp)
+{
+    return has_gradients(dp) && (dp->shards.gradients > 1 || offloads(&dp->request, GRADIENTS));
+}
+
+/* Elements of a unit that this device keeps the weights, or the gradients, of. */
+static inline int64_t kept_elements(const struct data_parallel *dp, const struct unit *u, enum shard_level level)
+{
+    return shards_range(&dp->shards, level, u->padded).count;
+}
+
+/* Of the gradients that this device keeps, those that it steps. */
+struct range stepped_gradients(const struct data_parallel *, const struct unit *);
 
 /* Elements of a unit's weights (or gradients) when they are whole here. */
 static inline int64_t whole_elements(const struct unit *u) { return u->rows > 0 ? u->elements : u->padded; }

@@ -1,20 +1,19 @@
 /* gradients.c -- gradients reduced over dp, as soon as backward has finished them. */
-#include "emulated_devices/schemes/data/gather.h"
+#include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
 #include <string.h>
 
 /* ---- where they are ------------------------------------------------------------------------------------------------------------ */
 
-/* Of the gradients that a device keeps, those that it steps. */
-static struct range stepped(const struct data_parallel *dp, const struct unit *u)
+struct range stepped_gradients(const struct data_parallel *dp, const struct unit *u)
 {
     struct range own = shards_range(&dp->shards, BY_OPTIMIZER, u->padded);
     own.first -= shards_range(&dp->shards, BY_GRADIENTS, u->padded).first;
     return own;
 }
 
-struct tensor data_own_gradient(const struct data_parallel *dp, const struct unit *u) { return slice(u->own_g, stepped(dp, u)); }
-struct tracking data_own_tracking(const struct data_parallel *dp, const struct unit *u) { return tracking_from(u->tracking, stepped(dp, u).first); }
+struct tensor data_own_gradient(const struct data_parallel *dp, const struct unit *u) { return slice(u->own_g, stepped_gradients(dp, u)); }
+struct tracking data_own_tracking(const struct data_parallel *dp, const struct unit *u) { return tracking_from(u->tracking, stepped_gradients(dp, u).first); }
 
 /* ---- reducing ------------------------------------------------------------------------------------------------------------------ */
 
@@ -34,13 +33,12 @@ static enum error_code scatter(struct data_parallel *dp, struct unit *u, struct 
     const struct range half = shards_range(&dp->shards, BY_WEIGHTS, u->padded), kept = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
     if (!e) e = level_reduce_scatter(dp, BY_WEIGHTS, row, t, err);
     if (!e) e = level_reduce_scatter(dp, BY_GRADIENTS, slice(row, half), tracking_from(t, half.first), err);
-    if (!e) dev_add(d, u->own_g, u->own_g, slice(row, kept));
-    if (!e && tracked(t)) tracking_add(u->tracking, tracking_from(t, kept.first), u->own_g);
+    if (!e) e = offload_take_sum(dp, u, err);
+    if (!e) dev_add(d, u->sum, u->sum, slice(row, kept));
+    if (!e && tracked(t)) tracking_add(u->tracking, tracking_from(t, kept.first), u->sum);
     tracking_close(&t);
     if (u->rows > 0) device_free(d, row);
     device_free(d, u->g);
-    u->g.data = NULL;
-    show_gradients(u);
     return e;
 }
 
@@ -56,16 +54,16 @@ static enum error_code track_copies(struct data_parallel *dp, struct unit *u, st
 /* After the last microbatch: to the device that steps them, and the sum over copies, unless they train apart. */
 static enum error_code reduce_last(struct data_parallel *dp, struct unit *u, struct error *err)
 {
-    if (dp->tracks && dp->shards.gradients == 1) tracking_start(u->tracking, u->own_g);
-    enum error_code e = level_reduce_scatter(dp, BY_OPTIMIZER, u->own_g, u->tracking, err);
-    const struct tensor own = data_own_gradient(dp, u);
+    if (dp->tracks && dp->shards.gradients == 1) tracking_start(u->tracking, u->sum);
+    enum error_code e = level_reduce_scatter(dp, BY_OPTIMIZER, u->sum, u->tracking, err);
+    const struct tensor own = slice(u->sum, stepped_gradients(dp, u));
     if (!e && !dp->shards.apart) e = allreduce(&dp->level[BY_COPIES], own.data, tensor_count(own), own.dtype, SUM, dp->allreduce, err);
     return e || !dp->tracks ? e : track_copies(dp, u, err);
 }
 
 /* ---- ddp: everything whole, in buckets ---------------------------------------------------------------------------------------- */
 
-static bool everything_is_whole(const struct data_parallel *dp) { return dp->shards.optimizer == 1; }
+static bool everything_is_whole(const struct data_parallel *dp) { return dp->shards.optimizer == 1 && !data_scatters(dp); }
 
 /* Elements at the front of the block of gradients to which every pass has been added: last unit first. */
 static int64_t finished(const struct data_parallel *dp)
@@ -92,17 +90,34 @@ static enum error_code reduce_buckets(struct data_parallel *dp, struct error *er
 
 /* ---- the seam ------------------------------------------------------------------------------------------------------------------ */
 
+/* Room, with zeros; or with what is there already, where the whole lies on the slow tier. */
+static enum error_code begin(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    enum error_code e = OK;
+    if (dp->shards.gradients == 1) {
+        e = offload_take_sum(dp, u, err);
+        u->g.data = u->sum.data;
+    } else {
+        u->g.data = arena_alloc(&dp->device->arena, GRADIENTS, tensor_bytes(u->g));
+        if (u->g.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradient of %s and what belongs to it", u->parameter[0].spec.name);
+        memset(u->g.data, 0, tensor_bytes(u->g));
+    }
+    show_gradients(u);
+    return e;
+}
+
 enum error_code data_begin_gradient(struct data_parallel *dp, int part, struct error *err)
 {
     int unit[2];
-    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && dp->shards.gradients > 1; i++) {
-        struct unit *u = &dp->unit[unit[i]];
-        u->g.data = arena_alloc(&dp->device->arena, GRADIENTS, tensor_bytes(u->g));
-        if (u->g.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradients of part %d", part);
-        memset(u->g.data, 0, tensor_bytes(u->g));
-        show_gradients(u);
-    }
-    return OK;
+    enum error_code e = OK;
+    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && data_scatters(dp) && !e; i++) e = begin(dp, &dp->unit[unit[i]], err);
+    return e;
+}
+
+static void end(struct unit *u)
+{
+    u->g.data = NULL;
+    show_gradients(u);
 }
 
 /* On the communication stream: beside the backward passes that follow. */
@@ -116,6 +131,8 @@ enum error_code data_end_gradient(struct data_parallel *dp, int part, struct err
         u->due--;
         if (dp->shards.gradients > 1) e = scatter(dp, u, err);
         if (!e && u->due == 0 && !everything_is_whole(dp)) e = reduce_last(dp, u, err);
+        if (!e) e = offload_put_sum(dp, u, u->due == 0, err);
+        if (data_scatters(dp)) end(u);
     }
     if (!e && everything_is_whole(dp)) e = reduce_buckets(dp, err);
     clock_end(&dp->device->clock);
@@ -130,6 +147,7 @@ enum error_code data_finish_gradients(struct data_parallel *dp, struct error *er
     const enum error_code e = everything_is_whole(dp) ? reduce_buckets(dp, err) : OK;
     clock_end(&dp->device->clock);
     clock_join(&dp->device->clock, COMMUNICATION);
+    if (offloads(&dp->request, GRADIENTS)) clock_join(&dp->device->clock, FLUSH), clock_join(&dp->device->clock, DRIVE);
     expect_uses(dp);
     return e;
 }

@@ -78,6 +78,9 @@ enum error_code data_check_quantising(const struct data_request *q, const struct
         if (f.bits == 0) continue;
         if ((f.bits != 4 && f.bits != 8) || f.block < 1)
             return fail(err, ERR_PLAN, "%s int%d in blocks of %lld: must be int8 or int4, in blocks of at least 1", asked[i].flag, f.bits, (long long)f.block);
+        if (q->offload)
+            return fail(err, ERR_PLAN, "%s int%d: with --offload shards move on their own link as they are; it takes everything in the device's memory", asked[i].flag,
+                        f.bits);
         if (s->apart)
             return fail(err, ERR_PLAN, "%s int%d: --data-parallel %s has replicas that train apart, whose outer step sends no codes; it takes schemes without one",
                         asked[i].flag, f.bits, q->scheme);

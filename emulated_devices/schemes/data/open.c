@@ -1,5 +1,5 @@
 /* open.c -- the engine's groups, units and memory. */
-#include "emulated_devices/schemes/data/gather.h"
+#include "emulated_devices/schemes/data/offload.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
@@ -43,6 +43,7 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
 
 static struct tensor zeros(struct data_parallel *dp, enum arena_tag tag, enum tensor_kind kind, int64_t n, bool *failed)
 {
+    if (offloads(&dp->request, tag)) return tier_place(&dp->tier, data_format(dp, kind), n);
     const struct tensor t = device_tensor_in(dp->device, tag, data_format(dp, kind), n);
     if (t.data) memset(t.data, 0, tensor_bytes(t));
     *failed = *failed || t.data == NULL;
@@ -56,9 +57,10 @@ static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
     const int64_t stepped = shards_range(s, BY_OPTIMIZER, u->padded).count;
     u->own_w = zeros(dp, PARAMETERS, KIND_WEIGHT, shards_range(s, BY_WEIGHTS, u->padded).count, failed);
     if (dp->versions > 1) u->older = zeros(dp, PARAMETERS, KIND_OLDER_WEIGHT, tensor_count(u->own_w), failed);
-    u->w = !makes_weights(dp) ? u->own_w : tensor_1d(NULL, dp->device->dtype, whole_elements(u));
+    u->w = makes_weights(dp) ? tensor_1d(NULL, dp->device->dtype, whole_elements(u)) : u->own_w;
     u->g = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), whole_elements(u));
-    if (s->gradients > 1 && has_gradients(dp)) u->own_g = zeros(dp, GRADIENTS, KIND_GRADIENT, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
+    if (data_scatters(dp)) u->own_g = zeros(dp, GRADIENTS, KIND_GRADIENT, shards_range(s, BY_GRADIENTS, u->padded).count, failed);
+    u->sum = offloads(&dp->request, GRADIENTS) ? tensor_none : u->own_g;
     if (data_has_masters(dp)) u->master = zeros(dp, OPTIMIZER, KIND_MASTER, stepped, failed);
     for (int i = 0; i < dp->optimizer->states; i++) u->state[i] = zeros(dp, OPTIMIZER, KIND_STATE, stepped, failed);
     if (s->apart) u->anchor = zeros(dp, OPTIMIZER, KIND_ANCHOR, stepped, failed);
@@ -72,7 +74,7 @@ static void place_gradients(struct data_parallel *dp, bool *failed)
     dp->gradients = zeros(dp, GRADIENTS, KIND_GRADIENT, at, failed);
     at = 0;
     for (int u = dp->units - 1; u >= 0; u--) {
-        dp->unit[u].g = dp->unit[u].own_g = slice(dp->gradients, (struct range){ at, dp->unit[u].padded });
+        dp->unit[u].g = dp->unit[u].own_g = dp->unit[u].sum = slice(dp->gradients, (struct range){ at, dp->unit[u].padded });
         at += dp->unit[u].padded;
     }
 }
@@ -157,9 +159,10 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
     enum error_code e = data_shards(&dp->shards, &dp->request, dp->group->size, dp->group->rank, err);
     if (!e) e = open_groups(dp, err);
     if (!e) e = open_units(dp, err);
+    if (!e) e = offload_open(dp, err);
     if (e) return e;
     for (int u = 0; u < dp->units; u++) make_unit(dp, &dp->unit[u], &failed);
-    if (dp->shards.gradients == 1 && has_gradients(dp)) place_gradients(dp, &failed);
+    if (!data_scatters(dp) && has_gradients(dp)) place_gradients(dp, &failed);
     if (failed) return fail(err, ERR_MEMORY, "no memory for weights, gradients and optimizer state");
     for (int u = 0; u < dp->units; u++) {
         draw(dp, &dp->unit[u], KIND_WEIGHT, seed);
@@ -173,23 +176,30 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
     return e;
 }
 
+/* What lies on the slow tier goes with it. */
+static void let_go(struct data_parallel *dp, enum arena_tag tag, struct tensor t)
+{
+    if (!offloads(&dp->request, tag)) device_free(dp->device, t);
+}
+
 void data_close(struct data_parallel *dp)
 {
     for (int i = 0; i < dp->units && dp->unit; i++) {
         struct unit *u = &dp->unit[i];
         if (u->w.data != u->own_w.data) device_free(dp->device, u->w);
-        if (dp->shards.gradients > 1) {
-            device_free(dp->device, u->g);
-            device_free(dp->device, u->own_g);
+        if (data_scatters(dp)) {
+            if (u->g.data != u->sum.data) device_free(dp->device, u->g);
+            let_go(dp, GRADIENTS, u->own_g);
         }
-        device_free(dp->device, u->own_w);
+        let_go(dp, PARAMETERS, u->own_w);
         device_free(dp->device, u->older);
-        device_free(dp->device, u->master);
+        let_go(dp, OPTIMIZER, u->master);
         tracking_close(&u->tracking);
         device_free(dp->device, u->anchor);
         device_free(dp->device, u->momentum);
-        for (int s = 0; s < dp->optimizer->states; s++) device_free(dp->device, u->state[s]);
+        for (int s = 0; s < dp->optimizer->states; s++) let_go(dp, OPTIMIZER, u->state[s]);
     }
+    offload_close(dp);
     device_free(dp->device, dp->gradients);
     free(dp->unit), free(dp->use);
     for (int l = 0; l < SHARD_LEVELS; l++) quantised_group_close(&dp->scatter[l]), group_close(&dp->level[l]);

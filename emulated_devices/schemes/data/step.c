@@ -1,5 +1,5 @@
 /* step.c -- each device steps what it keeps the optimizer's state of; then weights go back to who keeps them. */
-#include "emulated_devices/schemes/data/gather.h"
+#include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/numeric/convert.h"
 #include <string.h>
@@ -20,8 +20,7 @@ bool data_keeps_first(const struct shards *s, enum tensor_kind kind)
     return place < shards_stride(s, level_of(kind) + 1);
 }
 
-/* Of the weights that a device keeps, those that it steps. */
-static struct tensor stepped_weights(const struct data_parallel *dp, const struct unit *u)
+struct tensor stepped_weights(const struct data_parallel *dp, const struct unit *u)
 {
     struct range own = shards_range(&dp->shards, BY_OPTIMIZER, u->padded);
     own.first -= shards_range(&dp->shards, BY_WEIGHTS, u->padded).first;
@@ -62,41 +61,31 @@ static void add_squares(void *context, struct portion s)
     if (length > 0) n->sum += dev_sum_of_squares(n->dp->device, slice(n->g, (struct range){ s.row - n->first, length }));
 }
 
-/* Copies have the same gradients: the first of them counts. */
+double unit_squares(struct data_parallel *dp, const struct unit *u, struct tensor g)
+{
+    const struct range own = data_kept(&dp->shards, u, KIND_GRADIENT);
+    struct norm n = { .dp = dp, .g = g, .first = own.first };
+    unit_each_stretch(u, own, add_squares, &n);
+    return n.sum;
+}
+
+/* Copies have the same gradients: the first of them counts.  Those on the slow tier were summed up before they went there. */
 double data_norm_part(struct data_parallel *dp)
 {
-    struct norm n = { .dp = dp };
+    double sum = 0;
     for (int u = 0; u < dp->units && data_keeps_first(&dp->shards, KIND_GRADIENT); u++) {
-        const struct range own = data_kept(&dp->shards, &dp->unit[u], KIND_GRADIENT);
-        n.g = data_own_gradient(dp, &dp->unit[u]);
-        n.first = own.first;
-        unit_each_stretch(&dp->unit[u], own, add_squares, &n);
+        const struct unit *unit = &dp->unit[u];
+        sum += offloads(&dp->request, GRADIENTS) ? unit->squares : unit_squares(dp, unit, data_own_gradient(dp, unit));
     }
-    return n.sum;
+    return sum;
 }
 
 /* ---- the step ------------------------------------------------------------------------------------------------------------------ */
 
-struct stepping { const struct data_parallel *dp; const struct unit *unit; struct range own; struct tensor master; struct step step; };
-
-static void step_stretch(void *context, struct portion s)
-{
-    struct stepping *x = context;
-    const struct optimizer *o = x->dp->optimizer;
-    const struct range here = { s.row - x->own.first, s.length };
-    struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
-    for (int i = 0; i < o->states; i++) state[i] = slice(x->unit->state[i], here);
-    x->step.weight_decay = s.parameter->spec.decay ? x->dp->hyper->weight_decay : 0;
-    if (o->forward_only) {
-        step_along(x->dp, s, slice(x->master, here), x->step);
-        return;
-    }
-    optimizer_step(o, slice(x->master, here), slice(data_own_gradient(x->dp, x->unit), here), state, x->step);
-}
-
 /* New weights from who has stepped them to all that keep them: the way of the gradients, backwards. */
 static enum error_code share_weights(struct data_parallel *dp, struct unit *u, struct error *err)
 {
+    if (offloads(&dp->request, PARAMETERS)) return OK;          /* who keeps them has stepped them: data_offload_check */
     struct range half = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
     half.first -= shards_range(&dp->shards, BY_WEIGHTS, u->padded).first;
     const struct tensor row = slice(u->own_w, half);
@@ -113,30 +102,47 @@ enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct e
     return share_weights(dp, u, err);
 }
 
-static void forget_gradient(struct unit *u)
+static void clear_gradient(struct data_parallel *dp, struct unit *u)
 {
-    memset(u->own_g.data, 0, tensor_bytes(u->own_g));
+    if (has_gradients(dp) && !offloads(&dp->request, GRADIENTS)) memset(u->own_g.data, 0, tensor_bytes(u->own_g));
+    u->added = false;
+    u->squares = 0;
     if (tracked(u->tracking)) tracking_start(u->tracking, u->own_g);
 }
 
 void data_skip_step(struct data_parallel *dp)
 {
-    for (int u = 0; u < dp->units; u++) forget_gradient(&dp->unit[u]);
+    for (int u = 0; u < dp->units; u++) clear_gradient(dp, &dp->unit[u]);
 }
 
+/* Weights are shared, unless the outer step is about to change them. */
+static enum error_code step_slices(struct stepping *x, bool shared, struct error *err)
+{
+    struct data_parallel *dp = x->dp;
+    enum error_code e = OK;
+    for (int i = 0; i < dp->slices && !e; i++) {
+        e = slice_fetch_ahead(x, i, err);
+        if (!e) e = slice_step(x, i, err);
+        if (e || !dp->slice[i].last || !shared) continue;
+        if (dp->shards.optimizer > dp->shards.weights) clock_wait(&dp->device->clock, x->landed);
+        e = share_weights(dp, dp->slice[i].unit, err);
+    }
+    return e;
+}
+
+/* The next step begins when everything is where it lies. */
 enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
 {
+    struct stepping x;
     const bool round_ends = outer_follows(&dp->outer, t);
-    enum error_code e = OK;
     data_use_older(dp, false);
     data_same_versions(dp);
-    for (int i = 0; i < dp->units && !e; i++) {
-        struct unit *u = &dp->unit[i];
-        struct stepping x = { .dp = dp, .unit = u, .own = data_kept(&dp->shards, u, KIND_MASTER), .master = data_kept_tensor(dp, u, KIND_MASTER) };
-        x.step = (struct step){ .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
-        unit_each_stretch(u, x.own, step_stretch, &x);
-        if (has_gradients(dp)) forget_gradient(u);
-        if (!round_ends) e = renew_weights(dp, u, err);
-    }
+    const struct step step = { .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
+    enum error_code e = stepping_open(&x, dp, step, err);
+    if (!e) e = step_slices(&x, !round_ends, err);
+    stepping_close(&x);
+    dp->stepped = true;
+    for (enum stream s = FETCH; s < STREAMS && dp->request.offload; s++) clock_join(&dp->device->clock, s);
+    for (int u = 0; u < dp->units; u++) clear_gradient(dp, &dp->unit[u]);
     return e || !round_ends ? e : step_outer(dp, err);
 }

@@ -38,12 +38,19 @@ struct unit {
                                            where the optimizer steps copies of the weights */
     struct tracking tracking;           /* beside own_g, where that is quantised on its way and this is tracked */
     struct tensor anchor, momentum;     /* of replicas that train apart: what is stepped here as the last outer step left it; outer.h */
+    struct tensor shard, sum;           /* copies of own_w and own_g on the device while they are needed, where those lie on the
+                                           slow tier; elsewhere sum is own_g */
+    bool added;                         /* own_g has something of this step */
+    double squares;                     /* sum of the squares of what this device steps of the gradient, if own_g is not here */
     picoseconds ready;                  /* virtual time at which w has been gathered */
+    picoseconds announced, fetched, flushed;    /* ... own_w will be in the host's memory, and has been copied; own_g has been copied
+                                                   back.  announced 0: it has not been asked for */
     int due;                            /* backward passes of this step that have not added to g yet */
     int gatherings, reductions;         /* in a step: how often w is gathered; updates before which a pass adds to g */
     int passes;                         /* in a step: backward passes that add to g */
     bool moved;                         /* w is here, and along the direction (data_set_direction) */
-    bool foreseen_here;                 /* while the list is gone through: w is here; the last update before which g was added to */
+    bool foreseen_here, foreseen_shard; /* while the list is gone through: w is here; so is shard; the last update before which g
+                                           was added to */
     int reduced_in;
 };
 

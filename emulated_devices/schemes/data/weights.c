@@ -1,5 +1,5 @@
 /* weights.c -- weights kept in shards: gathered before a part is used, dropped after it. */
-#include "emulated_devices/schemes/data/gather.h"
+#include "emulated_devices/schemes/data/offload.h"
 #include <stdlib.h>
 
 int data_units_of(const struct model_config *c, int part, int unit[2])
@@ -73,7 +73,8 @@ static enum error_code gather_row(struct data_parallel *dp, struct unit *u, stru
 {
     struct tensor row = u->rows > 0 ? device_tensor_1d(dp->device, BUFFERS, u->padded) : u->w;
     if (row.data == NULL) return no_room(u, err);
-    const enum error_code e = level_allgather(dp, BY_WEIGHTS, u->own_w, row, err);
+    const struct tensor own = offloads(&dp->request, PARAMETERS) ? u->shard : u->own_w;
+    const enum error_code e = level_allgather(dp, BY_WEIGHTS, own, row, err);
     if (u->rows > 0) {
         if (!e) unit_to_whole(u, (struct range){ 0, u->padded }, row.data, u->w.data, row.dtype);
         device_free(dp->device, row);
@@ -85,12 +86,16 @@ static enum error_code gather_row(struct data_parallel *dp, struct unit *u, stru
 static enum error_code gather(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     if (u->w.data != NULL || u->count == 0) return OK;
+    enum error_code e = offload_fetch_weights(dp, u, err);
+    if (e) return e;
     u->w.data = arena_alloc(&dp->device->arena, PARAMETERS, tensor_bytes(u->w));
     if (u->w.data == NULL) return no_room(u, err);
     clock_begin(&dp->device->clock, COMMUNICATION);
-    const enum error_code e = gather_row(dp, u, err);
+    clock_wait(&dp->device->clock, u->fetched);
+    e = gather_row(dp, u, err);
     u->ready = dp->device->clock.now;
     clock_end(&dp->device->clock);
+    offload_drop_weights(dp, u);
     show_weights(u);
     return e;
 }
@@ -100,6 +105,19 @@ static enum error_code gather_part(struct data_parallel *dp, int part, struct er
     int unit[2];
     enum error_code e = OK;
     for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && !e; i++) e = gather(dp, &dp->unit[unit[i]], err);
+    return e;
+}
+
+/* What will be gathered at the uses after that. */
+static enum error_code fetch_ahead(struct data_parallel *dp, int use, struct error *err)
+{
+    int unit[2];
+    enum error_code e = OK;
+    const int second = use < 0 ? -1 : next_weight_use(dp, use), third = second < 0 ? -1 : next_weight_use(dp, second);
+    for (int i = 0, n = second < 0 ? 0 : data_units_of(dp->config, dp->use[second].part, unit); i < n && !e; i++)
+        e = offload_fetch_weights(dp, &dp->unit[unit[i]], err);
+    for (int i = 0, n = third < 0 ? 0 : data_units_of(dp->config, dp->use[third].part, unit); i < n; i++)
+        offload_announce_weights(dp, &dp->unit[unit[i]]);
     return e;
 }
 
@@ -123,6 +141,7 @@ enum error_code data_acquire(struct data_parallel *dp, int part, struct error *e
     for (int i = 0, n = data_units_of(dp->config, part, unit); i < n; i++) clock_wait(&dp->device->clock, dp->unit[unit[i]].ready);
     const int next = next_weight_use(dp, dp->at);
     if (!e && makes_ahead(dp) && next >= 0) e = gather_part(dp, dp->use[next].part, err);
+    if (!e && makes_ahead(dp)) e = fetch_ahead(dp, next, err);
     for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && !e && !has_gradients(dp); i++) move_weights(dp, &dp->unit[unit[i]]);
     return e;
 }

@@ -1,7 +1,7 @@
 /* cost.c -- what a microbatch's pass costs on the tp group: the collectives of norms, matrices and loss, one by one. */
 #include "emulated_devices/schemes/tensor/tensor.h"
 
-static enum dtype own_format(const struct ledger *l) { return l->tp->device->dtype; }
+static enum dtype own_format(const struct ledger *l) { return l->gradients ? tensor_gradient_format(l->tp) : l->tp->device->dtype; }
 
 static void enter_on(struct ledger *l, const struct group *g, enum operation op, const char *name, struct collective call)
 {
@@ -24,7 +24,7 @@ void ledger_heads(struct ledger *l)
     if (tp->heads.copies == 1) return;
     const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
     enter_on(l, &tp->copies, ALLREDUCE, tp->allreduce,
-             (struct collective){ .count = 2 * tp->heads.keys * tp->config->A * inputs, .dtype = own_format(l) });
+             (struct collective){ .count = 2 * tp->heads.keys * tp->config->A * inputs, .dtype = tensor_gradient_format(tp) });
 }
 
 void ledger_allreduce(struct ledger *l, unsigned axes, int64_t count)

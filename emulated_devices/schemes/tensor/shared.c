@@ -16,25 +16,37 @@ enum error_code tensor_buffer(struct tensor_parallel *tp, struct tensor *t, int6
     return t->data ? OK : fail(err, ERR_MEMORY, "no memory for %lld x %lld elements on their way between devices", (long long)rows, (long long)cols);
 }
 
+enum dtype tensor_gradient_format(const struct tensor_parallel *tp)
+{
+    return tp->wide_gradients ? dtype_wide(tp->device->dtype) : tp->device->dtype;
+}
+
+enum error_code tensor_gradient_buffer(struct tensor_parallel *tp, struct tensor *t, int64_t rows, int64_t cols, struct error *err)
+{
+    *t = device_tensor_in(tp->device, BUFFERS, tensor_gradient_format(tp), rows * cols);
+    *t = tensor_2d(t->data, t->dtype, rows, cols);
+    return t->data ? OK : fail(err, ERR_MEMORY, "no memory for %lld x %lld elements of gradients on their way", (long long)rows, (long long)cols);
+}
+
 /* A collective on blocks that are counted in rows. */
 static enum error_code run_on_rows(struct tensor_parallel *tp, enum operation op, unsigned axes, const int64_t rows[], int64_t cols,
-                                   const void *in, void *out, struct error *err)
+                                   enum dtype t, const void *in, void *out, struct error *err)
 {
     struct group *g = &tp->along[axes];
     int64_t counts[MESH_MOST_DEVICES];
     for (int i = 0; i < g->size; i++) counts[i] = rows[i] * cols;
-    const struct collective c = { .in = in, .out = out, .counts = counts, .dtype = tp->device->dtype, .reduction = SUM };
+    const struct collective c = { .in = in, .out = out, .counts = counts, .dtype = t, .reduction = SUM };
     return collective_run(g, op, NULL, &c, err);
 }
 
 enum error_code gather_rows(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor whole, struct tensor own, struct error *err)
 {
-    return run_on_rows(tp, ALLGATHER, axes, rows, tensor_cols(whole), own.data, whole.data, err);
+    return run_on_rows(tp, ALLGATHER, axes, rows, tensor_cols(whole), whole.dtype, own.data, whole.data, err);
 }
 
 enum error_code scatter_rows(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor own, struct tensor whole, struct error *err)
 {
-    return run_on_rows(tp, REDUCE_SCATTER, axes, rows, tensor_cols(whole), whole.data, own.data, err);
+    return run_on_rows(tp, REDUCE_SCATTER, axes, rows, tensor_cols(whole), whole.dtype, whole.data, own.data, err);
 }
 
 /* ---- parameters --------------------------------------------------------------------------------------------------------- */
@@ -76,7 +88,7 @@ enum error_code shared_begin(struct tensor_parallel *tp, struct tensor_cut cut, 
 {
     *s = (struct shared){ .piece = g, .taken = g };
     if (!tensor_present(g) || alone(tp, cut)) return OK;
-    enum error_code e = tensor_buffer(tp, &s->taken, rows, tensor_cols(as_rows(g)), err);
+    enum error_code e = tensor_gradient_buffer(tp, &s->taken, rows, tensor_cols(as_rows(g)), err);
     if (!e) memset(s->taken.data, 0, tensor_bytes(s->taken));
     return e;
 }
@@ -89,7 +101,7 @@ enum error_code shared_give(struct tensor_parallel *tp, struct tensor_cut cut, s
     int64_t counts[MESH_MOST_DEVICES];
     enum error_code e;
     if (tp->scheme->cuts_vectors) {
-        e = tensor_buffer(tp, &sum, tensor_rows(g), tensor_cols(g), err);
+        e = tensor_gradient_buffer(tp, &sum, tensor_rows(g), tensor_cols(g), err);
         share_out(tp, cut.rows, tensor_rows(s->taken), counts);
         if (!e) e = scatter_rows(tp, cut.rows, counts, sum, s->taken, err);
     } else e = allreduce(&tp->along[cut.rows], sum.data, tensor_count(sum), sum.dtype, SUM, tp->allreduce, err);
@@ -104,9 +116,11 @@ void ledger_shared(struct ledger *l, struct tensor_cut cut, int64_t rows, int64_
     int64_t counts[MESH_MOST_DEVICES];
     const bool cut_up = l->tp->scheme->cuts_vectors, gives = pass == WEIGHT_PASS;
     share_out(l->tp, cut.rows, rows, counts);
+    l->gradients = gives;
     if (cut_up && gives) ledger_reduce_scatter(l, cut.rows, counts, cols);
     else if (cut_up) ledger_allgather(l, cut.rows, counts, cols);
     else if (gives) ledger_allreduce(l, cut.rows, rows * cols);
+    l->gradients = false;
 }
 
 /* ---- positions ----------------------------------------------------------------------------------------------------------- */

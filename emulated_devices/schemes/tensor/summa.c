@@ -131,7 +131,7 @@ static enum error_code weight_step(struct tensor_parallel *tp, enum param_role r
     const int64_t I = width(tp, role, false, l);
     enum error_code e = take(tp, ALONG_ROW, l, X, tensor_rows(X), I, &x, err);
     if (e) return e;
-    e = tensor_buffer(tp, &part, tensor_rows(sum), I, err);
+    e = tensor_gradient_buffer(tp, &part, tensor_rows(sum), I, err);
     if (!e) {
         memset(part.data, 0, tensor_bytes(part));
         if (tensor_present(ids)) dev_embedding_backward_weight(tp->device, part, x, ids, tp->token);
@@ -147,7 +147,7 @@ static enum error_code weight(struct tensor_parallel *tp, enum param_role role, 
                               struct tensor X, struct error *err)
 {
     struct tensor sum;
-    enum error_code e = tensor_buffer(tp, &sum, tensor_rows(dW), tensor_cols(dW), err);
+    enum error_code e = tensor_gradient_buffer(tp, &sum, tensor_rows(dW), tensor_cols(dW), err);
     if (e) return e;
     for (int l = 0; l < axes_size(tp, GRID_COLUMN) && !e; l++) e = weight_step(tp, role, l, sum, dY, ids, X, err);
     if (!e) e = allreduce(&tp->along[GRID_LAYER], sum.data, tensor_count(sum), sum.dtype, SUM, tp->allreduce, err);
@@ -182,7 +182,9 @@ static void step_cost(struct ledger *l, enum param_role role, enum tensor_pass p
     if (pass != INPUT_PASS) ledger_rooted(l, BROADCAST, ALONG_ROW, step, n * I);
     if (pass != WEIGHT_PASS) ledger_rooted(l, BROADCAST, ALONG_COLUMN, step, O * I);
     if (pass == INPUT_PASS) ledger_rooted(l, REDUCE, ALONG_ROW, step, n * I);
+    l->gradients = pass == WEIGHT_PASS;
     if (pass == WEIGHT_PASS) ledger_rooted(l, REDUCE, ALONG_COLUMN, step, O * I);
+    l->gradients = false;
 }
 
 void summa_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
@@ -191,6 +193,8 @@ void summa_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, i
     const int64_t n = tensor_rows_at(tp, STREAM, N).count, O = width(tp, role, true, tp->at[2]), I = width(tp, role, false, tp->at[1]);
     const enum tensor_pass product = role == ROLE_TOKENS && pass == FORWARD_PASS ? INPUT_PASS : pass;
     for (int step = 0; step < axes_size(tp, GRID_COLUMN); step++) step_cost(l, role, product, step, n);
+    l->gradients = pass == WEIGHT_PASS;
     if (pass == WEIGHT_PASS) ledger_allreduce(l, GRID_LAYER, O * I);
+    l->gradients = false;
     if (has_bias && pass != INPUT_PASS) ledger_shared(l, side(tp, role), O, 1, pass);
 }

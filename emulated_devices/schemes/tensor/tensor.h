@@ -53,6 +53,7 @@ struct tensor_parallel {
     struct group *group;                        /* along tp */
     const char *allreduce;                      /* algorithm; NULL: the default */
     int64_t S;                                  /* tokens of a sequence */
+    bool wide_gradients;                        /* of 16-bit weights they are kept, and added up here, in fp32 */
 
     /* What tensor_share finds. */
     int mesh[TENSOR_AXES], at[TENSOR_AXES];     /* the scheme's own mesh, slowest first, and this device's place on it */
@@ -198,8 +199,10 @@ void shared_release(struct tensor_parallel *, struct shared *);
 enum error_code shared_begin(struct tensor_parallel *, struct tensor_cut, struct tensor g, int64_t rows, struct shared *, struct error *);
 enum error_code shared_give(struct tensor_parallel *, struct tensor_cut, struct shared *, struct error *);
 
-/** Uninitialised BUFFERS. @return OK or ERR_MEMORY. */
+/** Uninitialised BUFFERS, in the device's format or in that of weights' gradients. @return OK or ERR_MEMORY. */
 enum error_code tensor_buffer(struct tensor_parallel *, struct tensor *, int64_t rows, int64_t cols, struct error *);
+enum error_code tensor_gradient_buffer(struct tensor_parallel *, struct tensor *, int64_t rows, int64_t cols, struct error *);
+enum dtype tensor_gradient_format(const struct tensor_parallel *);
 
 /** All-gather rows over a set of axes: whole = the members' rows one after another.  own may lie in its place within whole. */
 enum error_code gather_rows(struct tensor_parallel *, unsigned axes, const int64_t rows[], struct tensor whole, struct tensor own, struct error *);
@@ -212,6 +215,7 @@ enum error_code scatter_rows(struct tensor_parallel *, unsigned axes, const int6
 struct ledger {
     const struct tensor_parallel *tp;
     struct collective_cost sum;
+    bool gradients;                             /* what is entered next are gradients of weights, in their own format */
     bool timed;                                 /* sum up their predicted times too */
     picoseconds time;
 };

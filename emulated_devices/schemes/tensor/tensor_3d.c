@@ -135,7 +135,7 @@ static enum error_code add_weight(struct tensor_parallel *tp, enum param_role ro
     struct tensor sum;
     int64_t rows[MESH_MOST_DEVICES];
     weight_rows(tp, role, rows);
-    enum error_code e = tensor_buffer(tp, &sum, tensor_rows(dW), tensor_cols(dW), err);
+    enum error_code e = tensor_gradient_buffer(tp, &sum, tensor_rows(dW), tensor_cols(dW), err);
     if (!e) e = scatter_rows(tp, I_AXIS, rows, sum, whole, err);
     if (!e) dev_add(tp->device, dW, dW, sum);
     device_free(tp->device, sum);
@@ -155,7 +155,7 @@ static enum error_code add_bias(struct tensor_parallel *tp, enum param_role role
 static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role role, int64_t cols, struct tensor *w, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
-    enum error_code e = tensor_buffer(tp, w, weight_rows(tp, role, rows), cols, err);
+    enum error_code e = tensor_gradient_buffer(tp, w, weight_rows(tp, role, rows), cols, err);
     if (!e) memset(w->data, 0, tensor_bytes(*w));
     return e;
 }
@@ -221,8 +221,10 @@ static void matrix_cost(struct ledger *l, enum param_role role, enum tensor_pass
     const int64_t O = weight_rows(tp, role, w), I = tensor_width(tp, role, false, axes_index(tp, cut.in), p);
     const unsigned in = input_axis(role), out = output_axis(role);
     rows_along(tp, in, N, x), rows_along(tp, out, N, y);
+    l->gradients = pass == WEIGHT_PASS;
     if (pass != WEIGHT_PASS) ledger_allgather(l, I_AXIS, w, I);
     else ledger_reduce_scatter(l, I_AXIS, w, I);
+    l->gradients = false;
     if (pass == INPUT_PASS || (tokens && pass == FORWARD_PASS)) ledger_reduce_scatter(l, in, x, I);
     else ledger_allgather(l, in, x, I);
     if (!tokens && pass == FORWARD_PASS) ledger_reduce_scatter(l, out, y, O);

@@ -1,0 +1,123 @@
+#include "emulated_devices/device/tier.h"
+#include "ref/io/output.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- files ---------------------------------------------------------------------------------------------------------- */
+
+static enum error_code transfer(int file, bool writes, void *memory, uint64_t bytes, uint64_t at, struct error *err)
+{
+    for (char *next = memory; bytes > 0;) {
+        const ssize_t n = writes ? pwrite(file, next, (size_t)bytes, (off_t)at) : pread(file, next, (size_t)bytes, (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0)
+            return fail(err, ERR_FILE, "the slow tier's file cannot be %s at byte %llu: %s", writes ? "written" : "read", (unsigned long long)at,
+                        n < 0 ? strerror(errno) : "it has been cut short");
+        next += n, at += (uint64_t)n, bytes -= (uint64_t)n;
+    }
+    return OK;
+}
+
+/* With zeros, not with a hole: a hole would find out in the middle of training that the disk is full. */
+static enum error_code fill(int file, uint64_t bytes, struct error *err)
+{
+    enum { PIECE = 1 << 20 };
+    char *zeros = calloc(1, PIECE);
+    enum error_code e = zeros ? OK : fail(err, ERR_MEMORY, "no memory to make the slow tier's file");
+    for (uint64_t at = 0; at < bytes && !e; at += PIECE) e = transfer(file, true, zeros, bytes - at < PIECE ? bytes - at : PIECE, at, err);
+    free(zeros);
+    return e;
+}
+
+/* Looking at homes directly needs no reads that could fail. */
+static enum error_code map(struct tier *t, struct error *err)
+{
+    if (t->size == 0) return OK;
+    void *mapped = mmap(NULL, (size_t)t->size, PROT_READ | PROT_WRITE, MAP_SHARED, t->file, 0);
+    if (mapped == MAP_FAILED)
+        return fail(err, ERR_FILE, "a file of %llu bytes cannot be mapped: %s", (unsigned long long)t->size, strerror(errno));
+    t->memory = mapped;
+    return OK;
+}
+
+static enum error_code open_file(struct tier *t, const char *folder, struct error *err)
+{
+    char path[4096], about[200];
+    const int length = snprintf(path, sizeof path, "%s/orrery-tier-XXXXXX", folder);
+    snprintf(about, sizeof about, "%s:", shown_path(folder).text);
+    if (length < 0 || (size_t)length >= sizeof path) return fail(err, ERR_FILE, "%s this name is too long", about);
+    t->file = mkstemp(path);
+    if (t->file < 0) return fail(err, ERR_FILE, "%s no file can be made in it: %s", about, strerror(errno));
+    unlink(path);
+    enum error_code e = fill(t->file, t->size, err);
+    if (!e) e = map(t, err);
+    return fail_about(err, e, about);
+}
+
+/* ---- the tier ------------------------------------------------------------------------------------------------------- */
+
+enum error_code tier_open(struct tier *t, struct clock *clock, const char *folder, uint64_t bytes, struct error *err)
+{
+    *t = (struct tier){ .clock = clock, .size = bytes, .file = -1 };
+    if (!folder) t->memory = calloc(1, (size_t)bytes + 1);
+    enum error_code e = folder ? open_file(t, folder, err) : OK;
+    if (!folder && t->memory == NULL) e = fail(err, ERR_MEMORY, "no memory for a slow tier of %llu bytes", (unsigned long long)bytes);
+    if (e) tier_close(t);
+    return e;
+}
+
+void tier_close(struct tier *t)
+{
+    if (t->clock == NULL) return;                       /* never opened */
+    if (t->file >= 0) {
+        if (t->memory) munmap(t->memory, (size_t)t->size);
+        close(t->file);
+    } else free(t->memory);
+    *t = (struct tier){ .file = -1 };
+}
+
+struct tensor tier_place(struct tier *t, enum dtype format, int64_t n)
+{
+    const struct tensor home = tensor_1d(t->memory ? t->memory + t->placed : NULL, format, n);
+    t->placed += tier_room(tensor_bytes(home));
+    return home;
+}
+
+/* ---- moving --------------------------------------------------------------------------------------------------------- */
+
+static picoseconds drive(struct tier *t, const char *what, uint64_t bytes, picoseconds from)
+{
+    return t->file < 0 ? from : clock_job(t->clock, DRIVE, what, from, time_at_rate(bytes, t->clock->cluster.host.drive_rate));
+}
+
+picoseconds tier_announce(struct tier *t, uint64_t bytes, picoseconds from) { return drive(t, "read", bytes, from); }
+
+static enum error_code move(struct tier *t, bool writes, struct tensor home, void *device, struct error *err)
+{
+    const uint64_t bytes = tensor_bytes(home);
+    if (t->file >= 0) return transfer(t->file, writes, device, bytes, (uint64_t)((char *)home.data - t->memory), err);
+    memcpy(writes ? home.data : device, writes ? device : home.data, (size_t)bytes);
+    return OK;
+}
+
+enum error_code tier_read(struct tier *t, struct tensor to, struct tensor home, picoseconds *when, struct error *err)
+{
+    const uint64_t bytes = tensor_bytes(home);
+    if (bytes == 0) return OK;
+    t->traffic.reads++, t->traffic.bytes_read += bytes;
+    *when = clock_copy(t->clock, FETCH, *when, bytes);
+    return move(t, false, home, to.data, err);
+}
+
+enum error_code tier_write(struct tier *t, struct tensor home, struct tensor from, picoseconds *when, struct error *err)
+{
+    const uint64_t bytes = tensor_bytes(home);
+    if (bytes == 0) return OK;
+    t->traffic.writes++, t->traffic.bytes_written += bytes;
+    *when = drive(t, "write", bytes, clock_copy(t->clock, FLUSH, *when, bytes));
+    return move(t, true, home, from.data, err);
+}

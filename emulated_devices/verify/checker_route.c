@@ -1,0 +1,68 @@
+/* checker_route.c -- whether somebody's tokens go to the experts to which they go in a golden file.
+ *
+ * In 16 bits rounding may send a token elsewhere, and then what comes after is another function's value, right or wrong.
+ */
+#include "emulated_devices/verify/checker.h"
+#include "ref/ops/ops.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+struct into { double *whole; const double *piece; };
+
+static void paste_run(void *context, struct run r)
+{
+    const struct into *p = context;
+    for (int64_t i = 0; i < r.length; i++) p->whole[r.whole + i] = p->piece[r.piece + i];
+}
+
+/* A tensor of all ranks together; what none of them has stays as it is. */
+static enum error_code gather(const struct actual *a, const char *name, const int64_t dim[2], double *whole, struct error *err)
+{
+    char theirs[256];
+    enum error_code e = OK;
+    actual_name(a, name, theirs, sizeof theirs);
+    for (int r = 0; r < a->ranks && !e; r++) {
+        struct actual_piece p;
+        if (safetensors_find(&a->file[r], theirs) == NULL) continue;
+        e = actual_read(a, name, theirs, r, dim, &p, err);
+        if (e == ERR_CHECK) return OK;                  /* another shape: the comparison says so */
+        struct into into = { whole, e ? NULL : p.data };
+        for (int i = 0; !e && i < p.parts; i++) {
+            part_each_run(&p.part[i], paste_run, &into);
+            into.piece += part_count(&p.part[i]);
+        }
+        if (!e) actual_piece_free(&p);
+    }
+    return e;
+}
+
+static bool same_choice(const double *a, const double *b, const int64_t dim[2], int64_t k, int32_t *chosen, double *weights)
+{
+    const struct ops *op = ops_for(F64);
+    const double *const of[] = { a, b };
+    const int64_t n = dim[0] * k;
+    for (int i = 0; i < 2; i++)
+        op->route_forward(tensor_2d(weights, F64, dim[0], k), tensor_2d(chosen + i * n, I32, dim[0], k), tensor_2d((void *)(uintptr_t)of[i], F64, dim[0], dim[1]), true);
+    for (int64_t i = 0; i < n; i++)
+        if (chosen[i] != chosen[n + i]) return false;
+    return true;
+}
+
+enum error_code checker_same_route(const struct golden *g, const struct actual *a, int layer, bool *same, struct error *err)
+{
+    char name[64];
+    snprintf(name, sizeof name, "act/h.%d.router.logits", layer);
+    const struct safetensors_entry *entry = safetensors_find(&g->file, name);
+    *same = true;
+    if (entry == NULL || entry->ndim != 2) return OK;
+    const int64_t dim[2] = { entry->dim[0], entry->dim[1] }, k = g->config.mixture.k;
+    double *want = malloc((size_t)(2 * entry->count + dim[0] * k) * sizeof *want), *got = want + entry->count;
+    int32_t *chosen = malloc((size_t)(2 * dim[0] * k) * sizeof *chosen);
+    enum error_code e = want && chosen ? OK : fail(err, ERR_MEMORY, "no memory to compare %s", name);
+    if (!e) e = golden_read(g, name, F64, entry->count, want, err);
+    for (int64_t i = 0; !e && i < entry->count; i++) got[i] = want[i];
+    if (!e) e = gather(a, name, dim, got, err);
+    if (!e) *same = same_choice(got, want, dim, k, chosen, got + entry->count);
+    free(want), free(chosen);
+    return e;
+}
