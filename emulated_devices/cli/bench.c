@@ -7,6 +7,7 @@ static const struct command topics[] = {
     { "schedules", "published bubble rates beside ours, and all schedules side by side", bench_schedules_topic },
     { "collectives", "every algorithm of a collective beside MPI's own", bench_collectives_topic },
     { "tensor", "the tensor schemes for one layer, counted, and beside what papers claim", bench_tensor_topic },
+    { "quantized", "what sums lose that travel as int8 or int4 codes, beside the proven bound", bench_quantized_topic },
     { "offload", "weights read over all links beside one owner's, and the offloaded update by stride", bench_offload_topic },
     { 0 }
 };

@@ -75,6 +75,20 @@ static void list_tensor(void)
     }
 }
 
+/* What goes with every scheme that shares something. */
+static void list_quantising(void)
+{
+    entry("--quantize-weights", "int8 or int4: what gathers weights carries codes, with a scale for each --quantize-block of them; all devices, "
+          "their owner too, compute with what the codes stand for");
+    field("sends bits/8 + 4/block bytes an element, where each of a format's would be sent");
+    field("memory a master copy beside the optimizer's state, where weights are gathered after the step");
+    field("from ZeRO++ (qwZ), arXiv:2306.10209");
+    entry("--quantize-gradients", "int8 or int4: gradients are reduced by all-to-alls of codes, inside nodes and then between them, and added up in the wide format");
+    field("sends bits/8 + 4/block bytes an element; n/q of n elements leave a node of q devices");
+    field("memory codes of what is being reduced, twice");
+    field("from ZeRO++ (qgZ), arXiv:2306.10209");
+}
+
 /* What any of them takes besides. */
 static void list_offload(void)
 {
@@ -94,6 +108,7 @@ static void list_data(void)
         field("memory %s", (*s)->memory);
         field("from %s", (*s)->source);
     }
+    list_quantising();
     list_offload();
 }
 

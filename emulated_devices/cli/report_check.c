@@ -34,6 +34,15 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
     fprintf(out, "  in all    %lld of %lld comparisons do not hold\n", (long long)c->wrong, (long long)c->compared);
 }
 
+static const char *verdict(const struct train_record *r)
+{
+    if (r->comparison.failed) return "FAILED: the plan does not compute what one device computes.";
+    if (r->options->plan.optimizer->forward_only) return "OK: both losses, the slope and every weight of every device are what one device computes.";
+    if (!data_quantises(&r->options->plan.data)) return "OK: every activation, gradient, weight and loss of every device is what one device computes.";
+    return "OK: every activation, gradient, weight and loss of every device is what one device computes with weights quantised alike;\n"
+           "    what quantising has done to gradients is within its proven bound, element by element.";
+}
+
 void report_check(const struct train_record *r)
 {
     const struct comparison *c = &r->comparison;
@@ -45,9 +54,7 @@ void report_check(const struct train_record *r)
         if (w->tensor[0])
             fprintf(r->out, "  %-15s %-29s  device %-3d step %-4lld error %.1e  bound %.1e  ratio %.3g\n", name, w->tensor, w->rank, (long long)w->step,
                     w->error, w->bound, w->ratio);
-    fprintf(r->out, "\n%s\n", c->failed ? "FAILED: the plan does not compute what one device computes."
-                               : r->options->plan.optimizer->forward_only ? "OK: both losses, the slope and every weight of every device are what one device computes."
-                               : "OK: every activation, gradient, weight and loss of every device is what one device computes.");
+    fprintf(r->out, "\n%s\n", verdict(r));
     fflush(r->out);
 }
 
@@ -87,6 +94,6 @@ void report_check_json(const struct train_record *r, cJSON *root)
     cJSON_AddBoolToObject(check, "holds", !c->failed);
     cJSON_AddNumberToObject(check, "compared", (double)c->compared);
     cJSON_AddNumberToObject(check, "wrong", (double)c->wrong);
-    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) add_worst(check, strcmp(name, "their gradients") == 0 ? "activation_gradients" : name, w);
+    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) add_worst(check, strcmp(name, "their gradients") == 0 ? "activation_gradients" : strcmp(name, "as quantised") == 0 ? "as_quantised" : name, w);
     if (c->failed) add_first(check, c, &r->options->plan);
 }

@@ -98,6 +98,7 @@ static enum error_code start_reference(struct session *r, struct batch_source so
     enum error_code e = OK;
     if (r->speaks) e = reference_open(&r->reference, &r->trainer.plan, source, err);
     e = comm_agree(r->trainer.comm, e, err);
+    if (!e) e = comm_agree(r->trainer.comm, data_track(&r->trainer.data, err), err);
     if (!e) probes_open(&r->probes, &r->trainer, r->options->isolate);
     if (e || (!r->options->resume && !r->options->model_dir)) return e;
     return reference_follow(&r->reference, &r->trainer, err);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 static const char *const dtypes[] = { "fp32", "fp64", "bf16", "fp16", NULL };
+static const char *const codes[] = { "int8", "int4", NULL };
 static const char *const placements[] = { "even", "speed", NULL };
 
 static bool is_folder(const char *path)
@@ -60,7 +61,13 @@ static void take_speeds(struct plan *p, const struct cluster *c)
 }
 
 /* Flags of data parallelism that are not the request's own. */
-struct data_flags { const char *scheme, *shards; int zero, local_steps; bool reshard, prefetch, momentum_given; };
+struct data_flags {
+    const char *scheme, *shards, *weights, *gradients;
+    int zero, block, local_steps;
+    bool reshard, prefetch, block_given, momentum_given;
+};
+
+static int bits_of(const char *code) { return code == NULL ? 0 : strcmp(code, "int8") == 0 ? 8 : 4; }
 
 static enum error_code take_data(struct data_request *q, const struct data_flags *f, struct error *err)
 {
@@ -82,6 +89,9 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
         return fail(err, ERR_USAGE, "--shards %s: three numbers of devices, such as 2,4,8", f->shards);
     q->keep = !f->reshard;
     q->no_prefetch = !f->prefetch;
+    q->quantise_weights = (struct block_format){ bits_of(f->weights), f->block };
+    q->quantise_gradients = (struct block_format){ bits_of(f->gradients), f->block };
+    if (f->block_given && !data_quantises(q)) return fail(err, ERR_USAGE, "--quantize-block %d: is for --quantize-weights and --quantize-gradients", f->block);
     return OK;
 }
 
@@ -114,6 +124,8 @@ static enum error_code take_formats(struct train_options *o, const char *gradien
     if (asked != own && asked != wide)
         return fail(err, ERR_USAGE, "--grad-dtype %s: gradients of a model in %s are kept in %s%s", gradients, dtype_name(own), dtype_name(wide),
                     own == wide ? " too" : " or in its own format");
+    if (o->golden && data_quantises(&o->plan.data))
+        return fail(err, ERR_USAGE, "--check %s: golden files have nothing quantised; --check ref quantises what the devices do", shown_path(o->check).text);
     o->plan.data.narrow_gradients = asked != wide;
     return OK;
 }
@@ -150,7 +162,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
     struct offload_flags offload = { 0 };
-    struct data_flags data = { .zero = -1, .reshard = true, .prefetch = true };
+    struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
     struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
     *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = { .scheme = data_schemes[0]->name },
                                             .schedule = schedule_generators[0]->name,
@@ -184,6 +196,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "ddp: gradients all-reduced at a time" },
         { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter, .help = "algorithm for gradients in shards; default: ring" },
         { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring; two_level for mics" },
+        { "--quantize-weights", "CODE", OPTION_CHOICE, &data.weights, .choices = codes, .help = "gather weights as int8 or int4 codes with a scale for each block; default: as they are" },
+        { "--quantize-gradients", "CODE", OPTION_CHOICE, &data.gradients, .choices = codes, .help = "reduce-scatter gradients as codes, all to all inside nodes, then between them; default: as they are" },
+        { "--quantize-block", "N", OPTION_INT, &data.block, .min = 1, .max = 1e9, .given = &data.block_given, .help = "elements that share a scale" },
         { "--offload", "WHAT", OPTION_STRING, &offload.classes, .help = "what lies on a slow tier and not in the device's memory: optimizer, gradients, weights, or several, such as optimizer,weights" },
         { "--offload-to", "host|DIR", OPTION_STRING, &offload.to, .help = "the tier: the host's memory, or a file for each device in a folder; default: host" },
         { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9, .help = "elements of optimizer state that a step moves at a time; default: 65536" },
@@ -261,11 +276,10 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     o->steps = steps;
     p->dtype = dtype_by_name(dtype);
     p->data.bucket = (int64_t)bucket;
-    e = take_formats(o, grad_dtype, err);
-    if (e) return e;
     e = take_data(&p->data, &data, err);
     if (!e && o->golden && data_outer(&p->data).every > 0)
         e = fail(err, ERR_USAGE, "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains copies apart", p->data.scheme);
+    if (!e) e = take_formats(o, grad_dtype, err);
     if (e) return e;
     e = train_take_offload(&p->data, &offload, err);
     if (e) return e;

@@ -261,6 +261,18 @@ static enum error_code run_tensor(struct job *j, const struct plan *mesh, struct
     return e;
 }
 
+/* Weights and gradients as codes, in blocks that nothing divides by; where the mesh has nothing to quantise, no case. */
+static enum error_code run_quantised(struct job *j, struct plan p, const char *scheme, int weights, int gradients, struct error *err)
+{
+    char name[64];
+    struct shards s;
+    p.data.quantise_weights = (struct block_format){ weights, 100 };
+    p.data.quantise_gradients = (struct block_format){ gradients, 100 };
+    if (data_shards(&s, &p.data, p.mesh.size[DP], 0, NULL) != OK || data_check_quantising(&p.data, &s, p.mesh.size[TP], NULL) != OK) return OK;
+    snprintf(name, sizeof name, "%s int%d int%d", scheme, weights, gradients);
+    return run_if_it_fits(j, "data", name, p, err);
+}
+
 /* All numbers of devices that can share weights, gradients and optimizer state; on meshes with other axes, one choice. */
 static enum error_code run_chains(struct job *j, const struct plan *mesh, struct error *err)
 {
@@ -339,6 +351,7 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
             e = run_if_it_fits(j, "data", p.data.scheme, p, err);
             if (!e && strcmp(p.data.scheme, "zero3") == 0) e = run_offload(j, p, err);
             if (!e && data_schemes[i]->outer.every == 0) e = run_llama(j, "data", p, p.data.scheme, err);
+            if (!e) e = run_quantised(j, p, p.data.scheme, i % 2 ? 8 : 4, i % 2 ? 4 : 8, err);
             if (data_schemes[i]->outer.every == 0) continue;
         }
         for (int N = 2; N < P && !e; N++) {
@@ -347,6 +360,7 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
             if (data_shards(&any, &p.data, P, 0, NULL) != OK) continue;
             snprintf(name, sizeof name, "%s /%d", p.data.scheme, N);
             e = run_if_it_fits(j, "data", name, p, err);
+            if (!e) e = run_quantised(j, p, name, 8, 4, err);
         }
     }
     if (!e) e = run_chains(j, mesh, err);

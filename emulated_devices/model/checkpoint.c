@@ -64,6 +64,7 @@ static enum error_code read_weights(struct trainer *t, const struct weights *fil
     for (int i = 0; i < t->parameters.count && !e; i++) {
         e = read_own(t, file, &t->parameters.all[i], "", KIND_WEIGHT, err);
     }
+    if (!e) e = data_requantise(&t->data, err);
     if (!e) data_same_versions(&t->data);            /* files have one version: training starts anew from it */
     if (!e) data_start_round(&t->data);
     return e;

@@ -27,6 +27,9 @@ static enum error_code check_updates(const struct plan *p, const struct schedule
     if (s->weight_versions > 1 && data_shards(&shards, &p->data, p->mesh.size[DP], 0, NULL) == OK && shards.weights > 1)
         return fail(err, ERR_PLAN, "--data-parallel %s: gathers weights, and schedule %s keeps two versions of them; it takes ddp, zero1 and zero2",
                     p->data.scheme, s->name);
+    if (data_quantises(&p->data) && (p->updates > 1 || s->weight_versions > 1))
+        return fail(err, ERR_PLAN, "--quantize-%s: schedule %s keeps two versions of the weights or steps them in mid-stream; it takes one version and one step",
+                    p->data.quantise_weights.bits ? "weights" : "gradients", s->name);
     if (p->updates == 1) return OK;
     if (s->chunks > 1)
         return fail(err, ERR_PLAN, "--schedule %s: steps the weights in mid-stream with %d stages on a device; only 1 can be trained with",
@@ -242,6 +245,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
         e = fail(err, ERR_PLAN, "--model %s: no scheme for a mixture of experts is registered; the devices run GPT-2 and Llama models", p->model.name);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
+    if (!e) e = data_check_quantising(&p->data, &shards, p->mesh.size[TP], err);
     if (!e) e = check_offload(p, &shards, err);
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
     if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);

@@ -199,6 +199,14 @@ enum { SHARED_NAME = 1 << 16 };         /* names the exchange of unit u: SHARED_
 /* A unit's parameters are all held by the same places. */
 static int holders_of(const struct unit *u) { return u->count > 0 ? u->parameter[0].holders : 1; }
 
+/* What quantising did to each place's gradient adds up as well. */
+static enum error_code track_shared(struct trainer *t, int unit, const int *place, int holders, struct error *err)
+{
+    const struct unit *u = &t->data.unit[unit];
+    struct exchange control = exchange_named(&t->pp, CONTROL, SHARED_NAME + (uint32_t)unit);
+    return t->data.tracks ? tracking_sum(&control, holders, place, data_own_tracking(&t->data, u), data_own_gradient(&t->data, u), err) : OK;
+}
+
 /* Add up the gradients of all places that hold a unit, in order of place, so that all get the same bits.  They have been
  * reduced over dp, and the places of one dp coordinate step the same part of it. */
 static enum error_code reduce_one(struct trainer *t, int unit, struct error *err)
@@ -222,7 +230,8 @@ static enum error_code reduce_one(struct trainer *t, int unit, struct error *err
         else reduce_local(&x, SUM, g.dtype, g.data, all + (uint64_t)i * bytes, tensor_count(g));
     }
     exchange_release(&x, all);
-    return e ? e : data_put_gradient(&t->data, u, err);
+    if (!e) e = data_put_gradient(&t->data, u, err);
+    return e ? e : track_shared(t, unit, place, holders, err);
 }
 
 static enum error_code reduce_shared(struct trainer *t, struct error *err)

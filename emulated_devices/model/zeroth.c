@@ -71,6 +71,9 @@ enum error_code zeroth_check(struct plan *p, const struct schedule *s, struct er
         return fail(err, ERR_PLAN, "--recompute %.80s: --optimizer %s has no backward pass to compute activations again for", p->recompute, name);
     if (p->hyper.clip > 0) return fail(err, ERR_PLAN, "--clip %g: --optimizer %s has no gradients to clip", p->hyper.clip, name);
     if (p->loss_scale > 0) return fail(err, ERR_PLAN, "--loss-scale %g: --optimizer %s has no gradients that could underflow", p->loss_scale, name);
+    if (data_quantises(&p->data))
+        return fail(err, ERR_PLAN, "--quantize-%s: --optimizer %s %s", p->data.quantise_weights.bits ? "weights" : "gradients", name,
+                    p->data.quantise_weights.bits ? "moves weights by less than a code can say" : "has no gradients");
     if (p->updates > 1 || s->weight_versions > 1)
         return fail(err, ERR_PLAN, "--schedule %s: steps the weights in mid-stream, by gradients; --optimizer %s steps once, after both losses", p->schedule, name);
     e = check_data(p, err);

@@ -265,6 +265,7 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
         if (!e) e = trainer_update(t, &result, err);
         if (here && !e) e = reference_update(ref, err);
         if (!e) e = compare_weights(t, ref, &o->comparison, err);
+        if (!e && data_quantises(&t->plan.data)) e = reference_follow(ref, t, err);
     }
     probes_close(&probes);
     o->loss = result.loss;
@@ -279,6 +280,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     if (t->comm->rank == 0) e = reference_open(&ref, &t->plan, source, err);
     const bool opened = t->comm->rank == 0 && !e;
     e = comm_agree(t->comm, e, err);
+    if (!e) e = comm_agree(t->comm, data_track(&t->data, err), err);
     if (!e) e = comm_agree(t->comm, steps(t, &ref, o, err), err);
     if (!e) judge(o, t);
     o->flops = t->device->clock.flops;
@@ -323,6 +325,7 @@ static enum error_code with_trainer(const struct plan *plan, struct work *w, str
     const struct batch_source source = { fill, plan };
     enum error_code e = device_open(&device, plan->dtype, 0, err);
     if (e) return e;
+    if (plan->cluster) clock_open(&device.clock, plan->cluster, plan->dtype);
     e = comm_open(&comm, &device, err);
     if (!e) {
         e = trainer_open(&t, plan, &comm, source, err);

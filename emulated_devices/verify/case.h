@@ -71,7 +71,9 @@ enum error_code case_bits_key(const struct plan *, uint64_t *key, struct error *
 /**
  * Train a plan beside the reference.
  * Collective over all processes of the job; connects and disconnects by itself, so it may run within another comm.
- * @param plan  has passed plan_check; its devices are those of the job.
+ * Weights that travel quantised round to other codes where rounding moves them across a tie, so that then the reference goes on from
+ * the devices' weights after each step.
+ * @param plan  has passed plan_check; its devices are those of the job, on its cluster.
  * @return OK when there is an outcome, whatever its verdict; or the same error on every device.
  */
 enum error_code case_run(const struct plan *plan, struct outcome *, struct error *);

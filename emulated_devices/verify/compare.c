@@ -28,7 +28,7 @@ static void note(struct comparison *c, struct worst *worst, const char *kind, st
 {
     enter(c, kind, &found);
     c->compared++;
-    if (!(found.error <= c->largest_error)) c->largest_error = found.error;
+    if (worst != &c->quantised && !(found.error <= c->largest_error)) c->largest_error = found.error;
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
     c->current.on.rounding = found.bound;
     evidence_add(&c->current.on, found.rank, !(found.ratio <= 1), found.scale, found.truth);
@@ -36,7 +36,7 @@ static void note(struct comparison *c, struct worst *worst, const char *kind, st
         c->wrong++;
         if (!c->failed) snprintf(c->first_kind, sizeof c->first_kind, "%s", kind);
         if (!c->failed || (same_tensor(&c->current, &c->where) && !(found.ratio <= c->first.ratio))) c->first = found;
-        if (!c->failed) c->where = c->current;
+        if (!c->failed) c->where = c->current, c->excess = worst == &c->quantised;
         c->failed = true;
     }
     if (c->failed && same_tensor(&c->current, &c->where)) c->where = c->current;
@@ -109,7 +109,8 @@ static struct tensor truth_of(const struct reference *ref, int i, enum tensor_ki
 {
     const struct serial_run *run = &ref->truth;
     switch (kind) {
-    case KIND_GRADIENT: return run->model.g[i];
+    case KIND_GRADIENT:
+    case KIND_EXACT_GRADIENT: return run->model.g[i];
     case KIND_WEIGHT: return run->model.w[i];
     case KIND_MASTER: return run->master[i];
     case KIND_ANCHOR: return run->anchor[i];
@@ -121,7 +122,8 @@ static struct tensor truth_of(const struct reference *ref, int i, enum tensor_ki
 static double bound_of(const struct reference *ref, int i, enum tensor_kind kind)
 {
     switch (kind) {
-    case KIND_GRADIENT: return reference_gradient_bound(ref, i);
+    case KIND_GRADIENT:
+    case KIND_EXACT_GRADIENT: return reference_gradient_bound(ref, i);
     case KIND_WEIGHT: return reference_weight_bound(ref, i);
     case KIND_MASTER: return reference_master_bound(ref, i);
     case KIND_ANCHOR: return reference_anchor_bound(ref, i);
@@ -143,10 +145,32 @@ static enum error_code compare_one(struct trainer *t, struct reference *ref, int
         j.to[r].bound = bound_of(of, i, kind);
         j.ignored = j.ignored || j.to[r].bound == 0;
     }
-    j.step = t->step + (kind == KIND_GRADIENT);
+    j.step = t->step + (kind == KIND_GRADIENT || kind == KIND_EXACT_GRADIENT);
     const enum error_code e = collect(t, i, kind, compare_piece, &j, err);
     free(j.to);
     return e;
+}
+
+/* ---- gradients that were quantised on their way ----------------------------------------------------------------------- */
+
+/* The worst element: by which part of what quantising allows, or by how many times that, it differs from the exact sum. */
+static void compare_excess(void *context, const struct piece *p)
+{
+    struct job *j = context;
+    struct worst found = { .bound = 1, .rank = p->rank, .step = j->step };
+    for (int64_t i = 0; i < tensor_count(p->data); i++)
+        if (!(tensor_get(p->data, i) <= found.error)) found.error = tensor_get(p->data, i);
+    snprintf(found.tensor, sizeof found.tensor, "%.79s", p->spec->name);
+    if (!j->ignored) note(j->result, j->worst, j->kind, found);
+}
+
+/* What devices have computed is compared before any of it is quantised; what that has done to it is held to its proven bound. Then the
+ * reference goes on from the devices' gradients. */
+static enum error_code compare_quantised(struct trainer *t, struct reference *ref, int i, struct job j, struct error *err)
+{
+    enum error_code e = compare_one(t, ref, i, KIND_EXACT_GRADIENT, j, err);
+    j.worst = &j.result->quantised, j.kind = "quantised gradient", j.step = t->step + 1;
+    return e ? e : collect(t, i, KIND_GRADIENT_EXCESS, compare_excess, &j, err);
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------------ */
@@ -197,8 +221,12 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     if (here) compare_number(c, &c->loss, "loss", result->loss, reference_loss(ref), reference_loss_bound(ref), v.step);
     v.ignored = overflow;
     if (!e) e = probes_collect(p, true, compare_activation, &v, err);
-    for (int i = model_param_count(&t->plan.model) - 1; i >= 0 && !e; i--)
-        e = compare_one(t, ref, i, KIND_GRADIENT, (struct job){ .result = c, .worst = &c->gradient, .kind = "gradient", .of = "", .ignored = overflow }, err);
+    data_settle_tracking(&t->data);
+    for (int i = model_param_count(&t->plan.model) - 1; i >= 0 && !e; i--) {
+        const struct job j = { .result = c, .worst = &c->gradient, .kind = "gradient", .of = "", .ignored = overflow };
+        e = t->data.tracks ? compare_quantised(t, ref, i, j, err) : compare_one(t, ref, i, KIND_GRADIENT, j, err);
+    }
+    if (!e && t->data.tracks) e = reference_take_gradients(ref, t, err);
     if (here && !e && !(overflow && !isfinite(result->norm))) compare_number(c, &c->norm, "norm", result->norm, reference_norm(ref), reference_norm_bound(ref), v.step);
     return e;
 }
@@ -219,9 +247,10 @@ enum error_code compare_weights(struct trainer *t, struct reference *ref, struct
 {
     const int n = model_param_count(&t->plan.model);
     enum error_code e = compare_outer(t, ref, c, err);
+    if (!e && data_renews_quantised(&t->data.request, &t->data.shards)) e = reference_renew(ref, t, err);
     for (int i = 0; i < n && !e; i++)
         e = compare_one(t, ref, i, KIND_WEIGHT, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "" }, err);
-    for (int i = 0; i < n && !e && data_has_masters(&t->data); i++)
+    for (int i = 0; i < n && !e && reference_has_masters(&t->plan); i++)
         e = compare_one(t, ref, i, KIND_MASTER, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "master of " }, err);
     for (int s = 0; s < t->plan.optimizer->states; s++) {
         char of[16];
@@ -238,7 +267,7 @@ const struct worst *comparison_kind(const struct comparison *c, int i, const cha
 {
     const struct { const char *name; const struct worst *worst; } kinds[] = {
         { "activations", &c->activation }, { "loss", &c->loss }, { "their gradients", &c->activation_gradient },
-        { "gradients", &c->gradient }, { "norm", &c->norm }, { "weights", &c->weight }, { "states", &c->state },
+        { "gradients", &c->gradient }, { "as quantised", &c->quantised }, { "norm", &c->norm }, { "weights", &c->weight }, { "states", &c->state },
     };
     if (i >= (int)(sizeof kinds / sizeof *kinds)) return NULL;
     *name = kinds[i].name;
@@ -252,8 +281,9 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
     diagnose_place(place, sizeof place, &p->mesh, &c->where.on);
     diagnose_scale(scale, sizeof scale, &p->mesh, p->micros, &c->where.on);
     if (!c->number) snprintf(where, sizeof where, " on device %d (%s)", f->rank, mesh_describe(&p->mesh, f->rank, device, sizeof device));
-    snprintf(out, size, "step %lld: %s%s%s%s differs from the one-device run by %.3g; its bound is %.3g%s%s%s%s", (long long)f->step,
-             c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, where, f->error, f->bound, c->number ? "" : "; wrong on ",
-             c->number ? "" : place, scale[0] ? "; it is " : "", scale);
+    const char *differs = c->excess ? "differs from the sum of what was quantised, in units of what that allows," : "differs from the one-device run";
+    snprintf(out, size, "step %lld: %s%s%s%s %s by %.3g; its bound is %.3g%s%s%s%s", (long long)f->step, c->number ? "" : c->first_kind,
+             c->number ? "" : " ", f->tensor, where, differs, f->error, f->bound, c->number ? "" : "; wrong on ", c->number ? "" : place,
+             scale[0] ? "; it is " : "", scale);
     return out;
 }

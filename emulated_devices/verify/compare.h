@@ -28,7 +28,7 @@ struct spread {
 };
 
 struct comparison {
-    struct worst loss, activation, activation_gradient, gradient, norm, weight, state;
+    struct worst loss, activation, activation_gradient, gradient, quantised, norm, weight, state;
     double largest_error;               /* of any tensor, whatever its bound */
     bool failed;
     struct worst first;                 /* the first that did not hold, in order of execution: its worst device */
@@ -36,6 +36,7 @@ struct comparison {
     struct spread where;                /* the same one, on all devices */
     char before[PARAM_NAME + 32];                   /* what was compared just before it and held; empty: nothing */
     bool number;                        /* it is a single number: the loss, the norm */
+    bool excess;                        /* it is a quantised gradient: its error is a multiple of what quantising allows */
     const char *from;                   /* the operation that computes it, with %s for "h.3."; NULL: not an activation */
     struct spread current;              /* the tensor whose devices are being compared */
     int64_t compared;                   /* tensors, over all devices and steps */

@@ -1,3 +1,4 @@
+#include "emulated_devices/verify/quantised.h"
 #include "emulated_devices/verify/reference_low_rank.h"
 #include "emulated_devices/verify/reference_outer.h"
 #include "ref/numeric/convert.h"
@@ -16,13 +17,15 @@ static bool copy_tensor(struct tensor *copy, struct tensor t)
 static bool is_mixed(const struct plan *p) { return dtype_wide(p->dtype) != p->dtype; }
 static bool is_forward_only(const struct plan *p) { return p->optimizer->forward_only; }
 
-/* The weights themselves, or copies in fp32, drawn there, which the weights are made of. */
+bool reference_has_masters(const struct plan *p) { return is_mixed(p) || quantised_after_step(p); }
+
+/* The weights themselves, or copies, in fp32 of 16-bit ones, drawn there, which the weights are made of. */
 static bool make_masters(struct serial_run *r, const struct plan *p)
 {
     for (int i = 0; i < r->model.params; i++) {
         struct tensor *m = &r->master[i];
         *m = r->model.w[i];
-        if (!is_mixed(p)) continue;
+        if (!reference_has_masters(p)) continue;
         m->dtype = dtype_wide(p->dtype);
         m->data = malloc(tensor_bytes(*m));
         if (m->data == NULL) return false;
@@ -41,7 +44,10 @@ static enum error_code serial_open(struct serial_run *r, const struct plan *p, c
     r->older = calloc((size_t)r->model.params, sizeof *r->older);
     r->state = calloc((size_t)r->model.params * OPTIMIZER_MAX_STATES, sizeof *r->state);
     r->master = calloc((size_t)r->model.params, sizeof *r->master);
+    r->gathered = quantised_before_use(p) ? calloc((size_t)r->model.params, sizeof *r->gathered) : NULL;
     bool ok = r->state != NULL && r->older != NULL && r->master != NULL && make_masters(r, p);
+    if (ok && quantised_before_use(p)) ok = r->gathered != NULL;
+    for (int i = 0; ok && r->gathered && i < r->model.params; i++) ok = copy_tensor(&r->gathered[i], r->model.w[i]);
     for (int i = 0; ok && rule->delayed && i < r->model.params; i++) ok = copy_tensor(&r->older[i], r->model.w[i]);
     for (int i = 0; ok && i < r->model.params; i++)
         for (int s = 0; ok && s < p->optimizer->states; s++) {
@@ -50,7 +56,8 @@ static enum error_code serial_open(struct serial_run *r, const struct plan *p, c
             t->data = calloc(1, tensor_bytes(*t) + 1);
             ok = t->data != NULL;
         }
-    return ok ? OK : fail(err, ERR_MEMORY, "no memory for the one-device run's optimizer state");
+    if (!ok) return fail(err, ERR_MEMORY, "no memory for the one-device run's optimizer state");
+    return quantised_after_step(p) ? quantise_after_step(p, r->model.w, err) : OK;
 }
 
 static void serial_close(struct serial_run *r)
@@ -59,7 +66,8 @@ static void serial_close(struct serial_run *r)
     for (int i = 0; r->older && i < r->model.params; i++) free(r->older[i].data);
     for (int i = 0; r->master && i < r->model.params; i++)
         if (r->master[i].data != r->model.w[i].data) free(r->master[i].data);
-    free(r->state), free(r->older), free(r->master);
+    for (int i = 0; r->gathered && i < r->model.params; i++) free(r->gathered[i].data);
+    free(r->state), free(r->older), free(r->master), free(r->gathered);
     if (r->model.params) transformer_close(&r->model);
 }
 
@@ -137,7 +145,7 @@ static enum error_code follow_one(struct reference *r, int replica, struct train
     enum error_code e = OK;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
         e = follow(t, replica, KIND_WEIGHT, i, here ? truth->model.w[i] : tensor_none, here ? twin->model.w[i] : tensor_none, err);
-        if (is_mixed(&t->plan) && !e) e = follow(t, replica, KIND_MASTER, i, here ? truth->master[i] : tensor_none, here ? twin->master[i] : tensor_none, err);
+        if (reference_has_masters(&t->plan) && !e) e = follow(t, replica, KIND_MASTER, i, here ? truth->master[i] : tensor_none, here ? twin->master[i] : tensor_none, err);
         if (delayed && !e) e = follow(t, replica, KIND_OLDER_WEIGHT, i, here ? truth->older[i] : tensor_none, here ? twin->older[i] : tensor_none, err);
         for (int k = 0; k < t->plan.optimizer->states && !e; k++) {
             const int state = i * OPTIMIZER_MAX_STATES + k;
@@ -249,7 +257,7 @@ static void update(struct reference *r, struct serial_run *run, int i)
 {
     if (r->rule.delayed) memcpy(run->older[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
     galore_step(r->plan->optimizer, low_rank_at(r, i), run->master[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
-    if (is_mixed(r->plan)) tensor_convert(run->model.w[i], run->master[i]);
+    if (reference_has_masters(r->plan)) tensor_convert(run->model.w[i], run->master[i]);
 }
 
 static void forget_gradients(struct reference *r)
@@ -303,6 +311,19 @@ static void exchange_versions(struct serial_run *run)
     run->older = newest;
 }
 
+/* Weights for a pass, as devices have them when they have gathered them. */
+static enum error_code gather(const struct reference *r, struct serial_run *run, struct error *err)
+{
+    for (int i = 0; i < run->model.params; i++) memcpy(run->gathered[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
+    return quantise_before_use(r->plan, run->gathered, err);
+}
+
+static void exchange_gathered(struct serial_run *run)
+{
+    struct tensor *const kept = run->model.w;
+    if (run->gathered) run->model.w = run->gathered, run->gathered = kept;
+}
+
 /* Of the sequences that count for this optimizer step; the labels of all others are ignored, so they add nothing. */
 static enum error_code gradients(struct reference *r, struct serial_run *run, struct error *err)
 {
@@ -311,8 +332,11 @@ static enum error_code gradients(struct reference *r, struct serial_run *run, st
     run->model.loss_scale = r->loss_scale.scale;
     record_rewind(&r->record);
     if (r->rule.delayed) exchange_versions(run);
-    enum error_code e = transformer_forward(&run->model, r->ids, r->counting, r->rule.own.count, r->plan->S, &loss, err);
+    enum error_code e = run->gathered ? gather(r, run, err) : OK;
+    exchange_gathered(run);
+    if (!e) e = transformer_forward(&run->model, r->ids, r->counting, r->rule.own.count, r->plan->S, &loss, err);
     if (!e) transformer_backward(&run->model);
+    exchange_gathered(run);
     if (r->rule.delayed) exchange_versions(run);
     if (e) return e;
     const int64_t counted = r->counted + run->model.counted;
@@ -386,7 +410,7 @@ static double bound_in(const struct reference *r, int i, enum dtype t)
     return relative(distance(r->twin.master[i], m) + r->response[i], norm_of(r, m), t);
 }
 
-double reference_weight_bound(const struct reference *r, int i) { return r->known ? r->known->weight[i] : bound_in(r, i, r->truth.model.w[i].dtype); }
+double reference_weight_bound(const struct reference *r, int i) { return quantised_after_step(r->plan) ? 0 : r->known ? r->known->weight[i] : bound_in(r, i, r->truth.model.w[i].dtype); }
 double reference_master_bound(const struct reference *r, int i) { return r->known ? r->known->weight[i] : bound_in(r, i, r->truth.master[i].dtype); }
 
 double reference_gradient_bound(const struct reference *r, int i)

@@ -16,7 +16,8 @@
 struct serial_run {
     struct transformer model;
     struct tensor *older;               /* [params] the weights before the newest, for rules that take gradients there */
-    struct tensor *master;              /* [params] what the optimizer steps: the weights, or fp32 copies of 16-bit ones */
+    struct tensor *master;              /* [params] what the optimizer steps: the weights, or fp32 copies of 16-bit ones, or copies of quantised ones */
+    struct tensor *gathered;            /* [params] what passes use where devices gather quantised weights before use; else NULL */
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
     double loss;                        /* mean over the labels of the step's sequences so far */
     double norm;                        /* of the last gradient, without the loss scale */
@@ -68,6 +69,9 @@ struct reference {
  *  but for bounds of one parameter's tensor. */
 static inline struct reference *reference_replica(struct reference *r, int replica) { return replica == 0 ? r : &r->other[replica - 1]; }
 
+/** Whether the optimizer steps copies of the weights: of 16-bit ones, or of those that devices gather quantised after the step. */
+bool reference_has_masters(const struct plan *);
+
 /** @return OK, or ERR_MEMORY with nothing to close. */
 enum error_code reference_open(struct reference *, const struct plan *, struct batch_source, struct error *);
 void reference_close(struct reference *);
@@ -105,7 +109,21 @@ enum error_code reference_losses(struct reference *, struct error *);
  */
 enum error_code reference_update(struct reference *, struct error *);
 
-/** The bound for a parameter's weights: norm of twin - truth and of the last step's responses, over the norm of the truth; + 2u. */
+/**
+ * After gradients were compared, and devices' were quantised: go on from theirs, and their norm.  The twin stays as far from the truth as it was.
+ * Collective, as reference_follow.
+ */
+enum error_code reference_take_gradients(struct reference *, struct trainer *, struct error *);
+
+/**
+ * Where devices gather quantised weights after the step: the weights are, bit for bit, what the devices' masters round to.  Those are compared by
+ * themselves; one that rounding has moved across a tie has another code, and is right.
+ * Collective, as reference_follow.
+ */
+enum error_code reference_renew(struct reference *, struct trainer *, struct error *);
+
+/** The bound for a parameter's weights: norm of twin - truth and of the last step's responses, over the norm of the truth; + 2u.
+ *  0 after reference_renew. */
 double reference_weight_bound(const struct reference *, int param);
 
 /** The bound for what the optimizer steps, where that is a copy in fp32. */

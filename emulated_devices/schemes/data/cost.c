@@ -9,11 +9,10 @@ static void add(struct collective_cost *sum, struct collective_cost c, int64_t t
     sum->additions += c.additions * (uint64_t)times;
 }
 
-static struct collective_cost one(const struct data_parallel *dp, const struct group *g, enum operation op, int64_t count)
+static struct collective_cost allreduce_cost(const struct data_parallel *dp, const struct group *g, int64_t count)
 {
-    const char *const name = op == ALLREDUCE ? dp->allreduce : op == REDUCE_SCATTER ? dp->request.reduce_scatter : dp->request.allgather;
-    const struct collective call = { .count = count, .dtype = data_format(dp, op == ALLGATHER ? KIND_WEIGHT : KIND_GRADIENT) };
-    return group_cost(g, op, name, &call);
+    const struct collective call = { .count = count, .dtype = data_format(dp, KIND_GRADIENT) };
+    return group_cost(g, ALLREDUCE, dp->allreduce, &call);
 }
 
 /* ---- how often ---------------------------------------------------------------------------------------------------------------- */
@@ -107,7 +106,7 @@ static struct collective_cost bucket_cost(const struct data_parallel *dp, int64_
 {
     const int64_t step = bucket_elements(dp);
     struct collective_cost sum = { 0 };
-    for (int64_t at = 0; at < n && !dp->shards.apart; at += step) add(&sum, one(dp, dp->group, ALLREDUCE, n - at < step ? n - at : step), times);
+    for (int64_t at = 0; at < n && !dp->shards.apart; at += step) add(&sum, allreduce_cost(dp, dp->group, n - at < step ? n - at : step), times);
     return sum;
 }
 
@@ -127,7 +126,6 @@ struct collective_cost data_saved_by_projecting(const struct data_parallel *dp, 
 
 struct collective_cost data_level_cost(const struct data_parallel *dp, enum shard_level level)
 {
-    const struct group *g = &dp->level[level];
     struct collective_cost sum = { 0 };
     if (dp->shards.optimizer == 1 && !data_scatters(dp)) return level == BY_COPIES ? bucket_cost(dp, tensor_count(dp->gradients), dp->updates) : sum;
     for (int u = 0; u < dp->units; u++) {
@@ -135,18 +133,18 @@ struct collective_cost data_level_cost(const struct data_parallel *dp, enum shar
         const int64_t n = unit->padded / shards_stride(&dp->shards, level), passes = data_scatters(dp) ? unit->passes : 0;
         switch (level) {
         case BY_WEIGHTS:
-            add(&sum, one(dp, g, ALLGATHER, n), unit->gatherings);
-            add(&sum, one(dp, g, REDUCE_SCATTER, n), passes);
+            add(&sum, level_allgather_cost(dp, level, n), unit->gatherings);
+            add(&sum, level_reduce_scatter_cost(dp, level, n), passes);
             break;
         case BY_GRADIENTS:
-            add(&sum, one(dp, g, REDUCE_SCATTER, n), passes);
-            add(&sum, one(dp, g, ALLGATHER, n), dp->updates);
+            add(&sum, level_reduce_scatter_cost(dp, level, n), passes);
+            add(&sum, level_allgather_cost(dp, level, n), dp->updates);
             break;
         case BY_OPTIMIZER:
-            add(&sum, one(dp, g, REDUCE_SCATTER, n), unit->reductions);
-            add(&sum, one(dp, g, ALLGATHER, n), dp->updates);
+            add(&sum, level_reduce_scatter_cost(dp, level, n), unit->reductions);
+            add(&sum, level_allgather_cost(dp, level, n), dp->updates);
             break;
-        default: add(&sum, one(dp, g, ALLREDUCE, n), dp->shards.apart ? 0 : unit->reductions);
+        default: add(&sum, allreduce_cost(dp, &dp->level[level], n), dp->shards.apart ? 0 : unit->reductions);
         }
     }
     return sum;
@@ -164,7 +162,7 @@ struct collective_cost data_renewal_cost(const struct data_parallel *dp)
     struct collective_cost sum = { 0 };
     for (enum shard_level l = BY_GRADIENTS; l <= BY_OPTIMIZER; l++)
         for (int u = 0; u < dp->units && dp->shards.optimizer > 1; u++)
-            add(&sum, one(dp, &dp->level[l], ALLGATHER, dp->unit[u].padded / shards_stride(&dp->shards, l)), 1);
+            add(&sum, level_allgather_cost(dp, l, dp->unit[u].padded / shards_stride(&dp->shards, l)), 1);
     return sum;
 }
 
@@ -173,7 +171,7 @@ struct collective_cost data_outer_cost(const struct data_parallel *dp)
 {
     struct collective_cost sum = { 0 };
     for (int u = 0; u < dp->units && dp->shards.apart; u++)
-        add(&sum, one(dp, &dp->level[BY_COPIES], ALLREDUCE, dp->unit[u].padded / dp->shards.optimizer), 1);
+        add(&sum, allreduce_cost(dp, &dp->level[BY_COPIES], dp->unit[u].padded / dp->shards.optimizer), 1);
     return sum;
 }
 

@@ -22,11 +22,17 @@
  * In mixed precision the model's format has 16 bits.  Weights are kept and gathered in it; gradients are kept and reduced in
  * fp32, or in 16 bits as well; the optimizer's state is fp32, and so is the master copy of the weights, which belongs to it: who
  * steps an element keeps its master.  Weights are the master rounded once, after it was drawn, read or stepped.
+ *
+ * Quantised (--quantize-weights, --quantize-gradients; collectives/quantised.h): every gathering of weights carries codes, and every
+ * reduce-scatter of gradients is one or two all-to-alls of codes; the all-reduce among copies is as it was.  Weights that are
+ * gathered after the step are what the codes stand for, so who steps an element then keeps its master here too, in any
+ * format; weights in shards that are gathered before use are kept as they are, and only the gathered copies are quantised.
+ * Blocks follow the row of a unit and go across its parameters: copies along tp would lie in other blocks, so tp is 1.
  */
 #ifndef ORRERY_DATA_SCHEME_H
 #define ORRERY_DATA_SCHEME_H
 
-#include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/device/tier.h"
 #include "emulated_devices/schemes/data/unit.h"
 #include "ref/optim/outer.h"
@@ -47,6 +53,7 @@ struct data_request {
     int offload_stride;                         /* every so manieth slice is stepped by the device, the others by the host; 0, 1: all
                                                    by the device */
     bool narrow_gradients;                      /* --grad-dtype: of 16-bit weights they are kept and reduced in 16 bits too, not in fp32 */
+    struct block_format quantise_weights, quantise_gradients;      /* as they travel; bits 0: as they are */
 };
 
 struct data_scheme {
@@ -72,6 +79,22 @@ enum error_code data_scheme_find(const struct data_scheme **, const char *name, 
 /** Who shares what when a request meets P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
 enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);
 
+/** Whether what is to be quantised is sent at all, and can be.  @return OK or ERR_PLAN, naming the flag. */
+enum error_code data_check_quantising(const struct data_request *, const struct shards *, int tp, struct error *);
+
+static inline bool data_quantises(const struct data_request *q) { return q->quantise_weights.bits > 0 || q->quantise_gradients.bits > 0; }
+
+/* Whether weights are gathered after the step, and then are what codes stand for. */
+static inline bool data_renews_quantised(const struct data_request *q, const struct shards *s)
+{
+    return q->quantise_weights.bits > 0 && s->weights < s->optimizer;
+}
+
+/* Whether the optimizer steps copies of weights in this format. */
+static inline bool data_keeps_masters(enum dtype t, const struct data_request *q, const struct shards *s)
+{
+    return dtype_wide(t) != t || data_renews_quantised(q, s);
+}
 /** The algorithm by which a request's scheme gathers weights; NULL: the default. */
 const char *data_allgather(const struct data_request *);
 
@@ -105,6 +128,8 @@ struct data_parallel {
     bool older;                                 /* w and own_w are the older version */
     struct { uint64_t key; double along; } direction;   /* acquired weights are w + along z: mezo.h */
     struct shards shards;
+    struct quantised_group scatter[SHARD_LEVELS];       /* of level[], where gradients are quantised */
+    bool tracks;                                /* what gradients would be without quantising (data_track) */
     struct outer outer;                         /* of replicas that train apart */
     int units;
     struct unit *unit;                          /* [units] */
@@ -193,20 +218,39 @@ void data_skip_step(struct data_parallel *);
 /** Make the older version the same as the newest, after weights were loaded.  Nothing where there is one. */
 void data_same_versions(struct data_parallel *);
 
+/** Make loaded or drawn weights what gathering them after a step would have made of them.  Nothing where they are not quantised then.
+ *  Local.  @return OK or ERR_MEMORY. */
+enum error_code data_requantise(struct data_parallel *, struct error *);
+
+/** What a level's gathering makes of the weights in a part of a unit's row that its pieces fill.  Local.  @return OK or ERR_MEMORY. */
+enum error_code data_as_gathered(const struct data_request *, const struct shards *, enum shard_level, const struct unit *, struct tensor row, struct error *);
+
+/** From now on track beside quantised gradients what they would be otherwise, and how far they may be off.  Nothing where they are
+ *  not quantised.  Local; all devices do it.  @return OK or ERR_MEMORY. */
+enum error_code data_track(struct data_parallel *, struct error *);
+
+/** Gradients are finished: KIND_GRADIENT_EXCESS is there.  Local. */
+void data_settle_tracking(struct data_parallel *);
+
+/** What stands beside data_own_gradient(): a view. */
+struct tracking data_own_tracking(const struct data_parallel *, const struct unit *);
+
 /** Begin the first round of replicas that train apart from the weights as they are, after they were loaded.  Nothing where none do. */
 void data_start_round(struct data_parallel *);
 
 /* ---- what is kept, for comparison and checkpoints --------------------------------------------------------------------- */
 
-/* KIND_MASTER: what the optimizer steps, fp32 copies of 16-bit weights, elsewhere the weights; KIND_ANCHOR: the same as the last
- * outer step left it, KIND_MOMENTUM: the outer steps'; KIND_STATE + s: optimizer state s. */
-enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE };
+/* KIND_EXACT_GRADIENT: as it would be without quantising; KIND_GRADIENT_EXCESS: |gradient - that| over its bound, element by
+ * element; both in fp64, and there only while they are tracked (data_track).
+ * KIND_MASTER: what the optimizer steps, fp32 copies of 16-bit weights, or of quantised ones, elsewhere the weights; KIND_ANCHOR: the same
+ * as the last outer step left it, KIND_MOMENTUM: the outer steps'; KIND_STATE + s: optimizer state s. */
+enum tensor_kind { KIND_WEIGHT, KIND_OLDER_WEIGHT, KIND_GRADIENT, KIND_EXACT_GRADIENT, KIND_GRADIENT_EXCESS, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE };
 
 /* Whether replicas that train apart have the same. */
 static inline bool kind_is_common(enum tensor_kind kind) { return kind == KIND_ANCHOR || kind == KIND_MOMENTUM; }
 
 /* Whether the optimizer steps copies of the weights. */
-static inline bool data_has_masters(const struct data_parallel *dp) { return dtype_wide(dp->device->dtype) != dp->device->dtype; }
+static inline bool data_has_masters(const struct data_parallel *dp) { return data_keeps_masters(dp->device->dtype, &dp->request, &dp->shards); }
 
 /** The format of tensors of a kind. */
 enum dtype data_format(const struct data_parallel *, enum tensor_kind);

@@ -56,9 +56,14 @@ struct range stepped_gradients(const struct data_parallel *, const struct unit *
 /* Elements of a unit's weights (or gradients) when they are whole here. */
 static inline int64_t whole_elements(const struct unit *u) { return u->rows > 0 ? u->elements : u->padded; }
 
-/* A collective of a level on `count` elements, cut into equal blocks; in place in `out` where that is wider. */
-enum error_code level_reduce_scatter(struct data_parallel *, enum shard_level, struct tensor, struct error *);
-enum error_code level_allgather(struct data_parallel *, enum shard_level, struct tensor, struct error *);
+/* A collective of a level on a row cut into equal blocks: gradients, in place; weights, from this device's block, which may lie in its
+ * place in the row.  tracking: beside the row, or none. */
+enum error_code level_reduce_scatter(struct data_parallel *, enum shard_level, struct tensor row, struct tracking, struct error *);
+enum error_code level_allgather(struct data_parallel *, enum shard_level, struct tensor own, struct tensor row, struct error *);
+
+/* What they cost, on a row of n elements (quantise.c, cost.c). */
+struct collective_cost level_reduce_scatter_cost(const struct data_parallel *, enum shard_level, int64_t n);
+struct collective_cost level_allgather_cost(const struct data_parallel *, enum shard_level, int64_t n);
 
 /* Elements first .. of a row as a tensor of their own. */
 static inline struct tensor slice(struct tensor row, struct range r)

@@ -4,27 +4,6 @@
 #include "emulated_devices/schemes/data/low_rank.h"
 #include <string.h>
 
-/* ---- collectives among devices that differ in one digit ------------------------------------------------------------------- */
-
-static struct range own_block(const struct data_parallel *dp, enum shard_level level, struct tensor row)
-{
-    const int64_t n = tensor_count(row) / shards_size(&dp->shards, level);
-    return (struct range){ shards_digit(&dp->shards, level) * n, n };
-}
-
-enum error_code level_reduce_scatter(struct data_parallel *dp, enum shard_level level, struct tensor row, struct error *err)
-{
-    const struct collective c = { .in = row.data, .out = slice(row, own_block(dp, level, row)).data, .count = tensor_count(row),
-                                  .dtype = row.dtype, .reduction = SUM };
-    return collective_run(&dp->level[level], REDUCE_SCATTER, dp->request.reduce_scatter, &c, err);
-}
-
-enum error_code level_allgather(struct data_parallel *dp, enum shard_level level, struct tensor row, struct error *err)
-{
-    const struct collective c = { .in = slice(row, own_block(dp, level, row)).data, .out = row.data, .count = tensor_count(row), .dtype = row.dtype };
-    return collective_run(&dp->level[level], ALLGATHER, dp->request.allgather, &c, err);
-}
-
 /* ---- where they are ------------------------------------------------------------------------------------------------------------ */
 
 struct range stepped_gradients(const struct data_parallel *dp, const struct unit *u)
@@ -35,6 +14,7 @@ struct range stepped_gradients(const struct data_parallel *dp, const struct unit
 }
 
 struct tensor data_own_gradient(const struct data_parallel *dp, const struct unit *u) { return slice(u->own_g, stepped_gradients(dp, u)); }
+struct tracking data_own_tracking(const struct data_parallel *dp, const struct unit *u) { return tracking_from(u->tracking, stepped_gradients(dp, u).first); }
 
 /* ---- reducing ------------------------------------------------------------------------------------------------------------------ */
 
@@ -48,22 +28,38 @@ static enum error_code scatter(struct data_parallel *dp, struct unit *u, struct 
         if (row.data == NULL) return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
         unit_from_whole(u, (struct range){ 0, u->padded }, row.data, u->g.data, row.dtype);
     }
-    enum error_code e = level_reduce_scatter(dp, BY_WEIGHTS, row, err);
-    const struct tensor half = slice(row, shards_range(&dp->shards, BY_WEIGHTS, u->padded));
-    if (!e) e = level_reduce_scatter(dp, BY_GRADIENTS, half, err);
+    struct tracking t = { 0 };
+    enum error_code e = dp->tracks ? tracking_open(&t, u->padded, err) : OK;
+    if (!e && tracked(t)) tracking_start(t, row);
+    const struct range half = shards_range(&dp->shards, BY_WEIGHTS, u->padded), kept = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
+    if (!e) e = level_reduce_scatter(dp, BY_WEIGHTS, row, t, err);
+    if (!e) e = level_reduce_scatter(dp, BY_GRADIENTS, slice(row, half), tracking_from(t, half.first), err);
     if (!e) e = offload_take_sum(dp, u, err);
-    if (!e) dev_add(d, u->sum, u->sum, slice(row, shards_range(&dp->shards, BY_GRADIENTS, u->padded)));
+    if (!e) dev_add(d, u->sum, u->sum, slice(row, kept));
+    if (!e && tracked(t)) tracking_add(u->tracking, tracking_from(t, kept.first), u->sum);
+    tracking_close(&t);
     if (u->rows > 0) device_free(d, row);
     device_free(d, u->g);
     return e;
 }
 
+/* The all-reduce among copies quantises nothing, but adds up what is off. */
+static enum error_code track_copies(struct data_parallel *dp, struct unit *u, struct error *err)
+{
+    struct group *g = &dp->level[BY_COPIES];
+    if (g->size == 1) return OK;
+    struct exchange control = exchange_begin(g, CONTROL);
+    return tracking_sum(&control, g->size, NULL, data_own_tracking(dp, u), data_own_gradient(dp, u), err);
+}
+
 /* After the last microbatch: to the device that steps them, and the sum over copies, unless they train apart. */
 static enum error_code reduce_last(struct data_parallel *dp, struct unit *u, struct error *err)
 {
-    const enum error_code e = level_reduce_scatter(dp, BY_OPTIMIZER, u->sum, err);
+    if (dp->tracks && dp->shards.gradients == 1) tracking_start(u->tracking, u->sum);
+    enum error_code e = level_reduce_scatter(dp, BY_OPTIMIZER, u->sum, u->tracking, err);
     const struct tensor own = slice(u->sum, stepped_gradients(dp, u));
-    return e || dp->shards.apart ? e : allreduce(&dp->level[BY_COPIES], own.data, tensor_count(own), own.dtype, SUM, dp->allreduce, err);
+    if (!e && !dp->shards.apart) e = allreduce(&dp->level[BY_COPIES], own.data, tensor_count(own), own.dtype, SUM, dp->allreduce, err);
+    return e || !dp->tracks ? e : track_copies(dp, u, err);
 }
 
 /* ---- ddp: everything whole, in buckets ---------------------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@ static enum error_code open_groups(struct data_parallel *dp, struct error *err)
         for (int i = 0; i < size; i++) ranks[i] = dp->group->member[first + i * shards_stride(s, l)];
         e = group_of(&dp->level[l], dp->group->comm, ranks, size, dp->group->axes, err);
         free(ranks);
+        if (!e && dp->request.quantise_gradients.bits > 0) e = quantised_group_open(&dp->scatter[l], &dp->level[l], err);
     }
     return e;
 }
@@ -171,9 +172,10 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
         show_weights(&dp->unit[u]);
         show_gradients(&dp->unit[u]);
     }
+    e = data_requantise(dp, err);
     data_same_versions(dp);
     data_start_round(dp);
-    return OK;
+    return e;
 }
 
 /* What lies on the slow tier goes with it. */
@@ -194,6 +196,7 @@ void data_close(struct data_parallel *dp)
         let_go(dp, PARAMETERS, u->own_w);
         device_free(dp->device, u->older);
         let_go(dp, OPTIMIZER, u->master);
+        tracking_close(&u->tracking);
         device_free(dp->device, u->anchor);
         device_free(dp->device, u->momentum);
         for (int s = 0; s < dp->optimizer->states; s++) let_go(dp, OPTIMIZER, u->state[s]);
@@ -201,6 +204,6 @@ void data_close(struct data_parallel *dp)
     offload_close(dp);
     device_free(dp->device, dp->gradients);
     free(dp->unit), free(dp->use);
-    for (int l = 0; l < SHARD_LEVELS; l++) group_close(&dp->level[l]);
+    for (int l = 0; l < SHARD_LEVELS; l++) quantised_group_close(&dp->scatter[l]), group_close(&dp->level[l]);
     dp->unit = NULL, dp->use = NULL;
 }

@@ -34,6 +34,8 @@ struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit
     case KIND_WEIGHT: return u->own_w;
     case KIND_OLDER_WEIGHT: return u->older;
     case KIND_GRADIENT: return data_own_gradient(dp, u);
+    case KIND_EXACT_GRADIENT: return tensor_1d(data_own_tracking(dp, u).exact, F64, tensor_count(data_own_gradient(dp, u)));
+    case KIND_GRADIENT_EXCESS: return tensor_1d(data_own_tracking(dp, u).bound, F64, tensor_count(data_own_gradient(dp, u)));
     case KIND_MASTER: return data_has_masters(dp) ? u->master : stepped_weights(dp, u);
     case KIND_ANCHOR: return u->anchor;
     case KIND_MOMENTUM: return u->momentum;
@@ -44,6 +46,7 @@ struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit
 enum dtype data_format(const struct data_parallel *dp, enum tensor_kind kind)
 {
     const enum dtype weights = dp->device->dtype;
+    if (kind == KIND_EXACT_GRADIENT || kind == KIND_GRADIENT_EXCESS) return F64;
     const bool narrow = kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT || (kind == KIND_GRADIENT && dp->request.narrow_gradients);
     return narrow ? weights : dtype_wide(weights);
 }
@@ -86,8 +89,9 @@ static enum error_code share_weights(struct data_parallel *dp, struct unit *u, s
     if (offloads(&dp->request, PARAMETERS)) return OK;          /* who keeps them has stepped them: data_offload_check */
     struct range half = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
     half.first -= shards_range(&dp->shards, BY_WEIGHTS, u->padded).first;
-    const enum error_code e = level_allgather(dp, BY_OPTIMIZER, slice(u->own_w, half), err);
-    return e ? e : level_allgather(dp, BY_GRADIENTS, u->own_w, err);
+    const struct tensor row = slice(u->own_w, half);
+    const enum error_code e = level_allgather(dp, BY_OPTIMIZER, stepped_weights(dp, u), row, err);
+    return e ? e : level_allgather(dp, BY_GRADIENTS, row, u->own_w, err);
 }
 
 enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)
@@ -104,6 +108,7 @@ static void clear_gradient(struct data_parallel *dp, struct unit *u)
     if (has_gradients(dp) && !offloads(&dp->request, GRADIENTS)) memset(u->own_g.data, 0, tensor_bytes(u->own_g));
     u->added = false;
     u->squares = 0;
+    if (tracked(u->tracking)) tracking_start(u->tracking, u->own_g);
 }
 
 void data_skip_step(struct data_parallel *dp)

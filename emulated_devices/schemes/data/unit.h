@@ -14,6 +14,7 @@
 #ifndef ORRERY_UNIT_H
 #define ORRERY_UNIT_H
 
+#include "emulated_devices/collectives/tracking.h"
 #include "emulated_devices/schemes/data/shards.h"
 #include "emulated_devices/schemes/parameter.h"
 
@@ -35,6 +36,7 @@ struct unit {
     struct tensor older;                /* own_w before the last step, where two versions are kept */
     struct tensor own_w, own_g, master, state[OPTIMIZER_MAX_STATES];    /* this device's parts of the row, kept from step to step; master:
                                            where the optimizer steps copies of the weights */
+    struct tracking tracking;           /* beside own_g, where that is quantised on its way and this is tracked */
     struct tensor anchor, momentum;     /* of replicas that train apart: what is stepped here as the last outer step left it; outer.h */
     struct tensor shard, sum;           /* copies of own_w and own_g on the device while they are needed, where those lie on the
                                            slow tier; elsewhere sum is own_g */

@@ -73,9 +73,8 @@ static enum error_code gather_row(struct data_parallel *dp, struct unit *u, stru
 {
     struct tensor row = u->rows > 0 ? device_tensor_1d(dp->device, BUFFERS, u->padded) : u->w;
     if (row.data == NULL) return no_room(u, err);
-    const void *const own = offloads(&dp->request, PARAMETERS) ? u->shard.data : u->own_w.data;
-    const struct collective c = { .in = own, .out = row.data, .count = u->padded, .dtype = row.dtype };
-    const enum error_code e = collective_run(&dp->level[BY_WEIGHTS], ALLGATHER, dp->request.allgather, &c, err);
+    const struct tensor own = offloads(&dp->request, PARAMETERS) ? u->shard : u->own_w;
+    const enum error_code e = level_allgather(dp, BY_WEIGHTS, own, row, err);
     if (u->rows > 0) {
         if (!e) unit_to_whole(u, (struct range){ 0, u->padded }, row.data, u->w.data, row.dtype);
         device_free(dp->device, row);

@@ -1,0 +1,136 @@
+#include "emulated_devices/collectives/tracking.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum error_code tracking_open(struct tracking *t, int64_t n, struct error *err)
+{
+    double *both = calloc(2 * (size_t)n + 1, sizeof *both);
+    *t = (struct tracking){ 0 };
+    if (both == NULL) return fail(err, ERR_MEMORY, "no memory to track %lld elements", (long long)n);
+    *t = (struct tracking){ .exact = both, .bound = both + n };
+    return OK;
+}
+
+void tracking_close(struct tracking *t)
+{
+    free(t->exact);
+    *t = (struct tracking){ 0 };
+}
+
+void tracking_start(struct tracking t, struct tensor x)
+{
+    for (int64_t i = 0; i < tensor_count(x); i++) t.exact[i] = tensor_get(x, i), t.bound[i] = 0;
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------------------------------- */
+
+/* Sums without quantising are kept in double, which rounds too. */
+static double exact_sum(double a, double b, double *bound)
+{
+    *bound += dtype_unit(F64) * fabs(a + b);
+    return a + b;
+}
+
+/* |r - x| <= u |x| for r = x rounded, and so u/(1-u) |r|; fp16 is off by half its smallest number where it underflows. */
+static double stored(struct tensor x, int64_t i)
+{
+    const double u = dtype_unit(x.dtype);
+    return u / (1 - u) * fabs(tensor_get(x, i)) + (x.dtype == F16 ? 0x1p-25 : 0);
+}
+
+void tracking_add_storing(double *bound, struct tensor x)
+{
+    for (int64_t i = 0; i < tensor_count(x); i++) bound[i] += stored(x, i);
+}
+
+void tracking_add(struct tracking into, struct tracking x, struct tensor now)
+{
+    for (int64_t i = 0; i < tensor_count(now); i++) {
+        into.bound[i] += x.bound[i] + stored(now, i);
+        into.exact[i] = exact_sum(into.exact[i], x.exact[i], &into.bound[i]);
+    }
+}
+
+void tracking_add_codes(double *bound, double *magnitude, const float *scale, int64_t block, struct tensor value, enum dtype from)
+{
+    const double by_fp32 = from == F64 ? dtype_unit(F32) : 0;
+    for (int64_t i = 0; i < tensor_count(value); i++) {
+        const double s = scale[i / block], size = fabs(tensor_get(value, i));
+        bound[i] += s / 2 + by_fp32 * (size + s);
+        magnitude[i] += size;
+    }
+}
+
+void tracking_add_rounding(double *bound, const double *magnitude, int64_t n, int m, enum dtype t)
+{
+    for (int64_t i = 0; i < n; i++) bound[i] += (m + 1) * dtype_unit(t) * magnitude[i];
+}
+
+/* ---- what members tell each other --------------------------------------------------------------------------------------- */
+
+/* All of `each` segments for one member, sums and then bounds. */
+static void pack(double *out, struct tracking x, int64_t n, int64_t each, int member, int P)
+{
+    for (int64_t i = 0; i < each; i++) {
+        memcpy(out + i * n, x.exact + (i * P + member) * n, (size_t)n * sizeof *out);
+        memcpy(out + (each + i) * n, x.bound + (i * P + member) * n, (size_t)n * sizeof *out);
+    }
+}
+
+static void add_packed(struct tracking y, const double *in, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        y.bound[i] += in[count + i];
+        y.exact[i] = exact_sum(y.exact[i], in[i], &y.bound[i]);
+    }
+}
+
+enum error_code tracking_scatter(struct group *g, struct tracking x, int64_t n, int64_t each, struct tracking y, struct error *err)
+{
+    struct exchange control = exchange_begin(g, CONTROL);
+    const int P = g->size;
+    const int64_t count = each * n;
+    const uint64_t bytes = 2 * (uint64_t)count * sizeof(double);
+    double *out = malloc(2 * bytes + 1), *in = out + 2 * count;
+    if (out == NULL) return fail(err, ERR_MEMORY, "no memory to track %lld elements", (long long)count);
+    enum error_code e = OK;
+    pack(out, x, n, each, g->rank, P);
+    add_packed(y, out, count);
+    for (int k = 1; k < P && !e; k++) {
+        const int to = (g->rank + k) % P, from = (g->rank - k + P) % P;
+        pack(out, x, n, each, to, P);
+        e = exchange_both(&control, to, out, bytes, from, in, bytes, err);
+        if (!e) add_packed(y, in, count);
+    }
+    free(out);
+    return e;
+}
+
+/* Each added number was rounded at most once a member; none is larger than its exact value and its bound together. */
+static void add_sum(struct tracking t, double *magnitude, const double *in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) magnitude[i] += fabs(in[i]) + in[n + i];
+    add_packed(t, in, n);
+}
+
+enum error_code tracking_sum(struct exchange *control, int members, const int *member, struct tracking t, struct tensor sum, struct error *err)
+{
+    const int64_t n = tensor_count(sum);
+    const uint64_t bytes = 2 * (uint64_t)n * sizeof(double);
+    double *own = malloc(2 * bytes + (uint64_t)n * sizeof *own + 1), *in = own + 2 * n, *magnitude = in + 2 * n;
+    if (own == NULL) return fail(err, ERR_MEMORY, "no memory to track %lld elements", (long long)n);
+    enum error_code e = OK;
+    pack(own, t, n, 1, 0, 1);
+    for (int64_t i = 0; i < n; i++) t.exact[i] = t.bound[i] = magnitude[i] = 0;
+    for (int k = 0; k < members && !e; k++) {
+        const int other = member ? member[k] : k;
+        const bool self = other == control->group->rank;
+        if (!self) e = exchange_both(control, other, own, bytes, other, in, bytes, err);
+        if (!e) add_sum(t, magnitude, self ? own : in, n);
+    }
+    if (!e) tracking_add_rounding(t.bound, magnitude, n, members, sum.dtype);
+    if (!e && sum.dtype == F16) tracking_add_storing(t.bound, sum);
+    free(own);
+    return e;
+}
