@@ -1,5 +1,5 @@
 /* Data-parallel schemes: the same bits whoever keeps what, on every mesh; traffic by link level; memory as published.
- * ranks: 1 2 3 4 8
+ * ranks: 1 2 4 8
  *
  * That each agrees with one device, and that messages, bytes, additions and memory equal their formulas, is part of every
  * case (verify/case.h).

@@ -1,6 +1,6 @@
 /* Every pipeline schedule trains a model as one device does by the same rule, whatever the number of microbatches, the placement of
  * layers and the steps in mid-stream; in fp64 to 1e-12, and with the memory and messages of its formulas.
- * ranks: 1 2 4 8
+ * ranks: 3 4 8
  */
 #include "tests/devices/trained.h"
 #include <string.h>

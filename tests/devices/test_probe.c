@@ -1,5 +1,5 @@
 /* Probes: every activation and gradient is compared, and what is broken on purpose is named: tensor, devices, factor.
- * ranks: 1 2 4 6 8
+ * ranks: 1 4 6
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/case.h"
