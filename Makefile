@@ -47,7 +47,7 @@ all: deps
 
 ## make run        install what is missing, build, train a small GPT on 8 emulated devices beside one device
 run: all
-	$(Q)./$(ORRERY) train --model small --dp 2 --tp 2 --pp 2 --steps 150 --lr 2e-3 --check ref --sample 200
+	$(Q)./$(ORRERY) train --model small --dp 2 --tp 2 --pp 2 --steps 100 --lr 2e-3 --check ref --sample 200
 
 ## make test       install what is missing, build and run every test (SAN=1: under ASan and UBSan)
 test: deps

@@ -47,6 +47,9 @@ enum error_code run_topic(const char *what, const struct command *topics, bool h
 /** First thing in main: streams, signals and environment as everything else expects them.  May start the program anew. */
 void prepare_process(char **argv);
 
+/** Of OpenBLAS's kernels those that fit this processor, if it has chosen much older ones; else NULL.  kernels.c */
+const char *better_kernels(void);
+
 /** Whether a launcher (mpiexec, srun) has started this process as one of several. */
 bool under_launcher(void);
 

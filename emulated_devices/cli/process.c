@@ -85,15 +85,16 @@ static void call_witness(void)
  * @return whether that is so. */
 static bool settle_environment(void)
 {
-    static const char *const usual[][2] = {
+    const char *const usual[][2] = {
         { "OMP_WAIT_POLICY", "passive" },               /* threads that wait by spinning take the cores from whom they wait for */
         { "UCX_HANDLE_ERRORS", "none" },                /* MPICH's transport would print a page for each crash, */
         { "UCX_LOG_LEVEL", "fatal" },                   /* remarks of its own, */
         { "UCX_WARN_UNUSED_ENV_VARS", "n" },            /* and one about these */
+        { "OPENBLAS_CORETYPE", better_kernels() },      /* what it takes for a processor that it does not know is slow */
     };
     bool changed = false;
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
-        if (getenv(usual[i][0]) != NULL) continue;
+        if (usual[i][1] == NULL || getenv(usual[i][0]) != NULL) continue;
         changed = setenv(usual[i][0], usual[i][1], 1) == 0 || changed;
     }
     return changed;

@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/record.h"
 #include "emulated_devices/model/probe.h"
+#include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,16 +35,6 @@ static struct recorded *next_place(struct recording *r, const char *name, int la
     return a;
 }
 
-static double squares(struct tensor a, struct tensor b)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < tensor_count(a); i++) {
-        const double d = tensor_get(a, i) - (tensor_present(b) ? tensor_get(b, i) : 0);
-        sum += d * d;
-    }
-    return sum;
-}
-
 static bool leave_out(struct recording *r, const char *name)
 {
     if (r->error.code || is_parameter(name)) return true;
@@ -63,7 +54,7 @@ static void record_truth(void *context, const char *name, int layer, bool gradie
         return;
     }
     memcpy(a->truth.data, t.data, tensor_bytes(t));
-    a->norm = sqrt(squares(t, tensor_none));
+    a->norm = sqrt(squared_distance(t, tensor_none));
 }
 
 static void measure_twin(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
@@ -72,7 +63,7 @@ static void measure_twin(void *context, const char *name, int layer, bool gradie
     r->disturb.see(r->disturb.context, name, layer, gradient, t, terms);
     if (leave_out(r, name)) return;
     struct recorded *a = &r->all[r->next++];
-    a->distance = sqrt(squares(t, a->truth));
+    a->distance = sqrt(squared_distance(t, a->truth));
 }
 
 struct observer recording_observer(struct recording *r) { return (struct observer){ .see = record_truth, .context = r }; }

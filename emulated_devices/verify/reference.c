@@ -2,6 +2,7 @@
 #include "emulated_devices/verify/reference_low_rank.h"
 #include "emulated_devices/verify/reference_outer.h"
 #include "ref/numeric/convert.h"
+#include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,12 +179,7 @@ static struct step step_of(const struct reference *r, const struct serial_run *r
 
 static struct low_rank low_rank_at(const struct reference *r, int i) { return reference_low_rank(r->plan, &r->truth.model.spec[i]); }
 
-double distance(struct tensor a, struct tensor b)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < tensor_count(a); i++) sum += (tensor_get(a, i) - tensor_get(b, i)) * (tensor_get(a, i) - tensor_get(b, i));
-    return sqrt(sum);
-}
+double distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
 
 /* Largest element of |a - b|. */
 static double largest_distance(struct tensor a, struct tensor b)

@@ -1,0 +1,24 @@
+#include "ref/numeric/distance.h"
+#include "ref/numeric/convert.h"
+
+enum { DISTANCE_LANES = 8, AT_ONCE = 512 };
+
+static const void *element(struct tensor t, int64_t i) { return (const char *)t.data + (size_t)i * dtype_size(t.dtype); }
+
+/* A few at a time in double, so that the sum itself is one loop for all formats. */
+double squared_distance(struct tensor a, struct tensor b)
+{
+    const int64_t count = tensor_count(a);
+    double x[AT_ONCE], y[AT_ONCE] = { 0 }, lane[DISTANCE_LANES] = { 0 };
+    for (int64_t first = 0; first < count; first += AT_ONCE) {
+        const int64_t n = count - first < AT_ONCE ? count - first : AT_ONCE;
+        convert(x, F64, element(a, first), a.dtype, n);
+        if (tensor_present(b)) convert(y, F64, element(b, first), b.dtype, n);
+        for (int64_t i = n; i < AT_ONCE; i++) x[i] = y[i] = 0;
+        for (int64_t i = 0; i < AT_ONCE; i += DISTANCE_LANES)
+            for (int l = 0; l < DISTANCE_LANES; l++) lane[l] += (x[i + l] - y[i + l]) * (x[i + l] - y[i + l]);
+    }
+    for (int half = DISTANCE_LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+    return lane[0];
+}
