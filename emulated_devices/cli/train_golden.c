@@ -150,7 +150,10 @@ static enum error_code run(struct session *s, struct error *err)
         if (!e) e = golden_truth_open(&s->truth, s->golden, &s->reference, err);
     }
     e = comm_agree(comm, e, err);
-    if (e) return e;
+    if (e) {
+        if (s->here) golden_truth_close(&s->truth), reference_close(&s->reference);
+        return e;
+    }
     probes_open(&s->probes, &s->trainer, s->options->isolate);
     s->probes.keep = s->options->dump != NULL;
     e = reference_follow(&s->reference, &s->trainer, err);
