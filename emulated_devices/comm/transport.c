@@ -205,11 +205,10 @@ static void give_up(struct comm *c, const struct slot *s)
 {
     char axes[64];
     const struct group *g = s->exchange.group;
-    fprintf(stderr, "device %d waits for device %d to %s: %s over %s, %s %u\n", c->rank, g->member[s->peer], s->sending ? "receive" : "send",
-            operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), s->exchange.named ? "named" : "exchange",
-            (unsigned)s->exchange.number);
+    fprintf(stderr, "device %d waits for device %d to %s: %s over %s, %s %u; nothing has come for %g s (ORRERY_WAIT_LIMIT)\n", c->rank,
+            g->member[s->peer], s->sending ? "receive" : "send", operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes),
+            s->exchange.named ? "named" : "exchange", (unsigned)s->exchange.number, c->transport->wait_limit);
     nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
-    fprintf(stderr, "orrery: no message has come for %g s (ORRERY_WAIT_LIMIT): see above who waits for whom\n", c->transport->wait_limit);
     comm_abort(c, 1);
 }
 
