@@ -6,6 +6,8 @@
  *           Y  += X W^T  (forward_add)
  * Backward  dX  = dY W
  *           dW += dY^T X,  db += sum_rows(dY)
+ * Tiles     (_columns)  W, dW and b are the rows `first` .. of a matrix, and only the columns `first` .. of Y and dY are used:
+ *           forward leaves the others as they are, backward for the input adds to dX if it is told to
  * Rounding  the order inside a product is the BLAS's own: it may depend on shape and threads, so results agree within
  *           gamma_n * sum |a||b| (n = I + 1 forward, O for dX, N + 1 for dW), not bit for bit.  db sums rows in order.
  * Speed     Y starts as b and the product is added to it: the BLAS would otherwise spend the same pass on zeros.
@@ -15,22 +17,28 @@
 #include "ref/ops/reduce.h"
 #include <string.h>
 
-static void FN(fill_rows)(struct tensor Y, struct tensor b)
+static void FN(fill_rows)(struct tensor Y, int64_t first, struct tensor b)
 {
-    const int64_t N = tensor_rows(Y), O = tensor_cols(Y);
+    const int64_t N = tensor_rows(Y), O = tensor_cols(Y), width = tensor_count(b);
 
-    #pragma omp parallel for schedule(static) if (N * O > PARALLEL_FROM)
-    for (int64_t n = 0; n < N; n++) memcpy(DATA(Y) + n * O, b.data, (size_t)O * sizeof(real));
+    #pragma omp parallel for schedule(static) if (N * width > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) memcpy(DATA(Y) + n * O + first, b.data, (size_t)width * sizeof(real));
+}
+
+void FN(linear_forward_columns)(struct tensor Y, int64_t first, struct tensor X, struct tensor W, struct tensor b)
+{
+    const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(Y), width = tensor_rows(W);
+    assert(tensor_rows(Y) == N && first >= 0 && first + width <= O && tensor_cols(W) == I);
+    assert(!tensor_present(b) || tensor_count(b) == width);
+
+    if (tensor_present(b)) FN(fill_rows)(Y, first, b);
+    FN(gemm)(AS_IS, TRANSPOSED, N, width, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, tensor_present(b), DATA(Y) + first, O);
 }
 
 void FN(linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
 {
-    const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(Y);
-    assert(tensor_rows(Y) == N && tensor_rows(W) == O && tensor_cols(W) == I);
-    assert(!tensor_present(b) || tensor_count(b) == O);
-
-    if (tensor_present(b)) FN(fill_rows)(Y, b);
-    FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, tensor_present(b), DATA(Y), O);
+    assert(tensor_rows(W) == tensor_cols(Y));
+    FN(linear_forward_columns)(Y, 0, X, W, b);
 }
 
 void FN(linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W)
@@ -41,12 +49,18 @@ void FN(linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W)
     FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, 1, DATA(Y), O);
 }
 
+void FN(linear_backward_input_columns)(struct tensor dX, struct tensor dY, int64_t first, struct tensor W, bool accumulate)
+{
+    const int64_t N = tensor_rows(dX), I = tensor_cols(dX), O = tensor_cols(dY), width = tensor_rows(W);
+    assert(tensor_rows(dY) == N && first >= 0 && first + width <= O && tensor_cols(W) == I);
+
+    FN(gemm)(AS_IS, AS_IS, N, I, width, 1, CONST_DATA(dY) + first, O, CONST_DATA(W), I, accumulate, DATA(dX), I);
+}
+
 void FN(linear_backward_input)(struct tensor dX, struct tensor dY, struct tensor W)
 {
-    const int64_t N = tensor_rows(dX), I = tensor_cols(dX), O = tensor_cols(dY);
-    assert(tensor_rows(dY) == N && tensor_rows(W) == O && tensor_cols(W) == I);
-
-    FN(gemm)(AS_IS, AS_IS, N, I, O, 1, CONST_DATA(dY), O, CONST_DATA(W), I, 0, DATA(dX), I);
+    assert(tensor_rows(W) == tensor_cols(dY));
+    FN(linear_backward_input_columns)(dX, dY, 0, W, false);
 }
 
 /* Threads split the columns, so that every column's sum runs over the rows in order. */
@@ -67,12 +81,17 @@ void FN(column_sums)(struct tensor db, struct tensor dY)
     }
 }
 
+void FN(linear_backward_weight_columns)(struct tensor dW, struct tensor dY, int64_t first, struct tensor X)
+{
+    const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(dY), width = tensor_rows(dW);
+    assert(tensor_rows(dY) == N && first >= 0 && first + width <= O && tensor_cols(dW) == I);
+
+    FN(gemm)(TRANSPOSED, AS_IS, width, I, N, 1, CONST_DATA(dY) + first, O, CONST_DATA(X), I, 1, DATA(dW), I);
+}
+
 void FN(linear_backward_weight)(struct tensor dW, struct tensor db, struct tensor dY, struct tensor X)
 {
-    const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(dY);
-    assert(tensor_rows(dY) == N && tensor_rows(dW) == O && tensor_cols(dW) == I);
-    assert(!tensor_present(db) || tensor_count(db) == O);
-
-    FN(gemm)(TRANSPOSED, AS_IS, O, I, N, 1, CONST_DATA(dY), O, CONST_DATA(X), I, 1, DATA(dW), I);
+    assert(tensor_rows(dW) == tensor_cols(dY) && (!tensor_present(db) || tensor_count(db) == tensor_cols(dY)));
+    FN(linear_backward_weight_columns)(dW, dY, 0, X);
     if (tensor_present(db)) FN(column_sums)(db, dY);
 }

@@ -85,6 +85,11 @@ struct ops {
     void (*column_sums)(struct tensor db, struct tensor dY);        /* db alone */
     void (*linear_backward_weight)(struct tensor dW, struct tensor db, struct tensor dY, struct tensor X);
 
+    /* Some rows of a matrix, `first` .., with their columns of Y or dY; the other columns stay, or are not read.  dX = or += dY W. */
+    void (*linear_forward_columns)(struct tensor Y, int64_t first, struct tensor X, struct tensor W, struct tensor b);
+    void (*linear_backward_input_columns)(struct tensor dX, struct tensor dY, int64_t first, struct tensor W, bool accumulate);
+    void (*linear_backward_weight_columns)(struct tensor dW, struct tensor dY, int64_t first, struct tensor X);
+
     /* O [N, H*A] = softmax(scale Q K^T, causal) V;  lse [B,H,S] = log of each softmax's denominator (maximum included).
      * No S x S matrix is ever stored; backward recomputes the probabilities from lse.  dQKV has the shape of QKV. */
     void (*attention_forward)(struct tensor O, struct tensor lse, struct tensor QKV, struct attention a);

@@ -187,6 +187,46 @@ static void linear_backward_weight(T dW, T db, T dY, T X)
     store(dW, dw), store(db, db_), end(&s);
 }
 
+/* Some columns of a matrix as one of their own, in fp32; and back, rounded. */
+static T wide_columns(struct scratch *s, T X, int64_t first, int64_t width, bool filled)
+{
+    const T part = tensor_2d(take(s, (size_t)(tensor_rows(X) * width) * sizeof(float)), F32, tensor_rows(X), width);
+    for (int64_t n = 0; n < tensor_rows(X) && filled; n++)
+        convert((float *)part.data + n * width, F32, (char *)X.data + (size_t)(n * tensor_cols(X) + first) * 2, X.dtype, width);
+    return part;
+}
+
+static void store_columns(T Y, int64_t first, T from)
+{
+    const int64_t width = tensor_cols(from);
+    for (int64_t n = 0; n < tensor_rows(Y); n++)
+        convert((char *)Y.data + (size_t)(n * tensor_cols(Y) + first) * 2, Y.dtype, (float *)from.data + n * width, F32, width);
+}
+
+static void linear_forward_columns(T Y, int64_t first, T X, T W, T b)
+{
+    struct scratch s = { 0 };
+    const T y = wide_columns(&s, Y, first, tensor_rows(W), false);
+    ops_f32.linear_forward(y, wide(&s, X), wide(&s, W), wide(&s, b));
+    store_columns(Y, first, y), end(&s);
+}
+
+static void linear_backward_input_columns(T dX, T dY, int64_t first, T W, bool accumulate)
+{
+    struct scratch s = { 0 };
+    const T dx = accumulate ? wide(&s, dX) : room(&s, dX);
+    ops_f32.linear_backward_input_columns(dx, wide_columns(&s, dY, first, tensor_rows(W), true), 0, wide(&s, W), accumulate);
+    store(dX, dx), end(&s);
+}
+
+static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
+{
+    struct scratch s = { 0 };
+    const T dw = wide(&s, dW);
+    ops_f32.linear_backward_weight_columns(dw, wide_columns(&s, dY, first, tensor_rows(dW), true), 0, wide(&s, X));
+    store(dW, dw), end(&s);
+}
+
 /* ---- attention ------------------------------------------------------------------------------------------------------ */
 
 static void attention_forward(T O, T lse, T QKV, struct attention a)
@@ -427,7 +467,9 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .layernorm_backward_part = layernorm_backward_part,                                                         \
         .linear_forward_add = linear_forward_add, .column_sums = column_sums,                                       \
         .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,                           \
-        .linear_backward_weight = linear_backward_weight,                                                           \
+        .linear_backward_weight = linear_backward_weight, .linear_forward_columns = linear_forward_columns,         \
+        .linear_backward_input_columns = linear_backward_input_columns,                                             \
+        .linear_backward_weight_columns = linear_backward_weight_columns,                                           \
         .attention_forward = attention_forward, .attention_backward_input = attention_backward_input,               \
         .gelu_forward = gelu_forward, .gelu_backward_input = gelu_backward_input, .add = add, .dropout = dropout,   \
         .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward_input = rmsnorm_backward_input,                       \
