@@ -193,6 +193,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--outer-momentum", "M", OPTION_DOUBLE, &o->plan.data.outer.momentum, .min = 0, .max = 0.999, .given = &data.momentum_given, .help = "Nesterov's, of that step; default: 0 (local-sgd), 0.9 (diloco)" },
         { "--reshard-after-forward", "yes|no", OPTION_BOOL, &data.reshard, .help = "drop gathered weights after forward, and gather them again for backward" },
         { "--prefetch", "yes|no", OPTION_BOOL, &data.prefetch, .help = "gather the next part's weights while one computes" },
+        { "--tiles", "T", OPTION_INT, &o->plan.data.tiles, .min = 1, .max = 1e6, .help = "cut each matrix into so many ranges of outputs that are gathered, used and reduced one after the other; default: 1, whole layers" },
         { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "ddp: gradients all-reduced at a time" },
         { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter, .help = "algorithm for gradients in shards; default: ring" },
         { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring; two_level for mics" },

@@ -8,6 +8,7 @@
 #define ORRERY_COMPUTE_H
 
 #include "emulated_devices/device/device.h"
+#include "ref/numeric/convert.h"
 
 /* An operation that streams: so many tensors the size of X, so many operations for each element. */
 static inline void dev_charge(struct device *d, const char *what, struct tensor X, int tensors, double flops_each)
@@ -18,6 +19,13 @@ static inline void dev_charge(struct device *d, const char *what, struct tensor 
 static inline void dev_charge_linear(struct device *d, const char *what, struct tensor rows, struct tensor W)
 {
     clock_compute(&d->clock, what, linear_cost(tensor_rows(rows), tensor_cols(W), tensor_rows(W), d->dtype));
+}
+
+/* To another format: Y = X, rounded. */
+static inline void dev_round(struct device *d, struct tensor Y, struct tensor X)
+{
+    tensor_convert(Y, X);
+    dev_charge(d, "round", X, 2, 1);
 }
 
 /* ---- embedding: reads the rows it looks up, not the whole table ------------------------------------------------ */
@@ -142,6 +150,26 @@ static inline void dev_column_sums(struct device *d, struct tensor db, struct te
 static inline void dev_linear_backward_weight(struct device *d, struct tensor dW, struct tensor db, struct tensor dY, struct tensor X)
 {
     d->ops->linear_backward_weight(dW, db, dY, X);
+    dev_charge_linear(d, "linear backward weight", dY, dW);
+}
+
+/* Rows first .. of a matrix. */
+static inline void dev_linear_forward_columns(struct device *d, struct tensor Y, int64_t first, struct tensor X, struct tensor W, struct tensor b)
+{
+    d->ops->linear_forward_columns(Y, first, X, W, b);
+    dev_charge_linear(d, "linear forward", X, W);
+}
+
+static inline void dev_linear_backward_input_columns(struct device *d, struct tensor dX, struct tensor dY, int64_t first, struct tensor W,
+                                                     bool accumulate)
+{
+    d->ops->linear_backward_input_columns(dX, dY, first, W, accumulate);
+    dev_charge_linear(d, "linear backward input", dY, W);
+}
+
+static inline void dev_linear_backward_weight_columns(struct device *d, struct tensor dW, struct tensor dY, int64_t first, struct tensor X)
+{
+    d->ops->linear_backward_weight_columns(dW, dY, first, X);
     dev_charge_linear(d, "linear backward weight", dY, dW);
 }
 

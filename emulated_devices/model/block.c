@@ -1,5 +1,6 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/block.h"
+#include "emulated_devices/model/matrix.h"
 #include "emulated_devices/model/memory.h"
 #include "emulated_devices/model/recompute.h"
 #include <math.h>
@@ -76,7 +77,7 @@ static enum error_code attention_forward(struct stage *s, struct microbatch *m, 
     struct block_activations *a = &m->block[layer - s->first_layer];
     enum error_code e = tensor_norm_forward(tp, tensor_own_rows(tp, a->ln1, m->N), a->ln1_mean, a->ln1_rstd, a->in, W(LN1_W), W(LN1_B), c->eps, err);
     if (!e) stage_show(s, m, "ln_1", layer, tensor_own_rows(tp, a->ln1, m->N));
-    if (!e) e = tp->scheme->linear_forward(tp, ROLE_QKV, m->N, a->qkv, a->ln1, W(QKV_W), W(QKV_B), err);
+    if (!e) e = matrix_forward(s, ROLE_QKV, layer, m->N, a->qkv, a->ln1, err);
     if (e) return e;
     stage_show(s, m, "attn.qkv", layer, a->qkv);
     if (is_rotary(s)) {
@@ -85,7 +86,7 @@ static enum error_code attention_forward(struct stage *s, struct microbatch *m, 
     }
     dev_attention_forward(d, a->att, a->lse, a->qkv, attention_of(s, m, layer));
     stage_show(s, m, "attn.heads", layer, a->att);
-    e = tp->scheme->linear_forward(tp, ROLE_ATTENTION_OUT, m->N, a->mid, a->att, W(PROJ_W), W(PROJ_B), err);
+    e = matrix_forward(s, ROLE_ATTENTION_OUT, layer, m->N, a->mid, a->att, err);
     if (e) return e;
     stage_show(s, m, "attn.out", layer, a->mid);
     dev_dropout(d, a->mid, a->mid, dropout_of(s, m, c->dropout_residual, layer, "attention"));
@@ -102,7 +103,7 @@ static enum error_code mlp_forward(struct stage *s, struct microbatch *m, int la
     struct block_activations *a = &m->block[layer - s->first_layer];
     enum error_code e = tensor_norm_forward(tp, tensor_own_rows(tp, a->ln2, m->N), a->ln2_mean, a->ln2_rstd, a->mid, W(LN2_W), W(LN2_B), c->eps, err);
     if (!e) stage_show(s, m, "ln_2", layer, tensor_own_rows(tp, a->ln2, m->N));
-    if (!e) e = tp->scheme->linear_forward(tp, ROLE_UP, m->N, a->up, a->ln2, W(UP_W), W(UP_B), err);
+    if (!e) e = matrix_forward(s, ROLE_UP, layer, m->N, a->up, a->ln2, err);
     if (e) return e;
     stage_show(s, m, "mlp.up", layer, a->up);
     if (is_gelu(s)) dev_gelu_forward(s->device, a->act, a->up);
@@ -116,7 +117,7 @@ enum error_code block_forward(struct stage *s, struct microbatch *m, int layer, 
     struct block_activations *a = &m->block[layer - s->first_layer];
     enum error_code e = attention_forward(s, m, layer, err);
     if (!e) e = mlp_forward(s, m, layer, err);
-    if (!e) e = s->tp->scheme->linear_forward(s->tp, ROLE_DOWN, m->N, out, a->act, W(DOWN_W), W(DOWN_B), err);
+    if (!e) e = matrix_forward(s, ROLE_DOWN, layer, m->N, out, a->act, err);
     if (e) return e;
     stage_show(s, m, "mlp.out", layer, out);
     dev_dropout(s->device, out, out, dropout_of(s, m, s->plan->model.dropout_residual, layer, "mlp"));
@@ -193,7 +194,7 @@ static enum error_code feed_backward_input(struct stage *s, struct microbatch *m
     const struct block_gradients *g = &m->d_block[layer - s->first_layer];
     struct tensor d_act = is_gelu(s) ? g->up : device_tensor_2d(s->device, BUFFERS, m->inner.count, s->tp->columns);
     if (d_act.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradient of the feed-forward in layer %d", layer);
-    const enum error_code e = s->tp->scheme->linear_backward_input(s->tp, ROLE_DOWN, m->N, d_act, g->out, W(DOWN_W), err);
+    const enum error_code e = matrix_backward_input(s, ROLE_DOWN, layer, m->N, d_act, g->out, err);
     if (!e) stage_show_gradient(s, m, "mlp.act", layer, d_act);
     if (!e && is_gelu(s)) dev_gelu_backward_input(s->device, g->up, d_act, a->up);
     else if (!e) dev_swiglu_backward_input(s->device, g->up, d_act, a->up);
@@ -211,7 +212,7 @@ static enum error_code mlp_backward_input(struct stage *s, struct microbatch *m,
     dev_dropout(s->device, tensor_own_rows(tp, g->out, m->N), d, dropout_of(s, m, s->plan->model.dropout_residual, layer, "mlp"));
     stage_show_gradient(s, m, "mlp.out", layer, tensor_own_rows(tp, g->out, m->N));
     enum error_code e = feed_backward_input(s, m, layer, err);
-    if (!e) e = tp->scheme->linear_backward_input(tp, ROLE_UP, m->N, g->ln2, g->up, W(UP_W), err);
+    if (!e) e = matrix_backward_input(s, ROLE_UP, layer, m->N, g->ln2, g->up, err);
     if (!e) stage_show_gradient(s, m, "ln_2", layer, g->ln2);
     if (!e) e = tensor_norm_backward_input(tp, branch, g->ln2, a->mid, W(LN2_W), a->ln2_mean, a->ln2_rstd, err);
     if (e) return e;
@@ -231,7 +232,7 @@ static enum error_code attention_backward_input(struct stage *s, struct microbat
     if (d_att.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradient of attention in layer %d", layer);
     dev_dropout(s->device, tensor_own_rows(tp, g->attention_out, m->N), d, dropout_of(s, m, s->plan->model.dropout_residual, layer, "attention"));
     stage_show_gradient(s, m, "attn.out", layer, tensor_own_rows(tp, g->attention_out, m->N));
-    enum error_code e = tp->scheme->linear_backward_input(tp, ROLE_ATTENTION_OUT, m->N, d_att, g->attention_out, W(PROJ_W), err);
+    enum error_code e = matrix_backward_input(s, ROLE_ATTENTION_OUT, layer, m->N, d_att, g->attention_out, err);
     if (!e) stage_show_gradient(s, m, "attn.heads", layer, d_att);
     if (!e) dev_attention_backward_input(s->device, g->qkv, d_att, a->att, a->lse, a->qkv, attention_of(s, m, layer));
     device_free(s->device, d_att);
@@ -240,7 +241,7 @@ static enum error_code attention_backward_input(struct stage *s, struct microbat
         dev_rotary_backward_input(s->device, g->qkv, rows_of(m->positions, m->inner), s->rotary, attention_of(s, m, layer));
     }
     if (!e) stage_show_gradient(s, m, "attn.qkv", layer, g->qkv);
-    if (!e) e = tp->scheme->linear_backward_input(tp, ROLE_QKV, m->N, g->ln1, g->qkv, W(QKV_W), err);
+    if (!e) e = matrix_backward_input(s, ROLE_QKV, layer, m->N, g->ln1, g->qkv, err);
     if (!e) stage_show_gradient(s, m, "ln_1", layer, g->ln1);
     if (!e) e = tensor_norm_backward_input(tp, branch, g->ln1, a->in, W(LN1_W), a->ln1_mean, a->ln1_rstd, err);
     if (e) return e;
@@ -263,14 +264,13 @@ enum error_code block_backward_input(struct stage *s, struct microbatch *m, int 
 enum error_code block_backward_weight(struct stage *s, struct microbatch *m, int layer, struct error *err)
 {
     struct tensor_parallel *tp = s->tp;
-    const struct tensor_scheme *scheme = tp->scheme;
     struct block_activations *a = &m->block[layer - s->first_layer];
     struct block_gradients *g = &m->d_block[layer - s->first_layer];
-    enum error_code e = scheme->linear_backward_weight(tp, ROLE_DOWN, m->N, G(DOWN_W), G(DOWN_B), g->out, a->act, err);
-    if (!e) e = scheme->linear_backward_weight(tp, ROLE_UP, m->N, G(UP_W), G(UP_B), g->up, a->ln2, err);
+    enum error_code e = matrix_backward_weight(s, ROLE_DOWN, layer, m->N, g->out, a->act, err);
+    if (!e) e = matrix_backward_weight(s, ROLE_UP, layer, m->N, g->up, a->ln2, err);
     if (!e) e = tensor_norm_backward_weight(tp, G(LN2_W), G(LN2_B), g->ln2, a->mid, a->ln2_mean, a->ln2_rstd, err);
-    if (!e) e = scheme->linear_backward_weight(tp, ROLE_ATTENTION_OUT, m->N, G(PROJ_W), G(PROJ_B), g->attention_out, a->att, err);
-    if (!e) e = heads_backward_weight(tp, m->N, G(QKV_W), G(QKV_B), g->qkv, a->ln1, err);
+    if (!e) e = matrix_backward_weight(s, ROLE_ATTENTION_OUT, layer, m->N, g->attention_out, a->att, err);
+    if (!e) e = matrix_backward_weight(s, ROLE_QKV, layer, m->N, g->qkv, a->ln1, err);
     if (!e) e = tensor_norm_backward_weight(tp, G(LN1_W), G(LN1_B), g->ln1, a->in, a->ln1_mean, a->ln1_rstd, err);
     block_drop(s, a);
     block_drop_gradients(s, g);

@@ -1,4 +1,5 @@
 #include "emulated_devices/model/collect.h"
+#include "emulated_devices/schemes/data/tiles.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,18 +9,18 @@
 /* A unit as some device has it, without its numbers.  Which parameters make up a unit is the same on all that hold it. */
 struct place_in_unit { struct unit unit; struct parameter *all; struct parameter *own; struct shards shards; };
 
-static enum error_code find_place(const struct trainer *t, int rank, int index, struct place_in_unit *at, struct error *err)
+static enum error_code find_place(const struct trainer *t, int rank, int index, int tile, struct place_in_unit *at, struct error *err)
 {
     const struct param_spec spec = model_param(&t->plan.model, index);
-    const int n = model_param_count(&t->plan.model);
+    const int n = model_param_count(&t->plan.model), unit = data_unit_of(&t->plan.model, &t->plan.data, &spec, tile);
     int count = 0;
     at->all = calloc((size_t)n, sizeof *at->all);
     if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", spec.name);
     for (int i = 0; i < n; i++) {
         struct parameter *p = &at->all[count];
         p->spec = model_param(&t->plan.model, i);
-        if (unit_of(&p->spec) != unit_of(&spec)) continue;
-        p->layout = plan_layout(&t->plan, rank, &p->spec);
+        if (data_unit_of(&t->plan.model, &t->plan.data, &p->spec, tile) != unit) continue;
+        p->layout = plan_tile_layout(&t->plan, rank, &p->spec, tile);
         if (i == index) at->own = p;
         count++;
     }
@@ -28,7 +29,7 @@ static enum error_code find_place(const struct trainer *t, int rank, int index, 
     return e;
 }
 
-static enum error_code find_piece(const struct trainer *t, int index, enum tensor_kind kind, struct piece *piece, struct error *err)
+static enum error_code find_piece(const struct trainer *t, int index, int tile, enum tensor_kind kind, struct piece *piece, struct error *err)
 {
     struct place_in_unit at = { 0 };
     if (data_keeps_whole(&t->data, kind)) {
@@ -36,7 +37,7 @@ static enum error_code find_piece(const struct trainer *t, int index, enum tenso
         piece->keeps_first = mesh_coordinate(&t->plan.mesh, piece->rank, DP) == 0;
         return OK;
     }
-    const enum error_code e = find_place(t, piece->rank, index, &at, err);
+    const enum error_code e = find_place(t, piece->rank, index, tile, &at, err);
     if (!e) {
         piece->kept = unit_owned(&at.unit, data_kept(&at.shards, &at.unit, kind), at.own);
         piece->keeps_first = data_keeps_first(&at.shards, kind);
@@ -46,10 +47,15 @@ static enum error_code find_piece(const struct trainer *t, int index, enum tenso
     return e;
 }
 
+static const struct unit *unit_with(const struct trainer *t, const struct parameter *p)
+{
+    return &t->data.unit[data_unit_of(&t->plan.model, &t->plan.data, &p->spec, p->tile)];
+}
+
 enum error_code collect_own(const struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct range *kept, struct tensor *own,
                             struct error *err)
 {
-    const struct unit *u = &t->data.unit[unit_of(&p->spec)];
+    const struct unit *u = unit_with(t, p);
     const struct range part = data_kept(&t->data.shards, u, kind);
     const struct tensor whole = data_keeps_whole(&t->data, kind) ? data_whole_state(&t->data, p, (int)(kind - KIND_STATE)) : tensor_none;
     *kept = data_keeps_whole(&t->data, kind) ? (struct range){ 0, tensor_count(whole) } : unit_owned(u, part, p);
@@ -85,16 +91,16 @@ static void send_own(struct trainer *t, struct exchange *x, const struct paramet
     free(own.data);
 }
 
-static void show(struct trainer *t, struct exchange *x, int index, enum tensor_kind kind, struct piece *piece,
+static void show(struct trainer *t, struct exchange *x, int index, int tile, enum tensor_kind kind, struct piece *piece,
                  void (*visit)(void *, const struct piece *), void *context)
 {
     struct error err;
     const struct param_spec spec = data_spec(&t->data, piece->spec, kind);
     const bool whole = data_keeps_whole(&t->data, kind);
-    const struct layout layout = whole ? layout_whole(spec.ndim, spec.dim) : plan_layout(&t->plan, piece->rank, piece->spec);
+    const struct layout layout = whole ? layout_whole(spec.ndim, spec.dim) : plan_tile_layout(&t->plan, piece->rank, piece->spec, tile);
     piece->layout = &layout;
-    enum error_code e = find_piece(t, index, kind, piece, &err);
-    if (!e && piece->rank == 0) e = collect_own(t, parameter_find(&t->parameters, index), kind, &piece->kept, &piece->data, &err);
+    enum error_code e = find_piece(t, index, tile, kind, piece, &err);
+    if (!e && piece->rank == 0) e = collect_own(t, parameter_find(&t->parameters, index) + tile, kind, &piece->kept, &piece->data, &err);
     if (e) comm_give_up(t->comm, &err);
     if (piece->rank != 0) receive(t, x, kind, piece);
     visit(context, piece);
@@ -106,13 +112,14 @@ enum error_code collect(struct trainer *t, int index, enum tensor_kind kind, voi
 {
     const struct param_spec spec = model_param(&t->plan.model, index);
     const struct parameter *own = parameter_find(&t->parameters, index);
+    const int tiles = tiles_of(&t->plan.data, &spec);
     (void)err;
     if (data_spec(&t->data, &spec, kind).ndim == 0) return OK;
     struct exchange x = exchange_begin(&t->world, CONTROL);
-    if (t->comm->rank != 0 && own) send_own(t, &x, own, kind);
-    for (int rank = 0; rank < t->comm->size && t->comm->rank == 0; rank++) {
-        struct piece piece = { .rank = rank, .spec = &spec };
-        if (plan_holds(&t->plan, &t->schedule, rank, &spec, &piece.first)) show(t, &x, index, kind, &piece, visit, context);
+    for (int tile = 0; tile < tiles && t->comm->rank != 0 && own; tile++) send_own(t, &x, own + tile, kind);
+    for (int i = 0; i < t->comm->size * tiles && t->comm->rank == 0; i++) {
+        struct piece piece = { .rank = i / tiles, .spec = &spec };
+        if (plan_holds(&t->plan, &t->schedule, piece.rank, &spec, &piece.first)) show(t, &x, index, i % tiles, kind, &piece, visit, context);
     }
     return OK;
 }
@@ -157,7 +164,7 @@ enum error_code collect_model(struct trainer *t, int index, struct tensor whole,
 
 void collect_keep(struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct tensor piece)
 {
-    const struct unit *u = &t->data.unit[unit_of(&p->spec)];
+    const struct unit *u = unit_with(t, p);
     if (data_keeps_whole(&t->data, kind)) {
         const struct tensor state = data_whole_state(&t->data, p, (int)(kind - KIND_STATE));
         memcpy(state.data, piece.data, tensor_bytes(state));

@@ -4,7 +4,7 @@
 
 #include "emulated_devices/model/trainer.h"
 
-/* What one device keeps of a tensor: of its boxes' elements, stored one box after another, a range. */
+/* What one device keeps of a tensor, or of one of its tiles: of the boxes' elements, stored one box after another, a range. */
 struct piece {
     int rank;
     const struct param_spec *spec;
@@ -17,7 +17,7 @@ struct piece {
 };
 
 /**
- * Show rank 0 every device's piece of one parameter's tensor, in order of rank.
+ * Show rank 0 every device's piece of one parameter's tensor, or its tiles, in order of rank.
  * Collective over all devices; counted as CONTROL.
  * @param index  of the parameter in the model's list.
  * @param visit  called on rank 0 only.

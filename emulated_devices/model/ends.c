@@ -1,6 +1,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/block.h"
 #include "emulated_devices/model/ends.h"
+#include "emulated_devices/model/matrix.h"
 #include "emulated_devices/model/memory.h"
 
 /* ---- the embedding ----------------------------------------------------------------------------------------------- */
@@ -8,7 +9,7 @@
 enum error_code embedding_forward(struct stage *s, struct microbatch *m, struct tensor x, struct error *err)
 {
     const int positions = param_positions(&s->plan->model);
-    enum error_code e = s->tp->scheme->embedding_forward(s->tp, x, m->ids, stage_weight(s, PARAM_WTE), err);
+    enum error_code e = tokens_forward(s, x, m->ids, err);
     if (!e && positions >= 0) e = tensor_positions_forward(s->tp, x, rows_of(m->positions, m->stream), stage_weight(s, positions), err);
     if (!e) dev_dropout(s->device, x, x, dropout_of(s, m, s->plan->model.dropout_embedding, -1, "embedding"));
     if (!e) stage_show(s, m, "embedding", -1, x);
@@ -18,7 +19,7 @@ enum error_code embedding_forward(struct stage *s, struct microbatch *m, struct 
 enum error_code embedding_backward_weight(struct stage *s, struct microbatch *m, struct error *err)
 {
     const int positions = param_positions(&s->plan->model);
-    enum error_code e = s->tp->scheme->embedding_backward_weight(s->tp, stage_gradient(s, PARAM_WTE), m->d_in, m->ids, err);
+    enum error_code e = tokens_backward_weight(s, m->d_in, m->ids, err);
     if (!e && positions >= 0)
         e = tensor_positions_backward_weight(s->tp, stage_gradient(s, positions), m->d_in, rows_of(m->positions, m->stream), err);
     drop_tensor(s->device, &m->d_in);
@@ -40,7 +41,7 @@ enum error_code loss_forward(struct stage *s, struct microbatch *m, int micro, s
     enum error_code e = tensor_norm_forward(s->tp, tensor_own_rows(s->tp, m->lnf, m->N), m->lnf_mean, m->lnf_rstd, m->out,
                                             stage_weight(s, param_final_norm(c)), stage_weight(s, param_final_bias(c)), c->eps, err);
     if (!e) stage_show(s, m, "ln_f", (int)c->L, tensor_own_rows(s->tp, m->lnf, m->N));
-    if (!e) e = s->tp->scheme->linear_forward(s->tp, ROLE_HEAD, m->N, m->logits, m->lnf, stage_weight(s, param_head(c)), tensor_none, err);
+    if (!e) e = matrix_forward(s, ROLE_HEAD, (int)c->L, m->N, m->logits, m->lnf, err);
     if (!e) stage_show(s, m, "logits", (int)c->L, m->logits);
     if (!e) e = tensor_cross_entropy_forward(s->tp, &loss, m->top, m->sums, m->logits, rows_of(m->labels, m->inner), err);
     s->loss += loss;
@@ -71,8 +72,7 @@ enum error_code loss_backward_input(struct stage *s, struct microbatch *m, struc
     if (a.failed) return fail(err, ERR_MEMORY, "no memory for the gradient of the loss");
     tensor_cross_entropy_backward(s->tp, m->logits, m->sums, m->top, rows_of(m->labels, m->inner), s->loss_scale / (double)(s->counted ? s->counted : 1));
     stage_show_gradient(s, m, "logits", (int)c->L, m->logits);
-    enum error_code e = s->tp->scheme->linear_backward_input(s->tp, ROLE_HEAD, m->N, m->d_lnf, m->logits,
-                                                             stage_weight(s, param_head(c)), err);
+    enum error_code e = matrix_backward_input(s, ROLE_HEAD, (int)c->L, m->N, m->d_lnf, m->logits, err);
     if (!e) stage_show_gradient(s, m, "ln_f", (int)c->L, m->d_lnf);
     if (!e) e = tensor_norm_backward_input(s->tp, m->d_out, m->d_lnf, m->out, stage_weight(s, param_final_norm(c)),
                                            m->lnf_mean, m->lnf_rstd, err);
@@ -83,8 +83,7 @@ enum error_code loss_backward_input(struct stage *s, struct microbatch *m, struc
 enum error_code loss_backward_weight(struct stage *s, struct microbatch *m, struct error *err)
 {
     const struct model_config *c = &s->plan->model;
-    enum error_code e = s->tp->scheme->linear_backward_weight(s->tp, ROLE_HEAD, m->N, stage_gradient(s, param_head(c)), tensor_none,
-                                                              m->logits, m->lnf, err);
+    enum error_code e = matrix_backward_weight(s, ROLE_HEAD, (int)c->L, m->N, m->logits, m->lnf, err);
     if (!e) e = tensor_norm_backward_weight(s->tp, stage_gradient(s, param_final_norm(c)), stage_gradient(s, param_final_bias(c)),
                                             m->d_lnf, m->out, m->lnf_mean, m->lnf_rstd, err);
     loss_drop(s, m);

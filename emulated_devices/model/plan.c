@@ -1,6 +1,7 @@
 #include "emulated_devices/model/plan.h"
 #include "emulated_devices/model/recompute.h"
 #include "emulated_devices/model/zeroth.h"
+#include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include <math.h>
@@ -247,6 +248,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
     if (!e) e = data_check_quantising(&p->data, &shards, p->mesh.size[TP], err);
     if (!e) e = check_offload(p, &shards, err);
+    if (!e) e = data_check_tiles(&p->data, &shards, &p->model, p->mesh.size[TP], err);
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
     if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
@@ -311,4 +313,11 @@ struct layout plan_layout(const struct plan *p, int rank, const struct param_spe
     struct tensor_parallel tp = { .scheme = scheme, .config = &p->model, .group = &place };
     tensor_share(&tp);
     return tensor_layout(&tp, s);
+}
+
+struct layout plan_tile_layout(const struct plan *p, int rank, const struct param_spec *s, int tile)
+{
+    const struct layout whole = plan_layout(p, rank, s);
+    const int tiles = tiles_of(&p->data, s);
+    return tiles > 1 ? tile_layout(&whole, tiles, tile) : whole;
 }

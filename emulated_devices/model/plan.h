@@ -84,7 +84,8 @@ int plan_holders(const struct plan *, const struct schedule *schedule, const str
 /** Whether a device holds a piece of a parameter.  @param[out] first  whether no place before its own does; may be NULL. */
 bool plan_holds(const struct plan *, const struct schedule *schedule, int rank, const struct param_spec *, bool *first);
 
-/** A device's boxes of a parameter that it holds. */
+/** A device's boxes of a parameter that it holds, and of one of its tiles; of what is not tiled tile 0 is all of it. */
 struct layout plan_layout(const struct plan *, int rank, const struct param_spec *);
+struct layout plan_tile_layout(const struct plan *, int rank, const struct param_spec *, int tile);
 
 #endif

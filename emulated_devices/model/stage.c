@@ -2,7 +2,9 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/block.h"
 #include "emulated_devices/model/ends.h"
+#include "emulated_devices/model/matrix.h"
 #include "emulated_devices/model/memory.h"
+#include "emulated_devices/model/recompute.h"
 #include "ref/model/rotary.h"
 #include <stdlib.h>
 
@@ -273,25 +275,26 @@ enum error_code stage_backward(struct stage *s, int micro, bool input, bool weig
 int stage_uses_forward(const struct stage *s, struct use *use)
 {
     int n = 0;
-    if (s->first) use[n++] = (struct use){ 0, PASS_FORWARD };
-    for (int l = 0; l < s->layers; l++) use[n++] = (struct use){ part_of_layer(s, l), PASS_FORWARD };
-    if (s->last) use[n++] = (struct use){ part_of_loss(s), PASS_FORWARD };
+    if (s->first) n += part_uses(s, 0, PASS_FORWARD, false, use + n);
+    for (int l = 0; l < s->layers; l++) n += part_uses(s, part_of_layer(s, l), PASS_FORWARD, false, use + n);
+    if (s->last) n += part_uses(s, part_of_loss(s), PASS_FORWARD, false, use + n);
     return n;
 }
 
-static int list_backward(int part, bool input, bool weight, struct use *use)
+static int list_backward(const struct stage *s, int part, bool again, bool input, bool weight, struct use *use)
 {
     int n = 0;
-    if (input) use[n++] = (struct use){ part, PASS_BACKWARD_INPUT };
-    if (weight) use[n++] = (struct use){ part, PASS_BACKWARD_WEIGHT };
+    if (input) n += part_uses(s, part, PASS_BACKWARD_INPUT, again, use + n);
+    if (weight) n += part_uses(s, part, PASS_BACKWARD_WEIGHT, false, use + n);
     return n;
 }
 
 int stage_uses_backward(const struct stage *s, bool input, bool weight, struct use *use)
 {
     int n = 0;
-    if (s->last) n += list_backward(part_of_loss(s), input, weight, use + n);
-    for (int l = s->layers - 1; l >= 0; l--) n += list_backward(part_of_layer(s, l), input, weight, use + n);
-    if (s->first) n += list_backward(0, false, weight, use + n);
+    if (s->last) n += list_backward(s, part_of_loss(s), false, input, weight, use + n);
+    for (int l = s->layers - 1; l >= 0; l--)
+        n += list_backward(s, part_of_layer(s, l), recompute_of(s->plan->recompute, s->first_layer + l) == RECOMPUTE_FULL, input, weight, use + n);
+    if (s->first) n += list_backward(s, 0, false, false, weight, use + n);
     return n;
 }

@@ -64,7 +64,7 @@ void stage_show_gradient(struct stage *, const struct microbatch *, const char *
 enum error_code stage_forward(struct stage *, int micro, struct error *);
 enum error_code stage_backward(struct stage *, int micro, bool input, bool weight, struct error *);
 
-/** The parts of the model that a pass uses, in order, for data_set_uses.  @param[out] use  room for 2 (layers + 2).
+/** The parts of the model that a pass uses, in order, for data_set_uses.  @param[out] use  room for (layers + 2) part_uses_most().
  *  @return how many. */
 int stage_uses_forward(const struct stage *, struct use *use);
 int stage_uses_backward(const struct stage *, bool input, bool weight, struct use *use);

@@ -1,7 +1,9 @@
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/model/apart.h"
+#include "emulated_devices/model/matrix.h"
 #include "emulated_devices/model/recompute.h"
 #include "emulated_devices/model/zeroth.h"
+#include "emulated_devices/schemes/data/tiles.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,23 +13,36 @@ uint64_t dropout_seed(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4
 
 /* ---- building -------------------------------------------------------------------------------------------------------- */
 
+/* What this device holds of a parameter: a piece, or its tiles, each of which counts whole if any of it does. */
+static void make_pieces(struct trainer *t, int index, const struct param_spec *s, int tiles)
+{
+    bool first;
+    if (!plan_holds(&t->plan, &t->schedule, t->comm->rank, s, &first)) return;
+    for (int tile = 0; tile < tiles; tile++) {
+        struct parameter *p = &t->parameters.all[t->parameters.count++];
+        *p = (struct parameter){ .spec = *s, .index = index, .tile = tile, .holders = plan_holders(&t->plan, &t->schedule, s, NULL),
+                                 .layout = plan_tile_layout(&t->plan, t->comm->rank, s, tile) };
+        if (first) p->counted = tiles > 1 ? layout_count(&p->layout) : tensor_counted(&t->tensor, s);
+    }
+}
+
+/* In the order of units: what is tiled comes last. */
 static enum error_code make_parameters(struct trainer *t, struct error *err)
 {
     const int n = model_param_count(&t->plan.model);
-    struct parameters *ps = &t->parameters;
-    ps->all = calloc((size_t)n, sizeof *ps->all);
-    if (ps->all == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d parameters", n);
+    size_t most = 0;
     for (int i = 0; i < n; i++) {
-        struct parameter *p = &ps->all[ps->count];
-        p->spec = model_param(&t->plan.model, i);
-        bool first;
-        if (!plan_holds(&t->plan, &t->schedule, t->comm->rank, &p->spec, &first)) continue;
-        p->index = i;
-        p->holders = plan_holders(&t->plan, &t->schedule, &p->spec, NULL);
-        p->layout = plan_layout(&t->plan, t->comm->rank, &p->spec);
-        p->counted = first ? tensor_counted(&t->tensor, &p->spec) : 0;
-        ps->count++;
+        const struct param_spec s = model_param(&t->plan.model, i);
+        most += (size_t)tiles_of(&t->plan.data, &s);
     }
+    t->parameters.all = calloc(most, sizeof *t->parameters.all);
+    if (t->parameters.all == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %zu parameters", most);
+    for (int tiled = 0; tiled < 2; tiled++)
+        for (int i = 0; i < n; i++) {
+            const struct param_spec s = model_param(&t->plan.model, i);
+            const int tiles = tiles_of(&t->plan.data, &s);
+            if (tiled == (tiles > 1)) make_pieces(t, i, &s, tiles);
+        }
     return OK;
 }
 
@@ -106,7 +121,7 @@ static int list_pass(const struct trainer *t, struct use *use)
 static enum error_code list_uses(struct trainer *t, struct error *err)
 {
     const int actions = t->schedule.count[t->pp.rank];
-    struct use *use = calloc((size_t)(actions * 2 * ((int)t->plan.model.L + 2)) + 1, sizeof *use);
+    struct use *use = calloc((size_t)(actions * plan_passes(&t->plan) * part_uses_most(&t->plan)) * (size_t)(t->plan.model.L + 2) + 1, sizeof *use);
     if (use == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d actions", actions);
     int n = list_pass(t, use);
     if (plan_passes(&t->plan) == 2) {

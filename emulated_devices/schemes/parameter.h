@@ -10,6 +10,7 @@
 struct parameter {
     struct param_spec spec;             /* of the whole */
     int index;                          /* in the model's list, model_param() */
+    int tile;                           /* which tile of its matrix it is, if that is tiled: a device's tiles are neighbours in its list */
     struct layout layout;               /* this device's boxes */
     struct tensor w, g;                 /* [layout_rows, layout_cols], or [n] for vectors: views, data NULL while the data scheme
                                            does not have them whole here (data.h) */
@@ -23,10 +24,10 @@ struct parameter {
 /* All of a device's parameters. */
 struct parameters {
     int count;
-    struct parameter *all;              /* [count], in the order of the model's list */
+    struct parameter *all;              /* [count], in the order of their units; in each, of the model's list */
 };
 
-/** The parameter with this place in the model's list, or NULL if the device does not hold a piece of it. */
+/** The parameter with this place in the model's list, its first tile if it is tiled; NULL if the device does not hold a piece of it. */
 struct parameter *parameter_find(const struct parameters *, int index);
 
 /** A piece as a tensor: boxes that share their columns stack to one matrix. */

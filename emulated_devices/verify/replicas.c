@@ -157,7 +157,7 @@ static enum error_code compare_lists(const struct trainer *t, const struct box_h
 
 enum error_code replicas_check(struct trainer *t, enum replicas_when when, struct error *err)
 {
-    const int room = model_param_count(&t->plan.model) * MOST_KINDS * MOST_BOXES;
+    const int tiles = t->plan.data.tiles > 1 ? t->plan.data.tiles : 1, room = model_param_count(&t->plan.model) * tiles * MOST_KINDS * MOST_BOXES;
     const bool here = t->comm->rank == 0;
     struct box_hash *own = calloc((size_t)room, sizeof *own), *all = here ? calloc((size_t)room * (size_t)t->comm->size, sizeof *all) : NULL;
     int *count = here ? calloc((size_t)t->comm->size, sizeof *count) : NULL;

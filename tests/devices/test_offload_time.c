@@ -92,10 +92,10 @@ static void whole_step(void)
 {
     struct use list[MOST_USES];
     int n = 0;
-    for (int part = 0; part < PARTS; part++) list[n++] = (struct use){ part, PASS_FORWARD };
+    for (int part = 0; part < PARTS; part++) list[n++] = (struct use){ .part = part, .pass = PASS_FORWARD };
     for (int part = PARTS - 1; part >= 0; part--) {
-        if (part > 0) list[n++] = (struct use){ part, PASS_BACKWARD_INPUT };
-        list[n++] = (struct use){ part, PASS_BACKWARD_WEIGHT };
+        if (part > 0) list[n++] = (struct use){ .part = part, .pass = PASS_BACKWARD_INPUT };
+        list[n++] = (struct use){ .part = part, .pass = PASS_BACKWARD_WEIGHT };
     }
     set_uses(list, n);
     for (int i = 0; i < n; i++) use(list[i].part, list[i].pass);
@@ -202,7 +202,7 @@ static void test_prefetch_three_deep(void **state)
         struct use list[PARTS];
         struct expected x = { 0 };
         picoseconds takes[8];
-        for (int i = 0; i < PARTS; i++) list[i] = (struct use){ i, PASS_FORWARD };
+        for (int i = 0; i < PARTS; i++) list[i] = (struct use){ .part = i, .pass = PASS_FORWARD };
         set_uses(list, PARTS);
         for (int u = 0; u < dp.units; u++) takes[u] = alone(&world, ALLGATHER, dp.unit[u].padded);
         for (int i = 0; i < PARTS; i++) {

@@ -101,10 +101,10 @@ static struct use *list_uses(int *n)
     struct use *list = calloc(3 * PARTS, sizeof *list);
     assert_non_null(list);
     *n = 0;
-    for (int part = 0; part < PARTS; part++) list[(*n)++] = (struct use){ part, PASS_FORWARD };
+    for (int part = 0; part < PARTS; part++) list[(*n)++] = (struct use){ .part = part, .pass = PASS_FORWARD };
     for (int part = 0; part < PARTS; part++) {
-        list[(*n)++] = (struct use){ part, PASS_BACKWARD_INPUT };
-        list[(*n)++] = (struct use){ part, PASS_BACKWARD_WEIGHT };
+        list[(*n)++] = (struct use){ .part = part, .pass = PASS_BACKWARD_INPUT };
+        list[(*n)++] = (struct use){ .part = part, .pass = PASS_BACKWARD_WEIGHT };
     }
     return list;
 }

@@ -78,10 +78,10 @@ static void use(int part, enum pass pass)
 static int list_step(struct use list[MOST_USES])
 {
     int n = 0;
-    for (int part = 0; part < PARTS; part++) list[n++] = (struct use){ part, PASS_FORWARD };
+    for (int part = 0; part < PARTS; part++) list[n++] = (struct use){ .part = part, .pass = PASS_FORWARD };
     for (int part = PARTS - 1; part >= 0; part--) {
-        if (part > 0) list[n++] = (struct use){ part, PASS_BACKWARD_INPUT };
-        list[n++] = (struct use){ part, PASS_BACKWARD_WEIGHT };
+        if (part > 0) list[n++] = (struct use){ .part = part, .pass = PASS_BACKWARD_INPUT };
+        list[n++] = (struct use){ .part = part, .pass = PASS_BACKWARD_WEIGHT };
     }
     return n;
 }
@@ -317,7 +317,7 @@ static void test_buckets_overlap_with_backward(void **state)
     struct use list[PARTS];
     picoseconds done = 0, now = 0;
     int64_t reduced = 0, ready = 0;
-    for (int i = 0; i < PARTS; i++) list[i] = (struct use){ PARTS - 1 - i, PASS_BACKWARD_WEIGHT };
+    for (int i = 0; i < PARTS; i++) list[i] = (struct use){ .part = PARTS - 1 - i, .pass = PASS_BACKWARD_WEIGHT };
     set_uses(list, PARTS);
     const picoseconds full = alone(&world, ALLREDUCE, BUCKET), rest = alone(&world, ALLREDUCE, n % BUCKET);
     for (int i = 0; i < PARTS; i++) {
@@ -349,7 +349,7 @@ static void test_prefetch_hides_gathering(void **state)
         open_engine((struct data_request){ .scheme = "zero3", .no_prefetch = late });
         struct use list[PARTS];
         picoseconds gather[PARTS] = { 0 }, start, end = 0, here = 0;
-        for (int i = 0; i < PARTS; i++) list[i] = (struct use){ i, PASS_FORWARD };
+        for (int i = 0; i < PARTS; i++) list[i] = (struct use){ .part = i, .pass = PASS_FORWARD };
         set_uses(list, PARTS);
         for (int i = 0; i < PARTS; i++) {
             int unit[2];

@@ -1,6 +1,7 @@
 /* cost.c -- what a step of the engine takes, from the list of passes alone. */
 #include "emulated_devices/schemes/data/low_rank.h"
 #include "emulated_devices/schemes/data/offload.h"
+#include "emulated_devices/schemes/data/tiles.h"
 
 static void add(struct collective_cost *sum, struct collective_cost c, int64_t times)
 {
@@ -23,10 +24,10 @@ static void note(struct data_parallel *dp, int64_t here)
 }
 
 /* The engine's own rules, without its data: who is here after each pass. */
-static void arrive_shards(struct data_parallel *dp, int part, int64_t *here)
+static void arrive_shards(struct data_parallel *dp, struct use use, int64_t *here)
 {
     int unit[2];
-    for (int k = 0, n = data_units_of(dp->config, part, unit); k < n; k++) {
+    for (int k = 0, n = data_units_at(dp, use, unit); k < n; k++) {
         struct unit *u = &dp->unit[unit[k]];
         if (u->foreseen_here || u->foreseen_shard || !offloads(&dp->request, PARAMETERS)) continue;
         u->foreseen_shard = true;
@@ -46,16 +47,16 @@ static void arrive_unit(struct data_parallel *dp, struct unit *u, int64_t *here)
     *here -= shard;
 }
 
-static void arrive(struct data_parallel *dp, int part, int64_t *here)
+static void arrive(struct data_parallel *dp, struct use use, int64_t *here)
 {
     int unit[2];
-    for (int k = 0, n = data_units_of(dp->config, part, unit); k < n; k++) arrive_unit(dp, &dp->unit[unit[k]], here);
+    for (int k = 0, n = data_units_at(dp, use, unit); k < n; k++) arrive_unit(dp, &dp->unit[unit[k]], here);
 }
 
 static void leave(struct data_parallel *dp, int use, int64_t *here)
 {
     int unit[2];
-    for (int k = 0, n = data_units_of(dp->config, dp->use[use].part, unit); k < n; k++) {
+    for (int k = 0, n = data_units_at(dp, dp->use[use], unit); k < n; k++) {
         struct unit *u = &dp->unit[unit[k]];
         if (!u->foreseen_here || stays_after(dp, use, unit[k])) continue;
         u->foreseen_here = false;
@@ -63,11 +64,12 @@ static void leave(struct data_parallel *dp, int use, int64_t *here)
     }
 }
 
-static void foresee_gradients(struct data_parallel *dp, int part)
+/* A tile's are there beside those of what is not tiled of its part. */
+static void foresee_gradients(struct data_parallel *dp, struct use use)
 {
-    int unit[2];
-    int64_t together = 0;
-    const int n = data_units_of(dp->config, part, unit);
+    int unit[2], beside[2];
+    int64_t together = use.tile > 0 && data_units_at(dp, use, beside) > 1 ? whole_elements(&dp->unit[beside[0]]) : 0;
+    const int n = data_gradients_at(dp, use, unit);
     for (int k = 0; k < n; k++) {
         struct unit *u = &dp->unit[unit[k]];
         u->passes++;
@@ -89,13 +91,13 @@ void foresee(struct data_parallel *dp)
     dp->updates = 1;
     for (int i = 0; i < dp->uses; i++) {
         dp->updates += dp->use[i].pass == PASS_UPDATE;
-        if (dp->use[i].pass == PASS_BACKWARD_WEIGHT) foresee_gradients(dp, dp->use[i].part);
+        if (dp->use[i].pass == PASS_BACKWARD_WEIGHT) foresee_gradients(dp, dp->use[i]);
         if (!makes_weights(dp) || dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
         const int next = next_weight_use(dp, i);
-        arrive(dp, dp->use[i].part, &here);
+        arrive(dp, dp->use[i], &here);
         const int second = next < 0 ? -1 : next_weight_use(dp, next);
-        if (makes_ahead(dp) && next >= 0) arrive(dp, dp->use[next].part, &here);
-        if (makes_ahead(dp) && second >= 0) arrive_shards(dp, dp->use[second].part, &here);
+        if (makes_ahead(dp) && next >= 0) arrive(dp, dp->use[next], &here);
+        if (makes_ahead(dp) && second >= 0) arrive_shards(dp, dp->use[second], &here);
         leave(dp, i, &here);
     }
 }

@@ -11,6 +11,9 @@
  *     data_project_gradients()    of an optimizer with few directions (low_rank.h), when it finds them anew
  *     data_step()                 the optimizer steps what this device keeps, and weights are made whole again or kept in shards
  *
+ * Where matrices are tiled (--tiles, tiles.h), what a part has besides them is acquired with the part, and a matrix tile by tile in between:
+ * data_acquire_tile() and data_release_tile(), and for gradients data_begin_tile_gradient() and data_end_tile_gradient().
+ *
  * An optimizer that knows losses alone (ref/model/mezo.h) has no use for the gradients' three: nobody keeps any.  Before each pass over
  * the parts data_set_direction() says where weights are wanted, and what is acquired are copies of the kept ones, moved there: never
  * more than one part of the model, or two where the next one is gathered meanwhile.
@@ -44,6 +47,7 @@ struct data_request {
     int shards[3];                              /* --shards W,G,O; 0: not given */
     bool keep;                                  /* gathered weights stay after forward until their backward */
     bool no_prefetch;                           /* do not gather the next part while this one computes */
+    int tiles;                                  /* --tiles: parts of each matrix that are gathered one after the other; 0, 1: whole layers */
     const char *reduce_scatter, *allgather;     /* algorithms; NULL: the default */
     int64_t bucket;                             /* bytes of gradients all-reduced at a time, > 0, where they are kept whole */
     struct outer outer;                         /* --local-steps, --outer-lr, --outer-momentum; a number that is 0: the scheme's */
@@ -107,7 +111,7 @@ enum error_code data_offload_check(const struct data_request *, const struct sha
 /* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream; PASS_TURN: none, weights are wanted
  * elsewhere from there on. */
 enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE, PASS_TURN };
-struct use { int part; enum pass pass; };
+struct use { int part; enum pass pass; int tile; };     /* tile: its unit, where a part is used tile by tile; 0: none */
 
 /* What is stepped at once: elements of what this device steps of a unit's row. */
 struct step_slice { struct unit *unit; struct range own; bool last; };      /* last: of its unit */
@@ -178,6 +182,13 @@ void data_release(struct data_parallel *, int part);
 enum error_code data_begin_gradient(struct data_parallel *, int part, struct error *);
 enum error_code data_end_gradient(struct data_parallel *, int part, struct error *);
 enum error_code data_finish_gradients(struct data_parallel *, struct error *);
+
+/* The same of one tile of a matrix, between those of its part.  Its weights are whole, room is made for its gradient; they are dropped, it
+ * is reduced. */
+enum error_code data_acquire_tile(struct data_parallel *, const struct parameter *tile, struct error *);
+void data_release_tile(struct data_parallel *, const struct parameter *tile);
+enum error_code data_begin_tile_gradient(struct data_parallel *, const struct parameter *tile, struct error *);
+enum error_code data_end_tile_gradient(struct data_parallel *, const struct parameter *tile, struct error *);
 
 /** Where the weights of the passes that follow are wanted, for an optimizer that is forward_only: at w + along z.  Begins the list of
  *  passes again, or goes on behind a PASS_TURN.  Local; no part is acquired. */

@@ -2,6 +2,7 @@
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/data/low_rank.h"
+#include "emulated_devices/schemes/data/tiles.h"
 #include <string.h>
 
 /* ---- where they are ------------------------------------------------------------------------------------------------------------ */
@@ -109,11 +110,11 @@ static enum error_code begin(struct data_parallel *dp, struct unit *u, struct er
     return e;
 }
 
-enum error_code data_begin_gradient(struct data_parallel *dp, int part, struct error *err)
+static enum error_code begin_use(struct data_parallel *dp, struct use use, struct error *err)
 {
     int unit[2];
     enum error_code e = OK;
-    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && data_scatters(dp) && !e; i++) e = begin(dp, &dp->unit[unit[i]], err);
+    for (int i = 0, n = data_gradients_at(dp, use, unit); i < n && data_scatters(dp) && !e; i++) e = begin(dp, &dp->unit[unit[i]], err);
     return e;
 }
 
@@ -124,10 +125,10 @@ static void end(struct unit *u)
 }
 
 /* On the communication stream: beside the backward passes that follow. */
-enum error_code data_end_gradient(struct data_parallel *dp, int part, struct error *err)
+static enum error_code end_use(struct data_parallel *dp, struct use use, struct error *err)
 {
     int unit[2];
-    const int n = data_units_of(dp->config, part, unit);
+    const int n = data_gradients_at(dp, use, unit);
     for (int i = 0; i < n; i++) dp->unit[unit[i]].due--;
     enum error_code e = low_rank_in_step(dp) ? low_rank_pack(dp, err) : OK;
     clock_begin(&dp->device->clock, COMMUNICATION);
@@ -142,6 +143,26 @@ enum error_code data_end_gradient(struct data_parallel *dp, int part, struct err
     clock_end(&dp->device->clock);
     dp->at++;
     return e;
+}
+
+static struct use use_of_part(int part) { return (struct use){ .part = part }; }
+
+static struct use use_of_tile(const struct data_parallel *dp, const struct parameter *p)
+{
+    return (struct use){ .tile = data_unit_of(dp->config, &dp->request, &p->spec, p->tile) };
+}
+
+enum error_code data_begin_gradient(struct data_parallel *dp, int part, struct error *err) { return begin_use(dp, use_of_part(part), err); }
+enum error_code data_end_gradient(struct data_parallel *dp, int part, struct error *err) { return end_use(dp, use_of_part(part), err); }
+
+enum error_code data_begin_tile_gradient(struct data_parallel *dp, const struct parameter *tile, struct error *err)
+{
+    return begin_use(dp, use_of_tile(dp, tile), err);
+}
+
+enum error_code data_end_tile_gradient(struct data_parallel *dp, const struct parameter *tile, struct error *err)
+{
+    return end_use(dp, use_of_tile(dp, tile), err);
 }
 
 /* What no pass has added to is still zero: in a bucket it is reduced with the rest. */

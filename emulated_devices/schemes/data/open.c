@@ -1,6 +1,7 @@
 /* open.c -- the engine's groups, units and memory. */
 #include "emulated_devices/schemes/data/low_rank.h"
 #include "emulated_devices/schemes/data/offload.h"
+#include "emulated_devices/schemes/data/tiles.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
@@ -29,12 +30,12 @@ static enum error_code open_groups(struct data_parallel *dp, struct error *err)
 static enum error_code open_units(struct data_parallel *dp, struct error *err)
 {
     struct parameters *ps = dp->parameters;
-    dp->units = unit_count(dp->config);
+    dp->units = data_unit_count(dp->config, &dp->request);
     dp->unit = calloc((size_t)dp->units, sizeof *dp->unit);
     if (dp->unit == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d units", dp->units);
     for (int i = 0, u = 0; u < dp->units; u++) {
         const int first = i;
-        while (i < ps->count && unit_of(&ps->all[i].spec) == u) i++;
+        while (i < ps->count && data_unit_of(dp->config, &dp->request, &ps->all[i].spec, ps->all[i].tile) == u) i++;
         unit_lay_out(&dp->unit[u], &ps->all[first], i - first, &dp->shards, dp->scheme->rows);
     }
     return OK;

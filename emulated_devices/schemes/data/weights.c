@@ -1,5 +1,6 @@
 /* weights.c -- weights kept in shards: gathered before a part is used, dropped after it. */
 #include "emulated_devices/schemes/data/offload.h"
+#include "emulated_devices/schemes/data/tiles.h"
 #include <stdlib.h>
 
 int data_units_of(const struct model_config *c, int part, int unit[2])
@@ -13,10 +14,10 @@ int data_units_of(const struct model_config *c, int part, int unit[2])
 
 /* ---- what comes next ------------------------------------------------------------------------------------------------------ */
 
-static void count_due(struct data_parallel *dp, int part)
+static void count_due(struct data_parallel *dp, struct use u)
 {
     int unit[2];
-    for (int k = 0, n = data_units_of(dp->config, part, unit); k < n; k++) dp->unit[unit[k]].due++;
+    for (int k = 0, n = data_gradients_at(dp, u, unit); k < n; k++) dp->unit[unit[k]].due++;
 }
 
 void expect_uses(struct data_parallel *dp)
@@ -25,7 +26,7 @@ void expect_uses(struct data_parallel *dp)
     dp->reduced = dp->packed = dp->packed_units = 0;
     for (int u = 0; u < dp->units; u++) dp->unit[u].due = 0;
     for (int i = dp->at; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++)
-        if (dp->use[i].pass == PASS_BACKWARD_WEIGHT) count_due(dp, dp->use[i].part);
+        if (dp->use[i].pass == PASS_BACKWARD_WEIGHT) count_due(dp, dp->use[i]);
 }
 
 void data_set_uses(struct data_parallel *dp, struct use *use, int uses)
@@ -43,10 +44,10 @@ int next_weight_use(const struct data_parallel *dp, int use)
     return -1;
 }
 
-static bool part_needs(const struct data_parallel *dp, int part, int unit)
+static bool use_needs(const struct data_parallel *dp, int use, int unit)
 {
     int needed[2];
-    const int n = data_units_of(dp->config, part, needed);
+    const int n = data_units_at(dp, dp->use[use], needed);
     return needed[0] == unit || (n > 1 && needed[1] == unit);
 }
 
@@ -54,10 +55,10 @@ bool stays_after(const struct data_parallel *dp, int use, int unit)
 {
     const int next = next_weight_use(dp, use);
     if (next < 0) return false;
-    if (part_needs(dp, dp->use[next].part, unit)) return true;
+    if (use_needs(dp, next, unit)) return true;
     if (!dp->request.keep || dp->use[use].pass != PASS_FORWARD) return false;
     for (int i = next; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++)
-        if (dp->use[i].pass == PASS_BACKWARD_INPUT && part_needs(dp, dp->use[i].part, unit)) return true;
+        if (dp->use[i].pass == PASS_BACKWARD_INPUT && use_needs(dp, i, unit)) return true;
     return false;
 }
 
@@ -100,11 +101,11 @@ static enum error_code gather(struct data_parallel *dp, struct unit *u, struct e
     return e;
 }
 
-static enum error_code gather_part(struct data_parallel *dp, int part, struct error *err)
+static enum error_code gather_for(struct data_parallel *dp, struct use u, struct error *err)
 {
     int unit[2];
     enum error_code e = OK;
-    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && !e; i++) e = gather(dp, &dp->unit[unit[i]], err);
+    for (int i = 0, n = data_units_at(dp, u, unit); i < n && !e; i++) e = gather(dp, &dp->unit[unit[i]], err);
     return e;
 }
 
@@ -114,9 +115,9 @@ static enum error_code fetch_ahead(struct data_parallel *dp, int use, struct err
     int unit[2];
     enum error_code e = OK;
     const int second = use < 0 ? -1 : next_weight_use(dp, use), third = second < 0 ? -1 : next_weight_use(dp, second);
-    for (int i = 0, n = second < 0 ? 0 : data_units_of(dp->config, dp->use[second].part, unit); i < n && !e; i++)
+    for (int i = 0, n = second < 0 ? 0 : data_units_at(dp, dp->use[second], unit); i < n && !e; i++)
         e = offload_fetch_weights(dp, &dp->unit[unit[i]], err);
-    for (int i = 0, n = third < 0 ? 0 : data_units_of(dp->config, dp->use[third].part, unit); i < n; i++)
+    for (int i = 0, n = third < 0 ? 0 : data_units_at(dp, dp->use[third], unit); i < n; i++)
         offload_announce_weights(dp, &dp->unit[unit[i]]);
     return e;
 }
@@ -131,25 +132,49 @@ static void drop(struct data_parallel *dp, struct unit *u)
 
 /* ---- the seam --------------------------------------------------------------------------------------------------------------- */
 
-enum error_code data_acquire(struct data_parallel *dp, int part, struct error *err)
+/* Gathered, and where they are wanted. */
+static enum error_code make_whole(struct data_parallel *dp, struct use u, bool ahead, struct error *err)
 {
     int unit[2];
+    const int n = data_units_at(dp, u, unit), next = next_weight_use(dp, dp->at);
+    enum error_code e = gather_for(dp, u, err);
+    for (int i = 0; i < n; i++) clock_wait(&dp->device->clock, dp->unit[unit[i]].ready);
+    if (!e && ahead && next >= 0) e = gather_for(dp, dp->use[next], err);
+    if (!e && ahead) e = fetch_ahead(dp, next, err);
+    for (int i = 0; i < n && !e && !has_gradients(dp); i++) move_weights(dp, &dp->unit[unit[i]]);
+    return e;
+}
+
+static void let_go(struct data_parallel *dp, int use, int unit)
+{
+    if (makes_weights(dp) && !stays_after(dp, use, unit)) drop(dp, &dp->unit[unit]);
+}
+
+/* Where matrices are tiled, what a part has besides; the first tile's use comes next. */
+enum error_code data_acquire(struct data_parallel *dp, int part, struct error *err)
+{
     if (dp->at >= dp->uses || dp->use[dp->at].part != part)
         return fail(err, ERR_PLAN, "part %d of the model is used, where the list of passes has another", part);
-    if (!makes_weights(dp)) return OK;
-    enum error_code e = gather_part(dp, part, err);
-    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n; i++) clock_wait(&dp->device->clock, dp->unit[unit[i]].ready);
-    const int next = next_weight_use(dp, dp->at);
-    if (!e && makes_ahead(dp) && next >= 0) e = gather_part(dp, dp->use[next].part, err);
-    if (!e && makes_ahead(dp)) e = fetch_ahead(dp, next, err);
-    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && !e && !has_gradients(dp); i++) move_weights(dp, &dp->unit[unit[i]]);
-    return e;
+    return makes_weights(dp) ? make_whole(dp, (struct use){ .part = part }, makes_ahead(dp) && !uses_tiles(&dp->request), err) : OK;
 }
 
 void data_release(struct data_parallel *dp, int part)
 {
     int unit[2];
-    for (int i = 0, n = data_units_of(dp->config, part, unit); i < n && makes_weights(dp); i++)
-        if (!stays_after(dp, dp->at, unit[i])) drop(dp, &dp->unit[unit[i]]);
+    const bool tiled = uses_tiles(&dp->request);
+    for (int i = 0, n = data_units_at(dp, (struct use){ .part = part }, unit); i < n; i++) let_go(dp, tiled ? dp->at - 1 : dp->at, unit[i]);
+    if (!tiled) dp->at++;
+}
+
+enum error_code data_acquire_tile(struct data_parallel *dp, const struct parameter *tile, struct error *err)
+{
+    if (dp->at >= dp->uses || dp->use[dp->at].tile != data_unit_of(dp->config, &dp->request, &tile->spec, tile->tile))
+        return fail(err, ERR_PLAN, "tile %d of %s is used, where the list of passes has another", tile->tile, tile->spec.name);
+    return make_whole(dp, dp->use[dp->at], makes_ahead(dp), err);
+}
+
+void data_release_tile(struct data_parallel *dp, const struct parameter *tile)
+{
+    let_go(dp, dp->at, data_unit_of(dp->config, &dp->request, &tile->spec, tile->tile));
     dp->at++;
 }

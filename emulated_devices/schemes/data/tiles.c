@@ -1,0 +1,91 @@
+#include "emulated_devices/schemes/data/tiles.h"
+
+static bool is_tiled(const struct param_spec *s) { return s->ndim == 2 && s->role != ROLE_POSITIONS; }
+
+int tiles_of(const struct data_request *q, const struct param_spec *s) { return uses_tiles(q) && is_tiled(s) ? q->tiles : 1; }
+
+/* The rows of a matrix's boxes lie one below the other. */
+struct layout tile_layout(const struct layout *whole, int tiles, int t)
+{
+    const int64_t rows = layout_rows(whole), first = block_start(rows, tiles, t), end = block_start(rows, tiles, t + 1);
+    struct layout l = layout_none(whole->ndim, whole->dim);
+    int64_t row = 0;
+    for (int b = 0; b < whole->boxes; b++) {
+        const struct box *box = &whole->box[b];
+        const struct range own = range_meet((struct range){ row, box->extent[0] }, (struct range){ first, end - first });
+        if (own.count > 0)
+            layout_add_box(&l, (int64_t[]){ box->start[0] + own.first - row, box->start[1] }, (int64_t[]){ own.count, box->extent[1] });
+        row += box->extent[0];
+    }
+    return l;
+}
+
+/* ---- units ---------------------------------------------------------------------------------------------------------------------- */
+
+enum { BLOCK_MATRICES = 4 };
+
+/* In the order of the model's list. */
+static int matrix_number(const struct model_config *c, const struct param_spec *s)
+{
+    static const int in_block[] = { [ROLE_QKV] = 0, [ROLE_ATTENTION_OUT] = 1, [ROLE_UP] = 2, [ROLE_DOWN] = 3 };
+    if (s->role == ROLE_TOKENS) return 0;
+    return 1 + BLOCK_MATRICES * (s->role == ROLE_HEAD ? (int)c->L : s->layer) + (s->role == ROLE_HEAD ? 0 : in_block[s->role]);
+}
+
+/* What is not tiled first, then matrix after matrix. */
+int data_unit_count(const struct model_config *c, const struct data_request *q)
+{
+    const int matrices = 1 + BLOCK_MATRICES * (int)c->L + !c->tied;
+    return unit_count(c) + (uses_tiles(q) ? matrices * q->tiles : 0);
+}
+
+int data_unit_of(const struct model_config *c, const struct data_request *q, const struct param_spec *s, int tile)
+{
+    return tiles_of(q, s) > 1 ? unit_count(c) + matrix_number(c, s) * q->tiles + tile : unit_of(s);
+}
+
+static int untiled_unit(int part) { return part == 0 ? UNIT_POSITIONS : UNIT_BLOCKS + part - 1; }
+
+int data_units_at(const struct data_parallel *dp, struct use u, int unit[2])
+{
+    int n = 0;
+    if (!uses_tiles(&dp->request)) return data_units_of(dp->config, u.part, unit);
+    unit[n++] = untiled_unit(u.part);
+    if (u.tile > 0) unit[n++] = u.tile;
+    return n;
+}
+
+int data_gradients_at(const struct data_parallel *dp, struct use u, int unit[2])
+{
+    if (u.tile == 0) return data_units_at(dp, u, unit);
+    unit[0] = u.tile;
+    return 1;
+}
+
+/* ---- what fits ------------------------------------------------------------------------------------------------------------------ */
+
+static enum error_code check_rows(const struct data_request *q, const struct model_config *c, struct error *err)
+{
+    for (int i = 0; i < model_param_count(c); i++) {
+        const struct param_spec s = model_param(c, i);
+        if (is_tiled(&s) && s.dim[0] < q->tiles)
+            return fail(err, ERR_PLAN, "--tiles %d: %s has %lld outputs to be cut; at most that many tiles", q->tiles, s.name, (long long)s.dim[0]);
+    }
+    return OK;
+}
+
+enum error_code data_check_tiles(const struct data_request *q, const struct shards *s, const struct model_config *c, int tp, struct error *err)
+{
+    if (!uses_tiles(q)) return OK;
+    if (tp > 1)
+        return fail(err, ERR_PLAN, "--tiles %d: with --tp %d a matrix is cut already, and devices talk in the midst of it; it takes --tp 1", q->tiles, tp);
+    if (s->weights == 1 && !offloads(q, PARAMETERS))
+        return fail(err, ERR_PLAN, "--tiles %d: --data-parallel %s with --dp %d gathers no weights before use; it takes weights in shards, such as "
+                    "--zero 3 --dp 2, or --offload weights", q->tiles, q->scheme, s->P);
+    if (q->keep)
+        return fail(err, ERR_PLAN, "--tiles %d: --reshard-after-forward no keeps what tiles are for never to have whole; it takes yes", q->tiles);
+    if (data_quantises(q))
+        return fail(err, ERR_PLAN, "--tiles %d: --quantize-%s makes blocks of codes across all of a layer; it takes whole layers", q->tiles,
+                    q->quantise_weights.bits > 0 ? "weights" : "gradients");
+    return check_rows(q, c, err);
+}
