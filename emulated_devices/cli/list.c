@@ -100,6 +100,16 @@ static void list_offload(void)
     field("from ZeRO-Infinity, arXiv:2104.07857; ZeRO-Offload, arXiv:2101.06840; Deep Optimizer States, arXiv:2410.21316");
 }
 
+/* What those take that gather weights before use. */
+static void list_tiles(void)
+{
+    entry("--tiles T", "each matrix as T ranges of outputs, which are gathered, used, reduced and stepped one after the other; with every scheme that "
+          "gathers weights before use, and with --offload weights; not with --tp");
+    field("sends what the scheme does, and gathers again what would still be whole: of the loss and of recomputed layers");
+    field("memory weights whole at once: two tiles, and what is not tiled of a layer or two; gradients: a tile and what is not tiled of its layer");
+    field("from ZeRO-Infinity, arXiv:2104.07857, section 5.1.3");
+}
+
 static void list_data(void)
 {
     for (const struct data_scheme *const *s = data_schemes; *s; s++) {
@@ -110,6 +120,7 @@ static void list_data(void)
     }
     list_quantising();
     list_offload();
+    list_tiles();
 }
 
 static void list_schedules(void)

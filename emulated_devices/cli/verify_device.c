@@ -321,6 +321,20 @@ static enum error_code run_offload(struct job *j, struct plan p, struct error *e
     return e;
 }
 
+/* Matrices in tiles, with and without recomputing; then everything on the slow tier, with the same bits; and a Llama. */
+static enum error_code run_tiles(struct job *j, struct plan p, struct error *err)
+{
+    if (p.mesh.size[DP] == 1) return OK;
+    p.data.tiles = 3;
+    p.recompute = "none";
+    enum error_code e = run_if_it_fits(j, "data", "tiles 3", p, err);
+    p.data.offload = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER;
+    p.data.offload_slice = 100;
+    if (!e) e = run_if_it_fits(j, "data", "tiles 3 offload", p, err);
+    p.data.offload = 0, p.data.tiles = 5;
+    return e ? e : run_llama(j, "data", p, "tiles 5", err);
+}
+
 /* Without a backward pass: each copy takes both losses; or one of them, of weights in shards. */
 static enum error_code run_mezo(struct job *j, const struct plan *mesh, struct error *err)
 {
@@ -350,6 +364,7 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
         if (data_shards(&any, &p.data, P, 0, NULL) == OK) {
             e = run_if_it_fits(j, "data", p.data.scheme, p, err);
             if (!e && strcmp(p.data.scheme, "zero3") == 0) e = run_offload(j, p, err);
+            if (!e && strcmp(p.data.scheme, "zero3") == 0) e = run_tiles(j, p, err);
             if (!e && data_schemes[i]->outer.every == 0) e = run_llama(j, "data", p, p.data.scheme, err);
             if (!e) e = run_quantised(j, p, p.data.scheme, i % 2 ? 8 : 4, i % 2 ? 4 : 8, err);
             if (data_schemes[i]->outer.every == 0) continue;

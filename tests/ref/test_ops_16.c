@@ -74,6 +74,36 @@ static void linear(void **state)
         }
 }
 
+/* Of the whole numbers here every sum is exact, in fp32 and as it is stored: ranges of outputs have the bits of all at once. */
+static void linear_columns(void **state)
+{
+    (void)state;
+    FOR_NARROW(t, op)
+        for (int kind = 0; kind < 2; kind++) {
+            const int64_t N = 11, I = 6, O = 9, cut = 4;
+            const enum dtype g = kind ? F32 : t;
+            CASE("linear %s in columns, gradients %s", dtype_name(t), dtype_name(g));
+            const struct tensor X = matrix(t, N, I), W = matrix(t, O, I), b = fill_with(vector(t, O), 1), dY = matrix(t, N, O);
+            for (int64_t i = 0; i < N * I; i++) tensor_set(X, i, (double)(i % 3 - 1));
+            for (int64_t i = 0; i < O * I; i++) tensor_set(W, i, (double)(i % 5 - 2));
+            for (int64_t i = 0; i < N * O; i++) tensor_set(dY, i, (double)(i % 4 - 2));
+            const struct tensor Y = fill_with(matrix(t, N, O), 3), dX = fill_with(matrix(t, N, I), 3), dW = fill_with(matrix(g, O, I), 1);
+            const struct tensor y = matrix(t, N, O), dx = matrix(t, N, I), dw = fill_with(matrix(g, O, I), 1);
+            op->linear_forward(y, X, W, b);
+            op->linear_backward_input(dx, dY, W);
+            op->linear_backward_weight(dw, tensor_none, dY, X);
+            for (int i = 0; i < 2; i++) {
+                const int64_t first = i * cut, n = i ? O - cut : cut;
+                const struct tensor rows = tensor_2d((uint16_t *)W.data + first * I, t, n, I), bias = tensor_1d((uint16_t *)b.data + first, t, n);
+                op->linear_forward_columns(Y, first, X, rows, bias);
+                op->linear_backward_input_columns(dX, dY, first, rows, i > 0);
+                op->linear_backward_weight_columns(tensor_2d((char *)dW.data + (size_t)(first * I) * dtype_size(g), g, n, I), dY, first, X);
+            }
+            expect_same_bits("Y", Y, y), expect_same_bits("dX", dX, dx), expect_same_bits("dW", dW, dw);
+            check_guards_and_free();
+        }
+}
+
 static void layernorm(void **state)
 {
     (void)state;
@@ -313,7 +343,7 @@ int main(void)
 {
     fp32 = ops_for(F32);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_whole), cmocka_unit_test(linear), cmocka_unit_test(layernorm), cmocka_unit_test(attention),
+        cmocka_unit_test(table_is_whole), cmocka_unit_test(linear), cmocka_unit_test(linear_columns), cmocka_unit_test(layernorm), cmocka_unit_test(attention),
         cmocka_unit_test(elementwise), cmocka_unit_test(embedding), cmocka_unit_test(cross_entropy), cmocka_unit_test(sums_are_fp32),
         cmocka_unit_test(as_pytorch_computes),
     };

@@ -76,6 +76,43 @@ static void test_linear_is_exact_on_integers(void **state)
     }
 }
 
+static struct tensor rows_of(struct tensor t, int64_t first, int64_t count)
+{
+    char *data = (char *)t.data + (size_t)(first * (t.ndim == 2 ? tensor_cols(t) : 1)) * dtype_size(t.dtype);
+    return t.ndim == 2 ? tensor_2d(data, t.dtype, count, tensor_cols(t)) : tensor_1d(data, t.dtype, count);
+}
+
+/* Ranges of outputs, one after the other, have the bits of all at once: columns lie where they belong, the others stay. */
+static void test_columns(void **state)
+{
+    enum { TILES = 4 };
+    static const int64_t edge[TILES + 1] = { 0, 5, 6, 6, 37 };          /* one of them empty */
+    (void)state;
+    FOR_FORMATS(t, op) {
+        const int64_t N = 61, I = 23, O = 37;
+        CASE("linear %s in columns", dtype_name(t));
+        X = matrix(t, N, I), W = matrix(t, O, I), b = vector(t, O), dY = matrix(t, N, O);
+        for (int64_t i = 0; i < N * I; i++) tensor_set(X, i, (double)(i * 7 % 11 - 5));
+        for (int64_t i = 0; i < O * I; i++) tensor_set(W, i, (double)(i * 5 % 13 - 6));
+        for (int64_t i = 0; i < N * O; i++) tensor_set(dY, i, (double)(i * 3 % 7 - 3));
+        for (int64_t o = 0; o < O; o++) tensor_set(b, o, (double)o);
+        Y = fill_with(matrix(t, N, O), 9), dX = fill_with(matrix(t, N, I), 9), dW = fill_with(matrix(t, O, I), 2);
+        const struct tensor y = matrix(t, N, O), dx = matrix(t, N, I), dw = fill_with(matrix(t, O, I), 2);
+        op->linear_forward(y, X, W, b);
+        op->linear_backward_input(dx, dY, W);
+        op->linear_backward_weight(dw, tensor_none, dY, X);
+        for (int i = 0; i < TILES; i++) {
+            const int64_t first = edge[i], n = edge[i + 1] - first;
+            op->linear_forward_columns(Y, first, X, rows_of(W, first, n), rows_of(b, first, n));
+            for (int64_t k = edge[i + 1]; k < O; k++) assert_true(tensor_get(Y, k) == 9);
+            op->linear_backward_input_columns(dX, dY, first, rows_of(W, first, n), i > 0);
+            op->linear_backward_weight_columns(rows_of(dW, first, n), dY, first, X);
+        }
+        expect_same_bits("Y", Y, y), expect_same_bits("dX", dX, dx), expect_same_bits("dW", dW, dw);
+        check_guards_and_free();
+    }
+}
+
 static void forward(void) { ops_for(F64)->linear_forward(Y, X, W, b); }
 
 static void test_gradient(void **state)
@@ -98,7 +135,7 @@ static void test_gradient(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear), cmocka_unit_test(test_linear_is_exact_on_integers), cmocka_unit_test(test_gradient),
+        cmocka_unit_test(test_linear), cmocka_unit_test(test_linear_is_exact_on_integers), cmocka_unit_test(test_columns), cmocka_unit_test(test_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
