@@ -22,7 +22,7 @@ static void make_pieces(struct trainer *t, int index, const struct param_spec *s
         struct parameter *p = &t->parameters.all[t->parameters.count++];
         *p = (struct parameter){ .spec = *s, .index = index, .tile = tile, .holders = plan_holders(&t->plan, &t->schedule, s, NULL),
                                  .layout = plan_tile_layout(&t->plan, t->comm->rank, s, tile) };
-        if (first) p->counted = tiles > 1 ? layout_count(&p->layout) : tensor_counted(&t->tensor, s);
+        p->counted = !first ? 0 : tiles > 1 ? layout_count(&p->layout) : tensor_counted(&t->tensor, s);
     }
 }
 
@@ -121,7 +121,8 @@ static int list_pass(const struct trainer *t, struct use *use)
 static enum error_code list_uses(struct trainer *t, struct error *err)
 {
     const int actions = t->schedule.count[t->pp.rank];
-    struct use *use = calloc((size_t)(actions * plan_passes(&t->plan) * part_uses_most(&t->plan)) * (size_t)(t->plan.model.L + 2) + 1, sizeof *use);
+    const size_t most = (size_t)(actions * plan_passes(&t->plan)) * (size_t)(t->plan.model.L + 2) * (size_t)part_uses_most(&t->plan);
+    struct use *use = calloc(most + 1, sizeof *use);
     if (use == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d actions", actions);
     int n = list_pass(t, use);
     if (plan_passes(&t->plan) == 2) {

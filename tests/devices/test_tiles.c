@@ -103,7 +103,7 @@ static void test_formats(void **state)
 
 /* ---- bits ---------------------------------------------------------------------------------------------------------------- */
 
-/* A GPT-2 of one layer whose extents are powers of two: BLAS kernels add all elements alike, whatever the width. */
+/* A GPT-2 whose extents are powers of two: BLAS kernels add all elements of its fp64 products alike, whatever the width. */
 static struct plan even_plan(const char *scheme, int tiles)
 {
     struct plan p = case_plan(test_size, 1, 1);
@@ -142,28 +142,80 @@ static void test_moving_tiles_permutes(void **state)
     ASSERT_ALL(test_rank != 0 || (late == plain && offloaded == plain), "tiles end with other bits %s", late == plain ? "when offloaded" : "without prefetching");
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------------- */
+/* ---- memory and traffic -------------------------------------------------------------------------------------------------- */
 
-/* Elements of a layer of even_plan: its matrices, and norms and biases. */
+struct session { struct device device; struct comm comm; struct trainer trainer; };
+
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+{
+    const struct plan *p = context;
+    for (int64_t i = 0; i < count * p->S; i++) {
+        ids[i] = (int32_t)((first * p->S + i) * 7 % p->model.V);
+        labels[i] = (int32_t)((ids[i] + step + 1) % p->model.V);
+    }
+}
+
+static void train_a_step(struct session *s, struct plan *p)
+{
+    struct step_result result;
+    ASSERT_ALL(plan_check(p, &err) == OK && device_open(&s->device, p->dtype, 0, &err) == OK, "%s", err.text);
+    ASSERT_ALL(comm_open(&s->comm, &s->device, &err) == OK, "%s", err.text);
+    ASSERT_ALL(trainer_open(&s->trainer, p, &s->comm, (struct batch_source){ fill, p }, &err) == OK, "%s", err.text);
+    ASSERT_ALL(trainer_gradients(&s->trainer, &result, &err) == OK && trainer_update(&s->trainer, &result, &err) == OK, "%s", err.text);
+}
+
+static void close_session(struct session *s)
+{
+    trainer_close(&s->trainer);
+    comm_close(&s->comm);
+    device_close(&s->device);
+}
+
+/* Elements of a layer of even_plan: its matrices; its norms and biases. */
 static uint64_t matrices(const struct model_config *c) { return (uint64_t)(4 * c->D * c->D + 2 * c->D * c->F); }
 static uint64_t vectors(const struct model_config *c) { return (uint64_t)(9 * c->D + c->F); }
-static uint64_t all(const struct model_config *c) { return (uint64_t)model_elements(c); }
 
-/* Weights: a shard of everything; two layers, or two tiles of the widest matrix [F,D] and the vectors of one layer.  Gradients: a shard of
- * everything; one layer, or a tile and the vectors.  Nothing is padded: everything divides. */
+/* Of weights a shard of everything, and two layers, or two tiles of the widest matrix [F,D] and the vectors of its layer; of gradients a
+ * shard of everything, and a layer, or a tile and the vectors.  Nothing is padded: everything divides. */
 static void test_what_is_whole_falls_with_the_tiles(void **state)
 {
     (void)state;
-    if (test_size != 2) return;
-    for (int T = 1; T <= 8; T *= 2) {
+    for (int T = 1; T <= 8 && (test_size == 2 || test_size == 4); T *= 2) {
+        struct session s;
         struct plan p = even_plan("zero3", T);
         const struct model_config *c = &p.model;
-        const uint64_t tile = (uint64_t)(c->D * c->F / T), layer = matrices(c) + vectors(c);
-        const uint64_t weights = T == 1 ? 2 * layer : 2 * tile + vectors(c), gradients = T == 1 ? layer : tile + vectors(c);
-        const struct outcome o = check(&p);
-        const uint64_t want = (all(c) + weights + gradients) * dtype_size(F64);
-        ASSERT_ALL(o.model_state == want, "%d tiles: %llu bytes of weights and gradients, want %llu", T, (unsigned long long)o.model_state,
-                   (unsigned long long)want);
+        const uint64_t tile = (uint64_t)(c->D * c->F / T), layer = matrices(c) + vectors(c), shard = (uint64_t)(model_elements(c) / test_size);
+        const uint64_t weights = shard + (T == 1 ? 2 * layer : 2 * tile + vectors(c)), gradients = shard + (T == 1 ? layer : tile + vectors(c));
+        train_a_step(&s, &p);
+        const uint64_t *peak = s.device.arena.peak.tag, each = dtype_size(F64);
+        ASSERT_ALL(peak[PARAMETERS] == weights * each && peak[GRADIENTS] == gradients * each, "%d tiles: %llu bytes of weights, %llu of gradients, want %llu and %llu",
+                   T, (unsigned long long)peak[PARAMETERS], (unsigned long long)peak[GRADIENTS], (unsigned long long)(weights * each),
+                   (unsigned long long)(gradients * each));
+        close_session(&s);
+    }
+}
+
+/* Forward and backward gather everything but the embedding twice; whole layers spare the loss's second time.  To recompute a layer in tiles
+ * takes its matrices but the last once more. */
+static void test_what_is_gathered_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4 && (test_size == 2 || test_size == 3); i++) {
+        struct session s;
+        const bool tiled = i & 1, again = i & 2;
+        struct plan p = even_plan("zero3", tiled ? 4 : 1);
+        p.model.D = 192, p.model.F = 768, p.model.H = p.model.K = 6, p.model.V = 384, p.model.S = 9;   /* for three devices as well */
+        p.recompute = again ? "full" : "none";
+        const struct model_config *c = &p.model;
+        const uint64_t n = (uint64_t)model_elements(c), L = (uint64_t)c->L, P = (uint64_t)test_size, head = (uint64_t)(c->V * c->D);
+        uint64_t elements = 2 * n + L * (matrices(c) + vectors(c));                                     /* forward, gradients; backward */
+        if (tiled) elements += head + (again ? L * (matrices(c) - (uint64_t)(c->D * c->F)) : 0);
+        train_a_step(&s, &p);
+        uint64_t sent = 0;
+        for (int op = 0; op < CONTROL; op++) sent += s.comm.traffic[AXIS_BIT(DP)][op].bytes_sent;
+        ASSERT_ALL(sent == elements / P * (P - 1) * dtype_size(F64), "tiled %d, recomputing %d: %llu bytes sent, want %llu", tiled, again, (unsigned long long)sent,
+                   (unsigned long long)(elements / P * (P - 1) * dtype_size(F64)));
+        close_session(&s);
     }
 }
 
@@ -218,6 +270,7 @@ int main(void)
         MPI_TEST(test_forward_has_the_bits_of_whole_layers),
         MPI_TEST(test_moving_tiles_permutes),
         MPI_TEST(test_what_is_whole_falls_with_the_tiles),
+        MPI_TEST(test_what_is_gathered_again),
         MPI_TEST(test_layout_of_tiles),
         MPI_TEST(test_refusals),
     };
