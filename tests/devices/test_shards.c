@@ -179,7 +179,7 @@ static uint64_t bytes_sent(void)
 /* A step of some microbatches, one after the other. */
 static void step_of(int micros)
 {
-    struct use list[2 * MOST_USES];
+    struct use list[2 * MOST_USES] = { 0 };
     int n = 0;
     for (int m = 0; m < micros; m++) n += list_step(list + n);
     set_uses(list, n);
