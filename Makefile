@@ -25,7 +25,7 @@ override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(if $(BLAS_INC),-I$(B
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
 , := ,
-LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenblas -lcjson -lm
+LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenblas -lcjson -lm -lrt -pthread
 
 # ---- what there is ---------------------------------------------------------------------------------------------
 FORMATS  := F32 F64

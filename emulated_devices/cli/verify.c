@@ -70,8 +70,8 @@ static enum error_code run_jobs(const struct verify_options *o, char *program, c
 static enum error_code report(const struct verify_options *o, cJSON *root, struct verify_count all, double seconds, struct error *err)
 {
     if (!o->quiet) {
-        printf("\n%d case%s, %d passed", all.cases, all.cases == 1 ? "" : "s", all.passed);
-        if (all.refused) printf("; %d not run, refused by their schemes", all.refused);
+        printf("\n");
+        verify_print_count(all);
         printf("    (%.0f s)\n", seconds);
         fflush(stdout);
     }

@@ -21,9 +21,12 @@ extern const char *const verify_families[];     /* ends with NULL */
 /** Cases that held, cases in all, and what was refused by its scheme and so not run. */
 struct verify_count { int passed, cases, refused; };
 
+/** In words, without an end of line. */
+void verify_print_count(struct verify_count);
+
 /**
  * Under a launcher: be one device of a job that runs all cases for its number of devices.
- * Rank 0 prints a line for each and writes options->json, if there is one: { "devices", "cases": [..] } and the counts.
+ * Rank 0 prints a line for each, then the count, and writes options->json, if there is one: { "devices", "cases": [..] } and the counts.
  * @return OK, or on every device ERR_CHECK if some case did not hold, or what kept it from going on.
  */
 enum error_code verify_as_device(const struct verify_options *, struct error *);

@@ -497,11 +497,26 @@ static enum error_code write_job(struct job *j, const char *path, struct error *
     return e;
 }
 
+void verify_print_count(struct verify_count all)
+{
+    printf("%d case%s, %d passed", all.cases, all.cases == 1 ? "" : "s", all.passed);
+    if (all.refused) printf("; %d not run, refused by their schemes", all.refused);
+}
+
+static void print_count(const struct job *j)
+{
+    printf("\n%d device%s: ", j->world->size, plural(j->world->size));
+    verify_print_count(j->count);
+    printf("\n");
+    fflush(stdout);
+}
+
 static enum error_code run_families(struct job *j, const struct verify_options *o, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < FAMILIES && !e; i++)
         if (o->what == NULL || strcmp(o->what, families[i].name) == 0) e = families[i].verify(j, err);
+    if (!e && j->prints) print_count(j);
     if (!e && j->speaks && o->json) e = write_job(j, o->json, err);
     if (!e && j->speaks && j->count.passed != j->count.cases)
         e = fail(err, ERR_CHECK, "on %d device%s, %d of %d cases did not hold", j->world->size, plural(j->world->size),

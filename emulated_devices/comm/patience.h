@@ -2,20 +2,33 @@
  *
  * First give the core away and look again, which answers fastest while everybody is only passing messages on: the core
  * comes back within microseconds.  When it stays away for LONG_YIELD somebody computes on it, and when nothing has come
- * after YIELD_FOR somebody computes elsewhere: then sleep, a little longer each time, so that they have the cores.
+ * after the time for yielding somebody computes elsewhere: then sleep, so that they have the cores, until the bell rings;
+ * without a bell for a short time, a little longer each time.  With one, too, each sleep has an end, for what nobody rings
+ * about.
+ *
+ *   for (;;) {
+ *       patience_listen(&p);
+ *       if (it is there) break;
+ *       if (!patience_pause(&p)) give up;
+ *   }
  */
 #ifndef ORRERY_PATIENCE_H
 #define ORRERY_PATIENCE_H
 
+#include "emulated_devices/comm/bell.h"
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
-enum { YIELD_FOR = 1000 * 1000, LONG_YIELD = 100 * 1000, FIRST_SLEEP = 20 * 1000, LONGEST_SLEEP = 200 * 1000 };       /* nanoseconds */
+/* Nanoseconds: of yielding at most, of one yield at most, of the first and the longest sleep. */
+struct tempo { int64_t yielding, yield, first, longest; };
+static const struct tempo tempo_alone = { 1000 * 1000, 100 * 1000, 20 * 1000, 200 * 1000 };
+static const struct tempo tempo_with_bell = { 200 * 1000, 100 * 1000, 200 * 1000, 1000 * 1000 };
 
 struct patience {
     double limit;                       /* seconds in all */
+    const struct bells *bells;          /* NULL: nobody rings */
     int64_t since, last, sleep;         /* nanoseconds: first and last pause, the next sleep; 0 before there is one */
 };
 
@@ -26,23 +39,45 @@ static inline int64_t patience_now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Before each look: from here on a ring ends the sleep that may follow. */
+static inline void patience_listen(const struct patience *p)
+{
+    if (p->bells != NULL && p->sleep > 0) bells_listen(p->bells);
+}
+
+/* Yield, while that is the way. */
+static inline bool patience_yield(struct patience *p, const struct tempo *tempo)
+{
+    const int64_t now = patience_now();
+    if (p->since == 0) p->since = p->last = now;
+    if (now - p->since >= tempo->yielding || now - p->last >= tempo->yield) return false;
+    p->last = now;
+    sched_yield();
+    return true;
+}
+
 /* Pause once. @return false when the limit has passed. */
 static inline bool patience_pause(struct patience *p)
 {
+    const struct tempo *tempo = p->bells != NULL ? &tempo_with_bell : &tempo_alone;
     if (p->sleep == 0) {
-        const int64_t now = patience_now();
-        if (p->since == 0) p->since = now;
-        if (p->last == 0) p->last = now;
-        if (now - p->since < YIELD_FOR && now - p->last < LONG_YIELD) {
-            p->last = now;
-            sched_yield();
-            return true;
-        }
-        p->sleep = FIRST_SLEEP;
+        if (!patience_yield(p, tempo)) p->sleep = tempo->first;         /* not before one more look, with an ear for the bell */
+        return true;
     }
-    nanosleep(&(struct timespec){ .tv_nsec = (long)p->sleep }, NULL);
-    p->sleep = p->sleep * 3 / 2 < LONGEST_SLEEP ? p->sleep * 3 / 2 : LONGEST_SLEEP;
+    if (p->bells != NULL) bells_wait(p->bells, p->sleep);
+    else nanosleep(&(struct timespec){ .tv_nsec = (long)p->sleep }, NULL);
+    p->sleep = p->sleep * 3 / 2 < tempo->longest ? p->sleep * 3 / 2 : tempo->longest;
     return (double)(patience_now() - p->since) < p->limit * 1e9;
+}
+
+/* Wait for what MPI itself does between all devices, however long.  Its own calls for that block: those who have come keep the
+ * cores from those who have not. @return whether it went well. */
+static inline bool patience_settle(MPI_Request *request)
+{
+    struct patience p = { .limit = 1e9 };
+    for (int done = 0; MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS; patience_pause(&p))
+        if (done) return true;
+    return false;
 }
 
 /* Sleep for a pseudo-random time up to so many nanoseconds (xorshift64). */

@@ -74,14 +74,9 @@ static int start(enum operation operation, const struct arguments *p, MPI_Reques
 static int yielding(enum operation operation, const struct arguments *p)
 {
     MPI_Request request;
-    struct patience patience = { .limit = 1e9 };
-    int done = 0, rc = start(operation, p, &request);
-    while (rc == MPI_SUCCESS) {
-        rc = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-        if (done) return rc;
-        patience_pause(&patience);
-    }
-    return rc;
+    const int rc = start(operation, p, &request);
+    if (rc != MPI_SUCCESS) return rc;
+    return patience_settle(&request) ? MPI_SUCCESS : MPI_ERR_OTHER;
 }
 
 enum error_code peer_run(struct comm *comm, enum peer_way way, enum operation operation, const struct peer_call *c, struct error *err)

@@ -17,7 +17,8 @@ static double environment(const char *name, double otherwise)
 
 static bool duplicate(MPI_Comm *comm)
 {
-    return MPI_Comm_dup(MPI_COMM_WORLD, comm) == MPI_SUCCESS;          /* with the world's error handler */
+    MPI_Request request;
+    return MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) == MPI_SUCCESS && patience_settle(&request);      /* with the world's error handler */
 }
 
 enum error_code transport_open(struct comm *c, struct error *err)
@@ -42,6 +43,7 @@ enum error_code transport_open(struct comm *c, struct error *err)
     }
     MPI_Comm_rank(t->heads, &c->rank);
     MPI_Comm_size(t->heads, &c->size);
+    bells_open(&t->bells, t->heads);
     t->first_free = -1;
     t->piece = 1u << 30;
     t->synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
@@ -65,6 +67,7 @@ static void forget_answers(MPI_Comm answers)
 void transport_close(struct comm *c)
 {
     struct transport *t = c->transport;
+    bells_close(&t->bells);
     MPI_Comm_free(&t->heads);
     MPI_Comm_free(&t->bodies);
     if (t->answers != MPI_COMM_NULL) {
@@ -194,6 +197,7 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
     else s->failed = MPI_Irecv(s->stage, STAGE, MPI_BYTE, rank, slot_tag(s), t->heads, &s->head);
     const int body = start_body(t, s, rank, slot_tag(s));
     if (s->failed == MPI_SUCCESS) s->failed = answer != MPI_SUCCESS ? answer : body;
+    if (sending || s->passage.rendezvous) bells_ring(&t->bells, rank);
     return i;
 }
 
@@ -212,13 +216,25 @@ static void give_up(struct comm *c, const struct slot *s)
     comm_abort(c, 1);
 }
 
+/* One look moves on only a few of the messages that have come. */
+enum { LOOKS = 4 };
+
+static int look(MPI_Request *request, int *done, MPI_Status *status)
+{
+    int rc = MPI_SUCCESS;
+    for (int i = 0; i < LOOKS && !*done && rc == MPI_SUCCESS; i++) rc = MPI_Test(request, done, status);
+    return rc;
+}
+
 /* Until one request is complete.  Testing one moves all of MPI's messages on, so waiting in turn costs nothing. */
 static int finish(struct comm *c, const struct slot *s, MPI_Request *request, MPI_Status *status)
 {
-    struct patience p = { .limit = c->transport->wait_limit };
+    const struct bells *bells = &c->transport->bells;
+    struct patience p = { .limit = c->transport->wait_limit, .bells = bells->bell != NULL ? bells : NULL };
     int done = 0;
     for (;;) {
-        const int rc = MPI_Test(request, &done, status);
+        patience_listen(&p);
+        const int rc = look(request, &done, status);
         if (rc != MPI_SUCCESS || done) return rc;
         if (!patience_pause(&p)) give_up(c, s);
     }
@@ -316,6 +332,7 @@ static enum error_code finish_receive(struct comm *c, struct slot *s, struct err
         return wrong_length(s, err);
     }
     rc = finish_body(c, s);
+    bells_ring(&c->transport->bells, s->exchange.group->member[s->peer]);       /* its buffer is free */
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     if (!of_this_exchange(s)) return wrong_exchange(s, err);

@@ -91,8 +91,8 @@ test_device_that_hangs() {
     export ORRERY_WAIT_LIMIT=2
     start --dp 2;                           kill -STOP "${devices[0]}"; finish
     unset ORRERY_WAIT_LIMIT
-    expect_status 1; grep -qE 'device [01] waits for device [01] to (send|receive): ' "$place/err" || complain 'it does not say who waits for whom'
-    [ "$(grep -c '^orrery: no message has come for 2 s' "$place/err")" = 1 ] || complain 'it does not say once that it gave up'
+    expect_status 1; grep -qE 'device [01] waits for device [01] to (send|receive): .*; nothing has come for 2 s' "$place/err" ||
+        complain 'it does not say who waits for whom'
 }
 
 test_signals_end_everything() {

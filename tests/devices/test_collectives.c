@@ -257,7 +257,7 @@ static void check_steps(struct complaint *bad, const struct algorithm *a, const 
     int64_t mine = time / device.clock.cluster.link[0].gap, most = 0;
     MPI_Request request;
     MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, harness, &request);
-    harness_wait(&request);
+    patience_settle(&request);
     const bool regular = !a->by_nodes && (group.size & (group.size - 1)) == 0 && c->count % group.size == 0 && c->count > 0 && c->counts == NULL;
     if (want == 0) return;
     if (regular ? (uint64_t)most != want : (uint64_t)most > want)
@@ -412,7 +412,7 @@ static bool same_everywhere(uint64_t x)
     uint64_t all[2], mine[2] = { x, ~x };
     MPI_Request request;
     MPI_Iallreduce(mine, all, 2, MPI_UINT64_T, MPI_BAND, harness, &request);
-    harness_wait(&request);
+    patience_settle(&request);
     return all[0] == x && all[1] == ~x;
 }
 

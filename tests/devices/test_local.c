@@ -189,7 +189,7 @@ static double sent_along_dp(const struct comm *c)
     MPI_Request request;
     for (int op = 0; op < CONTROL; op++) bytes += (double)c->traffic[AXIS_BIT(DP)][op].bytes_sent;
     MPI_Iallreduce(&bytes, &sum, 1, MPI_DOUBLE, MPI_SUM, harness, &request);
-    harness_wait(&request);
+    patience_settle(&request);
     return sum;
 }
 
