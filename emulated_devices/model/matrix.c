@@ -4,8 +4,8 @@
 
 /* ---- which -------------------------------------------------------------------------------------------------------- */
 
-/* Places in the model's list; bias -1: none. */
-struct matrix { int weight, bias, tiles; };
+/* Places in the model's list; bias -1: none.  tile: the first of them. */
+struct matrix { int weight, bias, tiles; const struct parameter *tile; };
 
 static struct matrix matrix_of(const struct stage *s, enum param_role role, int layer)
 {
@@ -13,13 +13,13 @@ static struct matrix matrix_of(const struct stage *s, enum param_role role, int 
         [ROLE_QKV] = { QKV_W, QKV_B }, [ROLE_ATTENTION_OUT] = { PROJ_W, PROJ_B }, [ROLE_UP] = { UP_W, UP_B }, [ROLE_DOWN] = { DOWN_W, DOWN_B },
     };
     const struct model_config *c = &s->plan->model;
-    const int tiles = uses_tiles(&s->plan->data) ? s->plan->data.tiles : 1;
-    if (role == ROLE_TOKENS) return (struct matrix){ PARAM_WTE, -1, tiles };
-    if (role == ROLE_HEAD) return (struct matrix){ param_head(c), -1, tiles };
-    return (struct matrix){ param_of_block(c, layer, in_block[role].weight), param_of_block(c, layer, in_block[role].bias), tiles };
+    struct matrix m = { .bias = -1, .tiles = uses_tiles(&s->plan->data) ? s->plan->data.tiles : 1 };
+    if (role == ROLE_TOKENS) m.weight = PARAM_WTE;
+    else if (role == ROLE_HEAD) m.weight = param_head(c);
+    else m.weight = param_of_block(c, layer, in_block[role].weight), m.bias = param_of_block(c, layer, in_block[role].bias);
+    if (m.tiles > 1) m.tile = parameter_find(s->parameters, m.weight);
+    return m;
 }
-
-static const struct parameter *tile_of(const struct stage *s, struct matrix m, int t) { return parameter_find(s->parameters, m.weight) + t; }
 
 /* The first of the outputs that a tile makes, and how many there are. */
 static struct range outputs(const struct parameter *tile) { return (struct range){ tile->layout.box[0].start[0], layout_rows(&tile->layout) }; }
@@ -34,7 +34,7 @@ static struct tensor bias_of(const struct stage *s, struct matrix m, struct rang
 
 static enum error_code forward_tile(struct stage *s, struct matrix m, int t, struct tensor Y, struct tensor X, struct error *err)
 {
-    const struct parameter *tile = tile_of(s, m, t);
+    const struct parameter *tile = m.tile + t;
     const struct range part = outputs(tile);
     const enum error_code e = data_acquire_tile(s->data, tile, err);
     if (!e) dev_linear_forward_columns(s->device, Y, part.first, X, tile->w, bias_of(s, m, part));
@@ -46,14 +46,15 @@ enum error_code matrix_forward(struct stage *s, enum param_role role, int layer,
 {
     const struct matrix m = matrix_of(s, role, layer);
     enum error_code e = OK;
-    if (m.tiles == 1) return s->tp->scheme->linear_forward(s->tp, role, N, Y, X, stage_weight(s, m.weight), stage_weight(s, m.bias), err);
+    if (m.tiles == 1)
+        return s->tp->scheme->linear_forward(s->tp, role, N, Y, X, stage_weight(s, m.weight), stage_weight(s, m.bias), err);
     for (int t = 0; t < m.tiles && !e; t++) e = forward_tile(s, m, t, Y, X, err);
     return e;
 }
 
 static enum error_code backward_tile(struct stage *s, struct matrix m, int t, struct tensor dX, struct tensor dY, struct error *err)
 {
-    const struct parameter *tile = tile_of(s, m, t);
+    const struct parameter *tile = m.tile + t;
     const enum error_code e = data_acquire_tile(s->data, tile, err);
     if (!e) dev_linear_backward_input_columns(s->device, dX, dY, outputs(tile).first, tile->w, t > 0);
     data_release_tile(s->data, tile);
@@ -83,7 +84,7 @@ enum error_code matrix_backward_input(struct stage *s, enum param_role role, int
 
 static enum error_code weight_tile(struct stage *s, struct matrix m, int t, struct tensor dY, struct tensor X, struct error *err)
 {
-    const struct parameter *tile = tile_of(s, m, t);
+    const struct parameter *tile = m.tile + t;
     const enum error_code e = data_begin_tile_gradient(s->data, tile, err);
     if (e) return e;
     dev_linear_backward_weight_columns(s->device, tile->g, dY, outputs(tile).first, X);
@@ -113,7 +114,7 @@ enum error_code tokens_forward(struct stage *s, struct tensor Y, struct tensor i
     enum error_code e = OK;
     if (m.tiles == 1) return s->tp->scheme->embedding_forward(s->tp, Y, ids, stage_weight(s, m.weight), err);
     for (int t = 0; t < m.tiles && !e; t++) {
-        const struct parameter *tile = tile_of(s, m, t);
+        const struct parameter *tile = m.tile + t;
         e = data_acquire_tile(s->data, tile, err);
         if (!e) dev_embedding_forward(s->device, Y, ids, tile->w, outputs(tile).first, t > 0);
         data_release_tile(s->data, tile);
@@ -127,7 +128,7 @@ enum error_code tokens_backward_weight(struct stage *s, struct tensor dY, struct
     enum error_code e = OK;
     if (m.tiles == 1) return s->tp->scheme->embedding_backward_weight(s->tp, stage_gradient(s, m.weight), dY, ids, err);
     for (int t = 0; t < m.tiles && !e; t++) {
-        const struct parameter *tile = tile_of(s, m, t);
+        const struct parameter *tile = m.tile + t;
         e = data_begin_tile_gradient(s->data, tile, err);
         if (!e) dev_embedding_backward_weight(s->device, tile->g, dY, ids, outputs(tile).first);
         if (!e) e = data_end_tile_gradient(s->data, tile, err);
@@ -161,9 +162,8 @@ int part_uses(const struct stage *s, int part, enum pass pass, bool again, struc
     const int matrices = uses_tiles(&s->plan->data) ? matrices_of(s->plan, part, pass, again, role) : 0;
     for (int i = 0; i < matrices; i++) {
         const struct matrix m = matrix_of(s, role[i], part - 1);
-        const struct param_spec spec = model_param(&s->plan->model, m.weight);
         for (int t = 0; t < m.tiles; t++)
-            use[n++] = (struct use){ .part = part, .pass = pass, .tile = data_unit_of(&s->plan->model, &s->plan->data, &spec, t) };
+            use[n++] = (struct use){ .part = part, .pass = pass, .tile = data_unit_of(&s->plan->model, &s->plan->data, &m.tile->spec, t) };
     }
     if (matrices == 0 || pass == PASS_BACKWARD_WEIGHT) use[n++] = (struct use){ .part = part, .pass = pass };
     return n;

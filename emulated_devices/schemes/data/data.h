@@ -171,7 +171,7 @@ void data_close(struct data_parallel *);
 /** Say in which order the parts will be used in each step.  @param use  passes to the scheme, which frees it. */
 void data_set_uses(struct data_parallel *, struct use *use, int uses);
 
-/** The units that a part needs, at most 2.  @return how many. */
+/** The units that a part needs where layers are whole, at most 2.  @return how many. */
 int data_units_of(const struct model_config *, int part, int unit[2]);
 
 /* ---- in a step ------------------------------------------------------------------------------------------------------ */

@@ -1,7 +1,8 @@
 /* unit.h -- parameters that are gathered, reduced and stepped at once, seen as one row of elements.
  *
  * A unit is a block of the model, or what comes before the blocks or after them; the token embedding is one by itself,
- * since with tied weights two stages of a pipeline hold it, and what they exchange must be cut alike.
+ * since with tied weights two stages of a pipeline hold it, and what they exchange must be cut alike.  Where matrices are tiled (tiles.h),
+ * each tile is a unit, and these have what is left.
  *
  * The row is what is cut over dp.  Its order is one of two:
  *
