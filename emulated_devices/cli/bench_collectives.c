@@ -181,5 +181,5 @@ enum error_code bench_collectives_topic(int argc, char **argv, int *status, stru
     e = take(&b, &a, err);
     if (e) return e;
     if (!a.devices_given) b.jobs = under_launcher() ? 0 : b.jobs;           /* a launcher has decided */
-    return under_launcher() ? bench_collectives_as_device(&b, err) : run_jobs(&b, &a, argv[0], status, err);
+    return under_launcher() ? be_a_device(F32, &b.cluster, bench_collectives_device, &b, err) : run_jobs(&b, &a, argv[0], status, err);
 }

@@ -2,6 +2,7 @@
 #ifndef ORRERY_BENCH_COLLECTIVES_H
 #define ORRERY_BENCH_COLLECTIVES_H
 
+#include "emulated_devices/cli/cli.h"
 #include "emulated_devices/collectives/collective.h"
 
 enum { BENCH_SIZES = 64, BENCH_MOST_DEVICES = 64, BENCH_MOST_RUNS = 101, BENCH_ALGORITHMS = 32 };
@@ -19,10 +20,10 @@ struct bench_collectives {
 };
 
 /**
- * Under a launcher: be one device of a job that measures every algorithm and MPI's own collective at every size.
- * Rank 0 prints the table and writes ->json, if there is one.
+ * One device of a job that measures every algorithm and MPI's own collective at every size.
+ * asked: a struct bench_collectives.  Rank 0 prints the table and writes ->json, if there is one.
  * @return OK, or on every device ERR_CHECK if a result was wrong, or what kept it from going on.
  */
-enum error_code bench_collectives_as_device(const struct bench_collectives *, struct error *);
+device_fn bench_collectives_device;
 
 #endif

@@ -264,28 +264,14 @@ static enum error_code measure_all(struct bench *b, struct error *err)
     return comm_agree(b->world, e, err);
 }
 
-enum error_code bench_collectives_as_device(const struct bench_collectives *asked, struct error *err)
+enum error_code bench_collectives_device(struct comm *world, const void *asked, struct error *err)
 {
-    struct device device;
-    struct comm world;
-    enum error_code e = device_open(&device, F32, 0, err);
-    if (e) return e;
-    clock_open(&device.clock, &asked->cluster, F32);
-    e = comm_open(&world, &device, err);
+    struct bench *b = calloc(1, sizeof *b);
+    enum error_code e = comm_agree(world, b ? OK : fail(err, ERR_MEMORY, "no memory to measure"), err);
     if (!e) {
-        struct bench *b = calloc(1, sizeof *b);
-        char place[32];
-        snprintf(place, sizeof place, "of %d", world.size);
-        announce_process(world.rank, place);
-        use_cores(world.size);
-        e = comm_agree(&world, b ? OK : fail(err, ERR_MEMORY, "no memory to measure"), err);
-        if (!e) {
-            b->asked = asked, b->world = &world;
-            e = measure_all(b, err);
-        }
-        free(b);
-        comm_close(&world);
+        b->asked = asked, b->world = world;
+        e = measure_all(b, err);
     }
-    device_close(&device);
+    free(b);
     return e;
 }

@@ -174,25 +174,11 @@ static enum error_code run_strides(struct comm *world, const struct asked *a, st
     return e;
 }
 
-static enum error_code as_device(const struct asked *a, struct error *err)
+static enum error_code run(struct comm *world, const void *asked, struct error *err)
 {
-    struct device device;
-    struct comm world;
-    char place[32];
-    enum error_code e = device_open(&device, F32, 0, err);
-    if (e) return e;
-    clock_open(&device.clock, &a->cluster, F32);
-    e = comm_open(&world, &device, err);
-    if (!e) {
-        snprintf(place, sizeof place, "of %d", world.size);
-        announce_process(world.rank, place);
-        use_cores(world.size);
-        e = print_loads(&world, a, err);
-        if (!e) e = comm_agree(&world, run_strides(&world, a, err), err);
-        comm_close(&world);
-    }
-    device_close(&device);
-    return e;
+    const struct asked *a = asked;
+    const enum error_code e = print_loads(world, a, err);
+    return e ? e : comm_agree(world, run_strides(world, a, err), err);
 }
 
 enum error_code bench_offload_topic(int argc, char **argv, int *status, struct error *err)
@@ -216,5 +202,5 @@ enum error_code bench_offload_topic(int argc, char **argv, int *status, struct e
     e = cluster_find(&a.cluster, a.cluster_name, err);
     if (!e) e = cluster_check(&a.cluster, a.devices, BF16, err);
     if (e) return e;
-    return under_launcher() || a.devices == 1 ? as_device(&a, err) : launch(a.devices, argc, argv, status, err);
+    return under_launcher() || a.devices == 1 ? be_a_device(F32, &a.cluster, run, &a, err) : launch(a.devices, argc, argv, status, err);
 }

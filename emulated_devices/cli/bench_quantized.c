@@ -122,8 +122,9 @@ static enum error_code print_all(struct bench *b, struct error *err)
 
 /* ---- being a device ----------------------------------------------------------------------------------------------------------- */
 
-static enum error_code run(struct comm *world, const struct asked *a, struct error *err)
+static enum error_code run(struct comm *world, const void *asked, struct error *err)
 {
+    const struct asked *a = asked;
     struct bench b = { .asked = a, .world = world, .flat = { .whole = world->everyone } };
     const int64_t n = (int64_t)a->elements * world->size;
     if (a->devices_given && a->devices != world->size) return fail(err, ERR_USAGE, "--devices %d: the launcher has started %d", a->devices, world->size);
@@ -135,26 +136,6 @@ static enum error_code run(struct comm *world, const struct asked *a, struct err
     quantised_group_close(&b.by_nodes);
     tracking_close(&b.tracking);
     free(b.row.data);
-    return e;
-}
-
-static enum error_code as_device(const struct asked *a, struct error *err)
-{
-    struct device device;
-    struct comm world;
-    char place[32];
-    enum error_code e = device_open(&device, F32, 0, err);
-    if (e) return e;
-    clock_open(&device.clock, &a->cluster, F32);
-    e = comm_open(&world, &device, err);
-    if (!e) {
-        snprintf(place, sizeof place, "of %d", world.size);
-        announce_process(world.rank, place);
-        use_cores(world.size);
-        e = run(&world, a, err);
-        comm_close(&world);
-    }
-    device_close(&device);
     return e;
 }
 
@@ -181,5 +162,5 @@ enum error_code bench_quantized_topic(int argc, char **argv, int *status, struct
     }
     e = cluster_find(&a.cluster, a.cluster_name, err);
     if (e) return e;
-    return under_launcher() ? as_device(&a, err) : launch(a.devices, argc, argv, status, err);
+    return under_launcher() ? be_a_device(F32, &a.cluster, run, &a, err) : launch(a.devices, argc, argv, status, err);
 }

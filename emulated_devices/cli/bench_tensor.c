@@ -269,5 +269,5 @@ enum error_code bench_tensor_topic(int argc, char **argv, int *status, struct er
     enum error_code e = parse(&a, argc, argv, &help, err);
     if (!e && !help) e = take(&b, &a, err);
     if (e || help) return e;
-    return under_launcher() ? bench_tensor_as_device(&b, err) : compare(&b, &a, argv[0], status, err);
+    return under_launcher() ? be_a_device(b.dtype, &b.cluster, bench_tensor_device, &b, err) : compare(&b, &a, argv[0], status, err);
 }

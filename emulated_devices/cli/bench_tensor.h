@@ -3,6 +3,7 @@
 #ifndef ORRERY_BENCH_TENSOR_H
 #define ORRERY_BENCH_TENSOR_H
 
+#include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/layer_memory.h"
 
 enum { BENCH_TENSOR_LIST = 32, BENCH_TENSOR_RUNS = 101, BENCH_TENSOR_DEVICES = 128, BENCH_TENSOR_RUN_DEVICES = 27 };
@@ -68,9 +69,9 @@ enum { COUNT_MESSAGES, COUNT_BYTES, COUNT_KEPT, COUNT_BUFFERS, COUNT_VIRTUAL, CO
 extern const char *const tensor_count_name[TENSOR_COUNTS];      /* in the JSON; OTHER: devices whose counts are not their formulas' */
 
 /**
- * Under a launcher: be one device of a job that computes the layer under every scheme that takes it, and writes what it counted to
- * ->json, or to stdout.  @return OK, or the same error on every device.
+ * One device of a job that computes the layer under every scheme that takes it, and writes what it counted to ->json, or to stdout.
+ * asked: a struct bench_tensor.  @return OK, or the same error on every device.
  */
-enum error_code bench_tensor_as_device(const struct bench_tensor *, struct error *);
+device_fn bench_tensor_device;
 
 #endif

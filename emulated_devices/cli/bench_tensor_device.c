@@ -139,36 +139,18 @@ static enum error_code write_rows(const struct layer_bench *b, struct error *err
     return e;
 }
 
-static enum error_code run_layers(struct layer_bench *b, struct error *err)
+enum error_code bench_tensor_device(struct comm *world, const void *asked, struct error *err)
 {
+    struct layer_bench b = { .asked = asked, .world = world };
     int schemes = 0;
     while (tensor_schemes[schemes]) schemes++;
-    b->lane = calloc((size_t)schemes, sizeof *b->lane);
-    enum error_code e = comm_agree(b->world, b->lane ? OK : fail(err, ERR_MEMORY, "no memory to measure %d schemes", schemes), err);
-    if (!e) e = open_lanes(b, err);
-    if (!e) e = measure(b, err);
-    if (!e && b->world->rank == 0) e = write_rows(b, err);
-    e = comm_agree(b->world, e, err);
-    for (int i = 0; i < b->lanes; i++) trainer_close(&b->lane[i].trainer);
-    free(b->lane);
-    return e;
-}
-
-enum error_code bench_tensor_as_device(const struct bench_tensor *asked, struct error *err)
-{
-    struct device device;
-    struct comm world;
-    enum error_code e = device_open(&device, asked->dtype, 0, err);
-    if (e) return e;
-    clock_open(&device.clock, &asked->cluster, asked->dtype);
-    e = comm_open(&world, &device, err);
-    if (!e) {
-        struct layer_bench b = { .asked = asked, .world = &world };
-        announce_process(world.rank, "of a tp group");
-        use_cores(world.size);
-        e = run_layers(&b, err);
-        comm_close(&world);
-    }
-    device_close(&device);
+    b.lane = calloc((size_t)schemes, sizeof *b.lane);
+    enum error_code e = comm_agree(world, b.lane ? OK : fail(err, ERR_MEMORY, "no memory to measure %d schemes", schemes), err);
+    if (!e) e = open_lanes(&b, err);
+    if (!e) e = measure(&b, err);
+    if (!e && world->rank == 0) e = write_rows(&b, err);
+    e = comm_agree(world, e, err);
+    for (int i = 0; i < b.lanes; i++) trainer_close(&b.lane[i].trainer);
+    free(b.lane);
     return e;
 }

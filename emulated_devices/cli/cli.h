@@ -2,6 +2,7 @@
 #ifndef ORRERY_CLI_H
 #define ORRERY_CLI_H
 
+#include "ref/numeric/dtype.h"
 #include "ref/error.h"
 #include "ref/io/options.h"
 #include <stdbool.h>
@@ -67,6 +68,21 @@ int use_cores(int ranks);
 
 /** Whether output goes to a person's terminal, also when mpiexec stands in between. */
 bool on_terminal(void);
+
+struct cluster;
+struct comm;
+
+/* What one device of a job does; asked: what its user asked for. */
+typedef enum error_code device_fn(struct comm *world, const void *asked, struct error *);
+
+/**
+ * Be one device of a job from its beginning to its end: connect with the others, tell the launcher who this is, run, disconnect.
+ * Collective over the processes of the job.  device.c
+ * @param dtype    in which the device computes.
+ * @param cluster  whose virtual time passes; NULL: none does.
+ * @return what run returns, or why there is no device.
+ */
+enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked, struct error *);
 
 /* ---- launch.c: starting them ---------------------------------------------------------------------------------------- */
 

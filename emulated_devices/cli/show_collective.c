@@ -122,8 +122,11 @@ static enum error_code draw(struct show_trace *t, const struct record *steps, co
 
 /* ---- a device ----------------------------------------------------------------------------------------------------------------------- */
 
-static enum error_code show_on(struct comm *world, const struct asked *a, struct error *err)
+static enum error_code show_on(struct comm *world, const void *asked, struct error *err)
 {
+    const struct asked *a = asked;
+    if (world->size != a->devices)
+        return fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d", world->size, a->devices);
     struct record own[2] = { { 0 } }, all[2][SHOW_MOST_DEVICES] = { { { 0 } } };
     struct show_trace t = { .P = world->size, .cluster = &a->cluster,
                             .call = { .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root, .nodes = group_nodes(world->everyone) } };
@@ -142,26 +145,6 @@ static enum error_code show_on(struct comm *world, const struct asked *a, struct
         for (int r = 0; r < SHOW_MOST_DEVICES; r++) free(all[i][r].number);
     }
     return comm_agree(world, e, err);
-}
-
-static enum error_code be_a_device(const struct asked *a, struct error *err)
-{
-    struct device device;
-    struct comm world;
-    char place[32];
-    enum error_code e = device_open(&device, F64, 0, err);
-    if (e) return e;
-    clock_open(&device.clock, &a->cluster, F64);
-    e = comm_open(&world, &device, err);
-    if (!e) {
-        snprintf(place, sizeof place, "of %d", world.size);
-        announce_process(world.rank, place);
-        e = world.size == a->devices ? show_on(&world, a, err)
-                                     : fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d", world.size, a->devices);
-        comm_close(&world);
-    }
-    device_close(&device);
-    return e;
 }
 
 /* ---- the command ---------------------------------------------------------------------------------------------------------------------- */
@@ -207,5 +190,5 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     e = cluster_find(&a.cluster, cluster, err);
     if (!e) e = check(&a, err);
     if (e) return e;
-    return under_launcher() ? be_a_device(&a, err) : launch(a.devices, argc, argv, status, err);
+    return under_launcher() ? be_a_device(F64, &a.cluster, show_on, &a, err) : launch(a.devices, argc, argv, status, err);
 }

@@ -73,8 +73,11 @@ static enum error_code bring_outcome(struct comm *world, struct pass_outcome *mi
     return e;
 }
 
-static enum error_code show_on(struct comm *world, const struct asked *a, struct error *err)
+static enum error_code show_on(struct comm *world, const void *asked, struct error *err)
 {
+    const struct asked *a = asked;
+    if (world->size != a->devices)
+        return fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d", world->size, a->devices);
     struct linear_layer l;
     struct tensor_trace t = { .layer = &l, .role = a->role, .P = world->size };
     const int P = world->size;              /* which divides everything */
@@ -95,23 +98,6 @@ static enum error_code show_on(struct comm *world, const struct asked *a, struct
         for (int r = 0; r < world->size; r++) free(t.record[pass][r].number);
     e = comm_agree(world, e, err);
     linear_close(&l);
-    return e;
-}
-
-static enum error_code be_a_device(const struct asked *a, struct error *err)
-{
-    struct device device;
-    struct comm world;
-    enum error_code e = device_open(&device, F64, 0, err);
-    if (e) return e;
-    e = comm_open(&world, &device, err);
-    if (!e) {
-        announce_process(world.rank, "of a tp group");
-        e = world.size == a->devices ? show_on(&world, a, err)
-                                     : fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d", world.size, a->devices);
-        comm_close(&world);
-    }
-    device_close(&device);
     return e;
 }
 
@@ -140,5 +126,5 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
     const char *needs = e ? NULL : a.scheme->mesh(a.devices, mesh);
     if (needs) return fail(err, ERR_USAGE, "show tensor: --devices %d: %s needs %s", a.devices, a.scheme->name, needs);
     if (e) return e;
-    return under_launcher() ? be_a_device(&a, err) : launch(a.devices, argc, argv, status, err);
+    return under_launcher() ? be_a_device(F64, NULL, show_on, &a, err) : launch(a.devices, argc, argv, status, err);
 }

@@ -193,7 +193,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
 }
 
 /* Under a launcher: be one device. */
-static enum error_code be_a_device(const struct train_options *o, struct error *err)
+static enum error_code train_device(const struct train_options *o, struct error *err)
 {
     struct device device;
     struct comm comm;
@@ -233,7 +233,7 @@ enum error_code command_train(int argc, char **argv, int *status, struct error *
     struct train_options o;
     enum error_code e = train_parse(&o, argc - 2, argv + 2, err);
     if (e || o.help) return e;
-    if (under_launcher() || o.plan.mesh.devices == 1) return be_a_device(&o, err);
+    if (under_launcher() || o.plan.mesh.devices == 1) return train_device(&o, err);
 
     struct text text;                   /* what is wrong with files is better said once, before there are eight of us */
     e = load_text(&o, &text, err);

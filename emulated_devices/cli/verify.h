@@ -25,10 +25,10 @@ struct verify_count { int passed, cases, refused; };
 void verify_print_count(struct verify_count);
 
 /**
- * Under a launcher: be one device of a job that runs all cases for its number of devices.
- * Rank 0 prints a line for each, then the count, and writes options->json, if there is one: { "devices", "cases": [..] } and the counts.
+ * One device of a job that runs all cases for its number of devices.
+ * asked: a struct verify_options.  Rank 0 prints a line for each, then the count, and writes options->json, if there is one: { "devices", "cases": [..] } and the counts.
  * @return OK, or on every device ERR_CHECK if some case did not hold, or what kept it from going on.
  */
-enum error_code verify_as_device(const struct verify_options *, struct error *);
+device_fn verify_device;
 
 #endif

@@ -524,25 +524,13 @@ static enum error_code run_families(struct job *j, const struct verify_options *
     return comm_agree(j->world, e, err);
 }
 
-enum error_code verify_as_device(const struct verify_options *o, struct error *err)
+enum error_code verify_device(struct comm *world, const void *asked, struct error *err)
 {
-    struct device device;
-    struct comm world;
-    char place[64];
-    enum error_code e = device_open(&device, F64, 0, err);
-    if (e) return e;
-    clock_open(&device.clock, &o->cluster, F64);
-    e = comm_open(&world, &device, err);
-    if (!e) {
-        struct job j = { .world = &world, .speaks = world.rank == 0, .prints = world.rank == 0 && !o->quiet, .cases = cJSON_CreateArray() };
-        use_cores(world.size);
-        snprintf(place, sizeof place, "of %d", world.size);
-        announce_process(world.rank, place);
-        if (world.size > VERIFY_MOST_DEVICES) e = fail(err, ERR_PLAN, "verify: %d devices are too many; at most %d", world.size, VERIFY_MOST_DEVICES);
-        if (!e) e = run_families(&j, o, err);
-        cJSON_Delete(j.cases);
-        comm_close(&world);
-    }
-    device_close(&device);
+    const struct verify_options *o = asked;
+    struct job j = { .world = world, .speaks = world->rank == 0, .prints = world->rank == 0 && !o->quiet };
+    if (world->size > VERIFY_MOST_DEVICES) return fail(err, ERR_PLAN, "verify: %d devices are too many; at most %d", world->size, VERIFY_MOST_DEVICES);
+    j.cases = cJSON_CreateArray();
+    const enum error_code e = run_families(&j, o, err);
+    cJSON_Delete(j.cases);
     return e;
 }

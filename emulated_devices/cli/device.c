@@ -1,0 +1,24 @@
+/* device.c -- being one device of a job, for commands that run something on devices and then end. */
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/comm/comm.h"
+#include <stdio.h>
+
+enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked, struct error *err)
+{
+    struct device device;
+    struct comm world;
+    char place[32];
+    enum error_code e = device_open(&device, dtype, 0, err);
+    if (e) return e;
+    if (cluster) clock_open(&device.clock, cluster, dtype);
+    e = comm_open(&world, &device, err);
+    if (!e) {
+        snprintf(place, sizeof place, "of %d", world.size);
+        announce_process(world.rank, place);
+        use_cores(world.size);
+        e = run(&world, asked, err);
+        comm_close(&world);
+    }
+    device_close(&device);
+    return e;
+}
