@@ -5,7 +5,7 @@
     golden/make_galore.py --check    make it again and compare: drawn tensors bit for bit, computed ones to 1e-13, relative
 
 Singular vectors are those of torch.linalg.svd, each with its element of largest size positive; Adam is torch.optim.AdamW,
-stepping zeros with rate 1; the natural gradient solves the whole (lambda I + H H^T) x = R, without Woodbury's identity.
+stepping zeros with rate 1; the natural gradient solves the whole (lambda I + H H^T) x = R, as large as it is.
 """
 import argparse
 import pathlib

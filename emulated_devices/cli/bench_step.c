@@ -83,10 +83,13 @@ static void close_serial(struct bench_step *b)
     if (b->serial.params) transformer_close(&b->serial);
 }
 
-struct meshed { int dp, tp, pp; const char *tensor; };
-static const struct meshed mesh[] = { { 1, 1, 1, "1d" }, { 2, 1, 1, "1d" }, { 1, 2, 1, "1d" }, { 1, 1, 2, "1d" }, { 2, 2, 2, "1d" }, { 2, 4, 1, "1d" }, { 1, 8, 1, "1d" },
-                                      { 1, 4, 1, "2d" }, { 2, 4, 1, "2d" }, { 1, 8, 1, "3d" } };
-enum { MESHES = sizeof mesh / sizeof *mesh };
+/* data: NULL is ddp; another scheme is also shown beside the row before it, which has the same mesh. */
+struct meshed { int dp, tp, pp; const char *tensor, *data; };
+static const struct meshed mesh[] = {
+    { 1, 1, 1, "1d", NULL }, { 2, 1, 1, "1d", NULL }, { 1, 2, 1, "1d", NULL }, { 1, 1, 2, "1d", NULL }, { 2, 2, 2, "1d", NULL }, { 2, 4, 1, "1d", NULL },
+    { 1, 8, 1, "1d", NULL }, { 1, 4, 1, "2d", NULL }, { 2, 4, 1, "2d", NULL }, { 1, 8, 1, "3d", NULL }, { 8, 1, 1, "1d", NULL }, { 8, 1, 1, "1d", "zero3" },
+};
+enum { MESHES = sizeof mesh / sizeof *mesh, MOST_COPIES = 8 };
 
 /* `orrery train` as a user would run it, its median step read from the JSON it writes. */
 static double train_seconds(const char *program, const struct bench_step *b, const struct meshed *m, struct error *err)
@@ -100,7 +103,7 @@ static double train_seconds(const char *program, const struct bench_step *b, con
     if (child == 0) {
         if (freopen("/dev/null", "w", stdout) == NULL) _exit(1);
         execlp(program, program, "train", "--model", b->model, "--dp", words[0], "--tp", words[1], "--pp", words[2], "--steps", words[3],
-               "--batch", words[4], "--tensor", m->tensor, "--json", path, (char *)NULL);
+               "--batch", words[4], "--tensor", m->tensor, "--data-parallel", m->data ? m->data : "ddp", "--json", path, (char *)NULL);
         _exit(127);
     }
     int how = 0;
@@ -119,8 +122,8 @@ static void print_row(const char *what, double seconds, double flops, double tok
            100 * flops / seconds / gemm_rate);
 }
 
-/* Seconds in each round: of the machine's matrix product, of a step on one device, on each mesh; and that beside one device's. */
-struct pace { double gemm[MAX_ROUNDS], step[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS]; };
+/* Seconds in each round: of the machine's matrix product, of a step on one device, on each mesh; and that beside one device's, and beside the mesh before. */
+struct pace { double gemm[MAX_ROUNDS], step[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS], beside[MESHES][MAX_ROUNDS]; };
 
 static void measure_serial(struct bench_step *b, struct gemm *g, struct pace *p, int round)
 {
@@ -151,6 +154,7 @@ static enum error_code bench_rounds(struct bench_step *b, const char *program, c
             const double s = train_seconds(program, b, &mesh[i], err);
             if (s < 0) return err->code;
             pace.meshed[i][round] = s, pace.ratio[i][round] = s / pace.step[round];
+            if (mesh[i].data) pace.beside[i][round] = s / pace.meshed[i - 1][round];
         }
     }
     const double rate = gemm_flops / median(pace.gemm, b->rounds);
@@ -160,9 +164,12 @@ static enum error_code bench_rounds(struct bench_step *b, const char *program, c
     for (int i = 0; i < MESHES; i++) {
         char what[64];
         if (!takes(c, b->batch, &mesh[i])) continue;
-        snprintf(what, sizeof what, "orrery train dp=%d tp=%d pp=%d %s", mesh[i].dp, mesh[i].tp, mesh[i].pp, mesh[i].tp > 1 ? mesh[i].tensor : "");
+        snprintf(what, sizeof what, "orrery train dp=%d tp=%d pp=%d %s", mesh[i].dp, mesh[i].tp, mesh[i].pp,
+                 mesh[i].data ? mesh[i].data : mesh[i].tp > 1 ? mesh[i].tensor : "");
         print_row(what, median(pace.meshed[i], b->rounds), flops, tokens, rate);
-        printf("  %5.2f x one device\n", median(pace.ratio[i], b->rounds));
+        printf("  %5.2f x one device", median(pace.ratio[i], b->rounds));
+        if (mesh[i].data) printf(", %.2f x ddp", median(pace.beside[i], b->rounds));
+        printf("\n");
     }
     return OK;
 }
@@ -175,7 +182,7 @@ static enum error_code bench_step(struct bench_step *b, const char *program, str
     const int threads = use_cores(1);
     enum error_code e = model_config_preset(&c, &usual, b->model, err);
     if (e) return e;
-    if (b->batch == 0) b->batch = usual;
+    if (b->batch == 0) b->batch = usual > MOST_COPIES ? usual : MOST_COPIES;
     e = open_serial(b, &c, err);
     if (!e && !gemm_open(&g)) e = fail(err, ERR_MEMORY, "no memory for three matrices of %d x %d", GEMM_SIZE, GEMM_SIZE);
     if (!e) {
@@ -199,7 +206,7 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
     (void)status;
     const struct option table[] = {
         { "--model", "NAME", OPTION_STRING, &b.model, .help = "a preset" },
-        { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e6, .help = "sequences; default: the preset's" },
+        { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e6, .help = "sequences; default: the preset's, at least 8, which every mesh takes" },
         { "--runs", "N", OPTION_INT, &b.runs, .min = 1, .max = MAX_RUNS, .help = "steps, of which the median counts" },
         { "--rounds", "N", OPTION_INT, &b.rounds, .min = 1, .max = MAX_ROUNDS, .help = "of everything in turn, of which the median is shown" },
         { 0 }

@@ -70,7 +70,7 @@ void case_take_mezo(struct plan *p, int sides)
 
 double case_fp64_error(const struct plan *p)
 {
-    return p->optimizer->forward_only ? CASE_FP64_ERROR / p->hyper.distance : p->optimizer->low_rank ? CASE_FP64_SINGULAR_ERROR : CASE_FP64_ERROR;
+    return p->optimizer->forward_only ? CASE_FP64_ERROR / p->hyper.distance : CASE_FP64_ERROR;
 }
 
 void case_take_data(struct plan *p, const struct data_scheme *s)

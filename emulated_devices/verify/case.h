@@ -17,9 +17,6 @@ enum { CASE_LOCAL_STEPS = 2, CASE_STEPS_APART = 2 * CASE_LOCAL_STEPS + 1 };
 /** What fp64 is held to, norm over norm, besides its measured bound. */
 #define CASE_FP64_ERROR 1e-12
 
-/** The same with singular vectors, where a close pair of singular values amplifies rounding by the inverse of how far they are apart. */
-#define CASE_FP64_SINGULAR_ERROR 1e-10
-
 /** The same of a plan: where there is no backward pass, what a loss may be off by is in the slope, and in weights that were zero before
  *  the first step, 1 / (2 eps) times from either side.  (Losses are held to 1e-12 there too.) */
 double case_fp64_error(const struct plan *);

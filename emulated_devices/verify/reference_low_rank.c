@@ -15,17 +15,32 @@ static double largest_difference(struct tensor a, struct tensor b)
     return most;
 }
 
+/* By how much the sizes of column k's largest positive and largest negative element differ: which of them is larger is its sign. */
+static double sign_margin(struct tensor P, int64_t k)
+{
+    double highest = 0, lowest = 0;
+    for (int64_t i = 0; i < P.dim[0]; i++) {
+        const double v = tensor_get(P, i * P.dim[1] + k);
+        highest = fmax(highest, v), lowest = fmin(lowest, v);
+    }
+    return highest + lowest;
+}
+
 /* square: of the singular values, [a], largest first; e: how far elements of G may be off. */
-static struct turn turn_of(struct low_rank p, const double *square, double e)
+static struct turn turn_of(struct low_rank p, struct tensor P, const double *square, double e)
 {
     const double rounding = PERTURB_LAMBDA * dtype_unit(F64) * square[0];
     struct turn sum = { 0 };
-    for (int64_t i = 0; i < p.r; i++)
+    for (int64_t i = 0; i < p.r; i++) {
+        double turned = 0;
         for (int64_t j = 0; j < p.a; j++) {
             const double apart = fabs(square[i] - square[j]), by = (sqrt(square[i]) + sqrt(square[j])) * e + rounding;
             const double angle = i == j || by == 0 ? 0 : by < apart ? by / apart : 1;
-            sum.P += angle * angle, sum.R += angle * angle * square[j];
+            turned += angle * angle, sum.R += angle * angle * square[j];
         }
+        const bool reversible = sign_margin(P, i) <= sqrt(2 * turned);      /* at most what two elements of a vector turned so differ by */
+        sum.P += turned + (reversible ? 4 : 0), sum.R += reversible ? 4 * square[i] : 0;
+    }
     return (struct turn){ .P = sqrt(sum.P), .R = sqrt(sum.R) };
 }
 
@@ -35,7 +50,7 @@ static enum error_code find_anew(struct reference *r, int i, struct low_rank p, 
     const double off = largest_difference(r->twin.model.g[i], r->truth.model.g[i]);
     enum error_code e = galore_refresh(p, r->twin.state[state], r->twin.model.g[i], scratch, NULL, err);
     if (!e) e = galore_refresh(p, r->truth.state[state], r->truth.model.g[i], scratch, square, err);
-    if (!e) r->turn[i] = turn_of(p, square, off);
+    if (!e) r->turn[i] = turn_of(p, r->truth.state[state], square, off);
     return e;
 }
 

@@ -14,8 +14,9 @@ struct low_rank reference_low_rank(const struct plan *, const struct param_spec 
  * Where t finds new directions, a close pair of singular values amplifies rounding, in a direction that is chance: the twin may be
  * near the truth although another correct program is far.  Therefore r->turn is computed: to first order vector i turns towards
  * vector j by |u_j' dC u_i| / |si^2 - sj^2|, C = G G'.  Of dC = dG G' + G dG' that is at most (si + sj) e when no element of G is
- * off by more than e and errors are independent of the vectors; C's own rounding adds lambda u s1^2.  Later steps of the optimizer in
- * the same step of training project with what has been turned so.
+ * off by more than e and errors are independent of the vectors; C's own rounding adds lambda u s1^2.  A vector's sign is that of its
+ * element of largest size: where one of the other sign is smaller by no more than the vector's turn may change, it may be reversed.
+ * Later steps of the optimizer in the same step of training project with what has been turned so.
  * @return OK, ERR_MEMORY, ERR_CHECK.
  */
 enum error_code reference_project(struct reference *, int64_t t, struct error *);

@@ -1,10 +1,11 @@
 /* Natural GaLore: the inverse of the gradients' empirical Fisher matrix, applied to the newest of them.
  *
- * Source   A. Das, arXiv:2410.16029; the identity: M. A. Woodbury, "Inverting modified matrices", 1950
+ * Source   A. Das, arXiv:2410.16029
  * Keeps    H, the last s projected gradients, each one row here: step t's takes the place of step t-s's
- * Step     (lambda I + H^T H)^-1 R = (R - H^T z / lambda) / lambda,   (I + H H^T / lambda) z = H R
- *          so that s equations are solved instead of b r: by Cholesky's method, since their matrix is symmetric and its
- *          eigenvalues are at least 1.  Sums in double.  Rows not filled yet are 0 and change nothing.
+ * Step     (lambda I + H^T H)^-1 R = H^T y,   (lambda I + H H^T) y = e, the unit vector of R's row:
+ *          since R = H^T e, and H^T (lambda I + H H^T) = (lambda I + H^T H) H^T.  So s equations are solved instead of b r, and,
+ *          unlike by Woodbury's identity, nothing is taken away from R that is nearly R.  By Cholesky's method: the matrix is
+ *          symmetric and positive definite.  Sums in double.  Rows not filled yet are 0 and change nothing.
  *          It is not linear in R: of gradients that devices add up, only the sum may come here.
  */
 #include "ref/ops/reduce.h"
@@ -43,19 +44,19 @@ static void FN(solve)(int n, double K[][LOW_RANK_MOST_HISTORY], double z[])
 
 void FN(natural_gradient)(struct tensor R, struct tensor history, int64_t t, double damping)
 {
-    const int s = (int)history.dim[0];
+    const int s = (int)history.dim[0], newest = (int)((t - 1) % s);
     const int64_t n = tensor_count(R);
-    double K[LOW_RANK_MOST_HISTORY][LOW_RANK_MOST_HISTORY], z[LOW_RANK_MOST_HISTORY];
+    double K[LOW_RANK_MOST_HISTORY][LOW_RANK_MOST_HISTORY], y[LOW_RANK_MOST_HISTORY];
     real *H = DATA(history), *g = DATA(R);
-    memcpy(H + (t - 1) % s * n, g, (size_t)n * sizeof *g);
+    memcpy(H + newest * n, g, (size_t)n * sizeof *g);
     for (int i = 0; i < s; i++) {
-        z[i] = FN(dot_in_double)(H + i * n, g, n);
-        for (int j = 0; j <= i; j++) K[i][j] = (i == j) + FN(dot_in_double)(H + i * n, H + j * n, n) / damping;
+        y[i] = i == newest;
+        for (int j = 0; j <= i; j++) K[i][j] = (i == j) * damping + FN(dot_in_double)(H + i * n, H + j * n, n);
     }
-    FN(solve)(s, K, z);
+    FN(solve)(s, K, y);
     for (int64_t i = 0; i < n; i++) {
         double sum = 0;
-        for (int k = 0; k < s; k++) sum += H[k * n + i] * z[k];
-        g[i] = (real)((g[i] - sum / damping) / damping);
+        for (int k = 0; k < s; k++) sum += H[k * n + i] * y[k];
+        g[i] = (real)sum;
     }
 }

@@ -33,7 +33,7 @@ compile() {
     for format in $formats; do
         local object=$2.$format.o define=
         [ $format = - ] || define=-DREAL=$format
-        eval "$how $define -g0 -c -x c - -o $object.new" <"$1" && mv "$object.new" "$object" || return 1
+        eval "$how $define -w -g0 -c -x c - -o $object.new" <"$1" && mv "$object.new" "$object" || return 1
     done
 }
 

@@ -1,4 +1,4 @@
-/* GaLore and Natural GaLore: steps against PyTorch's (golden/make_galore.py), Woodbury's identity against a dense solve, and what
+/* GaLore and Natural GaLore: steps against PyTorch's (golden/make_galore.py), the natural gradient against a dense solve, and what
  * holds for every projection: orthonormal columns, signs, the same bits again, linearity.
  */
 #include "ref/io/safetensors.h"
@@ -108,7 +108,7 @@ static void steps_are_those_of_torch(void **unused)
     safetensors_close(&f);
 }
 
-/* ---- Woodbury's identity --------------------------------------------------------------------------------------------------- */
+/* ---- the natural gradient -------------------------------------------------------------------------------------------------- */
 
 enum { ELEMENTS = 37, REMEMBERED = 4 };
 
@@ -132,12 +132,10 @@ static void solve_densely(double damping, const double H[][ELEMENTS], int rows, 
 }
 
 /* More steps than are remembered, and fewer at first. */
-static void natural_gradient_solves_the_whole_system(void **unused)
+static void solve_the_whole_system(double damping)
 {
     static double all[2 * REMEMBERED + 1][ELEMENTS];
-    const double damping = 0.02;
     struct tensor history = fill_with(matrix(F64, REMEMBERED, ELEMENTS), 0);
-    (void)unused;
     for (int t = 1; t <= 2 * REMEMBERED + 1; t++) {
         char stream[32];
         snprintf(stream, sizeof stream, "R %d", t);
@@ -148,9 +146,17 @@ static void natural_gradient_solves_the_whole_system(void **unused)
         const int first = t > REMEMBERED ? t - REMEMBERED : 0;
         solve_densely(damping, &all[first], t - first, all[t - 1], want);
         for (int i = 0; i < ELEMENTS; i++) apart += powl(tensor_get(R, i) - want[i], 2), size += want[i] * want[i];
-        if (!(sqrtl(apart / size) <= 1e-12L)) fail_msg("step %d: off by %.3Lg", t, sqrtl(apart / size));
+        if (!(sqrtl(apart / size) <= 1e-12L)) fail_msg("damping %g, step %d: off by %.3Lg", damping, t, sqrtl(apart / size));
     }
     check_guards_and_free();
+}
+
+/* By Woodbury's identity the second would lose as many digits as the damping has zeros. */
+static void natural_gradient_solves_the_whole_system(void **unused)
+{
+    (void)unused;
+    solve_the_whole_system(0.02);
+    solve_the_whole_system(1e-6);
 }
 
 /* ---- the projection --------------------------------------------------------------------------------------------------------- */
