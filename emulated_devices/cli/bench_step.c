@@ -5,6 +5,7 @@
 #include "ref/io/json.h"
 #include "ref/model/transformer.h"
 #include "ref/optim/optimizer.h"
+#include "ref/ops/threads.h"
 #include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>

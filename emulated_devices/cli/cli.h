@@ -63,9 +63,6 @@ void announce_process(int rank, const char *place);
 #define LOST_LINE "orrery-lost "        /* how another begins: a process has ended without saying goodbye; its signal, when */
 enum { LINGER = 1 };                    /* seconds that a device goes on after it has said that it aborts */
 
-/** Threads for this process when `ranks` processes share the machine: cores / ranks, at least 1; sets OpenMP and OpenBLAS. */
-int use_cores(int ranks);
-
 /** Whether output goes to a person's terminal, also when mpiexec stands in between. */
 bool on_terminal(void);
 

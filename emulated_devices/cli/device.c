@@ -1,6 +1,7 @@
 /* device.c -- being one device of a job, for commands that run something on devices and then end. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/comm/comm.h"
+#include "ref/ops/threads.h"
 #include <stdio.h>
 
 enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked, struct error *err)

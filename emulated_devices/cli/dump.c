@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "ref/golden/replay.h"
 #include "ref/model/weights.h"
+#include "ref/ops/threads.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

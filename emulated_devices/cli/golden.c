@@ -1,6 +1,7 @@
 /* golden.c -- `orrery golden`: the one-device model held to golden files, and the bounds beside them. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/golden/bounds.h"
+#include "ref/ops/threads.h"
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>

@@ -2,15 +2,12 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
 #include <fcntl.h>
-#include <omp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-void openblas_set_num_threads(int);
 
 /* A file opened later must not become the standard output by having its number. */
 static void open_missing_streams(void)
@@ -127,17 +124,6 @@ int launcher_rank(void)
 }
 
 bool under_launcher(void) { return getenv("PMI_RANK") != NULL || getenv("PMIX_RANK") != NULL; }
-
-int use_cores(int ranks)
-{
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int threads = (int)(cores / ranks);
-    if (threads < 1) threads = 1;
-    omp_set_dynamic(0);
-    omp_set_num_threads(threads);
-    openblas_set_num_threads(threads);
-    return threads;
-}
 
 bool on_terminal(void)
 {

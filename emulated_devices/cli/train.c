@@ -5,6 +5,7 @@
 #include "emulated_devices/cli/trace_file.h"
 #include "emulated_devices/verify/replicas.h"
 #include "ref/io/output.h"
+#include "ref/ops/threads.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,15 +11,14 @@ struct place_in_unit { struct unit unit; struct parameter *all; struct parameter
 
 static enum error_code find_place(const struct trainer *t, int rank, int index, int tile, struct place_in_unit *at, struct error *err)
 {
-    const struct param_spec spec = model_param(&t->plan.model, index);
-    const int n = model_param_count(&t->plan.model), unit = data_unit_of(&t->plan.model, &t->plan.data, &spec, tile);
+    const int n = model_param_count(&t->plan.model), unit = data_unit_of(&t->plan.model, &t->plan.data, &t->spec[index], tile);
     int count = 0;
     at->all = calloc((size_t)n, sizeof *at->all);
-    if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", spec.name);
+    if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", t->spec[index].name);
     for (int i = 0; i < n; i++) {
         struct parameter *p = &at->all[count];
-        p->spec = model_param(&t->plan.model, i);
-        if (data_unit_of(&t->plan.model, &t->plan.data, &p->spec, tile) != unit) continue;
+        if (data_unit_of(&t->plan.model, &t->plan.data, &t->spec[i], tile) != unit) continue;
+        p->spec = t->spec[i];
         p->layout = plan_tile_layout(&t->plan, rank, &p->spec, tile);
         if (i == index) at->own = p;
         count++;
@@ -110,7 +109,7 @@ static void show(struct trainer *t, struct exchange *x, int index, int tile, enu
 enum error_code collect(struct trainer *t, int index, enum tensor_kind kind, void (*visit)(void *, const struct piece *), void *context,
                         struct error *err)
 {
-    const struct param_spec spec = model_param(&t->plan.model, index);
+    const struct param_spec spec = t->spec[index];
     const struct parameter *own = parameter_find(&t->parameters, index);
     const int tiles = tiles_of(&t->plan.data, &spec);
     (void)err;

@@ -31,17 +31,17 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
 {
     const int n = model_param_count(&t->plan.model);
     size_t most = 0;
-    for (int i = 0; i < n; i++) {
-        const struct param_spec s = model_param(&t->plan.model, i);
-        most += (size_t)tiles_of(&t->plan.data, &s);
+    t->spec = calloc((size_t)n, sizeof *t->spec);
+    for (int i = 0; t->spec && i < n; i++) {
+        t->spec[i] = model_param(&t->plan.model, i);
+        most += (size_t)tiles_of(&t->plan.data, &t->spec[i]);
     }
     t->parameters.all = calloc(most, sizeof *t->parameters.all);
-    if (t->parameters.all == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %zu parameters", most);
+    if (t->spec == NULL || t->parameters.all == NULL) return fail(err, ERR_MEMORY, "no memory for lists of %d parameters", n);
     for (int tiled = 0; tiled < 2; tiled++)
         for (int i = 0; i < n; i++) {
-            const struct param_spec s = model_param(&t->plan.model, i);
-            const int tiles = tiles_of(&t->plan.data, &s);
-            if (tiled == (tiles > 1)) make_pieces(t, i, &s, tiles);
+            const int tiles = tiles_of(&t->plan.data, &t->spec[i]);
+            if (tiled == (tiles > 1)) make_pieces(t, i, &t->spec[i], tiles);
         }
     return OK;
 }
@@ -153,7 +153,7 @@ void trainer_close(struct trainer *t)
     for (int c = 0; c < t->stages_open; c++) stage_close(&t->stage[c]);
     free(t->stage), free(t->scratch), free(t->counted), free(t->times);
     data_close(&t->data);
-    free(t->parameters.all);
+    free(t->parameters.all), free(t->spec);
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
     struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp, &t->replica, &t->side, &t->sides };

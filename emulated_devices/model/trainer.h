@@ -23,6 +23,7 @@ struct trainer {
     struct tensor_parallel tensor;
     struct data_parallel data;
     struct parameters parameters;
+    struct param_spec *spec;            /* [model_param_count] of the whole model, for who looks at other devices' */
     struct stage *stage;                /* [chunks] */
     int stages_open;
     struct batch_source source;

@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/compare.h"
+#include "ref/ops/threads.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,10 +176,19 @@ static enum error_code compare_quantised(struct trainer *t, struct reference *re
 
 /* ---- a step ------------------------------------------------------------------------------------------------------------ */
 
+/* The other devices sleep until it is done, so that it may have the cores of all. */
+static enum error_code gradients_on_all_cores(struct reference *ref, int devices, struct error *err)
+{
+    use_cores(1);
+    const enum error_code e = reference_gradients(ref, err);
+    use_cores(devices);
+    return e;
+}
+
 enum error_code compare_begin(struct probes *p, struct reference *ref, struct error *err)
 {
     struct comm *comm = p->trainer->comm;
-    enum error_code e = comm->rank == 0 ? reference_gradients(ref, err) : OK;
+    enum error_code e = comm->rank == 0 ? gradients_on_all_cores(ref, comm->size, err) : OK;
     e = comm_agree(comm, e, err);
     return e ? e : probes_deliver(p, comm->rank == 0 ? &ref->record : NULL, err);
 }

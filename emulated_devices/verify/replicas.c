@@ -133,7 +133,7 @@ static enum error_code say(const struct trainer *t, const struct box_hash *p, in
     diagnose_place(place, sizeof place, &t->plan.mesh, on);
     return fail(err, ERR_CHECK, "step %lld, %s the optimizer: %s %s on device %d (%s) has other bits than its copy on device %d; they differ on %s",
                 (long long)(t->step + (when == BEFORE_OPTIMIZER)), when == BEFORE_OPTIMIZER ? "before" : "after", kind,
-                model_param(&t->plan.model, p->index).name, other, mesh_describe(&t->plan.mesh, other, device, sizeof device), rank, place);
+                t->spec[p->index].name, other, mesh_describe(&t->plan.mesh, other, device, sizeof device), rank, place);
 }
 
 /* Each box beside the copies that later ranks have of it. */

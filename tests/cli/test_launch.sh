@@ -64,8 +64,8 @@ test_same_with_and_without_launcher() {
 test_killed_device_is_named() {
     start --dp 2 --tp 2;                    kill -9 "${devices[2]}"; finish
     expect_status 1; expect_error 'device [0-3] \(dp=[01] tp=[01]\), process '"${devices[2]}"', died: Killed'
-    start --pp 3;                           kill -SEGV "${devices[1]}"; finish
-    expect_status 1; expect_error 'device [0-2] \(pp=[0-2]\), process '"${devices[1]}"', died: Segmentation fault'
+    start --pp 3;                           kill -ABRT "${devices[1]}"; finish
+    expect_status 1; expect_error 'device [0-2] \(pp=[0-2]\), process '"${devices[1]}"', died: Aborted'
 }
 
 test_killed_device_behind_a_pipe() {

@@ -1,0 +1,15 @@
+#include "ref/ops/threads.h"
+#include <omp.h>
+#include <unistd.h>
+
+void openblas_set_num_threads(int);
+
+int use_cores(int processes)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const int threads = cores > processes ? (int)(cores / processes) : 1;
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads);
+    openblas_set_num_threads(threads);
+    return threads;
+}
