@@ -2,7 +2,6 @@
  * parts against loading by one owner; and what is read and written, by hand.
  * ranks: 1 4
  */
-#include "tests/mpi_cmocka.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/data/load.h"
 
@@ -18,89 +17,15 @@ static const struct cluster machine = {
     .link = { { .level = "node", .latency = 1000000, .rate = 50000, .eager = ALWAYS_EAGER } },
 };
 
-static struct device device;
-static struct comm comm;
-static struct group world;
-static struct parameters parameters;
-static struct data_parallel dp;
-static struct hyperparameters hyper;
-static struct error err;
-
-enum { PARTS = 5, MOST_USES = 3 * PARTS, W = 1 << PARAMETERS, G = 1 << GRADIENTS, O = 1 << OPTIMIZER };
-
-static void open_engine(struct data_request q)
-{
-    static struct parameter all[64];
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
-    clock_open(&device.clock, &machine, F32);
-    assert_int_equal(comm_open(&comm, &device, &err), OK);
-    assert_int_equal(group_world(&world, &comm, &err), OK);
-    parameters = (struct parameters){ .count = model_param_count(&even), .all = all };
-    for (int i = 0; i < parameters.count; i++) {
-        all[i] = (struct parameter){ .spec = model_param(&even, i), .index = i, .holders = 1 };
-        all[i].layout = layout_whole(all[i].spec.ndim, all[i].spec.dim);
-        all[i].counted = layout_count(&all[i].layout);
-    }
-    q.scheme = "zero3";
-    dp = (struct data_parallel){ .request = q, .config = &even, .device = &device, .group = &world, .parameters = &parameters, .hyper = &hyper,
-                                 .versions = 1 };
-    ASSERT_ALL(data_scheme_find(&dp.scheme, q.scheme, &err) == OK, "%s", err.text);
-    assert_int_equal(optimizer_find(&dp.optimizer, "adamw", NULL), OK);
-    hyper = dp.optimizer->usual;
-    ASSERT_ALL(data_open(&dp, 7, &err) == OK, "%s", err.text);
-}
-
-static void close_engine(void)
-{
-    data_close(&dp);
-    group_close(&world);
-    comm_close(&comm);
-    device_close(&device);
-}
-
 static picoseconds larger(picoseconds a, picoseconds b) { return a > b ? a : b; }
 static picoseconds compute_time(int part) { return 20000 * (3 + part * 7 % 5); }
+static double part_flops(int part) { return (double)compute_time(part); }
 
-static void use(int part, enum pass pass)
-{
-    enum error_code e = OK;
-    const struct op_cost cost = { .flops = (double)compute_time(part) };
-    if (pass == PASS_BACKWARD_WEIGHT) {
-        e = data_begin_gradient(&dp, part, &err);
-        clock_compute(&device.clock, "part", cost);
-        if (!e) e = data_end_gradient(&dp, part, &err);
-    } else {
-        e = data_acquire(&dp, part, &err);
-        clock_compute(&device.clock, "part", cost);
-        data_release(&dp, part);
-    }
-    ASSERT_ALL(e == OK, "%s", err.text);
-}
+#include "tests/devices/engine.h"
 
-static void set_uses(const struct use *list, int n)
-{
-    struct use *copy = calloc((size_t)n + 1, sizeof *copy);
-    assert_non_null(copy);
-    for (int i = 0; i < n; i++) copy[i] = list[i];
-    data_set_uses(&dp, copy, n);
-}
+enum { W = 1 << PARAMETERS, G = 1 << GRADIENTS, O = 1 << OPTIMIZER };
 
 /* ---- what is read and written, by hand -------------------------------------------------------------------------------------- */
-
-/* One microbatch: a forward and a backward pass over all parts. */
-static void whole_step(void)
-{
-    struct use list[MOST_USES];
-    int n = 0;
-    for (int part = 0; part < PARTS; part++) list[n++] = (struct use){ .part = part, .pass = PASS_FORWARD };
-    for (int part = PARTS - 1; part >= 0; part--) {
-        if (part > 0) list[n++] = (struct use){ .part = part, .pass = PASS_BACKWARD_INPUT };
-        list[n++] = (struct use){ .part = part, .pass = PASS_BACKWARD_WEIGHT };
-    }
-    set_uses(list, n);
-    for (int i = 0; i < n; i++) use(list[i].part, list[i].pass);
-    ASSERT_ALL(data_finish_gradients(&dp, &err) == OK && data_step(&dp, 1, 1, &err) == OK, "%s", err.text);
-}
 
 static uint64_t block_elements(void)
 {
@@ -123,8 +48,8 @@ static void test_reads_and_writes(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
-        open_engine((struct data_request){ .offload = c[i].offload, .offload_slice = 32, .offload_stride = c[i].stride });
-        whole_step();
+        open_engine((struct data_request){ .scheme = "zero3", .offload = c[i].offload, .offload_slice = 32, .offload_stride = c[i].stride });
+        step_of(1);
         const struct tier_traffic *t = &dp.tier.traffic;
         ASSERT_ALL(t->bytes_read == 4 * c[i].read / P && t->bytes_written == 4 * c[i].written / P,
                    "offload %u stride %d: read %llu bytes, written %llu, want %llu and %llu", c[i].offload, c[i].stride, (unsigned long long)t->bytes_read,
@@ -198,7 +123,7 @@ static void test_prefetch_three_deep(void **state)
     picoseconds took[4];
     for (int way = 0; way < 4; way++) {
         const bool file = way & 1, late = way & 2;
-        open_engine((struct data_request){ .offload = W, .offload_slice = 32, .no_prefetch = late, .offload_to = file ? "/tmp" : NULL });
+        open_engine((struct data_request){ .scheme = "zero3", .offload = W, .offload_slice = 32, .no_prefetch = late, .offload_to = file ? "/tmp" : NULL });
         struct use list[PARTS];
         struct expected x = { 0 };
         picoseconds takes[8];
@@ -246,7 +171,7 @@ static picoseconds update_time(int n, int k)
 
 static picoseconds updated_in(int stride)
 {
-    open_engine((struct data_request){ .offload = W | G | O, .offload_slice = SLICE, .offload_stride = stride });
+    open_engine((struct data_request){ .scheme = "zero3", .offload = W | G | O, .offload_slice = SLICE, .offload_stride = stride });
     set_uses(NULL, 0);
     const picoseconds before = device.clock.now;
     ASSERT_ALL(data_step(&dp, 1, 1, &err) == OK, "%s", err.text);

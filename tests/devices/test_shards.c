@@ -2,7 +2,6 @@
  * memory as published.
  * ranks: 1 2 3 4 8
  */
-#include "tests/mpi_cmocka.h"
 #include "emulated_devices/schemes/data/data.h"
 #include <math.h>
 
@@ -19,80 +18,9 @@ static const struct cluster machine = {
               { .level = "cluster", .latency = 10000000, .rate = 50000, .eager = ALWAYS_EAGER } },
 };
 
-static struct device device;
-static struct comm comm;
-static struct group world;
-static struct parameters parameters;
-static struct data_parallel dp;
-static struct hyperparameters hyper;
-static struct error err;
+static double part_flops(int part) { return 1e6 * (3 + part * 7 % 5); }
 
-enum { PARTS = 5, MOST_USES = 3 * PARTS };      /* embedding, three blocks, loss */
-
-static void open_engine(struct data_request q)
-{
-    static struct parameter all[64];
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
-    clock_open(&device.clock, &machine, F32);
-    assert_int_equal(comm_open(&comm, &device, &err), OK);
-    assert_int_equal(group_world(&world, &comm, &err), OK);
-    parameters = (struct parameters){ .count = model_param_count(&even), .all = all };
-    for (int i = 0; i < parameters.count; i++) {
-        all[i] = (struct parameter){ .spec = model_param(&even, i), .index = i, .holders = 1 };
-        all[i].layout = layout_whole(all[i].spec.ndim, all[i].spec.dim);
-        all[i].counted = layout_count(&all[i].layout);
-    }
-    dp = (struct data_parallel){ .request = q, .config = &even, .device = &device, .group = &world, .parameters = &parameters, .hyper = &hyper, .versions = 1 };
-    ASSERT_ALL(data_scheme_find(&dp.scheme, q.scheme, &err) == OK, "%s", err.text);
-    assert_int_equal(optimizer_find(&dp.optimizer, "adamw", NULL), OK);
-    hyper = dp.optimizer->usual;
-    ASSERT_ALL(data_open(&dp, 7, &err) == OK, "%s", err.text);
-}
-
-static void close_engine(void)
-{
-    data_close(&dp);
-    group_close(&world);
-    comm_close(&comm);
-    device_close(&device);
-}
-
-static void compute(int part) { clock_compute(&device.clock, "part", (struct op_cost){ .flops = 1e6 * (3 + part * 7 % 5) }); }
-
-static void use(int part, enum pass pass)
-{
-    enum error_code e = OK;
-    if (pass == PASS_BACKWARD_WEIGHT) {
-        e = data_begin_gradient(&dp, part, &err);
-        compute(part);
-        if (!e) e = data_end_gradient(&dp, part, &err);
-    } else {
-        e = data_acquire(&dp, part, &err);
-        compute(part);
-        data_release(&dp, part);
-    }
-    ASSERT_ALL(e == OK, "%s", err.text);
-}
-
-/* Forward and backward of one microbatch, as a model would. */
-static int list_step(struct use list[MOST_USES])
-{
-    int n = 0;
-    for (int part = 0; part < PARTS; part++) list[n++] = (struct use){ .part = part, .pass = PASS_FORWARD };
-    for (int part = PARTS - 1; part >= 0; part--) {
-        if (part > 0) list[n++] = (struct use){ .part = part, .pass = PASS_BACKWARD_INPUT };
-        list[n++] = (struct use){ .part = part, .pass = PASS_BACKWARD_WEIGHT };
-    }
-    return n;
-}
-
-static void set_uses(const struct use *list, int n)
-{
-    struct use *copy = malloc(sizeof *copy * (size_t)n);
-    assert_non_null(copy);
-    memcpy(copy, list, sizeof *copy * (size_t)n);
-    data_set_uses(&dp, copy, n);
-}
+#include "tests/devices/engine.h"
 
 /* ---- who owns what -------------------------------------------------------------------------------------------------------- */
 
@@ -176,19 +104,6 @@ static uint64_t bytes_sent(void)
     return sum;
 }
 
-/* A step of some microbatches, one after the other. */
-static void step_of(int micros)
-{
-    struct use list[2 * MOST_USES] = { 0 };
-    int n = 0;
-    for (int m = 0; m < micros; m++) n += list_step(list + n);
-    set_uses(list, n);
-    for (int i = 0; i < n; i++) use(list[i].part, list[i].pass);
-    ASSERT_ALL(data_finish_gradients(&dp, &err) == OK && data_step(&dp, 1, 1, &err) == OK, "%s", err.text);
-}
-
-static void whole_step(void) { step_of(1); }
-
 /* In blocks, which are gathered twice; not in what comes before and after them. */
 static int64_t block_elements(void)
 {
@@ -214,7 +129,7 @@ static void test_volumes(void **state)
     };
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         open_engine(c[i].q);
-        whole_step();
+        step_of(1);
         const uint64_t want = (uint64_t)(c[i].elements / P * (P - 1)) * sizeof(float);
         ASSERT_ALL(bytes_sent() == want, "%s%s: sent %llu bytes, want %llu", c[i].q.scheme, c[i].q.keep ? " kept" : "",
                    (unsigned long long)bytes_sent(), (unsigned long long)want);
@@ -237,19 +152,19 @@ static void test_levels_of_links(void **state)
     const uint64_t in_pair = (3 * blocks + 2 * (n - blocks)) / 2;           /* what zero3 sends with P = 2 */
     if (test_size == 4) {
         open_engine((struct data_request){ .scheme = "hsdp", .group = 2 });
-        whole_step();
+        step_of(1);
         const uint64_t want[] = { in_pair, n / 2, 0 };                      /* all-reduce of n/2 between 2: 2 (n/2) 1/2 */
         expect_levels("hsdp in pairs of 4", want);
         close_engine();
     }
     if (test_size == 8) {
         open_engine((struct data_request){ .scheme = "chain", .shards = { 2, 4, 8 } });
-        whole_step();
+        step_of(1);
         const uint64_t want[] = { in_pair, n / 2, n / 4 };                  /* halves of n/2 and of n/4, gradients out and weights back */
         expect_levels("2 | 4 | 8", want);
         close_engine();
         open_engine((struct data_request){ .scheme = "hpz", .group = 4 });
-        whole_step();
+        step_of(1);
         ASSERT_ALL(comm.link[2].bytes_sent == n / 4, "hpz in nodes of 4: %llu bytes leave the node, want %llu",
                    (unsigned long long)comm.link[2].bytes_sent, (unsigned long long)n / 4);
         close_engine();

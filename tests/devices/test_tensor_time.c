@@ -6,21 +6,19 @@
  * sum, to the picosecond.  Under the other schemes it is no more than the sum: SUMMA's roots go on while others wait for what
  * they sent, and 1d-sp-overlap sends while it multiplies.
  */
-#include "tests/mpi_cmocka.h"
+#include "tests/devices/on_devices.h"
 #include <string.h>
 #include "emulated_devices/verify/layer.h"
 
 enum { B = 8 };
 static const struct model_config even = { .name = "even", .S = 9, .D = 72, .H = 72, .K = 72, .A = 1, .F = 288, .L = 1, .V = 72, .biases = true, .eps = 1e-5,
                                           .init_std = 0.02 };
-static struct device device;
-static struct comm world;
 static struct error err;
 
 static picoseconds largest(picoseconds mine)
 {
     double x = (double)mine;
-    ASSERT_ALL(allreduce(world.everyone, &x, 1, F64, MAX, NULL, &err) == OK, "%s", err.text);
+    ASSERT_ALL(allreduce(comm.everyone, &x, 1, F64, MAX, NULL, &err) == OK, "%s", err.text);
     return (picoseconds)x;
 }
 
@@ -29,10 +27,10 @@ static bool time_layer(const struct cluster *machine, const char *scheme, picose
 {
     struct plan plan;
     struct trainer t;
-    if (layer_plan(&plan, &even, B, F64, scheme, world.size, machine, &err) != OK) return false;
-    ASSERT_ALL(layer_open(&t, &plan, &world, &err) == OK, "%s: %s", scheme, err.text);
+    if (layer_plan(&plan, &even, B, F64, scheme, comm.size, machine, &err) != OK) return false;
+    ASSERT_ALL(layer_open(&t, &plan, &comm, &err) == OK, "%s: %s", scheme, err.text);
     clock_open(&device.clock, machine, F64);
-    comm_barrier(&world);
+    comm_barrier(&comm);
     ASSERT_ALL(layer_pass(&t, &err) == OK, "%s: %s", scheme, err.text);
     *took = largest(device.clock.now);
     *said = largest(tensor_time(&t.tensor, (struct tensor_cost_request){ .N = B * even.S, .layers = 1 }));
@@ -65,23 +63,6 @@ static void check(picoseconds latency, picoseconds gap)
 
 static void test_bytes(void **state) { (void)state; check(0, 0); }
 static void test_latency_and_ports(void **state) { (void)state; check(10000, 100); }
-
-static int open_devices(void **state)
-{
-    assert_int_equal(device_open(&device, F64, 0, &err), OK);
-    assert_int_equal(comm_open(&world, &device, &err), OK);
-    return harness_before(state);
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    comm_close(&world);
-    device_close(&device);
-    return 0;
-}
-
-#define ON_DEVICES(f) cmocka_unit_test_setup_teardown(f, open_devices, close_devices)
 
 int main(void)
 {
