@@ -45,21 +45,10 @@ void FN(layernorm_backward_input)(struct tensor dX, struct tensor dY, struct ten
         const real *restrict x = CONST_DATA(X) + n * D, *restrict dy = CONST_DATA(dY) + n * D;
         real *restrict dx = DATA(dX) + n * D;
         const real mu = CONST_DATA(mean)[n], r = CONST_DATA(rstd)[n];
-        real lane_g[LANES] = { 0 }, lane_gx[LANES] = { 0 };
-        int64_t d = 0;
-        for (; d + LANES <= D; d += LANES)
-            for (int l = 0; l < LANES; l++) {
-                const real g = dy[d + l] * W[d + l];
-                lane_g[l] += g;
-                lane_gx[l] += g * ((x[d + l] - mu) * r);
-            }
-        for (int l = 0; d < D; d++, l++) {
-            const real g = dy[d] * W[d];
-            lane_g[l] += g;
-            lane_gx[l] += g * ((x[d] - mu) * r);
-        }
-        const real mean_g = FN(fold)(lane_g) / (real)D, mean_gx = FN(fold)(lane_gx) / (real)D;
-        for (d = 0; d < D; d++) dx[d] = r * (dy[d] * W[d] - mean_g - (x[d] - mu) * r * mean_gx);
+        real sum_g, sum_gx;
+        FN(normed_sums)(dy, W, x, mu, r, D, &sum_g, &sum_gx);
+        const real mean_g = sum_g / (real)D, mean_gx = sum_gx / (real)D;
+        for (int64_t d = 0; d < D; d++) dx[d] = r * (dy[d] * W[d] - mean_g - (x[d] - mu) * r * mean_gx);
     }
 }
 

@@ -58,15 +58,7 @@ void FN(layernorm_backward_sums)(struct tensor sums, struct tensor dY, struct te
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
         const real *restrict x = CONST_DATA(X) + n * D, *restrict dy = CONST_DATA(dY) + n * D;
-        const real mu = CONST_DATA(mean)[n], r = CONST_DATA(rstd)[n];
-        real lane_g[LANES] = { 0 }, lane_gx[LANES] = { 0 };
-        for (int64_t d = 0; d < D; d++) {
-            const real g = dy[d] * W[d];
-            lane_g[d % LANES] += g;
-            lane_gx[d % LANES] += g * ((x[d] - mu) * r);
-        }
-        DATA(sums)[n] = FN(fold)(lane_g);
-        DATA(sums)[N + n] = FN(fold)(lane_gx);
+        FN(normed_sums)(dy, W, x, CONST_DATA(mean)[n], CONST_DATA(rstd)[n], D, DATA(sums) + n, DATA(sums) + N + n);
     }
 }
 
