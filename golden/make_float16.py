@@ -10,7 +10,6 @@ Operations and their gradients, from inputs that are bf16 numbers: linear by PyT
 rounds once; layer_norm, gelu and attention by PyTorch in fp64, rounded to bf16 at the end, since its bf16 kernels round between
 the steps too.  All are kept as fp32, which holds them exactly.
 """
-import argparse
 import os
 import pathlib
 import sys
@@ -144,16 +143,6 @@ def check():
     return 1 if wrong else 0
 
 
-def main():
-    arguments = argparse.ArgumentParser(description="Make the golden vectors of bf16 and fp16 with PyTorch.")
-    arguments.add_argument("--check", action="store_true", help="compare with the stored file instead of writing it")
-    torch.set_num_threads(1)
-    if arguments.parse_args().check:
-        return check()
-    tensor_file.write(FILE, *make())
-    tensor_file.note_checksums([FILE])
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    torch.set_num_threads(1)
+    sys.exit(tensor_file.command("Make the golden vectors of bf16 and fp16 with PyTorch.", FILE, make, check))

@@ -7,7 +7,6 @@
 Singular vectors are those of torch.linalg.svd, each with its element of largest size positive; Adam is torch.optim.AdamW,
 stepping zeros with rate 1; the natural gradient solves the whole (lambda I + H H^T) x = R, as large as it is.
 """
-import argparse
 import pathlib
 import sys
 
@@ -97,16 +96,6 @@ def check():
     return 1 if wrong else 0
 
 
-def main():
-    arguments = argparse.ArgumentParser(description="Make the golden steps of GaLore with PyTorch.")
-    arguments.add_argument("--check", action="store_true", help="compare with the stored file instead of writing it")
-    torch.set_num_threads(1)
-    if arguments.parse_args().check:
-        return check()
-    tensor_file.write(FILE, *make())
-    tensor_file.note_checksums([FILE])
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    torch.set_num_threads(1)
+    sys.exit(tensor_file.command("Make the golden steps of GaLore with PyTorch.", FILE, make, check))

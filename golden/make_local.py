@@ -9,7 +9,6 @@ the others; after every second step torch.optim.SGD takes the outer step, with t
 Nesterov's momentum, as DiLoCo does (arXiv:2311.08105), and as plain averaging, local SGD (arXiv:1805.09767).  golden/README.md says
 what is in the file.
 """
-import argparse
 import json
 import pathlib
 import sys
@@ -96,16 +95,7 @@ def make():
     return tensors, metadata
 
 
-def main():
-    arguments = argparse.ArgumentParser(description="Make the golden tensors of replicas that train apart.")
-    arguments.add_argument("--check", action="store_true", help="compare with the stored file instead of writing it")
-    torch.set_num_threads(1)
-    make_golden.families.widen()
-    philox.known_answers()
-    if not arguments.parse_args().check:
-        tensor_file.write(FILE, *make())
-        tensor_file.note_checksums([FILE])
-        return 0
+def check():
     with tempfile.TemporaryDirectory() as folder:
         fresh = pathlib.Path(folder) / FILE.name
         tensor_file.write(fresh, *make())
@@ -117,4 +107,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    torch.set_num_threads(1)
+    make_golden.families.widen()
+    philox.known_answers()
+    sys.exit(tensor_file.command("Make the golden tensors of replicas that train apart.", FILE, make, check))

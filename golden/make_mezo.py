@@ -7,7 +7,6 @@
 The models, where they start and their batches are those of make_golden.py; losses are the models' of transformers, in fp64; directions
 are drawn by philox.py.  golden/README.md says what is in the file.
 """
-import argparse
 import sys
 
 import make_golden as golden                    # first: it sets what must be set before PyTorch is imported
@@ -78,18 +77,8 @@ def check():
     return 1 if wrong else 0
 
 
-def main():
-    arguments = argparse.ArgumentParser(description="Make the golden steps of MeZO with PyTorch.")
-    arguments.add_argument("--check", action="store_true", help="compare with the stored file instead of writing it")
+if __name__ == "__main__":
     torch.set_num_threads(1)
     families.widen()
     philox.known_answers()
-    if arguments.parse_args().check:
-        return check()
-    tensor_file.write(FILE, *make())
-    tensor_file.note_checksums([FILE])
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tensor_file.command("Make the golden steps of MeZO with PyTorch.", FILE, make, check))

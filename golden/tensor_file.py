@@ -1,4 +1,5 @@
 """Safetensors files with nothing but the standard library and numpy: 8 bytes of length, a JSON header, the numbers."""
+import argparse
 import hashlib
 import json
 import struct
@@ -62,3 +63,14 @@ def note_checksums(paths, folder=None):
 def checksum_holds(folder, path):
     name = path.relative_to(folder).as_posix()
     return manifest_of(folder).get(name) == f"{checksum(path)}  {name}"
+
+
+def command(description, path, make, check):
+    """What a script that makes one file does, as its words say.  make: its tensors and metadata; check: compares them, for an exit status."""
+    arguments = argparse.ArgumentParser(description=description)
+    arguments.add_argument("--check", action="store_true", help="compare with the stored file instead of writing it")
+    if arguments.parse_args().check:
+        return check()
+    write(path, *make())
+    note_checksums([path])
+    return 0
