@@ -49,10 +49,12 @@ all: deps
 run: all
 	$(Q)./$(ORRERY) train --model small --dp 2 --tp 2 --pp 2 --steps 100 --lr 2e-3 --check ref --sample 200
 
-## make test       install what is missing, build and run every test (SAN=1: under ASan and UBSan)
-test: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(TESTS)
-	$(Q)ORRERY=$(abspath $(ORRERY)) MPIEXEC=$(MPIEXEC) bash tests/run.sh $(B) $(TEST_SRC)
+## make check      the quickest tests of every room, in less than a minute: before each commit
+## make test       install what is missing, build and run the tests, a few minutes (SAN=1: under ASan and UBSan)
+## make verify     all there is: every mesh and algorithm, every fault, the fuzzers; an hour or so
+check test verify: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $$(TIER=$@ bash tests/run.sh $(B) --programs)
+	$(Q)TIER=$@ ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)
 
 ## make bench      speed of this machine: one training step, and the matrix product it is held against
 bench: all
@@ -71,13 +73,13 @@ golden:
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
 faults: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(TESTS)
-	$(Q)ORRERY=$(abspath $(ORRERY)) MPIEXEC=$(MPIEXEC) bash tests/faults/run.sh $(B) $(FAULTS)
+	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/faults/run.sh $(B) $(FAULTS)
 # How a file is compiled and a program linked, for tests/faults/run.sh.
-test faults: export HOW_REF   = $(CC) $(CFLAGS)
-test faults: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
-test faults: export HOW_LIBS  = $(LDLIBS)
-test faults: export HOW_TWICE = $(OPS_SRC)
-test faults: export HOW_FORMATS = $(FORMATS)
+test verify faults: export HOW_REF   = $(CC) $(CFLAGS)
+test verify faults: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
+test verify faults: export HOW_LIBS  = $(LDLIBS)
+test verify faults: export HOW_TWICE = $(OPS_SRC)
+test verify faults: export HOW_FORMATS = $(FORMATS)
 
 ## make fuzz       let clang's libFuzzer attack every reader of files for a while (SECONDS=60 each, NAMES='json schedule')
 fuzz:
@@ -160,5 +162,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: all run test bench golden golden-check faults fuzz fuzzers docs install clean help deps
+.PHONY: all run check test verify bench golden golden-check faults fuzz fuzzers docs install clean help deps
 .SECONDARY:

@@ -1,50 +1,102 @@
 #!/usr/bin/env bash
-# Run test programs and count.  Usage: run.sh BUILD_DIR tests/*/test_*.c
+# Run the tests of one tier and count.  Usage: run.sh BUILD_DIR [FILE...]           (all files: tests/*/test_*.c and .sh)
+#                                        or:   run.sh BUILD_DIR --programs [FILE...]: only say which programs that takes
 #
-# A test file says in a line " * ranks: 1 2 3" on how many devices it runs; without that line it is one plain process.
+# $TIER says how much: check, test (the default) or verify.  Tests read it too (tests/tier.h), and thin their sweeps by it.
+# The head of a test file says, a line each, where it runs (docs/adding.md has an example):
+#     tier: check         already in `make check`; `tier: verify`: only in `make verify`; otherwise from `make test` on
+#     ranks: 1 2 3        on so many devices, in `make check` on up to 4 of them; without this line it is one plain process
+#     verify ranks: 6 8   and on these in `make verify`
 # Every run has a limit, no run can read this script's input, and one failing run does not stop the others.
 set -u
 build=$1; shift
-export BUILD=$build
-limit=${TIMEOUT:-180}
+export BUILD=$build TIER=${TIER:-test}
+case $TIER in
+    check)  limit=60 ;;
+    test)   limit=180 ;;
+    verify) limit=3600 ;;
+    *) echo "tests/run.sh: TIER=$TIER: must be check, test or verify" >&2; exit 2 ;;
+esac
+limit=${TIMEOUT:-$limit}
 cores=$(nproc)
-passed=0 failed=0 start=$SECONDS
+passed=0 failed=0 start=$EPOCHREALTIME
+broken=() times=()
 export OPENBLAS_NUM_THREADS OMP_NUM_THREADS OMP_WAIT_POLICY=passive MPIEXEC_TIMEOUT=$limit
 unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE
 
+# ---- what runs in this tier ---------------------------------------------------------------------------------------------------
+says() { sed -nE "/^#include/q; s/^( \*|#) $2: //p" "$1"; }              # says FILE KEY, in its head
+
+in_tier() {
+    local tier; tier=$(says "$1" tier)
+    case $TIER-$tier in
+        check-check | test-check | test- | verify-check | verify- | verify-verify) return 0 ;;
+        check- | check-verify | test-verify) return 1 ;;
+    esac
+    echo "$1: tier: $tier: must be check or verify" >&2
+    exit 2
+}
+
+ranks_of() {
+    local p
+    for p in $(says "$1" ranks) $([ "$TIER" != verify ] || says "$1" 'verify ranks'); do
+        [ "$TIER" = check ] && [ "$p" -gt 4 ] || echo "$p"
+    done
+}
+
+# ---- one run ------------------------------------------------------------------------------------------------------------------
+since() { local us=$((${EPOCHREALTIME/./} - ${1/./})); printf '%d.%d' $((us / 1000000)) $((us / 100000 % 10)); }
+
 run() {                                         # run NAME LOG COMMAND...
-    local name=$1 log=$2 t0=$SECONDS rc=0; shift 2
+    local name=$1 log=$2 t0=$EPOCHREALTIME rc=0 ok bad time; shift 2
     mkdir -p "$(dirname "$log")"
     timeout -k 10 $((limit + 10)) "$@" </dev/null >"$log" 2>&1 || rc=$?
-    local ok bad
+    time=$(since "$t0")
     ok=$(grep -c '^\[       OK \]' "$log")
     bad=$(grep -c '^\[  FAILED  \] [a-z_0-9]*$' "$log")
+    times+=("$time $name")
+    passed=$((passed + ok))
     if [ $rc -eq 0 ] && [ "$ok" -gt 0 ]; then
-        printf '  ok    %-52s %3d tests  %3ds\n' "$name" "$ok" $((SECONDS - t0))
+        printf '  ok    %-52s %3d tests %6ss\n' "$name" "$ok" "$time"
     else
         [ "$bad" -gt 0 ] || bad=1               # a crash, a hang or a program that ran no test
+        failed=$((failed + bad))
+        broken+=("$name")
         printf '  FAIL  %-52s status %d: %s\n' "$name" "$rc" "$*"
         sed 's/^/        | /' "$log" | tail -n 40
     fi
-    passed=$((passed + ok)); failed=$((failed + (rc != 0 || ok == 0 ? bad : 0)))
 }
 
-for src in "$@"; do
-    bin=$build/${src%.c}
-    name=${src#tests/}; name=${name%.c}
-    ranks=$(sed -n 's|^ \* ranks: ||p' "$src")
-    if [ -z "$ranks" ]; then
+run_file() {                                    # run_file FILE: as often as its head asks for
+    local file=$1 base=${1%.*} p
+    local name=${base#tests/} bin=$build/$base
+    case $file in
+        *.sh) OMP_NUM_THREADS=$cores run "$name" "$bin.log" bash "$file"; return ;;
+    esac
+    if ! grep -q '^ \* ranks: ' "$file"; then
         OMP_NUM_THREADS=$cores OPENBLAS_NUM_THREADS=$cores run "$name" "$bin.log" "$bin"
-    else
-        for p in $ranks; do
-            OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 run "$name, $p devices" "$bin.$p.log" "$MPIEXEC" -n "$p" "$bin"
-        done
+        return
     fi
-done
-for script in tests/*/test_*.sh; do
-    [ -e "$script" ] || continue
-    name=${script#tests/}; OMP_NUM_THREADS=$cores run "${name%.sh}" "$build/${script%.sh}.log" bash "$script"
-done
-echo "$passed passed, $failed failed    ($((SECONDS - start)) s on $cores cores)"
+    for p in $(ranks_of "$file"); do
+        OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 run "$name, $p devices" "$bin.$p.log" "$MPIEXEC" -n "$p" "$bin"
+    done
+}
+
+# ---- all of them --------------------------------------------------------------------------------------------------------------
+only_say=
+if [ "${1:-}" = --programs ]; then only_say=yes; shift; fi
+[ $# -gt 0 ] || set -- tests/*/test_*.c tests/*/test_*.sh
+files=()
+for file in "$@"; do if in_tier "$file"; then files+=("$file"); fi; done
+if [ -n "$only_say" ]; then
+    for file in "${files[@]}"; do case $file in *.c) echo "$build/${file%.c}" ;; esac; done
+    exit 0
+fi
+
+for file in "${files[@]}"; do run_file "$file"; done
+echo
+echo "longest: $(printf '%s\n' "${times[@]}" | sort -rn | awk 'NR <= 5 { s = $1; sub(/^[^ ]* /, ""); printf "%s%s %ss", sep, $0, s; sep = "; " }')"
+for name in "${broken[@]}"; do echo "failed: $name"; done
+echo "$passed passed, $failed failed    ($TIER, $(since "$start") s on $cores cores)"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

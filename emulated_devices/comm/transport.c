@@ -54,14 +54,16 @@ enum error_code transport_open(struct comm *c, struct error *err)
     return OK;
 }
 
-/* Answers to messages that turned out not to ask for one, of exchanges that failed. */
+/* Answers to messages that turned out not to ask for one, of exchanges that failed.  What a probe has seen is received at once. */
 static void forget_answers(MPI_Comm answers)
 {
     MPI_Status status;
     int64_t nothing;
     int there = 0;
-    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, answers, &there, &status) == MPI_SUCCESS && there)
-        if (MPI_Recv(&nothing, (int)sizeof nothing, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, answers, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, answers, &there, &status) == MPI_SUCCESS && there) {
+        const int from = status.MPI_SOURCE, tag = status.MPI_TAG;
+        if (MPI_Recv(&nothing, (int)sizeof nothing, MPI_BYTE, from, tag, answers, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;    /* never waits */
+    }
 }
 
 void transport_close(struct comm *c)

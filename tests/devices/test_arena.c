@@ -1,4 +1,6 @@
-/* The arena: exact counts per tag, peaks, the budget, alignment, poison and guard bands. */
+/* The arena: exact counts per tag, peaks, the budget, alignment, poison and guard bands.
+ * tier: check
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* The virtual clock: what computing and messages take, and closed forms of patterns, to the picosecond.
+ * tier: check
  * ranks: 1 2 4 5 8
  *
  * The machine takes 10 us for a message and 20 ps for a byte (50 GB/s), so every time below is an exact integer.

@@ -1,4 +1,6 @@
-/* Descriptions of clusters: the shipped ones, files, and what is refused, with the key and the value. */
+/* Descriptions of clusters: the shipped ones, files, and what is refused, with the key and the value.
+ * tier: check
+ */
 #include "emulated_devices/device/cluster.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* Devices talking: groups, exchanges, messages of every size, wrong sizes, agreement, and what is counted.
+ * tier: check
  * ranks: 1 2 3 4 8
  */
 #include "tests/mpi_cmocka.h"

@@ -1,4 +1,5 @@
 /* Every algorithm of every collective against golden/collectives, which numpy has made: bits, not values.
+ * tier: check
  * ranks: 2 3 5 8
  *
  * Algorithms that take a call must give its bits, leave what lies round them alone and the input as it was; those that do not

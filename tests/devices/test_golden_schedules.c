@@ -1,4 +1,5 @@
 /* Generators and timer against golden/schedules: the same actions in the same order, beginning and ending at the same times.
+ * tier: check
  *
  * What is in the files, and which of them an independent program has made: golden/README.md.
  */

@@ -1,4 +1,5 @@
 /* The bubble rates of P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241, table 5, from the times of table 6.
+ * tier: check
  *
  * Twelve settings, six schedules (published.c); every printed digit.
  */

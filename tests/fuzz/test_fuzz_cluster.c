@@ -1,4 +1,6 @@
-/* A description of a cluster from anybody: every time that follows from one that is accepted is a time. */
+/* A description of a cluster from anybody: every time that follows from one that is accepted is a time.
+ * tier: check
+ */
 #include "emulated_devices/device/cluster.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,6 @@
-/* JSON from anybody: what is accepted can be printed and read again, and getters of any key answer or refuse. */
+/* JSON from anybody: what is accepted can be printed and read again, and getters of any key answer or refuse.
+ * tier: check
+ */
 #include "ref/io/json.h"
 #include "tests/fuzz/fuzz.h"
 

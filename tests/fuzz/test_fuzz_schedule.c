@@ -1,4 +1,6 @@
-/* A schedule from anybody: what the validator accepts can be timed to its end, and written, read and accepted again. */
+/* A schedule from anybody: what the validator accepts can be timed to its end, and written, read and accepted again.
+ * tier: check
+ */
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,6 @@
-/* The shape of a model: config.json with its every refusal, presets, and the list of parameters. */
+/* The shape of a model: config.json with its every refusal, presets, and the list of parameters.
+ * tier: check
+ */
 #include "ref/model/config.h"
 #include "tests/ref/scratch.h"
 

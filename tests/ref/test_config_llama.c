@@ -1,4 +1,6 @@
-/* The config.json of Llama and Mixtral: what is read, what is refused by name, and the lists of their parameters. */
+/* The config.json of Llama and Mixtral: what is read, what is refused by name, and the lists of their parameters.
+ * tier: check
+ */
 #include "ref/model/config.h"
 #include "tests/ref/scratch.h"
 

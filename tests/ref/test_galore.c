@@ -1,5 +1,6 @@
 /* GaLore and Natural GaLore: steps against PyTorch's (golden/make_galore.py), the natural gradient against a dense solve, and what
  * holds for every projection: orthonormal columns, signs, the same bits again, linearity.
+ * tier: check
  */
 #include "ref/io/safetensors.h"
 #include "ref/optim/loss_scale.h"

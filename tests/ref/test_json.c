@@ -1,4 +1,6 @@
-/* JSON helpers: strict reading, getters that name the key, writing that leaves the old file or the new one. */
+/* JSON helpers: strict reading, getters that name the key, writing that leaves the old file or the new one.
+ * tier: check
+ */
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "tests/ref/scratch.h"

@@ -1,4 +1,6 @@
-/* The loss scale: when it grows, backs off and lets a step be taken, and what counts as overflow. */
+/* The loss scale: when it grows, backs off and lets a step be taken, and what counts as overflow.
+ * tier: check
+ */
 #include "ref/optim/loss_scale.h"
 #include "tests/ref/test_ops.h"
 

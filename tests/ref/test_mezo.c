@@ -1,4 +1,5 @@
 /* Zeroth-order training on one device: against PyTorch, against the gradient that it estimates, and where z comes from.
+ * tier: check
  *
  * The slope is a difference of two losses over 2 eps, so that what rounding does to a loss it does 1/(2 eps) times to the slope:
  * a loss that agrees to 1e-12, as golden files are held to, gives a slope that agrees to |l| 1e-12 / eps, and weights to lr times that.

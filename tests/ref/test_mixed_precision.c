@@ -1,4 +1,5 @@
 /* The one-device model in bf16 and fp16: beside fp32, with gradients in either format, with an fp32 master, with loss scaling.
+ * tier: check
  *
  * How far a 16-bit run may be from one in fp32 is measured: the fp32 model disturbed at every tensor by what storing it in
  * 16 bits can do (perturb.h) says what that does to the loss and to each gradient.

@@ -1,5 +1,6 @@
 /* Embedding, layernorm, gelu, add, dropout, sums: each against loops in long double, its backward also against
  * differences of its forward, its slices against the whole, and many threads against one.
+ * tier: check
  */
 #include "tests/ref/test_ops.h"
 

@@ -1,5 +1,6 @@
 /* The operations of bf16 and fp16: each result must be, bit for bit, what the fp32 operation makes of the widened operands,
  * rounded once; and what PyTorch computes from bf16 numbers, within one step of bf16.
+ * tier: check
  *
  * Here operands are widened and results rounded one element at a time, in memory of the test's own.
  */

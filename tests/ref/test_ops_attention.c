@@ -1,5 +1,6 @@
 /* Attention: against loops in long double and differences of its forward; heads, sequences and threads cut any way give
  * the same bits.
+ * tier: check
  */
 #include "tests/ref/test_ops.h"
 

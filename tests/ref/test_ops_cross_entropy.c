@@ -1,4 +1,6 @@
-/* Cross-entropy: against loops in long double, in slices against the whole, and where numbers are extreme. */
+/* Cross-entropy: against loops in long double, in slices against the whole, and where numbers are extreme.
+ * tier: check
+ */
 #include "tests/ref/test_ops.h"
 
 enum { IGNORE = -100 };

@@ -1,5 +1,6 @@
 /* The linear layer: against loops in long double, exactly on small whole numbers, its backward against differences of its
  * forward.
+ * tier: check
  */
 #include "tests/ref/test_ops.h"
 

@@ -1,4 +1,6 @@
-/* rmsnorm, rotary and swiglu: each against loops in long double, its backward also against differences of its forward. */
+/* rmsnorm, rotary and swiglu: each against loops in long double, its backward also against differences of its forward.
+ * tier: check
+ */
 #include "ref/model/rotary.h"
 #include "tests/ref/test_ops.h"
 

@@ -1,4 +1,6 @@
-/* The operations of a mixture: routing with its ties, the way to the experts and back in exact integers, the routers' losses. */
+/* The operations of a mixture: routing with its ties, the way to the experts and back in exact integers, the routers' losses.
+ * tier: check
+ */
 #include "tests/ref/test_ops.h"
 
 static struct tensor logits, weights, experts, dlogits, dweights;

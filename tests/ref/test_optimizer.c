@@ -1,5 +1,6 @@
 /* Optimizers: each step against its published formula in long double, pieces against the whole bit for bit, the learning
  * rate and clipping.
+ * tier: check
  */
 #include "ref/optim/optimizer.h"
 #include "ref/ops/reduce.h"

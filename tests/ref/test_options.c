@@ -1,4 +1,6 @@
-/* The command line: every kind of value, every mistake with its exact message, and the help. */
+/* The command line: every kind of value, every mistake with its exact message, and the help.
+ * tier: check
+ */
 #include "ref/io/options.h"
 #include "tests/ref/scratch.h"
 #include <math.h>

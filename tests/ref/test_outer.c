@@ -1,4 +1,6 @@
-/* Replicas that train apart, and their outer step: the serial rule (ref/model/local.h) against PyTorch's, golden/local.safetensors. */
+/* Replicas that train apart, and their outer step: the serial rule (ref/model/local.h) against PyTorch's, golden/local.safetensors.
+ * tier: check
+ */
 #include "ref/golden/golden.h"
 #include "ref/golden/replay.h"
 #include "ref/model/local.h"

@@ -1,4 +1,6 @@
-/* Counter-based random numbers: the authors' known answers, the moments, and that streams have nothing in common. */
+/* Counter-based random numbers: the authors' known answers, the moments, and that streams have nothing in common.
+ * tier: check
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,6 @@
-/* safetensors: what is written is read back, in every format and by any box. */
+/* safetensors: what is written is read back, in every format and by any box.
+ * tier: check
+ */
 #include "tests/ref/safetensors_model.h"
 #include <math.h>
 

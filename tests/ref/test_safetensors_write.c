@@ -1,4 +1,6 @@
-/* Writing safetensors: what is not finished is not there, whoever fails; several processes fill one file. */
+/* Writing safetensors: what is not finished is not there, whoever fails; several processes fill one file.
+ * tier: check
+ */
 #include "tests/ref/safetensors_model.h"
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,4 +1,6 @@
-/* Text data: loading, splitting, and batches that depend on nothing but (seed, step, sequence). */
+/* Text data: loading, splitting, and batches that depend on nothing but (seed, step, sequence).
+ * tier: check
+ */
 #include "ref/io/text.h"
 #include "tests/ref/scratch.h"
 

@@ -1,5 +1,6 @@
 /* The one-device model on its own: gradients against differences of its loss, dropout, ignored labels, and what it refuses.
  * That its numbers are those of PyTorch is the business of test_golden.c.
+ * tier: check
  */
 #include "ref/model/perturb.h"
 #include "ref/numeric/philox.h"

@@ -1,4 +1,6 @@
-/* Folders of weights: written and read back, in one file and in several, and indexes that are wrong. */
+/* Folders of weights: written and read back, in one file and in several, and indexes that are wrong.
+ * tier: check
+ */
 #include "ref/io/json.h"
 #include "ref/model/weights.h"
 #include "tests/ref/scratch.h"

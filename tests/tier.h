@@ -1,0 +1,24 @@
+/* tier.h -- how much a test tries: `make check`, `make test` or `make verify`.
+ *
+ *     for (int p = 1; p <= (tier_now() == TIER_VERIFY ? 64 : 8); p++) ...
+ *
+ * A sweep that grows with every algorithm or scheme tries everything in the third tier and a sample in the second.
+ * The head of a test file says in which tiers it runs at all: tests/run.sh.  A test program started by hand is in the second.
+ */
+#ifndef TESTS_TIER_H
+#define TESTS_TIER_H
+
+#include <stdlib.h>
+#include <string.h>
+
+enum tier { TIER_CHECK, TIER_TEST, TIER_VERIFY };
+
+static inline enum tier tier_now(void)
+{
+    const char *tier = getenv("TIER");
+    if (tier != NULL && strcmp(tier, "check") == 0) return TIER_CHECK;
+    if (tier != NULL && strcmp(tier, "verify") == 0) return TIER_VERIFY;
+    return TIER_TEST;
+}
+
+#endif

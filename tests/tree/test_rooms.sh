@@ -1,0 +1,61 @@
+# The rules of the house (docs/architecture.md), held against the sources: who may include whom, who may call MPI, and how.
+# tier: check
+#
+# Every violation is a line "FILE:LINE: RULE: what stands there".  ROOMS_OF=DIR looks at another tree.
+
+tree=${ROOMS_OF:-.}
+
+# From the bottom up: a room may use itself and what stands before it.
+rooms='ref device comm collectives schemes model verify cli'
+
+# What of MPI does not wait for another device.  The rest spins in MPICH, and starves whom it waits for (docs/architecture.md, Waiting).
+harmless='MPI_(I[a-z_]+|Test[a-z]*|Init|Initialized|Finalize|Abort|Cancel|Error_string|Get_count|Comm_(rank|size|free|idup|set_errhandler))'
+
+sources() { (cd "$tree" && find "$@" -name '*.[ch]' | sort); }
+
+# FILE:LINE: RULE: text, from the standard input of `grep -n`.
+report() { sed -E "s|^([^:]*:[0-9]+): *|\1: $1: |"; }
+
+looks_up() {
+    (cd "$tree" && grep -nE '^ *# *include "' $(sources ref emulated_devices tests)) | awk -F: -v rooms="$rooms" '
+        function room(path,   part) { split(path, part, "/"); return part[1] == "emulated_devices" ? part[2] : part[1] }
+        BEGIN { n = split(rooms, name, " "); for (i = 1; i <= n; i++) place[name[i]] = i; place["tests"] = n + 1 }
+        {
+            split($3, quoted, "\""); to = room(quoted[2]); from = room($1); why = ""
+            if (!(from in place)) why = "no such room: " from
+            else if (!(to in place)) why = "not included by its path from the top"
+            else if (place[to] > place[from]) why = from " may not use " to
+            if (why != "") print $1 ":" $2 ": " why ": " $3
+        }'
+}
+
+mpi_outside_comm() {
+    (cd "$tree" && grep -nE '\bMPI_[A-Za-z]|<mpi\.h>' $(sources ref emulated_devices)) | grep -v '^emulated_devices/comm/' | report 'only comm/ calls MPI'
+}
+
+# bench holds our collectives against those of MPI, in peer.c.  A call that never waits, because what it is for has come, says so on its line.
+mpi_that_blocks() {
+    (cd "$tree" && grep -noE '^.*\bMPI_[A-Z][a-z_]+\(.*$' $(sources emulated_devices/comm tests)) | grep -v '^emulated_devices/comm/peer\.c:' |
+        grep -v 'never waits' | grep -E "\bMPI_[A-Z][a-z_]+\(" |
+        awk -v harmless="^$harmless\$" '{
+            rest = $0
+            while (match(rest, /MPI_[A-Z][a-z_]+\(/)) {
+                call = substr(rest, RSTART, RLENGTH - 1); rest = substr(rest, RSTART + RLENGTH)
+                if (call !~ harmless) { print; next }
+            } }' | report 'this call of MPI blocks'
+}
+
+# Absolute paths that are there on somebody's machine only.
+foreign_paths() {
+    (cd "$tree" && git ls-files 2>/dev/null | grep -vE '^golden/.*\.(json|txt)$' || sources ref emulated_devices tests) | (cd "$tree" &&
+        xargs -d '\n' grep -nIE "(^|[^A-Za-z0-9_.})*/-])/(home|root|Users|work|mnt|opt|srv|var|data)\b") | report 'a path of one machine'
+}
+
+rule() {                                # rule NAME
+    echo "[ RUN      ] $1"
+    local found; found=$($1 2>&1)
+    if [ -z "$found" ]; then echo "[       OK ] $1"; else printf '%s\n' "$found"; echo "[  FAILED  ] $1"; failed=1; fi
+}
+
+for name in looks_up mpi_outside_comm mpi_that_blocks foreign_paths; do rule $name; done
+[ -z "${failed:-}" ]
