@@ -148,6 +148,21 @@ void keep_own(struct exchange *x, const struct collective *c)
     copy_elements(x, c, taken(c, r), given(c, r), given_to(c, r));
 }
 
+int64_t longest_to_keep(const struct collective *c, int rank, int P)
+{
+    int64_t longest = 0;
+    for (int d = 0; d < P && c->in == c->out; d++)
+        if (d != rank && given_to(c, d) > longest) longest = given_to(c, d);
+    return longest;
+}
+
+const void *kept(struct exchange *x, const struct collective *c, int d, void *keep)
+{
+    if (c->in != c->out) return given(c, d);
+    copy_elements(x, c, keep, given(c, d), given_to(c, d));
+    return keep;
+}
+
 const char *needs_equal_counts(int P, const struct collective *c)
 {
     (void)P;

@@ -77,6 +77,16 @@ enum error_code scratch_agreed(struct exchange *, const struct collective *, int
 void *exchange_small(struct exchange *, uint64_t bytes);
 static inline struct message *message_list(struct exchange *x, int number) { return exchange_small(x, sizeof(struct message) * (uint64_t)number); }
 
+/* ---- arguments (arguments.c) ----------------------------------------------------------------------------------------- */
+
+/* Whether count, or counts, mean blocks of one vector. */
+bool operation_has_blocks(enum operation);
+
+/* OK or ERR_USAGE: of what all members pass alike; of what only this one knows, which is where its data lies, and the counts of an
+ * all-to-all. */
+enum error_code arguments_check(enum operation, const struct collective *, int P, struct error *);
+enum error_code own_arguments_check(enum operation, const struct collective *, const struct group *, struct error *);
+
 /* Whether all members make the same call; the same verdict on all, naming what differs and where.  Collective; counted as CONTROL. */
 enum error_code contract_check(struct group *, enum operation, const struct algorithm *, const struct collective *, struct error *);
 
@@ -88,6 +98,11 @@ static inline int64_t taken_from(const struct collective *c, int s) { return c->
 const void *given(const struct collective *, int d);
 void *taken(const struct collective *, int s);
 void keep_own(struct exchange *, const struct collective *);           /* in to out, from this device to itself */
+/* In place, what comes from a device lies where what goes to it was: an algorithm must send the one, or keep it, before the other
+ * may come.  The longest block that it may have to keep; 0 if in and out are apart. */
+int64_t longest_to_keep(const struct collective *, int rank, int P);
+/* The block for device d, to be sent after it has been overwritten: copied to `keep` in place, else where it is. */
+const void *kept(struct exchange *, const struct collective *, int d, void *keep);
 /* For algorithms that hand on blocks whose length only others know. */
 const char *needs_equal_counts(int P, const struct collective *);
 

@@ -3,34 +3,47 @@
  * Source    the basic algorithm of MPI libraries; what NCCL's grouped sends and receives do
  * Needs     any P, any counts.
  * Cost      steps  1 where a device can send to all at once; P-1 through one port;  bytes  all but what stays
- * Memory    none but the list of messages.
+ * Memory    the list of messages; in place the vector once more, since nothing of it is sure to be sent when the first block comes.
  * Rounding  permutes: bits are equal.
  *
  *     all receives are posted, then all sends, each device beginning with the one after it
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code run(struct group *g, const struct collective *c, struct error *err)
+static enum error_code all_at_once(struct exchange *x, const struct collective *c, struct error *err)
 {
-    const int P = g->size, r = g->rank;
-    const struct collective bytes = { .dtype = U8 };
-    struct exchange x = exchange_begin(g, ALLTOALL);
-    void *scratch;
-    enum error_code code = scratch_agreed(&x, &bytes, (int64_t)(2 * P * sizeof(struct message)), &scratch, err);
-    if (code != OK) return code;
-
-    struct message *m = scratch;
-    keep_own(&x, c);
+    const int P = x->group->size, r = x->group->rank;
+    struct message *m = message_list(x, 2 * P);
+    keep_own(x, c);
     for (int k = 1; k < P; k++) {
         const int from = imod(r - k, P);
-        m[k - 1] = message_receive(&x, from, taken(c, from), bytes_of(c, taken_from(c, from)));
+        m[k - 1] = message_receive(x, from, taken(c, from), bytes_of(c, taken_from(c, from)));
     }
     for (int k = 1; k < P; k++) {
         const int to = imod(r + k, P);
-        m[P - 2 + k] = message_send(&x, to, given(c, to), bytes_of(c, given_to(c, to)));
+        m[P - 2 + k] = message_send(x, to, given(c, to), bytes_of(c, given_to(c, to)));
     }
-    code = wait_all(&x, m, 2 * P - 2, err);
-    exchange_release(&x, scratch);
+    const enum error_code code = wait_all(x, m, 2 * P - 2, err);
+    exchange_release(x, m);
+    return code;
+}
+
+static enum error_code run(struct group *g, const struct collective *asked, struct error *err)
+{
+    struct exchange x = exchange_begin(g, ALLTOALL);
+    struct collective c = *asked;
+    int64_t in, out;
+    void *copy;
+    collective_extents(ALLTOALL, &c, g->rank, g->size, &in, &out);
+    const bool in_place = c.in == c.out;
+    enum error_code code = scratch_agreed(&x, &c, in_place ? in : 0, &copy, err);
+    if (code != OK) return code;
+    if (in_place) {
+        copy_elements(&x, &c, copy, c.in, in);
+        c.in = copy;
+    }
+    code = all_at_once(&x, &c, err);
+    exchange_release(&x, copy);
     return code;
 }
 

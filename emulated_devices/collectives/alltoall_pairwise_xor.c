@@ -4,7 +4,7 @@
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
  * Needs     P a power of two; any counts.
  * Cost      steps  P-1;  bytes  all but what stays: n(P-1)/P, each element once
- * Memory    none.
+ * Memory    none; in place one block, the longest: a device's block is kept there while the other's comes in its place.
  * Rounding  permutes: bits are equal.
  *
  *     P = 4:   step 1: 0-1 2-3      step 2: 0-2 1-3      step 3: 0-3 1-2
@@ -21,12 +21,16 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 {
     const int P = g->size, r = g->rank;
     struct exchange x = exchange_begin(g, ALLTOALL);
-    enum error_code code = OK;
+    void *keep;
+    enum error_code code = scratch_agreed(&x, c, longest_to_keep(c, r, P), &keep, err);
+    if (code != OK) return code;
     keep_own(&x, c);
     for (int step = 1; step < P && code == OK; step++) {
-        const int to = r ^ step, from = r ^ step;
-        code = exchange_both(&x, to, given(c, to), bytes_of(c, given_to(c, to)), from, taken(c, from), bytes_of(c, taken_from(c, from)), err);
+        const int peer = r ^ step;
+        code = exchange_both(&x, peer, kept(&x, c, peer, keep), bytes_of(c, given_to(c, peer)),
+                             peer, taken(c, peer), bytes_of(c, taken_from(c, peer)), err);
     }
+    exchange_release(&x, keep);
     return code;
 }
 

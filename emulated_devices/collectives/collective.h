@@ -37,8 +37,12 @@ struct nodes group_nodes(const struct group *);
  *   barrier          -                     -                   -
  *   scan             [count]               [count]             inclusive, or exclusive (rank 0's out is left as it was)
  *
- * In place: in == out where the shapes are equal; for reduce-scatter, allgather, gather and scatter in or out is this
- * device's block inside the other one.
+ * In place: in == out where the shapes are equal, which for an all-to-all means counts[i] == recvcounts[i] for every i; for
+ * reduce-scatter, allgather, gather and scatter in or out is this device's block inside the other one.  Each member is free to be in
+ * place or not.  Any other overlap is refused.  What of `in` is not covered by `out` stays as it was.
+ *
+ * Scratch that an algorithm takes in place and else does not: an all-to-all keeps blocks that are overwritten before they are sent, the
+ * longest one (pairwise_shift, pairwise_xor) or all of `in` (linear).  Nothing in all other cases.
  */
 struct collective {
     const void *in;
@@ -140,7 +144,9 @@ static inline int64_t block_start(int64_t count, int P, int b)
  * Collective over the group: all members call it with the same operation, counts, dtype and reduction.
  * @return OK, or on every member the same: ERR_USAGE for an unknown name, a refused group or bad arguments (data
  *         untouched); ERR_MEMORY if a member has no room for its scratch (data untouched).  A message that cannot be sent or
- *         that has another length than its receiver expects ends the job, with one line: others are waiting already.
+ *         that has another length than its receiver expects ends the job, with one line: others are waiting already.  So does
+ *         what only this member can know to be wrong (a buffer that is NULL, buffers that overlap, counts of an all-to-all), unless
+ *         calls are checked (ORRERY_CHECK_CALLS): then it is ERR_USAGE on every member.
  * Rounding: the order of additions depends on the algorithm and P, not on timing; all members of an allreduce end with
  *         the same bits.
  */

@@ -37,71 +37,6 @@ const struct algorithm *algorithm_find(enum operation op, const char *name)
     return NULL;
 }
 
-/* ---- what the arguments must be ------------------------------------------------------------------------------------ */
-
-static bool has_root(enum operation op)
-{
-    return op == BROADCAST || op == REDUCE || op == GATHER || op == SCATTER;
-}
-
-static bool has_blocks(enum operation op)
-{
-    return op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER;
-}
-
-static int64_t sum(const int64_t *counts, int64_t each, int P)
-{
-    int64_t total = 0;
-    for (int b = 0; b < P; b++) total += counts != NULL ? counts[b] : each;
-    return total;
-}
-
-void collective_extents(enum operation op, const struct collective *c, int r, int P, int64_t *in, int64_t *out)
-{
-    const bool root = r == c->root;
-    *in = *out = c->count;
-    if (op == BARRIER) *in = *out = 0;
-    if (op == BROADCAST && !root) *in = 0;
-    if ((op == REDUCE && !root) || (op == SCAN && c->exclusive && r == 0)) *out = 0;
-    if (op == ALLTOALL) {
-        *in = sum(c->counts, c->count, P);
-        *out = sum(c->recvcounts, c->count, P);
-    }
-    if (!has_blocks(op)) return;
-    const int64_t mine = block_length(c, P, r), all = block_total(c, P);
-    const bool spread = op == REDUCE_SCATTER || op == SCATTER;
-    *in = spread ? (op == SCATTER && !root ? 0 : all) : mine;
-    *out = spread ? mine : (op == GATHER && !root ? 0 : all);
-}
-
-static enum error_code check_counts(const char *which, const int64_t *counts, int P, const char *op, struct error *err)
-{
-    for (int b = 0; counts != NULL && b < P; b++)
-        if (counts[b] < 0) return fail(err, ERR_USAGE, "%s: %s[%d] = %lld is negative", op, which, b, (long long)counts[b]);
-    return OK;
-}
-
-static enum error_code check(enum operation op, const struct collective *c, int r, int P, struct error *err)
-{
-    const char *name = operation_name(op);
-    int64_t in, out;
-    if (c->count < 0) return fail(err, ERR_USAGE, "%s: count %lld is negative", name, (long long)c->count);
-    if ((unsigned)c->dtype >= DTYPE_COUNT) return fail(err, ERR_USAGE, "%s: dtype %d does not exist", name, (int)c->dtype);
-    if ((unsigned)c->reduction >= REDUCTION_COUNT)
-        return fail(err, ERR_USAGE, "%s: reduction %d does not exist", name, (int)c->reduction);
-    if (has_root(op) && (c->root < 0 || c->root >= P))
-        return fail(err, ERR_USAGE, "%s: root %d is not in a group of %d", name, c->root, P);
-    if (op == ALLTOALL && (c->counts == NULL) != (c->recvcounts == NULL))
-        return fail(err, ERR_USAGE, "%s: counts and recvcounts go together", name);
-    enum error_code code = check_counts("counts", c->counts, P, name, err);
-    if (code == OK) code = check_counts("recvcounts", c->recvcounts, P, name, err);
-    if (code != OK) return code;
-    collective_extents(op, c, r, P, &in, &out);
-    if (in > 0 && c->in == NULL) return fail(err, ERR_USAGE, "%s: in is NULL for %lld elements", name, (long long)in);
-    if (out > 0 && c->out == NULL) return fail(err, ERR_USAGE, "%s: out is NULL for %lld elements", name, (long long)out);
-    return OK;
-}
-
 /* ---- running ------------------------------------------------------------------------------------------------------- */
 
 /* Whether no member has anything to send; every member finds the same. */
@@ -109,7 +44,7 @@ static bool nothing_to_do(enum operation op, const struct collective *c, int P)
 {
     if (P == 1) return true;
     if (op == BARRIER || (op == ALLTOALL && c->counts != NULL)) return false;
-    return has_blocks(op) ? block_total(c, P) == 0 : c->count == 0;
+    return operation_has_blocks(op) ? block_total(c, P) == 0 : c->count == 0;
 }
 
 static bool works_in_out(enum operation op)
@@ -132,6 +67,16 @@ const char *algorithm_refuses(const struct algorithm *a, int P, const struct col
     return P > 1 && a->refuses != NULL ? a->refuses(P, c) : NULL;
 }
 
+/* What only this member can see to be wrong.  Where members do not ask each other before every call, one that finds them bad
+ * ends the job: the others are about to wait for it. */
+static enum error_code check_alone(struct group *g, enum operation op, const struct collective *c, bool alone, struct error *err)
+{
+    const enum error_code code = own_arguments_check(op, c, g, err);
+    if (g->comm->checks_calls && g->size > 1) return group_agree(g, code, err);
+    if (code != OK && !alone) comm_give_up(g->comm, err);
+    return code;
+}
+
 enum error_code collective_run(struct group *g, enum operation op, const char *algorithm, const struct collective *asked, struct error *err)
 {
     enum error_code code = OK;
@@ -139,7 +84,7 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
     call.nodes = group_nodes(g);
     if (g->comm->checks_calls && g->size > 1) code = contract_check(g, op, algorithm_find(op, algorithm), c, err);
     if (code == OK) code = algorithm_check(op, operation_name(op), algorithm, err);
-    if (code == OK) code = check(op, c, g->rank, g->size, err);
+    if (code == OK) code = arguments_check(op, c, g->size, err);
     if (code != OK) return code;
     const struct algorithm *a = algorithm_for(g, op, algorithm, c);
     if (a == NULL) return fail(err, ERR_USAGE, "%s has no algorithm", operation_name(op));
@@ -149,6 +94,8 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
 
     struct exchange here = { .group = g, .operation = op };             /* sends nothing: to copy with */
     const bool trivial = nothing_to_do(op, c, g->size);
+    code = check_alone(g, op, c, trivial, err);
+    if (code != OK) return code;
     if (trivial || works_in_out(op)) copy_in(&here, c, g->size);
     if (works_in_out(op)) call.in = call.out;
     code = trivial ? OK : a->run(g, c, err);

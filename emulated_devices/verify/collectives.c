@@ -3,6 +3,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- where in and out lie ------------------------------------------------------------------------------------------------------ */
+
+static size_t bytes_of(const struct exact_call *c, int64_t elements) { return dtype_size(c->args.dtype) * (size_t)elements; }
+
+static bool in_place(const struct exact_call *c)
+{
+    const char *in = c->args.in, *out = c->args.out;
+    return out < in + bytes_of(c, exact_in_length(c)) && in < out + bytes_of(c, exact_out_length(c));
+}
+
+/* Behind each other; or in place, the shorter as this member's block of the longer where the operation has blocks. */
+static void lay_out(struct exact_call *c, char *memory, bool in_place)
+{
+    const int64_t in = exact_in_length(c), out = exact_out_length(c);
+    const enum operation op = c->operation;
+    const bool blocks = op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER;
+    const size_t place = blocks ? bytes_of(c, block_start(c->args.count, c->P, c->rank)) : 0;
+    c->args.in = in_place && in < out ? memory + place : memory;
+    c->args.out = !in_place ? memory + bytes_of(c, in) : out < in ? memory + place : memory;
+}
+
 /* ---- one call ---------------------------------------------------------------------------------------------------------------- */
 
 static enum error_code check_values(const struct exact_call *c, const char *name, struct error *err)
@@ -10,8 +31,8 @@ static enum error_code check_values(const struct exact_call *c, const char *name
     for (int64_t i = 0; i < exact_out_length(c); i++) {
         const double got = exact_get(c->args.dtype, c->args.out, i), want = exact_out(c, i);
         if (!(got == want))
-            return fail(err, ERR_CHECK, "%s %s of %lld %s, root %d: member %d has %.9g at %lld; it must be %.9g", operation_name(c->operation), name,
-                        (long long)c->args.count, dtype_name(c->args.dtype), c->args.root, c->rank, got, (long long)i, want);
+            return fail(err, ERR_CHECK, "%s %s of %lld %s, root %d%s: member %d has %.9g at %lld; it must be %.9g", operation_name(c->operation), name,
+                        (long long)c->args.count, dtype_name(c->args.dtype), c->args.root, in_place(c) ? ", in place" : "", c->rank, got, (long long)i, want);
     }
     return OK;
 }
@@ -37,22 +58,22 @@ static enum error_code run_call(struct group *g, const struct algorithm *a, stru
     return e;
 }
 
-/* Buffers for a call, filled with input and with NaN. */
-static enum error_code one_call(struct group *g, const struct algorithm *a, struct exact_call *c, struct algorithm_outcome *o, struct error *err)
+/* A buffer for a call, filled with input and with NaN. */
+static enum error_code one_call(struct group *g, const struct algorithm *a, struct exact_call *c, bool in_place, struct algorithm_outcome *o, struct error *err)
 {
-    const size_t each = dtype_size(c->args.dtype), in_bytes = each * (size_t)exact_in_length(c), out_bytes = each * (size_t)exact_out_length(c);
-    void *in = malloc(in_bytes + 1), *out = malloc(out_bytes + 1);
-    enum error_code e = in && out ? OK : fail(err, ERR_MEMORY, "no memory for a vector of %lld", (long long)c->args.count);
+    const size_t bytes = bytes_of(c, exact_in_length(c) + exact_out_length(c));
+    char *memory = malloc(bytes + 1);
+    enum error_code e = memory ? OK : fail(err, ERR_MEMORY, "no memory for a vector of %lld", (long long)c->args.count);
     e = group_agree(g, e, err);
     if (!e) {
-        memset(out, 0xff, out_bytes);
-        for (int64_t i = 0; i < exact_in_length(c); i++) exact_put(c->args.dtype, in, i, exact_in(c, i));
-        c->args.in = in, c->args.out = out;
+        memset(memory, 0xff, bytes);
+        lay_out(c, memory, in_place);
+        for (int64_t i = 0; i < exact_in_length(c); i++) exact_put(c->args.dtype, (void *)(uintptr_t)c->args.in, i, exact_in(c, i));
         e = group_agree(g, run_call(g, a, c, err), err);
         o->calls++;
         o->elements += exact_out_length(c);
     }
-    free(in), free(out);
+    free(memory);
     return e;
 }
 
@@ -71,7 +92,8 @@ enum error_code verify_algorithm(struct group *g, const struct algorithm *a, str
                                                                   .nodes = group_nodes(g) } };
             const char *refused = algorithm_refuses(a, P, &c.args);
             if (refused) o->refused = refused;
-            else e = one_call(g, a, &c, o, err);
+            else e = one_call(g, a, &c, false, o, err);
+            if (!refused && !e) e = one_call(g, a, &c, true, o, err);
         }
     if (o->calls) o->refused = NULL;
     if (e != ERR_CHECK && e != ERR_USAGE) return e;

@@ -13,7 +13,8 @@ struct algorithm_outcome {
 };
 
 /**
- * Call one algorithm with lengths round the group's size and far above it, in two formats, from different roots.
+ * Call one algorithm with lengths round the group's size and far above it, in two formats, from different roots, with in and out
+ * apart and in place.
  *
  * Inputs are small integers that depend only on (member, index): every sum is exact in any order, and every member knows the
  * right answer.  Messages, bytes and additions counted must equal the algorithm's cost function.

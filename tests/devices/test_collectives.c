@@ -127,8 +127,14 @@ static int block_at(const struct collective *c, int64_t *i)
     return b;
 }
 
-/* From device s to device d, in an alltoall. */
-static int64_t between(const struct collective *c, int s, int d) { return c->counts == NULL ? c->count : (s * 3 + d * 5) % 7 * (c->count / 4); }
+/* From device s to device d, in an alltoall.  Mirrored: as much as from d to s, without which no buffer can be both in and out. */
+static bool mirrored;
+
+static int64_t between(const struct collective *c, int s, int d)
+{
+    if (c->counts == NULL) return c->count;
+    return (mirrored ? (s + d) * 3 + s * d : s * 3 + d * 5) % 7 * (c->count / 4);
+}
 
 static int64_t all_between(const struct collective *c, int r, bool sent)
 {
@@ -234,6 +240,18 @@ static void check_values(struct complaint *bad, enum operation op, const struct 
     }
 }
 
+/* In is as it was, but for what out covers of it. */
+static void check_unchanged(struct complaint *bad, enum operation op, const struct collective *c, int64_t out_elements)
+{
+    const int64_t n = in_length(op, c, group.rank), each = (int64_t)dtype_size(c->dtype);
+    const uintptr_t out = (uintptr_t)c->out, end_of_out = out + (uintptr_t)(out_elements * each);
+    for (int64_t i = 0; i < n && bad->text[0] == '\0'; i++) {
+        const uintptr_t at = (uintptr_t)c->in + (uintptr_t)(i * each);
+        if (at >= out && at < end_of_out) continue;
+        if (!(get(c->dtype, c->in, i) == start(op, c, group.rank, i))) COMPLAIN("changed in[%lld]", (long long)i);
+    }
+}
+
 static void check_traffic(struct complaint *bad, const struct algorithm *a, const struct collective *c, const struct traffic *before)
 {
     const struct traffic *now = &comm.traffic[group.axes][a->operation];
@@ -264,6 +282,27 @@ static void check_steps(struct complaint *bad, const struct algorithm *a, const 
         COMPLAIN("cost says %llu steps, the longest path has %lld", (unsigned long long)want, (long long)most);
 }
 
+/* Scratch that is taken in place only, as collective.h has it. */
+static int64_t more_in_place(const struct algorithm *a, const struct collective *c)
+{
+    int64_t longest = 0;
+    if (a->operation != ALLTOALL) return 0;
+    if (strcmp(a->name, "linear") == 0) return all_between(c, group.rank, true);
+    for (int d = 0; d < group.size; d++)
+        if (d != group.rank && between(c, group.rank, d) > longest) longest = between(c, group.rank, d);
+    return strncmp(a->name, "pairwise", 8) == 0 ? longest : 0;
+}
+
+/* In place: compared with the same call before, with in and out apart. */
+static void check_scratch(struct complaint *bad, const struct algorithm *a, const struct collective *c, uint64_t peak, bool in_place)
+{
+    static uint64_t apart;
+    const int64_t n = in_length(a->operation, c, group.rank);
+    if (!in_place) apart = peak;
+    else if (n > 0 && group.size > 1 && peak - apart != dtype_size(c->dtype) * (uint64_t)more_in_place(a, c))
+        COMPLAIN("%llu bytes of scratch, and %llu with in and out apart", (unsigned long long)peak, (unsigned long long)apart);
+}
+
 static void run_case(const struct algorithm *a, struct collective c, bool in_place)
 {
     c.nodes = group_nodes(&group);
@@ -287,6 +326,7 @@ static void run_case(const struct algorithm *a, struct collective c, bool in_pla
 
     const struct traffic before = comm.traffic[group.axes][op];
     const uint64_t held = device.arena.now.total;
+    arena_reset_peak(&device.arena);
     clock_reset(&device.clock);
 
     const enum error_code code = collective_run(&group, op, a->name, &c, &err);
@@ -294,11 +334,11 @@ static void run_case(const struct algorithm *a, struct collective c, bool in_pla
     if (code != OK) COMPLAIN("%s", err.text);
     check_values(bad, op, &c, c.out);
     if (!buffer_intact(in) || !buffer_intact(out)) COMPLAIN("wrote outside its buffers");
-    for (int64_t i = 0; i < ni && !in_place; i++)
-        if (!(get(c.dtype, in.data, i) == start(op, &c, r, i))) COMPLAIN("changed in[%lld]", (long long)i);
+    check_unchanged(bad, op, &c, no);
     check_traffic(bad, a, &c, &before);
     if (device.arena.now.total != held) COMPLAIN("kept %llu bytes of scratch", (unsigned long long)(device.arena.now.total - held));
     if (!in_place) check_steps(bad, a, &c, device.clock.now);
+    check_scratch(bad, a, &c, device.arena.peak.total - held, in_place);
 
     ASSERT_ALL(bad->text[0] == '\0', "%s: %s", describe(a, &c, in_place), bad->text);
     free(in.memory);
@@ -323,7 +363,8 @@ static void run_both_places(const struct algorithm *a, struct collective c)
     c.nodes = group_nodes(&group);
     if (algorithm_refuses(a, group.size, &c) != NULL) return;
     run_case(a, c, false);
-    if (a->operation != ALLTOALL && (group.size <= 9 || c.count < LONG)) run_case(a, c, true);     /* the rest would be megabytes again */
+    const bool equal = a->operation != ALLTOALL || c.counts == NULL || mirrored;
+    if (equal && (group.size <= 9 || c.count < LONG)) run_case(a, c, true);     /* the rest would be megabytes again */
 }
 
 static void run_counts(const struct algorithm *a)
@@ -337,21 +378,32 @@ static void run_counts(const struct algorithm *a)
 
 static void run_uneven(const struct algorithm *a)
 {
-    int64_t counts[MAX_P], receive[MAX_P];
+    int64_t counts[MAX_P];
     const int P = group.size;
     for (int kind = 0; kind < 4; kind++) {                          /* the last: everything with one device */
-        struct collective c = { .count = 9, .counts = counts, .dtype = F32, .root = kind % P };
+        const struct collective c = { .count = 9, .counts = counts, .dtype = F32, .root = kind % P };
         for (int b = 0; b < P; b++) counts[b] = kind == 3 ? (b == P / 2 ? 41 : 0) : (b * 5 + kind) % 4 * (kind == 2 ? 101 : 1);
-        if (a->operation == ALLTOALL) {
-            c.count = kind * 4;
-            for (int b = 0; b < P; b++) {
-                counts[b] = between(&c, group.rank, b);
-                receive[b] = between(&c, b, group.rank);
-            }
-            c.recvcounts = receive;
+        run_both_places(a, c);
+    }
+    counts[0] = LONG + 27;
+    for (int b = 1; b < P; b++) counts[b] = b % 3 * 5000;
+    run_both_places(a, (struct collective){ .counts = counts, .dtype = F32 });
+}
+
+static void run_uneven_alltoall(const struct algorithm *a)
+{
+    int64_t counts[MAX_P], receive[MAX_P];
+    for (int kind = 0; kind < 10; kind++) {
+        struct collective c = { .count = (int64_t[]){ 0, 4, 8, 12, 4 * 5003 }[kind / 2], .counts = counts, .recvcounts = receive, .dtype = F32 };
+        if (group.size > 9 && c.count > 12) break;
+        mirrored = kind % 2 == 1;
+        for (int b = 0; b < group.size; b++) {
+            counts[b] = between(&c, group.rank, b);
+            receive[b] = between(&c, b, group.rank);
         }
         run_both_places(a, c);
     }
+    mirrored = false;
 }
 
 /* Formats and reductions do not know P: small groups are enough. */
@@ -370,7 +422,8 @@ static void test_every_algorithm(void **state)
         const struct algorithm *a = algorithms[i];
         if (!selected(a)) continue;
         run_counts(a);
-        if (has_blocks(a->operation) || a->operation == ALLTOALL) run_uneven(a);
+        if (has_blocks(a->operation)) run_uneven(a);
+        if (a->operation == ALLTOALL) run_uneven_alltoall(a);
         if (a->operation != BARRIER) run_formats(a);
         if (a->operation == SCAN)
             for (int64_t n = 0; n < 9; n += 4) run_both_places(a, (struct collective){ .count = n, .dtype = F32, .exclusive = true });
@@ -595,7 +648,6 @@ static void test_wrong_arguments(void **state)
     (void)state;
     expect_refusal(ALLREDUCE, "no-such", good, "allreduce no-such: must be one of auto, ring");
     c = good; c.count = -1;             expect_refusal(ALLREDUCE, NULL, c, "count -1 is negative");
-    c = good; c.in = NULL;              expect_refusal(ALLREDUCE, NULL, c, "in is NULL");
     c = good; c.dtype = DTYPE_COUNT;    expect_refusal(ALLREDUCE, NULL, c, "dtype 7 does not exist");
     c = good; c.reduction = 99;         expect_refusal(ALLREDUCE, NULL, c, "reduction 99 does not exist");
     if (group.size > 1) expect_refusal(ALLREDUCE, "two_level", good, "allreduce two_level needs a group on several nodes of the cluster; this group has P=");
@@ -606,6 +658,37 @@ static void test_wrong_arguments(void **state)
     }
     c = good; c.root = group.size;      expect_refusal(BROADCAST, NULL, c, "is not in a group of");
     ASSERT_ALL(x[0] == 7 && x[3] == 7, "a refused call changed data");
+}
+
+/* Where calls are checked, what one member alone does wrong is everybody's error: here what the first does. */
+static void test_wrong_buffers(void **state)
+{
+    int64_t counts[MAX_P], others[MAX_P];
+    const int P = group.size, r = group.rank;
+    float *x = malloc(sizeof *x * (size_t)(8 * P)), *y = malloc(sizeof *y * (size_t)(8 * P));
+    (void)state;
+    assert_true(x != NULL && y != NULL);
+    for (int i = 0; i < 8 * P; i++) x[i] = y[i] = 7;
+    for (int b = 0; b < P; b++) counts[b] = others[b] = 2;
+    const struct collective good = { .in = x, .out = y, .count = 2 * P, .dtype = F32 };
+    struct collective c;
+    comm.checks_calls = true;
+    c = good; c.in = r == 0 ? NULL : x;         expect_refusal(ALLREDUCE, NULL, c, "in is NULL for ");
+    c = good; c.out = r == 0 ? x + 1 : y;       expect_refusal(ALLREDUCE, NULL, c, "allreduce: in and out overlap on device ");
+                                                expect_refusal(BROADCAST, NULL, c, "in place is in == out");
+                                                expect_refusal(REDUCE_SCATTER, NULL, c, "in place is out as block 0 of in");
+                                                expect_refusal(SCATTER, NULL, c, "in place is out as block 0 of in");
+                                                expect_refusal(SCAN, NULL, c, "scan: in and out overlap on device ");
+    c.count = 2;                                expect_refusal(ALLTOALL, NULL, c, "alltoall: in and out overlap on device ");
+    c = good; c.in = r == 0 ? y + 1 : x;        expect_refusal(ALLGATHER, NULL, c, "in place is in as block 0 of out");
+                                                expect_refusal(GATHER, NULL, c, "in place is in as block 0 of out");
+    c = good; c.counts = counts, c.recvcounts = others;
+    others[0] = r == 0 ? 3 : 2;                 expect_refusal(ALLTOALL, NULL, c, "alltoall: counts[0] = 2, but recvcounts[0] = 3 on device ");
+    others[0] = r == 0 ? -1 : 2;                expect_refusal(ALLTOALL, NULL, c, "recvcounts[0] = -1 is negative");
+    others[0] = 2, others[P - 1] = r == 0 ? 1 : 2;
+    c.in = r == 0 ? y : x;                      expect_refusal(ALLTOALL, NULL, c, "alltoall in place: counts[");
+    for (int i = 0; i < 8 * P; i++) ASSERT_ALL(x[i] == 7 && y[i] == 7, "a refused call changed element %d", i);
+    free(x), free(y);
 }
 
 /* ---- calls that differ between members, where the job checks them ------------------------------------------------------------- */
@@ -724,7 +807,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_DEVICES(test_every_algorithm), ON_DEVICES(test_algorithms_by_nodes), ON_DEVICES(test_same_bits_everywhere), ON_DEVICES(test_optima),
         ON_DEVICES(test_circulant_broadcast_is_optimal), ON_DEVICES(test_costs_of_large_counts), ON_DEVICES(test_a_message_beyond_int),
-        ON_DEVICES(test_wrong_arguments), ON_DEVICES(test_calls_that_differ),
+        ON_DEVICES(test_wrong_arguments), ON_DEVICES(test_wrong_buffers), ON_DEVICES(test_calls_that_differ),
         ON_DEVICES(test_timing_does_not_matter),
     };
     return MPI_RUN("collectives", tests);

@@ -1,0 +1,119 @@
+/* arguments.c -- what the arguments of a collective must be. */
+#include "emulated_devices/collectives/algorithm.h"
+
+static bool has_root(enum operation op)
+{
+    return op == BROADCAST || op == REDUCE || op == GATHER || op == SCATTER;
+}
+
+bool operation_has_blocks(enum operation op)
+{
+    return op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER;
+}
+
+static int64_t sum(const int64_t *counts, int64_t each, int P)
+{
+    int64_t total = 0;
+    for (int b = 0; b < P; b++) total += counts != NULL ? counts[b] : each;
+    return total;
+}
+
+void collective_extents(enum operation op, const struct collective *c, int r, int P, int64_t *in, int64_t *out)
+{
+    const bool root = r == c->root;
+    *in = *out = c->count;
+    if (op == BARRIER) *in = *out = 0;
+    if (op == BROADCAST && !root) *in = 0;
+    if ((op == REDUCE && !root) || (op == SCAN && c->exclusive && r == 0)) *out = 0;
+    if (op == ALLTOALL) {
+        *in = sum(c->counts, c->count, P);
+        *out = sum(c->recvcounts, c->count, P);
+    }
+    if (!operation_has_blocks(op)) return;
+    const int64_t mine = block_length(c, P, r), all = block_total(c, P);
+    const bool spread = op == REDUCE_SCATTER || op == SCATTER;
+    *in = spread ? (op == SCATTER && !root ? 0 : all) : mine;
+    *out = spread ? mine : (op == GATHER && !root ? 0 : all);
+}
+
+/* ---- what all members pass alike -------------------------------------------------------------------------------------- */
+
+static enum error_code check_counts(const char *which, const int64_t *counts, int P, const char *op, struct error *err)
+{
+    for (int b = 0; counts != NULL && b < P; b++)
+        if (counts[b] < 0) return fail(err, ERR_USAGE, "%s: %s[%d] = %lld is negative", op, which, b, (long long)counts[b]);
+    return OK;
+}
+
+enum error_code arguments_check(enum operation op, const struct collective *c, int P, struct error *err)
+{
+    const char *name = operation_name(op);
+    if (c->count < 0) return fail(err, ERR_USAGE, "%s: count %lld is negative", name, (long long)c->count);
+    if ((unsigned)c->dtype >= DTYPE_COUNT) return fail(err, ERR_USAGE, "%s: dtype %d does not exist", name, (int)c->dtype);
+    if ((unsigned)c->reduction >= REDUCTION_COUNT)
+        return fail(err, ERR_USAGE, "%s: reduction %d does not exist", name, (int)c->reduction);
+    if (has_root(op) && (c->root < 0 || c->root >= P))
+        return fail(err, ERR_USAGE, "%s: root %d is not in a group of %d", name, c->root, P);
+    if (op == ALLTOALL && (c->counts == NULL) != (c->recvcounts == NULL))
+        return fail(err, ERR_USAGE, "%s: counts and recvcounts go together", name);
+    return op == ALLTOALL ? OK : check_counts("counts", c->counts, P, name, err);
+}
+
+/* ---- what only this member knows: where its data lies, and the counts of an all-to-all ---------------------------------------- */
+
+static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes)
+{
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
+}
+
+/* Whether in and out lie to each other as collective.h has it for "in place". */
+static bool lies_in_place(enum operation op, const struct collective *c, int r, int P)
+{
+    if (op == ALLGATHER || op == GATHER) return c->in == const_element(c, c->out, block_first(c, P, r));
+    if (op == REDUCE_SCATTER || op == SCATTER) return c->out == const_element(c, c->in, block_first(c, P, r));
+    return c->in == c->out;
+}
+
+static enum error_code bad_overlap(enum operation op, const struct group *g, struct error *err)
+{
+    const bool gathers = op == ALLGATHER || op == GATHER;
+    if (!operation_has_blocks(op))
+        return fail(err, ERR_USAGE, "%s: in and out overlap on device %d; in place is in == out", operation_name(op), g->comm->rank);
+    return fail(err, ERR_USAGE, "%s: in and out overlap on device %d; in place is %s as block %d of %s", operation_name(op), g->comm->rank,
+                gathers ? "in" : "out", g->rank, gathers ? "out" : "in");
+}
+
+static bool lie_apart(enum operation op, const struct collective *c, const struct group *g)
+{
+    int64_t in, out;
+    collective_extents(op, c, g->rank, g->size, &in, &out);
+    return !overlap(c->in, bytes_of(c, in), c->out, bytes_of(c, out));
+}
+
+/* What goes to this device itself is what comes from it; in place that holds for every device, since one takes the other's place. */
+static enum error_code check_own_counts(const struct collective *c, const struct group *g, struct error *err)
+{
+    enum error_code code = check_counts("counts", c->counts, g->size, "alltoall", err);
+    if (code == OK) code = check_counts("recvcounts", c->recvcounts, g->size, "alltoall", err);
+    if (code != OK) return code;
+    const bool in_place = c->in == c->out && !lie_apart(ALLTOALL, c, g);
+    for (int b = 0; b < g->size; b++)
+        if (c->counts[b] != c->recvcounts[b] && (in_place || b == g->rank))
+            return fail(err, ERR_USAGE, "alltoall%s: counts[%d] = %lld, but recvcounts[%d] = %lld on device %d%s", in_place ? " in place" : "", b,
+                        (long long)c->counts[b], b, (long long)c->recvcounts[b], g->comm->rank, b == g->rank ? ", for itself" : "");
+    return OK;
+}
+
+enum error_code own_arguments_check(enum operation op, const struct collective *c, const struct group *g, struct error *err)
+{
+    const char *name = operation_name(op);
+    const int device = g->comm->rank;
+    int64_t in, out;
+    const enum error_code code = op == ALLTOALL && c->counts != NULL ? check_own_counts(c, g, err) : OK;
+    if (code != OK) return code;
+    collective_extents(op, c, g->rank, g->size, &in, &out);
+    if (in > 0 && c->in == NULL) return fail(err, ERR_USAGE, "%s: in is NULL for %lld elements on device %d", name, (long long)in, device);
+    if (out > 0 && c->out == NULL) return fail(err, ERR_USAGE, "%s: out is NULL for %lld elements on device %d", name, (long long)out, device);
+    return lie_apart(op, c, g) || lies_in_place(op, c, g->rank, g->size) ? OK : bad_overlap(op, g, err);
+}
