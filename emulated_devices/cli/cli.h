@@ -23,6 +23,11 @@ command_fn show_sbp, show_tensor;       /* of command_show */
  * what: what it is for, in few words. */
 #define CLUSTER_OPTION(word, what) { "--cluster", "NAME|FILE", OPTION_STRING, &(word), .help = what "; `orrery list clusters` shows them" }
 
+/* The option --wait-limit of commands that run devices; seconds: a double that holds wait_limit(the command's usual one). */
+#define WAIT_LIMIT_OPTION(seconds) { "--wait-limit", "SECONDS", OPTION_DOUBLE, &(seconds), .min = 0.1, .max = 1e9, \
+    .help = "end the job, and say who waits for whom, when no device has computed and no message has moved for so long" }
+enum { SHORT_WAIT_LIMIT = 10 };         /* of commands whose devices write no large files */
+
 /* ---- commands.c ------------------------------------------------------------------------------------------------------ */
 
 /** The command of a table, which ends with a NULL name.  @param of  what stands before the word: "" or "show ".
@@ -62,6 +67,12 @@ void announce_process(int rank, const char *place);
 #define PROCESS_LINE "orrery-process "  /* how it begins */
 #define LOST_LINE "orrery-lost "        /* how another begins: a process has ended without saying goodbye; its signal, when */
 enum { LINGER = 1 };                    /* seconds that a device goes on after it has said that it aborts */
+
+/** Seconds without progress after which a job ends: what the environment says (ORRERY_WAIT_LIMIT), else the usual ones. */
+double wait_limit(double usual);
+
+/** Let the environment say so, here and in every process that is started from here. */
+void set_wait_limit(double seconds);
 
 /** Whether output goes to a person's terminal, also when mpiexec stands in between. */
 bool on_terminal(void);

@@ -125,6 +125,21 @@ int launcher_rank(void)
 
 bool under_launcher(void) { return getenv("PMI_RANK") != NULL || getenv("PMIX_RANK") != NULL; }
 
+double wait_limit(double usual)
+{
+    const char *told = getenv("ORRERY_WAIT_LIMIT");
+    char *end = NULL;
+    const double seconds = told != NULL ? strtod(told, &end) : 0;
+    return seconds > 0 && *end == '\0' ? seconds : usual;
+}
+
+void set_wait_limit(double seconds)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.17g", seconds);
+    setenv("ORRERY_WAIT_LIMIT", text, 1);
+}
+
 bool on_terminal(void)
 {
     const char *told = getenv("ORRERY_TERMINAL");

@@ -166,6 +166,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
 {
     struct asked a = { .devices = 4, .count = -1 };
     const char *cluster = CLUSTER_USUAL;
+    double limit = wait_limit(SHORT_WAIT_LIMIT);
     char command[64];
     bool help;
     while (a.operation < OPERATION_COUNT && strcmp(operation_name(a.operation), argv[2]) != 0) a.operation++;
@@ -176,6 +177,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
         { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20, .help = "elements of the vector; -1: one for each device" },
         { "--root", "R", OPTION_INT, &a.root, .min = 0, .max = SHOW_MOST_DEVICES - 1, .help = "for collectives that have one" },
         CLUSTER_OPTION(cluster, "whose time is shown"),
+        WAIT_LIMIT_OPTION(limit),
         { "--plain", NULL, OPTION_SWITCH, &a.plain, .help = "no colours" },
         { 0 }
     };
@@ -186,6 +188,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
         print_usage(command, "[ALGO] [options]", "Run a collective for real, and draw step by step who sends what to whom and what everybody has.", table);
         return OK;
     }
+    set_wait_limit(limit);
     if (a.count < 0) a.count = a.operation == ALLTOALL ? 1 : a.devices;
     e = cluster_find(&a.cluster, cluster, err);
     if (!e) e = check(&a, err);

@@ -108,11 +108,13 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
     struct asked a = { .devices = 4, .role = "up" };
     const char *name = tensor_schemes[0]->name;
     int mesh[TENSOR_AXES];
+    double limit = wait_limit(SHORT_WAIT_LIMIT);
     bool help;
     const struct option table[] = {
         { "NAME", NULL, OPTION_STRING, &name, .help = "scheme; `orrery list tensor` shows them" },
         { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_TENSOR_DEVICES, .help = "of the tp group" },
         { "--role", "ROLE", OPTION_STRING, &a.role, .help = "which matrix of a block: qkv, out (of attention), up, down, or head" },
+        WAIT_LIMIT_OPTION(limit),
         { 0 }
     };
     enum error_code e = options_parse("show tensor", argc - 3, argv + 3, table, &help, err);
@@ -121,6 +123,7 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
         print_usage("show tensor", "[NAME] [options]", "Run a linear layer forward and backward under a tensor scheme, and draw from what happened which\nblock of which matrix is where, what travels, and what is multiplied and added, step by step.", table);
         return OK;
     }
+    set_wait_limit(limit);
     e = tensor_scheme_find(&a.scheme, name, err);
     if (!e) e = linear_role(&a.matrix, a.role, err);
     const char *needs = e ? NULL : a.scheme->mesh(a.devices, mesh);

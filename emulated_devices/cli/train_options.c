@@ -158,7 +158,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
 {
     const char *model = NULL, *grad_dtype = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
-    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1;
+    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, limit = wait_limit(WAIT_LIMIT);
     uint64_t bucket = 25 << 20;
     bool untied = false, chunks_given = false;
     struct offload_flags offload = { 0 };
@@ -244,6 +244,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--isolate", NULL, OPTION_SWITCH, &o->isolate, .help = "with --check: give every operation the right inputs, so that a mistake shows only where it is made" },
         { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid, .help = "in every step, before and after the optimizer, compare by hash what must be equal on several devices; exit 3 if it is not" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
+        WAIT_LIMIT_OPTION(limit),
         { "--save", "DIR", OPTION_STRING, &o->save, .help = "write a checkpoint at the end" },
         { "--resume", "DIR", OPTION_STRING, &o->resume, .help = "go on from a checkpoint for --steps more; give the flags of the first run again, the mesh may be another" },
         { "--sample", "BYTES", OPTION_INT, &o->sample, .min = 0, .max = 1e6, .help = "text to show from the trained model" },
@@ -256,6 +257,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         print_usage("train", "[options]", "Train a model on a mesh of emulated devices.", table);
         return OK;
     }
+    set_wait_limit(limit);
 
     o->golden = o->check && strcmp(o->check, "ref") != 0;
     if (o->golden && strpbrk(o->check, "./") == NULL)           /* a word, not a file */

@@ -9,10 +9,12 @@
 
 static enum error_code parse(struct verify_options *o, int argc, char **argv, bool *help, struct error *err)
 {
+    double limit = wait_limit(SHORT_WAIT_LIMIT);
     const struct option table[] = {
         { "WHAT", NULL, OPTION_CHOICE, &o->what, .choices = verify_families, .help = "one family; default: all" },
         { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES, .help = "on all meshes of 1 to N devices" },
         CLUSTER_OPTION(o->cluster_name, "on whose nodes collectives are"),
+        WAIT_LIMIT_OPTION(limit),
         { "--quiet", NULL, OPTION_SWITCH, &o->quiet, .help = "no lines for people" },
         { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without those lines" },
         { 0 }
@@ -25,6 +27,7 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
                     "gradient and weight of every device is held to its measured bound, in fp64 also to 1e-12;\n"
                     "messages, bytes, additions and peak memory equal their formulas. Schedules that add in\n"
                     "the same order end with the same bits. Collectives are exact.", table);
+    set_wait_limit(limit);
     return e;
 }
 

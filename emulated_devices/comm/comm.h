@@ -12,7 +12,8 @@
  * CONTROL exchanges take no virtual time.
  *
  * Environment
- *   ORRERY_WAIT_LIMIT=S   seconds a device waits for one message (600) before it says for whom and ends the job with status 1
+ *   ORRERY_WAIT_LIMIT=S   seconds (120) in which no device of the job computes and no message arrives, before one says who waits
+ *                         for whom and ends the job with status 1.  Long enough for a disk that takes in a checkpoint.
  *   ORRERY_CHECK_CALLS=1  before each collective its members compare how they were called; debug builds do, unless it is 0
  *   ORRERY_SYNCHRONOUS=1  no send completes before its receive has begun: finds programs that rely on buffering
  *   ORRERY_DELAY=N        up to N microseconds of random delay before sends and waits: finds results that depend on timing
@@ -22,6 +23,8 @@
 
 #include "emulated_devices/comm/mesh.h"
 #include "emulated_devices/device/device.h"
+
+enum { WAIT_LIMIT = 120 };              /* seconds, unless the environment says otherwise */
 
 /* ---- what is counted ---------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
  *   for (;;) {
  *       patience_listen(&p);
  *       if (it is there) break;
- *       if (!patience_pause(&p)) give up;
+ *       patience_pause(&p);
  *   }
  */
 #ifndef ORRERY_PATIENCE_H
@@ -27,7 +27,6 @@ static const struct tempo tempo_alone = { 1000 * 1000, 100 * 1000, 20 * 1000, 20
 static const struct tempo tempo_with_bell = { 200 * 1000, 100 * 1000, 200 * 1000, 1000 * 1000 };
 
 struct patience {
-    double limit;                       /* seconds in all */
     const struct bells *bells;          /* NULL: nobody rings */
     int64_t since, last, sleep;         /* nanoseconds: first and last pause, the next sleep; 0 before there is one */
 };
@@ -56,25 +55,24 @@ static inline bool patience_yield(struct patience *p, const struct tempo *tempo)
     return true;
 }
 
-/* Pause once. @return false when the limit has passed. */
-static inline bool patience_pause(struct patience *p)
+/* Pause once. */
+static inline void patience_pause(struct patience *p)
 {
     const struct tempo *tempo = p->bells != NULL ? &tempo_with_bell : &tempo_alone;
     if (p->sleep == 0) {
         if (!patience_yield(p, tempo)) p->sleep = tempo->first;         /* not before one more look, with an ear for the bell */
-        return true;
+        return;
     }
     if (p->bells != NULL) bells_wait(p->bells, p->sleep);
     else nanosleep(&(struct timespec){ .tv_nsec = (long)p->sleep }, NULL);
     p->sleep = p->sleep * 3 / 2 < tempo->longest ? p->sleep * 3 / 2 : tempo->longest;
-    return (double)(patience_now() - p->since) < p->limit * 1e9;
 }
 
 /* Wait for what MPI itself does between all devices, however long.  Its own calls for that block: those who have come keep the
  * cores from those who have not. @return whether it went well. */
 static inline bool patience_settle(MPI_Request *request)
 {
-    struct patience p = { .limit = 1e9 };
+    struct patience p = { .bells = NULL };
     for (int done = 0; MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS; patience_pause(&p))
         if (done) return true;
     return false;

@@ -44,10 +44,10 @@ enum error_code transport_open(struct comm *c, struct error *err)
     MPI_Comm_rank(t->heads, &c->rank);
     MPI_Comm_size(t->heads, &c->size);
     bells_open(&t->bells, t->heads);
+    progress_open(&t->progress, t->heads, environment("ORRERY_WAIT_LIMIT", WAIT_LIMIT));
     t->first_free = -1;
     t->piece = 1u << 30;
     t->synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
-    t->wait_limit = environment("ORRERY_WAIT_LIMIT", 600);
     t->delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
     t->random = 0x9e3779b97f4a7c15u * (uint64_t)(c->rank + 1);
     c->transport = t;
@@ -70,6 +70,7 @@ void transport_close(struct comm *c)
 {
     struct transport *t = c->transport;
     bells_close(&t->bells);
+    progress_close(&t->progress);
     MPI_Comm_free(&t->heads);
     MPI_Comm_free(&t->bodies);
     if (t->answers != MPI_COMM_NULL) {
@@ -205,16 +206,14 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------ */
 
-/* End the job: this device has waited for longer than anything takes.  In a deadlock the others are about to find the same,
- * so there is time for each to say whom it waits for. */
-static void give_up(struct comm *c, const struct slot *s)
+/* End the job, if nothing goes on any more.  The first device that finds out speaks for all; the others wait for the end. */
+static void give_up_if_ended(struct comm *c, const struct slot *s, struct vigil *v)
 {
-    char axes[64];
     const struct group *g = s->exchange.group;
-    fprintf(stderr, "device %d waits for device %d to %s: %s over %s, %s %u; nothing has come for %g s (ORRERY_WAIT_LIMIT)\n", c->rank,
-            g->member[s->peer], s->sending ? "receive" : "send", operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes),
-            s->exchange.named ? "named" : "exchange", (unsigned)s->exchange.number, c->transport->wait_limit);
-    nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
+    const struct wait wait = { g->member[s->peer], s->sending, s->exchange.named, s->exchange.operation, g->axes, s->exchange.number };
+    struct progress *p = &c->transport->progress;
+    if (!progress_has_ended(p, v, &wait) || !progress_may_speak(p)) return;
+    progress_explain(p, &wait);
     comm_abort(c, 1);
 }
 
@@ -232,14 +231,18 @@ static int look(MPI_Request *request, int *done, MPI_Status *status)
 static int finish(struct comm *c, const struct slot *s, MPI_Request *request, MPI_Status *status)
 {
     const struct bells *bells = &c->transport->bells;
-    struct patience p = { .limit = c->transport->wait_limit, .bells = bells->bell != NULL ? bells : NULL };
-    int done = 0;
+    struct patience p = { .bells = bells->bell != NULL ? bells : NULL };
+    struct vigil v = { 0 };
+    int done = 0, rc;
     for (;;) {
         patience_listen(&p);
-        const int rc = look(request, &done, status);
-        if (rc != MPI_SUCCESS || done) return rc;
-        if (!patience_pause(&p)) give_up(c, s);
+        rc = look(request, &done, status);
+        if (rc != MPI_SUCCESS || done) break;
+        patience_pause(&p);
+        if (p.sleep > 0) give_up_if_ended(c, s, &v);
     }
+    progress_goes_on(&c->transport->progress, &v);
+    return rc;
 }
 
 static int finish_body(struct comm *c, struct slot *s)

@@ -19,7 +19,7 @@
  * messages that follow are still paired correctly, and reports both lengths.
  *
  * Used of MPI (apart from peer.c, which is for comparison only): Init, Comm_idup, Comm_rank, Comm_size, Isend, Issend,
- * Irecv, Test, Get_count, Cancel, Abort, Finalize; Ibcast and Ibarrier for the bells; Iprobe and Recv for what is left over
+ * Irecv, Test, Get_count, Cancel, Abort, Finalize; Ibcast and Ibarrier for shared memory; Iprobe and Recv for what is left over
  * at the end.
  */
 #ifndef ORRERY_TRANSPORT_H
@@ -27,6 +27,7 @@
 
 #include "emulated_devices/comm/bell.h"
 #include "emulated_devices/comm/comm.h"
+#include "emulated_devices/comm/progress.h"
 
 /* A tag: is it named (1 bit), context (10), number (17); 2^28 tags are what MPICH offers. */
 enum { TAG_NUMBER_BITS = 17, TAG_CONTEXT_BITS = 10 };
@@ -62,12 +63,12 @@ struct transport {
     MPI_Comm heads, bodies;
     MPI_Comm answers;                   /* MPI_COMM_NULL: no message waits for its receiver */
     struct bells bells;
+    struct progress progress;
     struct slot *slot;
     int slots, first_free;              /* first_free: -1 if all are in use */
     uint64_t piece;                     /* bytes of one MPI message at most */
     bool finalize;                      /* this transport has initialised MPI */
     bool synchronous;
-    double wait_limit;                  /* seconds */
     uint64_t delay, random;             /* nanoseconds at most; state of the generator */
 };
 

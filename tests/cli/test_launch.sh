@@ -88,11 +88,11 @@ test_killed_device_behind_a_pipe() {
 
 test_device_that_hangs() {
     make_text
-    export ORRERY_WAIT_LIMIT=2
-    start --dp 2;                           kill -STOP "${devices[0]}"; finish
-    unset ORRERY_WAIT_LIMIT
-    expect_status 1; grep -qE 'device [01] waits for device [01] to (send|receive): .*; nothing has come for 2 s' "$place/err" ||
-        complain 'it does not say who waits for whom'
+    start --dp 2 --wait-limit 2;            kill -STOP "${devices[0]}"; finish
+    expect_status 1
+    tail -n 1 "$place/err" | grep -qE '^orrery: nothing has moved for 2 s \(--wait-limit\): device [01] waits for device [01] to (send|receive): ' ||
+        complain 'its last line does not say who waits for whom'
+    ! grep -q 'died' "$place/err" || complain 'it calls the end that it made itself a death'
 }
 
 test_signals_end_everything() {

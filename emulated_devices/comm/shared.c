@@ -1,0 +1,93 @@
+#if defined(__linux__)
+#define _GNU_SOURCE                     /* memfd_create */
+#endif
+#include "emulated_devices/comm/shared.h"
+#include "emulated_devices/comm/patience.h"
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* What device 0 tells the others: where the memory is, and what it begins with. */
+struct invitation {
+    char path[64];                      /* empty: there is none */
+    uint64_t token;                     /* another machine may have something else at this path */
+};
+
+/* Before the memory that callers see, in cache lines of its own. */
+struct front { _Alignas(128) uint64_t token; };
+
+static struct front *map(int file, size_t bytes)
+{
+    void *at = mmap(NULL, sizeof(struct front) + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static void unmap(struct front *f, size_t bytes) { munmap(f, sizeof *f + bytes); }
+
+/* On Linux the memory never has a name: others open it through the descriptor of device 0.  Elsewhere it has one until all
+ * have opened it. */
+#if defined(__linux__)
+static int make_file(char *path, size_t size)
+{
+    const int file = memfd_create("orrery", MFD_CLOEXEC);
+    snprintf(path, size, "/proc/%ld/fd/%d", (long)getpid(), file);
+    return file;
+}
+static int open_file(const char *path) { return open(path, O_RDWR | O_CLOEXEC); }
+static void remove_name(const char *path) { (void)path; }
+#else
+static int make_file(char *path, size_t size)
+{
+    snprintf(path, size, "/orrery-%ld-%llx", (long)getpid(), (unsigned long long)patience_now() % 0x10000000);
+    return shm_open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+}
+static int open_file(const char *path) { return shm_open(path, O_RDWR, 0); }
+static void remove_name(const char *path) { shm_unlink(path); }
+#endif
+
+/* Device 0's part.  @param[out] file  stays open until all have come. */
+static struct front *make(struct invitation *to, size_t bytes, int *file)
+{
+    struct front *f = NULL;
+    *file = make_file(to->path, sizeof to->path);
+    if (*file >= 0 && ftruncate(*file, (off_t)(sizeof *f + bytes)) == 0) f = map(*file, bytes);
+    if (f != NULL) f->token = to->token = (uint64_t)patience_now() << 20 ^ (uint64_t)getpid();
+    else if (*file >= 0) remove_name(to->path);
+    if (f == NULL) to->path[0] = '\0';
+    return f;
+}
+
+static struct front *join(const struct invitation *to, size_t bytes)
+{
+    const int file = to->path[0] != '\0' ? open_file(to->path) : -1;
+    if (file < 0) return NULL;
+    const bool right_size = lseek(file, 0, SEEK_END) >= (off_t)(sizeof(struct front) + bytes);
+    struct front *f = right_size ? map(file, bytes) : NULL;
+    close(file);
+    if (f == NULL || f->token == to->token) return f;
+    unmap(f, bytes);
+    return NULL;
+}
+
+void *shared_open(MPI_Comm comm, size_t bytes)
+{
+    struct invitation to = { .path = "" };
+    struct front *f = NULL;
+    MPI_Request request;
+    int rank, file = -1;
+    MPI_Comm_rank(comm, &rank);
+    if (rank == 0) f = make(&to, bytes, &file);
+    if (MPI_Ibcast(&to, sizeof to, MPI_BYTE, 0, comm, &request) == MPI_SUCCESS && patience_settle(&request) && rank > 0)
+        f = join(&to, bytes);
+    if (MPI_Ibarrier(comm, &request) == MPI_SUCCESS) patience_settle(&request);
+    if (rank == 0 && f != NULL) remove_name(to.path);
+    if (file >= 0) close(file);
+    return f != NULL ? f + 1 : NULL;
+}
+
+void shared_close(void *memory, size_t bytes)
+{
+    if (memory != NULL) unmap((struct front *)memory - 1, bytes);
+}
