@@ -5,6 +5,7 @@
 
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/layer_memory.h"
+#include "emulated_devices/model/plan.h"
 
 enum { BENCH_TENSOR_LIST = 32, BENCH_TENSOR_RUNS = 101, BENCH_TENSOR_DEVICES = 128, BENCH_TENSOR_RUN_DEVICES = 27 };
 
@@ -47,8 +48,7 @@ struct stand {
     struct group group;
     struct plan plan;
     struct tensor_parallel tp;
-    struct stage stage;
-    struct microbatch m;
+    int64_t N;                          /* tokens of a microbatch */
 };
 enum error_code stand_open(struct stand *, const struct tensor_shape *, enum dtype, const struct tensor_scheme *, int P, struct error *);
 void stand_at(struct stand *, int rank, int64_t N);

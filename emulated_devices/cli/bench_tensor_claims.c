@@ -184,8 +184,8 @@ static void print_measured(const struct bench_tensor *b)
 static double overlap_gain(const struct bench_tensor *b, struct stand *p, int64_t I)
 {
     const int P = p->group.size;
-    const int64_t n = p->m.N / P, D = p->plan.model.D, rate = b->cluster.flop_rate[b->dtype];
-    const struct collective sum = { .count = p->m.N * D, .dtype = b->dtype, .reduction = SUM };
+    const int64_t n = p->N / P, D = p->plan.model.D, rate = b->cluster.flop_rate[b->dtype];
+    const struct collective sum = { .count = p->N * D, .dtype = b->dtype, .reduction = SUM };
     const double c = (double)group_time(&p->group, REDUCE_SCATTER, NULL, &sum) / (P - 1);
     const double g = rate > 0 ? linear_cost(n, I, D, b->dtype).flops / ((double)rate * 1e6) * 1e12 : 0;
     return (P * g + (P - 1) * c) / fmax(P * g, g + (P - 1) * c);
@@ -258,9 +258,9 @@ static enum error_code print_memory(const struct tensor_shape *s, const char *na
     const int64_t N = shape_tokens(s);
     enum error_code e = stand_open(&p, s, BF16, scheme_of(name), P, err);
     if (e) return e;
-    p.plan.recompute = recompute;
     stand_at(&p, 0, N);
-    layer_memory(&p.stage, &p.m, 0, term);
+    e = layer_memory(&p.tp, N, recompute, term, err);
+    if (e) return stand_close(&p), e;
     printf("\n--tensor %s --tp %d --recompute %s\n", name, P, recompute);
     for (int i = 0; i < LAYER_MEMORY_TERMS; i++) {
         const double ND = (double)N * (double)s->D;

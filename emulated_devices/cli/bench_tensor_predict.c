@@ -1,7 +1,6 @@
 /* bench_tensor_predict.c -- what the cost and memory functions say of one layer under a tensor scheme, with nothing run. */
 #include "emulated_devices/cli/bench_tensor.h"
-#include "emulated_devices/model/block.h"
-#include "emulated_devices/model/memory.h"
+#include "emulated_devices/model/link_cost.h"
 #include <string.h>
 
 static int world_ranks[MESH_MOST_DEVICES];
@@ -45,9 +44,7 @@ void stand_at(struct stand *p, int rank, int64_t N)
     p->group.rank = rank;
     tensor_share(&p->tp);
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++) stand_along(p, axes, members[axes]);
-    p->stage = (struct stage){ .plan = &p->plan, .device = &p->device, .tp = &p->tp };
-    p->m = (struct microbatch){ .N = N, .stream = tensor_rows_at(&p->tp, STREAM, N), .inner = tensor_rows_at(&p->tp, INNER, N),
-                                .input = tensor_rows_at(&p->tp, INPUT, N) };
+    p->N = N;
 }
 
 void stand_close(struct stand *p) { device_close(&p->device); }
@@ -72,21 +69,22 @@ enum error_code tensor_predict(struct tensor_figures *f, const struct bench_tens
 {
     static struct stand p;
     const int64_t N = shape_tokens(s);
-    const struct tensor_cost_request layer = { .N = N, .layers = 1 };
+    static struct linked block;
     enum error_code e = stand_open(&p, s, b->dtype, scheme, P, err);
+    if (!e) e = link_layer(&block, &p.plan.model, 0, NULL, false, err);
     if (e) return e;
     *f = (struct tensor_figures){ 0 };
     clock_open(&p.device.clock, &b->cluster, b->dtype);
     p.device.clock.cluster.memory_rate = 0;
     for (int r = 0; r < P; r++) {
         stand_at(&p, r, N);
-        const struct collective_cost c = tensor_cost(&p.tp, layer);
+        const struct collective_cost c = linked_cost(&block, &p.tp, N);
         f->messages = larger(f->messages, c.messages);
         f->bytes = larger(f->bytes, c.bytes);
         f->mean += (double)c.bytes / P;
         f->weights = larger(f->weights, weight_bytes(&p));
-        f->kept = larger(f->kept, kept_bytes(&p.device, block_keeps(&p.stage, &p.m)));
-        if (r == 0 || r == P - 1) f->transfers = (picoseconds)larger((uint64_t)f->transfers, (uint64_t)tensor_time(&p.tp, layer));
+        f->kept = larger(f->kept, linked_keeps(&block, &p.tp, N));
+        if (r == 0 || r == P - 1) f->transfers = (picoseconds)larger((uint64_t)f->transfers, (uint64_t)linked_time(&block, &p.tp, N));
     }
     stand_close(&p);
     return OK;

@@ -4,19 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "h.3." of "h.3.attn.qkv", for the words that say what computes a tensor. */
-static void block_of(const char *tensor, char *out, size_t size)
-{
-    const char *dot = strncmp(tensor, "h.", 2) == 0 ? strchr(tensor + 2, '.') : NULL;
-    snprintf(out, size, "%.*s", dot ? (int)(dot + 1 - tensor) : 0, tensor);
-}
-
 /* What happened, for somebody who has to find the line. */
 static void print_failure(FILE *out, const struct comparison *c, const struct plan *p)
 {
     const struct worst *f = &c->first;
     const struct evidence *on = &c->where.on;
-    char text[160], block[32];
+    char text[160];
     fprintf(out, "\nfirst to differ, in order of execution: %s%s%s, step %lld\n", c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, (long long)f->step);
     if (!c->number) fprintf(out, "  device    %d (%s)\n", f->rank, mesh_describe(&p->mesh, f->rank, text, sizeof text));
     fprintf(out, "  error     %.2e, norm over norm; its bound is %.2e\n", f->error, f->bound);
@@ -25,12 +18,7 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
                 devices_count(&on->holding));
     if (diagnose_scale(text, sizeof text, &p->mesh, p->micros, on)[0]) fprintf(out, "  it is     %s\n", text);
     if (c->before[0]) fprintf(out, "  before    all is well up to %s\n", c->before);
-    if (c->from) {
-        block_of(f->tensor, block, sizeof block);
-        fprintf(out, "  made by   ");
-        fprintf(out, c->from, block);
-        fprintf(out, "\n");
-    }
+    if (c->from[0]) fprintf(out, "  made by   %s\n", c->from);
     fprintf(out, "  in all    %lld of %lld comparisons do not hold\n", (long long)c->wrong, (long long)c->compared);
 }
 

@@ -1,44 +1,71 @@
 #include "emulated_devices/model/layer_memory.h"
-#include "emulated_devices/model/recompute.h"
+#include <string.h>
 
-static uint64_t numbers(const struct stage *s, int64_t n) { return (uint64_t)n * dtype_size(s->device->dtype); }
-static uint64_t statistics(const struct stage *s, int64_t n) { return (uint64_t)n * dtype_size(dtype_wide(s->device->dtype)); }
+/* Bytes of some slots, and of the statistics of the nodes that make them, unless they are dropped. */
+enum { TERM_SLOTS = 3 };
+struct kept_slots { const char *value[TERM_SLOTS], *statistics[TERM_SLOTS]; };
 
-/* Everything kept.  outside: what the paper divides only under sequence parallelism; inside: what it always divides. */
-static void all_terms(const struct stage *s, const struct microbatch *m, struct layer_memory_term t[LAYER_MEMORY_TERMS])
+static uint64_t bytes_kept(const struct linked *l, const struct tensor_parallel *tp, int64_t N, int buffer)
 {
-    const struct model_config *c = &s->plan->model;
-    const double parts = s->tp->group->size, inside = (double)(m->N * c->D) / parts;
-    const double outside = s->tp->scheme->cuts_tokens ? inside : inside * parts;
-    const int64_t n = m->stream.count, D = s->tp->channels, heads = s->tp->heads.queries, inner = m->inner.count;
-    const struct layer_memory_term terms[LAYER_MEMORY_TERMS] = {
-        { "inputs of the norms",          4 * outside, numbers(s, 2 * n * D), NULL },
-        { "input of QKV",                 2 * outside, numbers(s, m->input.count * D), NULL },
-        { "Q, K and V",                   6 * inside,  numbers(s, inner * tensor_qkv_columns(s->tp)), NULL },
-        { "softmax, mask, what it drops", 5 * (double)(m->N * s->plan->S * c->H) / parts, statistics(s, inner * heads),
-          "in tiles: a denominator for each row" },
-        { "input of the projection",      2 * inside,  numbers(s, inner * heads * c->A), NULL },
-        { "masks of residual dropout",    2 * outside, 0, "drawn again from their counters" },
-        { "input of up",                  2 * outside, numbers(s, m->input.count * D), NULL },
-        { "input and output of gelu",     16 * inside, numbers(s, inner * (tensor_up_columns(s->tp) + s->tp->columns)), NULL },
-        { "means and deviations",         0,           statistics(s, (c->norm == NORM_LAYER ? 4 : 2) * n), "the paper leaves them out" },
-    };
-    for (int i = 0; i < LAYER_MEMORY_TERMS; i++) t[i] = terms[i];
+    const bool kept = buffer == BUFFER_IN || (buffer >= 0 && l->buffer[buffer].kept && !l->buffer[buffer].dropped);
+    return kept ? buffer_bytes(&l->buffer[buffer], tp, N) : 0;
 }
 
+static uint64_t kept_of(const struct linked *l, const struct tensor_parallel *tp, int64_t N, struct kept_slots k)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < TERM_SLOTS && k.value[i]; i++)
+        if (linked_slot(l, k.value[i])) sum += bytes_kept(l, tp, N, linked_slot(l, k.value[i])->value);
+    for (int i = 0; i < TERM_SLOTS && k.statistics[i]; i++) {
+        const struct linked_node *n = &l->node[linked_slot(l, k.statistics[i])->maker];
+        for (int j = 0; j < NODE_STATISTICS; j++) sum += bytes_kept(l, tp, N, n->statistic[j]);
+    }
+    return sum;
+}
+
+/* What the paper divides only under sequence parallelism is `outside`, what it always divides `inside`. */
 enum { NORM_INPUTS, QKV_INPUT, QKV, SOFTMAX, PROJECTION_INPUT };
 
-void layer_memory(const struct stage *s, const struct microbatch *m, int layer, struct layer_memory_term t[LAYER_MEMORY_TERMS])
+static const struct kept_slots slots[LAYER_MEMORY_TERMS] = {
+    { .value = { "in", "mid" } }, { .value = { "ln_1" } }, { .value = { "attn.qkv" } }, { .statistics = { "attn.heads" } },
+    { .value = { "attn.heads" } }, { .value = { NULL } }, { .value = { "ln_2" } }, { .value = { "mlp.up", "mlp.act" } }, { .statistics = { "ln_1", "ln_2" } },
+};
+
+static void paper_terms(const struct tensor_parallel *tp, int64_t N, struct layer_memory_term t[LAYER_MEMORY_TERMS])
 {
-    const enum recompute r = recompute_of(s->plan->recompute, layer);
-    all_terms(s, m, t);
+    const struct model_config *c = tp->config;
+    const double parts = tp->group->size, inside = (double)(N * c->D) / parts;
+    const double outside = tp->scheme->cuts_tokens ? inside : inside * parts;
+    const struct layer_memory_term terms[LAYER_MEMORY_TERMS] = {
+        { "inputs of the norms",          4 * outside, 0, NULL },
+        { "input of QKV",                 2 * outside, 0, NULL },
+        { "Q, K and V",                   6 * inside,  0, NULL },
+        { "softmax, mask, what it drops", 5 * (double)(N * tp->S * c->H) / parts, 0, "in tiles: a denominator for each row" },
+        { "input of the projection",      2 * inside,  0, NULL },
+        { "masks of residual dropout",    2 * outside, 0, "drawn again from their counters" },
+        { "input of up",                  2 * outside, 0, NULL },
+        { "input and output of gelu",     16 * inside, 0, NULL },
+        { "means and deviations",         0,           0, "the paper leaves them out" },
+    };
+    memcpy(t, terms, sizeof terms);
+}
+
+enum error_code layer_memory(const struct tensor_parallel *tp, int64_t N, const char *recompute, struct layer_memory_term t[LAYER_MEMORY_TERMS],
+                             struct error *err)
+{
+    const enum recompute r = recompute_of(recompute, 0);
+    struct linked l;
+    const enum error_code e = link_layer(&l, tp->config, 0, recompute, false, err);
+    if (e) return e;
+    paper_terms(tp, N, t);
+    for (int i = 0; i < LAYER_MEMORY_TERMS; i++) t[i].kept = kept_of(&l, tp, N, slots[i]);
     if (r == RECOMPUTE_SELECTIVE) {
-        t[SOFTMAX].paper = 0, t[SOFTMAX].kept = 0, t[SOFTMAX].why = NULL;
-        t[PROJECTION_INPUT].kept = 0, t[PROJECTION_INPUT].why = "attention is computed again anyway";
+        t[SOFTMAX].paper = 0, t[SOFTMAX].why = NULL;
+        t[PROJECTION_INPUT].why = "attention is computed again anyway";
     }
     for (int i = 0; i < LAYER_MEMORY_TERMS && r == RECOMPUTE_FULL; i++) {
         t[i].paper = i == NORM_INPUTS ? t[i].paper / 2 : 0;              /* the layer's own input */
-        t[i].kept = i == NORM_INPUTS ? t[i].kept / 2 : 0;
         t[i].why = NULL;
     }
+    return OK;
 }

@@ -9,7 +9,7 @@
 #ifndef ORRERY_LAYER_MEMORY_H
 #define ORRERY_LAYER_MEMORY_H
 
-#include "emulated_devices/model/stage.h"
+#include "emulated_devices/model/link.h"
 
 struct layer_memory_term {
     const char *what;
@@ -19,7 +19,8 @@ struct layer_memory_term {
 };
 enum { LAYER_MEMORY_TERMS = 9 };
 
-/** The terms of one layer of one microbatch under --tensor 1d or 1d-sp.  The stage needs plan, tp and device alone. */
-void layer_memory(const struct stage *, const struct microbatch *, int layer, struct layer_memory_term out[LAYER_MEMORY_TERMS]);
+/** The terms of the first layer, for N tokens, under --tensor 1d or 1d-sp.  Pure.  @return OK, or as link_layer. */
+enum error_code layer_memory(const struct tensor_parallel *, int64_t N, const char *recompute, struct layer_memory_term out[LAYER_MEMORY_TERMS],
+                             struct error *);
 
 #endif

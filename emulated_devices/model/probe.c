@@ -1,29 +1,99 @@
 #include "emulated_devices/model/probe.h"
+#include "emulated_devices/model/link.h"
+#include <stdio.h>
 #include <string.h>
 
-static const struct activation activations[] = {
-    { "embedding", WIDTH_MODEL, "the embeddings of tokens and positions, added", "the backward pass of h.0.ln_1 for its input, added to the gradient of h.0.mid" },
-    { "ln_1", WIDTH_MODEL, "the layernorm %sln_1", "the backward pass of the linear layer %sattn.c_attn for its input" },
-    { "attn.qkv", WIDTH_QKV, "the linear layer %sattn.c_attn", "the backward pass of attention in %sattn" },
-    { "attn.rotated", WIDTH_QKV, "the rotary positions in %sattn", "the backward pass of attention in %sattn" },
-    { "attn.heads", WIDTH_HEADS, "attention in %sattn", "the backward pass of the linear layer %sattn.c_proj for its input" },
-    { "attn.out", WIDTH_MODEL, "the linear layer %sattn.c_proj", "the gradient of %smid, through dropout" },
-    { "mid", WIDTH_MODEL, "the residual sum after %sattn", "the backward pass of %sln_2 for its input, added to the gradient of the block's output" },
-    { "ln_2", WIDTH_MODEL, "the layernorm %sln_2", "the backward pass of the linear layer %smlp.c_fc for its input" },
-    { "mlp.up", WIDTH_UP, "the linear layer %smlp.c_fc", "the backward pass of gelu in %smlp" },
-    { "mlp.act", WIDTH_ACT, "gelu in %smlp", "the backward pass of the linear layer %smlp.c_proj for its input" },
-    { "mlp.out", WIDTH_MODEL, "the linear layer %smlp.c_proj", "the gradient of %sout, through dropout" },
-    { "out", WIDTH_MODEL, "the residual sum after %smlp", "the backward pass of the norm that reads %sout, added to the gradient of the residual sum after it" },
-    { "ln_f", WIDTH_MODEL, "the layernorm ln_f", "the backward pass of the output matrix for its input" },
-    { "logits", WIDTH_VOCABULARY, "the output matrix", "the backward pass of the cross-entropy" },
-};
+/* ---- the names of activations, from the model's table ------------------------------------------------------------------------- */
 
-const struct activation *activation_find(const char *name)
+static const struct node *maker_of(const struct node *table, const char *name)
 {
-    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
-        if (strcmp(activations[i].name, name) == 0) return &activations[i];
+    for (const struct node *n = table; n->op != OP_END; n++)
+        if (n->out && strcmp(n->out, name) == 0) return n;
     return NULL;
 }
+
+static bool shows(const struct node *table, const char *name)
+{
+    const struct node *maker = maker_of(table, name);
+    return maker && !maker->unseen;
+}
+
+static const struct node *table_of(const struct program *p, const char *name)
+{
+    const struct node *const tables[] = { p->embedding, p->block, p->loss };
+    for (int i = 0; i < 3; i++)
+        if (shows(tables[i], name)) return tables[i];
+    return NULL;
+}
+
+static enum activation_width width_in(const struct node *table, const char *name)
+{
+    const struct node *maker = maker_of(table, name);
+    return maker ? operation_width(maker, width_in(table, maker->in[0])) : WIDTH_MODEL;
+}
+
+bool activation_width_of(const struct model_config *c, const char *name, enum activation_width *width)
+{
+    const struct program *p = program_of(c);
+    const struct node *table = p ? table_of(p, name) : NULL;
+    if (table) *width = width_in(table, name);
+    return table != NULL;
+}
+
+/* ---- what makes them, in words -------------------------------------------------------------------------------------------------- */
+
+struct words { char *out; size_t size, used; };
+
+static void say(struct words *w, const char *format, const char *name)
+{
+    const int n = snprintf(w->out + w->used, w->size - w->used, format, name);
+    if (n > 0) w->used += (size_t)n < w->size - w->used ? (size_t)n : w->size - w->used - 1;
+}
+
+/* A node: its operation, and its parameters' full name or else what it makes. */
+static void say_node(struct words *w, const struct model_config *c, const struct node *n, int layer)
+{
+    char name[PARAM_NAME] = "", prefix[32] = "";
+    const bool inside = layer >= 0 && layer < c->L;
+    const int weight = program_weight(c, n, layer);
+    if (inside) snprintf(prefix, sizeof prefix, program_of(c)->block_prefix, layer);
+    if (weight >= 0) snprintf(name, sizeof name, "%s", model_param(c, weight).name);
+    else snprintf(name, sizeof name, "%s%s", prefix, n->out ? n->out : "");
+    char *suffix = strstr(name, ".weight");
+    if (suffix) *suffix = 0;
+    say(w, n->role == ROLE_HEAD ? "the output matrix" : n->op == OP_NORM && c->norm == NORM_RMS ? "the rmsnorm %s" : operation_info(n->op)->words, name);
+}
+
+/* Readers from the last to the first: in that order backward adds up what they give.  A gradient that is passed on comes from where it
+ * was passed on from. */
+static void say_readers(struct words *w, const struct model_config *c, const struct node *table, const char *name, int layer)
+{
+    int count = 0, given = 0;
+    while (table[count].op != OP_END) count++;
+    for (int i = count - 1; i >= 0; i--) {
+        const struct node *n = &table[i];
+        if ((n->in[0] == NULL || strcmp(n->in[0], name) != 0) && (n->in[1] == NULL || strcmp(n->in[1], name) != 0)) continue;
+        say(w, given++ ? ", added to %s" : "%s", operation_info(n->op)->passes_on ? "the gradient of " : "the backward pass of ");
+        say_node(w, c, n, layer);
+        if (operation_info(n->op)->has_weight_pass) say(w, "%s", " for its input");
+    }
+}
+
+void activation_made_by(char *out, size_t size, const struct model_config *c, const char *name, int layer, bool gradient)
+{
+    const struct program *p = program_of(c);
+    const struct node *table = p ? table_of(p, name) : NULL;
+    struct words w = { out, size, 0 };
+    out[0] = 0;
+    if (table == NULL) return;
+    const struct node *last = table;
+    while (last[1].op != OP_END) last++;
+    if (!gradient) say_node(&w, c, maker_of(table, name), layer);
+    else if (last->out && strcmp(last->out, name) == 0) say_readers(&w, c, layer + 1 < c->L ? p->block : p->loss, "in", layer + 1);
+    else say_readers(&w, c, table, name, layer);
+}
+
+/* ---- who has what ------------------------------------------------------------------------------------------------------------------ */
 
 int plan_stage_of(const struct plan *p, const char *name, int layer, bool gradient)
 {
@@ -72,21 +142,21 @@ static struct tensor_parallel share_of(const struct plan *p, int rank, struct gr
     return tp;
 }
 
-int64_t plan_columns(const struct plan *p, int rank, const struct activation *a)
+int64_t plan_columns(const struct plan *p, int rank, enum activation_width width)
 {
     struct group place;
     const struct tensor_parallel tp = share_of(p, rank, &place);
-    const struct spans columns = activation_columns(&tp, a->width, false);
+    const struct spans columns = activation_columns(&tp, width, false);
     return spans_extent(&columns);
 }
 
-struct part plan_part(const struct plan *p, int rank, const struct activation *a, int64_t cols, int micro, bool gradient)
+struct part plan_part(const struct plan *p, int rank, enum activation_width width, int64_t cols, int micro, bool gradient)
 {
     const struct sequences own = plan_microbatch(p, mesh_coordinate(&p->mesh, rank, DP), micro);
     struct group place;
     const struct tensor_parallel tp = share_of(p, rank, &place);
-    const struct rows rows = tensor_rows_at(&tp, a->width == WIDTH_MODEL ? STREAM : INNER, own.count * p->S);
-    struct part part = { .dim = { p->B * p->S, cols }, .cols = activation_columns(&tp, a->width, gradient) };
+    const struct rows rows = tensor_rows_at(&tp, width == WIDTH_MODEL ? STREAM : INNER, own.count * p->S);
+    struct part part = { .dim = { p->B * p->S, cols }, .cols = activation_columns(&tp, width, gradient) };
     spans_add(&part.rows, own.first * p->S + rows.first, rows.count);
     return part;
 }

@@ -16,15 +16,11 @@ struct probe {
     void *context;
 };
 
-/* What is known of each activation: how it is cut, and where it comes from. */
-struct activation {
-    const char *name;
-    enum activation_width width;
-    const char *from, *gradient_from;   /* the operation that makes it, and its gradient, in words; %s: "h.3." or nothing */
-};
+/** How the columns of an activation are cut.  @return whether the model has one of this name that a device shows. */
+bool activation_width_of(const struct model_config *, const char *name, enum activation_width *);
 
-/** The activation of this name, or NULL. */
-const struct activation *activation_find(const char *name);
+/** The operation that makes an activation, or its gradient, in words; empty for a name that the model has not. */
+void activation_made_by(char *out, size_t size, const struct model_config *, const char *name, int layer, bool gradient);
 
 /** The stage that computes an activation, or its gradient: the gradient of a block's output is the next block's work. */
 int plan_stage_of(const struct plan *, const char *name, int layer, bool gradient);
@@ -39,9 +35,9 @@ struct spans activation_columns(const struct tensor_parallel *, enum activation_
  * @return the part; rows are those of the global batch, sequence by sequence.  Keys and values that several devices have are
  *         no part of the gradient: each has a share of it, which only added up is what the model has.
  */
-struct part plan_part(const struct plan *, int rank, const struct activation *, int64_t cols, int micro, bool gradient);
+struct part plan_part(const struct plan *, int rank, enum activation_width, int64_t cols, int micro, bool gradient);
 
 /** Columns of the tensor that such a device shows: those of its part, then perhaps others that are no part. */
-int64_t plan_columns(const struct plan *, int rank, const struct activation *);
+int64_t plan_columns(const struct plan *, int rank, enum activation_width);
 
 #endif

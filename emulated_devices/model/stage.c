@@ -1,87 +1,56 @@
 #include "emulated_devices/model/stage.h"
-#include "emulated_devices/device/compute.h"
-#include "emulated_devices/model/block.h"
-#include "emulated_devices/model/ends.h"
-#include "emulated_devices/model/matrix.h"
-#include "emulated_devices/model/memory.h"
-#include "emulated_devices/model/recompute.h"
+#include "emulated_devices/model/link_cost.h"
+#include "emulated_devices/model/run.h"
 #include "ref/model/rotary.h"
 #include <stdlib.h>
 
-static void drop_microbatch(struct stage *s, struct microbatch *m)
+/* ---- parts ------------------------------------------------------------------------------------------------------------- */
+
+static const struct model_part *embedding_of(const struct stage *s) { return &s->part[0]; }
+static const struct model_part *layer_of(const struct stage *s, int l) { return &s->part[1 + l]; }
+static const struct model_part *loss_of(const struct stage *s) { return &s->part[1 + s->layers]; }
+
+static bool is_last_part(const struct stage *s, const struct model_part *p) { return p == loss_of(s); }
+
+struct tensor *stage_buffer(const struct stage *s, struct microbatch *m, const struct model_part *p, int buffer)
 {
-    for (int l = 0; l < s->layers; l++) {
-        block_drop(s, &m->block[l]);
-        block_drop_gradients(s, &m->d_block[l]);
-    }
-    struct tensor *const all[] = { &m->out, &m->lnf_mean, &m->lnf_rstd, &m->lnf, &m->logits, &m->top, &m->sums, &m->d_lnf,
-                                   &m->d_out, &m->d_in };
-    drop_tensors(s->device, all, sizeof all / sizeof *all);
+    (void)s;
+    if (buffer == BUFFER_GRADIENT) return &m->gradient;
+    if (buffer == BUFFER_OUT) return &m->tensor[p[1].first_buffer + BUFFER_IN];
+    return &m->tensor[p->first_buffer + buffer];
 }
 
-/* Bytes of one block's activations: all of them, and those that are dropped between forward and backward. */
-static uint64_t all_bytes(const struct stage *s, const struct microbatch *m)
-{
-    return kept_bytes(s->device, block_keeps(s, m));
-}
-
-static uint64_t forgotten_bytes(const struct stage *s, const struct microbatch *m, int l)
-{
-    return kept_bytes(s->device, block_forgets(s, m, s->first_layer + l));
-}
-
-static uint64_t loss_bytes(const struct stage *s, const struct microbatch *m)
-{
-    return kept_bytes(s->device, loss_keeps(s, m));
-}
-
-/* Where there is no backward pass, nothing is kept for it. */
-static bool keeps_nothing(const struct stage *s) { return s->plan->optimizer->forward_only; }
-
-static void hold(struct held *h, uint64_t bytes)
-{
-    h->now += bytes;
-    if (h->now > h->peak) h->peak = h->now;
-}
-
-void stage_forward_held(const struct stage *s, int micro, struct held *h)
-{
-    const struct microbatch *m = &s->micro[micro];
-    const uint64_t stream = stage_message_bytes(s, micro);
-    if (s->first) hold(h, stream);
-    for (int l = 0; l < s->layers; l++) {
-        if (l + 1 < s->layers || s->last) hold(h, stream);              /* the output */
-        hold(h, all_bytes(s, m) - stream);
-        h->now -= keeps_nothing(s) ? all_bytes(s, m) : forgotten_bytes(s, m, l);
-    }
-    if (s->last) hold(h, loss_bytes(s, m) - stream);
-    if (s->last && keeps_nothing(s)) h->now -= loss_bytes(s, m);
-}
-
-void stage_backward_held(const struct stage *s, int micro, bool input, bool weight, struct held *h)
-{
-    const struct microbatch *m = &s->micro[micro];
-    if (s->last && weight) h->now -= loss_bytes(s, m);
-    for (int l = s->layers - 1; l >= 0; l--) {
-        if (input) hold(h, forgotten_bytes(s, m, l));
-        if (weight) h->now -= all_bytes(s, m);
-    }
-}
-
-uint64_t stage_message_bytes(const struct stage *s, int micro)
-{
-    return (uint64_t)(s->micro[micro].stream.count * s->tp->channels) * dtype_size(s->device->dtype);
-}
+const char *stage_entering(const struct model_part *p) { return p->layer == 0 ? "embedding" : "out"; }
 
 struct tensor stage_weight(const struct stage *s, int index) { return index < 0 ? tensor_none : parameter_find(s->parameters, index)->w; }
 struct tensor stage_gradient(const struct stage *s, int index) { return index < 0 ? tensor_none : parameter_find(s->parameters, index)->g; }
 
-struct tensor rows_of(struct tensor table, struct rows r)
-{
-    return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
-}
+/* Where there is no backward pass, nothing is kept for it. */
+static bool keeps_nothing(const struct stage *s) { return s->plan->optimizer->forward_only; }
 
 /* ---- opening, closing ------------------------------------------------------------------------------------------------ */
+
+static enum error_code link_parts(struct stage *s, struct error *err)
+{
+    const struct plan *plan = s->plan;
+    const struct model_config *c = &plan->model;
+    enum error_code e = OK;
+    for (int i = 0; i < s->layers + 2 && !e; i++) {
+        struct model_part *p = &s->part[i];
+        const bool has = i == 0 ? s->first : i <= s->layers || s->last;
+        p->layer = i == 0 ? -1 : i <= s->layers ? s->first_layer + i - 1 : (int)c->L;
+        p->index = p->layer + 1;
+        p->first_buffer = s->buffers;
+        p->linked.buffers = BUFFER_FIRST_OWN;
+        if (has) e = link_layer(&p->linked, c, p->layer, plan->recompute, keeps_nothing(s), err);
+        s->buffers += p->linked.buffers;
+        for (int v = 0; v < p->linked.nodes; v++) {
+            p->weight[v] = program_weight(c, p->linked.node[v].is, p->layer);
+            p->bias[v] = program_bias(c, p->linked.node[v].is, p->layer);
+        }
+    }
+    return e;
+}
 
 static bool make_rotary(struct stage *s)
 {
@@ -93,6 +62,19 @@ static bool make_rotary(struct stage *s)
     return s->rotary.data != NULL;
 }
 
+static bool make_microbatch(struct stage *s, struct microbatch *m, struct sequences sequences)
+{
+    m->sequences = sequences;
+    m->N = sequences.count * s->plan->S;
+    m->tensor = calloc((size_t)s->buffers, sizeof *m->tensor);
+    int32_t *ints = calloc((size_t)(3 * m->N), sizeof *ints);
+    m->ids = tensor_1d(ints, I32, m->N);
+    m->positions = tensor_1d(ints ? ints + m->N : NULL, I32, m->N);
+    m->labels = tensor_1d(ints ? ints + 2 * m->N : NULL, I32, m->N);
+    for (int64_t n = 0; ints && n < m->N; n++) ints[m->N + n] = (int32_t)(n % s->plan->S);
+    return m->tensor && ints;
+}
+
 /* The tables of integers and of rotary positions are inputs, not tensors of the model: they are not counted. */
 enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp,
                            struct data_parallel *data, int index, int dp, struct error *err)
@@ -101,200 +83,171 @@ enum error_code stage_open(struct stage *s, const struct plan *plan, struct devi
                          .first = index == 0, .last = index == plan->stages - 1, .first_layer = (int)plan_first_layer(plan, index) };
     s->layers = (int)plan_first_layer(plan, index + 1) - s->first_layer;
     s->micro = calloc((size_t)plan->micros, sizeof *s->micro);
-    bool ok = s->micro != NULL && make_rotary(s);
-    for (int i = 0; ok && i < plan->micros; i++) {
-        struct microbatch *m = &s->micro[i];
-        m->sequences = plan_microbatch(plan, dp, i);
-        m->N = m->sequences.count * plan->S;
-        m->stream = tensor_rows_at(tp, STREAM, m->N), m->inner = tensor_rows_at(tp, INNER, m->N);
-        m->input = tensor_rows_at(tp, INPUT, m->N), m->gradient = tensor_rows_at(tp, GRADIENT, m->N);
-        m->block = calloc((size_t)s->layers, sizeof *m->block);
-        m->d_block = calloc((size_t)s->layers, sizeof *m->d_block);
-        int32_t *ints = calloc((size_t)(3 * m->N), sizeof *ints);
-        ok = m->block && m->d_block && ints;
-        m->ids = tensor_1d(ints, I32, m->N);
-        m->positions = tensor_1d(ints ? ints + m->N : NULL, I32, m->N);
-        m->labels = tensor_1d(ints ? ints + 2 * m->N : NULL, I32, m->N);
-        for (int64_t n = 0; ok && n < m->N; n++) ints[m->N + n] = (int32_t)(n % plan->S);
-    }
-    if (ok) return OK;
-    stage_close(s);
-    return fail(err, ERR_MEMORY, "no memory for the lists of %d microbatches", plan->micros);
+    s->part = calloc((size_t)s->layers + 2, sizeof *s->part);
+    bool ok = s->micro && s->part && make_rotary(s);
+    enum error_code e = ok ? link_parts(s, err) : OK;
+    for (int i = 0; ok && !e && i < plan->micros; i++) ok = make_microbatch(s, &s->micro[i], plan_microbatch(plan, dp, i));
+    if (!ok) e = fail(err, ERR_MEMORY, "no memory for the lists of %d microbatches", plan->micros);
+    if (e) stage_close(s);
+    return e;
+}
+
+static void drop_microbatch(struct stage *s, struct microbatch *m)
+{
+    for (int i = 0; m->tensor && i < s->layers + 2; i++) run_drop(s, m, &s->part[i]);
+    device_free(s->device, m->gradient);
+    free(m->tensor), free(m->ids.data);
 }
 
 void stage_close(struct stage *s)
 {
-    for (int i = 0; s->micro && i < s->plan->micros; i++) {
-        struct microbatch *m = &s->micro[i];
-        if (m->block && m->d_block) drop_microbatch(s, m);
-        free(m->block), free(m->d_block), free(m->ids.data);
-    }
-    free(s->micro);
-    free(s->rotary.data);
-    s->micro = NULL;
+    for (int i = 0; s->micro && i < s->plan->micros; i++) drop_microbatch(s, &s->micro[i]);
+    free(s->micro), free(s->part), free(s->rotary.data);
+    s->micro = NULL, s->part = NULL;
     s->rotary = tensor_none;
 }
 
 /* ---- probes --------------------------------------------------------------------------------------------------------- */
 
-void stage_show(struct stage *s, const struct microbatch *m, const char *name, int layer, struct tensor t)
+void stage_show(struct stage *s, const struct microbatch *m, const char *name, int layer, bool gradient, struct tensor t)
 {
-    if (s->probe) s->probe->see(s->probe->context, name, layer, false, (int)(m - s->micro), t);
-}
-
-void stage_show_gradient(struct stage *s, const struct microbatch *m, const char *name, int layer, struct tensor t)
-{
-    if (s->probe) s->probe->see(s->probe->context, name, layer, true, (int)(m - s->micro), t);
+    if (s->probe) s->probe->see(s->probe->context, name, layer, gradient, (int)(m - s->micro), t);
 }
 
 /* ---- the executor's places ----------------------------------------------------------------------------------------- */
 
+static struct tensor stream(const struct stage *s, const struct microbatch *m, enum arena_tag tag)
+{
+    return device_tensor_2d(s->device, tag, tensor_rows_at(s->tp, STREAM, m->N).count, s->tp->channels);
+}
+
+static struct tensor take(struct tensor *t)
+{
+    const struct tensor taken = *t;
+    *t = tensor_none;
+    return taken;
+}
+
 struct tensor stage_input(struct stage *s, int micro)
 {
     struct microbatch *m = &s->micro[micro];
-    return m->block[0].in = device_tensor_2d(s->device, ACTIVATIONS, m->stream.count, s->tp->channels);
+    return *stage_buffer(s, m, layer_of(s, 0), BUFFER_IN) = stream(s, m, ACTIVATIONS);
 }
 
-struct tensor stage_output_gradient(struct stage *s, int micro)
-{
-    struct microbatch *m = &s->micro[micro];
-    return m->d_out = device_tensor_2d(s->device, BUFFERS, m->stream.count, s->tp->channels);
-}
-
-struct tensor stage_take_output(struct stage *s, int micro) { return take_tensor(&s->micro[micro].out); }
-struct tensor stage_take_input_gradient(struct stage *s, int micro) { return take_tensor(&s->micro[micro].d_in); }
+struct tensor stage_output_gradient(struct stage *s, int micro) { return s->micro[micro].gradient = stream(s, &s->micro[micro], BUFFERS); }
+struct tensor stage_take_output(struct stage *s, int micro) { return take(stage_buffer(s, &s->micro[micro], loss_of(s), BUFFER_IN)); }
+struct tensor stage_take_input_gradient(struct stage *s, int micro) { return take(&s->micro[micro].gradient); }
 
 /* ---- the operations ------------------------------------------------------------------------------------------------- */
 
-static enum error_code out_of_memory(const struct stage *s, int micro, struct error *err)
+/* Memory for what leaves a part.  What goes to the next stage is on its way out, not kept. */
+static enum error_code make_output(struct stage *s, struct microbatch *m, const struct model_part *p, struct error *err)
 {
-    return fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d of stage %d", micro, s->index);
+    if (is_last_part(s, p)) return OK;
+    const bool leaves = is_last_part(s, p + 1) && !s->last;
+    const struct tensor out = stream(s, m, leaves ? BUFFERS : ACTIVATIONS);
+    *stage_buffer(s, m, p, BUFFER_OUT) = out;
+    return out.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d of stage %d", (int)(m - s->micro), s->index);
 }
 
-/* Parts of the model, as the data scheme counts them. */
-static int part_of_layer(const struct stage *s, int l) { return 1 + s->first_layer + l; }
-static int part_of_loss(const struct stage *s) { return 1 + (int)s->plan->model.L; }
-
-static enum error_code forward_embedding(struct stage *s, struct microbatch *m, int micro, struct error *err)
+static enum error_code forward_part(struct stage *s, struct microbatch *m, const struct model_part *p, struct error *err)
 {
-    m->block[0].in = device_tensor_2d(s->device, ACTIVATIONS, m->stream.count, s->tp->channels);
-    if (m->block[0].in.data == NULL) return out_of_memory(s, micro, err);
-    enum error_code e = data_acquire(s->data, 0, err);
-    if (!e) e = embedding_forward(s, m, m->block[0].in, err);
-    data_release(s->data, 0);
-    return e;
-}
-
-static enum error_code forward_layer(struct stage *s, struct microbatch *m, int micro, int l, struct error *err)
-{
-    /* what goes to the next stage is on its way out, not kept */
-    const bool leaves = l + 1 == s->layers && !s->last;
-    const struct tensor out = device_tensor_2d(s->device, leaves ? BUFFERS : ACTIVATIONS, m->stream.count, s->tp->channels);
-    *(l + 1 < s->layers ? &m->block[l + 1].in : &m->out) = out;
-    if (!block_make(s, m, &m->block[l]) || out.data == NULL) return out_of_memory(s, micro, err);
-    enum error_code e = data_acquire(s->data, part_of_layer(s, l), err);
-    if (!e) e = block_forward(s, m, s->first_layer + l, out, err);
-    data_release(s->data, part_of_layer(s, l));
-    if (keeps_nothing(s)) block_drop(s, &m->block[l]);
-    else block_forget(s, m, s->first_layer + l);
-    return e;
-}
-
-static enum error_code forward_loss(struct stage *s, struct microbatch *m, int micro, struct error *err)
-{
-    enum error_code e = data_acquire(s->data, part_of_loss(s), err);
-    if (!e) e = loss_forward(s, m, micro, err);
-    data_release(s->data, part_of_loss(s));
-    if (keeps_nothing(s)) loss_drop(s, m);
+    enum error_code e = make_output(s, m, p, err);
+    if (!e) e = run_make(s, m, p, LIST_FORWARD, err);
+    if (e) return e;
+    e = data_acquire(s->data, p->index, err);
+    if (!e) e = run_list(s, m, p, LIST_FORWARD, err);
+    data_release(s->data, p->index);
     return e;
 }
 
 enum error_code stage_forward(struct stage *s, int micro, struct error *err)
 {
     struct microbatch *m = &s->micro[micro];
-    enum error_code e = s->first ? forward_embedding(s, m, micro, err) : OK;
-    for (int l = 0; l < s->layers && !e; l++) e = forward_layer(s, m, micro, l, err);
-    return !e && s->last ? forward_loss(s, m, micro, err) : e;
+    enum error_code e = s->first ? forward_part(s, m, embedding_of(s), err) : OK;
+    for (int l = 0; l < s->layers && !e; l++) e = forward_part(s, m, layer_of(s, l), err);
+    return !e && s->last ? forward_part(s, m, loss_of(s), err) : e;
 }
 
-static enum error_code backward_loss(struct stage *s, struct microbatch *m, bool input, bool weight, struct error *err)
+/* What was dropped is computed again first. */
+static enum error_code backward_input(struct stage *s, struct microbatch *m, const struct model_part *p, struct error *err)
 {
-    const int part = part_of_loss(s);
-    enum error_code e = OK;
-    if (input) {
-        e = data_acquire(s->data, part, err);
-        if (!e) e = loss_backward_input(s, m, err);
-        data_release(s->data, part);
+    static const enum list lists[] = { LIST_AGAIN, LIST_INPUT };
+    const bool weights = list_uses_weights(&p->linked, LIST_INPUT);
+    enum error_code e = weights ? data_acquire(s->data, p->index, err) : OK;
+    for (int i = 0; i < 2 && !e; i++) {
+        e = run_make(s, m, p, lists[i], err);
+        if (!e) e = run_list(s, m, p, lists[i], err);
     }
-    if (e || !weight) return e;
-    e = data_begin_gradient(s->data, part, err);
-    if (e) return e;
-    e = loss_backward_weight(s, m, err);
-    return e ? e : data_end_gradient(s->data, part, err);
+    if (weights) data_release(s->data, p->index);
+    return e;
 }
 
-static enum error_code backward_layer(struct stage *s, struct microbatch *m, int l, bool input, bool weight, struct error *err)
+static enum error_code backward_weight(struct stage *s, struct microbatch *m, const struct model_part *p, struct error *err)
 {
-    const int part = part_of_layer(s, l), layer = s->first_layer + l;
-    enum error_code e = OK;
-    if (input) {
-        e = data_acquire(s->data, part, err);
-        if (!e) e = block_remember(s, m, layer, err);
-        if (!e) e = block_backward_input(s, m, layer, m->d_out, err);
-        data_release(s->data, part);
-    }
-    if (e || !weight) return e;
-    e = data_begin_gradient(s->data, part, err);
-    if (e) return e;
-    e = block_backward_weight(s, m, layer, err);
-    return e ? e : data_end_gradient(s->data, part, err);
+    enum error_code e = data_begin_gradient(s->data, p->index, err);
+    if (!e) e = run_list(s, m, p, LIST_WEIGHT, err);
+    return e ? e : data_end_gradient(s->data, p->index, err);
 }
 
-/* There is no input whose gradient anybody wants. */
-static enum error_code backward_embedding(struct stage *s, struct microbatch *m, struct error *err)
+static enum error_code backward_part(struct stage *s, struct microbatch *m, const struct model_part *p, bool input, bool weight, struct error *err)
 {
-    enum error_code e = data_begin_gradient(s->data, 0, err);
-    if (e) return e;
-    e = embedding_backward_weight(s, m, err);
-    return e ? e : data_end_gradient(s->data, 0, err);
+    const enum error_code e = input ? backward_input(s, m, p, err) : OK;
+    return e || !weight ? e : backward_weight(s, m, p, err);
 }
 
 enum error_code stage_backward(struct stage *s, int micro, bool input, bool weight, struct error *err)
 {
     struct microbatch *m = &s->micro[micro];
-    enum error_code e = s->last ? backward_loss(s, m, input, weight, err) : OK;
-    for (int l = s->layers - 1; l >= 0 && !e; l--) e = backward_layer(s, m, l, input, weight, err);
-    if (e) return e;
-    if (input) m->d_in = take_tensor(&m->d_out);
-    if (s->first && input) dev_dropout(s->device, m->d_in, m->d_in, dropout_of(s, m, s->plan->model.dropout_embedding, -1, "embedding"));
-    return s->first && weight ? backward_embedding(s, m, err) : OK;
+    enum error_code e = s->last ? backward_part(s, m, loss_of(s), input, weight, err) : OK;
+    for (int l = s->layers - 1; l >= 0 && !e; l--) e = backward_part(s, m, layer_of(s, l), input, weight, err);
+    return !e && s->first ? backward_part(s, m, embedding_of(s), input, weight, err) : e;
 }
 
-/* ---- the same, as a list ---------------------------------------------------------------------------------------------- */
+/* ---- the same, as memory ------------------------------------------------------------------------------------------------ */
 
-int stage_uses_forward(const struct stage *s, struct use *use)
+uint64_t stage_message_bytes(const struct stage *s, int micro)
 {
-    int n = 0;
-    if (s->first) n += part_uses(s, 0, PASS_FORWARD, false, use + n);
-    for (int l = 0; l < s->layers; l++) n += part_uses(s, part_of_layer(s, l), PASS_FORWARD, false, use + n);
-    if (s->last) n += part_uses(s, part_of_loss(s), PASS_FORWARD, false, use + n);
-    return n;
+    return (uint64_t)(tensor_rows_at(s->tp, STREAM, s->micro[micro].N).count * s->tp->channels) * dtype_size(s->device->dtype);
 }
 
-static int list_backward(const struct stage *s, int part, bool again, bool input, bool weight, struct use *use)
+/* A part's output is held where it is kept here. */
+static void forward_held(const struct stage *s, int micro, const struct model_part *p, struct held *h)
 {
-    int n = 0;
-    if (input) n += part_uses(s, part, PASS_BACKWARD_INPUT, again, use + n);
-    if (weight) n += part_uses(s, part, PASS_BACKWARD_WEIGHT, false, use + n);
-    return n;
+    const bool leaves = is_last_part(s, p) || (is_last_part(s, p + 1) && !s->last);
+    if (!leaves) held_more(h, stage_message_bytes(s, micro));
+    run_held(s, &s->micro[micro], p, LIST_FORWARD, h);
 }
 
-int stage_uses_backward(const struct stage *s, bool input, bool weight, struct use *use)
+void stage_forward_held(const struct stage *s, int micro, struct held *h)
 {
-    int n = 0;
-    if (s->last) n += list_backward(s, part_of_loss(s), false, input, weight, use + n);
-    for (int l = s->layers - 1; l >= 0; l--)
-        n += list_backward(s, part_of_layer(s, l), recompute_of(s->plan->recompute, s->first_layer + l) == RECOMPUTE_FULL, input, weight, use + n);
-    if (s->first) n += list_backward(s, 0, false, false, weight, use + n);
-    return n;
+    if (s->first) forward_held(s, micro, embedding_of(s), h);
+    for (int l = 0; l < s->layers; l++) forward_held(s, micro, layer_of(s, l), h);
+    if (s->last) forward_held(s, micro, loss_of(s), h);
+}
+
+static void backward_held(const struct stage *s, int micro, const struct model_part *p, bool input, bool weight, struct held *h)
+{
+    if (input) run_held(s, &s->micro[micro], p, LIST_AGAIN, h);
+    if (input) run_held(s, &s->micro[micro], p, LIST_INPUT, h);
+    if (weight) run_held(s, &s->micro[micro], p, LIST_WEIGHT, h);
+}
+
+void stage_backward_held(const struct stage *s, int micro, bool input, bool weight, struct held *h)
+{
+    if (s->last) backward_held(s, micro, loss_of(s), input, weight, h);
+    for (int l = s->layers - 1; l >= 0; l--) backward_held(s, micro, layer_of(s, l), input, weight, h);
+    if (s->first) backward_held(s, micro, embedding_of(s), input, weight, h);
+}
+
+/* ---- the same, as messages ---------------------------------------------------------------------------------------------- */
+
+struct collective_cost stage_cost(const struct stage *s, int micro)
+{
+    struct collective_cost sum = { 0 };
+    for (int i = 0; i < s->layers + 2; i++) {
+        const struct collective_cost one = linked_cost(&s->part[i].linked, s->tp, s->micro[micro].N);
+        sum.messages += one.messages, sum.bytes += one.bytes, sum.additions += one.additions;
+    }
+    return sum;
 }

@@ -7,23 +7,26 @@
 #ifndef ORRERY_STAGE_H
 #define ORRERY_STAGE_H
 
+#include "emulated_devices/model/link.h"
 #include "emulated_devices/model/probe.h"
 #include "ref/model/transformer.h"
 
-/* What the backward pass for the input leaves for the one for the weights: the gradient of each linear layer's output. */
-struct block_gradients { struct tensor out, up, ln2, attention_out, qkv, ln1; };
+/* A part of the model as a stage runs it: the embedding, a layer, or the loss. */
+struct model_part {
+    int index;                                  /* as the data scheme counts parts: 0, 1 + layer, 1 + L */
+    int layer;                                  /* -1 for the embedding, L for the loss */
+    struct linked linked;
+    int weight[LINK_NODES], bias[LINK_NODES];   /* of each node, its parameters in the model's list; -1: none */
+    int first_buffer;                           /* of its buffers among a microbatch's tensors */
+};
 
 /* One microbatch in flight. */
 struct microbatch {
     struct sequences sequences;
     int64_t N;                                  /* its tokens */
-    struct rows stream, inner, input, gradient; /* those this device has of each kind of activation: tensor.h */
     struct tensor ids, positions, labels;       /* I32 [N]; those the stage needs */
-    struct block_activations *block;            /* [layers] */
-    struct block_gradients *d_block;            /* [layers] while the weights' part is outstanding */
-    struct tensor out;                          /* stream: what the next stage needs, or the last layer's output */
-    struct tensor lnf_mean, lnf_rstd, lnf, logits, top, sums;   /* the last stage's; sums: total, then hit */
-    struct tensor d_lnf, d_out, d_in;           /* stream */
+    struct tensor *tensor;                      /* [buffers of all parts] */
+    struct tensor gradient;                     /* of the stream, where backward is: [stream] */
 };
 
 struct stage {
@@ -40,6 +43,8 @@ struct stage {
     int64_t counted;                            /* labels in the whole batch that are not ignored */
     double loss_scale;                          /* gradients are those of so many times the loss */
     double loss;                                /* sum over the tokens of the microbatches done in this step */
+    struct model_part *part;                          /* [layers + 2]: embedding, layers, loss; those that the stage has are linked */
+    int buffers;                                /* of all parts */
     struct microbatch *micro;                   /* [M] */
     const struct probe *probe;                  /* NULL: nobody looks */
 };
@@ -53,21 +58,26 @@ void stage_close(struct stage *);
 struct tensor stage_weight(const struct stage *, int index);
 struct tensor stage_gradient(const struct stage *, int index);
 
-/** A device's rows of one of the microbatch's tables of integers. */
-struct tensor rows_of(struct tensor table, struct rows);
+/** Where a buffer of a part is.  What leaves a part is what enters the next. */
+struct tensor *stage_buffer(const struct stage *, struct microbatch *, const struct model_part *, int buffer);
+
+/** The name of what enters a part: the output of the part before. */
+const char *stage_entering(const struct model_part *);
 
 /** Show the probe a tensor that was just computed, or the gradient of one. */
-void stage_show(struct stage *, const struct microbatch *, const char *name, int layer, struct tensor);
-void stage_show_gradient(struct stage *, const struct microbatch *, const char *name, int layer, struct tensor);
+void stage_show(struct stage *, const struct microbatch *, const char *name, int layer, bool gradient, struct tensor);
 
 /* The operations a schedule is made of.  Collective over the tp group.  After an error the step cannot go on. */
 enum error_code stage_forward(struct stage *, int micro, struct error *);
 enum error_code stage_backward(struct stage *, int micro, bool input, bool weight, struct error *);
 
-/** The parts of the model that a pass uses, in order, for data_set_uses.  @param[out] use  room for (layers + 2) part_uses_most().
+/** The weights and gradients that a pass uses, in order, for data_set_uses.  @param[out] use  room for (layers + 2) part_uses_most().
  *  @return how many. */
 int stage_uses_forward(const struct stage *, struct use *use);
 int stage_uses_backward(const struct stage *, bool input, bool weight, struct use *use);
+
+/** The most uses of one part in a forward and a backward pass. */
+int part_uses_most(const struct plan *);
 
 /* Places for the executor: see execute.h. */
 struct tensor stage_input(struct stage *, int micro);
@@ -78,8 +88,16 @@ struct tensor stage_take_input_gradient(struct stage *, int micro);
 /** Bytes of ACTIVATIONS, followed through one operation: what is held at its end, and the most on the way.
  *  Before forward, what another stage sent is held already. */
 struct held { uint64_t now, peak; };
+static inline void held_more(struct held *h, uint64_t bytes)
+{
+    h->now += bytes;
+    if (h->now > h->peak) h->peak = h->now;
+}
 void stage_forward_held(const struct stage *, int micro, struct held *);
 void stage_backward_held(const struct stage *, int micro, bool input, bool weight, struct held *);
+
+/** What a microbatch's passes through the stage send on the tp group, exactly. */
+struct collective_cost stage_cost(const struct stage *, int micro);
 
 /** Bytes of its piece of the stream, which goes from stage to stage. */
 uint64_t stage_message_bytes(const struct stage *, int micro);

@@ -444,13 +444,6 @@ static struct collective_cost result_cost(const struct trainer *t)
     return forward_only(t) ? zeroth_cost(t) : group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &numbers);
 }
 
-static int layers_again(const struct stage *s)
-{
-    int n = 0;
-    for (int l = 0; l < s->layers; l++) n += recompute_of(s->plan->recompute, s->first_layer + l) == RECOMPUTE_FULL;
-    return n;
-}
-
 struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
 {
     const uint64_t passes = (uint64_t)plan_passes(&t->plan);
@@ -464,8 +457,7 @@ struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
             const struct stage *s = &t->stage[c];
             const struct place at = place_of(&t->schedule, i, s->index);
             if (at.device != t->pp.rank || at.chunk != c) continue;             /* another place's microbatch */
-            const struct collective_cost one = tensor_cost(&t->tensor, (struct tensor_cost_request){
-                .N = s->micro[i].N, .layers = s->layers, .again = layers_again(s), .forward_only = forward_only(t), .embedding = s->first, .head = s->last });
+            const struct collective_cost one = stage_cost(s, i);
             sum.messages += passes * one.messages;
             sum.bytes += passes * one.bytes;
             sum.additions += passes * one.additions;

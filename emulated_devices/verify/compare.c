@@ -46,7 +46,7 @@ static void note(struct comparison *c, struct worst *worst, const char *kind, st
 
 /* ---- activations --------------------------------------------------------------------------------------------------- */
 
-struct visit { struct comparison *result; const struct recording *record; int layers; int64_t step; bool ignored; };
+struct visit { struct comparison *result; const struct recording *record; const struct model_config *model; int64_t step; bool ignored; };
 
 static void compare_activation(void *context, int tensor, int rank, const struct sums *s)
 {
@@ -58,10 +58,9 @@ static void compare_activation(void *context, int tensor, int rank, const struct
     if (v->ignored || bound == 0) return;
     struct worst found = { .rank = rank, .step = v->step, .bound = bound, .scale = scale_of(s->actual, s->product, s->truth), .truth = s->truth,
                            .error = s->elements != s->expected ? NAN : s->difference == 0 ? 0 : sqrt(s->difference) / a->norm };
-    activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, v->layers);
+    activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, (int)v->model->L);
     note(c, a->gradient ? &c->activation_gradient : &c->activation, a->gradient ? "activation gradient" : "activation", found);
-    const struct activation *known = activation_find(a->name);
-    if (!failed && c->failed && known) c->from = a->gradient ? known->gradient_from : known->from;
+    if (!failed && c->failed) activation_made_by(c->from, sizeof c->from, v->model, a->name, a->layer, a->gradient);
 }
 
 /* ---- one parameter --------------------------------------------------------------------------------------------- */
@@ -222,7 +221,7 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
 {
     struct trainer *t = p->trainer;
     const bool here = t->comm->rank == 0;
-    struct visit v = { .result = c, .layers = (int)t->plan.model.L, .step = t->step + 1 };
+    struct visit v = { .result = c, .model = &t->plan.model, .step = t->step + 1 };
     const bool overflow = here && reference_overflows(ref);
     if (here && t->plan.optimizer->forward_only) compare_sides(c, ref, result, v.step);
     if (t->plan.optimizer->forward_only) return OK;

@@ -37,7 +37,7 @@ struct comparison {
     char before[PARAM_NAME + 32];                   /* what was compared just before it and held; empty: nothing */
     bool number;                        /* it is a single number: the loss, the norm */
     bool excess;                        /* it is a quantised gradient: its error is a multiple of what quantising allows */
-    const char *from;                   /* the operation that computes it, with %s for "h.3."; NULL: not an activation */
+    char from[160];                     /* the operation that computes it, in words; empty: not an activation */
     struct spread current;              /* the tensor whose devices are being compared */
     int64_t compared;                   /* tensors, over all devices and steps */
     int64_t wrong;                      /* of them did not hold */

@@ -1,3 +1,4 @@
+#include "emulated_devices/model/link_cost.h"
 #include "emulated_devices/verify/layer.h"
 #include <stdlib.h>
 
@@ -76,5 +77,5 @@ uint64_t layer_peak(const struct trainer *t)
 
 struct collective_cost layer_cost(const struct trainer *t)
 {
-    return tensor_cost(&t->tensor, (struct tensor_cost_request){ .N = t->stage[0].micro[0].N, .layers = 1 });
+    return block_cost(&t->tensor, t->stage[0].micro[0].N);
 }

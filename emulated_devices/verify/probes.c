@@ -40,11 +40,10 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
         const struct expected *e = &p->expected[i];
         void **truth = &p->part[i * plan->micros + micro];
         if (e->layer != layer || e->gradient != gradient || strcmp(e->name, name) != 0 || *truth == NULL) continue;
-        const struct activation *a = activation_find(name);
         const int rank = p->trainer->comm->rank;
-        const struct part part = plan_part(plan, rank, a, e->cols, micro, gradient);
+        const struct part part = plan_part(plan, rank, e->width, e->cols, micro, gradient);
         const struct tensor beside = tensor_2d(*truth, t.dtype, spans_extent(&part.rows), spans_extent(&part.cols));
-        if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, a)) p->sums[i].difference = NAN;  /* of another shape */
+        if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, e->width)) p->sums[i].difference = NAN;  /* of another shape */
         else {
             add_up(&p->sums[i], t, beside);
             if (p->keep) p->shown[i * plan->micros + micro] = copy_part(t, beside);
@@ -90,7 +89,7 @@ static bool computes(const struct trainer *t, int rank, const struct expected *e
 
 static struct part part_of(const struct trainer *t, int rank, const struct expected *e, int micro)
 {
-    return plan_part(&t->plan, rank, activation_find(e->name), e->cols, micro, e->gradient);
+    return plan_part(&t->plan, rank, e->width, e->cols, micro, e->gradient);
 }
 
 static void must(struct trainer *t, enum error_code e, const struct error *err)
@@ -152,6 +151,7 @@ enum error_code probes_deliver(struct probes *p, const struct recording *record,
         const struct recorded *a = &record->all[i];
         p->expected[i] = (struct expected){ .layer = a->layer, .gradient = a->gradient, .cols = tensor_cols(a->truth) };
         memcpy(p->expected[i].name, a->name, sizeof a->name);
+        activation_width_of(&t->plan.model, a->name, &p->expected[i].width);
     }
     share(t, p->expected, (uint64_t)count * sizeof *p->expected);
     struct exchange x = exchange_begin(&t->world, CONTROL);

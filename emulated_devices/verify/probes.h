@@ -24,6 +24,7 @@ struct expected {
     int layer;
     bool gradient;
     int64_t cols;
+    enum activation_width width;        /* which columns those are */
 };
 
 struct probes {

@@ -38,7 +38,8 @@ static struct recorded *next_place(struct recording *r, const char *name, int la
 static bool leave_out(struct recording *r, const char *name)
 {
     if (r->error.code || is_parameter(name)) return true;
-    if (activation_find(name)) return false;
+    enum activation_width width;
+    if (activation_width_of(r->model, name, &width)) return false;
     fail(&r->error, ERR_PLAN, "the one-device model announces %s, of which no probe knows how it is cut", name);
     return true;
 }

@@ -19,6 +19,7 @@ struct recorded {
 };
 
 struct recording {
+    const struct model_config *model;   /* whose activations these are */
     struct recorded *all;               /* [count] in order of execution */
     int count, room;
     int next;                           /* the one that is announced next */

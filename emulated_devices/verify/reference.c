@@ -106,6 +106,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     r->truth.model.first = r->twin.model.first = r->rule.own.first;
     const struct observer disturb = perturbing_observer(&r->perturbation);
     const bool plain = !is_forward_only(plan) && r->rule.updates == 1 && !r->rule.delayed && r->rule.passes_by == NULL && r->replicas == 1;
+    r->record.model = &r->truth.model.config;
     if (plain) r->truth.model.observer = recording_observer(&r->record);
     r->twin.model.observer = plain ? measuring_observer(&r->record, disturb) : disturb;
     return OK;

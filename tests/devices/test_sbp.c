@@ -4,7 +4,7 @@
  */
 #include "tests/devices/on_devices.h"
 #include "emulated_devices/schemes/sbp/assign.h"
-#include "emulated_devices/schemes/tensor/tensor.h"
+#include "emulated_devices/model/link_cost.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 
@@ -187,7 +187,7 @@ static void run_assignment(const char *what, const struct sbp_graph *g, const st
  * together, in elements: its cost function. */
 static int64_t by_hand_1d(int P, int64_t ND)
 {
-    const struct model_config model = { .S = sizes.S, .D = sizes.D, .H = sizes.H, .K = sizes.H, .A = sizes.A, .F = sizes.F, .L = 1, .V = 90 };
+    const struct model_config model = { .S = sizes.S, .D = sizes.D, .H = sizes.H, .K = sizes.H, .A = sizes.A, .F = sizes.F, .L = 1, .V = 90, .biases = true };
     int64_t sum = 0;
     for (int r = 0; r < P; r++) {
         struct group g = *comm.everyone;
@@ -199,7 +199,7 @@ static int64_t by_hand_1d(int P, int64_t ND)
             tp.along[axes] = g;
             tp.along[axes].size = axes_size(&tp, axes), tp.along[axes].rank = axes_index(&tp, axes);
         }
-        sum += (int64_t)tensor_cost(&tp, (struct tensor_cost_request){ .N = ND / sizes.D, .layers = 1 }).bytes;
+        sum += (int64_t)block_cost(&tp, ND / sizes.D).bytes;
     }
     return sum / (int64_t)sizeof(double);
 }

@@ -7,8 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "emulated_devices/model/block.h"
-#include "emulated_devices/model/memory.h"
+#include "emulated_devices/model/link_cost.h"
 #include <cmocka.h>
 
 static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .biases = true };
@@ -41,7 +40,7 @@ static const struct model_config *shape = &model;
 static int64_t layer_sends(const char *name, int P, int rank)
 {
     const struct tensor_parallel tp = of(shape, name, P, rank);
-    const struct collective_cost c = tensor_cost(&tp, (struct tensor_cost_request){ .N = N, .layers = 1 });
+    const struct collective_cost c = block_cost(&tp, N);
     return (int64_t)(c.bytes / sizeof(double));
 }
 
@@ -55,11 +54,9 @@ static int64_t all_send(const char *name, int P)
 static int64_t layer_keeps(const char *name, int P)
 {
     struct tensor_parallel tp = of(shape, name, P, P - 1);
-    const struct plan plan = { .model = *shape, .S = shape->S };
-    const struct stage stage = { .plan = &plan, .tp = &tp, .device = &device };
-    const struct microbatch m = { .N = N, .stream = tensor_rows_at(&tp, STREAM, N), .inner = tensor_rows_at(&tp, INNER, N),
-                                  .input = tensor_rows_at(&tp, INPUT, N) };
-    return (int64_t)(kept_bytes(&device, block_keeps(&stage, &m)) / sizeof(double));
+    struct linked block;
+    assert_int_equal(link_layer(&block, shape, 0, NULL, false, NULL), OK);
+    return (int64_t)(linked_keeps(&block, &tp, N) / sizeof(double));
 }
 
 static void test_1d(void **state)

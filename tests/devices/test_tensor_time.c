@@ -8,6 +8,7 @@
  */
 #include "tests/devices/on_devices.h"
 #include <string.h>
+#include "emulated_devices/model/link_cost.h"
 #include "emulated_devices/verify/layer.h"
 
 enum { B = 8 };
@@ -33,7 +34,7 @@ static bool time_layer(const struct cluster *machine, const char *scheme, picose
     comm_barrier(&comm);
     ASSERT_ALL(layer_pass(&t, &err) == OK, "%s: %s", scheme, err.text);
     *took = largest(device.clock.now);
-    *said = largest(tensor_time(&t.tensor, (struct tensor_cost_request){ .N = B * even.S, .layers = 1 }));
+    *said = largest(block_time(&t.tensor, B * even.S));
     trainer_close(&t);
     return true;
 }

@@ -1,4 +1,4 @@
-/* cost.c -- what a microbatch's pass costs on the tp group: the collectives of norms, matrices and loss, one by one. */
+/* cost.c -- what one operation's pass costs on the tp group: the collectives of norms, matrices and loss, one by one. */
 #include "emulated_devices/schemes/tensor/tensor.h"
 
 static enum dtype own_format(const struct ledger *l) { return l->gradients ? tensor_gradient_format(l->tp) : l->tp->device->dtype; }
@@ -53,9 +53,9 @@ static void enter_rows(struct ledger *l, enum operation op, unsigned axes, const
 void ledger_allgather(struct ledger *l, unsigned axes, const int64_t rows[], int64_t cols) { enter_rows(l, ALLGATHER, axes, rows, cols); }
 void ledger_reduce_scatter(struct ledger *l, unsigned axes, const int64_t rows[], int64_t cols) { enter_rows(l, REDUCE_SCATTER, axes, rows, cols); }
 
-/* ---- what a pass is made of ---------------------------------------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------------------------------------------- */
 
-static void norm(struct ledger *l, enum tensor_pass pass, int64_t N)
+void ledger_norm(struct ledger *l, enum tensor_pass pass, int64_t N)
 {
     const struct tensor_parallel *tp = l->tp;
     const struct tensor_cut cut = tp->scheme->stream;
@@ -67,47 +67,21 @@ static void norm(struct ledger *l, enum tensor_pass pass, int64_t N)
     if (pass == INPUT_PASS) statistics(l, cut.columns, rms ? n : 2 * n);
 }
 
-static void block(struct ledger *l, enum tensor_pass pass, int64_t N, bool without_last)
+void ledger_matrix(struct ledger *l, enum param_role role, enum tensor_pass pass, int64_t N)
 {
-    static const enum param_role matrices[] = { ROLE_QKV, ROLE_ATTENTION_OUT, ROLE_UP, ROLE_DOWN };
-    norm(l, pass, N);
-    norm(l, pass, N);
-    for (int i = 0; i < 4 - without_last; i++) l->tp->scheme->matrix_cost(l, matrices[i], pass, N, l->tp->config->biases);
-    if (pass == WEIGHT_PASS) ledger_heads(l);
+    const bool biased = l->tp->config->biases && role != ROLE_HEAD && role != ROLE_TOKENS;
+    l->tp->scheme->matrix_cost(l, role, pass, N, biased);
+    if (role == ROLE_QKV && pass == WEIGHT_PASS) ledger_heads(l);
 }
 
-static void loss(struct ledger *l, enum tensor_pass pass, int64_t N)
+void ledger_positions(struct ledger *l, enum tensor_pass pass)
 {
-    const struct tensor_scheme *s = l->tp->scheme;
+    if (pass != INPUT_PASS) ledger_shared(l, l->tp->scheme->stream, l->tp->config->S, l->tp->channels, pass);
+}
+
+void ledger_cross_entropy(struct ledger *l, enum tensor_pass pass, int64_t N)
+{
+    const unsigned columns = l->tp->scheme->inner.columns;
     const int64_t n = tensor_rows_at(l->tp, INNER, N).count;
-    norm(l, pass, N);
-    s->matrix_cost(l, ROLE_HEAD, pass, N, false);
-    if (pass == FORWARD_PASS) statistics(l, s->inner.columns, n), statistics(l, s->inner.columns, 2 * n);
-}
-
-static void microbatch(struct ledger *l, struct tensor_cost_request q)
-{
-    const struct tensor_parallel *tp = l->tp;
-    for (enum tensor_pass pass = FORWARD_PASS; pass <= (q.forward_only ? FORWARD_PASS : WEIGHT_PASS); pass++) {
-        for (int i = 0; i < q.layers; i++) block(l, pass, q.N, false);
-        if (q.head) loss(l, pass, q.N);
-        if (!q.embedding || pass == INPUT_PASS) continue;
-        tp->scheme->matrix_cost(l, ROLE_TOKENS, pass, q.N, false);
-        if (tp->config->positions == POSITIONS_LEARNED) ledger_shared(l, tp->scheme->stream, tp->config->S, tp->channels, pass);
-    }
-    for (int i = 0; i < q.again; i++) block(l, FORWARD_PASS, q.N, true);
-}
-
-struct collective_cost tensor_cost(const struct tensor_parallel *tp, struct tensor_cost_request q)
-{
-    struct ledger l = { .tp = tp };
-    microbatch(&l, q);
-    return l.sum;
-}
-
-picoseconds tensor_time(const struct tensor_parallel *tp, struct tensor_cost_request q)
-{
-    struct ledger l = { .tp = tp, .timed = true };
-    microbatch(&l, q);
-    return l.time;
+    if (pass == FORWARD_PASS) statistics(l, columns, n), statistics(l, columns, 2 * n);
 }

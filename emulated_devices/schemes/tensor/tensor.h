@@ -225,23 +225,10 @@ void ledger_reduce_scatter(struct ledger *, unsigned axes, const int64_t rows[],
 void ledger_rooted(struct ledger *, enum operation, unsigned axes, int root, int64_t count);    /* broadcast, reduce */
 void ledger_shared(struct ledger *, struct tensor_cut, int64_t rows, int64_t cols, enum tensor_pass);
 
-/* How much of one microbatch's pass through a block is done. */
-struct tensor_cost_request {
-    int64_t N;                                  /* tokens of the microbatch */
-    int layers;
-    int again;                                  /* layers whose forward pass, but the last matrix, is done twice */
-    bool forward_only;                          /* there is no backward pass */
-    bool embedding, head;                       /* whether the stage has them */
-};
-
-/** Messages, bytes and additions of this device on the tp group for one microbatch, forward and, unless forward_only, backward, exactly. */
-struct collective_cost tensor_cost(const struct tensor_parallel *, struct tensor_cost_request);
-
-/**
- * The time that these collectives are predicted to take one after the other on the cluster of the device's clock, with what they
- * add, and without any other computing: what 1d, 1d-sp, 1d-sp-keep and 3d take to the picosecond where everything divides, the links
- * between all devices are alike and rates divide their bytes; more than a scheme takes that does other things meanwhile.
- */
-picoseconds tensor_time(const struct tensor_parallel *, struct tensor_cost_request);
+/* What one operation's pass over N tokens of a microbatch sends, exactly.  A matrix: ROLE_TOKENS is the embedding. */
+void ledger_norm(struct ledger *, enum tensor_pass, int64_t N);
+void ledger_matrix(struct ledger *, enum param_role, enum tensor_pass, int64_t N);
+void ledger_positions(struct ledger *, enum tensor_pass);
+void ledger_cross_entropy(struct ledger *, enum tensor_pass, int64_t N);
 
 #endif

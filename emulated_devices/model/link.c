@@ -1,0 +1,374 @@
+#include "emulated_devices/model/link.h"
+#include <string.h>
+
+static const struct operation_info *info(const struct linked_node *n) { return operation_info(n->is->op); }
+
+/* ---- slots ------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_input_of_the_batch(const char *name) { return strcmp(name, "ids") == 0; }
+
+static int find_slot(const struct linked *l, const char *name)
+{
+    for (int s = 0; s < l->slots; s++)
+        if (l->slot[s].name && strcmp(l->slot[s].name, name) == 0) return s;
+    return -1;
+}
+
+static enum error_code add_node(struct linked *l, const struct node *is, struct error *err)
+{
+    if (l->nodes == LINK_NODES) return fail(err, ERR_PLAN, "a part of the model has more than %d nodes", LINK_NODES);
+    struct linked_node *n = &l->node[l->nodes];
+    *n = (struct linked_node){ .is = is, .in = { -1, -1 }, .out = -1 };
+    for (int k = 0; k < NODE_INPUTS && is->in[k]; k++) {
+        if (is_input_of_the_batch(is->in[k])) continue;
+        n->in[k] = find_slot(l, is->in[k]);
+        if (n->in[k] < 0) return fail(err, ERR_PLAN, "node %d of a part of the model reads %s, which nobody has made before it", l->nodes, is->in[k]);
+    }
+    const enum activation_width in = n->in[0] < 0 ? WIDTH_MODEL : l->slot[n->in[0]].width;
+    if (is->out) {
+        n->out = l->slots++;
+        l->slot[n->out] = (struct slot){ .name = is->out, .width = operation_width(is, in), .maker = l->nodes };
+    }
+    l->nodes++;
+    return OK;
+}
+
+static bool has_inputs(const struct linked *l) { return l->node[0].in[0] == 0; }
+
+/* ---- who needs a value ---------------------------------------------------------------------------------------------------------- */
+
+static bool reads(const struct linked_node *n, int slot) { return n->in[0] == slot || n->in[1] == slot; }
+
+static int last_reader(const struct linked *l, int slot)
+{
+    int last = -1;
+    for (int v = 0; v < l->nodes; v++)
+        if (reads(&l->node[v], slot)) last = v;
+    return last;
+}
+
+static bool backward_reads(const struct linked *l, int slot)
+{
+    for (int v = 0; v < l->nodes; v++) {
+        const struct linked_node *n = &l->node[v];
+        const unsigned all = info(n)->input_reads | info(n)->weight_reads;
+        if ((all & READS_IN && n->in[0] == slot) || (all & READS_OUT && n->out == slot)) return true;
+    }
+    return false;
+}
+
+/* ---- buffers of values ------------------------------------------------------------------------------------------------------------ */
+
+static int add_buffer(struct linked *l, struct buffer b)
+{
+    l->buffer[l->buffers] = b;
+    return l->buffers++;
+}
+
+static bool is_of_the_stream(enum activation_width w) { return w == WIDTH_MODEL; }
+
+/* A matrix that leads inside may want more rows of its input than the device's own. */
+static enum tensor_place place_of_value(const struct linked *l, int slot)
+{
+    if (!is_of_the_stream(l->slot[slot].width)) return INNER;
+    for (int v = 0; v < l->nodes; v++)
+        if (l->node[v].is->op == OP_MATRIX && leads_inside(l->node[v].is->role) && reads(&l->node[v], slot)) return INPUT;
+    return STREAM;
+}
+
+/* Whether a node's output lies where one of its inputs did. */
+static bool takes_over(const struct linked *l, int v)
+{
+    const struct linked_node *n = &l->node[v];
+    const int k = info(n)->over, in = k < 0 ? -1 : n->in[k];
+    return in > 0 && n->out >= 0 && last_reader(l, in) == v && !backward_reads(l, in);
+}
+
+/* From the last node on, so that what takes another's place is known before. */
+static void place_values(struct linked *l)
+{
+    const bool leaves = l->node[l->nodes - 1].out >= 0;
+    l->slot[0].value = BUFFER_IN;
+    for (int s = 1; s < l->slots; s++) l->slot[s].value = BUFFER_NONE;
+    if (leaves) l->slot[l->slots - 1].value = BUFFER_OUT;
+    for (int v = l->nodes - 1; v >= 0; v--) {
+        const struct linked_node *n = &l->node[v];
+        if (n->out < 0) continue;
+        struct slot *s = &l->slot[n->out];
+        if (s->value == BUFFER_NONE)
+            s->value = add_buffer(l, (struct buffer){ .rows = place_of_value(l, n->out), .width = s->width, .tag = ACTIVATIONS });
+        if (backward_reads(l, n->out)) l->buffer[s->value].kept = true;
+        if (takes_over(l, v)) l->slot[n->in[info(n)->over]].value = s->value;
+    }
+}
+
+static void place_statistics(struct linked *l, const struct model_config *c)
+{
+    for (int v = 0; v < l->nodes; v++)
+        for (int i = 0; i < NODE_STATISTICS; i++) {
+            const enum statistic_shape shape = info(&l->node[v])->statistic[i];
+            const bool none = shape == NO_STATISTIC || (shape == ROW_OF_LAYERNORM && c->norm != NORM_LAYER);
+            const bool stream = shape == ROW || shape == ROW_OF_LAYERNORM;
+            l->node[v].statistic[i] = none ? BUFFER_NONE
+                : add_buffer(l, (struct buffer){ .rows = stream ? STREAM : INNER, .statistic = shape, .tag = ACTIVATIONS, .kept = true });
+        }
+}
+
+/* ---- buffers of gradients --------------------------------------------------------------------------------------------------------- */
+
+/* A matrix that leads outside may want more rows of its output's gradient than the device's own. */
+static enum tensor_place place_of_gradient(const struct linked *l, int slot)
+{
+    const struct slot *s = &l->slot[slot];
+    const struct node *maker = s->maker < 0 ? NULL : l->node[s->maker].is;
+    if (!is_of_the_stream(s->width)) return INNER;
+    return maker && maker->op == OP_MATRIX && !leads_inside(maker->role) ? GRADIENT : STREAM;
+}
+
+static bool maker_has_weight_pass(const struct linked *l, int slot)
+{
+    const int maker = l->slot[slot].maker;
+    return maker >= 0 && info(&l->node[maker])->has_weight_pass;
+}
+
+/* Where the first of a slot's gradients is written.  d: the buffer of the gradient of what node v has made. */
+static int place_gradient(struct linked *l, int v, int k, int d, bool d_goes_on)
+{
+    const struct linked_node *n = &l->node[v];
+    const struct operation_info *op = info(n);
+    const int slot = n->in[k];
+    if (op->gradient_over_value) return l->slot[slot].value;
+    if (slot == 0 && !op->passes_on) return BUFFER_GRADIENT;
+    if (op->passes_on) return d;
+    if (op->gradient_over && !d_goes_on && place_of_gradient(l, slot) != GRADIENT) return d;
+    return add_buffer(l, (struct buffer){ .rows = place_of_gradient(l, slot), .width = l->slot[slot].width, .tag = BUFFERS });
+}
+
+/* Backward from the last node: where each gradient lies.  A stream's gradient goes on through the sum that made it. */
+static void place_gradients(struct linked *l)
+{
+    for (int s = 0; s < l->slots; s++) l->slot[s].gradient = BUFFER_NONE;
+    if (l->node[l->nodes - 1].out >= 0) l->slot[l->slots - 1].gradient = BUFFER_GRADIENT;
+    for (int v = l->nodes - 1; v >= 0; v--) {
+        struct linked_node *n = &l->node[v];
+        n->dy = n->out < 0 ? BUFFER_NONE : l->slot[n->out].gradient;
+        for (int k = 0; k < NODE_INPUTS; k++) {
+            struct slot *s = n->in[k] < 0 ? NULL : &l->slot[n->in[k]];
+            n->dx[k] = BUFFER_NONE;
+            if (s == NULL || s->gradient != BUFFER_NONE) continue;
+            const bool goes_on = n->dy == BUFFER_GRADIENT && has_inputs(l);
+            s->gradient = n->dx[k] = place_gradient(l, v, k, n->dy, goes_on);
+        }
+    }
+    for (int s = 1; s < l->slots; s++)
+        if (l->slot[s].gradient >= BUFFER_FIRST_OWN && maker_has_weight_pass(l, s)) l->buffer[l->slot[s].gradient].kept = true;
+}
+
+/* ---- lists -------------------------------------------------------------------------------------------------------------------------- */
+
+static void add_step(struct steps *list, enum step_kind kind, int at) { list->step[list->count++] = (struct part_step){ .kind = kind, .at = at }; }
+
+static void run_forward(struct linked *l, struct steps *list, int v)
+{
+    const struct linked_node *n = &l->node[v];
+    add_step(list, STEP_RUN, v);
+    if (n->out >= 0 && !n->is->unseen) add_step(list, STEP_SHOW, n->out);
+}
+
+/* The first node that touches a buffer of values, and the last. */
+static bool touches(const struct linked *l, int v, int buffer)
+{
+    const struct linked_node *n = &l->node[v];
+    for (int k = 0; k < NODE_INPUTS; k++)
+        if (n->in[k] >= 0 && l->slot[n->in[k]].value == buffer) return true;
+    return n->out >= 0 && l->slot[n->out].value == buffer;
+}
+
+static bool is_transient(const struct buffer *b) { return b->tag == ACTIVATIONS && b->statistic == NO_STATISTIC && !b->kept; }
+
+/* Memory that lives only while a few nodes of one list run. */
+static void transients(struct linked *l, struct steps *list, int v, bool first, const bool runs[])
+{
+    for (int b = BUFFER_FIRST_OWN; b < l->buffers; b++) {
+        int from = -1, to = -1;
+        for (int u = 0; u < l->nodes && is_transient(&l->buffer[b]); u++)
+            if (runs[u] && touches(l, u, b)) from = from < 0 ? u : from, to = u;
+        if (first ? from == v : to == v) add_step(list, first ? STEP_MAKE : STEP_DROP, b);
+    }
+}
+
+static void run_nodes(struct linked *l, struct steps *list, const bool runs[])
+{
+    for (int v = 0; v < l->nodes; v++) {
+        if (!runs[v]) continue;
+        transients(l, list, v, true, runs);
+        run_forward(l, list, v);
+        transients(l, list, v, false, runs);
+    }
+}
+
+static void each_kept(struct linked *l, struct steps *list, enum step_kind kind, enum arena_tag tag, bool dropped_only)
+{
+    for (int b = BUFFER_FIRST_OWN; b < l->buffers; b++)
+        if (l->buffer[b].kept && l->buffer[b].tag == tag && (l->buffer[b].dropped || !dropped_only)) add_step(list, kind, b);
+}
+
+static void list_forward(struct linked *l, bool forward_only)
+{
+    struct steps *list = &l->list[LIST_FORWARD];
+    bool all[LINK_NODES];
+    for (int v = 0; v < l->nodes; v++) all[v] = true;
+    each_kept(l, list, STEP_MAKE, ACTIVATIONS, false);
+    run_nodes(l, list, all);
+    each_kept(l, list, STEP_DROP, ACTIVATIONS, !forward_only);
+    if (forward_only && has_inputs(l)) add_step(list, STEP_DROP, BUFFER_IN);
+}
+
+/* What recomputation drops: full, all that is kept but what enters; selective, what attention makes. */
+static void mark_dropped(struct linked *l, enum recompute r)
+{
+    for (int b = BUFFER_FIRST_OWN; b < l->buffers && r == RECOMPUTE_FULL; b++) l->buffer[b].dropped = l->buffer[b].kept;
+    for (int v = 0; v < l->nodes && r == RECOMPUTE_SELECTIVE; v++) {
+        if (l->node[v].is->op != OP_ATTENTION) continue;
+        l->buffer[l->slot[l->node[v].out].value].dropped = true;
+        l->buffer[l->node[v].statistic[0]].dropped = true;
+    }
+}
+
+/* The nodes that make what was dropped, and what they need that was never kept. */
+static void list_again(struct linked *l)
+{
+    bool runs[LINK_NODES] = { false }, needed[LINK_BUFFERS];
+    for (int b = 0; b < l->buffers; b++) needed[b] = l->buffer[b].dropped;
+    for (int v = l->nodes - 1; v >= 0; v--) {
+        const struct linked_node *n = &l->node[v];
+        runs[v] = n->out >= 0 && needed[l->slot[n->out].value];
+        for (int i = 0; i < NODE_STATISTICS; i++) runs[v] = runs[v] || (n->statistic[i] >= 0 && needed[n->statistic[i]]);
+        for (int k = 0; k < NODE_INPUTS && runs[v]; k++)
+            if (n->in[k] > 0 && !l->buffer[l->slot[n->in[k]].value].kept) needed[l->slot[n->in[k]].value] = true;
+    }
+    each_kept(l, &l->list[LIST_AGAIN], STEP_MAKE, ACTIVATIONS, true);
+    run_nodes(l, &l->list[LIST_AGAIN], runs);
+}
+
+static bool is_own_transient(const struct linked *l, int b) { return b >= BUFFER_FIRST_OWN && l->buffer[b].tag == BUFFERS && !l->buffer[b].kept; }
+
+/* Whether no node before v reads the slot: its gradient is then whole. */
+static bool is_first_reader(const struct linked *l, int v, int slot)
+{
+    for (int u = 0; u < v; u++)
+        if (reads(&l->node[u], slot)) return false;
+    return true;
+}
+
+static bool is_unseen(const struct linked *l, int slot) { return l->slot[slot].maker >= 0 && l->node[l->slot[slot].maker].is->unseen; }
+
+/* One node of the input pass.  scratch: for what is added to a gradient that is there already. */
+static void input_of_node(struct linked *l, struct steps *list, int v, int scratch)
+{
+    struct linked_node *n = &l->node[v];
+    bool added[NODE_INPUTS] = { false };
+    for (int k = 0; k < NODE_INPUTS; k++) {
+        if (n->in[k] < 0) continue;
+        const int d = l->slot[n->in[k]].gradient;
+        if (n->dx[k] == BUFFER_NONE) n->dx[k] = scratch, added[k] = true;
+        else if (d != n->dy && is_own_transient(l, d)) add_step(list, STEP_MAKE, d);
+    }
+    if (!info(n)->passes_on) add_step(list, STEP_RUN, v);
+    if (n->dy != n->dx[0] && n->dy != n->dx[1] && is_own_transient(l, n->dy)) add_step(list, STEP_DROP, n->dy);
+    for (int k = 0; k < NODE_INPUTS; k++) {
+        if (n->in[k] < 0) continue;
+        if (added[k]) list->step[list->count++] = (struct part_step){ .kind = STEP_ADD, .at = l->slot[n->in[k]].gradient, .from = scratch };
+        if (is_first_reader(l, v, n->in[k]) && !is_unseen(l, n->in[k])) add_step(list, STEP_SHOW_GRADIENT, n->in[k]);
+    }
+}
+
+static bool needs_scratch(const struct linked *l)
+{
+    for (int v = 0; v < l->nodes; v++)
+        for (int k = 0; k < NODE_INPUTS; k++)
+            if (l->node[v].in[k] >= 0 && l->node[v].dx[k] == BUFFER_NONE) return true;
+    return false;
+}
+
+/* Nothing leaves the part that has the loss: the gradient of the stream begins here. */
+static bool begins_gradient(const struct linked *l) { return l->node[l->nodes - 1].out < 0; }
+
+static void list_input(struct linked *l)
+{
+    struct steps *list = &l->list[LIST_INPUT];
+    const int scratch = needs_scratch(l) ? add_buffer(l, (struct buffer){ .rows = STREAM, .width = WIDTH_MODEL, .tag = BUFFERS }) : BUFFER_NONE;
+    if (scratch != BUFFER_NONE) add_step(list, STEP_MAKE, scratch);
+    if (begins_gradient(l)) add_step(list, STEP_MAKE, BUFFER_GRADIENT);
+    each_kept(l, list, STEP_MAKE, BUFFERS, false);
+    for (int v = l->nodes - 1; v >= 0; v--)
+        if (info(&l->node[v])->has_input_pass) input_of_node(l, list, v, scratch);
+    if (scratch != BUFFER_NONE) add_step(list, STEP_DROP, scratch);
+}
+
+static void list_weight(struct linked *l)
+{
+    struct steps *list = &l->list[LIST_WEIGHT];
+    for (int i = 0; i < l->nodes; i++) {
+        const int v = has_inputs(l) ? l->nodes - 1 - i : i;
+        if (info(&l->node[v])->has_weight_pass) add_step(list, STEP_RUN, v);
+    }
+    each_kept(l, list, STEP_DROP, ACTIVATIONS, false);
+    each_kept(l, list, STEP_DROP, BUFFERS, false);
+    add_step(list, STEP_DROP, has_inputs(l) ? BUFFER_IN : BUFFER_GRADIENT);
+}
+
+static void name_buffers(struct linked *l)
+{
+    for (int v = 0; v < l->nodes; v++) {
+        struct linked_node *n = &l->node[v];
+        for (int k = 0; k < NODE_INPUTS; k++) n->x[k] = n->in[k] < 0 ? BUFFER_NONE : l->slot[n->in[k]].value;
+        n->y = n->out < 0 ? BUFFER_NONE : l->slot[n->out].value;
+    }
+}
+
+enum error_code link_part(struct linked *l, const struct node *table, const struct model_config *c, enum recompute r, bool forward_only,
+                          struct error *err)
+{
+    const struct buffer stream = { .rows = STREAM, .width = WIDTH_MODEL, .tag = ACTIVATIONS };
+    enum error_code e = OK;
+    *l = (struct linked){ .slots = 1, .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } }, .buffers = BUFFER_FIRST_OWN,
+                          .buffer = { [BUFFER_IN] = stream, [BUFFER_OUT] = stream, [BUFFER_GRADIENT] = stream } };
+    l->buffer[BUFFER_GRADIENT].tag = BUFFERS;
+    for (const struct node *n = table; n->op != OP_END && !e; n++) e = add_node(l, n, err);
+    if (e) return e;
+    place_values(l);
+    place_statistics(l, c);
+    name_buffers(l);
+    mark_dropped(l, r);
+    list_forward(l, forward_only);
+    if (forward_only) return OK;
+    list_again(l);
+    place_gradients(l);
+    list_input(l);
+    list_weight(l);
+    return OK;
+}
+
+enum error_code link_layer(struct linked *l, const struct model_config *c, int layer, const char *recompute, bool forward_only, struct error *err)
+{
+    const struct program *p = program_of(c);
+    if (p == NULL) return fail(err, ERR_PLAN, "--model %s: devices have no program for this family of models", c->name);
+    if (layer < 0) return link_part(l, p->embedding, c, RECOMPUTE_NONE, forward_only, err);
+    if (layer == c->L) return link_part(l, p->loss, c, RECOMPUTE_NONE, forward_only, err);
+    return link_part(l, p->block, c, recompute_of(recompute, layer), forward_only, err);
+}
+
+const struct slot *linked_slot(const struct linked *l, const char *name)
+{
+    const int s = find_slot(l, name);
+    return s < 0 ? NULL : &l->slot[s];
+}
+
+bool list_uses_weights(const struct linked *l, enum list which)
+{
+    const struct steps *list = &l->list[which];
+    for (int i = 0; i < list->count; i++)
+        if (list->step[i].kind == STEP_RUN && l->node[list->step[i].at].is->param) return true;
+    return false;
+}

@@ -1,0 +1,97 @@
+/* link.h -- from the table of a part to lists of steps: what the backward pass reads and in which order it adds, which slots share memory,
+ * what is kept, what is dropped and computed again.
+ *
+ * All that walks a model walks these lists: running it, counting its memory, listing the weights that it uses next.
+ *
+ *   forward   makes memory for what is kept, runs the nodes, drops what recomputation makes again
+ *   again     before backward: makes and computes once more what was dropped
+ *   input     backward for the inputs: nodes in reverse order.  A slot with several readers gets their gradients in reverse order of
+ *             the readers: the first writes, each later one goes to a scratch buffer and is added
+ *   weight    backward for the weights: nodes in reverse order (in a part without inputs, in order); drops everything that was kept
+ */
+#ifndef ORRERY_LINK_H
+#define ORRERY_LINK_H
+
+#include "emulated_devices/model/program.h"
+#include "emulated_devices/model/recompute.h"
+
+enum { LINK_NODES = 24, LINK_SLOTS = LINK_NODES + 1, LINK_BUFFERS = 4 * LINK_NODES, LINK_STEPS = 8 * LINK_NODES };
+
+/* Memory of one tensor of a microbatch in a part.  The first three are the stage's: the stream that enters, the stream that leaves, and the
+ * gradient of the stream, which goes through all parts. */
+enum { BUFFER_NONE = -1, BUFFER_IN, BUFFER_OUT, BUFFER_GRADIENT, BUFFER_FIRST_OWN };
+
+struct buffer {
+    enum tensor_place rows;
+    enum activation_width width;
+    enum statistic_shape statistic;     /* NO_STATISTIC: rows times width, in the device's format */
+    enum arena_tag tag;                 /* ACTIVATIONS, or BUFFERS for gradients */
+    bool kept;                          /* from forward to the end of backward, or from backward for the inputs to that for the weights */
+    bool dropped;                       /* between forward and backward, and made again */
+};
+
+struct slot {
+    const char *name;
+    enum activation_width width;
+    int maker;                          /* the node that makes it; -1: the part before */
+    int value, gradient;                /* buffers */
+};
+
+/* A node with the buffers that its passes read and write; BUFFER_NONE where there is none. */
+struct linked_node {
+    const struct node *is;
+    int in[NODE_INPUTS], out;           /* slots; -1: none */
+    int x[NODE_INPUTS], y;              /* values */
+    int statistic[NODE_STATISTICS];
+    int dx[NODE_INPUTS], dy;            /* where gradients of the inputs are written; the gradient of the output */
+};
+
+enum step_kind { STEP_MAKE, STEP_DROP, STEP_RUN, STEP_ADD, STEP_SHOW, STEP_SHOW_GRADIENT };
+
+struct part_step {
+    enum step_kind kind;
+    int at;                             /* RUN: a node; SHOW: a slot; others: a buffer */
+    int from;                           /* ADD: the buffer that is added */
+};
+
+struct steps { int count; struct part_step step[LINK_STEPS]; };
+
+enum list { LIST_FORWARD, LIST_AGAIN, LIST_INPUT, LIST_WEIGHT, LIST_COUNT };
+
+struct linked {
+    int nodes, slots, buffers;
+    struct linked_node node[LINK_NODES];
+    struct slot slot[LINK_SLOTS];       /* [0]: what enters */
+    struct buffer buffer[LINK_BUFFERS];
+    struct steps list[LIST_COUNT];
+};
+
+/**
+ * Link the table of a part.  Pure.
+ * @param recompute     what is dropped after forward and computed again.
+ * @param forward_only  there is no backward pass: everything is dropped.
+ * @return OK; ERR_PLAN if the table cannot be run: it reads a slot that nobody has made, or is too long.
+ */
+enum error_code link_part(struct linked *, const struct node *table, const struct model_config *, enum recompute, bool forward_only, struct error *);
+
+/** The same of one block of the plan's model, or of its other parts.  layer -1: the embedding; L: the loss. */
+enum error_code link_layer(struct linked *, const struct model_config *, int layer, const char *recompute, bool forward_only, struct error *);
+
+/** The slot of this name, or NULL. */
+const struct slot *linked_slot(const struct linked *, const char *name);
+
+/** A tensor of a buffer's shape on this device for a microbatch of N tokens, without memory. */
+struct tensor buffer_shape(const struct buffer *, const struct tensor_parallel *, int64_t N);
+
+/** Bytes of a buffer on this device. */
+uint64_t buffer_bytes(const struct buffer *, const struct tensor_parallel *, int64_t N);
+
+/** Bytes of activations that a part keeps between forward and backward, what enters it among them: all of them, and those that are dropped
+ *  in between. */
+uint64_t linked_keeps(const struct linked *, const struct tensor_parallel *, int64_t N);
+uint64_t linked_drops(const struct linked *, const struct tensor_parallel *, int64_t N);
+
+/** Whether running a list needs weights. */
+bool list_uses_weights(const struct linked *, enum list);
+
+#endif

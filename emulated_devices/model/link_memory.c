@@ -1,0 +1,44 @@
+/* link_memory.c -- how much memory the buffers of a part take on a device. */
+#include "emulated_devices/model/link.h"
+
+static int64_t columns(const struct tensor_parallel *tp, enum activation_width w)
+{
+    switch (w) {
+    case WIDTH_QKV:        return tensor_qkv_columns(tp);
+    case WIDTH_HEADS:      return tp->heads.queries * tp->config->A;
+    case WIDTH_UP:         return tensor_up_columns(tp);
+    case WIDTH_ACT:        return tp->columns;
+    case WIDTH_VOCABULARY: return tp->tokens;
+    default:               return tp->channels;
+    }
+}
+
+struct tensor buffer_shape(const struct buffer *b, const struct tensor_parallel *tp, int64_t N)
+{
+    const int64_t rows = tensor_rows_at(tp, b->rows, N).count;
+    const enum dtype wide = dtype_wide(tp->device->dtype);
+    switch (b->statistic) {
+    case NO_STATISTIC:  return tensor_2d(NULL, tp->device->dtype, rows, columns(tp, b->width));
+    case TWO_INNER_ROWS: return tensor_1d(NULL, wide, 2 * rows);
+    case ROW_OF_HEADS:  return tensor_2d(NULL, wide, rows, tp->heads.queries);
+    default:            return tensor_1d(NULL, wide, rows);
+    }
+}
+
+uint64_t buffer_bytes(const struct buffer *b, const struct tensor_parallel *tp, int64_t N) { return tensor_bytes(buffer_shape(b, tp, N)); }
+
+uint64_t linked_keeps(const struct linked *l, const struct tensor_parallel *tp, int64_t N)
+{
+    uint64_t sum = buffer_bytes(&l->buffer[BUFFER_IN], tp, N);
+    for (int b = BUFFER_FIRST_OWN; b < l->buffers; b++)
+        if (l->buffer[b].kept && l->buffer[b].tag == ACTIVATIONS) sum += buffer_bytes(&l->buffer[b], tp, N);
+    return sum;
+}
+
+uint64_t linked_drops(const struct linked *l, const struct tensor_parallel *tp, int64_t N)
+{
+    uint64_t sum = 0;
+    for (int b = BUFFER_FIRST_OWN; b < l->buffers; b++)
+        if (l->buffer[b].dropped) sum += buffer_bytes(&l->buffer[b], tp, N);
+    return sum;
+}

@@ -1,0 +1,33 @@
+/* operations.c -- what is known of each operation, once for all models. */
+#include "emulated_devices/model/program.h"
+
+static const struct operation_info infos[OP_COUNT] = {
+    [OP_EMBED]     = { .words = "the token embedding", .has_weight_pass = true, .over = -1 },
+    [OP_POSITIONS] = { .words = "the embeddings of tokens and positions, added", .has_weight_pass = true, .over = 0, .passes_on = true },
+    [OP_NORM]      = { .words = "the layernorm %s", .has_input_pass = true, .has_weight_pass = true, .over = -1, .input_reads = READS_IN | READS_STATISTICS,
+                       .weight_reads = READS_IN | READS_STATISTICS, .statistic = { ROW_OF_LAYERNORM, ROW } },
+    [OP_MATRIX]    = { .words = "the linear layer %s", .has_input_pass = true, .has_weight_pass = true, .over = -1, .weight_reads = READS_IN },
+    [OP_ROTARY]    = { .words = "the rotary positions in %s", .has_input_pass = true, .over = 0, .gradient_over = true },
+    [OP_ATTENTION] = { .words = "attention in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN | READS_OUT | READS_STATISTICS,
+                       .statistic = { ROW_OF_HEADS } },
+    [OP_GELU]      = { .words = "gelu in %s", .has_input_pass = true, .over = -1, .gradient_over = true, .input_reads = READS_IN },
+    [OP_SWIGLU]    = { .words = "swiglu in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN },
+    [OP_DROPOUT]   = { .words = "dropout in %s", .has_input_pass = true, .over = 0, .gradient_over = true },
+    [OP_ADD]       = { .words = "the residual sum %s", .has_input_pass = true, .over = 1, .passes_on = true },
+    [OP_LOSS]      = { .words = "the cross-entropy", .has_input_pass = true, .over = -1, .gradient_over_value = true,
+                       .input_reads = READS_IN | READS_STATISTICS, .statistic = { INNER_ROW, TWO_INNER_ROWS } },
+};
+
+const struct operation_info *operation_info(enum op op) { return &infos[op]; }
+
+enum activation_width operation_width(const struct node *n, enum activation_width in)
+{
+    switch (n->op) {
+    case OP_MATRIX:    return n->role == ROLE_QKV ? WIDTH_QKV : n->role == ROLE_UP ? WIDTH_UP : n->role == ROLE_HEAD ? WIDTH_VOCABULARY : WIDTH_MODEL;
+    case OP_ATTENTION: return WIDTH_HEADS;
+    case OP_GELU:
+    case OP_SWIGLU:    return WIDTH_ACT;
+    case OP_EMBED:     return WIDTH_MODEL;
+    default:           return in;
+    }
+}

@@ -1,0 +1,39 @@
+/* program.c -- the program of each family of models, and the parameters that a node names. */
+#include "emulated_devices/model/program.h"
+#include <stdio.h>
+#include <string.h>
+
+const struct program *program_of(const struct model_config *c)
+{
+    static const struct program *const of_family[] = { [FAMILY_GPT2] = &program_gpt2, [FAMILY_LLAMA] = &program_llama, [FAMILY_MIXTRAL] = NULL };
+    return of_family[model_family(c)];
+}
+
+/* Where the parameters of a layer are in the model's list; layer -1: the embedding, L: the final norm and the output matrix. */
+static void extent(const struct model_config *c, int layer, int *first, int *end)
+{
+    const int L = (int)c->L;
+    *first = layer < 0 ? 0 : layer == L ? param_final_norm(c) : param_of_block(c, layer, LN1_W);
+    *end = layer == L ? model_param_count(c) : layer + 1 == L ? param_final_norm(c) : param_of_block(c, layer + 1, LN1_W);
+}
+
+static int find(const struct model_config *c, const struct node *n, int layer, const char *suffix)
+{
+    const struct program *program = program_of(c);
+    char prefix[32] = "", name[PARAM_NAME];
+    int first, end;
+    if (n->param == NULL) return -1;
+    if (layer >= 0 && layer < c->L) snprintf(prefix, sizeof prefix, program->block_prefix, layer);
+    snprintf(name, sizeof name, "%s%s.%s", prefix, n->param, suffix);
+    extent(c, layer, &first, &end);
+    for (int i = first; i < end; i++)
+        if (strcmp(model_param(c, i).name, name) == 0) return i;
+    return -1;
+}
+
+int program_weight(const struct model_config *c, const struct node *n, int layer)
+{
+    return n->role == ROLE_HEAD && n->param ? param_head(c) : find(c, n, layer, "weight");
+}
+
+int program_bias(const struct model_config *c, const struct node *n, int layer) { return find(c, n, layer, "bias"); }

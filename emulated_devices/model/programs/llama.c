@@ -1,0 +1,37 @@
+/* llama.c -- Llama: rmsnorms, rotary positions, grouped-query attention, a gated feed-forward, no biases.
+ *
+ * Source  H. Touvron et al., "LLaMA: open and efficient foundation language models", arXiv:2302.13971
+ */
+#include "emulated_devices/model/program.h"
+
+static const struct node embedding[] = {
+    { OP_EMBED,     .out = "tokens",       .in = { "ids" },              .param = "model.embed_tokens", .role = ROLE_TOKENS, .unseen = true },
+    { OP_DROPOUT,   .out = "embedding",    .in = { "tokens" },           .place = "embedding" },
+    { OP_END }
+};
+
+static const struct node block[] = {
+    { OP_NORM,      .out = "ln_1",         .in = { "in" },               .param = "input_layernorm" },
+    { OP_MATRIX,    .out = "attn.qkv",     .in = { "ln_1" },             .param = "self_attn.qkv_proj", .role = ROLE_QKV },
+    { OP_ROTARY,    .out = "attn.rotated", .in = { "attn.qkv" } },
+    { OP_ATTENTION, .out = "attn.heads",   .in = { "attn.rotated" } },
+    { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" },       .param = "self_attn.o_proj", .role = ROLE_ATTENTION_OUT },
+    { OP_DROPOUT,   .out = "attn.dropped", .in = { "attn.out" },         .place = "attention", .unseen = true },
+    { OP_ADD,       .out = "mid",          .in = { "in", "attn.dropped" } },
+    { OP_NORM,      .out = "ln_2",         .in = { "mid" },              .param = "post_attention_layernorm" },
+    { OP_MATRIX,    .out = "mlp.up",       .in = { "ln_2" },             .param = "mlp.gate_up_proj", .role = ROLE_UP },
+    { OP_SWIGLU,    .out = "mlp.act",      .in = { "mlp.up" } },
+    { OP_MATRIX,    .out = "mlp.out",      .in = { "mlp.act" },          .param = "mlp.down_proj", .role = ROLE_DOWN },
+    { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.out" },          .place = "mlp", .unseen = true },
+    { OP_ADD,       .out = "out",          .in = { "mid", "mlp.dropped" } },
+    { OP_END }
+};
+
+static const struct node loss[] = {
+    { OP_NORM,      .out = "ln_f",         .in = { "in" },               .param = "model.norm" },
+    { OP_MATRIX,    .out = "logits",       .in = { "ln_f" },             .param = "lm_head", .role = ROLE_HEAD },
+    { OP_LOSS,      .out = NULL,           .in = { "logits" } },
+    { OP_END }
+};
+
+const struct program program_llama = { embedding, block, loss, "model.layers.%d." };

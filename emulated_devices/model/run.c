@@ -1,0 +1,92 @@
+#include "emulated_devices/model/run.h"
+#include "emulated_devices/model/run_node.h"
+#include "emulated_devices/device/compute.h"
+
+/* ---- memory -------------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code make(struct stage *s, struct microbatch *m, const struct model_part *p, int buffer, struct error *err)
+{
+    const struct buffer *b = &p->linked.buffer[buffer];
+    struct tensor *t = stage_buffer(s, m, p, buffer);
+    *t = buffer_shape(b, s->tp, m->N);
+    t->data = arena_alloc(&s->device->arena, b->tag, tensor_bytes(*t));
+    return t->data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d in layer %d", (int)(m - s->micro), p->layer);
+}
+
+static void drop(struct stage *s, struct tensor *t)
+{
+    device_free(s->device, *t);
+    *t = tensor_none;
+}
+
+void run_drop(struct stage *s, struct microbatch *m, const struct model_part *p)
+{
+    drop(s, stage_buffer(s, m, p, BUFFER_IN));
+    for (int b = BUFFER_FIRST_OWN; b < p->linked.buffers; b++) drop(s, stage_buffer(s, m, p, b));
+}
+
+/* ---- steps --------------------------------------------------------------------------------------------------------------------- */
+
+static void show(struct stage *s, struct microbatch *m, const struct model_part *p, int slot, bool gradient)
+{
+    const struct slot *shown = &p->linked.slot[slot];
+    const int buffer = gradient ? shown->gradient : shown->value;
+    const struct tensor t = *stage_buffer(s, m, p, buffer);
+    const enum tensor_place rows = p->linked.buffer[buffer].rows;
+    const bool entered = slot == 0;
+    stage_show(s, m, entered ? stage_entering(p) : shown->name, entered ? p->layer - 1 : p->layer, gradient,
+               rows == INPUT || rows == GRADIENT ? tensor_own_rows(s->tp, t, m->N) : t);
+}
+
+static enum error_code run_step(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which, struct part_step step, struct error *err)
+{
+    struct tensor *t = step.kind == STEP_ADD || step.kind == STEP_DROP ? stage_buffer(s, m, p, step.at) : NULL;
+    switch (step.kind) {
+    case STEP_MAKE:          return make(s, m, p, step.at, err);
+    case STEP_DROP:          return drop(s, t), OK;
+    case STEP_ADD:           return dev_add(s->device, *t, *t, *stage_buffer(s, m, p, step.from)), OK;
+    case STEP_SHOW:          return show(s, m, p, step.at, false), OK;
+    case STEP_SHOW_GRADIENT: return show(s, m, p, step.at, true), OK;
+    default:                 return run_node(&(struct node_call){ s, m, p, &p->linked.node[step.at] }, which, err);
+    }
+}
+
+static int made_first(const struct steps *list)
+{
+    int n = 0;
+    while (n < list->count && list->step[n].kind == STEP_MAKE) n++;
+    return n;
+}
+
+static enum error_code run_steps(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which, int from, int to, struct error *err)
+{
+    const struct steps *list = &p->linked.list[which];
+    enum error_code e = OK;
+    for (int i = from; i < to && !e; i++) e = run_step(s, m, p, which, list->step[i], err);
+    return e;
+}
+
+enum error_code run_make(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which, struct error *err)
+{
+    return run_steps(s, m, p, which, 0, made_first(&p->linked.list[which]), err);
+}
+
+enum error_code run_list(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which, struct error *err)
+{
+    const struct steps *list = &p->linked.list[which];
+    return run_steps(s, m, p, which, made_first(list), list->count, err);
+}
+
+void run_held(const struct stage *s, const struct microbatch *m, const struct model_part *p, enum list which, struct held *h)
+{
+    const struct steps *list = &p->linked.list[which];
+    for (int i = 0; i < list->count; i++) {
+        const struct part_step step = list->step[i];
+        if (step.kind != STEP_MAKE && step.kind != STEP_DROP) continue;
+        const struct buffer *b = &p->linked.buffer[step.at];
+        if (b->tag != ACTIVATIONS) continue;
+        const uint64_t bytes = buffer_bytes(b, s->tp, m->N);
+        if (step.kind == STEP_MAKE) held_more(h, bytes);
+        else h->now -= bytes;
+    }
+}

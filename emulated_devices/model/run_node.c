@@ -1,0 +1,243 @@
+#include "emulated_devices/model/run_node.h"
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/model/matrix.h"
+#include <math.h>
+#include <string.h>
+
+typedef enum error_code run(const struct node_call *, struct error *);
+
+/* ---- what a node finds around it --------------------------------------------------------------------------------------------------- */
+
+static struct tensor buffer(const struct node_call *c, int b) { return b < 0 ? tensor_none : *stage_buffer(c->stage, c->micro, c->part, b); }
+static struct tensor own(const struct node_call *c, int b) { return tensor_own_rows(c->stage->tp, buffer(c, b), c->micro->N); }
+
+static int index_of(const struct node_call *c) { return (int)(c->node - c->part->linked.node); }
+static struct tensor weight(const struct node_call *c) { return stage_weight(c->stage, c->part->weight[index_of(c)]); }
+static struct tensor bias(const struct node_call *c) { return stage_weight(c->stage, c->part->bias[index_of(c)]); }
+static struct tensor d_weight(const struct node_call *c) { return stage_gradient(c->stage, c->part->weight[index_of(c)]); }
+static struct tensor d_bias(const struct node_call *c) { return stage_gradient(c->stage, c->part->bias[index_of(c)]); }
+
+static struct matrix matrix(const struct node_call *c)
+{
+    return (struct matrix){ c->node->is->role, c->part->weight[index_of(c)], c->part->bias[index_of(c)] };
+}
+
+static struct attention attention(const struct node_call *c)
+{
+    const struct stage *s = c->stage;
+    const struct microbatch *m = c->micro;
+    const struct model_config *model = &s->plan->model;
+    const int64_t first = m->sequences.first + tensor_rows_at(s->tp, INNER, m->N).first / s->plan->S;
+    return (struct attention){ .S = s->plan->S, .H = s->tp->heads.queries, .K = s->tp->heads.keys, .A = model->A, .scale = 1 / sqrt((double)model->A),
+                               .drop = dropout_at(model->dropout_attention, s->dropout_seed, c->part->layer, "probabilities", first,
+                                                  s->tp->heads.query, model->H) };
+}
+
+/* Of the residual stream. */
+static struct dropout dropout(const struct node_call *c)
+{
+    const struct stage *s = c->stage;
+    const struct model_config *model = &s->plan->model;
+    const char *place = c->node->is->place;
+    const double p = strcmp(place, "embedding") == 0 ? model->dropout_embedding : model->dropout_residual;
+    const int64_t first = c->micro->sequences.first * s->plan->S + tensor_rows_at(s->tp, STREAM, c->micro->N).first;
+    return dropout_at(p, s->dropout_seed, c->part->layer, place, first, s->tp->channel, model->D);
+}
+
+static struct tensor integers(const struct node_call *c, struct tensor table, enum tensor_place place)
+{
+    const struct rows r = tensor_rows_at(c->stage->tp, place, c->micro->N);
+    return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
+}
+
+/* ---- embedding ----------------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code embed_forward(const struct node_call *c, struct error *err)
+{
+    return tokens_forward(c->stage, matrix(c), buffer(c, c->node->y), c->micro->ids, err);
+}
+
+static enum error_code embed_weight(const struct node_call *c, struct error *err)
+{
+    return tokens_backward_weight(c->stage, matrix(c), buffer(c, c->node->dy), c->micro->ids, err);
+}
+
+static enum error_code positions_forward(const struct node_call *c, struct error *err)
+{
+    return tensor_positions_forward(c->stage->tp, buffer(c, c->node->y), integers(c, c->micro->positions, STREAM), weight(c), err);
+}
+
+static enum error_code positions_weight(const struct node_call *c, struct error *err)
+{
+    return tensor_positions_backward_weight(c->stage->tp, d_weight(c), buffer(c, c->node->dy), integers(c, c->micro->positions, STREAM), err);
+}
+
+/* ---- norms and matrices ----------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code norm_forward(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    return tensor_norm_forward(c->stage->tp, own(c, n->y), buffer(c, n->statistic[0]), buffer(c, n->statistic[1]), buffer(c, n->x[0]), weight(c), bias(c),
+                               c->stage->plan->model.eps, err);
+}
+
+static enum error_code norm_input(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    return tensor_norm_backward_input(c->stage->tp, buffer(c, n->dx[0]), buffer(c, n->dy), buffer(c, n->x[0]), weight(c), buffer(c, n->statistic[0]),
+                                      buffer(c, n->statistic[1]), err);
+}
+
+static enum error_code norm_weight(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    return tensor_norm_backward_weight(c->stage->tp, d_weight(c), d_bias(c), buffer(c, n->dy), buffer(c, n->x[0]), buffer(c, n->statistic[0]),
+                                       buffer(c, n->statistic[1]), err);
+}
+
+static enum error_code linear_forward(const struct node_call *c, struct error *err)
+{
+    return matrix_forward(c->stage, matrix(c), c->micro->N, buffer(c, c->node->y), buffer(c, c->node->x[0]), err);
+}
+
+static enum error_code linear_input(const struct node_call *c, struct error *err)
+{
+    return matrix_backward_input(c->stage, matrix(c), c->micro->N, buffer(c, c->node->dx[0]), buffer(c, c->node->dy), err);
+}
+
+static enum error_code linear_weight(const struct node_call *c, struct error *err)
+{
+    return matrix_backward_weight(c->stage, matrix(c), c->micro->N, buffer(c, c->node->dy), buffer(c, c->node->x[0]), err);
+}
+
+/* ---- attention ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* In place. */
+static enum error_code rotary_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_rotary_forward(c->stage->device, buffer(c, c->node->y), integers(c, c->micro->positions, INNER), c->stage->rotary, attention(c));
+    return OK;
+}
+
+static enum error_code rotary_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_rotary_backward_input(c->stage->device, buffer(c, c->node->dx[0]), integers(c, c->micro->positions, INNER), c->stage->rotary, attention(c));
+    return OK;
+}
+
+static enum error_code attention_forward(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    (void)err;
+    dev_attention_forward(c->stage->device, buffer(c, n->y), buffer(c, n->statistic[0]), buffer(c, n->x[0]), attention(c));
+    return OK;
+}
+
+static enum error_code attention_input(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    (void)err;
+    dev_attention_backward_input(c->stage->device, buffer(c, n->dx[0]), buffer(c, n->dy), buffer(c, n->y), buffer(c, n->statistic[0]),
+                                 buffer(c, n->x[0]), attention(c));
+    return OK;
+}
+
+/* ---- element by element ------------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code gelu_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_gelu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code gelu_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_gelu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy), buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code swiglu_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_swiglu_forward(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code swiglu_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_swiglu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy), buffer(c, c->node->x[0]));
+    return OK;
+}
+
+static enum error_code dropout_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_dropout(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]), dropout(c));
+    return OK;
+}
+
+static enum error_code dropout_input(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_dropout(c->stage->device, own(c, c->node->dx[0]), buffer(c, c->node->dy), dropout(c));
+    return OK;
+}
+
+static enum error_code add_forward(const struct node_call *c, struct error *err)
+{
+    (void)err;
+    dev_add(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]), buffer(c, c->node->x[1]));
+    return OK;
+}
+
+/* ---- loss ------------------------------------------------------------------------------------------------------------------------------------ */
+
+static enum error_code loss_forward(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    double loss = 0;
+    const enum error_code e = tensor_cross_entropy_forward(c->stage->tp, &loss, buffer(c, n->statistic[0]), buffer(c, n->statistic[1]), buffer(c, n->x[0]),
+                                                           integers(c, c->micro->labels, INNER), err);
+    c->stage->loss += loss;
+    return e;
+}
+
+/* Logits become their own gradient. */
+static enum error_code loss_input(const struct node_call *c, struct error *err)
+{
+    const struct linked_node *n = c->node;
+    const struct stage *s = c->stage;
+    (void)err;
+    tensor_cross_entropy_backward(s->tp, buffer(c, n->dx[0]), buffer(c, n->statistic[1]), buffer(c, n->statistic[0]), integers(c, c->micro->labels, INNER),
+                                  s->loss_scale / (double)(s->counted ? s->counted : 1));
+    return OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------------------------------------- */
+
+static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
+    [OP_EMBED]     = { embed_forward,     NULL,            embed_weight },
+    [OP_POSITIONS] = { positions_forward, NULL,            positions_weight },
+    [OP_NORM]      = { norm_forward,      norm_input,      norm_weight },
+    [OP_MATRIX]    = { linear_forward,    linear_input,    linear_weight },
+    [OP_ROTARY]    = { rotary_forward,    rotary_input,    NULL },
+    [OP_ATTENTION] = { attention_forward, attention_input, NULL },
+    [OP_GELU]      = { gelu_forward,      gelu_input,      NULL },
+    [OP_SWIGLU]    = { swiglu_forward,    swiglu_input,    NULL },
+    [OP_DROPOUT]   = { dropout_forward,   dropout_input,   NULL },
+    [OP_ADD]       = { add_forward,       NULL,            NULL },
+    [OP_LOSS]      = { loss_forward,      loss_input,      NULL },
+};
+
+enum error_code run_node(const struct node_call *c, enum list which, struct error *err)
+{
+    const enum op op = c->node->is->op;
+    run *const of_list[] = { [LIST_FORWARD] = runs[op].forward, [LIST_AGAIN] = runs[op].forward, [LIST_INPUT] = runs[op].input,
+                             [LIST_WEIGHT] = runs[op].weight };
+    return of_list[which](c, err);
+}

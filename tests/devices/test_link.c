@@ -1,0 +1,241 @@
+/* What follows from a model's table: which slots share memory, what is kept and what is computed again, the order in which gradients are
+ * made and added.  Written down by hand here, for GPT-2, Llama, and a block whose two branches read one norm.
+ */
+#include "emulated_devices/model/link.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const struct model_config gpt2 = { .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20, .biases = true, .tied = true };
+static const struct model_config llama = { .S = 8, .D = 12, .H = 3, .K = 1, .A = 4, .F = 20, .L = 2, .V = 20, .norm = NORM_RMS,
+                                           .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU };
+
+/* As GPT-J has it: attention and feed-forward side by side, after one norm. */
+static const struct node parallel_block[] = {
+    { OP_NORM,      .out = "ln_1",         .in = { "in" },               .param = "ln_1" },
+    { OP_MATRIX,    .out = "attn.qkv",     .in = { "ln_1" },             .param = "attn.c_attn", .role = ROLE_QKV },
+    { OP_ATTENTION, .out = "attn.heads",   .in = { "attn.qkv" } },
+    { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" },       .param = "attn.c_proj", .role = ROLE_ATTENTION_OUT },
+    { OP_DROPOUT,   .out = "attn.dropped", .in = { "attn.out" },         .place = "attention", .unseen = true },
+    { OP_ADD,       .out = "mid",          .in = { "in", "attn.dropped" } },
+    { OP_MATRIX,    .out = "mlp.up",       .in = { "ln_1" },             .param = "mlp.c_fc", .role = ROLE_UP },
+    { OP_GELU,      .out = "mlp.act",      .in = { "mlp.up" } },
+    { OP_MATRIX,    .out = "mlp.out",      .in = { "mlp.act" },          .param = "mlp.c_proj", .role = ROLE_DOWN },
+    { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.out" },          .place = "mlp", .unseen = true },
+    { OP_ADD,       .out = "out",          .in = { "mid", "mlp.dropped" } },
+    { OP_END }
+};
+
+static struct linked l;
+static char text[2000];
+
+static void say(const char *word)
+{
+    const size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "%s%s", used ? " " : "", word);
+}
+
+static const char *name_of(int slot) { return l.slot[slot].name; }
+
+/* The first slot whose value, or gradient, lies in a buffer. */
+static const char *in_buffer(int buffer, bool gradient)
+{
+    for (int s = 0; s < l.slots; s++)
+        if ((gradient ? l.slot[s].gradient : l.slot[s].value) == buffer) return name_of(s);
+    return "scratch";
+}
+
+static const char *kept(void)
+{
+    text[0] = 0;
+    for (int s = 0; s < l.slots; s++)
+        if (l.slot[s].value == BUFFER_IN || l.buffer[l.slot[s].value].kept) say(name_of(s));
+    return text;
+}
+
+static const char *shared(void)
+{
+    text[0] = 0;
+    for (int s = 0; s < l.slots; s++)
+        for (int t = 0; t < s; t++) {
+            char pair[80];
+            if (l.slot[s].value != l.slot[t].value) continue;
+            snprintf(pair, sizeof pair, "%s=%s", name_of(s), name_of(t));
+            say(pair);
+            break;
+        }
+    return text;
+}
+
+/* What a list runs: a node by what it makes. */
+static const char *runs(enum list which)
+{
+    text[0] = 0;
+    for (int i = 0; i < l.list[which].count; i++) {
+        const struct part_step step = l.list[which].step[i];
+        if (step.kind == STEP_RUN) say(l.node[step.at].out < 0 ? "loss" : name_of(l.node[step.at].out));
+    }
+    return text;
+}
+
+/* The input pass: each node with where it writes, what is added, and when a gradient is whole. */
+static const char *backward(void)
+{
+    char word[120];
+    text[0] = 0;
+    for (int i = 0; i < l.list[LIST_INPUT].count; i++) {
+        const struct part_step step = l.list[LIST_INPUT].step[i];
+        const struct linked_node *n = &l.node[step.kind == STEP_RUN ? step.at : 0];
+        if (step.kind == STEP_RUN) snprintf(word, sizeof word, "%s>%s", n->out < 0 ? "loss" : name_of(n->out), in_buffer(n->dx[0], true));
+        else if (step.kind == STEP_ADD) snprintf(word, sizeof word, "+%s", in_buffer(step.at, true));
+        else if (step.kind == STEP_SHOW_GRADIENT) snprintf(word, sizeof word, "[%s]", name_of(step.at));
+        else continue;
+        say(word);
+    }
+    return text;
+}
+
+static void block_of(const struct model_config *c, const char *recompute) { assert_int_equal(link_layer(&l, c, 0, recompute, false, NULL), OK); }
+
+static void test_gpt2(void **state)
+{
+    (void)state;
+    block_of(&gpt2, NULL);
+    assert_string_equal(kept(), "in ln_1 attn.qkv attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act");
+    assert_string_equal(shared(), "attn.dropped=attn.out mid=attn.out mlp.dropped=mlp.out out=mlp.out");
+    assert_string_equal(runs(LIST_FORWARD), "ln_1 attn.qkv attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act mlp.out mlp.dropped out");
+    assert_string_equal(runs(LIST_AGAIN), "");
+    assert_string_equal(runs(LIST_WEIGHT), "mlp.out mlp.up ln_2 attn.out attn.qkv ln_1");
+    /* The stream's gradient goes from out over mid to in, in one place; each norm's part is added to it. */
+    assert_string_equal(backward(), "mlp.dropped>mlp.out [mlp.out] mlp.out>mlp.up [mlp.act] mlp.act>mlp.up [mlp.up] mlp.up>ln_2 [ln_2] ln_2>scratch +in [mid] "
+                                    "attn.dropped>attn.out [attn.out] attn.out>attn.heads [attn.heads] attn.heads>attn.qkv [attn.qkv] attn.qkv>ln_1 [ln_1] "
+                                    "ln_1>scratch +in [in]");
+}
+
+static void test_llama(void **state)
+{
+    (void)state;
+    block_of(&llama, NULL);
+    assert_string_equal(kept(), "in ln_1 attn.qkv attn.rotated attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act");
+    assert_string_equal(shared(), "attn.rotated=attn.qkv attn.dropped=attn.out mid=attn.out mlp.dropped=mlp.out out=mlp.out");
+    assert_string_equal(backward(), "mlp.dropped>mlp.out [mlp.out] mlp.out>mlp.act [mlp.act] mlp.act>mlp.up [mlp.up] mlp.up>ln_2 [ln_2] ln_2>scratch +in [mid] "
+                                    "attn.dropped>attn.out [attn.out] attn.out>attn.heads [attn.heads] attn.heads>attn.qkv [attn.rotated] "
+                                    "attn.rotated>attn.qkv [attn.qkv] attn.qkv>ln_1 [ln_1] ln_1>scratch +in [in]");
+}
+
+static void test_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(link_layer(&l, &gpt2, -1, NULL, false, NULL), OK);
+    assert_string_equal(kept(), "in");
+    assert_string_equal(backward(), "embedding>tokens");          /* dropout's backward, in place */
+    assert_string_equal(runs(LIST_WEIGHT), "tokens placed");
+    assert_false(list_uses_weights(&l, LIST_INPUT));
+    assert_int_equal(link_layer(&l, &gpt2, 2, NULL, false, NULL), OK);
+    assert_string_equal(kept(), "in ln_f logits");
+    assert_int_equal(l.slot[2].gradient, l.slot[2].value);        /* the logits become their own gradient */
+    assert_string_equal(backward(), "loss>logits [logits] logits>ln_f [ln_f] ln_f>in [in]");
+    assert_string_equal(runs(LIST_WEIGHT), "logits ln_f");
+}
+
+static void test_recomputation(void **state)
+{
+    (void)state;
+    block_of(&gpt2, "selective");
+    assert_string_equal(runs(LIST_AGAIN), "attn.heads");
+    block_of(&gpt2, "full");
+    assert_string_equal(runs(LIST_AGAIN), "ln_1 attn.qkv attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act");
+    block_of(&llama, "full");
+    assert_string_equal(runs(LIST_AGAIN), "ln_1 attn.qkv attn.rotated attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act");
+    block_of(&gpt2, "1");
+    assert_string_equal(runs(LIST_AGAIN), "");
+}
+
+/* Forward alone: every buffer that is made is dropped, what enters as well. */
+static void test_forward_only(void **state)
+{
+    int made = 0, dropped = 0;
+    (void)state;
+    assert_int_equal(link_layer(&l, &llama, 0, NULL, true, NULL), OK);
+    for (int i = 0; i < l.list[LIST_FORWARD].count; i++) {
+        made += l.list[LIST_FORWARD].step[i].kind == STEP_MAKE;
+        dropped += l.list[LIST_FORWARD].step[i].kind == STEP_DROP;
+    }
+    assert_true(made > 0);
+    assert_int_equal(dropped, made + 1);
+    assert_int_equal(l.list[LIST_INPUT].count + l.list[LIST_WEIGHT].count, 0);
+}
+
+/* One norm with two readers: the feed-forward's gradient is written, attention's added; mid is needed by nobody after out. */
+static void test_parallel_block(void **state)
+{
+    (void)state;
+    assert_int_equal(link_part(&l, parallel_block, &gpt2, RECOMPUTE_NONE, false, NULL), OK);
+    assert_string_equal(kept(), "in ln_1 attn.qkv attn.heads mlp.up mlp.act");
+    assert_string_equal(backward(), "[mid] mlp.dropped>mlp.out [mlp.out] mlp.out>mlp.up [mlp.act] mlp.act>mlp.up [mlp.up] mlp.up>ln_1 "
+                                    "attn.dropped>attn.out [attn.out] attn.out>attn.heads [attn.heads] attn.heads>attn.qkv [attn.qkv] "
+                                    "attn.qkv>scratch +ln_1 [ln_1] ln_1>scratch +in [in]");
+    assert_int_equal(link_part(&l, parallel_block, &gpt2, RECOMPUTE_FULL, false, NULL), OK);
+    assert_string_equal(runs(LIST_AGAIN), "ln_1 attn.qkv attn.heads mlp.up mlp.act");
+}
+
+/* Each list gives back what it makes, and nothing else: after a whole step a part holds nothing. */
+static void test_memory_balances(void **state)
+{
+    static const char *const choices[] = { NULL, "selective", "full" };
+    (void)state;
+    for (int c = 0; c < 6; c++)
+        for (int layer = -1; layer <= 2; layer++) {
+            int held[LINK_BUFFERS] = { 0 };
+            assert_int_equal(link_layer(&l, c < 3 ? &gpt2 : &llama, layer, choices[c % 3], false, NULL), OK);
+            for (enum list which = 0; which < LIST_COUNT; which++)
+                for (int i = 0; i < l.list[which].count; i++) {
+                    const struct part_step step = l.list[which].step[i];
+                    if (step.kind == STEP_MAKE) assert_int_equal(held[step.at]++, 0);
+                    if (step.kind == STEP_DROP && step.at >= BUFFER_FIRST_OWN) assert_int_equal(held[step.at]--, 1);
+                }
+            for (int b = BUFFER_FIRST_OWN; b < l.buffers; b++) assert_int_equal(held[b], 0);
+        }
+}
+
+static void test_refusals(void **state)
+{
+    static const struct node unknown[] = { { OP_NORM, .out = "a", .in = { "in" } }, { OP_GELU, .out = "b", .in = { "c" } }, { OP_END } };
+    static struct node endless[LINK_NODES + 2];
+    struct error err;
+    (void)state;
+    assert_int_equal(link_part(&l, unknown, &gpt2, RECOMPUTE_NONE, false, &err), ERR_PLAN);
+    assert_non_null(strstr(err.text, "reads c, which nobody has made before it"));
+    for (int i = 0; i <= LINK_NODES; i++) endless[i] = (struct node){ OP_DROPOUT, .out = "a", .in = { "in" }, .place = "mlp" };
+    assert_int_equal(link_part(&l, endless, &gpt2, RECOMPUTE_NONE, false, &err), ERR_PLAN);
+    assert_non_null(strstr(err.text, "more than"));
+}
+
+static void test_parameters(void **state)
+{
+    const struct program *p = program_of(&llama);
+    (void)state;
+    for (const struct node *n = p->block; n->op != OP_END; n++) {
+        const int i = program_weight(&llama, n, 1);
+        assert_true((i >= 0) == (n->param != NULL));
+        if (i >= 0) assert_int_equal(model_param(&llama, i).layer, 1);
+        assert_int_equal(program_bias(&llama, n, 1), -1);
+    }
+    assert_int_equal(program_weight(&gpt2, &program_of(&gpt2)->loss[1], 2), PARAM_WTE);      /* tied */
+    assert_int_equal(program_bias(&gpt2, &program_of(&gpt2)->block[1], 0), param_of_block(&gpt2, 0, QKV_B));
+    assert_int_equal(program_weight(&gpt2, &program_of(&gpt2)->embedding[1], -1), param_positions(&gpt2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama), cmocka_unit_test(test_ends), cmocka_unit_test(test_recomputation),
+        cmocka_unit_test(test_forward_only), cmocka_unit_test(test_parallel_block), cmocka_unit_test(test_memory_balances),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_parameters),
+    };
+    return cmocka_run_group_tests_name("link", tests, NULL, NULL);
+}
