@@ -1,5 +1,6 @@
 /* What follows from a model's table: which slots share memory, what is kept and what is computed again, the order in which gradients are
  * made and added.  Written down by hand here, for GPT-2, Llama, and a block whose two branches read one norm.
+ * tier: check
  */
 #include "emulated_devices/model/link.h"
 #include <setjmp.h>
