@@ -31,7 +31,7 @@ struct error {
 };
 
 /**
- * Record a failure: code and a printf-style line.
+ * Record a failure: code and a printf-style line.  It is made plain: control characters and what is no UTF-8 become '?'.
  * @param[out] err   where to; may be NULL when the caller only wants the code.
  * @return code, so that a function can end with `return fail(err, ERR_FILE, "...")`.
  */

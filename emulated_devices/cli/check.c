@@ -1,6 +1,7 @@
 /* check.c -- `orrery check GOLDEN ACTUAL`: somebody's tensors beside stored truth. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/verify/checker.h"
+#include "ref/io/columns.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,15 +85,23 @@ static void print_counts(FILE *out, const struct check_result *r)
     if (r->extras) fprintf(out, "  %5d  not golden: %s%s\n", r->extras, r->extra[0], r->extras > 1 ? ", ..." : "");
 }
 
+static void print_all(FILE *out, const struct check_result *r)
+{
+    struct columns t = columns_start(out);
+    do for (int i = 0; i < r->count; i++) {
+        const struct checked *c = &r->all[i];
+        const bool compared = c->finding == HOLDS || c->finding == DIFFERS;
+        column(&t, LEFT_ALIGNED, "%s", c->name);
+        if (compared) column(&t, LEFT_ALIGNED, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, ratio(c));
+        if (c->finding != HOLDS) column(&t, LEFT_ALIGNED, "%s", finding_words(c->finding));
+        columns_end_row(&t);
+    } while (columns_again(&t));
+}
+
 static void print_result(FILE *out, const struct check_options *o, const struct check_result *r, const struct actual *a, enum dtype format)
 {
     fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n\n", o->golden, o->actual, a->ranks, a->ranks == 1 ? "" : "s", dtype_name(format));
-    for (int i = 0; i < r->count && o->all; i++) {
-        const struct checked *c = &r->all[i];
-        fprintf(out, "  %-44s ", c->name);
-        if (c->finding == HOLDS || c->finding == DIFFERS) print_numbers(out, c);
-        fprintf(out, "%s%s\n", c->finding == HOLDS ? "" : "  ", c->finding == HOLDS ? "" : finding_words(c->finding));
-    }
+    if (o->all) print_all(out, r);
     if (r->first >= 0) print_first(out, r, a);
     if (r->worst >= 0) {
         fprintf(out, "%s: %s, ", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name);

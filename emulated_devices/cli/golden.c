@@ -85,6 +85,9 @@ static enum error_code allowed(const struct replay *plain, double bound[], struc
     return OK;
 }
 
+enum { NAME_SIZE = 64 };
+static int name_width = 4;              /* of the first column: the longest of all files' names */
+
 /* Clean runs: disturbed by no more than another order of sums would. */
 static enum error_code count_alarms(const struct golden *g, enum dtype t, const struct held *h, int runs, struct error *err)
 {
@@ -106,7 +109,7 @@ static enum error_code count_alarms(const struct golden *g, enum dtype t, const 
         replay_free(&r);
         if (e) return e;
     }
-    if (runs > 0) printf("%-18s clean  %d alarms in %d runs; at most %.2g, %s\n", "", alarms, runs, most.ratio, name);
+    if (runs > 0) printf("%-*s clean  %d alarms in %d runs; at most %.2g, %s\n", name_width, "", alarms, runs, most.ratio, name);
     return alarms ? fail(err, ERR_CHECK, "%s: %d of %d clean runs raised an alarm", shown_path(g->file.path).text, alarms, runs) : OK;
 }
 
@@ -115,7 +118,7 @@ static void print_line(const char *name, const struct replay *r, const struct he
 {
     int open = 0;
     for (int i = 0; i < r->records; i++) open += !bound_decides(h->bound[i]);
-    printf("%-18s %-5s %5d tensors  %-8.2g %s", name, dtype_name(r->model.ops->dtype), r->records, w->ratio, w->name);
+    printf("%-*s %-5s %5d tensors  %-8.2g %s", name_width, name, dtype_name(r->model.ops->dtype), r->records, w->ratio, w->name);
     if (open) printf("; %d without a bound below 1", open);
     printf("\n");
 }
@@ -139,13 +142,19 @@ static enum error_code check_format(const struct replay *truth, const char *name
     return e;
 }
 
+/* "gpt2-tied" of "golden/gpt2-tied.safetensors". */
+static void short_name(char name[NAME_SIZE], const char *path)
+{
+    const char *slash = strrchr(path, '/'), *from = slash ? slash + 1 : path;
+    snprintf(name, NAME_SIZE, "%.*s", (int)strcspn(from, "."), from);
+}
+
 static enum error_code do_file(const char *path, const struct golden_options *o, struct error *err)
 {
     struct golden g;
     struct replay truth;
-    char name[64];
-    const char *slash = strrchr(path, '/'), *from = slash ? slash + 1 : path;
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(from, "."), from);
+    char name[NAME_SIZE];
+    short_name(name, path);
     enum error_code e = golden_open(&g, path, err);
     if (e) return e;
     if (o->measure) e = bounds_write(&g, err);
@@ -172,8 +181,13 @@ enum error_code command_golden(int argc, char **argv, int *status, struct error 
     snprintf(pattern, sizeof pattern, "%s/*-*.safetensors", o.folder);
     if (glob(pattern, 0, NULL, &found) != 0)
         return fail(err, ERR_FILE, "%s: there are no golden models (FAMILY-SHAPE.safetensors) in this folder", shown_path(o.folder).text);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char name[NAME_SIZE];
+        short_name(name, found.gl_pathv[i]);
+        if ((int)strlen(name) > name_width) name_width = (int)strlen(name);
+    }
     use_cores(1);
-    printf("%-18s %-5s %13s  %-8s\n", "file", "", "", "error/bound, largest");
+    printf("%-*s %-5s %13s  %-8s\n", name_width, "file", "", "", "error/bound, largest");
     for (size_t i = 0; i < found.gl_pathc && !e; i++) e = do_file(found.gl_pathv[i], &o, err);
     globfree(&found);
     return e;

@@ -6,6 +6,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/watch.h"
+#include "ref/io/output.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,7 +20,7 @@
 
 /* ---- what jobs hand over ------------------------------------------------------------------------------------------------- */
 
-static char handover[] = "/tmp/orrery-XXXXXX";
+static char handover[4096];
 static bool handover_made;
 
 static void remove_handover(void)
@@ -30,9 +31,11 @@ static void remove_handover(void)
 const char *handover_file(struct error *err)
 {
     if (handover_made) return handover;
-    const int fd = mkstemp(handover);
+    const int n = snprintf(handover, sizeof handover, "%s/orrery-XXXXXX", temporary_folder());
+    errno = ENAMETOOLONG;
+    const int fd = n < (int)sizeof handover ? mkstemp(handover) : -1;
     if (fd < 0) {
-        fail(err, ERR_FILE, "a file in /tmp: cannot be made: %s", strerror(errno));
+        fail(err, ERR_FILE, "a file in %s: cannot be made: %s", shown_path(temporary_folder()).text, strerror(errno));
         return NULL;
     }
     close(fd);

@@ -1,6 +1,7 @@
 /* report.c -- what `orrery train` says: lines for a person, JSON for a program. */
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train.h"
+#include "ref/io/columns.h"
 #include "ref/io/json.h"
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ void report_start(const struct train_record *r, const struct text *text)
            dtype_wide(p->dtype) == p->dtype ? "" : p->data.narrow_gradients ? " with gradients, fp32 masters" : " with fp32 gradients and masters");
     fprintf(r->out, "mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices), threads, plural(threads));
     fprintf(r->out, "batch   %lld sequences of %lld tokens, %d microbatch%s a copy\n", (long long)p->B, (long long)p->S, p->micros, p->micros == 1 ? "" : "es");
-    fprintf(r->out, "text    %s, %lld bytes\n", text->name, (long long)text->count);
+    fprintf(r->out, "text    %s, %lld bytes\n", shown_path(text->name).text, (long long)text->count);
     if (o->check) fprintf(r->out, "check   one device runs beside it; each difference is held to what rounding alone does to a disturbed twin\n");
     fprintf(r->out, "\n");
     fflush(r->out);
@@ -85,80 +86,97 @@ static bool same_traffic(const struct device_report *a, const struct device_repo
 }
 
 /* Where devices first .. last are: the coordinates that they share. */
-static void print_place(FILE *out, const struct mesh *m, int first, int last)
+static void print_place(struct columns *t, const struct mesh *m, int first, int last)
 {
-    char range[16], place[64] = "";
+    char place[64] = "";
     int used = 0;
     for (enum axis a = 0; a < AXIS_COUNT; a++) {
         bool shared = m->size[a] > 1;
         for (int d = first; d <= last; d++) shared = shared && mesh_coordinate(m, d, a) == mesh_coordinate(m, first, a);
         if (shared) used += snprintf(place + used, sizeof place - (size_t)used, "%s%s=%d", used ? " " : "", axis_name(a), mesh_coordinate(m, first, a));
     }
-    snprintf(range, sizeof range, first == last ? "%d" : "%d-%d", first, last);
-    fprintf(out, "  %7s  %-20s", range, used ? place : m->devices > 1 ? "all" : "the only device");
+    if (first == last) column(t, RIGHT_ALIGNED, "%d", first);
+    else column(t, RIGHT_ALIGNED, "%d-%d", first, last);
+    column(t, LEFT_ALIGNED, "%s", used ? place : m->devices > 1 ? "all" : "the only device");
 }
 
-static void print_memory_row(FILE *out, const struct device_report *x)
+static void head(struct columns *t, const char *const *names)
 {
-    static const int width[ARENA_TAG_COUNT] = { 9, 11, 11, 13, 9 };
-    fprintf(out, "%11llu", (unsigned long long)x->parameters);
-    for (int t = 0; t < ARENA_TAG_COUNT; t++) fprintf(out, "%*s", width[t], size_format(x->peak.tag[t]).text);
-    fprintf(out, "%10s\n", size_format(x->peak.total).text);
+    column(t, RIGHT_ALIGNED, "devices");
+    column(t, LEFT_ALIGNED, "where");
+    for (; *names; names++) column(t, RIGHT_ALIGNED, "%s", *names);
+    columns_end_row(t);
 }
 
-static void print_tier_row(FILE *out, const struct device_report *x)
+static void size(struct columns *t, uint64_t bytes) { column(t, RIGHT_ALIGNED, "%s", size_format(bytes).text); }
+
+static void size_in(struct columns *t, uint64_t bytes, uint64_t pieces)
 {
-    char read[64], written[64];
-    snprintf(read, sizeof read, "%s in %llu", size_format(x->tier.bytes_read).text, (unsigned long long)x->tier.reads);
-    snprintf(written, sizeof written, "%s in %llu", size_format(x->tier.bytes_written).text, (unsigned long long)x->tier.writes);
-    fprintf(out, "%20s%11s%11s%20s%20s\n", size_format(x->offloaded.weights).text, size_format(x->offloaded.gradients).text,
-            size_format(x->offloaded.optimizer).text, read, written);
+    column(t, RIGHT_ALIGNED, "%s in %llu", size_format(bytes).text, (unsigned long long)pieces);
 }
 
-static void print_tier(const struct train_record *r)
+/* A table with a row for each range of devices that are alike. */
+static void print_ranges(const struct train_record *r, const char *const *names, bool (*same)(const struct device_report *, const struct device_report *),
+                         void (*row)(struct columns *, const struct mesh *, const struct device_report *))
 {
     const struct mesh *m = &r->options->plan.mesh;
-    if (r->options->plan.data.offload == 0) return;
-    fprintf(r->out, "\nslow tier of each device: what lies there, what is read and written, in bytes and operations\n  %7s  %-20s%20s%11s%11s%20s%20s\n",
-            "devices", "where", "weights", "gradients", "optimizer", "read", "written");
-    for (int first = 0, last; first < m->devices; first = last + 1) {
-        for (last = first; last + 1 < m->devices && same_tier(&r->device[first], &r->device[last + 1]); last++) continue;
-        print_place(r->out, m, first, last);
-        print_tier_row(r->out, &r->device[first]);
-    }
+    struct columns t = columns_start(r->out);
+    do {
+        head(&t, names);
+        for (int first = 0, last; first < m->devices; first = last + 1) {
+            for (last = first; last + 1 < m->devices && same(&r->device[first], &r->device[last + 1]); last++) continue;
+            print_place(&t, m, first, last);
+            row(&t, m, &r->device[first]);
+            columns_end_row(&t);
+        }
+    } while (columns_again(&t));
+}
+
+static void memory_row(struct columns *t, const struct mesh *m, const struct device_report *x)
+{
+    (void)m;
+    column(t, RIGHT_ALIGNED, "%llu", (unsigned long long)x->parameters);
+    for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) size(t, x->peak.tag[tag]);
+    size(t, x->peak.total);
+}
+
+static void tier_row(struct columns *t, const struct mesh *m, const struct device_report *x)
+{
+    (void)m;
+    size(t, x->offloaded.weights);
+    size(t, x->offloaded.gradients);
+    size(t, x->offloaded.optimizer);
+    size_in(t, x->tier.bytes_read, x->tier.reads);
+    size_in(t, x->tier.bytes_written, x->tier.writes);
+}
+
+static void traffic_row(struct columns *t, const struct mesh *m, const struct device_report *x)
+{
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (m->size[a] > 1) size_in(t, x->bytes[a], x->messages[a]);
 }
 
 void report_memory(const struct train_record *r)
 {
-    const struct mesh *m = &r->options->plan.mesh;
-    fprintf(r->out, "\nmemory of each device at most, in bytes\n  %7s  %-20s%11s%9s%11s%11s%13s%9s%10s\n", "devices", "where", "parameters",
-            "weights", "gradients", "optimizer", "activations", "buffers", "together");
-    for (int first = 0, last; first < m->devices; first = last + 1) {
-        for (last = first; last + 1 < m->devices && same_memory(&r->device[first], &r->device[last + 1]); last++) continue;
-        print_place(r->out, m, first, last);
-        print_memory_row(r->out, &r->device[first]);
-    }
-    print_tier(r);
+    static const char *const memory[] = { "parameters", "weights", "gradients", "optimizer", "activations", "buffers", "together", NULL };
+    static const char *const tier[] = { "weights", "gradients", "optimizer", "read", "written", NULL };
+    fprintf(r->out, "\nmemory of each device at most, in bytes\n");
+    print_ranges(r, memory, same_memory, memory_row);
+    if (r->options->plan.data.offload == 0) return;
+    fprintf(r->out, "\nslow tier of each device: what lies there, what is read and written, in bytes and operations\n");
+    print_ranges(r, tier, same_tier, tier_row);
 }
 
 static void print_traffic(const struct train_record *r)
 {
     const struct mesh *m = &r->options->plan.mesh;
+    const char *axes[AXIS_COUNT + 1] = { NULL };
+    int n = 0;
     if (m->devices == 1) return;
-    fprintf(r->out, "\nsent by each device, in bytes and messages\n  %7s  %-20s", "devices", "where");
     for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if (m->size[a] > 1) fprintf(r->out, "%18s", axis_name(a));
-    fprintf(r->out, "\n");
-    for (int first = 0, last; first < m->devices; first = last + 1) {
-        for (last = first; last + 1 < m->devices && same_traffic(&r->device[first], &r->device[last + 1]); last++) continue;
-        print_place(r->out, m, first, last);
-        for (enum axis a = 0; a < AXIS_COUNT; a++) {
-            char cell[64];
-            snprintf(cell, sizeof cell, "%s in %llu", size_format(r->device[first].bytes[a]).text, (unsigned long long)r->device[first].messages[a]);
-            if (m->size[a] > 1) fprintf(r->out, "%18s", cell);
-        }
-        fprintf(r->out, "\n");
-    }
+        if (m->size[a] > 1) axes[n++] = axis_name(a);
+    fprintf(r->out, "\nsent by each device, in bytes and messages\n");
+    print_ranges(r, axes, same_traffic, traffic_row);
 }
 
 /* What stands in the place of gradients. */

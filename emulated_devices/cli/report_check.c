@@ -1,5 +1,6 @@
 /* report_check.c -- what a run beside the reference has found: the first failure, where and by how much, then the worst of each kind. */
 #include "emulated_devices/cli/train.h"
+#include "ref/io/columns.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <string.h>
@@ -31,17 +32,29 @@ static const char *verdict(const struct train_record *r)
            "    what quantising has done to gradients is within its proven bound, element by element.";
 }
 
+static void print_worst(struct columns *t, const char *kind, const struct worst *w)
+{
+    if (w->tensor[0] == '\0') return;
+    column(t, LEFT_ALIGNED, "%s", kind);
+    column(t, LEFT_ALIGNED, "%s", w->tensor);
+    column(t, LEFT_ALIGNED, "device %d", w->rank);
+    column(t, LEFT_ALIGNED, "step %lld", (long long)w->step);
+    column(t, LEFT_ALIGNED, "error %.1e", w->error);
+    column(t, LEFT_ALIGNED, "bound %.1e", w->bound);
+    column(t, LEFT_ALIGNED, "ratio %.3g", w->ratio);
+    columns_end_row(t);
+}
+
 void report_check(const struct train_record *r)
 {
     const struct comparison *c = &r->comparison;
     const struct worst *w;
     const char *name;
+    struct columns t = columns_start(r->out);
     if (c->failed) print_failure(r->out, c, &r->options->plan);
     fprintf(r->out, "\nlargest differences from %s, of %lld tensors compared (norm of difference / norm)\n", r->truth, (long long)c->compared);
-    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
-        if (w->tensor[0])
-            fprintf(r->out, "  %-15s %-29s  device %-3d step %-4lld error %.1e  bound %.1e  ratio %.3g\n", name, w->tensor, w->rank, (long long)w->step,
-                    w->error, w->bound, w->ratio);
+    do for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) print_worst(&t, name, w);
+    while (columns_again(&t));
     fprintf(r->out, "\n%s\n", verdict(r));
     fflush(r->out);
 }

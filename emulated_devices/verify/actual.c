@@ -7,17 +7,25 @@
 
 /* ---- names ---------------------------------------------------------------------------------------------------------------- */
 
+/* Each * takes as little as it can.  Where what follows does not fit, only the last one has to take more: what stands before it
+ * was found as early as possible, so that nothing is gained by moving it.  Time: the product of both lengths at most. */
 bool pattern_match(const char *pattern, const char *text, const char *starts[], int lengths[], int most)
 {
-    if (*pattern == '*') {
-        for (const char *end = text;; end++) {
-            if (most > 0) starts[0] = text, lengths[0] = (int)(end - text);
-            if (pattern_match(pattern + 1, end, starts + (most > 0), lengths + (most > 0), most - (most > 0))) return true;
-            if (*end == 0) return false;
+    const char *after = NULL, *begin = NULL, *end = NULL;       /* behind the last *; what it stands for */
+    int star = -1;
+    for (;;) {
+        if (*pattern == '*') {
+            star++, after = ++pattern, begin = end = text;
+        } else if (*pattern == *text) {
+            if (*text == '\0') return true;
+            pattern++, text++;
+            continue;
+        } else {
+            if (after == NULL || *text == '\0') return false;
+            text = ++end, pattern = after;
         }
+        if (star < most) starts[star] = begin, lengths[star] = (int)(end - begin);
     }
-    if (*pattern != *text) return false;
-    return *pattern == 0 || pattern_match(pattern + 1, text + 1, starts, lengths, most);
 }
 
 enum { STARS = 8 };
@@ -25,16 +33,15 @@ enum { STARS = 8 };
 const char *actual_name(const struct actual *a, const char *ours, char *out, size_t size)
 {
     const cJSON *names = a->map ? cJSON_GetObjectItem(a->map, "names") : NULL, *one;
-    const char *starts[STARS] = { 0 };
-    int lengths[STARS] = { 0 };
+    const char *starts[STARS];
+    int lengths[STARS];
     cJSON_ArrayForEach(one, names) {
         if (!pattern_match(one->string, ours, starts, lengths, STARS)) continue;
         size_t used = 0;
         int star = 0;
         out[0] = 0;
         for (const char *c = one->valuestring; *c && used + 1 < size; c++) {
-            const int n = *c == '*' && star < STARS ? snprintf(out + used, size - used, "%.*s", lengths[star], starts[star] ? starts[star] : "")
-                                                    : snprintf(out + used, size - used, "%c", *c);
+            const int n = *c == '*' ? snprintf(out + used, size - used, "%.*s", lengths[star], starts[star]) : snprintf(out + used, size - used, "%c", *c);
             star += *c == '*';
             used += n > 0 ? (size_t)n : 0;
         }
@@ -142,6 +149,24 @@ static enum error_code place_ranks(struct actual *a, int files, int rank_of[], s
     return e;
 }
 
+static int stars(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += *text == '*';
+    return n;
+}
+
+/* "layers.*": "h.*" -- each * has one to take its text from. */
+static enum error_code check_name(const struct actual *a, const cJSON *one, struct error *err)
+{
+    const char *map = a->map_path;
+    if (!cJSON_IsString(one)) return fail(err, ERR_FORMAT, "%s: names: \"%s\" has no name beside it", shown_path(map).text, shown(one->string).text);
+    if (stars(one->string) > STARS) return fail(err, ERR_FORMAT, "%s: names: \"%s\" has more than %d *", shown_path(map).text, shown(one->string).text, STARS);
+    if (stars(one->valuestring) > stars(one->string))
+        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has fewer * than \"%s\"", shown_path(map).text, shown(one->string).text, shown(one->valuestring).text);
+    return OK;
+}
+
 /* What actual_read and actual_name rely on. */
 static enum error_code check_map(const struct actual *a, struct error *err)
 {
@@ -150,7 +175,7 @@ static enum error_code check_map(const struct actual *a, struct error *err)
     enum error_code e = json_has(a->map, "names") ? json_object(a->map, a->map_path, "names", &names, err) : OK;
     if (!e && json_has(a->map, "layout")) e = json_array(a->map, a->map_path, "layout", &layout, err);
     cJSON_ArrayForEach(one, names)
-        if (!e && !cJSON_IsString(one)) e = fail(err, ERR_FORMAT, "%s: names: \"%s\" has no name beside it", shown_path(a->map_path).text, shown(one->string).text);
+        if (!e) e = check_name(a, one, err);
     cJSON_ArrayForEach(one, layout) {
         if (e) break;
         if (!cJSON_IsObject(one)) return fail(err, ERR_FORMAT, "%s: layout: an element is not an object", shown_path(a->map_path).text);

@@ -1,4 +1,5 @@
 #include "ref/io/output.h"
+#include "ref/io/plain.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,8 +12,9 @@ static bool inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80;
 
 static void copy_shown(char *to, const char *from, size_t n)
 {
-    for (size_t i = 0; i < n; i++) to[i] = (unsigned char)from[i] < ' ' || from[i] == 0x7f ? '?' : from[i];
+    memcpy(to, from, n);
     to[n] = '\0';
+    plain_text(to);
 }
 
 struct shown shown(const char *name)
@@ -43,6 +45,12 @@ struct shown shown_path(const char *path)
     while (inside_character(*from)) from++;
     copy_shown(s.text + 3, from, strlen(from));
     return s;
+}
+
+const char *temporary_folder(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return folder != NULL && folder[0] != '\0' ? folder : "/tmp";       /* where there is no TMPDIR */
 }
 
 static enum error_code fail_errno(struct error *err, const char *path, const char *what)

@@ -59,9 +59,12 @@ enum error_code file_open(const char *path, int *fd, int64_t *size, struct error
 /** Read exactly `bytes` bytes at an offset.  @return OK, or ERR_FILE (also if the file ends before). */
 enum error_code file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at, struct error *);
 
+/** Where files that last no longer than the program belong: $TMPDIR, or /tmp. */
+const char *temporary_folder(void);
+
 struct shown { char text[164]; };
 
-/** A name from a file or a command line, fit for a message: its first 80 bytes, control characters as '?'. */
+/** A name from a file or a command line, fit for a message: its first 80 bytes, made plain (ref/io/plain.h). */
 struct shown shown(const char *name);
 
 /** A path, likewise: its last 160 bytes, which are what tells files apart. */

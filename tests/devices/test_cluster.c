@@ -2,6 +2,7 @@
  * tier: check
  */
 #include "emulated_devices/device/cluster.h"
+#include "ref/io/output.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -89,9 +90,9 @@ static void test_values_are_what_the_file_says(void **state)
 static void test_a_file_is_read(void **state)
 {
     struct cluster from_file, shipped;
-    char path[64];
+    char path[4096];
     (void)state;
-    snprintf(path, sizeof path, "/tmp/orrery_cluster_%ld.json", (long)getpid());
+    snprintf(path, sizeof path, "%s/orrery_cluster_%ld.json", temporary_folder(), (long)getpid());
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     assert_int_equal(cluster_find(&shipped, "h100-node", &err), OK);

@@ -7,6 +7,7 @@
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/golden_cases.h"
+#include "ref/io/output.h"
 
 enum { PAD = 64, MOST_CASES = 400 };
 static const unsigned char PAD_BYTE = 0x5a, POISON_BYTE = 0xa5;
@@ -200,7 +201,8 @@ static void test_bad_files(void **state)
         { "{\"a\":{\"P\":2,\"operation\":\"alltoall\",\"dtype\":\"F32\",\"count\":0,\"table\":[[1,1]]}}", "F32", "expected 2 rows" },
     };
     struct complaint bad_here = { "" }, *complaint = &bad_here;
-    char path[] = "/tmp/orrery-golden-cases.XXXXXX";
+    char path[4096];
+    snprintf(path, sizeof path, "%s/orrery-golden-cases.XXXXXX", temporary_folder());
     const int fd = mkstemp(path);
     (void)state;
     assert_true(fd >= 0);

@@ -7,6 +7,7 @@
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/case.h"
+#include "ref/io/output.h"
 
 static struct error err;
 
@@ -169,7 +170,7 @@ static void test_a_file(void **state)
     p.data.scheme = "zero3";
     const uint64_t plain = checked(&p);
     p.data.offload = O | G | W;
-    p.data.offload_to = "/tmp";
+    p.data.offload_to = temporary_folder();
     same_bits(p, plain);
     p.data.no_prefetch = true;
     same_bits(p, plain);

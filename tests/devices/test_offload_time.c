@@ -22,6 +22,7 @@ static picoseconds compute_time(int part) { return 20000 * (3 + part * 7 % 5); }
 static double part_flops(int part) { return (double)compute_time(part); }
 
 #include "tests/devices/engine.h"
+#include "ref/io/output.h"
 
 enum { W = 1 << PARAMETERS, G = 1 << GRADIENTS, O = 1 << OPTIMIZER };
 
@@ -123,7 +124,7 @@ static void test_prefetch_three_deep(void **state)
     picoseconds took[4];
     for (int way = 0; way < 4; way++) {
         const bool file = way & 1, late = way & 2;
-        open_engine((struct data_request){ .scheme = "zero3", .offload = W, .offload_slice = 32, .no_prefetch = late, .offload_to = file ? "/tmp" : NULL });
+        open_engine((struct data_request){ .scheme = "zero3", .offload = W, .offload_slice = 32, .no_prefetch = late, .offload_to = file ? temporary_folder() : NULL });
         struct use list[PARTS];
         struct expected x = { 0 };
         picoseconds takes[8];

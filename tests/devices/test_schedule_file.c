@@ -3,6 +3,7 @@
  */
 #include "emulated_devices/cli/show_schedule.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/output.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -254,7 +255,8 @@ static void test_show(void **state)
     (void)state;
     static char text[1 << 16];
     struct error err;
-    char svg[] = "/tmp/orrery-schedule-XXXXXX";
+    char svg[4096];
+    snprintf(svg, sizeof svg, "%s/orrery-schedule-XXXXXX", temporary_folder());
     const int fd = mkstemp(svg);
     assert_true(fd >= 0);
     close(fd);

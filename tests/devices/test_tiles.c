@@ -6,6 +6,7 @@
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "ref/io/output.h"
 
 enum { W = 1 << PARAMETERS, G = 1 << GRADIENTS, O = 1 << OPTIMIZER };
 
@@ -137,7 +138,7 @@ static void test_moving_tiles_permutes(void **state)
     const uint64_t plain = check(&p).whole_hash;
     p.data.no_prefetch = true;
     const uint64_t late = check(&p).whole_hash;
-    p.data.no_prefetch = false, p.data.offload = W | G | O, p.data.offload_to = "/tmp";
+    p.data.no_prefetch = false, p.data.offload = W | G | O, p.data.offload_to = temporary_folder();
     const uint64_t offloaded = check(&p).whole_hash;
     ASSERT_ALL(test_rank != 0 || (late == plain && offloaded == plain), "tiles end with other bits %s", late == plain ? "when offloaded" : "without prefetching");
 }

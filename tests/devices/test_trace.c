@@ -15,7 +15,7 @@ static struct comm comm;
 static struct trace trace;
 static struct error err;
 static float x[COUNT], y[COUNT];
-static char path[2][64];
+static char path[2][4096];
 static uint64_t sent, received;                         /* messages while the trace was on */
 static picoseconds busy;                                /* the compute stream's end */
 
@@ -176,8 +176,8 @@ static void test_a_folder_that_is_not_there(void **state)
     assert_int_equal(mesh_make(&m, size, &err), OK);
     assert_int_equal(device_open(&device, F32, 0, &err), OK);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
-    const enum error_code e = trace_write(&comm, &m, &none, "x", "/tmp/not/there.json", &err);
-    ASSERT_ALL(e == ERR_FILE && strstr(err.text, "/tmp/not/there.json") != NULL, "code %d: %s", (int)e, err.text);
+    const enum error_code e = trace_write(&comm, &m, &none, "x", "/nowhere/not/there.json", &err);
+    ASSERT_ALL(e == ERR_FILE && strstr(err.text, "/nowhere/not/there.json") != NULL, "code %d: %s", (int)e, err.text);
     comm_close(&comm);
     device_close(&device);
 }
@@ -187,6 +187,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_the_file_is_a_trace), MPI_TEST(test_the_same_bytes_whatever_comes_first), MPI_TEST(test_a_folder_that_is_not_there),
     };
-    for (int i = 0; i < 2; i++) snprintf(path[i], sizeof path[i], "/tmp/orrery_trace_%ld_%d.json", (long)getpid(), i);
+    for (int i = 0; i < 2; i++) snprintf(path[i], sizeof path[i], "%s/orrery_trace_%ld_%d.json", temporary_folder(), (long)getpid(), i);
     return MPI_RUN("trace", tests);
 }

@@ -36,14 +36,15 @@ static inline void must(bool holds, const char *format, ...)
 }
 
 /* A name under which these bytes can be read, for readers that want a path.  The file is gone when the program ends. */
-static char fuzz_file[64];
+static char fuzz_file[4096];
 
 static inline void fuzz_remove(void) { unlink(fuzz_file); }
 
 static inline const char *as_file(const uint8_t *data, size_t size)
 {
     if (fuzz_file[0] == '\0') {
-        snprintf(fuzz_file, sizeof fuzz_file, "/tmp/orrery-fuzz-%ld", (long)getpid());
+        const char *folder = getenv("TMPDIR");
+        snprintf(fuzz_file, sizeof fuzz_file, "%s/orrery-fuzz-%ld", folder != NULL ? folder : "/tmp", (long)getpid());      /* where there is no TMPDIR */
         atexit(fuzz_remove);
     }
     FILE *f = fopen(fuzz_file, "wb");

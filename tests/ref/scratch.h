@@ -66,7 +66,7 @@ static inline int scratch_make(void **state)
 {
     const char *tmp = getenv("TMPDIR");
     (void)state;
-    snprintf(scratch_folder, sizeof scratch_folder, "%.150s/orrery.XXXXXX", tmp != NULL ? tmp : "/tmp");
+    snprintf(scratch_folder, sizeof scratch_folder, "%.150s/orrery.XXXXXX", tmp != NULL ? tmp : "/tmp");      /* where there is no TMPDIR */
     return mkdtemp(scratch_folder) == NULL;
 }
 

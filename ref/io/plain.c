@@ -1,0 +1,32 @@
+/* plain.c -- see plain.h. */
+#include "ref/io/plain.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How many bytes the character at `s` has; 0: none that may be shown begins there. */
+static int character(const unsigned char *s)
+{
+    if (s[0] < 0x80) return s[0] >= ' ' && s[0] != 0x7f;
+    const int n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : 0;
+    if (n == 0) return 0;
+    uint32_t code = s[0] & (0xffu >> (n + 1));
+    for (int i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80) return 0;                            /* a NUL ends here too */
+        code = code << 6 | (s[i] & 0x3fu);
+    }
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };     /* written longer than need be: not UTF-8 */
+    if (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return 0;
+    const bool obeyed = code < 0xa0                                     /* C1 controls */
+        || code == 0x2028 || code == 0x2029                             /* line and paragraph separators */
+        || (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);    /* directions of writing */
+    return obeyed ? 0 : n;
+}
+
+void plain_text(char *text)
+{
+    for (unsigned char *s = (unsigned char *)text; *s != '\0';) {
+        const int n = character(s);
+        if (n == 0) *s = '?';
+        s += n == 0 ? 1 : n;
+    }
+}
