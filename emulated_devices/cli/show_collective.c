@@ -63,7 +63,7 @@ static void fill(const struct asked *a, int P, int r, int64_t *in)
 
 /* Once on a cluster, with every event written down. */
 static enum error_code run_on(struct comm *world, const struct asked *a, const struct algorithm *algorithm, const struct cluster *m, struct record *r,
-                              struct error *err)
+                              struct show_verdict *verdict, struct error *err)
 {
     const size_t elements = (size_t)world->size * (size_t)(a->count + 1);
     int64_t *in = calloc(elements, sizeof *in), *out = calloc(elements, sizeof *out);
@@ -76,6 +76,7 @@ static enum error_code run_on(struct comm *world, const struct asked *a, const s
         world->listener = &listener;
         e = collective_run(world->everyone, a->operation, algorithm->name, &c, err);
         world->listener = NULL;
+        *verdict = show_judge(a->operation, &c, world->rank, world->size);
     }
     free(in), free(out);
     return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"), err);
@@ -83,16 +84,16 @@ static enum error_code run_on(struct comm *world, const struct asked *a, const s
 
 /* ---- to rank 0 -------------------------------------------------------------------------------------------------------------------- */
 
-static enum error_code bring_ends(struct comm *world, const struct traffic *mine, struct show_trace *t, struct error *err)
+static enum error_code bring_ends(struct comm *world, const struct traffic *mine, const struct show_verdict *verdict, struct show_trace *t, struct error *err)
 {
-    struct { struct traffic traffic; picoseconds end; } own = { *mine, world->device->clock.now }, other;
+    struct { struct traffic traffic; picoseconds end; struct show_verdict verdict; } own = { *mine, world->device->clock.now, *verdict }, other;
     struct exchange x = exchange_begin(world->everyone, CONTROL);
     enum error_code e = OK;
     if (world->rank > 0) return exchange_both(&x, 0, &own, sizeof own, -1, NULL, 0, err);
-    t->traffic[0] = own.traffic, t->end[0] = own.end;
+    t->traffic[0] = own.traffic, t->end[0] = own.end, t->verdict[0] = own.verdict;
     for (int r = 1; r < world->size && !e; r++) {
         e = exchange_both(&x, -1, NULL, 0, r, &other, sizeof other, err);
-        t->traffic[r] = other.traffic, t->end[r] = other.end;
+        t->traffic[r] = other.traffic, t->end[r] = other.end, t->verdict[r] = other.verdict;
     }
     return e;
 }
@@ -116,6 +117,7 @@ static enum error_code draw(struct show_trace *t, const struct record *steps, co
 {
     enum error_code e = join(t, steps, times, err);
     if (!e) e = show_draw(t, !plain && on_terminal(), err);
+    if (!e) e = show_verdict_print(t, err);
     free(t->event);
     return e;
 }
@@ -131,13 +133,14 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
     struct show_trace t = { .P = world->size, .cluster = &a->cluster,
                             .call = { .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root, .nodes = group_nodes(world->everyone) } };
     struct traffic *counted = &world->traffic[0][a->operation];
+    struct show_verdict verdict = { 0 };
     t.algorithm = a->algorithm && strcmp(a->algorithm, ALGORITHM_AUTO) == 0 ? algorithm_choose(a->operation, t.P, &t.call, t.cluster)
                                                                             : algorithm_find(a->operation, a->algorithm);
     const struct cluster rounds = rounds_on(t.cluster, t.algorithm, t.P);
-    enum error_code e = run_on(world, a, t.algorithm, &rounds, &own[0], err);
+    enum error_code e = run_on(world, a, t.algorithm, &rounds, &own[0], &verdict, err);
     *counted = (struct traffic){ 0 };
-    if (!e) e = run_on(world, a, t.algorithm, t.cluster, &own[1], err);
-    if (!e) e = bring_ends(world, counted, &t, err);
+    if (!e) e = run_on(world, a, t.algorithm, t.cluster, &own[1], &verdict, err);
+    if (!e) e = bring_ends(world, counted, &verdict, &t, err);
     for (int i = 0; i < 2 && !e; i++) e = record_bring(world, &own[i], all[i], err);
     if (!e && world->rank == 0) e = draw(&t, all[0], all[1], a->plain, err);
     for (int i = 0; i < 2; i++) {

@@ -53,16 +53,21 @@ static void print_journey(void *context, int op, int operand, int tensor, const 
     d->elements += b->elements;
 }
 
-static void print_summary(const struct sbp_graph *g, const struct assignment *a)
+/* @return OK, or ERR_CHECK if the journeys drawn, what each device sends and what was searched for do not add up to the same. */
+static enum error_code print_summary(const struct sbp_graph *g, const struct assignment *a, int64_t drawn, struct error *err)
 {
     const int devices = sbp_devices(&a->mesh);
-    int64_t most = 0;
+    int64_t most = 0, all = 0;
     for (int d = 0; d < devices; d++) {
         const int64_t sent = assignment_sent(g, a, d);
         most = sent > most ? sent : most;
+        all += sent;
     }
     printf("\n%lld elements are sent by all %d devices together, at most %lld by one; %s\n", (long long)a->elements, devices, (long long)most,
            a->exact ? "no other signatures send less" : "of those looked at, no other signatures send less");
+    if (drawn == a->elements && all == a->elements) return OK;
+    return fail(err, ERR_CHECK, "show sbp: wrong: the devices send %lld elements and the journeys drawn %lld, where the assignment counts %lld", (long long)all,
+                (long long)drawn, (long long)a->elements);
 }
 
 static enum error_code show_graph(struct sbp_graph *g, const char *strategy, const struct sbp_mesh *m, struct error *err)
@@ -75,7 +80,7 @@ static enum error_code show_graph(struct sbp_graph *g, const char *strategy, con
         struct drawing d = { g, a, 0 };
         printf("operation, its operands as they are kept, and -> its result as it comes; elements sent, and how\n\n");
         assignment_each(g, a, print_journey, &d);
-        print_summary(g, a);
+        e = print_summary(g, a, d.elements, err);
     }
     free(a);
     return e;

@@ -22,7 +22,7 @@ static void note_reduced(void *record, const struct exchange *x, enum dtype t, c
 }
 
 /* Every element of this device's piece of a matrix: give it its name, or see whether it has it. */
-struct naming { enum linear_matrix matrix; int64_t cols; unsigned whole; double *piece; bool give, wrong; };
+struct naming { enum linear_matrix matrix; int64_t cols; unsigned whole; double *piece; bool give, wrong; double got, want; };
 
 static void name_run(void *context, struct run r)
 {
@@ -30,16 +30,17 @@ static void name_run(void *context, struct run r)
     for (int64_t i = 0; i < r.length; i++) {
         const double name = symbol_make((struct symbol){ n->matrix, (r.whole + i) / n->cols, (r.whole + i) % n->cols, n->whole });
         if (n->give) n->piece[r.piece + i] = name;
-        else n->wrong = n->wrong || !(n->piece[r.piece + i] == name);
+        if (n->wrong || n->piece[r.piece + i] == name) continue;
+        n->wrong = true, n->got = n->piece[r.piece + i], n->want = name;
     }
 }
 
-static bool names(const struct linear_layer *l, enum linear_matrix m, bool give)
+static struct naming names(const struct linear_layer *l, enum linear_matrix m, bool give)
 {
     struct naming n = { .matrix = m, .cols = linear_cols(l, m), .whole = (1u << l->tp.group->size) - 1, .piece = linear_own(l, m), .give = give };
     const struct part p = linear_part(l, l->tp.group->rank, m);
     part_each_run(&p, name_run, &n);
-    return !n.wrong;
+    return n;
 }
 
 static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum tensor_pass pass, struct record *r, struct pass_outcome *o,
@@ -59,7 +60,8 @@ static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum
         *t = (struct traffic){ 0 };
     }
     o->as_cost = o->messages == cost.messages && o->bytes == cost.bytes && o->additions == cost.additions;
-    o->whole = names(l, result[pass], false);
+    const struct naming n = names(l, result[pass], false);
+    o->whole = !n.wrong, o->got = symbol_number(n.got), o->want = symbol_number(n.want);
     return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"), err);
 }
 

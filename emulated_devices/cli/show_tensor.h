@@ -18,6 +18,8 @@ enum { TENSOR_ROUND = 1000000 };        /* picoseconds of a step: of a message, 
 struct symbol { enum linear_matrix matrix; int64_t row, col; unsigned parts; };     /* parts 0: it is none */
 double symbol_make(struct symbol);
 struct symbol symbol_read(int64_t number);
+/* An element as it is written down; -1: what cannot be, a product of what does not belong together. */
+int64_t symbol_number(double element);
 
 /* What an event is, if not a message. */
 enum { SUM_MADE = -1, FACTOR_LEFT = -2, FACTOR_RIGHT = -3, PRODUCT_SET = -4, PRODUCT_ADDED = -5 };
@@ -32,6 +34,7 @@ void symbols_compute(const struct linear_layer *, struct record *);
 struct pass_outcome {
     uint64_t messages, bytes, additions;
     bool as_cost, whole;                /* these are the cost function's; the result is there, every part of it once */
+    int64_t got, want;                  /* of the first element that is not */
 };
 
 struct tensor_trace {

@@ -212,6 +212,15 @@ static void print_wrapped(const char *text)
     }
 }
 
+static enum error_code wrong_piece(const struct tensor_trace *t, const struct pass_outcome *o, int device, struct error *err)
+{
+    const unsigned whole = (1u << t->P) - 1;
+    char got[TEXT] = "something that is no element", want[TEXT];
+    if (symbol_read(o->got).parts != 0) describe(&o->got, 1, whole, got);
+    describe(&o->want, 1, whole, want);
+    return fail(err, ERR_CHECK, "show tensor %s: wrong: device %d has %s where %s must be", t->layer->tp.scheme->name, device, got, want);
+}
+
 enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err)
 {
     const struct linear_layer *l = t->layer;
@@ -228,8 +237,8 @@ enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err
     for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)
         for (int d = 0; d < t->P; d++) {
             const struct pass_outcome *o = &t->outcome[pass][d];
-            if (!o->as_cost || !o->whole)
-                return fail(err, ERR_CHECK, "show tensor %s: device %d %s", s->name, d, o->whole ? "did not send what the cost function says" : "has not its piece of the result");
+            if (!o->whole) return wrong_piece(t, o, d, err);
+            if (!o->as_cost) return fail(err, ERR_CHECK, "show tensor %s: device %d did not send what the cost function says", s->name, d);
         }
     return OK;
 }

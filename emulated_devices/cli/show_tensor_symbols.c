@@ -24,13 +24,13 @@ struct symbol symbol_read(int64_t number)
     return (struct symbol){ (enum linear_matrix)matrix, place / SHOW_TENSOR_SIDE % SHOW_TENSOR_SIDE, place % SHOW_TENSOR_SIDE, parts };
 }
 
-/* NaN marks what cannot be: a product of what does not belong together. */
-static int64_t number_of(double x) { return x >= 0 && x < 0x1p53 ? (int64_t)x : -1; }
+/* NaN marks what cannot be. */
+int64_t symbol_number(double x) { return x >= 0 && x < 0x1p53 ? (int64_t)x : -1; }
 
 void symbols_record(struct record *r, int what, picoseconds time, const double *symbols, int64_t count)
 {
     record_event(r, what, time, count);
-    for (int64_t i = 0; i < count; i++) record_number(r, number_of(symbols[i]));
+    for (int64_t i = 0; i < count; i++) record_number(r, symbol_number(symbols[i]));
 }
 
 /* ---- products --------------------------------------------------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ struct factor { enum linear_matrix matrix; struct tensor t; bool down; };
 static struct symbol symbol_at(struct factor f, int64_t outer, int64_t inner)
 {
     const int64_t row = f.down ? inner : outer, col = f.down ? outer : inner;
-    return symbol_read(number_of(((const double *)f.t.data)[row * tensor_cols(f.t) + col]));
+    return symbol_read(symbol_number(((const double *)f.t.data)[row * tensor_cols(f.t) + col]));
 }
 
 static int64_t outer_index(struct factor f, struct symbol s) { return f.down ? s.col : s.row; }
@@ -93,7 +93,7 @@ static void multiply(enum linear_matrix matrix, struct tensor to, bool add, stru
     for (int64_t i = 0; i < tensor_count(to); i++) {
         const double made = product(matrix, a, b, i / tensor_cols(to), i % tensor_cols(to));
         y[i] = add ? y[i] + made : made;
-        record_number(here.record, number_of(made));
+        record_number(here.record, symbol_number(made));
     }
 }
 

@@ -25,6 +25,7 @@ END
     expect_out '^  0 -> 1  b2\(02\)   1 -> 2  b0\(01\)   2 -> 0  b1\(12\)$'
     expect_out '^4 steps, '
     expect_out "^every device sent and added what the algorithm's cost function says$"
+    expect_out '^every device has the result that it must have$'
 }
 
 # Every algorithm; at its end every cell that must be is finished.
@@ -37,6 +38,7 @@ test_every_algorithm() {
             [ "$name" = two_level ] && devices=8    # two nodes of 4
             run show $op "$name" --devices $devices --plain --cluster "$([ "$name" = two_level ] && echo a100-ethernet || echo h100-infiniband)"
             expect_status 0; expect_silent; expect_columns 100; expect_out "^every device sent and added"
+            [ $op = barrier ] || expect_out '^every device has the result that it must have'
             case $op in
             allreduce|allgather|broadcast)
                 [ "$(tail -n $((devices + 4)) "$place/out" | grep -cE '^    device [0-9]+( +\*)+$')" = $devices ] ||
