@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum tier { TIER_CHECK, TIER_TEST, TIER_VERIFY };
+enum test_tier { TIER_CHECK, TIER_TEST, TIER_VERIFY };
 
-static inline enum tier tier_now(void)
+static inline enum test_tier tier_now(void)
 {
     const char *tier = getenv("TIER");
     if (tier != NULL && strcmp(tier, "check") == 0) return TIER_CHECK;

@@ -54,6 +54,7 @@ static enum error_code open_index(struct weights *w, const char *dir, const char
     enum error_code e = w->dir ? json_read(path, &w->index, err) : fail(err, ERR_MEMORY, "%s: no memory to open it", shown_path(path).text);
     if (!e) e = json_object(w->index, path, "weight_map", &map, err);
     for (const cJSON *c = e ? NULL : map->child; c && !e; c = c->next) e = open_listed(w, path, c, err);
+    if (!e && w->files == 0) e = fail(err, ERR_FORMAT, "%s: weight_map: names no tensor and no file", shown_path(path).text);
     if (e) weights_close(w);
     return e;
 }

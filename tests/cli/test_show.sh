@@ -1,4 +1,5 @@
 # `orrery show`: what a newcomer sees, and what is refused.
+# tier: check
 . "$(dirname "$0")/lib.sh"
 
 test_topics() {

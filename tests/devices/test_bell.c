@@ -1,4 +1,5 @@
 /* Bells: a ring ends a sleep, none is lost, none is kept for who did not listen, and nothing stays behind.
+ * tier: check
  * ranks: 1 2 5
  *
  * Device 0 sleeps, all others ring.  Limits are far above what anything takes; only sleeping too short is told by a clock.

@@ -1,4 +1,6 @@
-/* A golden file beside somebody's tensors: whole, cut over ranks in every way that a map knows, broken, incomplete, hostile. */
+/* A golden file beside somebody's tensors: whole, cut over ranks in every way that a map knows, broken, incomplete, hostile.
+ * tier: check
+ */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/verify/checker.h"
 #include "ref/io/output.h"

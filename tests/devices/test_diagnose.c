@@ -1,4 +1,6 @@
-/* What a failure looks like, in words. */
+/* What a failure looks like, in words.
+ * tier: check
+ */
 #include "emulated_devices/verify/diagnose.h"
 
 #include <math.h>

@@ -1,4 +1,6 @@
-/* What one layer keeps in 16 bits with dropout: what its table says, our formula, and the published ones with every difference named. */
+/* What one layer keeps in 16 bits with dropout: what its table says, our formula, and the published ones with every difference named.
+ * tier: check
+ */
 #include "emulated_devices/model/layer_memory.h"
 #include <string.h>
 #include <setjmp.h>

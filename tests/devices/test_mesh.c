@@ -1,4 +1,6 @@
-/* The mesh: ranks and coordinates, neighbours, descriptions, refusals. */
+/* The mesh: ranks and coordinates, neighbours, descriptions, refusals.
+ * tier: check
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

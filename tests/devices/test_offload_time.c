@@ -1,5 +1,6 @@
 /* Offload tiers in virtual time, to the picosecond: three uses of prefetch, slices through three buffers, strides, and loading in
  * parts against loading by one owner; and what is read and written, by hand.
+ * tier: check
  * ranks: 1 4
  */
 #include "emulated_devices/schemes/data/data.h"

@@ -1,4 +1,5 @@
 /* 1d-sp-overlap: while a chunk is multiplied the next one travels, to the picosecond.
+ * tier: check
  * ranks: 1 2 4 5
  *
  * One pair of matrices, on a machine where a multiplication or addition takes 1 ps and a byte a whole number of them, so

@@ -1,4 +1,6 @@
-/* Every pipeline schedule: it runs, and its bubble, memory and messages are what its header says, exactly. */
+/* Every pipeline schedule: it runs, and its bubble, memory and messages are what its header says, exactly.
+ * tier: check
+ */
 #include "emulated_devices/schemes/pipeline/draw.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* Every pipeline schedule, executed: the virtual clock of every device says what the schedule's own timer says.
+ * tier: check
  * ranks: 1 2 3 4
  *
  * Stages are uniform and messages have one latency and no length, as the timer has it (timing.h).  Then each action of each

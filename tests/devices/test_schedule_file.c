@@ -1,5 +1,6 @@
 /* Schedules as text: written and read back they are the same; every kind of bad file is refused with the line and what was
  * expected; hostile text is refused, not obeyed.  And `orrery show schedule`, which draws them.
+ * tier: check
  */
 #include "emulated_devices/cli/show_schedule.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"

@@ -1,5 +1,6 @@
 /* The engine of data parallelism by itself: who owns what, bytes by formula and by link level, virtual time by recurrence,
  * memory as published.
+ * tier: check
  * ranks: 1 2 3 4 8
  */
 #include "emulated_devices/schemes/data/data.h"

@@ -1,4 +1,5 @@
 /* What the tensor schemes' headers and the list claim in closed form, against the exact cost functions, where everything divides.
+ * tier: check
  *
  * The cost functions themselves are held to what was counted, by test_tensor.c.  Here: elements that all devices together
  * send for one layer of one microbatch, and elements that one device keeps of it.

@@ -1,5 +1,6 @@
 /* The trace file: JSON with a row for each stream and port, nothing overlapping within a row, an arrow for every message,
  * and the same bytes whatever really comes first.
+ * tier: check
  * ranks: 1 2 4
  */
 #include "tests/mpi_cmocka.h"

@@ -1,5 +1,6 @@
 /* Virtual time of patterns between devices, to the picosecond, from formulas written out here; and that it does not depend
  * on what really comes first.
+ * tier: check
  * ranks: 1 2 4 8
  *
  * On the textbook cluster: alpha = 10 us, 20 ps for a byte, computing free.  With P devices and n = 4 MiB, messages of

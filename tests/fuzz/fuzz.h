@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #undef fail                             /* cmocka's macro; ref/error.h has a function of that name */
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,23 +36,45 @@ static inline void must(bool holds, const char *format, ...)
     abort();
 }
 
-/* A name under which these bytes can be read, for readers that want a path.  The file is gone when the program ends. */
-static char fuzz_file[4096];
+/* A folder for readers that want a path.  It is gone when the program ends. */
+static char fuzz_folder[4096];
 
-static inline void fuzz_remove(void) { unlink(fuzz_file); }
-
-static inline const char *as_file(const uint8_t *data, size_t size)
+static inline void fuzz_remove(void)
 {
-    if (fuzz_file[0] == '\0') {
-        const char *folder = getenv("TMPDIR");
-        snprintf(fuzz_file, sizeof fuzz_file, "%s/orrery-fuzz-%ld", folder != NULL ? folder : "/tmp", (long)getpid());      /* where there is no TMPDIR */
-        atexit(fuzz_remove);
+    char path[sizeof fuzz_folder + 300];
+    DIR *d = opendir(fuzz_folder);
+    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%.255s", fuzz_folder, e->d_name);
+        unlink(path);
     }
-    FILE *f = fopen(fuzz_file, "wb");
-    must(f != NULL, "%s: cannot be written", fuzz_file);
-    must(fwrite(data, 1, size, f) == size && fclose(f) == 0, "%s: cannot be written", fuzz_file);
-    return fuzz_file;
+    if (d != NULL) closedir(d);
+    rmdir(fuzz_folder);
 }
+
+static inline const char *fuzz_place(void)
+{
+    if (fuzz_folder[0] != '\0') return fuzz_folder;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(fuzz_folder, sizeof fuzz_folder, "%.4000s/orrery-fuzz-XXXXXX", tmp != NULL ? tmp : "/tmp");       /* where there is no TMPDIR */
+    must(mkdtemp(fuzz_folder) != NULL, "%s: cannot be made", fuzz_folder);
+    atexit(fuzz_remove);
+    return fuzz_folder;
+}
+
+/* A path under which these bytes can be read, until another file of this name is made.  Two at a time may be in use. */
+static inline const char *as_file_named(const char *name, const uint8_t *data, size_t size)
+{
+    static char path[2][sizeof fuzz_folder + 300];
+    static int turn;
+    char *p = path[turn++ % 2];
+    snprintf(p, sizeof path[0], "%s/%.255s", fuzz_place(), name);
+    FILE *f = fopen(p, "wb");
+    must(f != NULL, "%s: cannot be written", p);
+    must(fwrite(data, 1, size, f) == size && fclose(f) == 0, "%s: cannot be written", p);
+    return p;
+}
+
+static inline const char *as_file(const uint8_t *data, size_t size) { return as_file_named("input", data, size); }
 
 /* The bytes and a NUL, for free(). */
 static inline char *as_text(const uint8_t *data, size_t size)
