@@ -42,7 +42,7 @@ void stand_at(struct stand *p, int rank, int64_t N)
 {
     static int members[TENSOR_AXIS_SETS][BENCH_TENSOR_DEVICES];
     p->group.rank = rank;
-    tensor_share(&p->tp);
+    tensor_share(&p->tp, p->group.size, rank);
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++) stand_along(p, axes, members[axes]);
     p->N = N;
 }

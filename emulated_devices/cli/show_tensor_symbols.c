@@ -54,7 +54,7 @@ static int64_t inner_index(struct factor f, struct symbol s) { return f.down ? s
 static int part_of(struct factor f, int64_t inner, int64_t *size)
 {
     const struct linear_layer *l = here.layer;
-    const int P = l->tp.group->size;
+    const int P = l->tp.devices;
     const int64_t whole = f.down ? linear_rows(l, f.matrix) : linear_cols(l, f.matrix);
     const int64_t period = whole == l->O && l->role == ROLE_QKV ? whole / 3 : whole;
     *size = whole / P;
@@ -64,7 +64,7 @@ static int part_of(struct factor f, int64_t inner, int64_t *size)
 /* One element: NaN if the factors' indices differ, one of them is not whole, or a part is there only in part. */
 static double product(enum linear_matrix to, struct factor a, struct factor b, int64_t row, int64_t col)
 {
-    const unsigned whole = (1u << here.layer->tp.group->size) - 1;
+    const unsigned whole = (1u << here.layer->tp.devices) - 1;
     int64_t there[SHOW_TENSOR_DEVICES] = { 0 }, size = 0;
     struct symbol made = { .matrix = to };
     const int64_t inner = a.down ? tensor_rows(a.t) : tensor_cols(a.t);

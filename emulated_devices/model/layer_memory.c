@@ -34,7 +34,7 @@ static const struct kept_slots slots[LAYER_MEMORY_TERMS] = {
 static void paper_terms(const struct tensor_parallel *tp, int64_t N, struct layer_memory_term t[LAYER_MEMORY_TERMS])
 {
     const struct model_config *c = tp->config;
-    const double parts = tp->group->size, inside = (double)(N * c->D) / parts;
+    const double parts = tp->devices, inside = (double)(N * c->D) / parts;
     const double outside = tp->scheme->cuts_tokens ? inside : inside * parts;
     const struct layer_memory_term terms[LAYER_MEMORY_TERMS] = {
         { "inputs of the norms",          4 * outside, 0, NULL },

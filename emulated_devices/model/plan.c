@@ -305,13 +305,17 @@ bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank,
     return holds;
 }
 
+struct tensor_parallel plan_tensor_share(const struct plan *p, int rank)
+{
+    struct tensor_parallel tp = { .config = &p->model, .S = p->S };
+    tensor_scheme_find(&tp.scheme, p->tensor, NULL);
+    tensor_share(&tp, p->mesh.size[TP], mesh_coordinate(&p->mesh, rank, TP));
+    return tp;
+}
+
 struct layout plan_layout(const struct plan *p, int rank, const struct param_spec *s)
 {
-    const struct tensor_scheme *scheme = NULL;
-    tensor_scheme_find(&scheme, p->tensor, NULL);
-    struct group place = { .size = p->mesh.size[TP], .rank = mesh_coordinate(&p->mesh, rank, TP) };
-    struct tensor_parallel tp = { .scheme = scheme, .config = &p->model, .group = &place };
-    tensor_share(&tp);
+    const struct tensor_parallel tp = plan_tensor_share(p, rank);
     return tensor_layout(&tp, s);
 }
 

@@ -84,6 +84,9 @@ int plan_holders(const struct plan *, const struct schedule *schedule, const str
 /** Whether a device holds a piece of a parameter.  @param[out] first  whether no place before its own does; may be NULL. */
 bool plan_holds(const struct plan *, const struct schedule *schedule, int rank, const struct param_spec *, bool *first);
 
+/** A device's share of each layer: extents alone, without groups or a device.  Pure. */
+struct tensor_parallel plan_tensor_share(const struct plan *, int rank);
+
 /** A device's boxes of a parameter that it holds, and of one of its tiles; of what is not tiled tile 0 is all of it. */
 struct layout plan_layout(const struct plan *, int rank, const struct param_spec *);
 struct layout plan_tile_layout(const struct plan *, int rank, const struct param_spec *, int tile);

@@ -131,21 +131,9 @@ struct spans activation_columns(const struct tensor_parallel *tp, enum activatio
     return s;
 }
 
-/* A device's share in the plan's tensor scheme; place: room for its group. */
-static struct tensor_parallel share_of(const struct plan *p, int rank, struct group *place)
-{
-    const struct tensor_scheme *scheme = NULL;
-    *place = (struct group){ .size = p->mesh.size[TP], .rank = mesh_coordinate(&p->mesh, rank, TP) };
-    tensor_scheme_find(&scheme, p->tensor, NULL);
-    struct tensor_parallel tp = { .scheme = scheme, .config = &p->model, .group = place, .S = p->S };
-    tensor_share(&tp);
-    return tp;
-}
-
 int64_t plan_columns(const struct plan *p, int rank, enum activation_width width)
 {
-    struct group place;
-    const struct tensor_parallel tp = share_of(p, rank, &place);
+    const struct tensor_parallel tp = plan_tensor_share(p, rank);
     const struct spans columns = activation_columns(&tp, width, false);
     return spans_extent(&columns);
 }
@@ -153,8 +141,7 @@ int64_t plan_columns(const struct plan *p, int rank, enum activation_width width
 struct part plan_part(const struct plan *p, int rank, enum activation_width width, int64_t cols, int micro, bool gradient)
 {
     const struct sequences own = plan_microbatch(p, mesh_coordinate(&p->mesh, rank, DP), micro);
-    struct group place;
-    const struct tensor_parallel tp = share_of(p, rank, &place);
+    const struct tensor_parallel tp = plan_tensor_share(p, rank);
     const struct rows rows = tensor_rows_at(&tp, width == WIDTH_MODEL ? STREAM : INNER, own.count * p->S);
     struct part part = { .dim = { p->B * p->S, cols }, .cols = activation_columns(&tp, width, gradient) };
     spans_add(&part.rows, own.first * p->S + rows.first, rows.count);

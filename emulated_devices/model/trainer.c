@@ -67,12 +67,10 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     if (forward_only(t)) schedule_keep_forwards(&t->schedule);
     t->tensor.config = &t->plan.model;
     t->tensor.device = t->device;
-    t->tensor.group = &t->tp;
     t->tensor.allreduce = p->allreduce;
     t->tensor.S = p->S;
     t->tensor.wide_gradients = !p->data.narrow_gradients;
-    tensor_share(&t->tensor);
-    e = tensor_open(&t->tensor, err);
+    e = tensor_open(&t->tensor, &t->tp, err);
     t->data.request = p->data;
     t->data.config = &t->plan.model;
     t->data.device = t->device;

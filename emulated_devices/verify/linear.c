@@ -73,11 +73,9 @@ static enum tensor_place side_of(const struct linear_layer *l, enum linear_matri
 
 struct part linear_part(const struct linear_layer *l, int rank, enum linear_matrix m)
 {
-    struct group place = { .size = l->tp.group->size, .rank = rank };
     struct tensor_parallel tp = l->tp;
     struct part part = { .dim = { linear_rows(l, m), linear_cols(l, m) } };
-    tp.group = &place;
-    tensor_share(&tp);
+    tensor_share(&tp, l->tp.devices, rank);
     if (is_weight(m)) {
         const struct param_spec spec = { .role = l->role, .ndim = 2, .dim = { l->O, l->I } };
         const struct layout boxes = tensor_layout(&tp, &spec);
@@ -98,15 +96,14 @@ static int64_t rows_of_room(const struct linear_layer *l, enum linear_matrix m)
 {
     if (m == LINEAR_X && side_of(l, m) == STREAM) return tensor_rows_at(&l->tp, INPUT, l->N).count;
     if (m == LINEAR_dY && side_of(l, m) == STREAM) return tensor_rows_at(&l->tp, GRADIENT, l->N).count;
-    const struct part p = linear_part(l, l->tp.group->rank, m);
+    const struct part p = linear_part(l, l->tp.rank, m);
     return spans_extent(&p.rows);
 }
 
 enum error_code linear_open(struct linear_layer *l, struct group *g, struct error *err)
 {
-    l->tp.group = g, l->tp.device = g->comm->device, l->tp.config = &l->config;
-    tensor_share(&l->tp);
-    enum error_code e = tensor_open(&l->tp, err);
+    l->tp.device = g->comm->device, l->tp.config = &l->config;
+    enum error_code e = tensor_open(&l->tp, g, err);
     for (enum linear_matrix m = 0; m < LINEAR_MATRIX_COUNT && !e; m++) {
         const struct part p = linear_part(l, g->rank, m);
         e = tensor_buffer(&l->tp, &l->piece[m], rows_of_room(l, m), spans_extent(&p.cols), err);

@@ -19,7 +19,6 @@ struct layer {
     struct device device;
     struct model_config model;
     struct tensor_parallel tp;
-    struct group place;
     struct linked block;
 };
 
@@ -28,10 +27,9 @@ static void open_layer(struct layer *l, const char *scheme, int t, const char *r
     memset(l, 0, sizeof *l);
     assert_int_equal(device_open(&l->device, BF16, 0, NULL), OK);
     l->model = model;
-    l->place = (struct group){ .size = t, .rank = t - 1 };
-    l->tp = (struct tensor_parallel){ .config = &l->model, .device = &l->device, .group = &l->place, .S = S };
+    l->tp = (struct tensor_parallel){ .config = &l->model, .device = &l->device, .S = S };
     assert_int_equal(tensor_scheme_find(&l->tp.scheme, scheme, NULL), OK);
-    tensor_share(&l->tp);
+    tensor_share(&l->tp, t, t - 1);
     assert_int_equal(link_layer(&l->block, &model, 0, recompute, false, NULL), OK);
 }
 

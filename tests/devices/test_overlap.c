@@ -30,14 +30,13 @@ static void open_on(picoseconds latency, int64_t rate, uint64_t eager)
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&group, &comm, &err), OK);
     config = (struct model_config){ .S = 1, .D = D, .H = group.size, .K = group.size, .A = 1, .F = SHARE * group.size, .L = 1, .V = group.size };
-    tp = (struct tensor_parallel){ .config = &config, .device = &device, .group = &group, .S = 1 };
+    tp = (struct tensor_parallel){ .config = &config, .device = &device, .S = 1 };
 }
 
 static void take_scheme(const char *name)
 {
     assert_int_equal(tensor_scheme_find(&tp.scheme, name, &err), OK);
-    tensor_share(&tp);
-    assert_int_equal(tensor_open(&tp, &err), OK);
+    assert_int_equal(tensor_open(&tp, &group, &err), OK);
 }
 
 static void close_all(void)

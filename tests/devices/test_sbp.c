@@ -194,7 +194,7 @@ static int64_t by_hand_1d(int P, int64_t ND)
         g.rank = r;
         struct tensor_parallel tp = { .config = &model, .device = &device, .group = &g, .allreduce = "ring", .S = model.S };
         assert_int_equal(tensor_scheme_find(&tp.scheme, "1d", NULL), OK);
-        tensor_share(&tp);
+        tensor_share(&tp, P, r);
         for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++) {
             tp.along[axes] = g;
             tp.along[axes].size = axes_size(&tp, axes), tp.along[axes].rank = axes_index(&tp, axes);

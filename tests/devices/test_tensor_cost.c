@@ -24,11 +24,9 @@ static int members[MESH_MOST_DEVICES];
 
 static struct tensor_parallel of(const struct model_config *c, const char *name, int P, int rank)
 {
-    static struct group place;
-    place = (struct group){ .size = P, .rank = rank };
-    struct tensor_parallel tp = { .config = c, .device = &device, .group = &place, .S = c->S };
+    struct tensor_parallel tp = { .config = c, .device = &device, .S = c->S };
     assert_int_equal(tensor_scheme_find(&tp.scheme, name, NULL), OK);
-    tensor_share(&tp);
+    tensor_share(&tp, P, rank);
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++)
         tp.along[axes] = (struct group){ .comm = &comm, .member = members, .size = axes_size(&tp, axes), .rank = axes_index(&tp, axes) };
     tp.copies = (struct group){ .comm = &comm, .member = members, .size = tp.heads.copies, .rank = tp.heads.copy };

@@ -21,9 +21,11 @@ int axes_index(const struct tensor_parallel *tp, unsigned axes)
     return index;
 }
 
-enum error_code tensor_open(struct tensor_parallel *tp, struct error *err)
+enum error_code tensor_open(struct tensor_parallel *tp, struct group *group, struct error *err)
 {
     enum error_code e = OK;
+    tp->group = group;
+    tensor_share(tp, group->size, group->rank);
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS && !e; axes++) {
         int ranks[MESH_MOST_DEVICES], n = 0;
         struct tensor_parallel other = *tp;
@@ -54,12 +56,13 @@ static void part(int64_t whole, int parts, int index, int64_t *first, int64_t *c
     *count = block_start(whole, parts, index + 1) - *first;
 }
 
-void tensor_share(struct tensor_parallel *tp)
+void tensor_share(struct tensor_parallel *tp, int devices, int rank)
 {
     const struct model_config *c = tp->config;
     const struct tensor_scheme *s = tp->scheme;
-    s->mesh(tp->group->size, tp->mesh);
-    for (int a = TENSOR_AXES - 1, rest = tp->group->rank; a >= 0; rest /= tp->mesh[a--]) tp->at[a] = rest % tp->mesh[a];
+    tp->devices = devices, tp->rank = rank;
+    s->mesh(devices, tp->mesh);
+    for (int a = TENSOR_AXES - 1, rest = rank; a >= 0; rest /= tp->mesh[a--]) tp->at[a] = rest % tp->mesh[a];
     const int outer = axes_size(tp, s->stream.columns), inner = axes_size(tp, s->inner.columns), i = axes_index(tp, s->inner.columns);
     part(c->D, outer, axes_index(tp, s->stream.columns), &tp->channel, &tp->channels);
     tp->heads = heads_at(c, inner, i);

@@ -50,12 +50,13 @@ struct tensor_parallel {
     const struct tensor_scheme *scheme;
     const struct model_config *config;
     struct device *device;
-    struct group *group;                        /* along tp */
+    struct group *group;                        /* along tp; set by tensor_open */
     const char *allreduce;                      /* algorithm; NULL: the default */
     int64_t S;                                  /* tokens of a sequence */
     bool wide_gradients;                        /* of 16-bit weights they are kept, and added up here, in fp32 */
 
     /* What tensor_share finds. */
+    int devices, rank;                          /* how many share each layer, and which of them this is */
     int mesh[TENSOR_AXES], at[TENSOR_AXES];     /* the scheme's own mesh, slowest first, and this device's place on it */
     int64_t channel, channels;                  /* of the stream's width D: the first, and how many */
     struct heads heads;
@@ -113,11 +114,11 @@ enum error_code tensor_scheme_find(const struct tensor_scheme **, const char *na
 /** Whether P devices can share this model.  @return OK, or ERR_PLAN in words that name the number that does not fit. */
 enum error_code tensor_check(const struct tensor_scheme *, const struct model_config *, int P, struct error *);
 
-/** Fill in the mesh and this device's extents, from scheme, config and group's size and rank alone. */
-void tensor_share(struct tensor_parallel *);
+/** Fill in the mesh and the extents of one of so many devices, from scheme and config alone.  Pure: there need be no group. */
+void tensor_share(struct tensor_parallel *, int devices, int rank);
 
-/** Make the groups.  Local: no message is sent.  @return OK or ERR_MEMORY; tensor_close either way. */
-enum error_code tensor_open(struct tensor_parallel *, struct error *);
+/** Take this device's share of the group along tp, and make the groups within it.  Local: no message is sent.  @return OK or ERR_MEMORY; tensor_close either way. */
+enum error_code tensor_open(struct tensor_parallel *, struct group *, struct error *);
 void tensor_close(struct tensor_parallel *);
 
 /** This device's boxes of a parameter. */

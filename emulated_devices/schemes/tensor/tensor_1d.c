@@ -51,7 +51,7 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
 {
     const bool inside = leads_inside(role);
     (void)N;
-    dev_linear_forward(tp->device, Y, X, W, inside || tp->group->rank == 0 ? b : tensor_none);
+    dev_linear_forward(tp->device, Y, X, W, inside || tp->rank == 0 ? b : tensor_none);
     return inside ? OK : sum_over_group(tp, Y, err);
 }
 

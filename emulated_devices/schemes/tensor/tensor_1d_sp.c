@@ -55,7 +55,7 @@ static enum error_code scatter(struct tensor_parallel *tp, int64_t N, struct ten
 static enum error_code all_rows(struct tensor_parallel *tp, int64_t N, struct tensor *all, struct tensor X, bool room, struct error *err)
 {
     *all = X;
-    if (tp->group->size == 1) return OK;
+    if (tp->devices == 1) return OK;
     if (room) return gather(tp, N, X, tensor_own_rows(tp, X, N), err);
     enum error_code e = tensor_buffer(tp, all, N, tensor_cols(X), err);
     return e ? e : gather(tp, N, *all, X, err);
@@ -79,7 +79,7 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
     }
     e = tensor_buffer(tp, &all, N, tensor_cols(Y), err);
     if (e) return e;
-    dev_linear_forward(tp->device, all, X, W, tp->group->rank == 0 ? b : tensor_none);
+    dev_linear_forward(tp->device, all, X, W, tp->rank == 0 ? b : tensor_none);
     e = scatter(tp, N, Y, all, err);
     device_free(tp->device, all);
     return e;

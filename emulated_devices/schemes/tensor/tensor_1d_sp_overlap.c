@@ -189,7 +189,7 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
                                       struct tensor W, struct tensor b, struct error *err)
 {
     if (leads_inside(role)) return gather_products((struct product){ tp, forward_of_chunk, .Y = Y, .W = W, .b = b }, N, X, err);
-    return sum_products((struct product){ tp, forward_to_chunk, .X = X, .W = W, .b = tp->group->rank == 0 ? b : tensor_none }, N, Y, err);
+    return sum_products((struct product){ tp, forward_to_chunk, .X = X, .W = W, .b = tp->rank == 0 ? b : tensor_none }, N, Y, err);
 }
 
 static void backward_of_chunk(const struct product *p, struct rows at, struct tensor chunk)
