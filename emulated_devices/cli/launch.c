@@ -145,6 +145,19 @@ static void dismiss_guardian(pid_t guardian, int line)
 
 /* ---- starting ------------------------------------------------------------------------------------------------------------ */
 
+/* Open MPI's mpiexec refuses to start more devices than there are cores, and to be run by root, as in a container; and it would tie
+ * each device to a core.  Version 4 reads the first of these, version 5 those of PRTE; MPICH reads none.  Who has set one is obeyed. */
+static void permit_open_mpi(void)
+{
+    static const char *const usual[][2] = {
+        { "OMPI_ALLOW_RUN_AS_ROOT", "1" }, { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
+        { "OMPI_MCA_rmaps_base_oversubscribe", "1" }, { "OMPI_MCA_hwloc_base_binding_policy", "none" },
+        { "PRTE_ALLOW_RUN_AS_ROOT", "1" }, { "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
+        { "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe" }, { "PRTE_MCA_hwloc_default_binding_policy", "none" },
+    };
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) setenv(usual[i][0], usual[i][1], 0);
+}
+
 static void run_mpiexec(int devices, int argc, char **argv, int out, int errors)
 {
     char count[16];
@@ -154,6 +167,7 @@ static void run_mpiexec(int devices, int argc, char **argv, int out, int errors)
     snprintf(count, sizeof count, "%d", devices);
     words[0] = (char *)ORRERY_MPIEXEC, words[1] = (char *)"-n", words[2] = count;
     for (int i = 0; i < argc; i++) words[3 + i] = argv[i];
+    permit_open_mpi();
     setenv("ORRERY_LAUNCHED", "1", 1);
     setenv("ORRERY_TERMINAL", isatty(STDOUT_FILENO) ? "1" : "0", 1);
     tell_where_errors_go(errors);

@@ -30,11 +30,12 @@ END
 
 # Every algorithm; at its end every cell that must be is finished.
 test_every_algorithm() {
-    local op name devices
+    local op name devices few=4 many=4
+    [ "${TIER:-test}" != verify ] || few=6 many=8
     for op in allreduce reduce reduce-scatter broadcast scatter gather allgather alltoall scan barrier; do
         for name in $(algorithms_of $op); do
-            devices=6
-            [ "$name" = pairwise_xor ] || [ "$name" = scatter_doubling ] && devices=8
+            devices=$few
+            [ "$name" = pairwise_xor ] || [ "$name" = scatter_doubling ] && devices=$many
             [ "$name" = two_level ] && devices=8    # two nodes of 4
             run show $op "$name" --devices $devices --plain --cluster "$([ "$name" = two_level ] && echo a100-ethernet || echo h100-infiniband)"
             expect_status 0; expect_silent; expect_columns 100; expect_out "^every device sent and added"
