@@ -2,14 +2,14 @@
 #include "emulated_devices/model/plan.h"
 #include "ref/optim/galore.h"
 
-/* The largest rank that still projects a matrix. */
+/* The largest rank that is not cut to the shorter side of every matrix. */
 static int64_t largest_rank(const struct model_config *c)
 {
     int64_t most = 0;
     for (int i = 0; i < model_param_count(c); i++) {
         const struct param_spec s = model_param(c, i);
         const int64_t shorter = s.dim[0] < s.dim[1] ? s.dim[0] : s.dim[1];
-        if (param_is_linear(&s) && shorter - 1 > most) most = shorter - 1;
+        if (param_is_linear(&s) && shorter > most) most = shorter;
     }
     return most;
 }
@@ -19,7 +19,7 @@ static enum error_code check_numbers(const struct plan *p, struct error *err)
     const struct hyperparameters *h = &p->hyper;
     const int64_t most = largest_rank(&p->model);
     if (h->rank < 1 || h->rank > most)
-        return fail(err, ERR_PLAN, "--rank %lld: must be 1 to %lld, less than the shorter side of some matrix of model %s", (long long)h->rank, (long long)most,
+        return fail(err, ERR_PLAN, "--rank %lld: must be 1 to %lld, the longest shorter side of a matrix of model %s", (long long)h->rank, (long long)most,
                     p->model.name);
     if (h->refresh < 1) return fail(err, ERR_PLAN, "--refresh %lld: must be at least 1 step", (long long)h->refresh);
     if (!(h->galore_scale > 0)) return fail(err, ERR_PLAN, "--galore-scale %g: must be above 0", h->galore_scale);

@@ -261,9 +261,8 @@ static enum error_code reduce_shared(struct trainer *t, struct error *err)
 /* Gradients of this device's microbatches become those of the whole batch. */
 static enum error_code reduce(struct trainer *t, struct error *err)
 {
-    enum error_code e = data_finish_gradients(&t->data, err);
-    if (!e) e = reduce_shared(t, err);
-    return e ? e : data_project_gradients(&t->data, err);
+    const enum error_code e = data_finish_gradients(&t->data, err);
+    return e ? e : reduce_shared(t, err);
 }
 
 static enum error_code update(struct trainer *t, double gradient_scale, struct error *err)

@@ -67,8 +67,8 @@ enum error_code trainer_pass(struct trainer *, double *loss, struct error *);
 
 /**
  * The first half of a step: forward, backward and reduction.  Then every parameter's g is the gradient of the mean loss
- * over the whole batch, or the replica's part of it where replicas train apart, this device's boxes of it; of an optimizer
- * that projects gradients, R and then zeros (ref/optim/galore.h).  Where the schedule steps the optimizer in mid-stream, all
+ * over the whole batch, or the replica's part of it where replicas train apart, this device's boxes of it; where projected
+ * gradients were reduced, R and then zeros (ref/optim/galore.h).  Where the schedule steps the optimizer in mid-stream, all
  * its steps but the last have been taken, and g is the last one's gradient.  Without a backward pass: both losses and the slope.
  * Collective over all devices.
  * @return OK or the same error on every device.

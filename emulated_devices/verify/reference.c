@@ -244,7 +244,7 @@ static void respond(struct reference *r, int i, double off, char *memory)
     struct tensor *const tried[] = { plain, up, down };
     for (int k = 0; k < 3; k++) galore_step(r->plan->optimizer, p, tried[k][0], tried[k][1], &tried[k][2], s);
     r->response[i] += p.r > 0 ? hypot(distance(up[0], plain[0]), distance(down[0], plain[0])) : farther(plain[0], up[0], down[0]);
-    if (p.r > 0) r->response[i] += galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);            /* the step has made it N */
+    if (p.r > 0) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);    /* the step has made it N */
     for (int k = 0; k < r->plan->optimizer->states && (is_mixed(r->plan) || p.r > 0); k++)
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
 }
@@ -266,7 +266,8 @@ static void forget_gradients(struct reference *r)
 static enum error_code update_both(struct reference *r, struct error *err)
 {
     r->updated++;
-    for (int i = 0; i < r->truth.model.params; i++) {
+    const enum error_code e = reference_project(r, steps_taken(r), IN_THE_STEP, err);
+    for (int i = 0; i < r->truth.model.params && !e; i++) {
         char *memory = malloc(3 * copy_bytes(r, i));
         if (memory == NULL) return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
         const double off = largest_distance(r->twin.model.g[i], r->truth.model.g[i]) + r->turn[i].R;
@@ -276,7 +277,7 @@ static enum error_code update_both(struct reference *r, struct error *err)
         free(memory);
     }
     forget_gradients(r);
-    return OK;
+    return e;
 }
 
 bool reference_overflows(const struct reference *r) { return r->loss_scale.interval > 0 && !isfinite(r->truth.norm); }
@@ -361,7 +362,7 @@ static enum error_code gradients_of(struct reference *r, int update, struct erro
         r->counting[n] = r->rule.update_of[n / r->plan->S] == update ? r->labels[n] : IGNORE_LABEL;
     enum error_code e = gradients(r, &r->truth, err);
     if (!e) e = gradients(r, &r->twin, err);
-    if (!e) e = reference_project(r, steps_taken(r) + 1, err);
+    if (!e) e = reference_project(r, steps_taken(r) + 1, BEFORE_REDUCTION, err);
     if (e) return e;
     r->truth.norm = transformer_gradient_norm(&r->truth.model) / r->truth.model.loss_scale;
     r->twin.norm = transformer_gradient_norm(&r->twin.model) / r->twin.model.loss_scale;

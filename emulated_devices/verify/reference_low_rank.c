@@ -70,11 +70,13 @@ static enum error_code project_one(struct reference *r, int i, bool anew, struct
     return e;
 }
 
-enum error_code reference_project(struct reference *r, int64_t t, struct error *err)
+enum error_code reference_project(struct reference *r, int64_t t, enum project_when when, struct error *err)
 {
     const struct plan *p = r->plan;
     enum error_code e = OK;
-    if (!p->optimizer->low_rank) return OK;
+    const bool whole = p->optimizer->low_rank && low_rank_takes_whole(&p->hyper, t);
+    for (int i = 0; i < r->truth.model.params && whole && when == BEFORE_REDUCTION; i++) r->turn[i].R = 0;
+    if (!p->optimizer->low_rank || (when == IN_THE_STEP) != whole) return OK;
     for (int i = 0; i < r->truth.model.params && !e; i++) e = project_one(r, i, low_rank_refreshes(&p->hyper, t), err);
     return e;
 }

@@ -8,8 +8,11 @@
 /** How a plan's optimizer projects a parameter. */
 struct low_rank reference_low_rank(const struct plan *, const struct param_spec *);
 
+enum project_when { BEFORE_REDUCTION, IN_THE_STEP };
+
 /**
- * Gradients of the optimizer's step t that are finished become what is known of them: R, then zeros.  Nothing for other optimizers.
+ * Gradients of the optimizer's step t that are finished become R, then zeros, if devices project them then: before they are
+ * reduced, or in the optimizer's step.  Nothing for other optimizers.
  *
  * Where t finds new directions, a close pair of singular values amplifies rounding, in a direction that is chance: the twin may be
  * near the truth although another correct program is far.  Therefore r->turn is computed: to first order vector i turns towards
@@ -19,6 +22,6 @@ struct low_rank reference_low_rank(const struct plan *, const struct param_spec 
  * Later steps of the optimizer in the same step of training project with what has been turned so.
  * @return OK, ERR_MEMORY, ERR_CHECK.
  */
-enum error_code reference_project(struct reference *, int64_t t, struct error *);
+enum error_code reference_project(struct reference *, int64_t t, enum project_when, struct error *);
 
 #endif

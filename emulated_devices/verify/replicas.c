@@ -55,14 +55,12 @@ static bool is_kept(const struct trainer *t, enum tensor_kind kind)
     return kind != KIND_MOMENTUM || (t->data.shards.apart && t->data.outer.momentum > 0);
 }
 
-/* Before the optimizer's step its states are old, but for the projection of a low-rank one: a gradient can only be equal where
- * that is, so it comes first. */
+/* Before the optimizer's step its states are old. */
 static int compared_kinds(const struct trainer *t, enum replicas_when when, int kinds[MOST_KINDS])
 {
     const struct optimizer *o = t->plan.optimizer;
     const int end = when == BEFORE_OPTIMIZER ? 2 - o->forward_only : STATES_FROM + o->states;
     int n = 0;
-    if (when == BEFORE_OPTIMIZER && o->low_rank) kinds[n++] = STATES_FROM + LOW_RANK_PROJECTION;
     for (int k = 0; k < end; k++)
         if (is_kept(t, kind_of[k]) && (when == BEFORE_OPTIMIZER || kind_of[k] != KIND_GRADIENT)) kinds[n++] = k;
     return n;

@@ -14,9 +14,9 @@ void dsyevd_(const char *jobz, const char *uplo, const int *n, double *a, const 
 
 struct low_rank low_rank_of(const struct optimizer *o, const struct hyperparameters *h, bool linear, int64_t m, int64_t n)
 {
-    const struct low_rank p = { .r = h->rank, .a = m < n ? m : n, .b = m < n ? n : m, .right = m > n };
-    const struct low_rank whole = { 0 };
-    return o->low_rank && linear && h->rank < p.a ? p : whole;
+    const int64_t a = m < n ? m : n, b = m < n ? n : m;
+    const struct low_rank p = { .r = h->rank < a ? h->rank : a, .a = a, .b = b, .right = m >= n }, whole = { 0 };
+    return o->low_rank && linear ? p : whole;
 }
 
 struct tensor low_rank_state(const struct optimizer *o, const struct hyperparameters *h, struct low_rank p, struct tensor w, int k)

@@ -1,22 +1,35 @@
 /* galore.h -- gradients of matrices projected onto few directions: GaLore and Natural GaLore.
  *
  * Of a matrix W [m,n] with a = min(m,n), b = max(m,n), every T steps the r left singular vectors with the largest singular
- * values become P [a,r] (of a tall matrix, m > n, the right ones).  Between those steps P stays.  In every step
+ * values become P [a,r]; the right ones where m >= n.  If `rank` is more than a, r is a.  Between those steps P stays.  In every step
  *
- *     R = P^T G  [r,n]            (tall:  R = G P  [m,r])
+ *     R = P^T G  [r,n]            (m >= n:  R = G P  [m,r])
  *     N = Adam(R)                  natural: N = Adam(R'), R' = (lambda I + H H^T)^-1 R, H the last s of all R, each one column
- *     W = W - lr decay W - lr A P N          (tall: N P^T)
+ *     W = W - rate A P N           (m >= n: N P^T),  rate: lr with both bias corrections
+ *     W = W - lr decay W
  *
  * P and Adam's two moments are a r + 2 b r numbers instead of Adam's 2 a b; Natural GaLore keeps s b r more.  Moments and
- * history stay as they are when P changes, as in the authors' code.  A singular vector's sign is free, but moments are
- * carried from one P to the next: its element of largest size is made positive, so that all programs mean the same P.
+ * history stay as they are when P changes.
  *
- * Projected are the matrices of linear layers inside blocks, if r < a; everything else takes plain AdamW.  What is one
- * parameter is one matrix: queries, keys and values together.  After projecting, R is all that is known of a gradient: it
- * takes the first b r places of G's memory and the rest becomes 0, so that the global norm, and clipping by it, are R's.
+ * Projected are the matrices of linear layers inside blocks.  Everything else takes the same AdamW without a projection.
+ * Clipping scales by the norm of the whole gradient, before it is projected.
  *
- * Source  J. Zhao et al., "GaLore: memory-efficient LLM training by gradient low-rank projection", arXiv:2403.03507;
+ * Source  the authors' code, galore-torch 1.0: adamw.py (order of a step), galore_projector.py (proj_type "std": which side, when P is
+ *         found anew), and torchrun_main.py of https://github.com/jiaweizzhao/GaLore at 2cc66f88 (clipping; weight_decay 0 and
+ *         no clipping by default; learning rate, T and A: scripts/benchmark_c4).  golden/make_galore.py runs that code.
+ *         J. Zhao et al., "GaLore: memory-efficient LLM training by gradient low-rank projection", arXiv:2403.03507;
  *         A. Das, "Natural GaLore: accelerating GaLore for memory-efficient LLM training and fine-tuning", arXiv:2410.16029
+ * Differs from that code:
+ *         - the sign of a singular vector is what LAPACK happens to return there; moments are carried from one P to the next, so the
+ *           sign matters.  Here the vector's element of largest size is positive.
+ *         - the singular vectors are computed in fp64 here, in fp32 there.
+ *         - what is one parameter here is one matrix: queries, keys and values together, a Llama's gate and up together.  The
+ *           authors' script projects each of these by itself.  It knows Llama only; what is projected of a GPT-2 or a mixture is ours.
+ *         - clipping multiplies by clip / norm, as for all optimizers here; PyTorch divides by the norm and 1e-6.
+ *         - which parameters decay is the same for all optimizers here: matrices.  There all do, if any.
+ *         - Natural GaLore follows the paper's algorithm, which projects one side.  The code its author released
+ *           (selfsupervised-ai/Natural-GaLore, subspace_adamw.py) projects both sides, by a Tucker decomposition; the natural
+ *           gradient, the history and the damping are the same there.
  */
 #ifndef ORRERY_GALORE_H
 #define ORRERY_GALORE_H
@@ -33,7 +46,7 @@ enum { LOW_RANK_MOST_HISTORY = 64 };
 struct low_rank {
     int64_t r;                          /* 0: it is not, and the rest has no meaning */
     int64_t a, b;                       /* its shorter and its longer side */
-    bool right;                         /* it is tall: the shorter side is the right one */
+    bool right;                         /* tall or square: projected from the right */
 };
 
 /** How an optimizer projects an [m,n] matrix.  @param linear  it is a linear layer's. */
@@ -42,11 +55,18 @@ struct low_rank low_rank_of(const struct optimizer *, const struct hyperparamete
 /** The shape of state k beside weights w, without data and in w's format; none where this state does not exist. */
 struct tensor low_rank_state(const struct optimizer *, const struct hyperparameters *, struct low_rank, struct tensor w, int k);
 
-/** Whether step t (from 1) finds P anew, and so needs all of the gradient. */
+/** Whether step t (from 1) finds P anew. */
 static inline bool low_rank_refreshes(const struct hyperparameters *h, int64_t t) { return (t - 1) % h->refresh == 0; }
 
-/** What P N is multiplied with in a step. */
-static inline double galore_rate(struct step s) { return s.hyper->galore_scale * s.lr / (1 - pow(s.hyper->beta1, (double)s.t)); }
+/** Whether step t needs all of the gradient: to find P, or for the norm that clipping limits.  Otherwise R is enough. */
+static inline bool low_rank_takes_whole(const struct hyperparameters *h, int64_t t) { return h->clip > 0 || low_rank_refreshes(h, t); }
+
+/** The learning rate of a step with Adam's two bias corrections.  P N is multiplied with A times that. */
+static inline double galore_rate(struct step s)
+{
+    const double t = (double)s.t;
+    return s.lr * sqrt(1 - pow(s.hyper->beta2, t)) / (1 - pow(s.hyper->beta1, t));
+}
 
 /** Bytes of scratch that galore_refresh and galore_project need. */
 size_t galore_scratch(struct low_rank, enum dtype);
@@ -62,7 +82,7 @@ size_t galore_scratch(struct low_rank, enum dtype);
  */
 enum error_code galore_refresh(struct low_rank, struct tensor P, struct tensor G, void *scratch, double *square, struct error *);
 
-/** G's memory = R, then zeros. */
+/** G's memory = R, then zeros: R takes the first b r places. */
 void galore_project(struct low_rank, struct tensor G, struct tensor P, void *scratch);
 
 /**

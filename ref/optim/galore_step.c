@@ -1,10 +1,12 @@
-/* GaLore: AdamW for a projected gradient.
+/* GaLore: AdamW for a projected gradient, and its AdamW for everything else.
  *
- * Source   J. Zhao et al., arXiv:2403.03507, algorithm 2; which side is projected, as in the authors' code (its "std")
+ * Source   galore-torch 1.0, galore_torch/adamw.py: the authors' code, in its order.  It differs from adamw.c in where eps is added
+ *          (to sqrt(v) before its bias is corrected) and in when weights decay (after the step)
  * Step t   R' = R * gradient_scale, or of natural GaLore what natural_gradient makes of it
  *          m = beta1 m + (1 - beta1) R',  v = beta2 v + (1 - beta2) R'^2
- *          N = m / (sqrt(v)/sqrt(1 - beta2^t) + eps)
- *          W = (1 - lr decay) W - A lr/(1 - beta1^t) P N
+ *          N = m / (sqrt(v) + eps)
+ *          W = W - A rate P N,  rate = lr sqrt(1 - beta2^t) / (1 - beta1^t);  without a projection  W = W - rate N
+ *          W = W - lr decay W
  */
 #include "ref/ops/gemm.h"
 #include "ref/ops/reduce.h"
@@ -26,25 +28,53 @@ static void FN(moments)(real *restrict R, int64_t n, real *restrict m, real *res
 {
     const struct hyperparameters *h = s.hyper;
     const real beta1 = (real)h->beta1, beta2 = (real)h->beta2, new1 = (real)(1 - h->beta1), new2 = (real)(1 - h->beta2);
-    const real root = (real)(1 / sqrt(1 - pow(h->beta2, (double)s.t))), eps = (real)h->eps;
+    const real eps = (real)h->eps;
 
     #pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)
     for (int64_t i = 0; i < n; i++) {
         m[i] = beta1 * m[i] + new1 * R[i];
         v[i] = beta2 * v[i] + new2 * R[i] * R[i];
-        R[i] = m[i] / (REAL_FN(sqrt)(v[i]) * root + eps);
+        R[i] = m[i] / (REAL_FN(sqrt)(v[i]) + eps);
+    }
+}
+
+static void FN(decay)(real *restrict W, int64_t n, struct step s)
+{
+    const real rate = (real)(s.lr * s.weight_decay);
+    if (rate == 0) return;
+    for (int64_t i = 0; i < n; i++) W[i] -= rate * W[i];
+}
+
+void FN(galore_adamw_step)(struct tensor w, struct tensor g, const struct tensor state[], struct step s)
+{
+    const struct hyperparameters *h = s.hyper;
+    const int64_t n = tensor_count(w);
+    real *restrict W = DATA(w), *restrict m = DATA(state[0]), *restrict v = DATA(state[1]);
+    const real *restrict G = CONST_DATA(g);
+    const real scale = (real)s.gradient_scale, rate = (real)galore_rate(s), lost = (real)(s.lr * s.weight_decay);
+    const real beta1 = (real)h->beta1, beta2 = (real)h->beta2, new1 = (real)(1 - h->beta1), new2 = (real)(1 - h->beta2);
+    const real eps = (real)h->eps;
+
+    #pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL_FROM)
+    for (int64_t i = 0; i < n; i++) {
+        const real gradient = G[i] * scale;
+        m[i] = beta1 * m[i] + new1 * gradient;
+        v[i] = beta2 * v[i] + new2 * gradient * gradient;
+        W[i] -= rate * (m[i] / (REAL_FN(sqrt)(v[i]) + eps));
+        W[i] -= lost * W[i];
     }
 }
 
 void FN(galore_step)(struct low_rank p, struct tensor w, struct tensor g, const struct tensor state[], struct step s, bool natural)
 {
     const int64_t m = w.dim[0], n = w.dim[1], count = p.b * p.r;
-    const double rate = galore_rate(s), keep = 1 - s.lr * s.weight_decay;
+    const double rate = s.hyper->galore_scale * galore_rate(s);
     const real *P = CONST_DATA(state[LOW_RANK_PROJECTION]), scale = (real)s.gradient_scale;
     real *R = DATA(g);
     for (int64_t i = 0; i < count; i++) R[i] *= scale;
     if (natural) FN(natural_gradient)(tensor_1d(R, g.dtype, count), state[LOW_RANK_HISTORY], s.t, s.hyper->damping);
     FN(moments)(R, count, DATA(state[LOW_RANK_EXP_AVG]), DATA(state[LOW_RANK_EXP_AVG_SQ]), s);
-    if (p.right) FN(gemm)(AS_IS, TRANSPOSED, m, n, p.r, -rate, R, p.r, P, p.r, keep, DATA(w), n);
-    else FN(gemm)(AS_IS, AS_IS, m, n, p.r, -rate, P, p.r, R, n, keep, DATA(w), n);
+    if (p.right) FN(gemm)(AS_IS, TRANSPOSED, m, n, p.r, -rate, R, p.r, P, p.r, 1, DATA(w), n);
+    else FN(gemm)(AS_IS, AS_IS, m, n, p.r, -rate, P, p.r, R, n, 1, DATA(w), n);
+    FN(decay)(DATA(w), m * n, s);
 }

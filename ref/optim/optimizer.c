@@ -29,24 +29,25 @@ static const struct optimizer momentum = {
     .step_f32 = momentum_step_f32, .step_f64 = momentum_step_f64,
 };
 
-#define GALORE_USUAL .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1, .refresh = 200, .galore_scale = 0.25
+/* Those of the authors' code: betas and eps its optimizer's, the rest its scripts'. */
+#define GALORE_USUAL .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6, .refresh = 200, .galore_scale = 0.25
 
 static const struct optimizer galore = {
     .name = "galore", .description = "AdamW in the r directions of a matrix's gradient that are largest, found anew every T steps",
-    .source = "J. Zhao et al., arXiv:2403.03507",
-    .memory = "a r + 2 b r numbers for a linear layer's matrix of sides a <= b, if r < a; 2 for each other parameter",
+    .source = "J. Zhao et al., arXiv:2403.03507; the authors' code, galore-torch 1.0",
+    .memory = "a r + 2 b r numbers for a linear layer's matrix of sides a <= b, r <= a; 2 for each other parameter",
     .states = 3, .state_name = { "exp_avg", "exp_avg_sq", "projection" }, .low_rank = true,
     .usual = { GALORE_USUAL },
-    .step_f32 = adamw_step_f32, .step_f64 = adamw_step_f64,
+    .step_f32 = galore_adamw_step_f32, .step_f64 = galore_adamw_step_f64,
 };
 
 static const struct optimizer natural_galore = {
     .name = "natural-galore", .description = "galore with natural gradients: the inverse Fisher matrix of the last s projected ones",
-    .source = "A. Das, arXiv:2410.16029",
-    .memory = "a r + (2 + s) b r numbers for a linear layer's matrix of sides a <= b, if r < a; 2 for each other parameter",
+    .source = "A. Das, arXiv:2410.16029, algorithm 1; the released code projects both sides of a matrix instead of one",
+    .memory = "a r + (2 + s) b r numbers for a linear layer's matrix of sides a <= b, r <= a; 2 for each other parameter",
     .states = 4, .state_name = { "exp_avg", "exp_avg_sq", "projection", "history" }, .low_rank = true, .natural = true,
     .usual = { GALORE_USUAL, .history = 20, .damping = 1e-3 },
-    .step_f32 = adamw_step_f32, .step_f64 = adamw_step_f64,
+    .step_f32 = galore_adamw_step_f32, .step_f64 = galore_adamw_step_f64,
 };
 
 static const struct optimizer mezo = {

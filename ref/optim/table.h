@@ -8,6 +8,7 @@
     void name##_step_f32(struct tensor w, struct tensor g, const struct tensor state[], struct step s);     \
     void name##_step_f64(struct tensor w, struct tensor g, const struct tensor state[], struct step s);
 STEP(adamw)
+STEP(galore_adamw)
 STEP(sgd)
 STEP(momentum)
 #undef STEP

@@ -17,7 +17,7 @@ test_unknown_words() {
     train --memory lots;                    refuses 2 '--memory lots: must be a size such as'
     train --optimizer adam;                 refuses 2 '--optimizer adam: .*did you mean adamw\?'
     train --optimizer galore --rank 0;      refuses 2 '--rank 0: must be a whole number from 1 '
-    train --optimizer galore --rank 32;     refuses 2 '--rank 32: must be 1 to 31, '
+    train --optimizer galore --rank 33;     refuses 2 '--rank 33: must be 1 to 32, '
     train --optimizer galore --refresh 0;   refuses 2 '--refresh 0: must be a whole number from 1 '
     train --optimizer galore --history 3;   refuses 2 '--history: is for --optimizer natural-galore, not galore'
     train --rank 4;                         refuses 2 '--rank: is for --optimizer galore and natural-galore, not adamw'

@@ -23,13 +23,15 @@ static struct plan low_rank_plan(int dp, int pp, const char *optimizer)
     return p;
 }
 
-/* Steps 1 and 3 find directions anew, step 2 projects before it reduces; with clipping, which then knows of R alone. */
+/* Steps 1 and 3 find directions anew, step 2 projects before it reduces.  With clipping, whole gradients are reduced in all of them. */
 static void test_agrees_with_one_device(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct plan dp = low_rank_plan(test_size, 1, i ? "natural-galore" : "galore"), pp = low_rank_plan(1, test_size, i ? "galore" : "natural-galore");
-        dp.hyper.clip = 0.01;
+        check(&dp);
+        check(&pp);
+        dp.hyper.clip = pp.hyper.clip = 0.01;
         check(&dp);
         check(&pp);
         if (test_size % 2 != 0 || test_size == 2) continue;
@@ -119,18 +121,20 @@ static void test_bytes_and_memory(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++)
-        for (int steps = 1; steps <= 5; steps++) {
-            struct plan p = low_rank_plan(test_size, 1, i ? "natural-galore" : "galore");
-            struct counted r = { .steps = steps };
-            p.hyper.refresh = 3;                        /* steps 1 and 4 reduce whole gradients */
-            p.allreduce = "star", p.data.bucket = 1 << 30;
-            ASSERT_ALL(plan_check(&p, &err) == OK && train(&p, &r) == OK, "%s", err.text);
-            const struct sizes size = sizes_of(&p);
-            const uint64_t whole = steps < 4 ? 1 : 2, times = test_size == 1 ? 0 : test_rank == 0 ? (uint64_t)test_size - 1 : 1;
-            const uint64_t want = 8 * times * (whole * size.all + ((uint64_t)steps - whole) * size.packed);
-            ASSERT_ALL(r.sent.bytes == want, "%d steps: device %d has sent %llu bytes, by formula %llu", steps, test_rank, (unsigned long long)r.sent.bytes, (unsigned long long)want);
-            ASSERT_ALL(r.optimizer == 8 * size.states, "the optimizer keeps %llu bytes, by formula %llu", (unsigned long long)r.optimizer, (unsigned long long)(8 * size.states));
-        }
+        for (int steps = 1; steps <= 5; steps++)
+            for (int clips = 0; clips < 2; clips++) {
+                struct plan p = low_rank_plan(test_size, 1, i ? "natural-galore" : "galore");
+                struct counted r = { .steps = steps };
+                p.hyper.clip = clips;                       /* by the norm of whole gradients, so that these are reduced in every step */
+                p.hyper.refresh = 3;                        /* steps 1 and 4 reduce whole gradients */
+                p.allreduce = "star", p.data.bucket = 1 << 30;
+                ASSERT_ALL(plan_check(&p, &err) == OK && train(&p, &r) == OK, "%s, %d steps%s: %s", p.optimizer->name, steps, clips ? " with clipping" : "", err.text);
+                const struct sizes size = sizes_of(&p);
+                const uint64_t whole = clips ? (uint64_t)steps : steps < 4 ? 1 : 2, times = test_size == 1 ? 0 : test_rank == 0 ? (uint64_t)test_size - 1 : 1;
+                const uint64_t want = 8 * times * (whole * size.all + ((uint64_t)steps - whole) * size.packed);
+                ASSERT_ALL(r.sent.bytes == want, "%d steps: device %d has sent %llu bytes, by formula %llu", steps, test_rank, (unsigned long long)r.sent.bytes, (unsigned long long)want);
+                ASSERT_ALL(r.optimizer == 8 * size.states, "the optimizer keeps %llu bytes, by formula %llu", (unsigned long long)r.optimizer, (unsigned long long)(8 * size.states));
+            }
 }
 
 /* ---- refusals ----------------------------------------------------------------------------------------------------------------- */
@@ -146,8 +150,10 @@ static void test_what_does_not_fit_is_refused(void **state)
     const struct plan fits = low_rank_plan(test_size, 1, "natural-galore");
     struct plan p = fits;
     (void)state;
-    p.hyper.rank = 0, refused(p, "--rank 0: must be 1 to 26,");
-    p.hyper.rank = 27, refused(p, "--rank 27: must be 1 to 26,");
+    p.hyper.rank = 0, refused(p, "--rank 0: must be 1 to 27,");
+    p.hyper.rank = 28, refused(p, "--rank 28: must be 1 to 27,");
+    p.hyper.rank = 27;
+    ASSERT_ALL(plan_check(&p, &err) == OK, "--rank 27, the shorter side itself: %s", err.text);
     p = fits, p.hyper.refresh = 0, refused(p, "--refresh 0");
     p = fits, p.hyper.history = 65, refused(p, "--history 65: must be 1 to 64");
     p = fits, p.hyper.damping = 0, refused(p, "--damping 0");

@@ -118,7 +118,7 @@ static int64_t refreshes_until(const struct data_parallel *dp, int64_t t) { retu
 struct collective_cost data_saved_by_projecting(const struct data_parallel *dp, int64_t taken, int64_t skipped)
 {
     const struct collective_cost none = { 0 };
-    if (!dp->optimizer->low_rank) return none;
+    if (!dp->optimizer->low_rank || dp->hyper->clip > 0) return none;
     const int64_t last = dp->coming - 1, whole = refreshes_until(dp, last) - refreshes_until(dp, last - taken) + dp->skipped_whole;
     const struct collective_cost all = bucket_cost(dp, tensor_count(dp->gradients), taken + skipped - whole);
     const struct collective_cost packed = bucket_cost(dp, low_rank_packed_elements(dp), taken + skipped - whole);

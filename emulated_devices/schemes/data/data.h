@@ -8,7 +8,6 @@
  *     data_begin_gradient(part)   room for the gradients of its weights
  *     data_end_gradient(part)     one backward pass has added to them: they are reduced as soon as they can be
  *     data_finish_gradients()     after the last microbatch: what is still under way
- *     data_project_gradients()    of an optimizer with few directions (low_rank.h), when it finds them anew
  *     data_step()                 the optimizer steps what this device keeps, and weights are made whole again or kept in shards
  *
  * Where matrices are tiled (--tiles, tiles.h), what a part has besides them is acquired with the part, and a matrix tile by tile in between:
@@ -214,11 +213,6 @@ enum error_code data_step(struct data_parallel *, int64_t t, double gradient_sca
 
 /** Say which step of the optimizer, from 1, the next gradients are for; after data_step it is the one after. */
 void data_expect_step(struct data_parallel *, int64_t t);
-
-/** Of a low-rank optimizer, at a step that finds projections anew: find them, from gradients that are finished, and project all
- *  gradients.  At other steps that has been done before they were reduced.  Local, with equal results on devices with equal gradients.
- *  @return OK; ERR_MEMORY; ERR_CHECK if singular vectors cannot be found. */
-enum error_code data_project_gradients(struct data_parallel *, struct error *);
 
 /** Let weights be the older version, or the newest, until told otherwise.  Nothing where there is one. */
 void data_use_older(struct data_parallel *, bool older);

@@ -74,7 +74,7 @@ static enum error_code refresh(struct data_parallel *dp, struct low_rank r, stru
     return fail_about(err, galore_refresh(r, data_whole_state(dp, p, LOW_RANK_PROJECTION), p->g, scratch, NULL, err), p->spec.name);
 }
 
-/* In place: R, then zeros. */
+/* In place: R, then zeros.  anew: find P first. */
 static enum error_code project_parameter(struct data_parallel *dp, struct parameter *p, bool anew, struct error *err)
 {
     const struct low_rank r = projection_of(dp, &p->spec);
@@ -91,15 +91,7 @@ void data_expect_step(struct data_parallel *dp, int64_t t) { dp->coming = t; }
 
 bool low_rank_in_step(const struct data_parallel *dp)
 {
-    return dp->optimizer->low_rank && !low_rank_refreshes(dp->hyper, dp->coming);
-}
-
-enum error_code data_project_gradients(struct data_parallel *dp, struct error *err)
-{
-    enum error_code e = OK;
-    for (int i = 0; i < dp->parameters->count && dp->optimizer->low_rank && !low_rank_in_step(dp) && !e; i++)
-        e = project_parameter(dp, &dp->parameters->all[i], true, err);
-    return e;
+    return dp->optimizer->low_rank && !low_rank_takes_whole(dp->hyper, dp->coming);
 }
 
 /* ---- packing ---------------------------------------------------------------------------------------------------------------- */
@@ -162,15 +154,23 @@ void low_rank_unpack(struct data_parallel *dp)
 
 /* ---- the step ----------------------------------------------------------------------------------------------------------------- */
 
-void low_rank_step(struct data_parallel *dp, struct unit *u, struct tensor master, struct step step)
+static void step_parameter(struct data_parallel *dp, const struct parameter *p, struct tensor master, struct step step)
 {
-    for (int i = 0; i < u->count; i++) {
-        const struct parameter *p = &u->parameter[i];
-        const struct low_rank r = projection_of(dp, &p->spec);
-        struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
-        for (int k = 0; k < dp->optimizer->states; k++) state[k] = data_whole_state(dp, p, k);
-        step.weight_decay = p->spec.decay ? dp->hyper->weight_decay : 0;
-        galore_step(dp->optimizer, r, parameter_view(p, slice(master, (struct range){ p->place, 0 }).data, master.dtype), p->g, state, step);
-        if (r.r > 0) clock_compute(&dp->device->clock, "project back", linear_cost(r.b, r.r, r.a, master.dtype));
+    const struct low_rank r = projection_of(dp, &p->spec);
+    struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
+    for (int k = 0; k < dp->optimizer->states; k++) state[k] = data_whole_state(dp, p, k);
+    step.weight_decay = p->spec.decay ? dp->hyper->weight_decay : 0;
+    galore_step(dp->optimizer, r, parameter_view(p, slice(master, (struct range){ p->place, 0 }).data, master.dtype), p->g, state, step);
+    if (r.r > 0) clock_compute(&dp->device->clock, "project back", linear_cost(r.b, r.r, r.a, master.dtype));
+}
+
+enum error_code low_rank_step(struct data_parallel *dp, struct unit *u, struct tensor master, struct step step, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < u->count && !e; i++) {
+        struct parameter *p = &u->parameter[i];
+        if (!low_rank_in_step(dp)) e = project_parameter(dp, p, low_rank_refreshes(dp->hyper, dp->coming), err);
+        if (!e) step_parameter(dp, p, master, step);
     }
+    return e;
 }

@@ -122,8 +122,8 @@ static enum error_code step_units(struct data_parallel *dp, struct step step, st
 {
     enum error_code e = OK;
     for (int i = 0; i < dp->units && !e; i++) {
-        low_rank_step(dp, &dp->unit[i], data_kept_tensor(dp, &dp->unit[i], KIND_MASTER), step);
-        e = renew_weights(dp, &dp->unit[i], err);
+        e = low_rank_step(dp, &dp->unit[i], data_kept_tensor(dp, &dp->unit[i], KIND_MASTER), step, err);
+        if (!e) e = renew_weights(dp, &dp->unit[i], err);
     }
     return e;
 }
