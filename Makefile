@@ -67,6 +67,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_golden.py --check
 	$(Q)$(PYTHON) golden/make_float16.py --check
 	$(Q)$(PYTHON) golden/make_galore.py --check
+	$(Q)$(PYTHON) golden/make_quantised.py --check
 	$(Q)$(PYTHON) golden/make_mezo.py --check
 	$(Q)$(PYTHON) golden/make_local.py --check
 

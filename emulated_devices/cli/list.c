@@ -82,11 +82,11 @@ static void list_quantising(void)
           "their owner too, compute with what the codes stand for");
     field("sends bits/8 + 4/block bytes an element, where each of a format's would be sent");
     field("memory a master copy beside the optimizer's state, where weights are gathered after the step");
-    field("from ZeRO++ (qwZ), arXiv:2306.10209");
-    entry("--quantize-gradients", "int8 or int4: gradients are reduced by all-to-alls of codes, inside nodes and then between them, and added up in the wide format");
+    field("from ZeRO++ (qwZ), arXiv:2306.10209; codes and scales are those of DeepSpeed 0.19.8");
+    entry("--quantize-gradients", "int8 or int4: gradients are reduced by all-to-alls of codes, inside nodes and then between them, and added up: fp16 in fp16, all else in fp32 or fp64");
     field("sends bits/8 + 4/block bytes an element; n/q of n elements leave a node of q devices");
     field("memory codes of what is being reduced, twice");
-    field("from ZeRO++ (qgZ), arXiv:2306.10209");
+    field("from ZeRO++ (qgZ), arXiv:2306.10209; codes and scales are those of DeepSpeed 0.19.8");
 }
 
 /* What any of them takes besides. */

@@ -103,7 +103,7 @@ void quantised_group_close(struct quantised_group *q)
 
 /* ---- one step ----------------------------------------------------------------------------------------------------------- */
 
-/* To member j of P go the blocks j, j + P, .. of X, `each` of them; Y, as many in the wide format, has the sums of those that come. */
+/* To member j of P go the blocks j, j + P, .. of X, `each` of them; Y, as many in the format of sums, has the sums of those that come. */
 struct step {
     struct group *group;
     struct tensor X, Y;
@@ -142,7 +142,7 @@ static enum error_code track(const struct step *s, const char *in, struct error 
         for (int m = 0; m < s->group->size; m++) {
             const char *code = code_from(s, in, m, i);
             block_dequantise(value, code, s->format);
-            tracking_add_codes(bound, magnitude, (const float *)(const void *)code, s->format.block, value, s->X.dtype);
+            tracking_add_codes(bound, magnitude, code, s->format, value, s->X.dtype);
         }
         tracking_add_rounding(bound, magnitude, n, s->group->size, s->Y.dtype);
     }
@@ -209,7 +209,7 @@ enum error_code quantised_reduce_scatter(struct quantised_group *q, struct tenso
 {
     struct device *d = q->whole->comm->device;
     const int64_t n = tensor_count(row) / q->whole->size, between = q->two_steps ? q->between.size * n : 0;
-    const struct tensor sums = device_tensor_in(d, BUFFERS, dtype_wide(row.dtype), n + between);
+    const struct tensor sums = device_tensor_in(d, BUFFERS, quantised_sum_format(row.dtype), n + between);
     struct tracking room = { 0 };
     enum error_code e = sums.data ? OK : no_room((int64_t)tensor_bytes(sums), err);
     if (!e && tracked(t)) e = tracking_open(&room, n + between, err);

@@ -2,9 +2,12 @@
  *
  * Codes and scales are those of ref/numeric/block_quantise.h.  A piece of n elements travels as quantised_bytes(): its scales,
  * its codes, and up to 3 bytes of padding, so that the scales of the piece after it are aligned.  Codes are moved by the
- * registered algorithms, as bytes; only what they stand for is added, in the wide format (fp32 where the row has 16 bits).
+ * registered algorithms, as bytes; only what they stand for is added: fp16 in fp16, as DeepSpeed does (quant_reduce.cu), bf16 and fp32
+ * in fp32, fp64 in fp64.
  *
- * Error     |x - x'| <= s/2 for an element x of a block with scale s, each time it is quantised (proven in block_quantise.h).
+ * Error     |x - x'| <= s/2 for an element x of a block with scale s, each time it is quantised; s where its code is the largest, which is
+ *           what the largest positive number of a block gets; and a little for rounding (proven in block_quantise.h).  For short, below,
+ *           half a scale stands for all of that.
  *           A sum over P members in one step is therefore off by at most  sum_k s_k/2,  s_k the scale of member k's block.
  *           In two steps, over q members of each of N nodes and then over the nodes, by at most
  *               sum over nodes (sum over its members s_k/2  +  t_node/2),    t the scale of the node's own sum,
@@ -14,10 +17,13 @@
  *           An error is about s/sqrt(12) in size, and errors of different members are independent: once, their squares add up to
  *           P s^2/12.  On the ring t_h grows like sqrt(h) where signs are random, and like h where numbers are of one sign:
  *           the sum of squares grows like P^2, or P^3.  `orrery bench quantized` measures it.
- *           Rounding comes besides: with u of the wide format, (m+1) u sum |x'| for dequantising and adding m numbers; 2^-24 (|x'| + s)
- *           for each that was fp64, which is rounded to fp32 first; u/(1-u) |sum| where the result is stored in 16 bits.  struct tracking has all of it.
+ *           Rounding comes besides: with u of the format of sums, m u / (1 - m u) sum |x'| for dequantising and adding m numbers;
+ *           2^-24 (|x'| + 2 s) for each that was fp64, which is rounded to fp32 first; u/(1-u) |sum| where an fp32 result is stored in
+ *           bf16.  struct tracking has all of it.
  * Source    G. Wang et al., "ZeRO++: extremely efficient collective communication for giant model training",
- *           arXiv:2306.10209: qwZ, qgZ
+ *           arXiv:2306.10209: qwZ, qgZ; DeepSpeed 0.19.8, deepspeed/runtime/comm/coalesced_collectives.py (all_to_all_quant_reduce), csrc/
+ *           quantization/swizzled_quantize.cu, quant_reduce.cu: what goes where in the two steps, and the order of additions.
+ *           DeepSpeed quantises gradients only across nodes, one tensor at a time, and not vectors; here whole layers, on any group.
  */
 #ifndef ORRERY_QUANTISED_H
 #define ORRERY_QUANTISED_H
@@ -25,6 +31,9 @@
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/collectives/tracking.h"
 #include "ref/numeric/block_quantise.h"
+
+/** The format in which codes' values are added up. */
+static inline enum dtype quantised_sum_format(enum dtype t) { return t == F16 ? F16 : dtype_wide(t); }
 
 /** Bytes in which a piece of n elements travels: block_quantised_bytes(), padded to a multiple of 4. */
 int64_t quantised_bytes(struct block_format, int64_t n);

@@ -5,7 +5,7 @@
  * Needs     any P, equal blocks.
  * Cost      steps  P-1;  bytes  (P-1) quantised_bytes(n);  adds  (P-1) n
  * Memory    two blocks in the wide format, two of codes.
- * Error     sum_{h=1}^{P-1} t_h/2, t_h the scale of the sum of h members that travels in hop h.  Nothing is quantised
+ * Error     sum_{h=1}^{P-1} t_h/2, or t_h where the code is the largest, t_h the scale of the sum of h members that travels in hop h.  Nothing is quantised
  *           where it stays, so that with P = 2 it loses less than quantised_reduce_scatter, which quantises all.
  *
  * P = 3     step 1     0 -Q(b2)-> 1    1 -Q(b0)-> 2    2 -Q(b1)-> 0
@@ -55,7 +55,7 @@ static enum error_code track(struct hop *h, enum dtype from, struct error *err)
     if (e) return e;
     memset(h->value, 0, (size_t)h->n * sizeof *h->value);
     block_dequantise(value, h->in, h->format);
-    tracking_add_codes(h->came_with.bound, h->value, (const float *)(const void *)h->in, h->format.block, value, from);
+    tracking_add_codes(h->came_with.bound, h->value, h->in, h->format, value, from);
     tracking_add_rounding(h->came_with.bound, h->value, h->n, 1, h->came.dtype);
     return OK;
 }

@@ -52,19 +52,23 @@ void tracking_add(struct tracking into, struct tracking x, struct tensor now)
     }
 }
 
-void tracking_add_codes(double *bound, double *magnitude, const float *scale, int64_t block, struct tensor value, enum dtype from)
+/* |x| <= |x'| + 2 s, whatever the code. */
+void tracking_add_codes(double *bound, double *magnitude, const void *code, struct block_format f, struct tensor value, enum dtype from)
 {
     const double by_fp32 = from == F64 ? dtype_unit(F32) : 0;
+    const float *const scale = code;
+    block_add_bounds(bound, code, f, tensor_count(value));
     for (int64_t i = 0; i < tensor_count(value); i++) {
-        const double s = scale[i / block], size = fabs(tensor_get(value, i));
-        bound[i] += s / 2 + by_fp32 * (size + s);
+        const double size = fabs(tensor_get(value, i));
+        if (by_fp32 > 0 && size > 0) bound[i] += by_fp32 * (size + 2 * scale[i / f.block]);
         magnitude[i] += size;
     }
 }
 
 void tracking_add_rounding(double *bound, const double *magnitude, int64_t n, int m, enum dtype t)
 {
-    for (int64_t i = 0; i < n; i++) bound[i] += (m + 1) * dtype_unit(t) * magnitude[i];
+    const double mu = m * dtype_unit(t), underflow = t == F16 ? m * 0x1p-25 : 0;
+    for (int64_t i = 0; i < n; i++) bound[i] += mu / (1 - mu) * magnitude[i] + (magnitude[i] > 0 ? underflow : 0);
 }
 
 /* ---- what members tell each other --------------------------------------------------------------------------------------- */

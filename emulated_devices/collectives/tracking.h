@@ -32,13 +32,14 @@ void tracking_start(struct tracking, struct tensor x);
 void tracking_add(struct tracking into, struct tracking x, struct tensor now);
 
 /**
- * What one message with codes allows: half a scale for each element, and the rounding of fp64 to fp32 if they were made of that.
+ * What one message with codes allows: block_add_bounds(), and the rounding of fp64 to fp32 if they were made of that.
  * @param[in,out] bound, magnitude  [n] the former grows by that, the latter by |value|.
  * @param value  [n] what the codes stand for, in F64.
  */
-void tracking_add_codes(double *bound, double *magnitude, const float *scale, int64_t block, struct tensor value, enum dtype from);
+void tracking_add_codes(double *bound, double *magnitude, const void *code, struct block_format, struct tensor value, enum dtype from);
 
-/** m such values were rounded to a format and added up in it: (m+1) u sum |value|, added to bounds. */
+/** m such values were rounded to a format and added up in it: each number has been rounded at most m times, so that
+ *  m u / (1 - m u) sum |value| is added to bounds; in fp16 also half the smallest number for each value, which may underflow. */
 void tracking_add_rounding(double *bound, const double *magnitude, int64_t n, int m, enum dtype);
 
 /** Numbers were rounded to the format in which they now are in x. */

@@ -32,20 +32,28 @@ static uint32_t largest(const float *x, int64_t n)
     return most;
 }
 
-static float scale_of(uint32_t largest_bits, int bits)
+static int largest_code(int bits) { return (1 << (bits - 1)) - 1; }
+
+/* DeepSpeed's 2^b / (2 max), without the overflow that doubling the largest fp32 numbers would be. */
+static float factor_of(uint32_t largest_bits, int bits)
 {
-    const float scale = float_of_bits(largest_bits) / (bits == 8 ? 127 : 7);
-    return largest_bits >= 0x7f800000 ? NAN : scale < 0x1p-126f ? 0x1p-126f : scale;
+    if (largest_bits == 0) return 1;
+    if (largest_bits >= 0x7f800000) return NAN;
+    const float factor = (float)(1 << (bits - 1)) / float_of_bits(largest_bits);
+    return factor < 0x1p126f ? factor : 0x1p126f;
 }
 
-static void encode(uint8_t *code, const float *x, int64_t n, float scale, int bits)
+static void encode(uint8_t *code, const float *x, int64_t n, float factor, int bits)
 {
     int8_t q[CHUNK + 1];
-    const double s = scale;
-    for (int64_t i = 0; i < n; i++) q[i] = (int8_t)rint(x[i] / s);
+    const float most = (float)largest_code(bits), least = -most - 1;
+    for (int64_t i = 0; i < n; i++) {
+        const float v = rintf(x[i] * factor);
+        q[i] = (int8_t)(v > most ? most : v < least ? least : v);
+    }
     q[n] = 0;
     if (bits == 8) memcpy(code, q, (size_t)n);
-    else for (int64_t i = 0; i < n; i += 2) code[i / 2] = (uint8_t)((q[i] & 15) | (unsigned)q[i + 1] << 4);
+    else for (int64_t i = 0; i < n; i += 2) code[i / 2] = (uint8_t)((unsigned)q[i] << 4 | (q[i + 1] & 15));
 }
 
 static void quantise_one(float *scale, uint8_t *code, struct tensor X, struct block_format f, int64_t first, int64_t n)
@@ -57,11 +65,12 @@ static void quantise_one(float *scale, uint8_t *code, struct tensor X, struct bl
         const uint32_t here = largest(floats(X, first + i, length, room), length);
         most = here > most ? here : most;
     }
-    *scale = scale_of(most, f.bits);
+    const float factor = factor_of(most, f.bits);
+    *scale = 1 / factor;
     for (int64_t i = 0; i < n; i += CHUNK) {
         const int64_t length = n - i < CHUNK ? n - i : CHUNK;
-        if (isnan(*scale)) memset(code + code_bytes(f, i), 0, (size_t)code_bytes(f, length));
-        else encode(code + code_bytes(f, i), floats(X, first + i, length, room), length, *scale, f.bits);
+        if (isnan(factor)) memset(code + code_bytes(f, i), 0, (size_t)code_bytes(f, length));
+        else encode(code + code_bytes(f, i), floats(X, first + i, length, room), length, factor, f.bits);
     }
 }
 
@@ -80,12 +89,14 @@ void block_quantise(void *code, struct tensor X, struct block_format f)
 }
 
 /* Four bits as a signed number: xor and subtraction move 8..15 to -8..-1. */
-static void decode(double *x, const uint8_t *code, int64_t n, double scale, int bits)
+static int code_at(const uint8_t *code, int64_t i, int bits)
 {
-    if (bits == 8)
-        for (int64_t i = 0; i < n; i++) x[i] = (int8_t)code[i] * scale;
-    else
-        for (int64_t i = 0; i < n; i++) x[i] = (((code[i / 2] >> i % 2 * 4 & 15) ^ 8) - 8) * scale;
+    return bits == 8 ? (int8_t)code[i] : ((code[i / 2] >> (i % 2 ? 0 : 4) & 15) ^ 8) - 8;
+}
+
+static void decode(float *x, const uint8_t *code, int64_t n, float scale, int bits)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = (float)code_at(code, i, bits) * scale;
 }
 
 void block_dequantise(struct tensor Y, const void *code, struct block_format f)
@@ -101,8 +112,32 @@ void block_dequantise(struct tensor Y, const void *code, struct block_format f)
         for (int64_t i = 0; i < f.block && b * f.block + i < n; i += CHUNK) {
             const int64_t at = b * f.block + i, in_block = f.block - i < n - at ? f.block - i : n - at;
             const int64_t length = in_block < CHUNK ? in_block : CHUNK;
-            double x[CHUNK];
+            float x[CHUNK];
             decode(x, codes + b * code_bytes(f, f.block) + code_bytes(f, i), length, scale[b], f.bits);
-            convert((char *)Y.data + (size_t)at * size, Y.dtype, x, F64, length);
+            convert((char *)Y.data + (size_t)at * size, Y.dtype, x, F32, length);
         }
+}
+
+/* ---- how far it may be off ------------------------------------------------------------------------------------------------- */
+
+static bool all_zero(const uint8_t *code, int64_t n, int bits)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (code_at(code, i, bits) != 0) return false;
+    return true;
+}
+
+void block_add_bounds(double *bound, const void *code, struct block_format f, int64_t n)
+{
+    const int64_t blocks = blocks_of(f, n);
+    const float *const scale = code;
+    const uint8_t *const codes = (const uint8_t *)(scale + blocks);
+    const double rounding = ldexp(1, f.bits - 22);
+    for (int64_t b = 0; b < blocks; b++) {
+        const int64_t first = b * f.block, length = f.block < n - first ? f.block : n - first;
+        const uint8_t *const here = codes + b * code_bytes(f, f.block);
+        if (scale[b] == 1 && all_zero(here, length, f.bits)) continue;
+        for (int64_t i = 0; i < length; i++)
+            bound[first + i] += (double)scale[b] * ((code_at(here, i, f.bits) == largest_code(f.bits) ? 1 : 0.5) + rounding);
+    }
 }

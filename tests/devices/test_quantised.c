@@ -1,11 +1,12 @@
 /* Collectives on codes: bits as a serial program makes them, errors against their proven bounds, messages and bytes.
  * ranks: 2 3 4 8
  *
- * Inputs depend only on member and place, so that each member can compute all by itself, with block_quantise and loops.
+ * Sums of fp16 rows in two steps have the bits of DeepSpeed's kernels (golden/make_quantised.py).  Inputs depend only on member and place, so that each member can compute all by itself, with block_quantise and loops.
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/device/compute.h"
+#include "ref/io/safetensors.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
@@ -49,7 +50,7 @@ static double input(enum input how, int member, int64_t i, struct block_format f
     switch (how) {
     case RANDOM: return 2 * u - 1;
     case ONE_SIGN: return 1 + u;
-    case TIES: return i % f.block == 0 ? Q : (double)(i % (Q - 1)) - (i % (Q - 1)) % 2 + 0.5;       /* scale 1: 0.5, 0.5, 2.5, 2.5: all go down */
+    case TIES: return i % f.block == 0 ? -Q - 1 : (double)(i % (Q - 1)) - (i % (Q - 1)) % 2 + 0.5;       /* scale 1: 0.5, 0.5, 2.5, 2.5: all go down */
     case LONE: return i % f.block == 1 ? 1000 : u - 0.5;
     default: return (2 * u - 1) * pow(10, 4 * member % 16);
     }
@@ -63,8 +64,18 @@ static struct tensor row_of(enum input how, int member, int64_t n, enum dtype t,
     return x;
 }
 
-/* Quantise a vector and take it back; s[i], if wanted, is the scale of element i. */
-static struct tensor there_and_back(struct tensor x, struct block_format f, enum dtype to, double *s)
+/* By how much a value may be off: half a scale, a whole one for the largest code, and rounding; nothing in a block of zeros. */
+static double allowed(const float *y, int64_t n, int64_t i, float scale, struct block_format f)
+{
+    const int64_t first = i / f.block * f.block, end = first + f.block < n ? first + f.block : n;
+    bool zeros = scale == 1;
+    for (int64_t j = first; j < end; j++) zeros = zeros && y[j] == 0;
+    const bool largest = y[i] == (float)(f.bits == 8 ? 127 : 7) * scale;
+    return zeros ? 0 : (double)scale * ((largest ? 1 : 0.5) + ldexp(1, f.bits - 22));
+}
+
+/* Quantise a vector and take it back; bound[i], if wanted, is how far element i may be off. */
+static struct tensor there_and_back(struct tensor x, struct block_format f, enum dtype to, double *bound)
 {
     const int64_t n = tensor_count(x);
     void *code = malloc((size_t)block_quantised_bytes(f, n) + 1);
@@ -72,8 +83,11 @@ static struct tensor there_and_back(struct tensor x, struct block_format f, enum
     assert_true(code && y.data);
     block_quantise(code, x, f);
     block_dequantise(y, code, f);
-    for (int64_t i = 0; i < n && s; i++) s[i] = ((const float *)code)[i / f.block];
-    free(code);
+    float *wide = malloc(((size_t)n + 1) * sizeof *wide);
+    assert_non_null(wide);
+    block_dequantise(tensor_1d(wide, F32, n), code, f);
+    for (int64_t i = 0; i < n && bound; i++) bound[i] = allowed(wide, n, i, ((const float *)code)[i / f.block], f);
+    free(code), free(wide);
     return y;
 }
 
@@ -148,23 +162,23 @@ static void test_gathered_weights_are_their_codes(void **state)
 /* What member `owner` must have: value and bound of each element, the sum without quantising, and that of all sizes. */
 struct expected { struct tensor value; double *exact, *bound, *size; };
 
-/* x_m into a sum in the wide format. */
+/* x_m into a sum in the format of sums. */
 static void add_quantised(struct tensor sum, bool first, struct tensor x, struct block_format f, double *bound, enum dtype wide)
 {
     const int64_t n = tensor_count(x);
-    double *s = malloc(((size_t)n + 1) * sizeof *s);
-    struct tensor y = there_and_back(x, f, wide, s);
+    double *off = malloc(((size_t)n + 1) * sizeof *off);
+    struct tensor y = there_and_back(x, f, wide, off);
     for (int64_t i = 0; i < n; i++) {
         tensor_set(sum, i, (first ? 0 : tensor_get(sum, i)) + tensor_get(y, i));        /* two fp32 add exactly enough in double to be rounded once */
-        bound[i] += s[i] / 2;
+        bound[i] += off[i];
     }
-    free(s), free(y.data);
+    free(off), free(y.data);
 }
 
 /* q members a node: those of a node first, in order; then the nodes.  One node of all: q = P. */
 static struct expected expect(enum input how, int P, int q, int owner, int64_t n, enum dtype t, struct block_format f)
 {
-    const enum dtype wide = dtype_wide(t);
+    const enum dtype wide = quantised_sum_format(t);
     double *const room = calloc(3 * (size_t)n + 1, sizeof *room);
     struct expected e = { tensor_1d(calloc((size_t)n + 1, 8), wide, n), room, room + n, room + 2 * n };
     struct tensor node = tensor_1d(calloc((size_t)n + 1, 8), wide, n);
@@ -215,7 +229,7 @@ static void reduce_once(struct group *g, int q, enum input how, int64_t n, enum 
     }
     const int64_t x = bad < 0 ? 0 : bad, y = loose < 0 ? 0 : loose, z = far < 0 ? 0 : far;         /* what a message shows is evaluated without one, too */
     ASSERT_ALL(bad < 0, "%s: element %lld is %.9g; the serial sum of what its codes stand for is %.9g", what, (long long)x, tensor_get(own, x), tensor_get(stored, x));
-    ASSERT_ALL(loose < 0, "%s: element %lld is tracked as %.9g within %.9g; it is %.9g, and half of all scales are %.9g", what, (long long)y,
+    ASSERT_ALL(loose < 0, "%s: element %lld is tracked as %.9g within %.9g; it is %.9g, and the rules say %.9g", what, (long long)y,
                track.exact[r * n + y], track.bound[r * n + y], want.exact[y], want.bound[y]);
     ASSERT_ALL(far < 0, "%s: element %lld is %.9g, the exact sum %.9g; the bound is %.9g", what, (long long)z, tensor_get(own, z), want.exact[z], track.bound[r * n + z]);
     memcpy(own.data, quantised_block(untouched, n, r).data, tensor_bytes(own));
@@ -283,6 +297,52 @@ static void test_nan_goes_through(void **state)
     close_world();
 }
 
+/* ---- DeepSpeed's sums ----------------------------------------------------------------------------------------------------------- */
+
+static struct tensor stored(const struct safetensors *file, const char *name)
+{
+    const struct safetensors_entry *e = safetensors_find(file, name);
+    assert_non_null(e);
+    struct tensor x = tensor_1d(malloc((size_t)e->dim[0] * dtype_size(F16)), F16, e->dim[0]);
+    assert_non_null(x.data);
+    assert_int_equal(safetensors_read(file, e, F16, x.data, &err), OK);
+    return x;
+}
+
+static void expect_deepspeeds_sum(struct quantised_group *q, const struct safetensors *file, int bits)
+{
+    char in[32], out[32];
+    const struct block_format f = { bits, 16 };
+    const int rank = q->whole->rank;
+    snprintf(in, sizeof in, "in/%d", rank), snprintf(out, sizeof out, "int%d.out/%d", bits, rank);
+    struct tensor row = stored(file, in), want = stored(file, out), own = quantised_block(row, tensor_count(want), rank);
+    ASSERT_ALL(quantised_reduce_scatter(q, row, f, (struct tracking){ 0 }, &err) == OK, "%s", err.text);
+    int64_t wrong = -1;
+    for (int64_t i = tensor_count(want) - 1; i >= 0; i--)
+        if (tensor_get(own, i) != tensor_get(want, i)) wrong = i;
+    const int64_t x = wrong < 0 ? 0 : wrong;
+    ASSERT_ALL(wrong < 0, "int%d: element %lld is %.9g, DeepSpeed's is %.9g", bits, (long long)x, tensor_get(own, x), tensor_get(want, x));
+    free(row.data), free(want.data);
+}
+
+/* Two nodes of two devices, fp16. */
+static void test_sums_are_deepspeeds(void **state)
+{
+    (void)state;
+    struct group g;
+    struct quantised_group q;
+    struct safetensors file;
+    if (test_size != 4) return;
+    open_world(&machines[PAIRS]);
+    ASSERT_ALL(safetensors_open(&file, "golden/quantised.safetensors", &err) == OK, "%s", err.text);
+    ASSERT_ALL(group_world(&g, &comm, &err) == OK && quantised_group_open(&q, &g, &err) == OK && q.two_steps, "%s", err.text);
+    for (int bits = 4; bits <= 8; bits += 4) expect_deepspeeds_sum(&q, &file, bits);
+    quantised_group_close(&q);
+    group_close(&g);
+    safetensors_close(&file);
+    close_world();
+}
+
 /* ---- once against at every hop ------------------------------------------------------------------------------------------------ */
 
 struct losses { double squares, most, over_bound; };
@@ -337,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_gathered_weights_are_their_codes),
         MPI_TEST(test_sums_are_those_of_the_codes),
+        MPI_TEST(test_sums_are_deepspeeds),
         MPI_TEST(test_nothing_to_reduce),
         MPI_TEST(test_nan_goes_through),
         MPI_TEST(test_quantising_once_loses_less),
