@@ -165,11 +165,14 @@ static void test_wrong_sizes_are_reported(void **state)
     expect_wrong_length(0, 1);
     expect_wrong_length(SMALL + 10, 8);                     /* a body that nobody waits for */
     expect_wrong_length(8, SMALL + 10);                     /* a body that does not come */
-    expect_wrong_length(200000, 100000);
     expect_wrong_length(100000, 200000);
     comm.transport->piece = 30000;
-    expect_wrong_length(200000, 100000);
     expect_wrong_length(100000, 200000);
+#ifndef OPEN_MPI            /* version 4.1 writes past the end of a receive that is too short for a large message */
+    expect_wrong_length(200000, 100000);
+    comm.transport->piece = 1 << 30;
+    expect_wrong_length(200000, 100000);
+#endif
 }
 
 /* ---- groups -------------------------------------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@ static const struct node embedding[] = {
     { OP_EMBED,     .out = "tokens",       .in = { "ids" },              .param = "wte", .role = ROLE_TOKENS, .unseen = true },
     { OP_POSITIONS, .out = "placed",       .in = { "tokens" },           .param = "wpe", .role = ROLE_POSITIONS, .unseen = true },
     { OP_DROPOUT,   .out = "embedding",    .in = { "placed" },           .place = "embedding" },
-    { OP_END }
+    { .op = OP_END }
 };
 
 static const struct node block[] = {
@@ -24,14 +24,14 @@ static const struct node block[] = {
     { OP_MATRIX,    .out = "mlp.out",      .in = { "mlp.act" },          .param = "mlp.c_proj", .role = ROLE_DOWN },
     { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.out" },          .place = "mlp", .unseen = true },
     { OP_ADD,       .out = "out",          .in = { "mid", "mlp.dropped" } },
-    { OP_END }
+    { .op = OP_END }
 };
 
 static const struct node loss[] = {
     { OP_NORM,      .out = "ln_f",         .in = { "in" },               .param = "ln_f" },
     { OP_MATRIX,    .out = "logits",       .in = { "ln_f" },             .param = "lm_head", .role = ROLE_HEAD },
     { OP_LOSS,      .out = NULL,           .in = { "logits" } },
-    { OP_END }
+    { .op = OP_END }
 };
 
 const struct program program_gpt2 = { embedding, block, loss, "h.%d." };

@@ -7,7 +7,7 @@
 static const struct node embedding[] = {
     { OP_EMBED,     .out = "tokens",       .in = { "ids" },              .param = "model.embed_tokens", .role = ROLE_TOKENS, .unseen = true },
     { OP_DROPOUT,   .out = "embedding",    .in = { "tokens" },           .place = "embedding" },
-    { OP_END }
+    { .op = OP_END }
 };
 
 static const struct node block[] = {
@@ -24,14 +24,14 @@ static const struct node block[] = {
     { OP_MATRIX,    .out = "mlp.out",      .in = { "mlp.act" },          .param = "mlp.down_proj", .role = ROLE_DOWN },
     { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.out" },          .place = "mlp", .unseen = true },
     { OP_ADD,       .out = "out",          .in = { "mid", "mlp.dropped" } },
-    { OP_END }
+    { .op = OP_END }
 };
 
 static const struct node loss[] = {
     { OP_NORM,      .out = "ln_f",         .in = { "in" },               .param = "model.norm" },
     { OP_MATRIX,    .out = "logits",       .in = { "ln_f" },             .param = "lm_head", .role = ROLE_HEAD },
     { OP_LOSS,      .out = NULL,           .in = { "logits" } },
-    { OP_END }
+    { .op = OP_END }
 };
 
 const struct program program_llama = { embedding, block, loss, "model.layers.%d." };
