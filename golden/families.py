@@ -18,7 +18,15 @@ import numpy as np
 import torch
 import transformers
 from transformers.models.llama import modeling_llama
-from transformers.models.mixtral import modeling_mixtral
+
+try:
+    from transformers.models.mixtral import modeling_mixtral
+except ImportError:                             # before 4.36
+    modeling_mixtral = None
+try:
+    from transformers import modeling_rope_utils
+except ImportError:                             # before 4.43
+    modeling_rope_utils = None
 
 EPS = 1e-5                                      # of the norms
 INIT_STD = 0.25                                 # ten times the usual: attention that is far from uniform
@@ -39,7 +47,9 @@ class Wide:
 def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
-    modeling_llama.torch = modeling_mixtral.torch = Wide()
+    for module in (modeling_llama, modeling_mixtral, modeling_rope_utils):
+        if module is not None:
+            module.torch = Wide()
 
 
 # ---- looking on -------------------------------------------------------------------------------------------------------------
@@ -189,6 +199,8 @@ class Llama:
 
     def config(self, c):
         scaling = dict(rope_scaling=dict(rope_type="llama3", **c["llama3"])) if "llama3" in c else {}
+        if "linear" in c:
+            scaling = dict(rope_scaling=dict(type="linear", factor=c["linear"]))
         return dict(model_type="llama", vocab_size=c["V"], max_position_embeddings=c["S"], hidden_size=c["D"], num_hidden_layers=c["L"],
                     num_attention_heads=c["H"], num_key_value_heads=c["K"], intermediate_size=c["F"], hidden_act="silu",
                     rms_norm_eps=EPS, initializer_range=INIT_STD, rope_theta=c["theta"], attention_dropout=0.0,
@@ -198,7 +210,9 @@ class Llama:
         return transformers.LlamaForCausalLM(transformers.LlamaConfig(**config))
 
     def model(self, c):
-        config = {key: value for key, value in self.config(c).items() if key not in ("rope_scaling", "model_type", "router_z_loss_coef")}
+        config = {key: value for key, value in self.config(c).items() if key not in ("model_type", "router_z_loss_coef")}
+        if "llama3" in c:
+            del config["rope_scaling"]
         model = self.make(**config, use_cache=False, attn_implementation="eager")
         if "llama3" in c:                       # which this version of transformers does not know
             for layer in model.model.layers:

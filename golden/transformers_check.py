@@ -30,7 +30,27 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SEED, SEQUENCES, TOKENS = 5, 3, 17
 ROUNDING = 1e-12                                # relative, norm over norm: what fp64 may do to a loss, a gradient, the logits
 FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral()}
+VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
+
+
+# ---- what this version can ----------------------------------------------------------------------------------------------
+
+GROUPED, ROTARY, SCALING, MIXTURE, LLAMA3_SCALING, PARAMETERS = (4, 31), (4, 33), (4, 31), (4, 36), (4, 43), (5, 0)
+
+
+def written(model, folder, largest):
+    """transformers 5 writes safetensors only, and has no word for it."""
+    safe = {} if VERSION >= (5, 0) else dict(safe_serialization=True)
+    model.save_pretrained(folder, max_shard_size=largest, **safe)
+
+
+def how_to_load():
+    """In fp64, each operation by itself: the fused ones round otherwise, or know fp32 only."""
+    eager = {"attn_implementation": "eager"} if VERSION >= (4, 36) else {}
+    if VERSION >= (5, 0):
+        return dict(eager, dtype=torch.float64, experts_implementation="eager")
+    return dict(eager, torch_dtype=torch.float64)
 
 
 # ---- random models -------------------------------------------------------------------------------------------------------
@@ -42,30 +62,34 @@ def gpt2(tied):
 
 
 def llama(tied, **more):
+    grouped = dict(num_key_value_heads=5) if VERSION >= GROUPED else {}
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, **grouped,
         intermediate_size=77, initializer_range=0.2, rms_norm_eps=1e-5, tie_word_embeddings=tied, **more))
 
 
-def mixtral(tied):
+def mixtral(tied, **more):
     return transformers.MixtralForCausalLM(transformers.MixtralConfig(
         vocab_size=259, max_position_embeddings=32, hidden_size=28, num_hidden_layers=2, num_attention_heads=7, num_key_value_heads=1,
         intermediate_size=45, num_local_experts=6, num_experts_per_tok=2, initializer_range=0.2, tie_word_embeddings=tied,
-        output_router_logits=True, router_aux_loss_coef=0.03))
+        output_router_logits=True, router_aux_loss_coef=0.03, **more))
 
 
-CASES = {                                       # what, how it is made, the largest file, its numbers
-    "GPT-2, tied": (lambda: gpt2(True), "1GB", torch.float32),
-    "GPT-2, untied, several files": (lambda: gpt2(False), "60KB", torch.float32),
-    "GPT-2 in fp16": (lambda: gpt2(True), "1GB", torch.float16),
-    "Llama, untied": (lambda: llama(False), "1GB", torch.float32),
-    "Llama, tied, bf16, several files": (lambda: llama(True), "30KB", torch.bfloat16),
-    "Llama, linear scaling": (lambda: llama(False, rope_scaling=dict(type="linear", factor=2.5)), "1GB", torch.float32),
-    "Mixtral, untied, several files": (lambda: mixtral(False), "60KB", torch.float32),
-    "Mixtral, tied": (lambda: mixtral(True), "1GB", torch.float64),
+CASES = {                                       # what: the first version that can, how it is made, the largest file, its numbers
+    "GPT-2, tied": ((4, 0), lambda: gpt2(True), "1GB", torch.float32),
+    "GPT-2, untied, several files": ((4, 0), lambda: gpt2(False), "60KB", torch.float32),
+    "GPT-2 in fp16": ((4, 0), lambda: gpt2(True), "1GB", torch.float16),
+    "Llama, untied": ((4, 28), lambda: llama(False), "1GB", torch.float32),
+    "Llama, tied, bf16, several files": ((4, 28), lambda: llama(True), "30KB", torch.bfloat16),
+    "Llama, another theta": (ROTARY, lambda: llama(False, rope_theta=50.0), "1GB", torch.float32),
+    "Llama, linear scaling": (SCALING, lambda: llama(False, rope_scaling=dict(type="linear", factor=2.5)), "1GB", torch.float32),
+    "Llama, Llama-3 scaling": (LLAMA3_SCALING, lambda: llama(False, rope_theta=500.0, rope_scaling=LLAMA3), "1GB", torch.float32),
+    "Llama, rope_parameters": (PARAMETERS, lambda: llama(False, rope_parameters=dict(rope_theta=50.0, rope_type="linear", factor=1.5)),
+                               "1GB", torch.float32),
+    "Mixtral, untied, several files": (MIXTURE, lambda: mixtral(False), "60KB", torch.float32),
+    "Mixtral, tied, another theta": (MIXTURE, lambda: mixtral(True, rope_theta=50.0), "1GB", torch.float64),
+    "Mixtral, rope_parameters": (PARAMETERS, lambda: mixtral(False, rope_parameters=dict(LLAMA3, rope_theta=500.0)), "1GB", torch.float32),
 }
-if hasattr(transformers, "modeling_rope_utils"):        # from version 4.43 on
-    CASES["Llama, Llama-3 scaling"] = (lambda: llama(False, rope_theta=500.0, rope_scaling=LLAMA3), "1GB", torch.float32)
 
 
 def random_folder(folder, make, largest, dtype):
@@ -73,7 +97,7 @@ def random_folder(folder, make, largest, dtype):
     model = make()
     for w in model.parameters():                # biases and norms away from 0 and 1, where mistakes could hide
         w.data += 0.1 * torch.randn_like(w)
-    model.to(dtype).save_pretrained(folder, safe_serialization=True, max_shard_size=largest)
+    written(model.to(dtype), folder, largest)
 
 
 # ---- both sides ------------------------------------------------------------------------------------------------------------
@@ -86,13 +110,26 @@ def batch(vocabulary, tokens):
     return ids, labels
 
 
+ANGLES = "rotary_emb.inv_freq"                  # a Llama's before 4.33 are in its files, rounded to their format
+
+
+def make_angles(model):
+    """Where they were read from a file: as exact as they are in later versions."""
+    if not any(name.endswith(ANGLES) for name in model.state_dict()):
+        return
+    for layer in model.model.layers:
+        attention = layer.self_attn
+        attention.rotary_emb = type(attention.rotary_emb)(attention.head_dim, max_position_embeddings=model.config.max_position_embeddings)
+
+
 def load(folder):
     """A model as transformers reads it; nothing may be missing or left over."""
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float64, output_loading_info=True,
-                                                                    attn_implementation="eager")
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **how_to_load())
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        if info[what]:
-            raise SystemExit(f"{folder}: transformers reports {what} {info[what]}")
+        names = [name for name in info.get(what, []) if not str(name).endswith(ANGLES)]
+        if names:
+            raise SystemExit(f"{folder}: transformers reports {what} {names}")
+    make_angles(model)
     return model.eval()
 
 
@@ -116,10 +153,23 @@ def apart(a, b):
     return float(np.linalg.norm(a - b) / size) if size > 0 else float(np.linalg.norm(a - b))
 
 
+FUSED = {"q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj", "gate_proj": "gate_up_proj", "up_proj": "gate_up_proj",
+         "w1": "w13", "w3": "w13"}
+
+
+def of_experts(name, ours):
+    """Our gradients of what transformers 5 has as one tensor of all experts, [E,rows,columns]; None of any other tensor."""
+    at, _, which = name.partition("mlp.experts.")
+    last = {"gate_up_proj": ".w13.weight", "down_proj": ".w2.weight"}.get(which)
+    if last is None:
+        return None
+    before = f"grad/{at}block_sparse_moe.experts."
+    names = [n for n in ours if n.startswith(before) and n.endswith(last)]
+    return np.stack([ours[n] for n in sorted(names, key=lambda n: int(n[len(before):].split(".")[0]))])
+
+
 def gradients(model, ours):
     """(name, difference) of every parameter of transformers; ours has those of one input as one matrix, cut here."""
-    fused = {"q_proj": ("qkv_proj", "qkv"), "k_proj": ("qkv_proj", "qkv"), "v_proj": ("qkv_proj", "qkv"), "gate_proj": ("gate_up_proj", "gu"),
-             "up_proj": ("gate_up_proj", "gu"), "w1": ("w13", "13"), "w3": ("w13", "13")}
     named, taken = dict(model.named_parameters()), {}
     for name, w in named.items():
         gradient = (torch.zeros_like(w) if w.grad is None else w.grad).numpy()
@@ -127,8 +177,12 @@ def gradients(model, ours):
             logical = name.removeprefix("transformer.")
             yield name, apart(ours["grad/" + logical].T if logical.startswith("h.") and gradient.ndim == 2 else ours["grad/" + logical], gradient)
             continue
+        experts = of_experts(name, ours)
+        if experts is not None:
+            yield name, apart(experts, gradient)
+            continue
         last = name.split(".")[-2]
-        logical = name.replace(last, fused[last][0]) if last in fused else name
+        logical = name.replace(last, FUSED[last]) if last in FUSED else name.replace("mlp.gate.weight", "block_sparse_moe.gate.weight")
         first = taken.get(logical, 0)
         taken[logical] = first + len(gradient)
         yield name, apart(ours["grad/" + logical][first:taken[logical]], gradient)
@@ -163,7 +217,7 @@ def check_training(orrery):
     """One step of plain SGD at rate 1 without decay takes the gradient away, on the devices as well: --check ref."""
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
-        random_folder(scratch / "model", *CASES["GPT-2, untied, several files"])
+        random_folder(scratch / "model", *CASES["GPT-2, untied, several files"][1:])
         (scratch / "text").write_bytes((ROOT / "golden" / "README.md").read_bytes())
         run(orrery, "train", "--model", scratch / "model", "--data", scratch / "text", "--dtype", "fp64", "--dropout", "0", "--steps", "1", "--seq", "16",
             "--batch", "4", "--dp", "2", "--tp", "2", "--check", "ref", "--save", scratch / "saved", "--json", scratch / "report")
@@ -181,7 +235,10 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     families.widen()
     holds = True
-    for what, how in CASES.items():
+    for what, (first, *how) in CASES.items():
+        if VERSION < first:
+            print(f"{what}: transformers {transformers.__version__} cannot")
+            continue
         with tempfile.TemporaryDirectory() as folder:
             random_folder(folder, *how)
             holds &= check(given.orrery, folder, what)

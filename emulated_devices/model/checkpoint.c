@@ -75,7 +75,8 @@ enum error_code checkpoint_load_weights(struct trainer *t, const char *dir, stru
     struct weights file;
     enum error_code e = weights_open(&file, dir, err);
     if (!e) {
-        e = read_weights(t, &file, err);
+        e = weights_check_tied(&file, &t->plan.model, err);
+        if (!e) e = read_weights(t, &file, err);
         weights_close(&file);
     }
     return comm_agree(t->comm, e, err);

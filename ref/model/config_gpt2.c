@@ -1,30 +1,40 @@
 /* config_gpt2.c -- the config.json of a GPT-2. */
 #include "ref/model/config_json.h"
 
-enum error_code gpt2_from_json(struct model_config *c, const cJSON *root, const char *path, struct error *err)
+const struct config_reading gpt2_defaults = {           /* GPT2Config's own */
+    .c = { .biases = true, .tied = true, .eps = 1e-5, .init_std = 0.02,
+           .dropout_embedding = 0.1, .dropout_residual = 0.1, .dropout_attention = 0.1 },
+};
+
+const struct config_key gpt2_keys[] = {
+    CONFIG_TO("n_positions", KEY_SIZE, c.S),
+    CONFIG_TO("n_ctx", KEY_SIZE_OR_NULL, n_ctx),
+    CONFIG_TO("n_embd", KEY_SIZE, c.D),
+    CONFIG_TO("n_head", KEY_SIZE, c.H),
+    CONFIG_TO("n_layer", KEY_SIZE, c.L),
+    CONFIG_TO("n_inner", KEY_SIZE_OR_NULL, c.F),
+    CONFIG_TO("layer_norm_epsilon", KEY_REAL, c.eps),
+    CONFIG_TO("embd_pdrop", KEY_REAL, c.dropout_embedding),
+    CONFIG_TO("resid_pdrop", KEY_REAL, c.dropout_residual),
+    CONFIG_TO("attn_pdrop", KEY_REAL, c.dropout_attention),
+    KEY_ONLY_AS("activation_function", "\"gelu_new\""),
+    KEY_ONLY_AS("scale_attn_weights", "true"),
+    KEY_ONLY_AS("scale_attn_by_inverse_layer_idx", "false"),
+    KEY_ONLY_AS("reorder_and_upcast_attn", "false"),
+    { .name = NULL },
+};
+
+enum error_code gpt2_finish(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
 {
-    *c = (struct model_config){ .biases = true, .tied = true, .eps = 1e-5, .init_std = 0.02,            /* GPT2Config's own defaults */
-                                .dropout_embedding = 0.1, .dropout_residual = 0.1, .dropout_attention = 0.1 };
-    const struct json_whole_key sizes[] = {
-        { "n_positions", &c->S }, { "n_embd", &c->D }, { "n_head", &c->H }, { "n_layer", &c->L }, { "vocab_size", &c->V },
-    };
-    const struct json_real_key reals[] = {
-        { "layer_norm_epsilon", &c->eps }, { "initializer_range", &c->init_std }, { "embd_pdrop", &c->dropout_embedding },
-        { "resid_pdrop", &c->dropout_residual }, { "attn_pdrop", &c->dropout_attention },
-    };
-    enum error_code e = json_only(root, path, "activation_function", "gelu_new", err);
-    if (!e) e = json_only_bool(root, path, "scale_attn_weights", true, err);
-    if (!e) e = json_only_bool(root, path, "scale_attn_by_inverse_layer_idx", false, err);
-    if (!e) e = json_only_bool(root, path, "reorder_and_upcast_attn", false, err);
-    if (!e) e = json_only_bool(root, path, "add_cross_attention", false, err);
-    if (!e) e = json_sizes(root, path, sizes, (int)(sizeof sizes / sizeof *sizes), err);
-    if (!e) e = json_reals(root, path, reals, (int)(sizeof reals / sizeof *reals), err);
-    if (e) return e;
+    struct model_config *c = &f->c;
+    (void)root;
+    if (f->n_ctx && f->n_ctx != c->S)
+        return fail(err, ERR_FORMAT, "%s: n_ctx is %lld, n_positions is %lld; they must be the same", path,
+                    (long long)f->n_ctx, (long long)c->S);
     c->K = c->H;
-    c->F = 4 * c->D;
-    if (json_has(root, "n_inner")) e = json_int(root, path, "n_inner", 1, INT32_MAX, &c->F, err);
-    if (!e && json_has(root, "tie_word_embeddings")) e = json_bool(root, path, "tie_word_embeddings", &c->tied, err);
-    return e;
+    c->A = c->D / c->H;
+    if (c->F == 0) c->F = 4 * c->D;
+    return OK;
 }
 
 bool gpt2_to_json(const struct model_config *c, cJSON *root)

@@ -1,68 +1,127 @@
-/* config_json.c -- config.json as Hugging Face transformers writes it: which family, and what their readers share. */
+/* config_json.c -- config.json as Hugging Face transformers writes it: which family it is, and the keys that all have.
+ *
+ * Every key is in a list (config_keys.h): a family's own in config_gpt2.c and config_llama.c, those of any model here.
+ */
 #include "ref/model/config_json.h"
+#include "ref/io/output.h"
 #include <stdio.h>
 #include <string.h>
 
-enum error_code json_only(const cJSON *root, const char *path, const char *key, const char *value, struct error *err)
-{
-    const char *found;
-    if (!json_has(root, key)) return OK;
-    enum error_code e = json_string(root, path, key, &found, err);
-    if (e || strcmp(found, value) == 0) return e;
-    return fail(err, ERR_FORMAT, "%s: %s is \"%.60s\"; Orrery has only \"%s\"", path, key, found, value);
-}
+/* ---- keys of any model ------------------------------------------------------------------------------------------- */
 
-enum error_code json_only_bool(const cJSON *root, const char *path, const char *key, bool value, struct error *err)
-{
-    bool found;
-    if (!json_has(root, key)) return OK;
-    enum error_code e = json_bool(root, path, key, &found, err);
-    if (e || found == value) return e;
-    return fail(err, ERR_FORMAT, "%s: %s is %s; Orrery has only %s", path, key, found ? "true" : "false", value ? "true" : "false");
-}
+static const struct config_key common_keys[] = {
+    CONFIG_TO("tie_word_embeddings", KEY_FLAG, c.tied),
+    CONFIG_TO("initializer_range", KEY_REAL, c.init_std),
+    CONFIG_TO("vocab_size", KEY_SIZE, c.V),
 
-enum error_code json_sizes(const cJSON *root, const char *path, const struct json_whole_key *list, int n, struct error *err)
-{
-    enum error_code e = OK;
-    for (int i = 0; i < n && !e; i++) e = json_int(root, path, list[i].key, 1, INT32_MAX, list[i].to, err);
-    return e;
-}
+    /* What there is one way of. */
+    KEY_ONLY_AS("is_encoder_decoder", "false"), KEY_ONLY_AS("add_cross_attention", "false"),
+    KEY_ONLY_AS("cross_attention_hidden_size", "null"), KEY_ONLY_AS("tie_encoder_decoder", "false"),
+    KEY_ONLY_AS("chunk_size_feed_forward", "0"), KEY_ONLY_AS("pruned_heads", "{}", "null"),
+    KEY_ONLY_AS("torchscript", "false"), /* tied matrices would be copies */
+    KEY_ONLY_AS("use_bfloat16", "false"), KEY_ONLY_AS("tf_legacy_loss", "false"),
+    KEY_ONLY_AS("quantization_config", "null"),    /* the weights would be codes */
+    KEY_ONLY_AS("auto_map", "{}", "null"),         /* a model of its own code */
+    KEY_ONLY_AS("per_layer_config", "{}", "null"), /* layers that differ */
+    KEY_ONLY_AS("rope_interleaved", "false"),
 
-enum error_code json_reals(const cJSON *root, const char *path, const struct json_real_key *list, int n, struct error *err)
-{
-    enum error_code e = OK;
-    for (int i = 0; i < n && !e; i++)
-        if (json_has(root, list[i].key)) e = json_double(root, path, list[i].key, list[i].to, err);
-    return e;
-}
+    /* Where it comes from; model_type and architectures are read before the rest. */
+    KEY_LEFT("model_type"), KEY_LEFT("architectures"), KEY_LEFT("_name_or_path"), KEY_LEFT("name_or_path"),
+    KEY_LEFT("_commit_hash"), KEY_LEFT("transformers_version"), KEY_LEFT("unsloth_version"),
+    KEY_LEFT("unsloth_fixed"),
 
-/* ---- families ----------------------------------------------------------------------------------------------------------- */
+    /* How to compute the same in another way, or in another format: ours is --dtype's. */
+    KEY_LEFT("torch_dtype"), KEY_LEFT("dtype"), KEY_LEFT("use_cache"), KEY_LEFT("cache_implementation"),
+    KEY_LEFT("gradient_checkpointing"), KEY_LEFT("attn_implementation"), KEY_LEFT("_attn_implementation"),
+    KEY_LEFT("_attn_implementation_autoset"), KEY_LEFT("experts_implementation"), KEY_LEFT("_experts_implementation"),
+    KEY_LEFT("_flash_attn_2_enabled"), KEY_LEFT("is_decoder"),
 
-/* The first is what a file without model_type is. */
+    /* Which tokens mean what, to those who make text of them.  (transformers gives the row of pad_token_id no gradient as
+       an input; texts here have no padding.) */
+    KEY_LEFT("bos_token_id"), KEY_LEFT("eos_token_id"), KEY_LEFT("pad_token_id"), KEY_LEFT("sep_token_id"),
+    KEY_LEFT("unk_token_id"), KEY_LEFT("decoder_start_token_id"), KEY_LEFT("tokenizer_class"), KEY_LEFT("prefix"),
+
+    /* What else a model gives back. */
+    KEY_LEFT("output_attentions"), KEY_LEFT("output_hidden_states"), KEY_LEFT("output_scores"),
+    KEY_LEFT("return_dict"), KEY_LEFT("return_dict_in_generate"), KEY_LEFT("use_return_dict"),
+
+    /* Of other heads: classification, summaries. */
+    KEY_LEFT("id2label"), KEY_LEFT("label2id"), KEY_LEFT("num_labels"), KEY_LEFT("problem_type"),
+    KEY_LEFT("finetuning_task"), KEY_LEFT("task_specific_params"), KEY_LEFT("classifier_dropout"),
+    KEY_LEFT("summary_type"), KEY_LEFT("summary_use_proj"), KEY_LEFT("summary_activation"),
+    KEY_LEFT("summary_proj_to_labels"), KEY_LEFT("summary_first_dropout"),
+
+    /* How text is made, by generate(). */
+    KEY_LEFT("max_length"), KEY_LEFT("min_length"), KEY_LEFT("max_new_tokens"), KEY_LEFT("do_sample"),
+    KEY_LEFT("early_stopping"), KEY_LEFT("num_beams"), KEY_LEFT("num_beam_groups"), KEY_LEFT("diversity_penalty"),
+    KEY_LEFT("temperature"), KEY_LEFT("top_k"), KEY_LEFT("top_p"), KEY_LEFT("min_p"), KEY_LEFT("typical_p"),
+    KEY_LEFT("repetition_penalty"), KEY_LEFT("length_penalty"), KEY_LEFT("no_repeat_ngram_size"),
+    KEY_LEFT("encoder_no_repeat_ngram_size"), KEY_LEFT("bad_words_ids"), KEY_LEFT("num_return_sequences"),
+    KEY_LEFT("forced_bos_token_id"), KEY_LEFT("forced_eos_token_id"), KEY_LEFT("remove_invalid_values"),
+    KEY_LEFT("exponential_decay_length_penalty"), KEY_LEFT("suppress_tokens"), KEY_LEFT("begin_suppress_tokens"),
+    { .name = NULL },
+};
+
+/* ---- families ---------------------------------------------------------------------------------------------------- */
+
 static const struct family_format {
     enum model_family family;
-    const char *model_type, *architecture;
-    enum error_code (*from)(struct model_config *, const cJSON *root, const char *path, struct error *);
+    const char *model_type, *architecture, *without_head;
+    const struct config_reading *defaults;
+    const struct config_key *keys;
+    enum error_code (*finish)(struct config_reading *, const cJSON *root, const char *path, struct error *);
     bool (*to)(const struct model_config *, cJSON *root);
 } formats[] = {
-    { FAMILY_GPT2, "gpt2", "GPT2LMHeadModel", gpt2_from_json, gpt2_to_json },
-    { FAMILY_LLAMA, "llama", "LlamaForCausalLM", llama_from_json, llama_to_json },
-    { FAMILY_MIXTRAL, "mixtral", "MixtralForCausalLM", mixtral_from_json, llama_to_json },
+    { FAMILY_GPT2, "gpt2", "GPT2LMHeadModel", "GPT2Model", &gpt2_defaults, gpt2_keys, gpt2_finish, gpt2_to_json },
+    { FAMILY_LLAMA, "llama", "LlamaForCausalLM", "LlamaModel", &llama_defaults, llama_keys, llama_finish,
+      llama_to_json },
+    { FAMILY_MIXTRAL, "mixtral", "MixtralForCausalLM", "MixtralModel", &mixtral_defaults, mixtral_keys, llama_finish,
+      llama_to_json },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
+static enum error_code find_format(const struct family_format **format, const cJSON *root, const char *path,
+                                   struct error *err)
+{
+    const char *type;
+    const enum error_code e = json_string(root, path, "model_type", &type, err);
+    if (e) return e;
+    for (const struct family_format *f = formats; f < formats + FORMATS; f++)
+        if (strcmp(f->model_type, type) == 0) return *format = f, OK;
+    return fail(err, ERR_FORMAT, "%s: model_type is \"%.60s\"; Orrery has only \"gpt2\", \"llama\" and \"mixtral\"",
+                path, shown(type).text);
+}
+
+/* The class that wrote the file: another one with the same model_type computes something else from the last layer on. */
+static enum error_code check_architecture(const struct family_format *f, const cJSON *root, const char *path,
+                                          struct error *err)
+{
+    const cJSON *list, *class;
+    if (!json_has(root, "architectures")) return OK;
+    const enum error_code e = json_array(root, path, "architectures", &list, err);
+    if (e) return e;
+    cJSON_ArrayForEach(class, list) {
+        const char *name = cJSON_IsString(class) ? class->valuestring : "";
+        if (strcmp(name, f->architecture) != 0 && strcmp(name, f->without_head) != 0)
+            return fail(err, ERR_FORMAT,
+                        "%s: architectures has \"%.60s\"; of model_type \"%s\" Orrery has only \"%s\" and \"%s\"", path,
+                        shown(name).text, f->model_type, f->architecture, f->without_head);
+    }
+    return OK;
+}
+
 static enum error_code from_json(struct model_config *c, const cJSON *root, const char *path, struct error *err)
 {
-    const struct family_format *f = formats;
-    const char *type = formats[0].model_type;
-    enum error_code e = json_has(root, "model_type") ? json_string(root, path, "model_type", &type, err) : OK;
+    const struct family_format *f = NULL;
+    enum error_code e = find_format(&f, root, path, err);
+    if (!e) e = check_architecture(f, root, path, err);
     if (e) return e;
-    while (f < formats + FORMATS && strcmp(f->model_type, type) != 0) f++;
-    if (f == formats + FORMATS)
-        return fail(err, ERR_FORMAT, "%s: model_type is \"%.60s\"; Orrery has only \"gpt2\", \"llama\" and \"mixtral\"", path, type);
-    e = f->from(c, root, path, err);
+    struct config_reading reading = *f->defaults;
+    const struct config_key *const lists[] = { f->keys, common_keys };
+    e = config_keys_read(lists, 2, root, path, &reading, err);
+    if (!e) e = f->finish(&reading, root, path, err);
     if (e) return e;
-    c->A = c->H > 0 ? c->D / c->H : 0;
+    *c = reading.c;
     snprintf(c->name, sizeof c->name, "%s-L%lld-D%lld", f->model_type, (long long)c->L, (long long)c->D);
     return model_config_check(c, err);
 }

@@ -141,11 +141,43 @@ enum error_code weights_read_box(const struct weights *w, const struct param_spe
     return e;
 }
 
+/* Row by row: a vocabulary's matrices may be large. */
+static enum error_code compare_rows(const struct weights *w, const struct param_spec *embedding,
+                                    const struct param_spec *head, double *row, struct error *err)
+{
+    const int64_t D = embedding->dim[1], extent[2] = { 1, D };
+    enum error_code e = OK;
+    for (int64_t start[2] = { 0 }; start[0] < embedding->dim[0] && !e; start[0]++) {
+        e = weights_read_box(w, embedding, "", start, extent, F64, row, err);
+        if (!e) e = weights_read_box(w, head, "", start, extent, F64, row + D, err);
+        if (!e && memcmp(row, row + D, (size_t)D * sizeof *row) != 0)
+            return fail(err, ERR_FORMAT, "%s: tie_word_embeddings is true, but row %lld of lm_head.weight is not that of "
+                        "%s; if they are not to be tied, set it to false in config.json",
+                        shown_path(w->dir ? w->dir : w->file[0].path).text, (long long)start[0], embedding->part[0].name);
+    }
+    return e;
+}
+
+enum error_code weights_check_tied(const struct weights *w, const struct model_config *c, struct error *err)
+{
+    const struct safetensors *file;
+    struct model_config untied = *c;
+    untied.tied = false;
+    const struct param_spec embedding = model_param(&untied, PARAM_WTE), head = model_param(&untied, param_head(&untied));
+    if (!c->tied || find(w, head.part[0].name, &file) == NULL) return OK;
+    double *row = malloc(2 * (size_t)c->D * sizeof *row);
+    if (row == NULL) return fail(err, ERR_MEMORY, "no memory to compare lm_head.weight with the embedding");
+    const enum error_code e = compare_rows(w, &embedding, &head, row, err);
+    free(row);
+    return e;
+}
+
 enum error_code weights_load(struct transformer *m, const char *dir, struct error *err)
 {
     struct weights w;
     enum error_code e = weights_open(&w, dir, err);
     if (e) return e;
+    e = weights_check_tied(&w, &m->config, err);
     for (int i = 0; i < m->params && !e; i++) {
         const int64_t start[2] = { 0 };
         e = weights_read_box(&w, &m->spec[i], "", start, m->spec[i].dim, m->w[i].dtype, m->w[i].data, err);

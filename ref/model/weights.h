@@ -35,6 +35,13 @@ void weights_close(struct weights *);
 enum error_code weights_read_box(const struct weights *, const struct param_spec *, const char *suffix, const int64_t *start,
                                  const int64_t *extent, enum dtype want, void *out, struct error *);
 
+/**
+ * Check that files do not contradict a config that ties the output matrix to the embedding: a file may hold both, with the
+ * same numbers.  transformers 5 unties a model whose files hold two matrices; older versions drop one.
+ * @return OK, also if nothing is tied or there is one only; ERR_FORMAT with the first row that differs; as weights_read_box.
+ */
+enum error_code weights_check_tied(const struct weights *, const struct model_config *, struct error *);
+
 /** Read all weights into a serial model.  @return as weights_open and weights_read_box. */
 enum error_code weights_load(struct transformer *, const char *dir, struct error *);
 

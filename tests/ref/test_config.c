@@ -65,7 +65,7 @@ static const char *changed(const char *key, const char *value)
         return text;
     }
     const char *rest = at + strcspn(at, ",}");
-    if (value == NULL) snprintf(text, sizeof text, "%.*s\"unused\": 0%s", (int)(at - GOOD), GOOD, rest);
+    if (value == NULL) snprintf(text, sizeof text, "%.*s\"use_cache\": true%s", (int)(at - GOOD), GOOD, rest);
     else snprintf(text, sizeof text, "%.*s%s %s%s", (int)(at - GOOD), GOOD, quoted, value, rest);
     return text;
 }
@@ -84,6 +84,18 @@ static void refuses_what_orrery_has_not(void **state)
         { "reorder_and_upcast_attn", "true", ERR_FORMAT, "reorder_and_upcast_attn is true; Orrery has only false" },
         { "add_cross_attention", "true", ERR_FORMAT, "add_cross_attention is true; Orrery has only false" },
         { "tie_word_embeddings", "\"yes\"", ERR_FORMAT, "config.json|tie_word_embeddings" },
+        { "tie_word_embeddings", "null", ERR_FORMAT, "config.json|tie_word_embeddings|null" },
+        { "model_type", NULL, ERR_FORMAT, "config.json|\"model_type\" is missing" },
+        { "architectures", "[\"GPT2ForSequenceClassification\"]", ERR_FORMAT,
+          "config.json: architectures has \"GPT2ForSequenceClassification\"; of model_type \"gpt2\" Orrery has only \"GPT2LMHeadModel\"" },
+        { "architectures", "[\"LlamaForCausalLM\"]", ERR_FORMAT, "architectures has \"LlamaForCausalLM\"; of model_type \"gpt2\"" },
+        { "n_ctx", "12", ERR_FORMAT, "n_ctx is 12, n_positions is 11; they must be the same" },
+        { "pruned_heads", "{\"0\": [1]}", ERR_FORMAT, "pruned_heads is {\"0\":[1]}; Orrery has only {} or null" },
+        { "torchscript", "true", ERR_FORMAT, "torchscript is true; Orrery has only false" },
+        { "quantization_config", "{\"bits\": 4}", ERR_FORMAT, "quantization_config is {\"bits\":4}; Orrery has only null" },
+        { "n_heads", "3", ERR_FORMAT, "config.json: Orrery does not know the key \"n_heads\"|did you mean \"n_head\"? If it does not, take it out" },
+        { "unheard_of", "3", ERR_FORMAT, "does not know the key \"unheard_of\", which may change what the model computes. If it does not, take it out" },
+        { "rope_theta", "10000", ERR_FORMAT, "does not know the key \"rope_theta\"" },
 
         { "n_embd", NULL, ERR_FORMAT, "config.json|n_embd" },
         { "n_head", NULL, ERR_FORMAT, "config.json|n_head" },

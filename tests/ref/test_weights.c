@@ -164,6 +164,26 @@ static void several_files_with_an_index(void **state)
     transformer_close(&a), transformer_close(&b);
 }
 
+/* A file of a tied model may hold its one matrix twice, but not two matrices: which of them transformers takes depends on its version. */
+static void two_matrices_cannot_be_tied(void **state)
+{
+    (void)state;
+    struct transformer both, tied;
+    struct model_config c = llama;
+    open_model(&both, c, F32, 1);
+    c.tied = true;
+    open_model(&tied, c, F32, 2);
+    const struct tensor embedding = both.w[PARAM_WTE], head = both.w[param_head(&both.config)];
+    for (int64_t i = 0; i < tensor_count(head); i++) tensor_set(head, i, tensor_get(embedding, i));
+    save_model(&both);
+    expect_loads(&tied, scratch_folder);
+    assert_true(tensor_get(tied.w[PARAM_WTE], 7) == tensor_get(embedding, 7));
+    tensor_set(head, 3 * c.D + 5, 0.25);
+    save_model(&both);
+    expect_refused(&tied, ERR_FORMAT, "tie_word_embeddings is true, but row 3 of lm_head.weight is not that of model.embed_tokens.weight");
+    transformer_close(&both), transformer_close(&tied);
+}
+
 static void another_shape_is_refused(void **state)
 {
     (void)state;
@@ -182,6 +202,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_saved_loads, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(boxes_cross_parts, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(several_files_with_an_index, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(two_matrices_cannot_be_tied, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(another_shape_is_refused, scratch_make, scratch_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""config.json of small models, as the installed transformers writes them: tests/ref/configs/transformers-VERSION/NAME.json.
+
+    golden/make_configs.py
+
+tests/ref/test_config_files.c reads those of every version, and knows what must come of each NAME.  The values are not those
+that a class has by itself, so that a key that is passed over shows.
+"""
+import pathlib
+import shutil
+import tempfile
+
+import transformers
+
+HERE = pathlib.Path(__file__).resolve().parent
+LLAMA = dict(vocab_size=61, max_position_embeddings=48, hidden_size=24, intermediate_size=37, num_hidden_layers=2,
+             num_attention_heads=6, rms_norm_eps=1e-4, initializer_range=0.03)
+LINEAR = dict(type="linear", factor=2.5)
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+
+
+def version():
+    return tuple(int(number) for number in transformers.__version__.split(".")[:2])
+
+
+def gpt2(**more):
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=61, n_positions=48, n_embd=21, n_layer=2, n_head=3, layer_norm_epsilon=1e-4, initializer_range=0.03, resid_pdrop=0.2,
+        embd_pdrop=0.3, attn_pdrop=0.4, bos_token_id=0, eos_token_id=0, **more))
+
+
+def llama(**more):
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA, **more))
+
+
+def mixtral(**more):
+    return transformers.MixtralForCausalLM(transformers.MixtralConfig(
+        **LLAMA, num_key_value_heads=2, num_local_experts=5, num_experts_per_tok=3, **more))
+
+
+MODELS = {                                      # NAME: the first version that can, and how
+    "gpt2": ((4, 0), lambda: gpt2()),
+    "gpt2-untied": ((4, 0), lambda: gpt2(n_inner=37, tie_word_embeddings=False)),
+    "llama": ((4, 28), lambda: llama()),
+    "llama-tied": ((4, 31), lambda: llama(num_key_value_heads=2, tie_word_embeddings=True)),
+    "llama-linear": ((4, 33), lambda: llama(num_key_value_heads=2, rope_theta=500.0, rope_scaling=LINEAR)),
+    "llama-llama3": ((4, 43), lambda: llama(num_key_value_heads=2, rope_theta=500.0, rope_scaling=LLAMA3)),
+    "mixtral": ((4, 36), lambda: mixtral()),
+    "mixtral-balanced": ((4, 36), lambda: mixtral(rope_theta=500.0, output_router_logits=True, router_aux_loss_coef=0.03)),
+}
+
+
+def main():
+    out = HERE.parent / "tests" / "ref" / "configs" / f"transformers-{transformers.__version__}"
+    out.mkdir(parents=True, exist_ok=True)
+    for name, (first, make) in MODELS.items():
+        if version() >= first:
+            with tempfile.TemporaryDirectory() as folder:
+                make().save_pretrained(folder)
+                shutil.copyfile(pathlib.Path(folder) / "config.json", out / f"{name}.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+/* config_rotary.c -- rotary positions in a config.json.
+ *
+ * transformers 4 writes "rope_theta" beside "rope_scaling", an object or null, whose kind is its "type", from 4.43 on its
+ * "rope_type".  transformers 5 writes "rope_parameters", with both in it; in a model whose layers differ there is one of
+ * these objects for each type of layer.  We write the older form: all versions read it.
+ */
+#include "ref/model/config_json.h"
+#include "ref/io/output.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- one object -------------------------------------------------------------------------------------------------- */
+
+struct rope_object {
+    const char *rope_type, *type;
+    struct rotary r;
+};
+
+#define ROPE_TO(name, kind, field) KEY_TO(name, kind, struct rope_object, field)
+
+/* The numbers of a kind, which it must have, and those of others, which it must not; then what all have. */
+enum { FACTOR, LOW, HIGH, ORIGINAL, ROPE_NUMBERS };
+static const struct config_key rope_keys[] = {
+    [FACTOR] = ROPE_TO("factor", KEY_REAL, r.factor),
+    [LOW] = ROPE_TO("low_freq_factor", KEY_REAL, r.low_frequency),
+    [HIGH] = ROPE_TO("high_freq_factor", KEY_REAL, r.high_frequency),
+    [ORIGINAL] = ROPE_TO("original_max_position_embeddings", KEY_SIZE_OR_NULL, r.original_positions),
+    ROPE_TO("rope_type", KEY_STRING, rope_type),
+    ROPE_TO("type", KEY_STRING, type),
+    ROPE_TO("rope_theta", KEY_REAL, r.theta),
+    KEY_ONLY_AS("partial_rotary_factor", "1", "null"),
+    { .name = NULL },
+};
+
+static const struct rope_kind {
+    const char *name;
+    enum rotary_scaling scaling;
+    int numbers;                /* the first so many of rope_keys are its own */
+} kinds[] = {
+    { "default", SCALING_NONE, 0 }, { "linear", SCALING_LINEAR, LOW }, { "llama3", SCALING_LLAMA3, ROPE_NUMBERS },
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static enum error_code check_numbers(const struct rope_kind *kind, const cJSON *object, const char *where,
+                                     struct error *err)
+{
+    for (int i = 0; i < ROPE_NUMBERS; i++)
+        if (json_has(object, rope_keys[i].name) != (i < kind->numbers))
+            return fail(err, ERR_FORMAT, "%s: \"%s\" is %s; rotary positions of type \"%s\" have %s", where,
+                        rope_keys[i].name, i < kind->numbers ? "missing" : "there", kind->name,
+                        i < kind->numbers ? "one" : "none");
+    return OK;
+}
+
+/* The kind is asked for first: the keys of one that we do not have are not what is wrong. */
+static enum error_code find_kind(const struct rope_kind **kind, const cJSON *object, const char *where,
+                                 struct error *err)
+{
+    const char *type = "default", *older;
+    const bool newer = json_has(object, "rope_type");
+    enum error_code e = OK;
+    if (newer || json_has(object, "type")) e = json_string(object, where, newer ? "rope_type" : "type", &type, err);
+    else if (!json_has(object, "rope_theta")) e = json_string(object, where, "rope_type", &type, err);
+    if (!e && newer && json_has(object, "type")) {
+        e = json_string(object, where, "type", &older, err);
+        if (!e && strcmp(older, type) != 0)
+            return fail(err, ERR_FORMAT, "%s: rope_type is \"%.40s\", type is \"%.40s\"; they must be the same", where,
+                        shown(type).text, shown(older).text);
+    }
+    if (e) return e;
+    for (*kind = kinds; *kind < kinds + KINDS; ++*kind)
+        if (strcmp((*kind)->name, type) == 0) return OK;
+    return fail(err, ERR_FORMAT,
+                "%s: rotary positions are of type \"%.60s\"; Orrery has only \"default\", \"linear\" and \"llama3\"",
+                where, shown(type).text);
+}
+
+/* r->theta stays if the object does not say it. */
+static enum error_code read_object(struct rotary *r, const cJSON *object, const char *where, struct error *err)
+{
+    const struct config_key *const lists[] = { rope_keys };
+    const struct rope_kind *kind;
+    struct rope_object o = { .r = { .theta = r->theta } };
+    enum error_code e = find_kind(&kind, object, where, err);
+    if (!e) e = config_keys_read(lists, 1, object, where, &o, err);
+    if (!e) e = check_numbers(kind, object, where, err);
+    if (e) return e;
+    *r = o.r;
+    r->scaling = kind->scaling;
+    return OK;
+}
+
+/* ---- both forms -------------------------------------------------------------------------------------------------- */
+
+struct rope_by_layer { const cJSON *full; };
+
+/* With one object for each type of layer there must be one alone: for layers that attend to all tokens before. */
+static enum error_code of_full_attention(const cJSON **object, const char *where, struct error *err)
+{
+    static const struct config_key keys[] = { KEY_TO("full_attention", KEY_OBJECT, struct rope_by_layer, full),
+                                              { .name = NULL } };
+    const struct config_key *const lists[] = { keys };
+    struct rope_by_layer by = { NULL };
+    if (!json_has(*object, "full_attention")) return OK;
+    const enum error_code e = config_keys_read(lists, 1, *object, where, &by, err);
+    if (!e) *object = by.full;
+    return e;
+}
+
+static bool same_rotary(const struct rotary *a, const struct rotary *b)
+{
+    return a->theta == b->theta && a->scaling == b->scaling && a->factor == b->factor
+           && a->low_frequency == b->low_frequency && a->high_frequency == b->high_frequency
+           && a->original_positions == b->original_positions;
+}
+
+/* An empty object says nothing: transformers reads it so. */
+static enum error_code read_form(struct rotary *r, const cJSON *object, const char *path, const char *key,
+                                 struct error *err)
+{
+    char where[300];
+    snprintf(where, sizeof where, "%.200s: %s", path, key);
+    enum error_code e = of_full_attention(&object, where, err);
+    return e || object->child == NULL ? e : read_object(r, object, where, err);
+}
+
+enum error_code rotary_from_json(struct config_reading *f, const cJSON *root, const char *path, struct error *err)
+{
+    const struct { const char *key; const cJSON *object; } form[] = {
+        { "rope_scaling", f->rope_scaling }, { "rope_parameters", f->rope_parameters },
+    };
+    const bool said = json_has(root, "rope_theta");
+    struct rotary r[2];
+    for (int i = 0; i < 2; i++) {
+        r[i] = f->c.rotary;
+        r[i].theta = f->rope_theta;
+        if (form[i].object == NULL) continue;
+        const enum error_code e = read_form(&r[i], form[i].object, path, form[i].key, err);
+        if (e) return e;
+        if (said && r[i].theta != f->rope_theta)
+            return fail(err, ERR_FORMAT, "%s: rope_theta is %.17g, in %s it is %.17g; they must be the same", path,
+                        f->rope_theta, form[i].key, r[i].theta);
+    }
+    if (form[0].object && form[1].object && !same_rotary(&r[0], &r[1]))
+        return fail(err, ERR_FORMAT, "%s: rope_scaling and rope_parameters say different things; one of them must go",
+                    path);
+    f->c.rotary = form[0].object ? r[0] : r[1];
+    return OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* transformers warns of a real number that is written like a whole one. */
+static bool add_real(cJSON *object, const char *key, double x)
+{
+    char text[32];
+    if (x != floor(x) || fabs(x) >= 1e15) return cJSON_AddNumberToObject(object, key, x) != NULL;
+    snprintf(text, sizeof text, "%.1f", x);
+    return cJSON_AddRawToObject(object, key, text) != NULL;
+}
+
+bool rotary_to_json(const struct rotary *r, cJSON *root)
+{
+    bool ok = add_real(root, "rope_theta", r->theta);
+    if (r->scaling == SCALING_NONE) return ok;
+    const bool llama3 = r->scaling == SCALING_LLAMA3;
+    cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");
+    ok = object && cJSON_AddStringToObject(object, llama3 ? "rope_type" : "type", llama3 ? "llama3" : "linear")
+         && add_real(object, "factor", r->factor) && ok;
+    if (!llama3) return ok;
+    return add_real(object, "low_freq_factor", r->low_frequency)
+           && add_real(object, "high_freq_factor", r->high_frequency)
+           && cJSON_AddNumberToObject(object, "original_max_position_embeddings", (double)r->original_positions) && ok;
+}

@@ -1,0 +1,106 @@
+/* Real files: what each of several versions of transformers writes for the same models must be read as the same models.
+ *
+ * golden/make_configs.py made tests/ref/configs/transformers-VERSION/NAME.json with that version. */
+#include "ref/model/config.h"
+#include "tests/ref/scratch.h"
+#include <glob.h>
+
+enum { LEAST = 30 };
+
+static const struct { const char *name; struct model_config c;
+} models[] = {
+#define GPT2(...) \
+    { \
+        .S = 48, .D = 21, .H = 3, .K = 3, .A = 7, .L = 2, .V = 61, .biases = true, .eps = 1e-4, .init_std = 0.03, \
+        .dropout_residual = 0.2, .dropout_embedding = 0.3, .dropout_attention = 0.4, __VA_ARGS__ \
+    }
+#define LLAMA(...) \
+    { \
+        .S = 48, .D = 24, .H = 6, .A = 4, .F = 37, .L = 2, .V = 61, .norm = NORM_RMS, .positions = POSITIONS_ROTARY, \
+        .eps = 1e-4, .init_std = 0.03, __VA_ARGS__ \
+    }
+    { "gpt2", GPT2(.F = 84, .tied = true) },
+    { "gpt2-untied", GPT2(.F = 37) },
+    { "llama", LLAMA(.K = 6, .mlp = MLP_SWIGLU, .rotary = { .theta = 10000 }) },
+    { "llama-tied", LLAMA(.K = 2, .mlp = MLP_SWIGLU, .tied = true, .rotary = { .theta = 10000 }) },
+    { "llama-linear",
+      LLAMA(.K = 2, .mlp = MLP_SWIGLU, .rotary = { .theta = 500, .scaling = SCALING_LINEAR, .factor = 2.5 }) },
+    { "llama-llama3", LLAMA(.K = 2, .mlp = MLP_SWIGLU,
+                            .rotary = { .theta = 500,
+                                        .scaling = SCALING_LLAMA3,
+                                        .factor = 8,
+                                        .low_frequency = 1,
+                                        .high_frequency = 4,
+                                        .original_positions = 32 }) },
+    { "mixtral", LLAMA(.K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
+                       .mixture = { .E = 5, .k = 3, .normalized = true }) },
+    { "mixtral-balanced", LLAMA(.K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 500 },
+                                .mixture = { .E = 5, .k = 3, .normalized = true, .balance_coefficient = 0.03 }) },
+};
+enum { MODELS = sizeof models / sizeof *models };
+
+static const struct model_config *wanted(const char *path)
+{
+    const char *file = strrchr(path, '/') + 1;
+    for (int i = 0; i < MODELS; i++)
+        if (strlen(file) == strlen(models[i].name) + 5 && strncmp(file, models[i].name, strlen(models[i].name)) == 0)
+            return &models[i].c;
+    fail_msg("%s: no model of this name is known here", path);
+    return NULL;
+}
+
+static void expect_config(const char *path, const struct model_config *a, const struct model_config *b)
+{
+    const struct rotary *r = &a->rotary, *s = &b->rotary;
+    const struct mixture_config *m = &a->mixture, *n = &b->mixture;
+    const struct { const char *what; bool same;
+    } part[] = {
+        { "sizes", a->S == b->S && a->D == b->D && a->H == b->H && a->K == b->K && a->A == b->A && a->F == b->F
+                       && a->L == b->L && a->V == b->V },
+        { "family", model_family(a) == model_family(b) },
+        { "tied", a->tied == b->tied },
+        { "epsilon, standard deviation", a->eps == b->eps && a->init_std == b->init_std },
+        { "dropout", a->dropout_embedding == b->dropout_embedding && a->dropout_residual == b->dropout_residual
+                         && a->dropout_attention == b->dropout_attention },
+        { "rotary theta", r->theta == s->theta },
+        { "rotary scaling", r->scaling == s->scaling && r->factor == s->factor && r->low_frequency == s->low_frequency
+                                && r->high_frequency == s->high_frequency
+                                && r->original_positions == s->original_positions },
+        { "mixture", m->E == n->E && m->k == n->k && m->normalized == n->normalized
+                         && m->balance_coefficient == n->balance_coefficient && m->z_coefficient == n->z_coefficient },
+    };
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        if (!part[i].same) fail_msg("%s: %s is not what transformers was told", path, part[i].what);
+}
+
+static void every_version_is_read_alike(void **state)
+{
+    (void)state;
+    glob_t found;
+    int seen[MODELS] = { 0 };
+    const int status = glob("tests/ref/configs/*/*.json", 0, NULL, &found);
+    if (status != 0 || found.gl_pathc < LEAST)
+        fail_msg("%d files tests/ref/configs/*/*.json, at least %d wanted; tests run from the repository's root",
+                 status ? 0 : (int)found.gl_pathc, LEAST);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        const char *path = found.gl_pathv[i];
+        const struct model_config *want = wanted(path);
+        struct model_config c, again;
+        struct error err = { OK, "" };
+        if (model_config_read(&c, path, &err) != OK) fail_msg("%s", err.text);
+        expect_config(path, &c, want);
+        if (model_config_write(&c, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
+        if (model_config_read(&again, scratch("config.json"), &err) != OK) fail_msg("%s, written: %s", path, err.text);
+        expect_config(path, &again, want);
+        for (int k = 0; k < MODELS; k++) seen[k] += want == &models[k].c;
+    }
+    for (int k = 0; k < MODELS; k++)
+        if (seen[k] < 2) fail_msg("%s: %d versions wrote it, at least 2 wanted", models[k].name, seen[k]);
+    globfree(&found);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_version_is_read_alike) };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
