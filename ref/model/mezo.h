@@ -13,6 +13,8 @@
  * eps z again would leave the rounding of three sums in the weights, and who computes one side only another one than who computes
  * both.
  *
+ * The authors' code (princeton-nlp/MeZO, large_models/trainer.py) takes both losses without dropout; --dropout 0 does that here.
+ *
  * Source  S. Malladi et al., "Fine-tuning language models with just forward passes", arXiv:2305.17333, algorithm 1; two-sided
  *         differences along a random direction: J. Spall, doi:10.1109/9.119632
  */
