@@ -14,7 +14,7 @@ export BUILD=$build TIER=${TIER:-test}
 case $TIER in
     check)  limit=60 ;;
     test)   limit=180 ;;
-    verify) limit=3600 ;;
+    verify) limit=7200 ;;
     *) echo "tests/run.sh: TIER=$TIER: must be check, test or verify" >&2; exit 2 ;;
 esac
 limit=${TIMEOUT:-$limit}

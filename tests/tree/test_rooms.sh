@@ -1,9 +1,9 @@
 # The rules of the house (docs/architecture.md), held against the sources: who may include whom, who may call MPI, and how.
 # tier: check
 #
-# Every violation is a line "FILE:LINE: RULE: what stands there".  ROOMS_OF=DIR looks at another tree.
+# Every violation is a line "FILE:LINE: RULE: what stands there".
 
-tree=${ROOMS_OF:-.}
+tree=.
 
 # From the bottom up: a room may use itself and what stands before it.
 rooms='ref device comm collectives schemes model verify cli'
@@ -57,5 +57,23 @@ rule() {                                # rule NAME
     if [ -z "$found" ]; then echo "[       OK ] $1"; else printf '%s\n' "$found"; echo "[  FAILED  ] $1"; failed=1; fi
 }
 
-for name in looks_up mpi_outside_comm mpi_that_blocks foreign_paths; do rule $name; done
+# Each rule speaks of a tree that breaks it.
+rules_find_what_breaks_them() {
+    local tree words; tree=$(mktemp -d)
+    mkdir -p "$tree"/ref/io "$tree"/emulated_devices/{comm,schemes,attic} "$tree"/tests
+    printf '#include "emulated_devices/comm/comm.h"\n' >"$tree/ref/io/a.c"
+    printf '#include <mpi.h>\nint f(void) { return MPI_Comm_size(0, 0); }\n#include "local.h"\n' >"$tree/emulated_devices/schemes/b.c"
+    printf 'void g(void) { MPI_Isend(x); MPI_Barrier(c); }\nvoid h(void) { MPI_Wait(r, s); } /* never waits */\n' >"$tree/emulated_devices/comm/t.c"
+    printf '#include "ref/io/json.h"\n' >"$tree/emulated_devices/attic/d.c"
+    printf 'a = "%s/x";\nb = "%s/me";\nc = getenv("TMPDIR") ? 0 : "%s";\n' /tmp /home /tmp >"$tree/tests/x.c"
+    { looks_up; mpi_outside_comm; mpi_that_blocks; foreign_paths; } >"$tree/found" 2>&1
+    for words in 'ref/io/a.c:1: ref may not use comm' 'schemes/b.c:3: not included by its path' 'attic/d.c:1: no such room' \
+        'schemes/b.c:1: only comm/ calls MPI' 'schemes/b.c:2: only comm/' 'comm/t.c:1: this call of MPI blocks' 'tests/x.c:1: a path' 'tests/x.c:2: a path'; do
+        grep -qF "$words" "$tree/found" || echo "a tree that breaks the rules: nothing says \"$words\""
+    done
+    [ "$(wc -l <"$tree/found")" = 8 ] || { echo 'a tree that breaks the rules 8 times:'; cat "$tree/found"; }
+    rm -rf "$tree"
+}
+
+for name in looks_up mpi_outside_comm mpi_that_blocks foreign_paths rules_find_what_breaks_them; do rule $name; done
 [ -z "${failed:-}" ]
