@@ -87,6 +87,9 @@ bool operation_has_blocks(enum operation);
 enum error_code arguments_check(enum operation, const struct collective *, int P, struct error *);
 enum error_code own_arguments_check(enum operation, const struct collective *, const struct group *, struct error *);
 
+/* A number for what members must agree on; equal where it is. */
+uint64_t contract_number(enum operation, const struct algorithm *, const struct collective *, int P);
+
 /* Whether all members make the same call; the same verdict on all, naming what differs and where.  Collective; counted as CONTROL. */
 enum error_code contract_check(struct group *, enum operation, const struct algorithm *, const struct collective *, struct error *);
 

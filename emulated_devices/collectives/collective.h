@@ -141,7 +141,8 @@ static inline int64_t block_start(int64_t count, int P, int b)
 /**
  * Run one collective with a named algorithm, the default for NULL, or for "auto" the one with the least predicted time.
  *
- * Collective over the group: all members call it with the same operation, counts, dtype and reduction.
+ * Collective over the group: all members call it with the same operation, counts, dtype and reduction.  A member that gets a message
+ * of one that was called otherwise ends the job, with one line, and takes nothing for its own that is not.
  * @return OK, or on every member the same: ERR_USAGE for an unknown name, a refused group or bad arguments (data
  *         untouched); ERR_MEMORY if a member has no room for its scratch (data untouched).  A message that cannot be sent or
  *         that has another length than its receiver expects ends the job, with one line: others are waiting already.  So does

@@ -1,7 +1,8 @@
 /* contract.c -- whether all members call the same collective with the same arguments.
  *
- * They must, and nothing in a collective can afford to ask.  When the job checks calls (ORRERY_CHECK_CALLS, comm.h), every
- * member first tells member 0 how it was called; member 0 compares with its own call, and all learn the verdict.
+ * They must.  Every message carries a number for its sender's arguments, so that who was called with others does not take its data: the
+ * job ends with one line, but the line cannot say what differs.  When the job checks calls (ORRERY_CHECK_CALLS, comm.h), every member
+ * first tells member 0 how it was called; member 0 compares with its own call, and all learn the verdict.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include <stdio.h>
@@ -30,6 +31,14 @@ static struct terms terms_of(enum operation op, const struct algorithm *a, const
     }
     t.of[COUNTS_HASH] = (int64_t)(hash >> 1);
     return t;
+}
+
+uint64_t contract_number(enum operation op, const struct algorithm *a, const struct collective *c, int P)
+{
+    const struct terms t = terms_of(op, a, c, P);
+    uint64_t hash = 1469598103934665603u;
+    for (int term = 0; term < TERMS; term++) hash = (hash ^ (uint64_t)t.of[term]) * 1099511628211u;
+    return hash | 1;                    /* 0: no call */
 }
 
 static const char *term_text(int term, int64_t x, char text[32])

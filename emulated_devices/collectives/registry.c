@@ -98,7 +98,9 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
     if (code != OK) return code;
     if (trivial || works_in_out(op)) copy_in(&here, c, g->size);
     if (works_in_out(op)) call.in = call.out;
+    g->call = contract_number(op, a, c, g->size);
     code = trivial ? OK : a->run(g, c, err);
+    g->call = 0;
     if (code == ERR_COMM) comm_give_up(g->comm, err);
     return code;
 }

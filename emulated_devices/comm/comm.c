@@ -29,15 +29,18 @@ static bool checks_calls(void)
 enum error_code comm_open(struct comm *c, struct device *d, struct error *err)
 {
     *c = (struct comm){ .device = d, .checks_calls = checks_calls() };
-    const enum error_code code = transport_open(c, err);
+    enum error_code code = transport_begin(c, err);
     if (code != OK) return code;
     c->contexts = calloc((size_t)c->size, sizeof *c->contexts);
-    c->everyone = malloc(sizeof *c->everyone);
-    if (c->contexts != NULL && c->everyone != NULL && group_world(c->everyone, c, err) == OK) return OK;
-    free(c->contexts);
+    c->everyone = calloc(1, sizeof *c->everyone);
+    if (c->contexts == NULL || c->everyone == NULL || group_world(c->everyone, c, err) != OK)
+        code = fail(err, ERR_COMM, "device %d has no memory to connect to %d others", c->rank, c->size - 1);
+    code = transport_open(c, code, err);
+    if (code == OK) return OK;
+    if (c->everyone != NULL) group_close(c->everyone);
     free(c->everyone);
-    transport_close(c);
-    return fail(err, ERR_COMM, "device %d has no memory to connect to %d others", c->rank, c->size - 1);
+    free(c->contexts);
+    return code;
 }
 
 void comm_close(struct comm *c)
@@ -120,13 +123,14 @@ enum error_code group_agree(struct group *g, enum error_code local, struct error
     struct error said = { .code = OK };
 
     if (g->size == 1) return local;
-    enum error_code code = gather_up(&x, &worst, err);
-    if (code == OK) code = tell_down(&x, &worst, sizeof worst, err);
-    if (code != OK || worst.member == g->size) return code;
+    struct error broken = { .code = OK };
+    enum error_code code = gather_up(&x, &worst, &broken);
+    if (code == OK) code = tell_down(&x, &worst, sizeof worst, &broken);
+    if (code == OK && worst.member == g->size) return OK;
 
     if (worst.member == g->rank && err != NULL) said = *err;
-    code = tell_text(&x, worst.member, said.text, sizeof said.text, err);
-    if (code != OK) return code;
+    if (code == OK) code = tell_text(&x, worst.member, said.text, sizeof said.text, &broken);
+    if (code != OK) comm_give_up(g->comm, &broken);
     return fail(err, (enum error_code)worst.code, "%s", said.text);
 }
 

@@ -74,7 +74,7 @@ struct comm {
 /**
  * Connect this device with all others.
  * Collective over all processes of the job; must be the first use of MPI.
- * @return OK, or ERR_COMM with nothing to close.
+ * @return OK, or on every device the same: ERR_COMM, with the words of the first device that failed and nothing to close.
  */
 enum error_code comm_open(struct comm *, struct device *, struct error *);
 
@@ -99,7 +99,7 @@ enum error_code comm_agree(struct comm *, enum error_code local, struct error *e
 /** Every device has reached this point.  Collective; counted as CONTROL. */
 void comm_barrier(struct comm *);
 
-/** comm_agree among the members of one group.  Collective over the group. */
+/** comm_agree among the members of one group.  Collective over the group.  Where even this cannot be told, the job ends. */
 enum error_code group_agree(struct group *, enum error_code local, struct error *err);
 
 /* ---- groups ------------------------------------------------------------------------------------------------- */
@@ -112,6 +112,8 @@ struct group {
     uint32_t *context;                          /* [size] how many groups this device and each member had made together
                                                    before this one: a number both know without asking.  In every tag. */
     uint32_t exchanges;                         /* begun so far */
+    uint64_t call;                              /* a number for the arguments of the collective that is running, or 0.  In every message:
+                                                   members that were called with other arguments do not take each other's data */
 };
 
 /**
@@ -136,6 +138,7 @@ struct exchange {
     enum operation operation;
     uint32_t number;                            /* the how-manieth of the group, or the name */
     bool named;
+    uint64_t call;                              /* the group's when it began */
 };
 
 /** Begin the group's next exchange.  Local.  All members begin the same exchanges in the same order. */

@@ -4,7 +4,7 @@
 
 struct exchange exchange_begin(struct group *g, enum operation op)
 {
-    return (struct exchange){ .group = g, .operation = op, .number = g->exchanges++ };
+    return (struct exchange){ .group = g, .operation = op, .number = g->exchanges++, .call = g->call };
 }
 
 struct exchange exchange_named(struct group *g, enum operation op, uint32_t name)

@@ -19,6 +19,7 @@ static enum error_code group_finish(struct group *g, struct comm *c, int *member
 
 enum error_code group_along(struct group *g, struct comm *c, const struct mesh *m, unsigned axes, struct error *err)
 {
+    *g = (struct group){ .comm = c };                   /* so that it can be closed, whatever follows */
     int size = 1, differing = 0;
     for (enum axis a = 0; a < AXIS_COUNT; a++)
         if (axes & AXIS_BIT(a)) {
@@ -36,6 +37,7 @@ enum error_code group_along(struct group *g, struct comm *c, const struct mesh *
 
 enum error_code group_of(struct group *g, struct comm *c, const int *ranks, int size, unsigned axes, struct error *err)
 {
+    *g = (struct group){ .comm = c };                   /* so that it can be closed, whatever follows */
     bool here = false;
     for (int i = 0; i < size; i++) {
         if (ranks[i] < 0 || ranks[i] >= c->size)
@@ -54,6 +56,7 @@ enum error_code group_of(struct group *g, struct comm *c, const int *ranks, int 
 
 enum error_code group_world(struct group *g, struct comm *c, struct error *err)
 {
+    *g = (struct group){ .comm = c };                   /* so that it can be closed, whatever follows */
     int *member = malloc(sizeof *member * (size_t)c->size);
     if (member == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", c->size);
     for (int i = 0; i < c->size; i++) member[i] = i;

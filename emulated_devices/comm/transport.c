@@ -18,38 +18,83 @@ static double environment(const char *name, double otherwise)
 static bool duplicate(MPI_Comm *comm)
 {
     MPI_Request request;
-    return MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) == MPI_SUCCESS && patience_settle(&request);      /* with the world's error handler */
+    if (MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) == MPI_SUCCESS && patience_settle(&request)) return true;  /* with the world's error handler */
+    *comm = MPI_COMM_NULL;
+    return false;
 }
 
-enum error_code transport_open(struct comm *c, struct error *err)
+static void free_communicators(struct transport *t)
+{
+    MPI_Comm *const all[] = { &t->heads, &t->bodies, &t->answers };
+    for (int i = 0; i < 3; i++)
+        if (*all[i] != MPI_COMM_NULL) MPI_Comm_free(all[i]);
+}
+
+/* All of them on every device, whatever became of the one before: others wait in each. */
+static enum error_code connect(struct comm *c, struct transport *t, struct error *err)
+{
+    bool made = duplicate(&t->heads);
+    made = duplicate(&t->bodies) && made;
+    if (clock_has_rendezvous(&c->device->clock)) made = duplicate(&t->answers) && made;
+    return made ? OK : fail(err, ERR_COMM, "device %d: MPI could not make a communicator", c->rank);
+}
+
+/* group_agree before there are groups, by MPI's own means. */
+static enum error_code agree_to_connect(const struct comm *c, enum error_code local, struct error *err)
+{
+    const int mine = local == OK ? c->size : c->rank;
+    int first = c->rank;
+    struct { int code; struct error error; } said = { .code = local };
+    MPI_Request request;
+    if (local != OK) said.error = *err;
+    bool told = MPI_Iallreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &request) == MPI_SUCCESS && patience_settle(&request);
+    if (told && first == c->size) return OK;
+    told = told && MPI_Ibcast(&said, sizeof said, MPI_BYTE, first, MPI_COMM_WORLD, &request) == MPI_SUCCESS && patience_settle(&request);
+    if (!told) return fail(err, ERR_COMM, "device %d could not agree with the others on whether all are connected", c->rank);
+    return fail(err, (enum error_code)said.code, "%s", said.error.text);
+}
+
+static bool initialized_here;           /* MPI starts once in a process: in transport_begin, or before, by somebody else */
+
+static void finalize(void)
+{
+    if (initialized_here) MPI_Finalize();
+    initialized_here = false;
+}
+
+enum error_code transport_begin(struct comm *c, struct error *err)
 {
     int initialized = 0;
-    struct transport *t = calloc(1, sizeof *t);
-    if (t == NULL) return fail(err, ERR_COMM, "no memory for the transport");
-
     MPI_Initialized(&initialized);
-    if (!initialized && MPI_Init(NULL, NULL) != MPI_SUCCESS) {
-        free(t);
-        return fail(err, ERR_COMM, "MPI could not be started");
-    }
-    t->finalize = !initialized;
+    if (!initialized && MPI_Init(NULL, NULL) != MPI_SUCCESS) return fail(err, ERR_COMM, "MPI could not be started");
+    initialized_here = !initialized;
     /* Where MPI_Test finds an error, MPICH asks not the message's communicator but the world's. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    t->answers = MPI_COMM_NULL;
-    if (!duplicate(&t->heads) || !duplicate(&t->bodies) || (clock_has_rendezvous(&c->device->clock) && !duplicate(&t->answers))) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &c->size);
+    return OK;
+}
+
+enum error_code transport_open(struct comm *c, enum error_code local, struct error *err)
+{
+    struct transport made = { .heads = MPI_COMM_NULL, .bodies = MPI_COMM_NULL, .answers = MPI_COMM_NULL, .first_free = -1, .piece = 1u << 30 };
+    struct transport *t = malloc(sizeof *t);
+    if (t == NULL && local == OK) local = fail(err, ERR_COMM, "device %d has no memory for the transport", c->rank);
+    const enum error_code connected = connect(c, &made, local == OK ? err : NULL);
+    const enum error_code code = agree_to_connect(c, local != OK ? local : connected, err);
+    if (code != OK) {
+        free_communicators(&made);
         free(t);
-        return fail(err, ERR_COMM, "MPI could not make a communicator");
+        finalize();
+        return code;
     }
-    MPI_Comm_rank(t->heads, &c->rank);
-    MPI_Comm_size(t->heads, &c->size);
-    bells_open(&t->bells, t->heads);
-    progress_open(&t->progress, t->heads, environment("ORRERY_WAIT_LIMIT", WAIT_LIMIT));
-    t->first_free = -1;
-    t->piece = 1u << 30;
-    t->synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
-    t->delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
-    t->random = 0x9e3779b97f4a7c15u * (uint64_t)(c->rank + 1);
+    bells_open(&made.bells, made.heads);
+    progress_open(&made.progress, made.heads, environment("ORRERY_WAIT_LIMIT", WAIT_LIMIT));
+    made.synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
+    made.delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
+    made.random = 0x9e3779b97f4a7c15u * (uint64_t)(c->rank + 1);
+    *t = made;
     c->transport = t;
     return OK;
 }
@@ -71,17 +116,13 @@ void transport_close(struct comm *c)
     struct transport *t = c->transport;
     bells_close(&t->bells);
     progress_close(&t->progress);
-    MPI_Comm_free(&t->heads);
-    MPI_Comm_free(&t->bodies);
-    if (t->answers != MPI_COMM_NULL) {
-        forget_answers(t->answers);
-        MPI_Comm_free(&t->answers);
-    }
+    if (t->answers != MPI_COMM_NULL) forget_answers(t->answers);
+    free_communicators(t);
     for (int i = 0; i < t->slots; i++) {
         free(t->slot[i].stage);
         free(t->slot[i].body);
     }
-    if (t->finalize) MPI_Finalize();
+    finalize();
     free(t->slot);
     free(t);
     c->transport = NULL;
@@ -172,11 +213,12 @@ static int start_answer(struct transport *t, struct slot *s, int peer)
 static void start_send(struct transport *t, struct slot *s, int peer)
 {
     *s->stage = (struct head){ .bytes = s->bytes, .stamp = s->passage.stamp, .number = s->exchange.number,
-                               .context = s->exchange.group->context[s->peer], .serial = s->passage.serial,
+                               .context = s->exchange.group->context[s->peer], .call = s->exchange.call, .serial = s->passage.serial,
                                .named = s->exchange.named, .rendezvous = s->passage.rendezvous };
     const int inside = s->pieces == 0 ? (int)s->bytes : 0;
     if (inside > 0) memcpy(s->stage + 1, s->data, (size_t)inside);
     s->failed = send(t, s->stage, (int)sizeof *s->stage + inside, peer, slot_tag(s), t->heads, &s->head);
+    if (s->failed != MPI_SUCCESS) s->head = MPI_REQUEST_NULL;
 }
 
 int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage, bool sending)
@@ -321,6 +363,15 @@ static enum error_code wrong_exchange(const struct slot *s, struct error *err)
                 (unsigned)s->stage->number, (unsigned)g->context[s->peer], (unsigned)s->exchange.number);
 }
 
+static enum error_code wrong_call(const struct slot *s, struct error *err)
+{
+    char axes[64];
+    const struct group *g = s->exchange.group;
+    return fail(err, ERR_COMM, "%s over %s: devices %d and %d were called with different arguments (algorithm, count, dtype, reduction, root or "
+                "counts); ORRERY_CHECK_CALLS=1 says which", operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes),
+                g->comm->rank, g->member[s->peer]);
+}
+
 static enum error_code finish_receive(struct comm *c, struct slot *s, struct error *err)
 {
     MPI_Status status;
@@ -334,13 +385,14 @@ static enum error_code finish_receive(struct comm *c, struct slot *s, struct err
     if (s->stage->bytes != s->bytes) {
         drain(c, s, s->stage->bytes);
         answer_after_all(c, s);
-        return wrong_length(s, err);
+        return s->stage->call != s->exchange.call ? wrong_call(s, err) : wrong_length(s, err);
     }
     rc = finish_body(c, s);
     bells_ring(&c->transport->bells, s->exchange.group->member[s->peer]);       /* its buffer is free */
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     if (!of_this_exchange(s)) return wrong_exchange(s, err);
+    if (s->stage->call != s->exchange.call) return wrong_call(s, err);
     if (s->pieces == 0 && s->bytes > 0) memcpy(s->data, s->stage + 1, (size_t)s->bytes);
     return OK;
 }
@@ -352,6 +404,25 @@ static enum error_code finish_send(struct comm *c, struct slot *s, struct error 
     if (rc == MPI_SUCCESS) rc = body;
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
     return rc == MPI_SUCCESS ? OK : mpi_failed(s, rc, err);
+}
+
+static bool abandon_request(MPI_Request *request, bool sending)
+{
+    int done = 0;
+    if (*request == MPI_REQUEST_NULL) return true;
+    if (!sending) MPI_Cancel(request);
+    if (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done) return true;
+    if (*request != MPI_REQUEST_NULL) MPI_Request_free(request);
+    return false;
+}
+
+/* A message that failed half-way: what of it is still in MPI's hands is let go.  @return whether nothing is: only then is the slot,
+ * with the memory that MPI reads and writes, free for the next one. */
+static bool abandon(struct slot *s)
+{
+    bool gone = abandon_request(&s->head, s->sending);
+    for (int i = 0; i < s->pieces; i++) gone = abandon_request(&s->body[i], s->sending) && gone;
+    return abandon_request(&s->reply, !s->sending) && gone;
 }
 
 /* What the clock needs, with the other side's word. */
@@ -372,6 +443,6 @@ enum error_code transport_wait(struct comm *c, int slot, struct passage *passage
     if (s->failed != MPI_SUCCESS) code = mpi_failed(s, s->failed, err);
     else code = s->sending ? finish_send(c, s, err) : finish_receive(c, s, err);
     hear(passage, s);
-    slot_free(t, slot);
+    if (code == OK || abandon(s)) slot_free(t, slot);
     return code;
 }

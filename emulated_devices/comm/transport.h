@@ -19,7 +19,7 @@
  * messages that follow are still paired correctly, and reports both lengths.
  *
  * Used of MPI (apart from peer.c, which is for comparison only): Init, Comm_idup, Comm_rank, Comm_size, Isend, Issend,
- * Irecv, Test, Get_count, Cancel, Abort, Finalize; Ibcast and Ibarrier for shared memory; Iprobe and Recv for what is left over
+ * Irecv, Test, Get_count, Cancel, Request_free, Iallreduce, Abort, Finalize; Ibcast and Ibarrier for shared memory; Iprobe and Recv for what is left over
  * at the end.
  */
 #ifndef ORRERY_TRANSPORT_H
@@ -36,6 +36,7 @@ struct head {
     uint64_t bytes;                     /* of the payload */
     int64_t stamp;                      /* virtual time at which its last byte can arrive */
     uint32_t context, number;           /* in full; the tag has their low bits */
+    uint64_t call;                      /* of the exchange */
     uint32_t serial;                    /* the how-manieth message of its sender, for traces */
     uint8_t named, rendezvous, unused[2];
 };
@@ -67,13 +68,17 @@ struct transport {
     struct slot *slot;
     int slots, first_free;              /* first_free: -1 if all are in use */
     uint64_t piece;                     /* bytes of one MPI message at most */
-    bool finalize;                      /* this transport has initialised MPI */
     bool synchronous;
     uint64_t delay, random;             /* nanoseconds at most; state of the generator */
 };
 
-/** Connect: MPI_Init unless that is done, two communicators, limits from the environment. */
-enum error_code transport_open(struct comm *, struct error *);
+/** MPI_Init unless that is done; rank and size.  @return OK, or ERR_COMM with nothing to close. */
+enum error_code transport_begin(struct comm *, struct error *);
+
+/** Connect: communicators, limits from the environment.  Collective, also for who has failed before.
+ *  @param local  what happened here so far.
+ *  @return OK, or on every device the code and words of the first that failed, with nothing to close. */
+enum error_code transport_open(struct comm *, enum error_code local, struct error *);
 void transport_close(struct comm *);
 
 /** Start a message in a free slot.  @return the slot, or -1 if there is no memory for one. */

@@ -177,6 +177,26 @@ static void test_wrong_sizes_are_reported(void **state)
 
 /* ---- groups -------------------------------------------------------------------------------------------------------------- */
 
+/* Members that were called otherwise do not take each other's data, whether lengths agree or not; what follows is not disturbed. */
+static void test_other_calls_are_reported(void **state)
+{
+    static unsigned char out[20000], in[20000];
+    static const struct { uint64_t sent, wanted; } bytes[] = { { 8, 8 }, { 20000, 20000 }, { 8, 9 }, { 20000, 100 } };
+    (void)state;
+    if (all.size == 1) skip();
+    for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
+        const bool odd = all.rank == 0, sender_odd = left_of(&all) == 0, differ = odd != sender_odd;
+        all.call = odd ? 7 : 9;
+        struct exchange x = exchange_begin(&all, ALLREDUCE);
+        all.call = 0;
+        const uint64_t wanted = differ ? bytes[i].wanted : bytes[i].sent;
+        const enum error_code code = exchange_both(&x, right_of(&all), out, bytes[i].sent, left_of(&all), in, wanted, &err);
+        ASSERT_ALL(code == (differ ? ERR_COMM : OK), "%d bytes: code %d", (int)bytes[i].sent, (int)code);
+        ASSERT_ALL(!differ || strstr(err.text, "were called with different arguments") != NULL, "got \"%s\"", err.text);
+        shift(20000);
+    }
+}
+
 static void test_groups_along_every_set_of_axes(void **state)
 {
     const int sizes[][AXIS_COUNT] = {
@@ -379,7 +399,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_DEVICES(test_messages_of_every_size), ON_DEVICES(test_a_buffer_is_free_after_its_exchange), ON_DEVICES(test_messages_in_pieces),
         ON_DEVICES(test_messages_of_one_exchange_arrive_in_order), ON_DEVICES(test_synchronous_sends),
-        ON_DEVICES(test_wrong_sizes_are_reported), ON_DEVICES(test_groups_along_every_set_of_axes),
+        ON_DEVICES(test_wrong_sizes_are_reported), ON_DEVICES(test_other_calls_are_reported), ON_DEVICES(test_groups_along_every_set_of_axes),
         ON_DEVICES(test_groups_are_refused_when_wrong), ON_DEVICES(test_groups_that_only_some_devices_make),
         ON_DEVICES(test_exchanges_in_flight_do_not_mix), ON_DEVICES(test_named_exchanges_need_no_order),
         ON_DEVICES(test_agreement_is_the_lowest_device_that_failed), ON_DEVICES(test_counters_are_exact),
