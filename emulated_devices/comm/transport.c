@@ -385,7 +385,7 @@ static enum error_code finish_receive(struct comm *c, struct slot *s, struct err
     if (s->stage->bytes != s->bytes) {
         drain(c, s, s->stage->bytes);
         answer_after_all(c, s);
-        return s->stage->call != s->exchange.call ? wrong_call(s, err) : wrong_length(s, err);
+        return wrong_length(s, err);
     }
     rc = finish_body(c, s);
     bells_ring(&c->transport->bells, s->exchange.group->member[s->peer]);       /* its buffer is free */
