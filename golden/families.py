@@ -28,7 +28,7 @@ try:
 except ImportError:                             # before 4.43
     modeling_rope_utils = None
 
-EPS = 1e-5                                      # of the norms
+EPS = 1e-5                                      # of the norms, where a shape has none
 INIT_STD = 0.25                                 # ten times the usual: attention that is far from uniform
 IGNORE = -1                                     # a label that does not count
 MARGIN = 1e-3                                   # routers' logits of the last chosen and the first not chosen are further apart in golden files
@@ -117,7 +117,7 @@ class GPT2:
     def config(self, c):
         return dict(model_type="gpt2", vocab_size=c["V"], n_positions=c["S"], n_embd=c["D"], n_layer=c["L"], n_head=c["H"],
                     n_inner=c["F"], activation_function="gelu_new", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-                    layer_norm_epsilon=EPS, initializer_range=INIT_STD, tie_word_embeddings=c["tied"])
+                    layer_norm_epsilon=c.get("eps", EPS), initializer_range=INIT_STD, tie_word_embeddings=c["tied"])
 
     def model(self, c):
         return transformers.GPT2LMHeadModel(transformers.GPT2Config(
@@ -203,7 +203,7 @@ class Llama:
             scaling = dict(rope_scaling=dict(type="linear", factor=c["linear"]))
         return dict(model_type="llama", vocab_size=c["V"], max_position_embeddings=c["S"], hidden_size=c["D"], num_hidden_layers=c["L"],
                     num_attention_heads=c["H"], num_key_value_heads=c["K"], intermediate_size=c["F"], hidden_act="silu",
-                    rms_norm_eps=EPS, initializer_range=INIT_STD, rope_theta=c["theta"], attention_dropout=0.0,
+                    rms_norm_eps=c.get("eps", EPS), initializer_range=INIT_STD, rope_theta=c["theta"], attention_dropout=0.0,
                     tie_word_embeddings=c["tied"], **scaling)
 
     def make(self, **config):

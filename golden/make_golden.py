@@ -39,15 +39,21 @@ STEPS = 3
 ROUNDING = 1e-13                                # relative: what another PyTorch or processor may change in a computed tensor
 
 # Small and nasty: odd heads and head widths, fewer key/value heads than heads, widths that no vector register divides, a prime
-# vocabulary, fewer tokens than positions, a batch that two does not divide.  `batch` sequences of `tokens`.
+# vocabulary, fewer tokens than positions, a batch that two does not divide.  `batch` sequences of `tokens`; with `every_token` the
+# first batch has each token of the vocabulary, as input and as label.
 LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)   # keeps, blends and divides
+# Of eight pairs two are kept, two blended, four divided; the second and the fifth are close to where that changes.
+STRETCHED = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=48)
 SHAPES = {
     "gpt2-minimal": dict(L=1, H=1, D=3, F=1, V=2, S=1, tied=True, batch=1, tokens=1),
     "gpt2-tied": dict(L=2, H=3, D=21, F=37, V=61, S=11, tied=True, batch=3, tokens=7),
     "gpt2-untied": dict(L=3, H=3, D=15, F=41, V=61, S=9, tied=False, batch=3, tokens=7),
+    "gpt2-vocabulary": dict(L=1, H=8, D=16, F=11, V=29, S=13, tied=True, batch=3, tokens=11, eps=1e-3, every_token=True),
     "llama-minimal": dict(L=1, H=1, K=1, D=2, F=1, V=2, S=1, tied=True, batch=1, tokens=1, theta=10000.0),
     "llama-grouped": dict(L=3, H=9, K=3, D=18, F=37, V=61, S=11, tied=False, batch=3, tokens=7, theta=10000.0),
     "llama-scaled": dict(L=2, H=3, K=1, D=18, F=41, V=61, S=9, tied=True, batch=3, tokens=7, theta=500.0, llama3=LLAMA3),
+    "llama-wide": dict(L=1, H=6, K=2, D=48, F=7, V=29, S=13, tied=True, batch=3, tokens=11, theta=50.0, linear=2.5, eps=3e-4, every_token=True),
+    "llama-stretched": dict(L=1, H=2, K=1, D=32, F=7, V=17, S=13, tied=False, batch=3, tokens=9, theta=100.0, llama3=STRETCHED, every_token=True),
     "mixtral-minimal": dict(L=1, H=1, K=1, D=2, F=1, V=2, S=1, tied=True, batch=1, tokens=1, theta=1e6, E=1, k=1, balance=0.05, z=0.01),
     "mixtral-top2": dict(L=2, H=3, K=1, D=12, F=19, V=61, S=9, tied=False, batch=3, tokens=7, theta=1e6, E=5, k=2, balance=0.05, z=0.01),
     "mixtral-sparse": dict(L=3, H=3, K=3, D=18, F=11, V=61, S=5, tied=True, batch=3, tokens=3, theta=1e4, E=11, k=3, balance=0.05, z=0.01),
@@ -122,7 +128,18 @@ def batches(c):
     if c["tokens"] > 1:
         ids[:, :, 1] = ids[:, :1, 0]
     labels[:, 0, -1] = c["V"] - 1
+    if "every_token" in c:
+        ids[0], labels[0] = every_token(c, "ids", ids[0, 0, 0]), every_token(c, "labels", IGNORE)
     return ids, labels
+
+
+def every_token(c, what, filler):
+    """A batch that has every token of the vocabulary, in random order, and a filler: wherever a vocabulary is cut into shards, the
+    first and the last row of each is asked for."""
+    shape = (c["batch"], c["tokens"])
+    values = np.full(int(np.prod(shape)), filler, dtype="<i4")
+    values[:c["V"]] = np.arange(c["V"])
+    return values[np.argsort(philox.uniform(SEED, what + " order", values.size))].reshape(shape)
 
 
 # ---- one pass: every tensor on the way ------------------------------------------------------------------------------
