@@ -102,10 +102,12 @@ def random_folder(folder, make, largest, dtype):
 
 # ---- both sides ------------------------------------------------------------------------------------------------------------
 
-def batch(vocabulary, tokens):
-    """Random tokens; a quarter of the labels is ignored."""
+def batch(config, tokens):
+    """Random tokens; a quarter of the labels is ignored.  No padding: transformers gives its row of the embedding no gradient."""
     random = np.random.default_rng(SEED)
-    ids, labels = random.integers(0, vocabulary, (2, SEQUENCES, tokens), dtype=np.int32)
+    ids, labels = random.integers(0, config.vocab_size, (2, SEQUENCES, tokens), dtype=np.int32)
+    if config.pad_token_id is not None:
+        ids[ids == config.pad_token_id] = (config.pad_token_id + 1) % config.vocab_size
     labels[random.random(labels.shape) < 0.25] = families.IGNORE
     return ids, labels
 
@@ -194,7 +196,7 @@ def check(orrery, folder, what):
     """Print how far orrery and transformers are apart on this folder; returns whether that is rounding."""
     model = load(folder)
     tokens = min(TOKENS, model.config.max_position_embeddings)
-    ids, labels = batch(model.config.vocab_size, tokens)
+    ids, labels = batch(model.config, tokens)
     family, shape = FAMILIES[model.config.model_type], shape_of(model.config)
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
