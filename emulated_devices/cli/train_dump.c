@@ -58,7 +58,7 @@ static enum error_code dump_activations(struct train_dump *d, struct probes *p, 
         struct tensor whole;
         activation_name(name, sizeof name, x->name, x->layer, (int)t->plan.model.L);
         snprintf(full, sizeof full, "%s/%s", x->gradient ? "grad" : "act", name);
-        e = comm_agree(t->comm, add(d, here, full, here ? record->all[i].truth : tensor_none, t->plan.dtype, &whole, err), err);
+        e = comm_agree(t->comm, add(d, here, full, here ? record->all[i].truth : tensor_none, p->expected[i].format, &whole, err), err);
         if (!e) e = probes_gather(p, i, whole, err);
         if (!e && here && x->gradient) e = unscale(d, scale, err);
     }

@@ -52,7 +52,7 @@ static bool backward_reads(const struct linked *l, int slot)
     for (int v = 0; v < l->nodes; v++) {
         const struct linked_node *n = &l->node[v];
         const unsigned all = info(n)->input_reads | info(n)->weight_reads;
-        if ((all & READS_IN && n->in[0] == slot) || (all & READS_OUT && n->out == slot)) return true;
+        if ((all & READS_IN && n->in[0] == slot) || (all & READS_WEIGHTS && n->in[1] == slot) || (all & READS_OUT && n->out == slot)) return true;
     }
     return false;
 }
@@ -65,7 +65,7 @@ static int add_buffer(struct linked *l, struct buffer b)
     return l->buffers++;
 }
 
-static bool is_of_the_stream(enum activation_width w) { return w == WIDTH_MODEL; }
+static bool is_of_the_stream(enum activation_width w) { return w == WIDTH_MODEL || w == WIDTH_EXPERTS || w == WIDTH_CHOICES; }
 
 /* A matrix that leads inside may want more rows of its input than the device's own. */
 static enum tensor_place place_of_value(const struct linked *l, int slot)
@@ -102,16 +102,21 @@ static void place_values(struct linked *l)
     }
 }
 
-static void place_statistics(struct linked *l, const struct model_config *c)
+static int place_beside(struct linked *l, const struct model_config *c, enum statistic_shape shape, enum arena_tag tag)
 {
-    for (int v = 0; v < l->nodes; v++)
-        for (int i = 0; i < NODE_STATISTICS; i++) {
-            const enum statistic_shape shape = info(&l->node[v])->statistic[i];
-            const bool none = shape == NO_STATISTIC || (shape == ROW_OF_LAYERNORM && c->norm != NORM_LAYER);
-            const bool stream = shape == ROW || shape == ROW_OF_LAYERNORM;
-            l->node[v].statistic[i] = none ? BUFFER_NONE
-                : add_buffer(l, (struct buffer){ .rows = stream ? STREAM : INNER, .statistic = shape, .tag = ACTIVATIONS, .kept = true });
-        }
+    const bool inner = shape == INNER_ROW || shape == TWO_INNER_ROWS || shape == ROW_OF_HEADS;
+    if (shape == NO_STATISTIC || (shape == ROW_OF_LAYERNORM && c->norm != NORM_LAYER)) return BUFFER_NONE;
+    return add_buffer(l, (struct buffer){ .rows = inner ? INNER : STREAM, .statistic = shape, .tag = tag, .kept = true });
+}
+
+/* What operations keep beside their outputs, and beside the gradients of these. */
+static void place_statistics(struct linked *l, const struct model_config *c, bool forward_only)
+{
+    for (int v = 0; v < l->nodes; v++) {
+        struct linked_node *n = &l->node[v];
+        for (int i = 0; i < NODE_STATISTICS; i++) n->statistic[i] = place_beside(l, c, info(n)->statistic[i], ACTIVATIONS);
+        for (int i = 0; i < NODE_GRADIENTS; i++) n->gradient[i] = place_beside(l, c, forward_only ? NO_STATISTIC : info(n)->gradient[i], BUFFERS);
+    }
 }
 
 /* ---- buffers of gradients --------------------------------------------------------------------------------------------------------- */
@@ -227,7 +232,7 @@ static void list_forward(struct linked *l, bool forward_only)
 /* What recomputation drops: full, all that is kept but what enters; selective, what attention makes. */
 static void mark_dropped(struct linked *l, enum recompute r)
 {
-    for (int b = BUFFER_FIRST_OWN; b < l->buffers && r == RECOMPUTE_FULL; b++) l->buffer[b].dropped = l->buffer[b].kept;
+    for (int b = BUFFER_FIRST_OWN; b < l->buffers && r == RECOMPUTE_FULL; b++) l->buffer[b].dropped = l->buffer[b].kept && l->buffer[b].tag == ACTIVATIONS;
     for (int v = 0; v < l->nodes && r == RECOMPUTE_SELECTIVE; v++) {
         if (l->node[v].is->op != OP_ATTENTION) continue;
         l->buffer[l->slot[l->node[v].out].value].dropped = true;
@@ -338,7 +343,7 @@ enum error_code link_part(struct linked *l, const struct node *table, const stru
     for (const struct node *n = table; n->op != OP_END && !e; n++) e = add_node(l, n, err);
     if (e) return e;
     place_values(l);
-    place_statistics(l, c);
+    place_statistics(l, c, forward_only);
     name_buffers(l);
     mark_dropped(l, r);
     list_forward(l, forward_only);

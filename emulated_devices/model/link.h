@@ -15,7 +15,7 @@
 #include "emulated_devices/model/program.h"
 #include "emulated_devices/model/recompute.h"
 
-enum { LINK_NODES = 24, LINK_SLOTS = LINK_NODES + 1, LINK_BUFFERS = 4 * LINK_NODES, LINK_STEPS = 8 * LINK_NODES };
+enum { LINK_NODES = 24, LINK_SLOTS = LINK_NODES + 1, LINK_BUFFERS = 5 * LINK_NODES, LINK_STEPS = 8 * LINK_NODES };
 
 /* Memory of one tensor of a microbatch in a part.  The first three are the stage's: the stream that enters, the stream that leaves, and the
  * gradient of the stream, which goes through all parts. */
@@ -42,7 +42,7 @@ struct linked_node {
     const struct node *is;
     int in[NODE_INPUTS], out;           /* slots; -1: none */
     int x[NODE_INPUTS], y;              /* values */
-    int statistic[NODE_STATISTICS];
+    int statistic[NODE_STATISTICS], gradient[NODE_GRADIENTS];
     int dx[NODE_INPUTS], dy;            /* where gradients of the inputs are written; the gradient of the output */
 };
 

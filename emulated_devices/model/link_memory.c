@@ -9,16 +9,28 @@ static int64_t columns(const struct tensor_parallel *tp, enum activation_width w
     case WIDTH_UP:         return tensor_up_columns(tp);
     case WIDTH_ACT:        return tp->columns;
     case WIDTH_VOCABULARY: return tp->tokens;
+    case WIDTH_EXPERTS:    return tp->config->mixture.E;
+    case WIDTH_CHOICES:    return tp->config->mixture.k;
     default:               return tp->channels;
     }
 }
 
+/* Few numbers, on which much depends: in the wide format, as the one-device model has them. */
+static bool is_of_routers(enum activation_width w) { return w == WIDTH_EXPERTS || w == WIDTH_CHOICES; }
+
 struct tensor buffer_shape(const struct buffer *b, const struct tensor_parallel *tp, int64_t N)
 {
     const int64_t rows = tensor_rows_at(tp, b->rows, N).count;
-    const enum dtype wide = dtype_wide(tp->device->dtype);
+    const enum dtype wide = dtype_wide(tp->device->dtype), own = tp->device->dtype;
+    const int64_t sorted = rows * tp->config->mixture.k;
     switch (b->statistic) {
-    case NO_STATISTIC:  return tensor_2d(NULL, tp->device->dtype, rows, columns(tp, b->width));
+    case NO_STATISTIC:  return tensor_2d(NULL, is_of_routers(b->width) ? wide : own, rows, columns(tp, b->width));
+    case CHOICES:       return tensor_2d(NULL, I32, rows, tp->config->mixture.k);
+    case EXPERT_ORDER:  return tensor_1d(NULL, I32, sorted);
+    case EXPERT_COUNTS: return tensor_1d(NULL, I32, tp->config->mixture.E);
+    case EXPERT_ROWS:   return tensor_2d(NULL, own, sorted, tp->channels);
+    case EXPERT_UP:     return tensor_2d(NULL, own, sorted, tensor_up_columns(tp));
+    case EXPERT_ACT:    return tensor_2d(NULL, own, sorted, tp->columns);
     case TWO_INNER_ROWS: return tensor_1d(NULL, wide, 2 * rows);
     case ROW_OF_HEADS:  return tensor_2d(NULL, wide, rows, tp->heads.queries);
     default:            return tensor_1d(NULL, wide, rows);

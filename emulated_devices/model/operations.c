@@ -14,17 +14,27 @@ static const struct operation_info infos[OP_COUNT] = {
     [OP_SWIGLU]    = { .words = "swiglu in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN },
     [OP_DROPOUT]   = { .words = "dropout in %s", .has_input_pass = true, .over = 0, .gradient_over = true },
     [OP_ADD]       = { .words = "the residual sum %s", .has_input_pass = true, .over = 1, .passes_on = true },
+    [OP_ROUTE]     = { .words = "the router's choice in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN | READS_OUT | READS_STATISTICS,
+                       .statistic = { CHOICES } },
+    [OP_MIXTURE]   = { .words = "the experts %s", .has_input_pass = true, .has_weight_pass = true, .over = -1, .input_reads = READS_WEIGHTS | READS_STATISTICS,
+                       .weight_reads = READS_STATISTICS, .gradient = { EXPERT_ROWS, EXPERT_UP },
+                       .statistic = { EXPERT_ORDER, EXPERT_COUNTS, EXPERT_ROWS, EXPERT_UP, EXPERT_ACT, EXPERT_ROWS } },
     [OP_LOSS]      = { .words = "the cross-entropy", .has_input_pass = true, .over = -1, .gradient_over_value = true,
                        .input_reads = READS_IN | READS_STATISTICS, .statistic = { INNER_ROW, TWO_INNER_ROWS } },
 };
+
+const char *const sorted_by_expert[] = { "mlp.up", "mlp.act", "experts.out", NULL };
 
 const struct operation_info *operation_info(enum op op) { return &infos[op]; }
 
 enum activation_width operation_width(const struct node *n, enum activation_width in)
 {
     switch (n->op) {
-    case OP_MATRIX:    return n->role == ROLE_QKV ? WIDTH_QKV : n->role == ROLE_UP ? WIDTH_UP : n->role == ROLE_HEAD ? WIDTH_VOCABULARY : WIDTH_MODEL;
+    case OP_MATRIX:    return n->role == ROLE_QKV ? WIDTH_QKV : n->role == ROLE_UP ? WIDTH_UP : n->role == ROLE_HEAD ? WIDTH_VOCABULARY
+                              : n->role == ROLE_ROUTER ? WIDTH_EXPERTS : WIDTH_MODEL;
     case OP_ATTENTION: return WIDTH_HEADS;
+    case OP_ROUTE:     return WIDTH_CHOICES;
+    case OP_MIXTURE:   return WIDTH_MODEL;
     case OP_GELU:
     case OP_SWIGLU:    return WIDTH_ACT;
     case OP_EMBED:     return WIDTH_MODEL;

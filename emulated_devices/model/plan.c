@@ -98,6 +98,7 @@ static enum error_code check_pipeline(struct plan *p, struct error *err)
     e = check_updates(p, &s, err);
     if (!e) e = zeroth_check(p, &s, err);
     if (!e) e = plan_check_apart(p, &s, err);
+    if (!e) e = plan_check_mixture(p, &s, err);
     if (!e) e = check_routes(p, &s, err);
     if (!e && s.stages > p->model.L)
         e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", p->mesh.size[PP], s.stages, p->model.name,
@@ -242,8 +243,6 @@ enum error_code plan_check(struct plan *p, struct error *err)
     const struct tensor_scheme *tensor;
     struct shards shards;
     enum error_code e = model_config_check(&p->model, err);
-    if (!e && p->model.mlp == MLP_MIXTURE)
-        e = fail(err, ERR_PLAN, "--model %s: no scheme for a mixture of experts is registered; the devices run GPT-2 and Llama models", p->model.name);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
     if (!e) e = data_check_quantising(&p->data, &shards, p->mesh.size[TP], err);

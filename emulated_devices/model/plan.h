@@ -48,6 +48,9 @@ enum error_code plan_check_low_rank(const struct plan *, struct error *);
 /** What replicas that train apart do not go with; part of plan_check.  @return OK or ERR_PLAN. */
 enum error_code plan_check_apart(const struct plan *, const struct schedule *, struct error *);
 
+/** What a mixture of experts does not go with; nothing for other models; part of plan_check.  @return OK or ERR_PLAN. */
+enum error_code plan_check_mixture(const struct plan *, const struct schedule *, struct error *);
+
 /** How many replicas train apart, and the one that a device works on; 1 and 0 where gradients are reduced in every step. */
 int plan_replicas(const struct plan *);
 int plan_replica_of(const struct plan *, int rank);

@@ -127,6 +127,8 @@ struct spans activation_columns(const struct tensor_parallel *tp, enum activatio
         break;
     case WIDTH_ACT:        spans_add(&s, tp->column, tp->columns); break;
     case WIDTH_VOCABULARY: spans_add(&s, tp->token, tp->tokens); break;
+    case WIDTH_EXPERTS:    spans_add(&s, 0, c->mixture.E); break;
+    case WIDTH_CHOICES:    spans_add(&s, 0, c->mixture.k); break;
     }
     return s;
 }
@@ -142,7 +144,7 @@ struct part plan_part(const struct plan *p, int rank, enum activation_width widt
 {
     const struct sequences own = plan_microbatch(p, mesh_coordinate(&p->mesh, rank, DP), micro);
     const struct tensor_parallel tp = plan_tensor_share(p, rank);
-    const struct rows rows = tensor_rows_at(&tp, width == WIDTH_MODEL ? STREAM : INNER, own.count * p->S);
+    const struct rows rows = tensor_rows_at(&tp, width == WIDTH_MODEL || width == WIDTH_EXPERTS || width == WIDTH_CHOICES ? STREAM : INNER, own.count * p->S);
     struct part part = { .dim = { p->B * p->S, cols }, .cols = activation_columns(&tp, width, gradient) };
     spans_add(&part.rows, own.first * p->S + rows.first, rows.count);
     return part;

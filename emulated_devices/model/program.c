@@ -5,7 +5,7 @@
 
 const struct program *program_of(const struct model_config *c)
 {
-    static const struct program *const of_family[] = { [FAMILY_GPT2] = &program_gpt2, [FAMILY_LLAMA] = &program_llama, [FAMILY_MIXTRAL] = NULL };
+    static const struct program *const of_family[] = { [FAMILY_GPT2] = &program_gpt2, [FAMILY_LLAMA] = &program_llama, [FAMILY_MIXTRAL] = &program_mixtral };
     return of_family[model_family(c)];
 }
 

@@ -23,6 +23,8 @@ enum op {
     OP_SWIGLU,                          /* of a gate and what is gated, side by side */
     OP_DROPOUT,
     OP_ADD,                             /* in[0] + in[1]: the stream, then a branch made by a dropout */
+    OP_ROUTE,                           /* of in[0], logits of experts, the k largest of each row and their weights */
+    OP_MIXTURE,                         /* the feed-forward of in[0]'s rows by the experts that in[1], a route, has chosen, weighted by it */
     OP_LOSS,                            /* cross-entropy of in[0], the logits, with "labels" */
     OP_COUNT
 };
@@ -39,13 +41,18 @@ struct node {
     bool unseen;                        /* the one-device model does not announce the slot: no probe compares it */
 };
 
+/* Activations that the one-device model announces and devices do not show: their rows are sorted by expert over all tokens at hand,
+ * which are others on each device.  What is made of them is compared. */
+extern const char *const sorted_by_expert[];            /* ends with NULL */
+
 /* A model: its parts, in order.  A part is what is acquired, recomputed and given to a pipeline stage as a whole. */
 struct program {
     const struct node *embedding, *block, *loss;        /* each ends with OP_END */
     const char *block_prefix;           /* what stands before the names of a block's parameters; %d: the layer */
 };
 
-extern const struct program program_gpt2, program_llama;
+extern const struct program program_gpt2, program_llama, program_mixtral;
+extern const struct node llama_embedding[], llama_loss[];
 
 /** The program of a model, or NULL if devices have none for it. */
 const struct program *program_of(const struct model_config *);
@@ -57,9 +64,9 @@ int program_bias(const struct model_config *, const struct node *, int layer);
 /* ---- what is known of each operation, for all models: operations.c -------------------------------------------------------- */
 
 /* Which values a backward pass of an operation reads besides the gradient of what it made. */
-enum { READS_IN = 1, READS_OUT = 2, READS_STATISTICS = 4 };
+enum { READS_IN = 1, READS_OUT = 2, READS_STATISTICS = 4, READS_WEIGHTS = 8 };     /* IN: in[0]; WEIGHTS: in[1] */
 
-/* Numbers that an operation keeps for each row beside its output, in the wide format. */
+/* What an operation keeps beside its output, for each row: statistics in the wide format, integers, or activations of its own. */
 enum statistic_shape {
     NO_STATISTIC,
     ROW,                                /* one a row of the stream */
@@ -67,8 +74,11 @@ enum statistic_shape {
     INNER_ROW,                          /* one a row of the inner side */
     TWO_INNER_ROWS,
     ROW_OF_HEADS,                       /* of the inner side, one a query head */
+    CHOICES,                            /* I32, the experts that a token goes to */
+    EXPERT_ORDER, EXPERT_COUNTS,        /* I32: which row each expert takes, and how many: see expert_order in ref/ops/ops.h */
+    EXPERT_ROWS, EXPERT_UP, EXPERT_ACT, /* N k rows, sorted by expert: of width D, as "mlp.up", as "mlp.act" */
 };
-enum { NODE_STATISTICS = 2 };
+enum { NODE_STATISTICS = 6, NODE_GRADIENTS = 2 };
 
 struct operation_info {
     const char *words;                  /* what it is, for a diagnosis; %s: its parameters, or the block */
@@ -79,6 +89,7 @@ struct operation_info {
     bool gradient_over_value;           /* the gradient of in[0] may take the memory of in[0] itself */
     bool passes_on;                     /* the gradient of the output is that of the inputs */
     enum statistic_shape statistic[NODE_STATISTICS];
+    enum statistic_shape gradient[NODE_GRADIENTS];      /* what backward for the inputs leaves for that for the weights, besides dY */
 };
 
 /** What is known of an operation. */

@@ -47,7 +47,7 @@ static enum error_code run_step(struct stage *s, struct microbatch *m, const str
     case STEP_ADD:           return dev_add(s->device, *t, *t, *stage_buffer(s, m, p, step.from)), OK;
     case STEP_SHOW:          return show(s, m, p, step.at, false), OK;
     case STEP_SHOW_GRADIENT: return show(s, m, p, step.at, true), OK;
-    default:                 return run_node(&(struct node_call){ s, m, p, &p->linked.node[step.at] }, which, err);
+    default:                 return run_node(&(struct node_call){ s, m, p, &p->linked.node[step.at], which == LIST_AGAIN }, which, err);
     }
 }
 

@@ -8,7 +8,7 @@ typedef enum error_code run(const struct node_call *, struct error *);
 
 /* ---- what a node finds around it --------------------------------------------------------------------------------------------------- */
 
-static struct tensor buffer(const struct node_call *c, int b) { return b < 0 ? tensor_none : *stage_buffer(c->stage, c->micro, c->part, b); }
+static struct tensor buffer(const struct node_call *c, int b) { return node_buffer(c, b); }
 static struct tensor own(const struct node_call *c, int b) { return tensor_own_rows(c->stage->tp, buffer(c, b), c->micro->N); }
 
 static int index_of(const struct node_call *c) { return (int)(c->node - c->part->linked.node); }
@@ -231,6 +231,8 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_SWIGLU]    = { swiglu_forward,    swiglu_input,    NULL },
     [OP_DROPOUT]   = { dropout_forward,   dropout_input,   NULL },
     [OP_ADD]       = { add_forward,       NULL,            NULL },
+    [OP_ROUTE]     = { node_route_forward, node_route_input, NULL },
+    [OP_MIXTURE]   = { node_mixture_forward, node_mixture_input, node_mixture_weight },
     [OP_LOSS]      = { loss_forward,      loss_input,      NULL },
 };
 

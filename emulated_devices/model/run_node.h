@@ -9,7 +9,20 @@ struct node_call {
     struct microbatch *micro;
     const struct model_part *part;
     const struct linked_node *node;
+    bool again;                         /* recomputation */
 };
+
+static inline struct tensor node_buffer(const struct node_call *c, int b)
+{
+    return b < 0 ? tensor_none : *stage_buffer(c->stage, c->micro, c->part, b);
+}
+
+/* The router's choice, and the experts: run_mixture.c. */
+enum error_code node_route_forward(const struct node_call *, struct error *);
+enum error_code node_route_input(const struct node_call *, struct error *);
+enum error_code node_mixture_forward(const struct node_call *, struct error *);
+enum error_code node_mixture_input(const struct node_call *, struct error *);
+enum error_code node_mixture_weight(const struct node_call *, struct error *);
 
 /** Run a node as a list asks for it: forward (again), backward for its inputs, or for its weights.  Collective over the tp group.
  *  @return OK; ERR_MEMORY; ERR_COMM. */

@@ -29,6 +29,14 @@ struct microbatch {
     struct tensor gradient;                     /* of the stream, where backward is: [stream] */
 };
 
+/* What the routers of a step's microbatches add to the loss: see router_losses_forward in ref/ops/ops.h.  It depends on all tokens of the
+ * batch in all layers, so that it and its slope are known only when all forward passes are done. */
+struct routers {
+    double *sums;                       /* [2E+1] of this device's tokens and layers, then of all */
+    double *slope;                      /* [E] of the balance loss by each row's probabilities, the loss scale in it */
+    double z_slope;                     /* the same of the z loss */
+};
+
 struct stage {
     const struct plan *plan;
     struct device *device;
@@ -40,6 +48,7 @@ struct stage {
     struct parameters *parameters;
     struct tensor rotary;                       /* [S,A] the table of rotary positions, which all devices know; none without */
     uint64_t dropout_seed;                      /* of this step */
+    struct routers routers;                     /* of a mixture */
     int64_t counted;                            /* labels in the whole batch that are not ignored */
     double loss_scale;                          /* gradients are those of so many times the loss */
     double loss;                                /* sum over the tokens of the microbatches done in this step */

@@ -1,7 +1,6 @@
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/model/apart.h"
-#include "emulated_devices/model/matrix.h"
-#include "emulated_devices/model/recompute.h"
+#include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/zeroth.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include <math.h>
@@ -140,6 +139,7 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
     if (!e) e = data_open(&t->data, t->plan.seed, err);
     if (!e) e = apart_group(&t->replica, t, err);
     if (!e) e = make_stages(t, err);
+    if (!e) e = routers_open(t, err);
     if (!e) e = list_uses(t, err);
     e = comm_agree(comm, e, err);
     if (e) trainer_close(t);
@@ -149,6 +149,7 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
 void trainer_close(struct trainer *t)
 {
     for (int c = 0; c < t->stages_open; c++) stage_close(&t->stage[c]);
+    routers_close(t);
     free(t->stage), free(t->scratch), free(t->counted), free(t->times);
     data_close(&t->data);
     free(t->parameters.all), free(t->spec);
@@ -192,6 +193,7 @@ static void take_batch(struct trainer *t)
     t->source.fill(t->source.context, t->step, 0, p->B, ids, labels);
     count_labels(t, labels);
     t->updated = 0;
+    routers_begin(t);
     data_expect_step(&t->data, t->step * p->updates + 1 - t->skipped);
     for (int c = 0; c < p->chunks; c++) {
         struct stage *s = &t->stage[c];
@@ -304,9 +306,11 @@ PLACE(take_output)
 PLACE(take_input_gradient)
 #undef PLACE
 
+static enum error_code backward_begins(void *context, struct error *err) { return routers_share(context, err); }
+
 static const struct stage_operations stage_operations = {
     .compute = compute, .input = input, .output_gradient = output_gradient, .take_output = take_output,
-    .take_input_gradient = take_input_gradient,
+    .take_input_gradient = take_input_gradient, .backward_begins = backward_begins,
 };
 
 /* ---- a step, its two halves ----------------------------------------------------------------------------------------------- */
@@ -324,12 +328,13 @@ enum error_code trainer_pass(struct trainer *t, double *loss, struct error *err)
 /* Loss and norm in one small all-reduce.  Of the devices of a tp group that have the same tokens, one has the loss. */
 static enum error_code share_result(struct trainer *t, double loss, struct step_result *out, struct error *err)
 {
-    double sums[2] = { loss, data_norm_part(&t->data) };
+    double sums[2] = { loss, data_norm_part(&t->data) }, routers = 0;
     enum error_code e = allreduce(&t->replica, sums, 2, F64, SUM, t->plan.allreduce, err);
     out->loss_scale = t->loss_scale.scale;
     t->norm = sqrt(sums[1]) / out->loss_scale;
     if (!e && t->data.shards.apart) e = apart_share(t, sums, err);
-    out->loss = sums[0] / (double)(t->labels ? t->labels : 1);
+    if (!e) e = routers_loss(t, &routers, err);
+    out->loss = sums[0] / (double)(t->labels ? t->labels : 1) + routers;
     out->norm = sqrt(sums[1]) / out->loss_scale;
     return e;
 }
@@ -438,7 +443,9 @@ uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
 static struct collective_cost result_cost(const struct trainer *t)
 {
     const struct collective numbers = { .count = 2, .dtype = F64, .reduction = SUM };
-    return forward_only(t) ? zeroth_cost(t) : group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &numbers);
+    if (forward_only(t)) return zeroth_cost(t);
+    const struct collective_cost a = group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &numbers), b = routers_cost(t);
+    return (struct collective_cost){ .messages = a.messages + b.messages, .bytes = a.bytes + b.bytes, .additions = a.additions + b.additions };
 }
 
 struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)

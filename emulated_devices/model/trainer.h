@@ -31,6 +31,7 @@ struct trainer {
     int64_t step;                       /* steps done */
     int64_t *counted;                   /* [updates] labels that count, of the replica's sequences of each optimizer step of this step */
     int64_t labels;                     /* that count, of the whole batch */
+    struct routers routers;             /* of a mixture: mixture.h */
     double norm;                        /* of the replica's gradients, before clipping */
     int updated;                        /* optimizer steps taken in this step so far */
     struct loss_scale loss_scale;       /* the same on every device */

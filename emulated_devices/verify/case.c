@@ -2,6 +2,7 @@
 #include "emulated_devices/verify/hash.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- plans ------------------------------------------------------------------------------------------------------------- */
@@ -19,6 +20,16 @@ void case_take_llama(struct plan *p)
         .name = "nasty llama", .S = 9, .D = 18, .H = 9, .K = 3, .A = 2, .F = 37, .L = L, .V = 61, .norm = NORM_RMS, .positions = POSITIONS_ROTARY,
         .mlp = MLP_SWIGLU, .rotary = { .theta = 100 }, .tied = p->model.tied, .eps = 1e-5, .init_std = 0.2,
     };
+}
+
+/* Coefficients so large that a mistake in these losses shows. */
+void case_take_mixtral(struct plan *p)
+{
+    case_take_llama(p);
+    snprintf(p->model.name, sizeof p->model.name, "nasty mixtral");
+    p->model.F = 13, p->model.mlp = MLP_MIXTURE;
+    p->model.mixture = (struct mixture_config){ .E = 5, .k = 2, .normalized = true, .balance_coefficient = 0.5, .z_coefficient = 0.1 };
+    p->schedule = "gpipe";
 }
 
 struct plan case_plan(int dp, int tp, int pp)

@@ -42,6 +42,9 @@ struct plan case_plan(int dp, int tp, int pp);
 /** Train a Llama instead, as nasty: query heads in groups of 3, so that from 4 parts on key/value heads have copies. */
 void case_take_llama(struct plan *);
 
+/** Train a Mixtral instead: 5 experts of which a token goes to 2, with a balance loss and a z loss, all forward passes first. */
+void case_take_mixtral(struct plan *);
+
 /** Give a plan a schedule, with as many chunks and microbatches as it takes.
  *  @return OK, or what plan_check has against the last that was tried; the plan is then of no use. */
 enum error_code case_take_schedule(struct plan *, const char *schedule, struct error *);

@@ -125,7 +125,7 @@ static void deliver(struct probes *p, struct exchange *x, int i, int rank, int m
     struct error err;
     if (!computes(t, rank, &p->expected[i], micro)) return;
     const struct part part = part_of(t, rank, &p->expected[i], micro);
-    const size_t size = dtype_size(t->device->dtype), bytes = (size_t)part_count(&part) * size;
+    const size_t size = dtype_size(p->expected[i].format), bytes = (size_t)part_count(&part) * size;
     void *room = malloc(bytes + 1);
     if (room == NULL) must(t, fail(&err, ERR_MEMORY, "no memory for the truth of %s", p->expected[i].name), &err);
     if (t->comm->rank == 0) part_cut(&part, truth.data, room, size);
@@ -149,7 +149,7 @@ enum error_code probes_deliver(struct probes *p, const struct recording *record,
     if (e) return e;
     for (int i = 0; here && i < count; i++) {
         const struct recorded *a = &record->all[i];
-        p->expected[i] = (struct expected){ .layer = a->layer, .gradient = a->gradient, .cols = tensor_cols(a->truth) };
+        p->expected[i] = (struct expected){ .layer = a->layer, .gradient = a->gradient, .cols = tensor_cols(a->truth), .format = a->truth.dtype };
         memcpy(p->expected[i].name, a->name, sizeof a->name);
         activation_width_of(&t->plan.model, a->name, &p->expected[i].width);
     }
@@ -199,7 +199,7 @@ static void bring(struct probes *p, struct exchange *x, int i, int rank, int mic
     struct error err;
     if (!computes(t, rank, &p->expected[i], micro)) return;
     const struct part part = part_of(t, rank, &p->expected[i], micro);
-    const size_t size = dtype_size(t->device->dtype), bytes = (size_t)part_count(&part) * size;
+    const size_t size = dtype_size(p->expected[i].format), bytes = (size_t)part_count(&part) * size;
     void *own = rank == t->comm->rank ? p->shown[i * t->plan.micros + micro] : malloc(bytes + 1);
     if (own == NULL) must(t, fail(&err, ERR_MEMORY, "nothing to gather of %s on device %d", p->expected[i].name, rank), &err);
     if (rank != t->comm->rank) must(t, message_wait(t->comm, message_receive(x, rank, own, bytes), &err), &err);

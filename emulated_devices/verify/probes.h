@@ -25,6 +25,7 @@ struct expected {
     bool gradient;
     int64_t cols;
     enum activation_width width;        /* which columns those are */
+    enum dtype format;
 };
 
 struct probes {

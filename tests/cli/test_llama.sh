@@ -32,10 +32,18 @@ test_round_trip() {
     run train --data "$text" --model saved --steps 1 --dp 2 --tp 2 --zero 3 --check ref;    expect_status 0; expect_out '^OK: '
 }
 
+test_mixture() {
+    make_text
+    run train --data "$text" --model mixtral-tiny --batch 6 --seq 8 --steps 2 --dtype fp64 --dp 2 --pp 2 --schedule gpipe --check ref --save saved
+    expect_status 0;  expect_out '^OK: '
+    run train --data "$text" --model saved --batch 6 --seq 8 --steps 1 --dp 3 --zero 3 --micro 1 --check ref;       expect_status 0;  expect_out '^OK: '
+    run train --model mixtral-tiny --pp 2 --micro 2;    expect_status 2; expect_error '--schedule gpipe does all of them first'
+}
+
 test_refusals() {
     llama --tp 9;                           expect_status 2; expect_error '--tp 9: the model has H=8 heads; tp can be at most that'
     llama --tp 125 --tensor 3d;             expect_status 2; expect_error '--tp 125'
-    run train --model mixtral-tiny --tp 2;  expect_status 2; expect_error '--model mixtral-tiny: no scheme for a mixture of experts is registered'
+    run train --model mixtral-tiny --tp 2;  expect_status 2; expect_error '--tp 2: no scheme cuts the experts of --model mixtral-tiny'
 }
 
-run_tests test_check test_copies_of_keys test_golden test_round_trip test_refusals
+run_tests test_check test_copies_of_keys test_golden test_round_trip test_mixture test_refusals

@@ -131,8 +131,6 @@ static void test_refusals(void **state)
     mesh_make(&p.mesh, cube, NULL);
     p.tensor = "3d", p.model.K = 1;
     expect_refused(p, "the model has K=1 key/value heads");
-    p.tensor = "1d", p.model.mlp = MLP_MIXTURE, p.model.mixture = (struct mixture_config){ .E = 4, .k = 2 };
-    expect_refused(p, "no scheme for a mixture of experts is registered");
 }
 
 int main(void)

@@ -4,7 +4,7 @@
  */
 #include "emulated_devices/model/program.h"
 
-static const struct node embedding[] = {
+const struct node llama_embedding[] = {
     { OP_EMBED,     .out = "tokens",       .in = { "ids" },              .param = "model.embed_tokens", .role = ROLE_TOKENS, .unseen = true },
     { OP_DROPOUT,   .out = "embedding",    .in = { "tokens" },           .place = "embedding" },
     { .op = OP_END }
@@ -27,11 +27,11 @@ static const struct node block[] = {
     { .op = OP_END }
 };
 
-static const struct node loss[] = {
+const struct node llama_loss[] = {
     { OP_NORM,      .out = "ln_f",         .in = { "in" },               .param = "model.norm" },
     { OP_MATRIX,    .out = "logits",       .in = { "ln_f" },             .param = "lm_head", .role = ROLE_HEAD },
     { OP_LOSS,      .out = NULL,           .in = { "logits" } },
     { .op = OP_END }
 };
 
-const struct program program_llama = { embedding, block, loss, "model.layers.%d." };
+const struct program program_llama = { llama_embedding, block, llama_loss, "model.layers.%d." };

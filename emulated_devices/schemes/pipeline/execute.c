@@ -82,6 +82,11 @@ static enum error_code perform(struct run_state *x, const struct action *a, stru
     }
 }
 
+static bool is_of_backward(enum action_kind k)
+{
+    return k == BACKWARD || k == BACKWARD_INPUT || k == BACKWARD_WEIGHT || k == RECEIVE_GRADIENT || k == SEND_GRADIENT;
+}
+
 enum error_code schedule_execute(const struct schedule *s, struct group *group, const struct stage_operations *ops, void *context,
                                  struct action_time *times, struct error *err)
 {
@@ -90,9 +95,13 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
     x.sending = calloc((size_t)n + 1, sizeof *x.sending);
     if (x.sending == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d messages", n);
     enum error_code e = OK;
+    bool backward = false;
     for (int i = 0; i < n && !e; i++) {
+        const struct action *a = &s->actions[group->rank][i];
         const int64_t start = x.device->clock.now;
-        e = perform(&x, &s->actions[group->rank][i], err);
+        if (!backward && is_of_backward(a->kind) && ops->backward_begins) e = ops->backward_begins(context, err);
+        backward = backward || is_of_backward(a->kind);
+        if (!e) e = perform(&x, a, err);
         if (times) times[i] = (struct action_time){ start, x.device->clock.now };
     }
     for (int i = 0; i < x.sends; i++) {

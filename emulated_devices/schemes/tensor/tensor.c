@@ -163,6 +163,10 @@ static struct runs runs_of(const struct model_config *c, enum param_role role, b
     const struct heads h = heads_at(c, parts, index);
     struct runs r = { 0 };
     int64_t first, count;
+    if (role == ROLE_ROUTER) {                      /* every device has all of it */
+        add_run(&r, 0, output ? c->mixture.E : c->D);
+        return r;
+    }
     if (inner && (role == ROLE_QKV || role == ROLE_ATTENTION_OUT)) {
         add_run(&r, h.query * c->A, h.queries * c->A);
         for (int64_t heads = c->H; role == ROLE_QKV && heads <= c->H + c->K; heads += c->K) add_run(&r, (heads + h.key) * c->A, h.keys * c->A);

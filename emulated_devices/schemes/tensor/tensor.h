@@ -69,8 +69,8 @@ struct tensor_parallel {
 };
 
 /* What the columns of an activation are: the model's width D; queries, keys and values; heads side by side; F, or 2F of a
- * gate and what is gated; F; V. */
-enum activation_width { WIDTH_MODEL, WIDTH_QKV, WIDTH_HEADS, WIDTH_UP, WIDTH_ACT, WIDTH_VOCABULARY };
+ * gate and what is gated; F; V; experts, E; a token's choices of them, k. */
+enum activation_width { WIDTH_MODEL, WIDTH_QKV, WIDTH_HEADS, WIDTH_UP, WIDTH_ACT, WIDTH_VOCABULARY, WIDTH_EXPERTS, WIDTH_CHOICES };
 
 enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS };     /* forward; backward for the input, for the weights */
 struct ledger;

@@ -1,0 +1,67 @@
+#include "emulated_devices/model/mixture.h"
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_mixture(const struct plan *p) { return p->model.mlp == MLP_MIXTURE; }
+
+static int sums_of(const struct plan *p) { return 2 * (int)p->model.mixture.E + 1; }
+static bool balances(const struct plan *p) { return is_mixture(p) && p->model.mixture.balance_coefficient > 0; }
+
+enum error_code routers_open(struct trainer *t, struct error *err)
+{
+    const int E = (int)t->plan.model.mixture.E;
+    if (!is_mixture(&t->plan)) return OK;
+    t->routers.sums = calloc((size_t)sums_of(&t->plan), sizeof(double));
+    t->routers.slope = calloc((size_t)E, sizeof(double));
+    return t->routers.sums && t->routers.slope ? OK : fail(err, ERR_MEMORY, "no memory for the sums of %d experts", E);
+}
+
+void routers_close(struct trainer *t) { free(t->routers.sums), free(t->routers.slope); }
+
+/* Rows of all layers' routers together. */
+static double rows_of(const struct plan *p) { return (double)(p->B * p->S * p->model.L); }
+
+void routers_begin(struct trainer *t)
+{
+    const struct plan *p = &t->plan;
+    if (!is_mixture(p)) return;
+    memset(t->routers.sums, 0, (size_t)sums_of(p) * sizeof(double));
+    t->routers.z_slope = t->loss_scale.scale * 2 * p->model.mixture.z_coefficient / rows_of(p);
+    for (int c = 0; c < p->chunks; c++) t->stage[c].routers = t->routers;
+}
+
+static enum error_code share_sums(struct trainer *t, struct error *err)
+{
+    return allreduce(&t->replica, t->routers.sums, sums_of(&t->plan), F64, SUM, t->plan.allreduce, err);
+}
+
+enum error_code routers_share(struct trainer *t, struct error *err)
+{
+    const struct mixture_config *x = &t->plan.model.mixture;
+    const double rows = rows_of(&t->plan), *chosen = t->routers.sums + x->E;
+    if (!balances(&t->plan)) return OK;
+    const enum error_code e = share_sums(t, err);
+    for (int64_t i = 0; i < x->E && !e; i++)
+        t->routers.slope[i] = t->loss_scale.scale * x->balance_coefficient * ((double)x->E * (chosen[i] / rows)) / rows;
+    return e;
+}
+
+enum error_code routers_loss(struct trainer *t, double *loss, struct error *err)
+{
+    const struct mixture_config *x = &t->plan.model.mixture;
+    const double rows = rows_of(&t->plan), *probability = t->routers.sums, *chosen = probability + x->E;
+    double balance = 0;
+    *loss = 0;
+    if (!is_mixture(&t->plan)) return OK;
+    const enum error_code e = balances(&t->plan) ? OK : share_sums(t, err);
+    for (int64_t i = 0; i < x->E; i++) balance += (double)x->E * (chosen[i] / rows) * (probability[i] / rows);
+    *loss = x->balance_coefficient * balance + x->z_coefficient * (t->routers.sums[2 * x->E] / rows);
+    return e;
+}
+
+struct collective_cost routers_cost(const struct trainer *t)
+{
+    const struct collective sums = { .count = sums_of(&t->plan), .dtype = F64, .reduction = SUM };
+    const struct collective_cost none = { 0 };
+    return is_mixture(&t->plan) ? group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &sums) : none;
+}

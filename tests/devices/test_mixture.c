@@ -1,0 +1,97 @@
+/* A Mixtral on devices equals the one-device model: over copies of the model, stages and microbatches, with weights in shards.
+ * ranks: 1 2 3 4
+ * verify ranks: 6 8
+ *
+ * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory peaks by formula.
+ * The balance loss is of all tokens of the batch in all layers: with the tokens of one microbatch, copy or stage alone it would be another.
+ */
+#include "tests/devices/trained.h"
+#include <string.h>
+
+static struct plan mixtral(int dp, int pp)
+{
+    struct plan p = case_plan(dp, 1, pp);
+    case_take_mixtral(&p);
+    return p;
+}
+
+static void test_every_mesh(void **state)
+{
+    (void)state;
+    for (int dp = 1; dp <= test_size; dp++) {
+        if (test_size % dp != 0) continue;
+        struct plan p = mixtral(dp, test_size / dp);
+        if (plan_check(&p, &err) == OK) check(&p);
+    }
+}
+
+static void test_every_data_scheme(void **state)
+{
+    (void)state;
+    for (int i = 0; data_schemes[i]; i++) {
+        struct plan p = mixtral(test_size, 1);
+        p.data.scheme = data_schemes[i]->name;
+        if (data_schemes[i]->outer.every == 0 && plan_check(&p, &err) == OK) check(&p);
+    }
+}
+
+/* What was dropped is computed again, but its routers' losses are not added up again. */
+static void test_recomputation(void **state)
+{
+    static const char *const choices[] = { "selective", "full" };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct plan p = mixtral(test_size, 1);
+        p.recompute = choices[i], p.model.tied = false;
+        p.model.dropout_residual = 0.2;
+        check(&p);
+    }
+}
+
+/* Weights of the chosen experts that do not add up to 1; a single choice; no auxiliary loss, which any schedule takes. */
+static void test_rules(void **state)
+{
+    (void)state;
+    struct plan p = mixtral(test_size, 1);
+    p.model.mixture.normalized = false;
+    check(&p);
+    p = mixtral(test_size, 1);
+    p.model.mixture.k = 1, p.model.mixture.normalized = false;
+    check(&p);
+    p = mixtral(test_size, 1);
+    p.model.mixture.balance_coefficient = 0, p.schedule = "1f1b";
+    check(&p);
+    p = mixtral(1, test_size);
+    p.model.mixture.balance_coefficient = 0, p.schedule = "zb-h1";
+    if (plan_check(&p, &err) == OK) check(&p);
+}
+
+static void expect_refused(struct plan p, const char *words)
+{
+    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words, err.text);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct plan p = mixtral(1, 1);
+    const int two[AXIS_COUNT] = { [DP] = 1, [TP] = 2, [PP] = 1, [CP] = 1, [EP] = 1 };
+    p.micros = 2, p.schedule = "1f1b";
+    expect_refused(p, "--schedule gpipe does all of them first");
+    p.schedule = "gpipe", p.data.scheme = "zero3", p.data.tiles = 2;
+    expect_refused(p, "--tiles 2");
+    p = mixtral(1, 1);
+    mesh_make(&p.mesh, two, NULL);
+    expect_refused(p, "--tp 2: no scheme cuts the experts");
+    p = mixtral(1, 1);
+    case_take_mezo(&p, 1);
+    expect_refused(p, "--optimizer mezo");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MPI_TEST(test_every_mesh), MPI_TEST(test_every_data_scheme), MPI_TEST(test_recomputation), MPI_TEST(test_rules), MPI_TEST(test_refusals),
+    };
+    return MPI_RUN("mixture", tests);
+}
