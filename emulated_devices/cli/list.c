@@ -48,8 +48,17 @@ static void list_auto(enum operation op)
     entry(ALGORITHM_AUTO, text);
 }
 
+static void explain_auto(void)
+{
+    printf("\n");
+    entry(ALGORITHM_AUTO, "for every operation: the algorithm with the least predicted time, by its cost function and the cluster's links; not the "
+          "fastest, and nothing is measured. The prediction leaves out copies, how sums wait for one another, and what else uses ports meanwhile. What "
+          "it chooses takes up to 1.25 times as long as the best, in the cases tried, mostly less than 1.06: docs/virtual_clock.md");
+}
+
 static void list_collectives(void)
 {
+    explain_auto();
     for (int op = 0; op < OPERATION_COUNT; op++) {
         bool any = false;
         for (const struct algorithm *const *a = algorithms; *a; a++) {

@@ -175,7 +175,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     while (a.operation < OPERATION_COUNT && strcmp(operation_name(a.operation), argv[2]) != 0) a.operation++;
     if (a.operation == OPERATION_COUNT) return fail(err, ERR_USAGE, "show %s: there is no such collective", argv[2]);
     const struct option table[] = {
-        { "ALGO", NULL, OPTION_STRING, &a.algorithm, .help = "algorithm; default: the first that orrery list collectives shows" },
+        { "ALGO", NULL, OPTION_STRING, &a.algorithm, .help = "algorithm, or auto: the least predicted time; default: the first that orrery list collectives shows" },
         { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "how many take part" },
         { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20, .help = "elements of the vector; -1: one for each device" },
         { "--root", "R", OPTION_INT, &a.root, .min = 0, .max = SHOW_MOST_DEVICES - 1, .help = "for collectives that have one" },

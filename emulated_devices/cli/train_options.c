@@ -182,7 +182,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--placement", "NAME", OPTION_CHOICE, &placement, .choices = placements, .help = "layers over stages: even, or by the speed of the cluster's devices" },
         { "--skip", "N", OPTION_INT, &o->plan.skip, .min = 0, .max = 4096, .help = "stages that a skippipe microbatch leaves out; 0: a third of the middle ones" },
         { "--update-every", "N", OPTION_INT, &o->plan.update_every, .min = 0, .max = 1e6, .help = "microbatches of a pipedream-2bw batch; 0: pp" },
-        { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce, .help = "algorithm for all all-reduces; auto: by predicted time" },
+        { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce, .help = "algorithm for all all-reduces; auto: the least predicted time, which is not always the fastest (orrery list collectives)" },
         { .kind = OPTION_HEADING, .help = "Data parallelism: who keeps weights, gradients and optimizer state" },
         { "--data-parallel", "NAME", OPTION_STRING, &data.scheme, .help = "the scheme, by its name in `orrery list data`; default: ddp" },
         { "--zero", "STAGE", OPTION_INT, &data.zero, .min = 0, .max = 3, .help = "the same in short: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
