@@ -95,8 +95,8 @@ static void layernorm_case(const struct ops *op, int64_t N, int64_t D, int64_t c
     }
     op->layernorm_backward_weight(dW, db, dY, X, mean, rstd);
 
-    struct sum *w = calloc((size_t)D, sizeof *w);
-    assert_non_null(w);
+    struct sum *w = calloc((size_t)D, sizeof *w), *bias = calloc((size_t)D, sizeof *bias);
+    assert_true(w && bias);
     for (int64_t n = 0; n < N; n++) {
         const struct row r = row_statistics(n, D);
         const num mean_g = over(r.sum_g, exact(D)), mean_gx = over(r.sum_gx, exact(D));
@@ -107,10 +107,14 @@ static void layernorm_case(const struct ops *op, int64_t N, int64_t D, int64_t c
             expect_near("Y", Y, n * D + d, plus(times(xhat, at(W, d)), at(b, d)));
             expect_near("dX", dX, n * D + d, times(r.rstd, minus(minus(g, mean_g), times(xhat, mean_gx))));
             sum_add(&w[d], times(at(dY, n * D + d), xhat));
+            sum_add(&bias[d], at(dY, n * D + d));
         }
     }
-    for (int64_t d = 0; d < D; d++) expect_near("dw", dW, d, plus(exact(1), sum_end(w[d])));
-    free(w);
+    for (int64_t d = 0; d < D; d++) {                   /* added to the 1 that was there */
+        expect_near("dw", dW, d, plus(exact(1), sum_end(w[d])));
+        expect_near("db", db, d, plus(exact(1), sum_end(bias[d])));
+    }
+    free(w), free(bias);
     check_guards_and_free();
 }
 
