@@ -65,7 +65,7 @@ int launcher_rank(void);
 /** Tell the waiting launch() who is who: a line on stderr for each process, which launch() keeps to itself. */
 void announce_process(int rank, const char *place);
 #define PROCESS_LINE "orrery-process "  /* how it begins */
-#define LOST_LINE "orrery-lost "        /* how another begins: a process has ended without saying goodbye; its signal, when */
+#define LOST_LINE "orrery-lost "        /* how another begins: a process has ended without saying goodbye; its signal, when, whether it lost its parent before */
 enum { LINGER = 1 };                    /* seconds that a device goes on after it has said that it aborts */
 
 /** Seconds without progress after which a job ends: what the environment says (ORRERY_WAIT_LIMIT), else the usual ones. */
@@ -112,7 +112,22 @@ enum error_code launch(int devices, int argc, char **argv, int *status, struct e
  */
 const char *handover_file(struct error *err);
 
-/** In a device: errors go straight to the launch() that waits, past mpiexec, which drops what comes as it ends. */
-void speak_to_launch(void);
+/* ---- lifeline.c: ending with those who have started us --------------------------------------------------------------- */
+
+/** Tell processes that inherit a pipe's end which number it has, and which inode, since a device on another machine has something
+ *  else under that number.  @param name  of the environment's variable. */
+void tell_pipe(const char *name, int fd);
+
+/** That end, or -1. */
+int told_pipe(const char *name);
+
+/** On Linux: this process is killed when its parent ends, also after an exec. */
+void die_with_parent(void);
+
+/** In a device, first of all: from now on it is killed when its launcher, mpiexec or the process between them and it ends. */
+void hold_lifeline(void);
+
+/** In a device or its witness: whether MPICH's process that has started the device has ended. */
+bool proxy_is_gone(void);
 
 #endif

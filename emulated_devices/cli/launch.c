@@ -1,9 +1,13 @@
 /* launch.c -- orrery starts its own ranks: it runs itself under mpiexec and keeps an eye on it.
  *
  *   orrery --+-- mpiexec -n P orrery ...       its output comes through here, without what mpiexec itself has to say
- *            +-- guardian                      ends mpiexec if this process dies before it
+ *            +-- guardian                      tidies up if this process dies before its job
+ *
+ * How devices notice that somebody above them has died: lifeline.c.  That none is left: family.c.
  */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/family.h"
+#include "emulated_devices/cli/machine.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/watch.h"
 #include "ref/io/output.h"
@@ -14,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,32 +47,6 @@ const char *handover_file(struct error *err)
     return handover;
 }
 
-/* ---- errors, past mpiexec --------------------------------------------------------------------------------------------------
- *
- * Devices inherit the pipe's end.  They know it by its number, and that it is the right one by its inode, since a device on
- * another machine has something else under that number. */
-
-static void tell_where_errors_go(int fd)
-{
-    struct stat st;
-    char text[64];
-    if (fstat(fd, &st) != 0) return;
-    snprintf(text, sizeof text, "%d %llu", fd, (unsigned long long)st.st_ino);
-    setenv("ORRERY_ERRORS", text, 1);
-}
-
-void speak_to_launch(void)
-{
-    const char *told = getenv("ORRERY_ERRORS");
-    struct stat st;
-    unsigned long long inode;
-    int fd;
-    if (told == NULL || sscanf(told, "%d %llu", &fd, &inode) != 2 || fstat(fd, &st) != 0) return;
-    if (!S_ISFIFO(st.st_mode) || (unsigned long long)st.st_ino != inode) return;
-    dup2(fd, STDERR_FILENO);
-    close(fd);
-}
-
 /* ---- watching ---------------------------------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t caught;                    /* the signal that asked us to stop */
@@ -88,32 +65,41 @@ static void catch_signals(struct sigaction before[STOPPING])
     }
 }
 
-/* Until both streams have ended; or mpiexec has, and nothing comes any more from a device that it could not end.  A job that is
- * to stop has three seconds before it is killed, and two after. */
-static void watch_job(struct watch *w, pid_t job)
+enum { PROMPT = 1 };                    /* seconds that a job gets to end by itself, once it is to end */
+
+/* Until both streams have ended; or mpiexec has, and nothing comes any more; or the job was asked to end and did not. */
+static void watch_job(struct watch *w, struct family *f)
 {
-    double asked = 0;
-    bool killed = false;
+    double asked = 0, ended = 0;
     while (w->stream[0].from >= 0 || w->stream[1].from >= 0) {
-        siginfo_t gone = { .si_pid = 0 };
         struct pollfd p[2] = { { .fd = w->stream[0].from, .events = POLLIN }, { .fd = w->stream[1].from, .events = POLLIN } };
         const int ready = poll(p, 2, 200);              /* negative numbers are passed over */
         for (int i = 0; i < 2 && ready > 0; i++)
             if (p[i].revents) watch_read(w, &w->stream[i]);
-        if (ready == 0 && waitid(P_PID, (id_t)job, &gone, WEXITED | WNOHANG | WNOWAIT) == 0 && gone.si_pid == job) break;
+        family_reap(f);
+        if (f->job_ended && ended == 0) ended = now();
+        if (f->job_ended && (ready == 0 || now() - ended > PROMPT)) return;
         if (!caught && !w->write_errno) continue;
-        if (!asked) {
+        if (asked == 0) {
             asked = now();
-            kill(job, SIGTERM);
-        } else if (!killed && now() - asked > 3) {
-            kill(job, SIGKILL);
-            killed = true;
-        } else if (now() - asked > 5) break;
+            if (!f->job_ended) kill(f->job, SIGTERM);
+        } else if (now() - asked > PROMPT) return;
+    }
+}
+
+/* What those who have ended still had to say. */
+static void read_rest(struct watch *w)
+{
+    for (int i = 0; i < 2; i++) {
+        struct stream *s = &w->stream[i];
+        while (s->from >= 0 && poll(&(struct pollfd){ .fd = s->from, .events = POLLIN }, 1, 0) == 1) watch_read(w, s);
+        if (s->from >= 0) close(s->from);
+        s->from = -1;
     }
 }
 
 /* A process that does nothing but wait for our end; ours without a word means that we were killed. */
-static pid_t start_guardian(pid_t job, const struct watch *w, int *line)
+static pid_t start_guardian(pid_t job, const struct watch *w, int lifeline, int *line)
 {
     int ends[2];
     char word;
@@ -125,11 +111,10 @@ static pid_t start_guardian(pid_t job, const struct watch *w, int *line)
         return guardian;
     }
     for (int i = 0; i < STOPPING; i++) signal(stopping[i], SIG_IGN);
-    close(ends[1]), close(w->stream[0].from), close(w->stream[1].from);
+    close(ends[1]), close(lifeline), close(w->stream[0].from), close(w->stream[1].from);
     close(STDIN_FILENO), close(STDOUT_FILENO), close(STDERR_FILENO);    /* whoever reads them must see their end */
     if (read(ends[0], &word, 1) != 1) {
-        kill(job, SIGTERM);
-        for (int i = 0; i < 50 && kill(job, 0) == 0; i++) poll(NULL, 0, 100);
+        if (getpgid(job) == getpgrp()) kill(job, SIGTERM);              /* on Linux it is dead by now */
         remove_handover();
     }
     _exit(0);
@@ -158,7 +143,10 @@ static void permit_open_mpi(void)
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) setenv(usual[i][0], usual[i][1], 0);
 }
 
-static void run_mpiexec(int devices, int argc, char **argv, int out, int errors)
+/* What mpiexec inherits: its output, and the lifeline's end for the devices. */
+struct inherited { int out, errors, lifeline; };
+
+static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, struct inherited from)
 {
     char count[16];
     char **words = calloc((size_t)argc + 4, sizeof *words);
@@ -168,33 +156,59 @@ static void run_mpiexec(int devices, int argc, char **argv, int out, int errors)
     words[0] = (char *)ORRERY_MPIEXEC, words[1] = (char *)"-n", words[2] = count;
     for (int i = 0; i < argc; i++) words[3 + i] = argv[i];
     permit_open_mpi();
-    setenv("ORRERY_LAUNCHED", "1", 1);
+    family_mark(launcher);
     setenv("ORRERY_TERMINAL", isatty(STDOUT_FILENO) ? "1" : "0", 1);
-    tell_where_errors_go(errors);
-    dup2(nothing, STDIN_FILENO), dup2(out, STDOUT_FILENO), dup2(errors, STDERR_FILENO);
-    close(nothing), close(out);
+    tell_pipe("ORRERY_ERRORS", from.errors);
+    tell_pipe("ORRERY_LIFELINE", from.lifeline);
+    dup2(nothing, STDIN_FILENO), dup2(from.out, STDOUT_FILENO), dup2(from.errors, STDERR_FILENO);
+    close(nothing), close(from.out);
+    die_with_parent();
+    if (getppid() != launcher) _exit(127);              /* it has died before that */
     execvp(words[0], words);
     _exit(127);
 }
 
-static enum error_code open_watch(struct watch *w, int devices, int into[2], struct error *err)
+/* @param[out] lifeline  our end, which closes when we do. */
+static enum error_code open_watch(struct watch *w, int devices, struct inherited *into, int *lifeline, struct error *err)
 {
     *w = (struct watch){ .room = devices, .stream = { { .from = -1, .to = STDOUT_FILENO }, { .from = -1, .to = STDERR_FILENO } } };
     w->process = calloc((size_t)devices, sizeof *w->process);
-    int ends[2];
-    for (int i = 0; w->process != NULL && i < 2; i++) {
-        if (pipe(ends) != 0) break;
-        fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-        w->stream[i].from = ends[0], into[i] = ends[1];
-        if (i == 1) return OK;
+    int ends[3][2], n = 0;
+    while (w->process != NULL && n < 3 && pipe(ends[n]) == 0) n++;
+    if (n == 3) {
+        *into = (struct inherited){ .out = ends[0][1], .errors = ends[1][1], .lifeline = ends[2][0] };
+        w->stream[0].from = ends[0][0], w->stream[1].from = ends[1][0], *lifeline = ends[2][1];
+        fcntl(ends[0][0], F_SETFD, FD_CLOEXEC), fcntl(ends[1][0], F_SETFD, FD_CLOEXEC), fcntl(*lifeline, F_SETFD, FD_CLOEXEC);
+        return OK;
     }
+    fail(err, ERR_COMM, "cannot watch over %s: %s", ORRERY_MPIEXEC, strerror(errno));
+    while (n-- > 0) close(ends[n][0]), close(ends[n][1]);
     free(w->process);
-    return fail(err, ERR_COMM, "cannot watch over %s: %s", ORRERY_MPIEXEC, strerror(errno));
+    return ERR_COMM;
 }
 
-static enum error_code report_death(const struct watch *w, struct error *err)
+/* ---- what is said in the end ------------------------------------------------------------------------------------------------ */
+
+/* Of a device that died before it could say who it is we know that it is one of those who have not said so. */
+static enum error_code report_unknown_death(const struct watch *w, int devices, struct error *err)
 {
-    if (w->lost_pid == 0) return fail(err, ERR_COMM, "a device died: %s; the others were stopped", w->how);
+    char who[128] = "";
+    int missing = 0, used = 0;
+    for (int rank = 0; rank < devices; rank++) {
+        int i = 0;
+        while (i < w->known && w->process[i].rank != rank) i++;
+        if (i < w->known || ++missing > 8) continue;
+        used += snprintf(who + used, sizeof who - (size_t)used, "%s%d", missing > 1 ? ", " : "", rank);
+    }
+    if (missing == 0) return fail(err, ERR_COMM, "a device died: %s; the others were stopped", w->how);
+    if (missing == 1) return fail(err, ERR_COMM, "device %s died during start-up: %s; the others were stopped", who, w->how);
+    return fail(err, ERR_COMM, "a device died during start-up: %s; it is one of %s%s; the others were stopped", w->how, who,
+                missing > 8 ? ", ..." : "");
+}
+
+static enum error_code report_death(const struct watch *w, int devices, struct error *err)
+{
+    if (w->lost_pid == 0) return report_unknown_death(w, devices, err);
     for (int i = 0; i < w->known; i++)
         if (w->process[i].pid == w->lost_pid)
             return fail(err, ERR_COMM, "device %d (%s), process %ld, died: %s; the others were stopped", w->process[i].rank,
@@ -202,14 +216,23 @@ static enum error_code report_death(const struct watch *w, struct error *err)
     return fail(err, ERR_COMM, "process %ld died before it became a device: %s; the others were stopped", w->lost_pid, strsignal(w->lost_signal));
 }
 
+/* mpiexec, or its proxy between it and the devices. */
+static enum error_code report_death_of_manager(int how, struct error *err)
+{
+    if (WIFSIGNALED(how)) return fail(err, ERR_COMM, "%s died: %s; all devices were stopped", ORRERY_MPIEXEC, strsignal(WTERMSIG(how)));
+    return fail(err, ERR_COMM, "the process by which %s holds the devices (hydra_pmi_proxy) died; all devices were stopped", ORRERY_MPIEXEC);
+}
+
 /* Who was killed could say nothing; then what the others say is a consequence. */
 static enum error_code report_end_of_job(const struct watch *w, int how, int devices, int *status, struct error *err)
 {
     *status = WIFEXITED(how) ? WEXITSTATUS(how) : 1;
     if (w->write_errno) return fail(err, ERR_FILE, "standard output: cannot be written: %s", strerror(w->write_errno));
-    if (w->lost_pid || (w->died && !w->said[0])) return report_death(w, err);
+    if (w->lost_pid == 0 && !w->said[0] && !w->mpi_failed[0] && (WIFSIGNALED(how) || w->orphaned)) return report_death_of_manager(how, err);
+    if (w->lost_pid || (w->died && !w->said[0] && !w->mpi_failed[0])) return report_death(w, devices, err);
+    if (w->mpi_failed[0] && !w->said[0]) return fail(err, ERR_COMM, "MPI could not be started: %s", w->mpi_failed);
     fputs(w->said, stderr);
-    if (w->died) *status = 1;
+    if (w->died && *status == 0) *status = 1;
     if (*status == 0 || w->said[0]) return OK;
     if (*status == 127) return fail(err, ERR_COMM, "cannot start %s -n %d: is MPICH installed, and in PATH?", ORRERY_MPIEXEC, devices);
     return fail(err, ERR_COMM, "%s -n %d failed with status %d%s%s", ORRERY_MPIEXEC, devices, *status, w->noise[0] ? ": " : "", w->noise);
@@ -223,41 +246,54 @@ static void die_of(int number)
     raise(number);
 }
 
+static void say_stopped(int left, int devices)
+{
+    fprintf(stderr, "orrery: stopped: %s; ", strsignal(caught));
+    if (left == 0) fprintf(stderr, "all %d devices have ended\n", devices);
+    else fprintf(stderr, "%d process%s of %d devices cannot be ended\n", left, left == 1 ? "" : "es", devices);
+}
+
 enum error_code launch(int devices, int argc, char **argv, int *status, struct error *err)
 {
     struct watch w;
+    struct family f = { .job = -1 };
     struct sigaction before[STOPPING];
-    int into[2], line = -1, how = 0;
+    struct inherited into;
+    int line = -1, lifeline, left = 0;
+    const pid_t self = getpid();
     if (getenv("ORRERY_LAUNCHED") != NULL)
         return fail(err, ERR_COMM, "%s started this process without telling its rank; it must be MPICH's", ORRERY_MPIEXEC);
-    enum error_code e = open_watch(&w, devices, into, err);
+    enum error_code e = machine_check(devices, err);
+    if (!e) e = open_watch(&w, devices, &into, &lifeline, err);
     if (e) return e;
     fflush(stdout);
     signal(SIGPIPE, SIG_IGN);
     catch_signals(before);
-    const pid_t job = fork();
-    if (job == 0) {
+    family_adopt();
+    f.job = fork();
+    if (f.job == 0) {
         signal(SIGPIPE, SIG_DFL);
-        run_mpiexec(devices, argc, argv, into[0], into[1]);
+        run_mpiexec(self, devices, argc, argv, into);
     }
-    close(into[0]), close(into[1]);
-    if (job > 0) {
-        const pid_t guardian = start_guardian(job, &w, &line);
-        watch_job(&w, job);
-        while (waitpid(job, &how, 0) < 0 && errno == EINTR) continue;
+    close(into.out), close(into.errors), close(into.lifeline);
+    if (f.job > 0) {
+        const pid_t guardian = start_guardian(f.job, &w, lifeline, &line);
+        watch_job(&w, &f);
+        left = family_end(&f, &w, caught || w.write_errno ? 0 : PROMPT);
         dismiss_guardian(guardian, line);
     }
-    for (int i = 0; i < 2; i++)
-        if (w.stream[i].from >= 0) close(w.stream[i].from);
+    close(lifeline);
+    read_rest(&w);                                      /* also who they were */
+    family_sweep(&w);
     signal(SIGPIPE, SIG_DFL);
     for (int i = 0; i < STOPPING; i++) sigaction(stopping[i], &before[i], NULL);
     if (caught) {
-        fprintf(stderr, "orrery: stopped: %s; all %d devices have ended\n", strsignal(caught), devices);
+        say_stopped(left, devices);
         die_of(caught);
     }
     if (w.write_errno == EPIPE) die_of(SIGPIPE);        /* the reader has seen enough */
-    e = job < 0 ? fail(err, ERR_COMM, "cannot start %s: there is no room for another process", ORRERY_MPIEXEC)
-                : report_end_of_job(&w, how, devices, status, err);
+    e = f.job < 0 ? fail(err, ERR_COMM, "cannot start %s: there is no room for another process", ORRERY_MPIEXEC)
+                  : report_end_of_job(&w, f.how, devices, status, err);
     free(w.process);
     return e;
 }

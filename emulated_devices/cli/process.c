@@ -1,6 +1,7 @@
 /* process.c -- what one process does for itself: its surroundings, its share of the cores, its rank before MPI is up. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
+#include "emulated_devices/comm/comm.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ static void witness(int from, long device)
     unsigned char word = SIGKILL;                       /* the one that leaves no time for words */
     char line[96];
     if (read(from, &word, 1) != 1 || word != 0) {
-        const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d %.3f\n", device, word, now());
+        const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d %.3f %d\n", device, word, now(), proxy_is_gone());
         if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
     }
     _exit(0);
@@ -57,7 +58,7 @@ static void witness(int from, long device)
 
 static void call_witness(void)
 {
-    static const int deadly[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM };
+    static const int deadly[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT, SIGHUP };
     int ends[2];
     if (pipe(ends) != 0) return;
     const long device = (long)getpid();                 /* the child could not ask any more if its parent were dead by then */
@@ -78,15 +79,29 @@ static void call_witness(void)
     }
 }
 
+/* Errors go straight to the launch() that waits, past mpiexec, which drops what comes as it ends. */
+static void speak_to_launch(void)
+{
+    const int fd = told_pipe("ORRERY_ERRORS");
+    if (fd < 0) return;
+    dup2(fd, STDERR_FILENO);
+    close(fd);
+}
+
 /* What libraries read before main, so that it takes effect only when the program is started once more.
  * @return whether that is so. */
 static bool settle_environment(void)
 {
+    const bool ucx = comm_uses_ucx();
     const char *const usual[][2] = {
         { "OMP_WAIT_POLICY", "passive" },               /* threads that wait by spinning take the cores from whom they wait for */
         { "UCX_HANDLE_ERRORS", "none" },                /* MPICH's transport would print a page for each crash, */
         { "UCX_LOG_LEVEL", "fatal" },                   /* remarks of its own, */
         { "UCX_WARN_UNUSED_ENV_VARS", "n" },            /* and one about these */
+        /* MPICH's files in /dev/shm stay when a device is killed while it starts, and 64 MB of it, Docker's, are too few for 16
+         * devices.  UCX has other memory of the same speed that has no name. */
+        { "UCX_TLS", ucx ? "^posix" : NULL },
+        { "MPIR_CVAR_NOLOCAL", ucx ? "1" : NULL },      /* MPICH leaves messages inside the machine to UCX */
         { "OPENBLAS_CORETYPE", better_kernels() },      /* what it takes for a processor that it does not know is slow */
     };
     bool changed = false;
@@ -102,9 +117,13 @@ void prepare_process(char **argv)
     open_missing_streams();
     signal(SIGXFSZ, SIG_IGN);                           /* a file that grows too large is an error to report, not a death */
     if (settle_environment()) execvp(argv[0], argv);
-    if (getenv("ORRERY_LAUNCHED") == NULL) return;
-    speak_to_launch();
-    call_witness();
+    if (!under_launcher()) return;
+    if (getenv("ORRERY_LAUNCHED") != NULL) {
+        speak_to_launch();
+        announce_process(launcher_rank(), "starting");
+        call_witness();
+    }
+    hold_lifeline();                                    /* after the fork: a thread stays behind */
 }
 
 static int from_environment(const char *const names[])

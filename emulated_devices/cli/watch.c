@@ -26,8 +26,12 @@ static void write_all(struct watch *w, int to, const char *data, size_t bytes)
 static void remember_process(struct watch *w, const char *text)
 {
     struct process p = { 0 };
-    if (w->known == w->room || sscanf(text, "%ld %d %63[^\n]", &p.pid, &p.rank, p.place) < 2) return;
-    w->process[w->known++] = p;
+    if (sscanf(text, "%ld %d %63[^\n]", &p.pid, &p.rank, p.place) < 2) return;
+    int i = 0;
+    while (i < w->known && w->process[i].pid != p.pid) i++;
+    if (i == w->room) return;
+    w->process[i] = p;                                  /* it knows its place better now */
+    if (i == w->known) w->known++;
 }
 
 /* The first, unless a device has said before that it is about to end.  An abort gives way to another death in the time that
@@ -35,9 +39,13 @@ static void remember_process(struct watch *w, const char *text)
 static void remember_loss(struct watch *w, const char *text)
 {
     long pid;
-    int number;
+    int number, orphan;
     double when;
-    if (sscanf(text, "%ld %d %lf", &pid, &number, &when) != 3 || w->said[0]) return;
+    if (sscanf(text, "%ld %d %lf %d", &pid, &number, &when, &orphan) != 4 || w->said[0]) return;
+    if (orphan) {
+        w->orphaned = true;
+        return;
+    }
     if (w->lost_pid == 0 || (w->lost_signal == SIGABRT && number != SIGABRT && when < w->lost_when + LINGER))
         w->lost_pid = pid, w->lost_signal = number, w->lost_when = when;
 }
@@ -67,7 +75,12 @@ static bool is_private(struct watch *w, struct stream *s, const char *line)
         remember_loss(w, line + strlen(LOST_LINE));
         return true;
     }
-    int n;
+    int n = 0;
+    if (sscanf(line, "%*[A-Za-z_0-9](%*d)%n", &n) == 0 && n > 0 && (line[n] == '.' || line[n] == ':')) {
+        line += n, line += strspn(line, ".: ");         /* "init_worker(71)....: ucx function ...": the last has the cause */
+        if (*line != '\n') snprintf(w->mpi_failed, sizeof w->mpi_failed, "%.*s", (int)strcspn(line, "\n"), line);
+        return true;
+    }
     const bool of_ucx = sscanf(line, "[%*[^]: ]:%*d :%*d:%d]", &n) == 1;        /* "[host:12 :0:12] cma_ep.c: ..." */
     if (of_ucx || starts_with(line, "[mpiexec@") || starts_with(line, "[proxy:") || starts_with(line, "Abort(")) {
         if (!w->noise[0]) snprintf(w->noise, sizeof w->noise, "%.*s", (int)strcspn(line, "\n"), line);

@@ -78,6 +78,9 @@ struct comm {
  */
 enum error_code comm_open(struct comm *, struct device *, struct error *);
 
+/** Whether MPI's messages travel by UCX.  May be asked before comm_open. */
+bool comm_uses_ucx(void);
+
 /** Disconnect.  Collective; every exchange must be complete. */
 void comm_close(struct comm *);
 

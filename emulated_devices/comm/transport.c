@@ -62,6 +62,13 @@ static void finalize(void)
     initialized_here = false;
 }
 
+bool comm_uses_ucx(void)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    return MPI_Get_library_version(version, &length) == MPI_SUCCESS && strstr(version, "ch4:ucx") != NULL;
+}
+
 enum error_code transport_begin(struct comm *c, struct error *err)
 {
     int initialized = 0;

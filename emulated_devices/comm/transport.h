@@ -18,8 +18,8 @@
  * When the head announces another length than was expected, the receiver takes in or cancels what was posted, so that
  * messages that follow are still paired correctly, and reports both lengths.
  *
- * Used of MPI (apart from peer.c, which is for comparison only): Init, Comm_idup, Comm_rank, Comm_size, Isend, Issend,
- * Irecv, Test, Get_count, Cancel, Request_free, Iallreduce, Abort, Finalize; Ibcast and Ibarrier for shared memory; Iprobe and Recv for what is left over
+ * Used of MPI (apart from peer.c, which is for comparison only): Get_library_version, Init, Comm_idup, Comm_rank, Comm_size, Isend,
+ * Issend, Irecv, Test, Get_count, Cancel, Request_free, Iallreduce, Abort, Finalize; Ibcast and Ibarrier for shared memory; Iprobe and Recv for what is left over
  * at the end.
  */
 #ifndef ORRERY_TRANSPORT_H

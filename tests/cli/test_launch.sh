@@ -1,16 +1,8 @@
 # One command, many processes: they start together, end together, and whoever dies is named.
 . "$(dirname "$0")/lib.sh"
 
-# Processes started by one, directly or not: "pid parent" of all of them, from /proc or ps.
-all_processes() {
-    if [ -r /proc/self/stat ]; then sed -n 's/^\([0-9]*\) (.*) [A-Za-z] \([0-9]*\) .*/\1 \2/p' /proc/[0-9]*/stat 2>/dev/null
-    else ps -A -o pid= -o ppid=; fi
-}
-descendants() {
-    all_processes | awk -v root="$1" '{ parent[$1] = $2 }
-        END { for (p in parent) { q = p; while (q in parent && q != root) q = parent[q]; if (q == root && p != root) print p } }'
-}
-is_alive() { kill -0 "$1" 2>/dev/null && ! grep -q '^State:.*Z' "/proc/$1/status" 2>/dev/null; }
+. "$(dirname "$0")/processes.sh"
+
 is_orrery() { { tr '\0' ' ' <"/proc/$1/cmdline"; } 2>/dev/null | grep -q "^$program train" || ps -o args= -p "$1" 2>/dev/null | grep -q "^$program train"; }
 
 # A device is an orrery that was not started by an orrery: that would be a guardian, a witness, or all of this.
@@ -108,10 +100,10 @@ test_signals_end_everything() {
 
 test_without_mpiexec() {
     make_text
-    PATH=/nowhere run_without_path
+    PATH=/nowhere run_without_path --dp 2
     expect_status 1; expect_error 'cannot start mpiexec[a-z.]* -n 2: is MPICH installed, and in PATH\?'
 }
-run_without_path() { command='PATH=/nowhere orrery train --dp 2'; status=0; "$program" train --model tiny --data "$text" --dp 2 </dev/null >"$place/out" 2>"$place/err" || status=$?; PATH=$old_path look; }
+run_without_path() { command="PATH=/nowhere orrery train $*"; status=0; "$program" train --model tiny --data "$text" "$@" </dev/null >"$place/out" 2>"$place/err" || status=$?; PATH=$old_path look; }
 old_path=$PATH
 
 test_input_is_not_eaten() {
@@ -145,5 +137,33 @@ test_output_that_ends_early() {
     done
 }
 
-run_tests test_one_copy_under_mpiexec test_same_with_and_without_launcher test_killed_device_is_named test_killed_device_behind_a_pipe \
+# What the machine has too little of is said in one line, before there are devices.
+limited() { command="ulimit $1 $2; orrery train ${*:3}"; make_text; watched run_limited "$@"; }
+run_limited() { ( ulimit "$1" "$2"; timeout -k 5 60 "$program" train --model tiny --data "$text" --steps 1 "${@:3}" ); }
+test_machine_that_is_too_small() {
+    limited -v 200000 --dp 2;               expect_status 1; expect_error 'the address space is limited to 200000 KB'
+    limited -v 200000;                      expect_status 1; expect_error 'the address space is limited to 200000 KB'
+    limited -n 30 --dp 4;                   expect_status 1; expect_error '4 devices need 40 open files; a process here may have 30'
+    # Were it not refused there would be no mpiexec to start them: thousands of devices would stop the machine.
+    [ -r /proc/meminfo ] && [ "$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)" -lt 37000000 ] || return 0
+    PATH=/nowhere run_without_path --dp 4096 --batch 4096
+    expect_status 1; expect_error '4096 devices need 36G of memory, without a model in it; this machine has .* left'
+}
+
+# Docker's /dev/shm has 64 MB, others none at all, or one that cannot be written.
+test_small_shared_memory() {
+    if ! unshare -m -i mount -t tmpfs -o size=64m tmpfs /dev/shm 2>/dev/null; then
+        echo 'skipped: no name spaces of our own here'
+        return
+    fi
+    make_text
+    local size words="train --model tiny --data $text --steps 1 --dp"
+    for size in size=64m,rw:16 size=4k,rw:4 size=64m,ro:4; do
+        command="orrery $words ${size#*:} with /dev/shm of ${size%:*}"
+        watched unshare -m -i bash -c "mount -t tmpfs -o ${size%:*} tmpfs /dev/shm && '$program' $words ${size#*:} --batch 16 && [ -z \"\$(ls /dev/shm)\" ]"
+        expect_status 0; expect_silent
+    done
+}
+
+run_tests test_machine_that_is_too_small test_small_shared_memory test_one_copy_under_mpiexec test_same_with_and_without_launcher test_killed_device_is_named test_killed_device_behind_a_pipe \
           test_device_that_hangs test_signals_end_everything test_without_mpiexec test_input_is_not_eaten test_output_that_ends_early

@@ -1,0 +1,112 @@
+/* lifeline.c -- a device ends with those who have started it, whatever it is busy with and however they ended.
+ *
+ *     orrery          its end closes the lifeline, a pipe that every device has inherited
+ *       mpiexec       on Linux a child dies with its parent if it has asked for that (PR_SET_PDEATHSIG): mpiexec with orrery,
+ *         proxy       a device with MPICH's proxy; the proxy ends by itself when mpiexec does
+ *           device    a thread of its own waits for the end of the lifeline, and of PMI_FD, the device's line to the proxy
+ *
+ * Some of it is enough for each case.  All of it together needs no process to be well, no luck with times, and no Linux.
+ */
+#if defined(__linux__)
+#define _GNU_SOURCE                     /* prctl.h */
+#include <sys/prctl.h>
+#endif
+#include "emulated_devices/cli/cli.h"
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- inherited pipes, told by number and inode ---------------------------------------------------------------------------- */
+
+void tell_pipe(const char *name, int fd)
+{
+    struct stat st;
+    char text[64];
+    if (fstat(fd, &st) != 0) return;
+    snprintf(text, sizeof text, "%d %llu", fd, (unsigned long long)st.st_ino);
+    setenv(name, text, 1);
+}
+
+int told_pipe(const char *name)
+{
+    const char *told = getenv(name);
+    struct stat st;
+    unsigned long long inode;
+    int fd;
+    if (told == NULL || sscanf(told, "%d %llu", &fd, &inode) != 2 || fstat(fd, &st) != 0) return -1;
+    return S_ISFIFO(st.st_mode) && (unsigned long long)st.st_ino == inode ? fd : -1;
+}
+
+/* ---- the parent ----------------------------------------------------------------------------------------------------------- */
+
+void die_with_parent(void)
+{
+#if defined(__linux__)
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
+}
+
+/* The signal comes when the thread ends that has forked us.  MPICH's proxy has only one; of others we do not know. */
+static bool parent_is_a_proxy(void) { return getenv("HYDI_CONTROL_FD") != NULL; }
+
+static int pmi_line(void)
+{
+    const char *told = getenv("PMI_FD");
+    return told != NULL && *told != '\0' ? atoi(told) : -1;
+}
+
+static bool has_hung_up(int fd)
+{
+    struct pollfd p = { .fd = fd };
+    return fd >= 0 && poll(&p, 1, 0) == 1 && p.revents != 0;
+}
+
+bool proxy_is_gone(void) { return has_hung_up(pmi_line()); }
+
+/* ---- waiting for the end -------------------------------------------------------------------------------------------------- */
+
+static struct { pid_t parent; int lifeline, pmi; } watched;
+
+enum { PARENT_LOOKS = 200 };            /* milliseconds between looks at who the parent is, where no line tells */
+
+/* MPICH closes the line to the proxy itself in the end, so its end alone says nothing. */
+static void *wait_for_the_end(void *unused)
+{
+    struct pollfd line[2] = { { .fd = watched.lifeline }, { .fd = watched.pmi } };
+    for (;;) {
+        poll(line, 2, line[1].fd >= 0 ? -1 : PARENT_LOOKS);
+        if (line[0].revents != 0 || getppid() != watched.parent) kill(getpid(), SIGKILL);
+        if (line[1].fd >= 0 && line[1].revents != 0) line[1].fd = -1;
+    }
+    return unused;
+}
+
+static void start_thread(void *run(void *))
+{
+    pthread_attr_t small;
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 128 << 10);
+    pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);        /* signals are for the device */
+    pthread_create(&thread, &small, run, NULL);         /* without it there is still the signal of the parent's death */
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&small);
+}
+
+void hold_lifeline(void)
+{
+    watched.parent = getppid();
+    watched.lifeline = told_pipe("ORRERY_LIFELINE");
+    watched.pmi = pmi_line();
+    if (parent_is_a_proxy()) die_with_parent();
+    if (watched.parent != getppid() || has_hung_up(watched.pmi) || has_hung_up(watched.lifeline)) kill(getpid(), SIGKILL);
+    start_thread(wait_for_the_end);
+}
