@@ -42,7 +42,7 @@ test_every_algorithm() {
             [ $op = barrier ] || expect_out '^every device has the result that it must have'
             case $op in
             allreduce|allgather|broadcast)
-                [ "$(tail -n $((devices + 4)) "$place/out" | grep -cE '^    device [0-9]+( +\*)+$')" = $devices ] ||
+                [ "$(tail -n $((devices + 5)) "$place/out" | grep -cE '^    device [0-9]+( +\*)+$')" = $devices ] ||
                     complain 'something is not finished at the end';;
             esac
         done
