@@ -56,6 +56,7 @@ static enum error_code read_batch(struct golden *g, const char *path, struct err
     g->labels = malloc((size_t)ids->count * sizeof *g->labels);
     if (g->ids == NULL || g->labels == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)ids->count);
     e = golden_read(g, "ids", I32, ids->count, g->ids, err);
+    if (!e) e = model_config_check_inputs(&g->config, g->ids, ids->count, shown_path(path).text, err);
     return e ? e : golden_read(g, "labels", I32, ids->count, g->labels, err);
 }
 

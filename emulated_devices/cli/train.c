@@ -20,6 +20,14 @@ static void fill_from_text(const void *context, int64_t step, int64_t first, int
     text_batch(s->text, s->split, s->seed, step, s->S, first, count, ids, labels);
 }
 
+/* Bytes are tokens. */
+static enum error_code check_padding(const struct model_config *c, const struct text *text, struct error *err)
+{
+    const uint8_t *at = c->padding && c->padding <= TEXT_VOCABULARY ? memchr(text->bytes, (int)c->padding - 1, (size_t)text->count) : NULL;
+    const int32_t token = at ? *at : 0;
+    return at ? model_config_check_inputs(c, &token, 1, text->name, err) : OK;
+}
+
 static enum error_code load_text(const struct train_options *o, struct text *text, struct error *err)
 {
     *text = (struct text){ 0 };
@@ -30,6 +38,7 @@ static enum error_code load_text(const struct train_options *o, struct text *tex
     enum error_code e = o->data ? text_load(text, &o->data, 1, err) : text_load_tree(text, ".", TEXT_TREE_LIMIT, err);
     if (!e) {
         e = text_check_length(text, o->plan.S, err);
+        if (!e) e = check_padding(&o->plan.model, text, err);
         if (e) text_free(text);
     }
     return fail_about(err, e, o->data ? "--data" : "--data is not given, and");

@@ -101,6 +101,16 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
     return OK;
 }
 
+enum error_code model_config_check_inputs(const struct model_config *c, const int32_t *ids, int64_t n, const char *where,
+                                          struct error *err)
+{
+    for (int64_t i = 0; c->padding && i < n; i++)
+        if (ids[i] == c->padding - 1)
+            return fail(err, ERR_PLAN, "%s: token %lld is the model's pad_token_id, whose embedding transformers does not train where it is "
+                        "an input; set pad_token_id to null in config.json if it is an ordinary token", where, (long long)ids[i]);
+    return OK;
+}
+
 enum error_code model_config_check(const struct model_config *c, struct error *err)
 {
     enum error_code e = check_mixture(c, err);

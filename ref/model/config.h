@@ -39,6 +39,7 @@ struct model_config {
     enum mlp_kind mlp;
     struct rotary rotary;
     struct mixture_config mixture;
+    int64_t padding;            /* 1 + the token whose row of the embedding transformers gives no gradient as an input; 0: none */
     bool biases;                /* every linear layer but the last, and every norm, has one */
     bool tied;                  /* the output matrix is the token embedding */
     double eps;                 /* of the norms */
@@ -78,6 +79,13 @@ enum error_code model_config_parse(struct model_config *, const char *text, cons
 
 /** Write such a file: beside it and renamed, so never half of one.  @return OK or ERR_FILE. */
 enum error_code model_config_write(const struct model_config *, const char *path, struct error *);
+
+/**
+ * Check that tokens can be inputs of the model: a token for padding has no gradient in transformers, and would have one here.
+ * @param where  names the tokens in messages.
+ * @return OK, or ERR_PLAN if there is one.
+ */
+enum error_code model_config_check_inputs(const struct model_config *, const int32_t *ids, int64_t n, const char *where, struct error *);
 
 /* ---- parameters ---------------------------------------------------------------------------------------------- */
 

@@ -36,9 +36,8 @@ static const struct config_key common_keys[] = {
     KEY_LEFT("_attn_implementation_autoset"), KEY_LEFT("experts_implementation"), KEY_LEFT("_experts_implementation"),
     KEY_LEFT("_flash_attn_2_enabled"), KEY_LEFT("is_decoder"),
 
-    /* Which tokens mean what, to those who make text of them.  (transformers gives the row of pad_token_id no gradient as
-       an input; texts here have no padding.) */
-    KEY_LEFT("bos_token_id"), KEY_LEFT("eos_token_id"), KEY_LEFT("pad_token_id"), KEY_LEFT("sep_token_id"),
+    /* Which tokens mean what, to those who make text of them; pad_token_id is a family's own. */
+    KEY_LEFT("bos_token_id"), KEY_LEFT("eos_token_id"), KEY_LEFT("sep_token_id"),
     KEY_LEFT("unk_token_id"), KEY_LEFT("decoder_start_token_id"), KEY_LEFT("tokenizer_class"), KEY_LEFT("prefix"),
 
     /* What else a model gives back. */

@@ -9,6 +9,7 @@
 struct config_reading {
     struct model_config c;
     int64_t head_dim, sliding_window, n_ctx;        /* 0: not said */
+    int64_t pad_token;                              /* NO_TOKEN: none */
     bool output_router_logits;
     double rope_theta;
     const cJSON *rope_scaling, *rope_parameters;    /* NULL: not said */

@@ -12,6 +12,7 @@ enum config_key_kind {
     KEY_SIZE,               /* int64_t from 1; must be there */
     KEY_SIZE_OR_NULL,       /* int64_t from 1; null is 0; may be left out */
     KEY_REAL,               /* double; may be left out, as all that follow may */
+    KEY_TOKEN,              /* int64_t from -1; null is NO_TOKEN */
     KEY_FLAG,               /* bool */
     KEY_STRING,             /* const char *, the document's */
     KEY_OBJECT,             /* const cJSON *, the document's; null is NULL */
@@ -19,6 +20,8 @@ enum config_key_kind {
     KEY_EVERY,              /* a list, or null, each of whose elements is only[0] */
     KEY_IGNORED,            /* changes no number of training */
 };
+
+enum { NO_TOKEN = -2 };     /* -1 is the last of the vocabulary, as in PyTorch */
 
 /* Lists of keys end with a name of NULL. */
 struct config_key {

@@ -9,13 +9,13 @@
 
 const struct config_reading llama_defaults = {          /* LlamaConfig's own */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .eps = 1e-6, .init_std = 0.02 },
-    .rope_theta = 10000,
+    .rope_theta = 10000, .pad_token = NO_TOKEN,
 };
 
 const struct config_reading mixtral_defaults = {        /* MixtralConfig's */
     .c = { .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .eps = 1e-5, .init_std = 0.02, .K = 8,
            .mixture = { .E = 8, .k = 2, .normalized = true, .balance_coefficient = 0.001 } },
-    .rope_theta = 1e6,
+    .rope_theta = 1e6, .pad_token = NO_TOKEN,
 };
 
 #define LLAMA_KEYS                                                                                                     \
@@ -29,6 +29,7 @@ const struct config_reading mixtral_defaults = {        /* MixtralConfig's */
     CONFIG_TO("rms_norm_eps", KEY_REAL, c.eps),                                                                        \
     CONFIG_TO("attention_dropout", KEY_REAL, c.dropout_attention),                                                     \
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),                                                     \
+    CONFIG_TO("pad_token_id", KEY_TOKEN, pad_token),                                                                   \
     CONFIG_TO("rope_theta", KEY_REAL, rope_theta),                                                                     \
     CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),                                                               \
     CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters),                                                         \
@@ -58,6 +59,7 @@ enum error_code llama_finish(struct config_reading *f, const cJSON *root, const 
     struct model_config *c = &f->c;
     if (c->K == 0) c->K = c->H;
     c->A = c->D / c->H;
+    c->padding = f->pad_token == NO_TOKEN ? 0 : f->pad_token == -1 ? c->V : f->pad_token + 1;
     if (!f->output_router_logits) c->mixture.balance_coefficient = 0;
     if (f->head_dim && f->head_dim * c->H != c->D)
         return fail(err, ERR_FORMAT, "%s: head_dim is %lld; Orrery has only hidden_size / num_attention_heads", path,

@@ -32,6 +32,17 @@ test_round_trip() {
     run train --data "$text" --model saved --steps 1 --dp 2 --tp 2 --zero 3 --check ref;    expect_status 0; expect_out '^OK: '
 }
 
+# A key that nobody knows may change the model; so may padding that is a token of the text.
+test_config_keys() {
+    llama --tp 2 --seq 8 --batch 2 --steps 1 --save saved;                  expect_status 0
+    local byte; byte=$(head -c 1 "$text" | od -An -tu1 | tr -d ' ')
+    sed -i "s/\"model_type\"/\"pad_token_id\": $byte, &/" saved/config.json
+    run train --data "$text" --model saved --steps 1;                       expect_status 2; expect_error "token $byte is the model's pad_token_id"
+    sed -i "s/\"pad_token_id\": $byte/\"rope_parameter\": {}/" saved/config.json
+    run train --data "$text" --model saved --steps 1;                       expect_status 1
+    expect_error 'does not know the key "rope_parameter"|did you mean "rope_parameters"'
+}
+
 test_mixture() {
     make_text
     run train --data "$text" --model mixtral-tiny --batch 6 --seq 8 --steps 2 --dtype fp64 --dp 2 --pp 2 --schedule gpipe --check ref --save saved
@@ -46,4 +57,4 @@ test_refusals() {
     run train --model mixtral-tiny --tp 2;  expect_status 2; expect_error '--tp 2: no scheme cuts the experts of --model mixtral-tiny'
 }
 
-run_tests test_check test_copies_of_keys test_golden test_round_trip test_mixture test_refusals
+run_tests test_check test_copies_of_keys test_golden test_round_trip test_config_keys test_mixture test_refusals

@@ -67,6 +67,24 @@ static void mixtral_has_eight_key_value_heads(void **state)
     assert_int_equal(parsed(sizes, "\"num_key_value_heads\": null").K, 16);
 }
 
+/* transformers gives the row of pad_token_id no gradient as an input.  We have no such row, so such an input is refused. */
+static void padding_is_no_input(void **state)
+{
+    (void)state;
+    static const struct { const char *more; int64_t padding; } good[] = {
+        { "", 0 }, { "\"pad_token_id\": null", 0 }, { "\"pad_token_id\": 0", 1 }, { "\"pad_token_id\": 60", 61 }, { "\"pad_token_id\": -1", 61 },
+    };
+    static const int32_t ids[] = { 3, 60, 7 };
+    struct error err;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        const struct model_config c = parsed(LLAMA, good[i].more);
+        assert_int_equal(c.padding, good[i].padding);
+        assert_int_equal(model_config_check_inputs(&c, ids, 1, "ids", &err), OK);
+        assert_int_equal(model_config_check_inputs(&c, ids, 3, "ids", &err), c.padding == 61 ? ERR_PLAN : OK);
+        if (c.padding == 61) assert_says(good[i].more, err.text, "ids: token 60 is the model's pad_token_id");
+    }
+}
+
 static void what_we_have_not_is_refused(void **state)
 {
     (void)state;
@@ -80,6 +98,7 @@ static void what_we_have_not_is_refused(void **state)
         { "\"layer_types\": [\"full_attention\", \"sliding_attention\"]",
           "layer_types has \"sliding_attention\"; Orrery has only \"full_attention\"" },
         { "\"layer_types\": 3", "layer_types is 3" },
+        { "\"pad_token_id\": \"x\"", "pad_token_id" },
         { "\"rope_theta\": null", "\"rope_theta\" is null" },
         { "\"rope_parameter\": {}", "does not know the key \"rope_parameter\"|did you mean \"rope_parameters\"?" },
         { "\"mup_scale\": 3", "does not know the key \"mup_scale\"" },
@@ -194,6 +213,7 @@ int main(void)
         cmocka_unit_test(llama_is_read),
         cmocka_unit_test(mixtral_is_read),
         cmocka_unit_test(mixtral_has_eight_key_value_heads),
+        cmocka_unit_test(padding_is_no_input),
         cmocka_unit_test(what_we_have_not_is_refused),
         cmocka_unit_test(what_is_written_reads_back),
         cmocka_unit_test(published_sizes),
