@@ -67,6 +67,7 @@ static void list_collectives(void)
             entry((*a)->name, (*a)->description);
             field((*a)->needs ? "needs %s" : "%s", (*a)->needs ? (*a)->needs : "takes any group");
             field("cost %s", (*a)->cost_formula);
+            if ((*a)->order != ADDS_NOTHING) field("adds %s", adding_order_name((*a)->order));
             field("from %s", (*a)->source);
             any = true;
         }

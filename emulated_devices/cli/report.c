@@ -220,6 +220,14 @@ static void report_rounds(const struct train_record *r)
     else fprintf(r->out, "; the model is that of step %lld, what was learned since only --resume goes on from\n", (long long)(done - done % o.every));
 }
 
+/* What --paranoid has compared. */
+void report_copies(const struct train_record *r)
+{
+    if (!r->options->paranoid) return;
+    if (r->copies == 0) fprintf(r->out, "copies  none were compared: no two devices hold the same element of anything\n");
+    else fprintf(r->out, "copies  %llu elements have the bits that another device has, in all steps together; none has others\n", (unsigned long long)r->copies);
+}
+
 void report_end(const struct train_record *r)
 {
     const struct plan *p = &r->options->plan;
@@ -239,6 +247,7 @@ void report_end(const struct train_record *r)
             p->data.offload ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
     fprintf(r->out, "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
            all_exact(r, true) ? "equal" : "DIFFER FROM");
+    report_copies(r);
     if (r->options->check) report_check(r);
     fflush(r->out);
 }
@@ -316,6 +325,7 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
         cJSON_AddNumberToObject(s, "seconds", r->seconds[i]);
     }
     for (int d = 0; d < r->options->plan.mesh.devices; d++) add_device(devices, &r->options->plan.mesh, &r->device[d]);
+    if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
     cJSON_AddNumberToObject(root, "validation_loss", r->validation);
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);

@@ -75,12 +75,12 @@ static enum error_code one_step(struct session *r, int64_t i, struct error *err)
     double t0 = now();
     if (!e) e = trainer_gradients(&r->trainer, &result, err);
     double spent = now() - t0;
-    if (!e && r->options->paranoid) e = replicas_check(&r->trainer, BEFORE_OPTIMIZER, err);
+    if (!e && r->options->paranoid) e = replicas_check(&r->trainer, BEFORE_OPTIMIZER, &r->record.copies, err);
     if (!e && r->checking) e = compare_gradients(&r->probes, &r->reference, &result, &r->record.comparison, err);
     t0 = now();
     if (!e) e = trainer_update(&r->trainer, &result, err);
     spent += now() - t0;
-    if (!e && r->options->paranoid) e = replicas_check(&r->trainer, AFTER_OPTIMIZER, err);
+    if (!e && r->options->paranoid) e = replicas_check(&r->trainer, AFTER_OPTIMIZER, &r->record.copies, err);
     if (!e && reference_here) e = reference_update(&r->reference, err);
     if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail on rank 0 alone */
     if (!e && r->checking) e = compare_weights(&r->trainer, &r->reference, &r->record.comparison, err);

@@ -23,7 +23,7 @@ struct train_options {
     uint64_t memory;                    /* budget of a device; 0: none */
     bool isolate;                       /* every operation gets the reference's inputs */
     bool golden;                        /* check is the path of a golden file */
-    bool paranoid;                      /* copies are compared by hash */
+    bool paranoid;                      /* copies are compared bit by bit */
     bool help;
 };
 
@@ -71,6 +71,7 @@ struct train_record {
     const char *truth;                  /* what it was compared with, in words */
     struct device_report *device;       /* [devices] */
     double validation;                  /* loss on the validation text */
+    uint64_t copies;                    /* elements that were compared with another device's (replicas.h) */
     int threads;
     FILE *out;                          /* where lines for a person go */
 };
@@ -80,6 +81,7 @@ FILE *report_stream(const struct train_options *);      /* the standard error wh
 void report_start(const struct train_record *, const struct text *);
 void report_step(const struct train_record *, int64_t i);
 void report_memory(const struct train_record *);        /* the peaks of every device */
+void report_copies(const struct train_record *);        /* what --paranoid has compared */
 void report_end(const struct train_record *);
 enum error_code report_json(const struct train_record *, const char *path, struct error *);
 

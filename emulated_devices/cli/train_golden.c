@@ -109,11 +109,11 @@ static enum error_code one_step(struct session *s, struct error *err)
     t->plan.hyper.lr = s->rates[t->step];
     enum error_code e = compare_begin(&s->probes, &s->reference, err);
     if (!e) e = trainer_gradients(t, &result, err);
-    if (!e && paranoid) e = replicas_check(t, BEFORE_OPTIMIZER, err);
+    if (!e && paranoid) e = replicas_check(t, BEFORE_OPTIMIZER, &s->record.copies, err);
     if (!e) e = compare_gradients(&s->probes, &s->reference, &result, &s->record.comparison, err);
     if (!e) e = dump_gradients(s, &result, err);
     if (!e) e = trainer_update(t, &result, err);
-    if (!e && paranoid) e = replicas_check(t, AFTER_OPTIMIZER, err);
+    if (!e && paranoid) e = replicas_check(t, AFTER_OPTIMIZER, &s->record.copies, err);
     if (!e && s->here) e = reference_update(&s->reference, err);
     if (!e && s->here && last) e = golden_truth_at_end(&s->truth, &s->reference, err);
     e = comm_agree(comm, e, err);
@@ -135,6 +135,7 @@ static enum error_code conclude(struct session *s, struct error *err)
 {
     char text[sizeof err->text];
     if (!s->here) return OK;
+    report_copies(&s->record);
     report_check(&s->record);
     enum error_code e = s->options->json ? fail_about(err, report_json(&s->record, s->options->json, err), "--json") : OK;
     if (e || !s->record.comparison.failed) return e;

@@ -86,5 +86,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allreduce_bidirectional_ring = {
     .operation = ALLREDUCE, .name = "bidirectional_ring", .description = "two rings in opposite directions, half of the vector each",
-    .source = "Jouppi et al. 2020, doi:10.1145/3360307", .cost_formula = "4(P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_POSITION, .source = "Jouppi et al. 2020, doi:10.1145/3360307", .cost_formula = "4(P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
 };

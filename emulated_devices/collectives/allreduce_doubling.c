@@ -62,6 +62,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allreduce_doubling = {
     .operation = ALLREDUCE, .name = "doubling", .description = "exchange sums at distance 1, 2, 4, ..: the fewest steps",
-    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "log2 P (a + n b)", .run = run, .cost = cost,
 };

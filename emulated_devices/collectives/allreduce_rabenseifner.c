@@ -50,6 +50,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allreduce_rabenseifner = {
     .operation = ALLREDUCE, .name = "rabenseifner", .description = "halving, then doubling: few bytes in few steps",
-    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "2 log2 P a + 2n(P-1)/P b", .run = run, .cost = cost,
 };

@@ -91,5 +91,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allreduce_segmented_ring = {
     .operation = ALLREDUCE, .name = "segmented_ring", .description = "the ring in small pieces: adding overlaps with sending",
-    .source = "Open MPI coll_base_allreduce.c", .cost_formula = "2(P-1)S a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_POSITION, .source = "Open MPI coll_base_allreduce.c", .cost_formula = "2(P-1)S a + 2n(P-1)/P b", .run = run, .cost = cost,
 };

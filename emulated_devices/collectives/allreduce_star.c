@@ -44,5 +44,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allreduce_star = {
     .operation = ALLREDUCE, .name = "star", .description = "everything to device 0 and back: simple, and slow for many",
-    .source = "the obvious way", .cost_formula = "2(P-1) (a + n b)", .run = run, .cost = cost,
+    .order = BY_RANK, .source = "the obvious way", .cost_formula = "2(P-1) (a + n b)", .run = run, .cost = cost,
 };

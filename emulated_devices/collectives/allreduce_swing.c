@@ -102,5 +102,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allreduce_swing = {
     .operation = ALLREDUCE, .name = "swing", .description = "halving and doubling among near partners: short ways on a torus",
-    .source = "De Sensi et al. 2024, arXiv:2401.09356", .cost_formula = "2 log2 P a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_POSITION, .source = "De Sensi et al. 2024, arXiv:2401.09356", .cost_formula = "2 log2 P a + 2n(P-1)/P b", .run = run, .cost = cost,
 };

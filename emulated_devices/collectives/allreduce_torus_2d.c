@@ -58,6 +58,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allreduce_torus_2d = {
     .operation = ALLREDUCE, .name = "torus_2d", .description = "rings along rows and columns: few bytes, fewer steps than one ring",
-    .source = "Mikami et al. 2018, arXiv:1811.05233", .cost_formula = "2(q-1 + P/q-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_POSITION, .source = "Mikami et al. 2018, arXiv:1811.05233", .cost_formula = "2(q-1 + P/q-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
     .needs = EVEN_NODES_NEEDED, .refuses = needs_even_nodes, .by_nodes = true,
 };

@@ -34,6 +34,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allreduce_tree = {
     .operation = ALLREDUCE, .name = "tree", .description = "up a binomial tree and down again",
-    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "2 ceil(log2 P) (a + n b)", .run = run, .cost = cost,
 };

@@ -81,6 +81,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allreduce_two_level = {
     .operation = ALLREDUCE, .name = "two_level", .description = "inside nodes to one device, a ring of nodes, and back",
-    .source = "Jia et al. 2018, arXiv:1807.11205", .cost_formula = "2(q-1 + N-1) a + (2(q-1)n + 2n) b", .run = run, .cost = cost,
+    .order = BY_POSITION, .source = "Jia et al. 2018, arXiv:1807.11205", .cost_formula = "2(q-1 + N-1) a + (2(q-1)n + 2n) b", .run = run, .cost = cost,
     .needs = NODES_NEEDED, .refuses = needs_nodes, .by_nodes = true,
 };

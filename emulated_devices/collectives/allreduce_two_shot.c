@@ -5,7 +5,7 @@
  * Cost      steps  2 where a device can send to all at once; 2(P-1) through one port
  *           bytes  n - |b(r)| in the first shot, (P-1)|b(r)| in the second: about 2n(P-1)/P, as few as the ring
  *           adds   (P-1)|b(r)|
- * Memory    P blocks of scratch, about n.
+ * Memory    P blocks of scratch, about n in all: what the others send of this device's block, kept until it can be added in order.
  * Rounding  block b is added by device b alone, in the order of devices 0, 1, .., P-1: the same bits on all.
  *
  * P = 3:     first   0 -b1-> 1   0 -b2-> 2   1 -b0-> 0   1 -b2-> 2   2 -b0-> 0   2 -b1-> 1
@@ -60,5 +60,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allreduce_two_shot = {
     .operation = ALLREDUCE, .name = "two_shot", .description = "one block to each, the sums to everybody: two steps on a full mesh",
-    .source = "TensorRT-LLM custom all-reduce", .cost_formula = "2 a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "2 a + 2n(P-1)/P b", .run = run, .cost = cost,
 };

@@ -71,6 +71,18 @@ struct collective_cost {
     uint64_t steps_inside, path_inside; /* of these, those inside nodes; 0 for algorithms that know no nodes */
 };
 
+/* In which order an algorithm adds up what the members have of an element. */
+enum adding_order {
+    ADDS_NOTHING,                       /* it only moves elements */
+    BY_RANK,                            /* ((x0 + x1) + x2) + ..: the same bits as every other algorithm of this order */
+    BY_TREE,                            /* another order, but the same for all elements */
+    BY_POSITION,                        /* depends on where an element lies in the vector: a vector that is cut or packed in another way
+                                           has other bits */
+};
+
+/* In words, for the list. */
+const char *adding_order_name(enum adding_order);
+
 struct algorithm {
     enum operation operation;
     const char *name;                   /* as typed */
@@ -78,6 +90,7 @@ struct algorithm {
     const char *needs;                  /* one line: of the group or the call; NULL: nothing, it takes everything */
     const char *source;                 /* paper and DOI, or the system that has it */
     const char *cost_formula;           /* symbolic: a (latencies), b (bytes), for the list */
+    enum adding_order order;
     bool by_nodes;                      /* its shape follows the nodes that the group is on */
     /* NULL: takes everything.  Otherwise: NULL if it takes a group of P and this call, or what it needs, in words ("P even"). */
     const char *(*refuses)(int P, const struct collective *);
@@ -148,8 +161,8 @@ static inline int64_t block_start(int64_t count, int P, int b)
  *         that has another length than its receiver expects ends the job, with one line: others are waiting already.  So does
  *         what only this member can know to be wrong (a buffer that is NULL, buffers that overlap, counts of an all-to-all), unless
  *         calls are checked (ORRERY_CHECK_CALLS): then it is ERR_USAGE on every member.
- * Rounding: the order of additions depends on the algorithm and P, not on timing; all members of an allreduce end with
- *         the same bits.
+ * Rounding: the order of additions is the algorithm's (enum adding_order) and never depends on timing; all members of an allreduce end
+ *         with the same bits.  The defaults of allreduce and reduce-scatter add in the order of ranks.
  */
 enum error_code collective_run(struct group *, enum operation, const char *algorithm, const struct collective *, struct error *);
 

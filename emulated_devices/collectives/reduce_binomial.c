@@ -35,6 +35,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm reduce_binomial = {
     .operation = REDUCE, .name = "binomial", .description = "half of those left send and are done: the fewest steps",
-    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "ceil(log2 P) (a + n b)", .run = run, .cost = cost,
 };

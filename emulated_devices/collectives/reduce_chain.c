@@ -40,5 +40,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm reduce_chain = {
     .operation = REDUCE, .name = "chain", .description = "in segments towards the root, each adding its own: for long vectors",
-    .source = "Open MPI coll_base_reduce.c", .cost_formula = "(S + P-2) (a + n/S b)", .run = run, .cost = cost,
+    .order = BY_TREE, .source = "Open MPI coll_base_reduce.c", .cost_formula = "(S + P-2) (a + n/S b)", .run = run, .cost = cost,
 };

@@ -39,5 +39,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm reduce_flat = {
     .operation = REDUCE, .name = "flat", .description = "everybody sends to the root, which adds",
-    .source = "the obvious way", .cost_formula = "(P-1) (a + n b)", .run = run, .cost = cost,
+    .order = BY_TREE, .source = "the obvious way", .cost_formula = "(P-1) (a + n b)", .run = run, .cost = cost,
 };

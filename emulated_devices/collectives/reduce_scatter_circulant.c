@@ -59,5 +59,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm reduce_scatter_circulant = {
     .operation = REDUCE_SCATTER, .name = "circulant", .description = "fewest rounds and fewest bytes at once, for any P",
-    .source = "Traeff 2024, arXiv:2410.14234", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_POSITION, .source = "Traeff 2024, arXiv:2410.14234", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
 };

@@ -4,7 +4,7 @@
  * Needs     any P, any counts.
  * Cost      steps  1 where a device can send to all at once; P-1 through one port
  *           bytes  n - |b(r)|;  adds  (P-1)|b(r)|
- * Memory    P blocks.
+ * Memory    P blocks, about n in all: what the others send, kept until it can be added in order.
  * Rounding  in the order of devices 0, 1, .., P-1, whatever arrives first.
  *
  * P = 3:     0 -b1-> 1   0 -b2-> 2   1 -b0-> 0   1 -b2-> 2   2 -b0-> 0   2 -b1-> 1
@@ -52,5 +52,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm reduce_scatter_direct = {
     .operation = REDUCE_SCATTER, .name = "direct", .description = "each block directly to its owner, all at once",
-    .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = run, .cost = cost,
 };

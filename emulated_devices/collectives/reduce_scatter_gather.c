@@ -61,6 +61,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm reduce_scatter_gather = {
     .operation = REDUCE, .name = "scatter_gather", .description = "halving, then every part to the root: for long vectors",
-    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "(log2 P + P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
 };

@@ -71,6 +71,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm reduce_scatter_halving = {
     .operation = REDUCE_SCATTER, .name = "halving", .description = "give half away, half as far each time: few steps",
-    .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "log2 P a + n(P-1)/P b", .run = run, .cost = cost,
 };

@@ -59,5 +59,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm reduce_scatter_pat = {
     .operation = REDUCE_SCATTER, .name = "pat", .description = "a binomial tree for each block, all at once",
-    .source = "Jeaugey 2025, arXiv:2506.20252; NCCL 2.23", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_POSITION, .source = "Jeaugey 2025, arXiv:2506.20252; NCCL 2.23", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
 };

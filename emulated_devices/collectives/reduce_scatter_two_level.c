@@ -94,6 +94,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm reduce_scatter_two_level = {
     .operation = REDUCE_SCATTER, .name = "two_level", .description = "inside nodes first, then between them",
-    .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209", .cost_formula = "(q-1 + P/q-1) a + n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_POSITION, .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209", .cost_formula = "(q-1 + P/q-1) a + n(P-1)/P b", .run = run, .cost = cost,
     .needs = EVEN_NODES_NEEDED, .refuses = needs_even_nodes, .by_nodes = true,
 };

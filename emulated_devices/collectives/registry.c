@@ -2,15 +2,16 @@
 #include "emulated_devices/collectives/algorithm.h"
 #include <string.h>
 
-/* One line an algorithm; the first of an operation is its default. */
+/* One line an algorithm; the first of an operation is its default.  Those of allreduce and reduce-scatter add in the order of ranks, so that
+ * a sum's bits do not depend on how a vector is cut into buckets, shards or pieces. */
 #define ALGORITHMS(X)       \
     X(broadcast_binomial) X(broadcast_flat) X(broadcast_chain) X(broadcast_scatter_ring) X(broadcast_scatter_doubling) \
     X(broadcast_double_tree) X(broadcast_circulant) \
-    X(allreduce_ring)       \
-    X(allreduce_bidirectional_ring) X(allreduce_segmented_ring) X(allreduce_doubling) X(allreduce_multiplying) \
+    X(allreduce_two_shot)   \
+    X(allreduce_ring) X(allreduce_bidirectional_ring) X(allreduce_segmented_ring) X(allreduce_doubling) X(allreduce_multiplying) \
     X(allreduce_rabenseifner) X(allreduce_swing) X(allreduce_tree) X(allreduce_double_tree) X(allreduce_star) \
-    X(allreduce_one_shot) X(allreduce_two_shot) X(allreduce_two_level) X(allreduce_torus_2d) \
-    X(reduce_scatter_ring) X(reduce_scatter_halving) X(reduce_scatter_pairwise) X(reduce_scatter_direct) \
+    X(allreduce_one_shot) X(allreduce_two_level) X(allreduce_torus_2d) \
+    X(reduce_scatter_direct) X(reduce_scatter_ring) X(reduce_scatter_halving) X(reduce_scatter_pairwise) \
     X(reduce_scatter_pat) X(reduce_scatter_circulant) X(reduce_scatter_two_level) \
     X(allgather_ring) X(allgather_doubling) X(allgather_bruck) X(allgather_bruck_k) X(allgather_circulant) \
     X(allgather_neighbour_exchange) X(allgather_direct) X(allgather_pat) X(allgather_sparbit) X(allgather_two_level) \
@@ -35,6 +36,13 @@ const struct algorithm *algorithm_find(enum operation op, const char *name)
     for (int i = 0; algorithms[i] != NULL; i++)
         if (algorithms[i]->operation == op && (name == NULL || strcmp(algorithms[i]->name, name) == 0)) return algorithms[i];
     return NULL;
+}
+
+const char *adding_order_name(enum adding_order o)
+{
+    static const char *const name[] = { "nothing", "in the order of ranks, every element alike", "in the order of a tree, every element alike",
+                                        "in an order that depends on an element's place" };
+    return name[o];
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------- */

@@ -73,5 +73,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm scan_doubling = {
     .operation = SCAN, .name = "doubling", .description = "sums reach 1, 2, 4, .. devices to the left: the fewest steps",
-    .source = "Hillis and Steele 1986, doi:10.1145/7902.7903", .cost_formula = "ceil(log2 P) (a + n b)", .run = run, .cost = cost,
+    .order = BY_TREE, .source = "Hillis and Steele 1986, doi:10.1145/7902.7903", .cost_formula = "ceil(log2 P) (a + n b)", .run = run, .cost = cost,
 };

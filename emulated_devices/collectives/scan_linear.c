@@ -43,5 +43,5 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm scan_linear = {
     .operation = SCAN, .name = "linear", .description = "add one's own and pass it on",
-    .source = "the obvious way", .cost_formula = "(P-1) (a + n b)", .run = run, .cost = cost,
+    .order = BY_RANK, .source = "the obvious way", .cost_formula = "(P-1) (a + n b)", .run = run, .cost = cost,
 };

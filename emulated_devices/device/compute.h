@@ -9,6 +9,7 @@
 
 #include "emulated_devices/device/device.h"
 #include "ref/numeric/convert.h"
+#include "ref/numeric/exact_sum.h"
 
 /* An operation that streams: so many tensors the size of X, so many operations for each element. */
 static inline void dev_charge(struct device *d, const char *what, struct tensor X, int tensors, double flops_each)
@@ -310,11 +311,10 @@ static inline void dev_scale(struct device *d, struct tensor Y, double a)
     dev_charge(d, "scale", Y, 2, 1);
 }
 
-static inline double dev_sum_of_squares(struct device *d, struct tensor X)
+static inline void dev_add_squares(struct device *d, struct exact_sum *sum, struct tensor X)
 {
-    const double sum = d->ops->sum_of_squares(X);
+    exact_add_squares(sum, X);
     dev_charge(d, "sum of squares", X, 1, 2);
-    return sum;
 }
 
 /* ---- cross-entropy ------------------------------------------------------------------------------------------------ */

@@ -256,6 +256,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
             e = fail(err, ERR_PLAN, "--%s %d: no scheme for this axis is registered; it must be 1", axis_name(axis), p->mesh.size[axis]);
     if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
     if (!e) e = check_allreduce(p, tensor, err);
+    if (!e) e = plan_check_order(p, &shards, err);
     if (!e) e = recompute_check(p->recompute, p->model.L, err);
     if (!e) e = check_batch(p, err);
     if (!e) e = check_pipeline(p, err);

@@ -51,6 +51,10 @@ enum error_code plan_check_apart(const struct plan *, const struct schedule *, s
 /** What a mixture of experts does not go with; nothing for other models; part of plan_check.  @return OK or ERR_PLAN. */
 enum error_code plan_check_mixture(const struct plan *, const struct schedule *, struct error *);
 
+/** Whether copies along tp would drift apart because their gradients are added up in different orders; part of plan_check.
+ *  @return OK or ERR_PLAN, naming the algorithm and a parameter. */
+enum error_code plan_check_order(const struct plan *, const struct shards *, struct error *);
+
 /** How many replicas train apart, and the one that a device works on; 1 and 0 where gradients are reduced in every step. */
 int plan_replicas(const struct plan *);
 int plan_replica_of(const struct plan *, int rank);

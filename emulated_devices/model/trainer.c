@@ -325,11 +325,19 @@ enum error_code trainer_pass(struct trainer *t, double *loss, struct error *err)
     return e;
 }
 
+/* Of a result: the loss, and the squared norm as numbers that add up exactly. */
+enum { RESULT_NUMBERS = 1 + EXACT_LIMBS };
+
 /* Loss and norm in one small all-reduce.  Of the devices of a tp group that have the same tokens, one has the loss. */
 static enum error_code share_result(struct trainer *t, double loss, struct step_result *out, struct error *err)
 {
-    double sums[2] = { loss, data_norm_part(&t->data) }, routers = 0;
-    enum error_code e = allreduce(&t->replica, sums, 2, F64, SUM, t->plan.allreduce, err);
+    double number[RESULT_NUMBERS] = { loss }, sums[2], routers = 0;
+    struct exact_sum squares;
+    data_norm_part(&t->data, &squares);
+    exact_to_numbers(&squares, number + 1);
+    enum error_code e = allreduce(&t->replica, number, RESULT_NUMBERS, F64, SUM, t->plan.allreduce, err);
+    exact_from_numbers(&squares, number + 1);
+    sums[0] = number[0], sums[1] = exact_value(&squares);
     out->loss_scale = t->loss_scale.scale;
     t->norm = sqrt(sums[1]) / out->loss_scale;
     if (!e && t->data.shards.apart) e = apart_share(t, sums, err);
@@ -442,7 +450,7 @@ uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
 
 static struct collective_cost result_cost(const struct trainer *t)
 {
-    const struct collective numbers = { .count = 2, .dtype = F64, .reduction = SUM };
+    const struct collective numbers = { .count = RESULT_NUMBERS, .dtype = F64, .reduction = SUM };
     if (forward_only(t)) return zeroth_cost(t);
     const struct collective_cost a = group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &numbers), b = routers_cost(t);
     return (struct collective_cost){ .messages = a.messages + b.messages, .bytes = a.bytes + b.bytes, .additions = a.additions + b.additions };

@@ -1,5 +1,6 @@
 #include "emulated_devices/verify/case.h"
 #include "emulated_devices/verify/hash.h"
+#include "emulated_devices/verify/replicas.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <stdio.h>
@@ -130,8 +131,6 @@ enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error 
     const int rule[] = { s.micros, s.update_every, s.weight_versions };
     *key = hash_bytes(HASH_START, rule, sizeof rule);
     *key = hash_skips(*key, &s);
-    for (int d = 0; d < s.devices && p->mesh.size[DP] > 2; d++) *key = hash_bytes(*key, s.stage_of[d], (size_t)s.chunks * sizeof *s.stage_of[d]);
-    if (p->mesh.size[DP] > 2) *key = hash_bytes(*key, p->first_layer, (size_t)(s.stages + 1) * sizeof *p->first_layer);
     if (!schedule_adds_in_order(&s) || schedule_holders(&s, 0, place, 2) != 1) *key = 0;
     schedule_free(&s);
     return OK;
@@ -258,7 +257,17 @@ static void judge(struct outcome *o, const struct trainer *t)
     o->memory.code = comm_agree(t->comm, check_memory(t, &o->memory), &o->memory);
     if (t->comm->rank == 0) e = judge_numbers(o, &t->plan, &o->verdict);
     o->verdict.code = comm_agree(t->comm, e, &o->verdict);
-    if (o->verdict.code == OK) o->verdict = o->traffic.code != OK ? o->traffic : o->memory;
+    if (o->verdict.code == OK) o->verdict = o->copies.code != OK ? o->copies : o->traffic.code != OK ? o->traffic : o->memory;
+}
+
+/* That copies differ is a verdict; the first is kept, and the others looked for no more. */
+static enum error_code check_copies(struct trainer *t, enum replicas_when when, struct outcome *o, struct error *err)
+{
+    if (o->copies.code) return OK;
+    const enum error_code e = replicas_check(t, when, &o->copies_compared, &o->copies);
+    if (!e || e == ERR_CHECK) return OK;
+    *err = o->copies;
+    return e;
 }
 
 static enum error_code steps(struct trainer *t, struct reference *ref, struct outcome *o, struct error *err)
@@ -272,8 +281,10 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
     for (int s = 0; s < steps_of(&t->plan) && !e; s++) {
         e = compare_begin(&probes, ref, err);
         if (!e) e = trainer_gradients(t, &result, err);
+        if (!e) e = check_copies(t, BEFORE_OPTIMIZER, o, err);
         if (!e) e = compare_gradients(&probes, ref, &result, &o->comparison, err);
         if (!e) e = trainer_update(t, &result, err);
+        if (!e) e = check_copies(t, AFTER_OPTIMIZER, o, err);
         if (here && !e) e = reference_update(ref, err);
         if (!e) e = compare_weights(t, ref, &o->comparison, err);
         if (!e && data_quantises(&t->plan.data)) e = reference_follow(ref, t, err);

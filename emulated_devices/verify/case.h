@@ -26,6 +26,8 @@ struct outcome {
     struct comparison comparison;       /* rank 0; of every loss, gradient and weight of every device, before and after each step */
     bool initial_equal;                 /* rank 0: the first weights are the reference's, bit for bit */
     struct error traffic, memory;       /* OK, or ERR_CHECK and which device counted what its formula does not say */
+    struct error copies;                /* OK, or ERR_CHECK and which device has other bits than another: replicas.h */
+    uint64_t copies_compared;           /* rank 0 */
     struct error verdict;               /* OK, or ERR_CHECK and the first of all these that does not hold */
     uint64_t hash;                      /* of this device's own weights at the end */
     uint64_t whole_hash;                /* rank 0: of the whole model's, whatever the mesh */
@@ -62,9 +64,8 @@ void case_take_speeds(struct plan *);
 /**
  * Which plans of one mesh and model must end with the same bits: those of one key, if it is not 0.
  *
- * Each adds up weight gradients in the order of the microbatches, on one copy of each stage.  Over dp, two numbers have one
- * sum; of more, an all-reduce adds each element in an order that depends on its place in a bucket, so that the devices must
- * also hold the same stages.
+ * Each adds up weight gradients in the order of the microbatches, on one copy of each stage; over dp, in the order of ranks, whatever else
+ * is in a bucket.
  */
 enum error_code case_bits_key(const struct plan *, uint64_t *key, struct error *);
 

@@ -5,24 +5,20 @@
 #include "ref/optim/galore.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What one device keeps of one box of a tensor. */
 struct box_hash {
-    int32_t index, kind;                /* parameter; a place in kind_of */
-    uint64_t box, bits;                 /* box: which elements, and of which replica where those train apart */
+    int32_t index, kind, whose;         /* parameter; a place in kind_of; the replica, where those train apart */
+    struct box box;
+    struct range kept;                  /* which of the box's elements */
+    uint64_t bits;
+    bool copy;                          /* an earlier device has the same elements */
 };
 
 static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE, KIND_STATE + 1,
                                            KIND_STATE + 2, KIND_STATE + 3 };
 enum { STATES_FROM = 5, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES, MOST_BOXES = 3 };      /* boxes: queries, keys, values */
-
-/* A box, which of its elements are kept, and by which replica. */
-static uint64_t hash_box(const struct box *b, int ndim, struct range kept, int whose)
-{
-    uint64_t h = hash_bytes(hash_bytes(HASH_START, &kept, sizeof kept), &whose, sizeof whose);
-    h = hash_bytes(h, b->start, sizeof *b->start * (size_t)ndim);
-    return hash_bytes(h, b->extent, sizeof *b->extent * (size_t)ndim);
-}
 
 static int64_t elements(const struct box *b, int ndim)
 {
@@ -39,10 +35,11 @@ static int list_boxes(const struct parameter *p, const struct layout *l, int kin
     int n = 0;
     for (int b = 0; b < l->boxes; b++) {
         const int64_t count = elements(&l->box[b], l->ndim);
-        const struct range part = range_meet(kept, (struct range){ from, count }), within = { part.first - from, part.count };
+        const struct range part = range_meet(kept, (struct range){ from, count });
         const char *own = (const char *)x.data + (size_t)(part.first - kept.first) * size;
         if (part.count > 0)
-            out[n++] = (struct box_hash){ p->index, kind, hash_box(&l->box[b], l->ndim, within, whose), hash_bytes(HASH_START, own, (size_t)part.count * size) };
+            out[n++] = (struct box_hash){ p->index, kind, whose, l->box[b], { part.first - from, part.count },
+                                          hash_bytes(HASH_START, own, (size_t)part.count * size), false };
         from += count;
     }
     return n;
@@ -114,11 +111,24 @@ static enum error_code gather_lists(struct trainer *t, struct box_hash *own, int
     return e;
 }
 
-static const struct box_hash *find(const struct box_hash *list, int count, const struct box_hash *like)
+/* ---- comparing -------------------------------------------------------------------------------------------------------------------- */
+
+enum meeting { APART, SAME, ACROSS };
+
+static bool same_range(struct range a, struct range b) { return a.first == b.first && a.count == b.count; }
+
+/* Whether two devices have the same elements of a tensor, none in common, or maybe some: boxes that are cut differently. */
+static enum meeting meet(const struct box_hash *a, const struct box_hash *b)
 {
-    for (int i = 0; i < count; i++)
-        if (list[i].index == like->index && list[i].kind == like->kind && list[i].box == like->box) return &list[i];
-    return NULL;
+    bool same = true;
+    if (a->index != b->index || a->kind != b->kind || a->whose != b->whose) return APART;
+    for (int d = 0; d < TENSOR_MAX_DIMS; d++) {
+        const struct range x = { a->box.start[d], a->box.extent[d] }, y = { b->box.start[d], b->box.extent[d] };
+        if ((x.count > 0 || y.count > 0) && range_meet(x, y).count == 0) return APART;
+        same = same && same_range(x, y);
+    }
+    if (same && range_meet(a->kept, b->kept).count == 0) return APART;
+    return same && same_range(a->kept, b->kept) ? SAME : ACROSS;
 }
 
 static enum error_code say(const struct trainer *t, const struct box_hash *p, int rank, const struct evidence *on, enum replicas_when when, struct error *err)
@@ -134,35 +144,129 @@ static enum error_code say(const struct trainer *t, const struct box_hash *p, in
                 t->spec[p->index].name, other, mesh_describe(&t->plan.mesh, other, device, sizeof device), rank, place);
 }
 
-/* Each box beside the copies that later ranks have of it. */
-static enum error_code compare_lists(const struct trainer *t, const struct box_hash *all, const int *count, int room, enum replicas_when when, struct error *err)
+/* Each box beside the copies that later ranks have of it.  Tensors of which two devices have parts that are cut differently are noted in
+ * by_value[]: those are compared element by element. */
+static enum error_code compare_lists(const struct trainer *t, struct box_hash *all, const int *count, int room, enum replicas_when when,
+                                     bool *by_value, uint64_t *compared, struct error *err)
 {
     for (int r = 0; r < t->comm->size; r++)
         for (int i = 0; i < count[r]; i++) {
             const struct box_hash *mine = &all[(int64_t)r * room + i];
             struct evidence on = { .holding = { { 0 } } };
             devices_add(&on.holding, r);
-            for (int other = r + 1; other < t->comm->size; other++) {
-                const struct box_hash *copy = find(all + (int64_t)other * room, count[other], mine);
-                if (copy == NULL) continue;
-                devices_add(&on.holding, other);
-                if (copy->bits != mine->bits) devices_add(&on.failing, other);
-            }
+            for (int other = r + 1; other < t->comm->size; other++)
+                for (int k = 0; k < count[other]; k++) {
+                    struct box_hash *copy = &all[(int64_t)other * room + k];
+                    const enum meeting how = meet(mine, copy);
+                    if (how == ACROSS) by_value[mine->index * MOST_KINDS + mine->kind] = true;
+                    if (how != SAME) continue;
+                    devices_add(&on.holding, other);
+                    if (copy->bits != mine->bits) devices_add(&on.failing, other);
+                    copy->copy = true;
+                }
             if (devices_count(&on.failing) > 0) return say(t, mine, r, &on, when, err);
+        }
+    for (int r = 0; r < t->comm->size; r++)
+        for (int i = 0; i < count[r]; i++) {
+            const struct box_hash *b = &all[(int64_t)r * room + i];
+            if (b->copy && !by_value[b->index * MOST_KINDS + b->kind]) *compared += (uint64_t)b->kept.count;
         }
     return OK;
 }
 
-enum error_code replicas_check(struct trainer *t, enum replicas_when when, struct error *err)
+/* ---- element by element --------------------------------------------------------------------------------------------------------------- */
+
+/* One tensor on rank 0, as the first device that has an element has it; and who that is, counted from 1. */
+struct whole {
+    bool own;                           /* replicas that train apart have it each for itself */
+    char *bits;                         /* [replicas][elements] */
+    int32_t *from;
+    int64_t elements;
+    size_t size;
+    const struct piece *piece;
+    uint64_t compared;
+    int first;                          /* the device whose element another has with other bits; -1: none has been found */
+    struct evidence on;
+};
+
+static void compare_run(void *context, struct run r)
 {
-    const int tiles = t->plan.data.tiles > 1 ? t->plan.data.tiles : 1, room = model_param_count(&t->plan.model) * tiles * MOST_KINDS * MOST_BOXES;
+    struct whole *w = context;
+    const int64_t at = (w->own ? w->piece->replica : 0) * w->elements + r.whole;
+    for (int64_t i = 0; i < r.length; i++) {
+        char *seen = w->bits + (size_t)(at + i) * w->size;
+        const char *now = (const char *)w->piece->data.data + (size_t)(r.piece + i) * w->size;
+        int32_t *from = &w->from[at + i];
+        if (*from == 0) {
+            memcpy(seen, now, w->size);
+            *from = 1 + w->piece->rank;
+            continue;
+        }
+        w->compared++;
+        const bool differs = memcmp(seen, now, w->size) != 0;
+        if (differs && w->first < 0) w->first = *from - 1;
+        if (differs && w->first == *from - 1) devices_add(&w->on.failing, w->piece->rank);
+    }
+}
+
+static void compare_piece(void *context, const struct piece *p)
+{
+    struct whole *w = context;
+    w->piece = p;
+    if (p->kept.count > 0) devices_add(&w->on.holding, p->rank);
+    layout_each_run_within(p->layout, p->kept.first, p->kept.count, compare_run, w);
+}
+
+static enum error_code compare_values(struct trainer *t, int index, int kind, enum replicas_when when, uint64_t *compared, struct error *err)
+{
+    const struct param_spec spec = data_spec(&t->data, &t->spec[index], kind_of[kind]);
+    struct whole w = { .own = is_a_replicas_own(t, kind_of[kind], when), .first = -1,
+                       .elements = spec.dim[0] * (spec.ndim == 2 ? spec.dim[1] : 1), .size = dtype_size(data_format(&t->data, kind_of[kind])) };
+    const size_t room = (size_t)w.elements * (size_t)(w.own ? shards_replicas(&t->data.shards) : 1);
+    enum error_code e = OK;
+    if (t->comm->rank == 0) {
+        w.bits = malloc(room * w.size + 1), w.from = calloc(room + 1, sizeof *w.from);
+        if (w.bits == NULL || w.from == NULL) e = fail(err, ERR_MEMORY, "no memory to compare the copies of %s", spec.name);
+    }
+    e = comm_agree(t->comm, e, err);
+    if (!e) e = collect(t, index, kind_of[kind], compare_piece, &w, err);
+    if (!e && w.first >= 0) {
+        const struct box_hash named = { .index = index, .kind = kind };
+        e = say(t, &named, w.first, &w.on, when, err);
+    }
+    *compared += w.compared;
+    free(w.bits), free(w.from);
+    return comm_agree(t->comm, e, err);
+}
+
+/* Rank 0 knows which; everybody sends its parts of them. */
+static enum error_code compare_across(struct trainer *t, bool *by_value, enum replicas_when when, uint64_t *compared, struct error *err)
+{
+    const int tensors = model_param_count(&t->plan.model) * MOST_KINDS;
+    struct exchange x = exchange_begin(&t->world, CONTROL);
+    enum error_code e = OK;
+    for (int r = 1; r < t->comm->size && t->comm->rank == 0 && !e; r++)
+        e = message_wait(t->comm, message_send(&x, r, by_value, sizeof *by_value * (size_t)tensors), err);
+    if (t->comm->rank != 0) e = message_wait(t->comm, message_receive(&x, 0, by_value, sizeof *by_value * (size_t)tensors), err);
+    for (int i = 0; i < tensors && !e; i++)
+        if (by_value[i]) e = compare_values(t, i / MOST_KINDS, i % MOST_KINDS, when, compared, err);
+    return e;
+}
+
+enum error_code replicas_check(struct trainer *t, enum replicas_when when, uint64_t *compared, struct error *err)
+{
+    const int tiles = t->plan.data.tiles > 1 ? t->plan.data.tiles : 1, tensors = model_param_count(&t->plan.model) * MOST_KINDS;
+    const int room = tensors * tiles * MOST_BOXES;
     const bool here = t->comm->rank == 0;
     struct box_hash *own = calloc((size_t)room, sizeof *own), *all = here ? calloc((size_t)room * (size_t)t->comm->size, sizeof *all) : NULL;
     int *count = here ? calloc((size_t)t->comm->size, sizeof *count) : NULL;
-    enum error_code e = own && (!here || (all && count)) ? OK : fail(err, ERR_MEMORY, "no memory for the hashes of %d tensors", room);
+    bool *by_value = calloc((size_t)tensors, sizeof *by_value);
+    enum error_code e = own && by_value && (!here || (all && count)) ? OK : fail(err, ERR_MEMORY, "no memory for the hashes of %d tensors", room);
     e = comm_agree(t->comm, e, err);
     if (!e) e = gather_lists(t, own, list_own(t, when, own), all, count, room, err);
-    if (!e && here) e = compare_lists(t, all, count, room, when, err);
-    free(own), free(all), free(count);
-    return comm_agree(t->comm, e, err);
+    if (!e && here) e = compare_lists(t, all, count, room, when, by_value, compared, err);
+    e = comm_agree(t->comm, e, err);
+    if (!e) e = compare_across(t, by_value, when, compared, err);
+    free(own), free(all), free(count), free(by_value);
+    return e;
 }

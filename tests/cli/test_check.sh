@@ -58,6 +58,13 @@ test_isolated_training() {
 }
 
 test_copies_are_equal() {
+    train --steps 1 --dp 2 --tp 3 --zero 3 --optimizer sgd --paranoid; expect_status 0; expect_out '^copies  15744 elements'   # 2624 uncut, on 3, thrice
+    train --steps 1 --paranoid;                                     expect_status 0; expect_out '^copies  none were compared'
+    train --steps 2 --dp 3 --tp 3 --paranoid;                       expect_status 0; expect_silent
+    train --steps 2 --dp 3 --tp 3 --zero 1 --bucket 1000 --paranoid;    expect_status 0; expect_silent
+    train --steps 1 --dp 3 --tp 3 --allreduce ring;                 expect_status 2; expect_error '--allreduce ring: adds in an order .* --tp 3 cuts unevenly'
+    train --steps 1 --dp 3 --tp 3 --zero 2 --reduce-scatter ring;   expect_status 2; expect_error '--reduce-scatter ring: adds in an order'
+    train --steps 1 --dp 3 --tp 2 --allreduce ring --paranoid;      expect_status 0; expect_silent       # two alike halves
     train --steps 3 --dp 2 --tp 2 --paranoid --optimizer momentum;  expect_status 0; expect_silent
     train --steps 2 --pp 2 --tp 2 --paranoid --dtype fp64;          expect_status 0; expect_silent       # tied at both ends
     run train --model llama-tiny --data "$top/README.md" --batch 5 --seq 7 --steps 1 --tp 5 --paranoid; expect_status 0; expect_silent      # keys and values copied

@@ -508,6 +508,123 @@ static void test_same_bits_everywhere(void **state)
     }
 }
 
+/* ---- the order of additions: what struct algorithm says of it, held to what sums that round show -------------------------------- */
+
+enum { ORDER_TRIALS = 8 };
+
+/* A trial's number of a device, in the format; the same for every element, so that only the order can make elements differ. */
+static double order_value(enum dtype t, int rank, int trial)
+{
+    _Alignas(8) char number[8];
+    put(t, number, 0, sin((double)(rank * 97 + trial * 1009 + 1) * 12.9898) * ((rank + trial) % 3 == 0 ? 50 : 1));
+    return get(t, number, 0);
+}
+
+/* ((x0 + x1) + x2) + .. + x(last-1), rounded to the format after each addition. */
+static double folded(enum dtype t, int last, int trial)
+{
+    _Alignas(8) char sum[8], next[8];
+    struct exchange none = { .group = &group, .operation = CONTROL };
+    put(t, sum, 0, order_value(t, 0, trial));
+    for (int r = 1; r < last; r++) {
+        put(t, next, 0, order_value(t, r, trial));
+        reduce_local(&none, SUM, t, sum, next, 1);
+    }
+    return get(t, sum, 0);
+}
+
+struct order_seen { bool alike, by_rank; };
+
+/* One call: whether all elements of all members have the same bits, and those of the fold in the order of ranks. */
+static struct order_seen see_order(const struct algorithm *a, struct collective c, int trial, bool in_place)
+{
+    struct error err;
+    const enum operation op = a->operation;
+    const int64_t ni = in_length(op, &c, group.rank), no = out_length(op, &c, group.rank), n = ni > no ? ni : no;
+    struct buffer in = buffer_make(dtype_size(c.dtype) * (size_t)n), out = buffer_make(dtype_size(c.dtype) * (size_t)n);
+    const int64_t shift = in_place && has_blocks(op) ? first(&c, group.rank) : 0;
+    c.in = in.data, c.out = in_place ? in.data + (size_t)shift * dtype_size(c.dtype) : out.data;
+    for (int64_t i = 0; i < ni; i++) put(c.dtype, in.data, i, order_value(c.dtype, group.rank, trial));
+    const enum error_code code = collective_run(&group, op, a->name, &c, &err);
+    ASSERT_ALL(code == OK, "%s: %s", describe(a, &c, in_place), err.text);
+
+    struct order_seen seen = { true, true };
+    const double want = folded(c.dtype, op == SCAN ? group.rank + 1 : group.size, trial);
+    double lowest = INFINITY, highest = -INFINITY;
+    for (int64_t i = 0; i < no; i++) {
+        const double x = get(c.dtype, c.out, i);
+        lowest = x < lowest ? x : lowest, highest = x > highest ? x : highest;
+        if (!(x == want)) seen.by_rank = false;
+    }
+    /* Of all members' elements: the lowest, the highest, and whether any is not the fold.  A scan's members have different sums. */
+    double mine[3] = { -lowest, highest, !seen.by_rank }, all[3] = { 0 };
+    MPI_Request request;
+    MPI_Iallreduce(mine, all, 3, MPI_DOUBLE, MPI_MAX, harness, &request);
+    patience_settle(&request);
+    seen.by_rank = all[2] == 0;
+    seen.alike = op == SCAN ? no == 0 || lowest == highest : -all[0] == all[1];
+    free(in.memory), free(out.memory);
+    return seen;
+}
+
+static void expect_order(const struct algorithm *a, struct collective c, bool in_place, struct order_seen *ever)
+{
+    c.nodes = group_nodes(&group);
+    if (algorithm_refuses(a, group.size, &c) != NULL) return;
+    for (int trial = 0; trial < ORDER_TRIALS; trial++) {
+        const struct order_seen seen = see_order(a, c, trial, in_place);
+        ASSERT_ALL(seen.alike || a->order == BY_POSITION, "%s: elements with the same terms have different sums, but it says that it adds %s",
+                   describe(a, &c, in_place), adding_order_name(a->order));
+        ASSERT_ALL(seen.by_rank || a->order != BY_RANK, "%s: a sum is not the fold in the order of ranks, but it says that it adds %s",
+                   describe(a, &c, in_place), adding_order_name(a->order));
+        ever->alike = ever->alike && seen.alike;
+        ever->by_rank = ever->by_rank && seen.by_rank;
+    }
+}
+
+/* An order that depends on the place, but not with so many devices: a hypercube's sums are one tree for all its corners. */
+static bool alike_here(const struct algorithm *a, int P)
+{
+    static const struct { enum operation op; const char *name; int P; } hypercube[] = {
+        { ALLREDUCE, "swing", 7 }, { REDUCE_SCATTER, "circulant", 8 },
+    };
+    for (size_t i = 0; i < sizeof hypercube / sizeof *hypercube; i++)
+        if (a->operation == hypercube[i].op && P == hypercube[i].P && strcmp(a->name, hypercube[i].name) == 0) return true;
+    return false;
+}
+
+/* What says that all elements have one order has, in every format, at uneven counts and in place.  The other way round, 7 and 8 devices are
+ * enough: what says that the order depends on the place, or is not that of ranks, shows it there. */
+static void test_order_of_additions(void **state)
+{
+    static const enum dtype formats[] = { F32, F64, BF16, F16 };
+    (void)state;
+    const int P = group.size;
+    int64_t uneven[MAX_P];
+    struct complaint bad_here = { "" }, *bad = &bad_here;
+    for (int b = 0; b < P; b++) uneven[b] = (b * 5 + 1) % 4;
+    for (int i = 0; algorithms[i] != NULL; i++) {
+        const struct algorithm *a = algorithms[i];
+        const struct collective one = { .count = 1 };
+        struct order_seen ever = { true, true };
+        if (reduces(a->operation) != (a->order != ADDS_NOTHING)) COMPLAIN("%s %s: adds %s", operation_name(a->operation), a->name, adding_order_name(a->order));
+        if (!reduces(a->operation) || !selected(a) || algorithm_refuses(a, P, &one) != NULL) continue;
+        for (int k = 0; k < 8; k++) {
+            struct collective c = { .count = 2 * P + 3, .dtype = formats[k / 2], .root = a->operation == REDUCE ? P - 1 : 0 };
+            expect_order(a, c, k % 2, &ever);
+            c.counts = uneven;
+            if (a->operation == REDUCE_SCATTER) expect_order(a, c, k % 2, &ever);
+        }
+        if ((P == 7 || P == 8) && a->order == BY_POSITION && ever.alike != alike_here(a, P))
+            COMPLAIN("%s %s: P=%d, all elements are%s alike, and it says that it adds %s", operation_name(a->operation), a->name, P,
+                     ever.alike ? "" : " not", adding_order_name(a->order));
+        if (P == 8 && a->order == BY_TREE && ever.by_rank)
+            COMPLAIN("%s %s: P=%d, all sums are folds in the order of ranks, and it says that it adds %s", operation_name(a->operation), a->name, P,
+                     adding_order_name(a->order));
+    }
+    ASSERT_ALL(bad->text[0] == '\0', "%s", bad->text);
+}
+
 /* ---- the optima that the literature proves, for the algorithms said to reach them --------------------------------------------- */
 
 static int rounds_at_least(int P)
@@ -648,7 +765,7 @@ static void test_wrong_arguments(void **state)
     const struct collective good = { .in = x, .out = x, .count = 4, .dtype = F32 };
     struct collective c;
     (void)state;
-    expect_refusal(ALLREDUCE, "no-such", good, "allreduce no-such: must be one of auto, ring");
+    expect_refusal(ALLREDUCE, "no-such", good, "allreduce no-such: must be one of auto, two_shot");
     c = good; c.count = -1;             expect_refusal(ALLREDUCE, NULL, c, "count -1 is negative");
     c = good; c.dtype = DTYPE_COUNT;    expect_refusal(ALLREDUCE, NULL, c, "dtype 7 does not exist");
     c = good; c.reduction = 99;         expect_refusal(ALLREDUCE, NULL, c, "reduction 99 does not exist");
@@ -807,7 +924,8 @@ static int close_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICES(test_every_algorithm), ON_DEVICES(test_algorithms_by_nodes), ON_DEVICES(test_same_bits_everywhere), ON_DEVICES(test_optima),
+        ON_DEVICES(test_every_algorithm), ON_DEVICES(test_algorithms_by_nodes), ON_DEVICES(test_same_bits_everywhere), ON_DEVICES(test_order_of_additions),
+        ON_DEVICES(test_optima),
         ON_DEVICES(test_circulant_broadcast_is_optimal), ON_DEVICES(test_costs_of_large_counts), ON_DEVICES(test_a_message_beyond_int),
         ON_DEVICES(test_wrong_arguments), ON_DEVICES(test_wrong_buffers), ON_DEVICES(test_calls_that_differ),
         ON_DEVICES(test_timing_does_not_matter),

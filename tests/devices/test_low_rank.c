@@ -97,15 +97,16 @@ static enum error_code train(const struct plan *p, struct counted *out)
     struct comm comm;
     struct trainer t;
     struct step_result result;
+    uint64_t compared = 0;
     enum error_code e = device_open(&device, p->dtype, 0, &err);
     if (e) return e;
     e = comm_open(&comm, &device, &err);
     if (!e) e = trainer_open(&t, p, &comm, (struct batch_source){ fill, p }, &err);
     for (int i = 0; i < out->steps && !e; i++) {
         e = trainer_gradients(&t, &result, &err);
-        if (!e) e = replicas_check(&t, BEFORE_OPTIMIZER, &err);
+        if (!e) e = replicas_check(&t, BEFORE_OPTIMIZER, &compared, &err);
         if (!e) e = trainer_update(&t, &result, &err);
-        if (!e) e = replicas_check(&t, AFTER_OPTIMIZER, &err);
+        if (!e) e = replicas_check(&t, AFTER_OPTIMIZER, &compared, &err);
     }
     const struct traffic *sent = &comm.traffic[AXIS_BIT(DP)][ALLREDUCE];
     out->sent = (struct collective_cost){ .messages = sent->messages_sent, .bytes = sent->bytes_sent, .additions = sent->additions };

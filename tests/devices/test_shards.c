@@ -203,18 +203,100 @@ static void test_mics(void **state)
                (unsigned long long)(two_hops[0][1] + crossed - ring[1]), (unsigned long long)crosses);
 }
 
+/* ---- buckets ---------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t messages_sent(void)
+{
+    uint64_t sum = 0;
+    for (int l = 0; l < CLUSTER_LEVELS; l++) sum += comm.link[l].messages_sent;
+    return sum;
+}
+
+/* How many exchanges units take that wait for others until the next would make them more than `most` elements.  Backward passes finish the
+ * last unit first, and the tokens before the positions. */
+static int exchanges(int64_t most, bool backward)
+{
+    int64_t waiting = 0;
+    int n = 0;
+    for (int i = 0; i < dp.units; i++) {
+        const int unit = !backward ? i : i < dp.units - 2 ? dp.units - 1 - i : i == dp.units - 2 ? UNIT_TOKENS : UNIT_POSITIONS;
+        const int64_t u = dp.unit[unit].padded;
+        if (waiting > 0 && waiting + u > most) n++, waiting = 0;
+        waiting += u;
+        if (waiting >= most) n++, waiting = 0;
+    }
+    return n + (waiting > 0);
+}
+
+static int64_t largest_unit(void)
+{
+    int64_t most = 0;
+    for (int u = 0; u < dp.units; u++) most = dp.unit[u].padded > most ? dp.unit[u].padded : most;
+    return most;
+}
+
+/* A reduce-scatter and an all-gather for each bucket, P-1 messages each; as many bytes whatever its size.  Of zero2 what waits is memory:
+ * less than a bucket, or a unit, beside the unit that is computed, and the shard. */
+static void test_units_go_in_buckets(void **state)
+{
+    static const char *const schemes[] = { "zero1", "zero2" };
+    static const int64_t sizes[] = { 1, 700, 2500, 5000, 1 << 20 };                   /* elements */
+    int fewest = 1 << 20, most = 0;
+    (void)state;
+    const int P = test_size;
+    for (int s = 0; s < 2; s++) for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        open_engine((struct data_request){ .scheme = schemes[s], .bucket = sizes[i] * (int64_t)sizeof(float) });
+        step_of(1);
+        const int n = exchanges(sizes[i], true) + exchanges(sizes[i], false);
+        const struct collective_cost formula = data_cost(&dp);
+        int64_t padded = 0;
+        for (int u = 0; u < dp.units; u++) padded += dp.unit[u].padded;
+        ASSERT_ALL(messages_sent() == (uint64_t)(n * (P - 1)), "%s, --bucket of %lld elements: %llu messages, want %d", schemes[s], (long long)sizes[i],
+                   (unsigned long long)messages_sent(), n * (P - 1));
+        ASSERT_ALL(bytes_sent() == (uint64_t)(2 * padded / P * (P - 1)) * sizeof(float), "%s, --bucket of %lld elements: sent %llu bytes", schemes[s],
+                   (long long)sizes[i], (unsigned long long)bytes_sent());
+        ASSERT_ALL(formula.messages == messages_sent() && formula.bytes == bytes_sent(), "%s, --bucket of %lld elements: the formula says %llu messages", schemes[s],
+                   (long long)sizes[i], (unsigned long long)formula.messages);
+        const uint64_t peak = device.arena.peak.tag[GRADIENTS];
+        const int64_t unit = largest_unit(), waits = sizes[i] < padded ? (sizes[i] > unit ? sizes[i] : 0) + 2 * unit : padded;
+        ASSERT_ALL(peak == data_peak(&dp).gradients, "%s, --bucket of %lld elements: gradients take %llu bytes, by the formula %llu", schemes[s],
+                   (long long)sizes[i], (unsigned long long)peak, (unsigned long long)data_peak(&dp).gradients);
+        ASSERT_ALL(s == 0 || P == 1 || peak <= (uint64_t)(padded / P + waits) * sizeof(float), "%s, --bucket of %lld elements: gradients take %llu bytes", schemes[s],
+                   (long long)sizes[i], (unsigned long long)peak);
+        fewest = n < fewest ? n : fewest, most = n > most ? n : most;
+        close_engine();
+    }
+    ASSERT_ALL(fewest == 2 && most == 2 * (PARTS + 1), "from %d to %d exchanges: sizes do not try what is in between", fewest, most);
+}
+
+/* In one bucket a reduce-scatter and an all-gather are an all-reduce. */
+static void test_zero_takes_the_time_of_ddp(void **state)
+{
+    static const char *const schemes[] = { "ddp", "zero1", "zero2" };
+    picoseconds took[3];
+    (void)state;
+    for (int s = 0; s < 3; s++) {
+        open_engine((struct data_request){ .scheme = schemes[s], .bucket = 1 << 30, .allgather = "direct" });
+        step_of(1);
+        took[s] = device.clock.now;
+        close_engine();
+    }
+    for (int s = 1; s < 3; s++)
+        ASSERT_ALL((double)took[s] <= 1.02 * (double)took[0], "%s takes %.1f us, ddp %.1f us", schemes[s], 1e-6 * (double)took[s], 1e-6 * (double)took[0]);
+}
+
 /* ---- virtual time ------------------------------------------------------------------------------------------------------------ */
 
 static picoseconds larger(picoseconds a, picoseconds b) { return a > b ? a : b; }
 
-/* How long a collective takes by itself: all devices begin at once. */
+/* How long a ring takes by itself: all devices begin at once. */
 static picoseconds alone(struct group *g, enum operation op, int64_t count)
 {
     float *x = calloc((size_t)count, sizeof *x);
     assert_non_null(x);
     const picoseconds before = device.clock.now;
     const struct collective c = { .in = op == ALLGATHER ? x + count / g->size * g->rank : x, .out = x, .count = count, .dtype = F32, .reduction = SUM };
-    ASSERT_ALL(collective_run(g, op, NULL, &c, &err) == OK, "%s", err.text);
+    ASSERT_ALL(collective_run(g, op, "ring", &c, &err) == OK, "%s", err.text);
     const picoseconds t = device.clock.now - before;
     device.clock.now = before;
     for (int l = 0; l < CLUSTER_LEVELS; l++) device.clock.send[l].count = device.clock.receive[l].count = 0;
@@ -229,6 +311,7 @@ static void test_buckets_overlap_with_backward(void **state)
     (void)state;
     if (test_size == 3) return;
     open_engine((struct data_request){ .scheme = "ddp", .bucket = BUCKET * sizeof(float) });
+    dp.allreduce = "ring";                                                  /* in which all devices are done at the same time */
     const int64_t n = model_elements(&even);
     struct use list[PARTS];
     picoseconds done = 0, now = 0;
@@ -294,6 +377,8 @@ int main(void)
         MPI_TEST(test_volumes),
         MPI_TEST(test_levels_of_links),
         MPI_TEST(test_mics),
+        MPI_TEST(test_units_go_in_buckets),
+        MPI_TEST(test_zero_takes_the_time_of_ddp),
         MPI_TEST(test_buckets_overlap_with_backward),
         MPI_TEST(test_prefetch_hides_gathering),
     };

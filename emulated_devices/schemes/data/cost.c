@@ -1,9 +1,10 @@
 /* cost.c -- what a step of the engine takes, from the list of passes alone. */
+#include "emulated_devices/schemes/data/bucket.h"
 #include "emulated_devices/schemes/data/low_rank.h"
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/schemes/data/tiles.h"
 
-static void add(struct collective_cost *sum, struct collective_cost c, int64_t times)
+void cost_add(struct collective_cost *sum, struct collective_cost c, int64_t times)
 {
     sum->messages += c.messages * (uint64_t)times;
     sum->bytes += c.bytes * (uint64_t)times;
@@ -64,34 +65,12 @@ static void leave(struct data_parallel *dp, int use, int64_t *here)
     }
 }
 
-/* A tile's are there beside those of what is not tiled of its part. */
-static void foresee_gradients(struct data_parallel *dp, struct use use)
-{
-    int unit[2], beside[2];
-    int64_t together = use.tile > 0 && data_units_at(dp, use, beside) > 1 ? whole_elements(&dp->unit[beside[0]]) : 0;
-    const int n = data_gradients_at(dp, use, unit);
-    for (int k = 0; k < n; k++) {
-        struct unit *u = &dp->unit[unit[k]];
-        u->passes++;
-        u->reductions += u->reduced_in != dp->updates;
-        u->reduced_in = dp->updates;
-        together += whole_elements(u);
-    }
-    for (int k = 0; k < n && data_scatters(dp); k++) {         /* one after the other they go, each beside the copy it is added to */
-        const struct unit *u = &dp->unit[unit[k]];
-        const int64_t sum = offloads(&dp->request, GRADIENTS) && dp->shards.gradients > 1 ? kept_elements(dp, u, BY_GRADIENTS) : 0;
-        if (together + sum > dp->most_gradients) dp->most_gradients = together + sum;
-        together -= whole_elements(u);
-    }
-}
-
 void foresee(struct data_parallel *dp)
 {
     int64_t here = 0;
     dp->updates = 1;
     for (int i = 0; i < dp->uses; i++) {
         dp->updates += dp->use[i].pass == PASS_UPDATE;
-        if (dp->use[i].pass == PASS_BACKWARD_WEIGHT) foresee_gradients(dp, dp->use[i]);
         if (!makes_weights(dp) || dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
         const int next = next_weight_use(dp, i);
         arrive(dp, dp->use[i], &here);
@@ -100,6 +79,7 @@ void foresee(struct data_parallel *dp)
         if (makes_ahead(dp) && second >= 0) arrive_shards(dp, dp->use[second], &here);
         leave(dp, i, &here);
     }
+    foresee_gradients(dp);
 }
 
 /* ---- traffic --------------------------------------------------------------------------------------------------------------------- */
@@ -108,7 +88,7 @@ static struct collective_cost bucket_cost(const struct data_parallel *dp, int64_
 {
     const int64_t step = bucket_elements(dp);
     struct collective_cost sum = { 0 };
-    for (int64_t at = 0; at < n && !dp->shards.apart; at += step) add(&sum, allreduce_cost(dp, dp->group, n - at < step ? n - at : step), times);
+    for (int64_t at = 0; at < n && !dp->shards.apart; at += step) cost_add(&sum, allreduce_cost(dp, dp->group, n - at < step ? n - at : step), times);
     return sum;
 }
 
@@ -126,45 +106,48 @@ struct collective_cost data_saved_by_projecting(const struct data_parallel *dp, 
                                      .additions = all.additions - packed.additions };
 }
 
+struct collective_cost level_allreduce_cost(const struct data_parallel *dp, enum shard_level level, int64_t n)
+{
+    return allreduce_cost(dp, &dp->level[level], n);
+}
+
+/* New weights after a step: units in their order, as they are stepped. */
+static struct collective_cost renewal_cost(const struct data_parallel *dp, enum shard_level level)
+{
+    const int64_t capacity = bucket_capacity(dp, KIND_WEIGHT), stride = shards_stride(&dp->shards, level);
+    struct collective_cost sum = { 0 };
+    struct bucket b = { 0 };
+    for (int u = 0; u < dp->units; u++) {
+        const int64_t n = dp->unit[u].padded;
+        if (!bucket_takes(&b, capacity, n)) cost_add(&sum, level_allgather_cost(dp, level, b.elements / stride), 1), b = (struct bucket){ 0 };
+        b.units++, b.elements += n;
+        if (bucket_is_full(&b, capacity)) cost_add(&sum, level_allgather_cost(dp, level, b.elements / stride), 1), b = (struct bucket){ 0 };
+    }
+    cost_add(&sum, level_allgather_cost(dp, level, b.elements / stride), 1);
+    return sum;
+}
+
 struct collective_cost data_level_cost(const struct data_parallel *dp, enum shard_level level)
 {
-    struct collective_cost sum = { 0 };
-    if (dp->shards.optimizer == 1 && !data_scatters(dp)) return level == BY_COPIES ? bucket_cost(dp, tensor_count(dp->gradients), dp->updates) : sum;
-    for (int u = 0; u < dp->units; u++) {
-        const struct unit *unit = &dp->unit[u];
-        const int64_t n = unit->padded / shards_stride(&dp->shards, level), passes = data_scatters(dp) ? unit->passes : 0;
-        switch (level) {
-        case BY_WEIGHTS:
-            add(&sum, level_allgather_cost(dp, level, n), unit->gatherings);
-            add(&sum, level_reduce_scatter_cost(dp, level, n), passes);
-            break;
-        case BY_GRADIENTS:
-            add(&sum, level_reduce_scatter_cost(dp, level, n), passes);
-            add(&sum, level_allgather_cost(dp, level, n), dp->updates);
-            break;
-        case BY_OPTIMIZER:
-            add(&sum, level_reduce_scatter_cost(dp, level, n), unit->reductions);
-            add(&sum, level_allgather_cost(dp, level, n), dp->updates);
-            break;
-        default: add(&sum, allreduce_cost(dp, &dp->level[level], n), dp->shards.apart ? 0 : unit->reductions);
-        }
-    }
+    struct collective_cost sum = dp->reduction[level];
+    if (gradients_in_one_block(dp)) return level == BY_COPIES ? bucket_cost(dp, tensor_count(dp->gradients), dp->updates) : sum;
+    for (int u = 0; u < dp->units && level == BY_WEIGHTS; u++)
+        cost_add(&sum, level_allgather_cost(dp, level, dp->unit[u].padded), dp->unit[u].gatherings);
+    if (level == BY_GRADIENTS || level == BY_OPTIMIZER) cost_add(&sum, renewal_cost(dp, level), dp->updates);
     return sum;
 }
 
 struct collective_cost data_cost(const struct data_parallel *dp)
 {
     struct collective_cost sum = { 0 };
-    for (enum shard_level l = BY_WEIGHTS; l < SHARD_LEVELS; l++) add(&sum, data_level_cost(dp, l), 1);
+    for (enum shard_level l = BY_WEIGHTS; l < SHARD_LEVELS; l++) cost_add(&sum, data_level_cost(dp, l), 1);
     return sum;
 }
 
 struct collective_cost data_renewal_cost(const struct data_parallel *dp)
 {
     struct collective_cost sum = { 0 };
-    for (enum shard_level l = BY_GRADIENTS; l <= BY_OPTIMIZER; l++)
-        for (int u = 0; u < dp->units && dp->shards.optimizer > 1; u++)
-            add(&sum, level_allgather_cost(dp, l, dp->unit[u].padded / shards_stride(&dp->shards, l)), 1);
+    for (enum shard_level l = BY_GRADIENTS; l <= BY_OPTIMIZER && dp->shards.optimizer > 1; l++) cost_add(&sum, renewal_cost(dp, l), 1);
     return sum;
 }
 
@@ -173,7 +156,7 @@ struct collective_cost data_outer_cost(const struct data_parallel *dp)
 {
     struct collective_cost sum = { 0 };
     for (int u = 0; u < dp->units && dp->shards.apart; u++)
-        add(&sum, allreduce_cost(dp, &dp->level[BY_COPIES], dp->unit[u].padded / dp->shards.optimizer), 1);
+        cost_add(&sum, allreduce_cost(dp, &dp->level[BY_COPIES], dp->unit[u].padded / dp->shards.optimizer), 1);
     return sum;
 }
 

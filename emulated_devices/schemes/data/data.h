@@ -48,7 +48,8 @@ struct data_request {
     bool no_prefetch;                           /* do not gather the next part while this one computes */
     int tiles;                                  /* --tiles: parts of each matrix that are gathered one after the other; 0, 1: whole layers */
     const char *reduce_scatter, *allgather;     /* algorithms; NULL: the default */
-    int64_t bucket;                             /* bytes of gradients all-reduced at a time, > 0, where they are kept whole */
+    int64_t bucket;                             /* bytes that are reduced, or gathered after the step, at a time, > 0, where weights are
+                                                   kept whole: bucket.h */
     struct outer outer;                         /* --local-steps, --outer-lr, --outer-momentum; a number that is 0: the scheme's */
     unsigned offload;                           /* --offload: 1 << PARAMETERS, GRADIENTS, OPTIMIZER: what lies on the slow tier */
     const char *offload_to;                     /* folder for a file; NULL: the host's memory */
@@ -115,6 +116,9 @@ struct use { int part; enum pass pass; int tile; };     /* tile: its unit, where
 /* What is stepped at once: elements of what this device steps of a unit's row. */
 struct step_slice { struct unit *unit; struct range own; bool last; };      /* last: of its unit */
 
+/* Units that are reduced, or gathered, in one exchange: bucket.h. */
+struct bucket { int units; int64_t elements; int *unit; };
+
 struct data_parallel {
     const struct data_scheme *scheme;
     struct data_request request;
@@ -145,9 +149,12 @@ struct data_parallel {
     int uses, at;                               /* passes of a step; the one that comes next */
     int updates;                                /* optimizer steps among them, the last one counted */
     struct use *use;                            /* [uses] */
+    struct bucket reducing;                     /* units whose gradients are finished here and wait for others to be reduced with */
+    struct bucket sharing;                      /* units that have been stepped and wait for others to be gathered with */
+    struct collective_cost reduction[SHARD_LEVELS];     /* of a step, by level, where gradients are not all-reduced in one block */
     int64_t most_weights, most_gradients;       /* elements that are whole here for a while, at most: of weights that are gathered,
                                                    and of gradients that are scattered; shards that lie on the slow tier otherwise
-                                                   included */
+                                                   and those that wait for others to be reduced with included */
     struct tier tier;                           /* of what is offloaded own_w, own_g, master and state are homes there */
     struct tensor landing;                      /* there: weights that the host has stepped, for a device that keeps them itself */
     struct step_slice *slice;                   /* [slices] what a step goes through */
@@ -201,8 +208,9 @@ struct tensor data_own_gradient(const struct data_parallel *, const struct unit 
 enum error_code data_take_gradient(struct data_parallel *, struct unit *, struct tensor *, struct error *);
 enum error_code data_put_gradient(struct data_parallel *, struct unit *, struct error *);
 
-/** This device's part of the squared global norm: over all devices the parts add up to it. */
-double data_norm_part(struct data_parallel *);
+/** This device's part of the squared global norm, exactly: over all devices, or those of a replica, the parts add up to it, and the sum
+ *  has the same bits however gradients are cut into units, shards and pieces. */
+void data_norm_part(struct data_parallel *, struct exact_sum *);
 
 /** Step t of the weights, with every gradient multiplied by gradient_scale first; then gradients are zero again.  Of two versions
  *  the newest becomes the older one, and a copy of it is stepped.  Where gradients are not kept, they are the direction, drawn again,

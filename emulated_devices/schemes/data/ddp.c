@@ -10,8 +10,8 @@
  *          and of a parameter's several uses add up here first; what no pass adds to is reduced as zeros.
  *          n elements in all: 2 n (P-1)/P sent by each device with a ring
  * Memory   weights n, gradients n, optimizer state as many n as it has tensors
- * Equals   reassociates: the gradient is the sum over devices, in the order of the all-reduce, of sums over microbatches.
- *          All devices get the same bits, so their weights stay equal without being sent.
+ * Equals   reassociates: the gradient is the sum over devices, in the order of ranks, of sums over microbatches; with an --allreduce that
+ *          adds in another order, in that.  All devices get the same bits, so their weights stay equal without being sent.
  */
 #include "emulated_devices/schemes/data/data.h"
 

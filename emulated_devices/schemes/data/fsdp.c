@@ -9,7 +9,7 @@
  * Talks    as zero3, on rows padded to c P for each parameter.  What is gathered is copied to where each parameter is whole,
  *          and gradients are copied the other way before they are reduced: what the flat order does not need
  * Memory   as zero3, with each parameter's padding, and the gathered row besides its copy while it is copied
- * Equals   as zero3: with algorithms that add in the order of ranks, the same bits
+ * Equals   as zero3, bit for bit, with the default algorithms or others that add in the order of ranks
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -25,8 +25,16 @@ int next_weight_use(const struct data_parallel *, int use);
 /* Whether a unit's gathered weights stay after a pass: the next one needs them too, or they are kept until backward. */
 bool stays_after(const struct data_parallel *, int use, int unit);
 
-/* From the list of passes: how often each unit is gathered and added to, and how much is whole here at most. */
+/* From the list of passes: how often each unit is gathered and reduced, what that sends, and how much is whole here at most. */
 void foresee(struct data_parallel *);
+void foresee_gradients(struct data_parallel *);
+
+/* Backward passes, up to the next update, that add to each unit's gradient: units' due. */
+void count_due(struct data_parallel *, int from_use);
+
+/* Whether a unit's whole gradient stays here after a pass, which the list has at `use`, because the pass that ends the same backward
+ * sweep adds to it as well: that of a tied embedding's tokens after the loss.  Not of tiles, which are there so as never to have it whole. */
+bool gradient_stays_after(const struct data_parallel *, int use, int unit);
 
 /* After an update begin the list of passes again, or go on behind it: until the next update each unit's gradient is due as often as there are backward passes for it. */
 void expect_uses(struct data_parallel *);
@@ -43,6 +51,9 @@ static inline bool data_scatters(const struct data_parallel *dp)
 {
     return has_gradients(dp) && (dp->shards.gradients > 1 || offloads(&dp->request, GRADIENTS));
 }
+
+/* Whether gradients are one block, whole on every device, that is all-reduced in pieces: ddp. */
+static inline bool gradients_in_one_block(const struct data_parallel *dp) { return dp->shards.optimizer == 1 && !data_scatters(dp); }
 
 /* Elements of a unit that this device keeps the weights, or the gradients, of. */
 static inline int64_t kept_elements(const struct data_parallel *dp, const struct unit *u, enum shard_level level)
@@ -61,8 +72,9 @@ static inline int64_t whole_elements(const struct unit *u) { return u->rows > 0 
 enum error_code level_reduce_scatter(struct data_parallel *, enum shard_level, struct tensor row, struct tracking, struct error *);
 enum error_code level_allgather(struct data_parallel *, enum shard_level, struct tensor own, struct tensor row, struct error *);
 
-/* What they cost, on a row of n elements (quantise.c, cost.c). */
+/* What they cost, on a row of n elements. */
 struct collective_cost level_reduce_scatter_cost(const struct data_parallel *, enum shard_level, int64_t n);
+struct collective_cost level_allreduce_cost(const struct data_parallel *, enum shard_level, int64_t n);
 struct collective_cost level_allgather_cost(const struct data_parallel *, enum shard_level, int64_t n);
 
 /* Elements first .. of a row as a tensor of their own. */
@@ -72,11 +84,16 @@ static inline struct tensor slice(struct tensor row, struct range r)
     return tensor_1d(data ? data + (size_t)r.first * dtype_size(row.dtype) : NULL, row.dtype, r.count);
 }
 
+/* sum += times c. */
+void cost_add(struct collective_cost *sum, struct collective_cost c, int64_t times);
+
 /* direction.c: a unit's weights, whole here, to where they are wanted; and one step of a stretch of the weights w, without gradients. */
 void move_weights(const struct data_parallel *, struct unit *);
 void step_along(const struct data_parallel *, struct portion, struct tensor w, struct step);
-/* From the masters that this device steps to its weights, and from there to all that keep them. */
+/* From the masters that this device steps to its weights; those then wait for others, to be sent with them to all that keep them; and the
+ * last ones go. */
 enum error_code renew_weights(struct data_parallel *, struct unit *, struct error *);
+enum error_code share_waiting(struct data_parallel *, struct error *);
 
 /* The end of a round: outer.c. */
 enum error_code step_outer(struct data_parallel *, struct error *);

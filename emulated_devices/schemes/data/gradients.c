@@ -1,8 +1,10 @@
 /* gradients.c -- gradients reduced over dp, as soon as backward has finished them. */
+#include "emulated_devices/schemes/data/bucket.h"
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/data/low_rank.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- where they are ------------------------------------------------------------------------------------------------------------ */
@@ -19,28 +21,47 @@ struct tracking data_own_tracking(const struct data_parallel *dp, const struct u
 
 /* ---- reducing ------------------------------------------------------------------------------------------------------------------ */
 
-/* Gradients that are kept in shards, and that one pass has added to: to the devices that keep them, and out of here. */
-static enum error_code scatter(struct data_parallel *dp, struct unit *u, struct error *err)
+/* A unit's whole gradient as the row that is cut: itself, or where it is cut by rows a copy. */
+static enum error_code open_row(struct data_parallel *dp, const struct unit *u, struct tensor *row, struct error *err)
 {
-    struct device *d = dp->device;
-    struct tensor row = u->g;
-    if (u->rows > 0) {
-        row = device_tensor_in(d, BUFFERS, u->g.dtype, u->padded);
-        if (row.data == NULL) return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
-        unit_from_whole(u, (struct range){ 0, u->padded }, row.data, u->g.data, row.dtype);
-    }
-    struct tracking t = { 0 };
-    enum error_code e = dp->tracks ? tracking_open(&t, u->padded, err) : OK;
-    if (!e && tracked(t)) tracking_start(t, row);
-    const struct range half = shards_range(&dp->shards, BY_WEIGHTS, u->padded), kept = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
-    if (!e) e = level_reduce_scatter(dp, BY_WEIGHTS, row, t, err);
-    if (!e) e = level_reduce_scatter(dp, BY_GRADIENTS, slice(row, half), tracking_from(t, half.first), err);
-    if (!e) e = offload_take_sum(dp, u, err);
-    if (!e) dev_add(d, u->sum, u->sum, slice(row, kept));
+    *row = u->g;
+    if (u->rows == 0) return OK;
+    *row = device_tensor_in(dp->device, BUFFERS, u->g.dtype, u->padded);
+    if (row->data == NULL) return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
+    unit_from_whole(u, (struct range){ 0, u->padded }, row->data, u->g.data, row->dtype);
+    return OK;
+}
+
+/* What has come of a unit's gradient, to what is kept of it; the whole goes. */
+static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, struct tensor row, struct tracking t, struct error *err)
+{
+    const struct range kept = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
+    const enum error_code e = offload_take_sum(dp, u, err);
+    if (!e) dev_add(dp->device, u->sum, u->sum, slice(row, kept));
     if (!e && tracked(t)) tracking_add(u->tracking, tracking_from(t, kept.first), u->sum);
+    if (u->rows > 0) device_free(dp->device, row);
+    device_free(dp->device, u->g);
+    return e;
+}
+
+/* Gradients that are kept in shards, and that passes have added to: to the devices that keep them.  What is tracked goes alone. */
+static enum error_code scatter(struct data_parallel *dp, const struct bucket *b, struct tensor row[], struct tensor half[], struct error *err)
+{
+    struct tracking t = { 0 };
+    enum error_code e = OK;
+    struct range cut = { 0 };
+    for (int i = 0; i < b->units && !e; i++) {
+        const struct unit *u = &dp->unit[b->unit[i]];
+        cut = shards_range(&dp->shards, BY_WEIGHTS, u->padded);
+        e = open_row(dp, u, &row[i], err);
+        half[i] = slice(row[i], cut);
+    }
+    if (!e && dp->tracks) e = tracking_open(&t, tensor_count(row[0]), err);
+    if (!e && tracked(t)) tracking_start(t, row[0]);
+    if (!e) e = bucket_reduce_scatter(dp, BY_WEIGHTS, row, b->units, t, err);
+    if (!e) e = bucket_reduce_scatter(dp, BY_GRADIENTS, half, b->units, tracking_from(t, cut.first), err);
+    for (int i = 0; i < b->units && !e; i++) e = add_to_kept(dp, &dp->unit[b->unit[i]], row[i], t, err);
     tracking_close(&t);
-    if (u->rows > 0) device_free(d, row);
-    device_free(d, u->g);
     return e;
 }
 
@@ -54,18 +75,62 @@ static enum error_code track_copies(struct data_parallel *dp, struct unit *u, st
 }
 
 /* After the last microbatch: to the device that steps them, and the sum over copies, unless they train apart. */
-static enum error_code reduce_last(struct data_parallel *dp, struct unit *u, struct error *err)
+static enum error_code reduce_last(struct data_parallel *dp, const struct bucket *b, struct tensor row[], struct tensor own[], struct error *err)
 {
-    if (dp->tracks && dp->shards.gradients == 1) tracking_start(u->tracking, u->sum);
-    enum error_code e = level_reduce_scatter(dp, BY_OPTIMIZER, u->sum, u->tracking, err);
-    const struct tensor own = slice(u->sum, stepped_gradients(dp, u));
-    if (!e && !dp->shards.apart) e = allreduce(&dp->level[BY_COPIES], own.data, tensor_count(own), own.dtype, SUM, dp->allreduce, err);
-    return e || !dp->tracks ? e : track_copies(dp, u, err);
+    struct unit *last = NULL;
+    int n = 0;
+    for (int i = 0; i < b->units; i++) {
+        struct unit *u = &dp->unit[b->unit[i]];
+        if (u->due > 0) continue;
+        row[n] = u->sum;
+        own[n++] = slice(u->sum, stepped_gradients(dp, u));
+        last = u;
+    }
+    if (n == 0) return OK;
+    if (dp->tracks && dp->shards.gradients == 1) tracking_start(last->tracking, last->sum);
+    enum error_code e = bucket_reduce_scatter(dp, BY_OPTIMIZER, row, n, last->tracking, err);
+    if (!e && !dp->shards.apart) e = bucket_allreduce(dp, BY_COPIES, own, n, err);
+    return e || !dp->tracks ? e : track_copies(dp, last, err);
 }
 
-/* ---- ddp: everything whole, in buckets ---------------------------------------------------------------------------------------- */
+static void end(struct unit *u)
+{
+    u->g.data = NULL;
+    show_gradients(u);
+}
 
-static bool everything_is_whole(const struct data_parallel *dp) { return dp->shards.optimizer == 1 && !data_scatters(dp); }
+/* All that wait, in one exchange for each level that they are cut by. */
+static enum error_code reduce_waiting(struct data_parallel *dp, struct error *err)
+{
+    struct bucket *b = &dp->reducing;
+    enum error_code e = OK;
+    if (b->units == 0) return OK;
+    struct tensor *row = calloc((size_t)b->units * 2, sizeof *row), *part = row + b->units;
+    if (row == NULL) return fail(err, ERR_MEMORY, "no memory for a bucket of %d units", b->units);
+    if (dp->shards.gradients > 1) e = scatter(dp, b, row, part, err);
+    if (!e) e = reduce_last(dp, b, row, part, err);
+    for (int i = 0; i < b->units; i++) {
+        struct unit *u = &dp->unit[b->unit[i]];
+        u->waits = false;
+        if (!e) e = offload_put_sum(dp, u, u->due == 0, err);
+        if (data_scatters(dp)) end(u);
+    }
+    b->units = 0, b->elements = 0;
+    free(row);
+    return e;
+}
+
+static enum error_code let_wait(struct data_parallel *dp, int unit, struct error *err)
+{
+    struct bucket *b = &dp->reducing;
+    const int64_t capacity = bucket_capacity(dp, KIND_GRADIENT), n = dp->unit[unit].padded;
+    const enum error_code e = bucket_takes(b, capacity, n) ? OK : reduce_waiting(dp, err);
+    bucket_add(b, unit, n);
+    dp->unit[unit].waits = true;
+    return e || !bucket_is_full(b, capacity) ? e : reduce_waiting(dp, err);
+}
+
+/* ---- ddp: everything whole, in buckets that are cut anywhere ---------------------------------------------------------------------------------------- */
 
 /* Elements at the front of the block of gradients to which every pass has been added: last unit first. */
 static int64_t finished(const struct data_parallel *dp)
@@ -94,10 +159,21 @@ static enum error_code reduce_buckets(struct data_parallel *dp, struct error *er
 
 /* ---- the seam ------------------------------------------------------------------------------------------------------------------ */
 
-/* Room, with zeros; or with what is there already, where the whole lies on the slow tier. */
+/* What waits of the unit goes first: a pass's gradient is reduced by itself, whatever the bucket's size. */
+static enum error_code make_way(struct data_parallel *dp, const struct unit *u, struct error *err)
+{
+    if (!u->waits) return OK;
+    clock_begin(&dp->device->clock, COMMUNICATION);
+    const enum error_code e = reduce_waiting(dp, err);
+    clock_end(&dp->device->clock);
+    return e;
+}
+
+/* Room, with zeros; or with what is there already, where the whole lies on the slow tier or has stayed. */
 static enum error_code begin(struct data_parallel *dp, struct unit *u, struct error *err)
 {
-    enum error_code e = OK;
+    enum error_code e = make_way(dp, u, err);
+    if (e || u->g.data != NULL) return e;
     if (dp->shards.gradients == 1) {
         e = offload_take_sum(dp, u, err);
         u->g.data = u->sum.data;
@@ -118,10 +194,15 @@ static enum error_code begin_use(struct data_parallel *dp, struct use use, struc
     return e;
 }
 
-static void end(struct unit *u)
+/* What one pass has added to a unit: it is kept as it is, until others have added too, or waits to be reduced. */
+static enum error_code end_unit(struct data_parallel *dp, int unit, struct error *err)
 {
-    u->g.data = NULL;
-    show_gradients(u);
+    struct unit *u = &dp->unit[unit];
+    if (dp->shards.gradients > 1) return gradient_stays_after(dp, dp->at, unit) ? OK : let_wait(dp, unit, err);
+    if (u->due == 0 && !gradients_in_one_block(dp)) return let_wait(dp, unit, err);
+    const enum error_code e = offload_put_sum(dp, u, u->due == 0, err);
+    if (data_scatters(dp)) end(u);
+    return e;
 }
 
 /* On the communication stream: beside the backward passes that follow. */
@@ -132,14 +213,8 @@ static enum error_code end_use(struct data_parallel *dp, struct use use, struct 
     for (int i = 0; i < n; i++) dp->unit[unit[i]].due--;
     enum error_code e = low_rank_in_step(dp) ? low_rank_pack(dp, err) : OK;
     clock_begin(&dp->device->clock, COMMUNICATION);
-    for (int i = 0; i < n && !e; i++) {
-        struct unit *u = &dp->unit[unit[i]];
-        if (dp->shards.gradients > 1) e = scatter(dp, u, err);
-        if (!e && u->due == 0 && !everything_is_whole(dp)) e = reduce_last(dp, u, err);
-        if (!e) e = offload_put_sum(dp, u, u->due == 0, err);
-        if (data_scatters(dp)) end(u);
-    }
-    if (!e && everything_is_whole(dp)) e = reduce_buckets(dp, err);
+    for (int i = 0; i < n && !e; i++) e = end_unit(dp, unit[i], err);
+    if (!e && gradients_in_one_block(dp)) e = reduce_buckets(dp, err);
     clock_end(&dp->device->clock);
     dp->at++;
     return e;
@@ -170,7 +245,8 @@ enum error_code data_finish_gradients(struct data_parallel *dp, struct error *er
 {
     enum error_code e = low_rank_in_step(dp) ? low_rank_pack(dp, err) : OK;
     clock_begin(&dp->device->clock, COMMUNICATION);
-    if (!e && everything_is_whole(dp)) e = reduce_buckets(dp, err);
+    if (!e && gradients_in_one_block(dp)) e = reduce_buckets(dp, err);
+    if (!e) e = reduce_waiting(dp, err);
     clock_end(&dp->device->clock);
     clock_join(&dp->device->clock, COMMUNICATION);
     if (low_rank_in_step(dp)) low_rank_unpack(dp);

@@ -8,7 +8,7 @@
  * Talks    inside a group as zero3 with N devices.  Across groups, after the last microbatch, an all-reduce of each unit's
  *          own part: 2 n/N (P/N-1)/(P/N) elements sent; all that leaves a node
  * Memory   weights n/N and two parts of the model, gradients n/N and one part, optimizer state k n/N
- * Equals   reassociates: gradients are first added inside groups, then across them: a tree that only schemes with the same
+ * Equals   level by level: gradients are first added inside groups, then across them: a tree that only schemes with the same
  *          N have, and so the same bits
  */
 #include "emulated_devices/schemes/data/data.h"

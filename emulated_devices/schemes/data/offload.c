@@ -168,11 +168,17 @@ enum error_code offload_take_sum(struct data_parallel *dp, struct unit *u, struc
     return take(dp, u, u->own_g, u->added, err);
 }
 
+static void count_squares(struct data_parallel *dp, struct unit *u, struct tensor g)
+{
+    u->squares = (struct exact_sum){ .infinite = 0 };
+    unit_add_squares(dp, u, g, &u->squares);
+}
+
 enum error_code offload_put_sum(struct data_parallel *dp, struct unit *u, bool last, struct error *err)
 {
     if (!offloads(&dp->request, GRADIENTS)) return OK;
     const struct range part = last ? stepped_gradients(dp, u) : (struct range){ 0, tensor_count(u->own_g) };
-    if (last) u->squares = unit_squares(dp, u, slice(u->sum, part));
+    if (last) count_squares(dp, u, slice(u->sum, part));
     u->added = true;
     return put(dp, u, slice(u->own_g, part), slice(u->sum, part), err);
 }
@@ -189,7 +195,7 @@ enum error_code data_take_gradient(struct data_parallel *dp, struct unit *u, str
 enum error_code data_put_gradient(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     if (!offloads(&dp->request, GRADIENTS)) return OK;
-    u->squares = unit_squares(dp, u, u->sum);
+    count_squares(dp, u, u->sum);
     const enum error_code e = put(dp, u, data_own_gradient(dp, u), u->sum, err);
     clock_wait(&dp->device->clock, u->flushed);
     return e;

@@ -79,7 +79,7 @@ struct op_cost slice_round_cost(const struct data_parallel *, int64_t elements);
 /* Of the weights that this device keeps, those that it steps. */
 struct tensor stepped_weights(const struct data_parallel *, const struct unit *);
 
-/* Sum of the squares of what this device steps of a unit's gradient. */
-double unit_squares(struct data_parallel *, const struct unit *, struct tensor g);
+/* sum += this device's part of a unit's squared norm; g: what it steps of the gradient. */
+void unit_add_squares(struct data_parallel *, const struct unit *, struct tensor g, struct exact_sum *sum);
 
 #endif

@@ -1,4 +1,5 @@
 /* open.c -- the engine's groups, units and memory. */
+#include "emulated_devices/schemes/data/bucket.h"
 #include "emulated_devices/schemes/data/low_rank.h"
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/schemes/data/tiles.h"
@@ -162,6 +163,8 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
     enum error_code e = data_shards(&dp->shards, &dp->request, dp->group->size, dp->group->rank, err);
     if (!e) e = open_groups(dp, err);
     if (!e) e = open_units(dp, err);
+    if (!e) e = bucket_open(&dp->reducing, dp->units, err);
+    if (!e) e = bucket_open(&dp->sharing, dp->units, err);
     if (!e) e = offload_open(dp, err);
     if (e) return e;
     for (int u = 0; u < dp->units; u++) make_unit(dp, &dp->unit[u], &failed);
@@ -205,6 +208,7 @@ void data_close(struct data_parallel *dp)
     offload_close(dp);
     device_free(dp->device, dp->gradients);
     free(dp->unit), free(dp->use);
+    bucket_close(&dp->reducing), bucket_close(&dp->sharing);
     for (int l = 0; l < SHARD_LEVELS; l++) quantised_group_close(&dp->scatter[l]), group_close(&dp->level[l]);
     dp->unit = NULL, dp->use = NULL;
 }

@@ -44,5 +44,5 @@ enum error_code step_outer(struct data_parallel *dp, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < dp->units && !e; i++) e = step_unit(dp, &dp->unit[i], err);
-    return e;
+    return e ? e : share_waiting(dp, err);
 }

@@ -1,8 +1,10 @@
 /* step.c -- each device steps what it keeps the optimizer's state of; then weights go back to who keeps them. */
+#include "emulated_devices/schemes/data/bucket.h"
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/data/low_rank.h"
 #include "ref/numeric/convert.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------------------ */
@@ -53,45 +55,71 @@ enum dtype data_format(const struct data_parallel *dp, enum tensor_kind kind)
 
 /* ---- the norm ------------------------------------------------------------------------------------------------------------------ */
 
-struct norm { struct data_parallel *dp; struct tensor g; int64_t first; double sum; };
+struct norm { struct data_parallel *dp; struct tensor g; int64_t first; struct exact_sum *sum; };
 
 static void add_squares(void *context, struct portion s)
 {
     struct norm *n = context;
     const int64_t left = s.parameter->counted - s.piece, length = left < s.length ? left : s.length;
-    if (length > 0) n->sum += dev_sum_of_squares(n->dp->device, slice(n->g, (struct range){ s.row - n->first, length }));
+    if (length > 0) dev_add_squares(n->dp->device, n->sum, slice(n->g, (struct range){ s.row - n->first, length }));
 }
 
-double unit_squares(struct data_parallel *dp, const struct unit *u, struct tensor g)
+/* Copies have the same gradients: each takes its part of them.  The sum is exact, so it does not matter who adds what. */
+static struct range counted_here(const struct data_parallel *dp, struct range own)
+{
+    const int copies = dp->shards.apart ? 1 : shards_size(&dp->shards, BY_COPIES), copy = dp->shards.apart ? 0 : shards_digit(&dp->shards, BY_COPIES);
+    const int64_t first = block_start(own.count, copies, copy), end = block_start(own.count, copies, copy + 1);
+    return (struct range){ own.first + first, end - first };
+}
+
+void unit_add_squares(struct data_parallel *dp, const struct unit *u, struct tensor g, struct exact_sum *sum)
 {
     const struct range own = data_kept(&dp->shards, u, KIND_GRADIENT);
-    struct norm n = { .dp = dp, .g = g, .first = own.first };
-    unit_each_stretch(u, own, add_squares, &n);
-    return n.sum;
+    struct norm n = { .dp = dp, .g = g, .first = own.first, .sum = sum };
+    unit_each_stretch(u, counted_here(dp, own), add_squares, &n);
 }
 
-/* Copies have the same gradients: the first of them counts.  Those on the slow tier were summed up before they went there. */
-double data_norm_part(struct data_parallel *dp)
+/* Those on the slow tier were summed up before they went there. */
+void data_norm_part(struct data_parallel *dp, struct exact_sum *sum)
 {
-    double sum = 0;
-    for (int u = 0; u < dp->units && data_keeps_first(&dp->shards, KIND_GRADIENT); u++) {
+    *sum = (struct exact_sum){ .infinite = 0 };
+    for (int u = 0; u < dp->units; u++) {
         const struct unit *unit = &dp->unit[u];
-        sum += offloads(&dp->request, GRADIENTS) ? unit->squares : unit_squares(dp, unit, data_own_gradient(dp, unit));
+        if (offloads(&dp->request, GRADIENTS)) exact_add(sum, &unit->squares);
+        else unit_add_squares(dp, unit, data_own_gradient(dp, unit), sum);
     }
-    return sum;
 }
 
 /* ---- the step ------------------------------------------------------------------------------------------------------------------ */
 
 /* New weights from who has stepped them to all that keep them: the way of the gradients, backwards. */
+enum error_code share_waiting(struct data_parallel *dp, struct error *err)
+{
+    struct bucket *b = &dp->sharing;
+    if (b->units == 0) return OK;
+    struct tensor *own = calloc((size_t)b->units * 3, sizeof *own), *half = own + b->units, *all = half + b->units;
+    if (own == NULL) return fail(err, ERR_MEMORY, "no memory for a bucket of %d units", b->units);
+    for (int i = 0; i < b->units; i++) {
+        const struct unit *u = &dp->unit[b->unit[i]];
+        struct range r = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
+        r.first -= shards_range(&dp->shards, BY_WEIGHTS, u->padded).first;
+        own[i] = stepped_weights(dp, u), half[i] = slice(u->own_w, r), all[i] = u->own_w;
+    }
+    enum error_code e = bucket_allgather(dp, BY_OPTIMIZER, own, half, b->units, err);
+    if (!e) e = bucket_allgather(dp, BY_GRADIENTS, half, all, b->units, err);
+    b->units = 0, b->elements = 0;
+    free(own);
+    return e;
+}
+
 static enum error_code share_weights(struct data_parallel *dp, struct unit *u, struct error *err)
 {
+    struct bucket *b = &dp->sharing;
+    const int64_t capacity = bucket_capacity(dp, KIND_WEIGHT);
     if (offloads(&dp->request, PARAMETERS)) return OK;          /* who keeps them has stepped them: data_offload_check */
-    struct range half = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
-    half.first -= shards_range(&dp->shards, BY_WEIGHTS, u->padded).first;
-    const struct tensor row = slice(u->own_w, half);
-    const enum error_code e = level_allgather(dp, BY_OPTIMIZER, stepped_weights(dp, u), row, err);
-    return e ? e : level_allgather(dp, BY_GRADIENTS, row, u->own_w, err);
+    const enum error_code e = bucket_takes(b, capacity, u->padded) ? OK : share_waiting(dp, err);
+    bucket_add(b, (int)(u - dp->unit), u->padded);
+    return e || !bucket_is_full(b, capacity) ? e : share_waiting(dp, err);
 }
 
 enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)
@@ -107,7 +135,7 @@ static void clear_gradient(struct data_parallel *dp, struct unit *u)
 {
     if (has_gradients(dp) && !offloads(&dp->request, GRADIENTS)) memset(u->own_g.data, 0, tensor_bytes(u->own_g));
     u->added = false;
-    u->squares = 0;
+    u->squares = (struct exact_sum){ .infinite = 0 };
     if (tracked(u->tracking)) tracking_start(u->tracking, u->own_g);
 }
 
@@ -125,7 +153,7 @@ static enum error_code step_units(struct data_parallel *dp, struct step step, st
         e = low_rank_step(dp, &dp->unit[i], data_kept_tensor(dp, &dp->unit[i], KIND_MASTER), step, err);
         if (!e) e = renew_weights(dp, &dp->unit[i], err);
     }
-    return e;
+    return e ? e : share_waiting(dp, err);
 }
 
 /* Weights are shared, unless the outer step is about to change them. */
@@ -140,7 +168,7 @@ static enum error_code step_slices(struct stepping *x, bool shared, struct error
         if (dp->shards.optimizer > dp->shards.weights) clock_wait(&dp->device->clock, x->landed);
         e = share_weights(dp, dp->slice[i].unit, err);
     }
-    return e;
+    return e ? e : share_waiting(dp, err);
 }
 
 /* The next step begins when everything is where it lies. */

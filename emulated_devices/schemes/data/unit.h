@@ -18,6 +18,7 @@
 #include "emulated_devices/collectives/tracking.h"
 #include "emulated_devices/schemes/data/shards.h"
 #include "emulated_devices/schemes/parameter.h"
+#include "ref/numeric/exact_sum.h"
 
 /* Which unit: UNIT_BLOCKS + l is block l, UNIT_BLOCKS + L what comes after the last one. */
 enum { UNIT_TOKENS, UNIT_POSITIONS, UNIT_BLOCKS };
@@ -42,17 +43,17 @@ struct unit {
     struct tensor shard, sum;           /* copies of own_w and own_g on the device while they are needed, where those lie on the
                                            slow tier; elsewhere sum is own_g */
     bool added;                         /* own_g has something of this step */
-    double squares;                     /* sum of the squares of what this device steps of the gradient, if own_g is not here */
+    struct exact_sum squares;           /* this device's part of the unit's squared norm, if own_g is not here */
     picoseconds ready;                  /* virtual time at which w has been gathered */
     picoseconds announced, fetched, flushed;    /* ... own_w will be in the host's memory, and has been copied; own_g has been copied
                                                    back.  announced 0: it has not been asked for */
     int due;                            /* backward passes of this step that have not added to g yet */
     int gatherings, reductions;         /* in a step: how often w is gathered; updates before which a pass adds to g */
-    int passes;                         /* in a step: backward passes that add to g */
+    int passes;                         /* in a step: how often g is added to what is kept of it */
+    bool waits;                         /* g is in the bucket that is reduced next */
     bool moved;                         /* w is here, and along the direction (data_set_direction) */
-    bool foreseen_here, foreseen_shard; /* while the list is gone through: w is here; so is shard; the last update before which g
-                                           was added to */
-    int reduced_in;
+    bool foreseen_here, foreseen_shard; /* while the list is gone through: w is here; so is shard */
+    bool foreseen_gradient;             /* ... g is here */
 };
 
 /** Find places and sizes.  @param shards  what the row is padded for.  @param rows  cut each parameter by rows. */

@@ -14,19 +14,21 @@ int data_units_of(const struct model_config *c, int part, int unit[2])
 
 /* ---- what comes next ------------------------------------------------------------------------------------------------------ */
 
-static void count_due(struct data_parallel *dp, struct use u)
+void count_due(struct data_parallel *dp, int from_use)
 {
-    int unit[2];
-    for (int k = 0, n = data_gradients_at(dp, u, unit); k < n; k++) dp->unit[unit[k]].due++;
+    for (int u = 0; u < dp->units; u++) dp->unit[u].due = 0;
+    for (int i = from_use; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++) {
+        int unit[2];
+        if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) continue;
+        for (int k = 0, n = data_gradients_at(dp, dp->use[i], unit); k < n; k++) dp->unit[unit[k]].due++;
+    }
 }
 
 void expect_uses(struct data_parallel *dp)
 {
     dp->at = dp->at < dp->uses ? dp->at + 1 : 0;
     dp->reduced = dp->packed = dp->packed_units = 0;
-    for (int u = 0; u < dp->units; u++) dp->unit[u].due = 0;
-    for (int i = dp->at; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++)
-        if (dp->use[i].pass == PASS_BACKWARD_WEIGHT) count_due(dp, dp->use[i]);
+    count_due(dp, dp->at);
 }
 
 void data_set_uses(struct data_parallel *dp, struct use *use, int uses)

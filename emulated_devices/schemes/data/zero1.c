@@ -6,12 +6,12 @@
  * Shares   1 | 1 | P
  * Layout   weights and gradients whole on every device; of each unit, padded to a multiple of P, device r has the r-th part
  *          of the optimizer's state
- * Talks    per step, unit by unit, last layer first: reduce-scatter of the gradients once the last microbatch's backward
- *          pass has added to them (on the communication stream, beside the passes that follow); after the step an
- *          all-gather of the weights.  Each sends n (P-1)/P elements, n with its padding: 2 n (P-1)/P, as in ddp
+ * Talks    per step, units together up to --bucket bytes (bucket.h), last layer first: reduce-scatter of the gradients once the last
+ *          microbatch's backward pass has added to them (on the communication stream, beside the passes that follow); after the
+ *          step an all-gather of the weights, in buckets too.  Each sends n (P-1)/P elements, n with its padding: 2 n (P-1)/P, as in ddp
  * Memory   weights n, gradients n, optimizer state k n/P
- * Equals   reassociates: sums as in ddp, in the order of the reduce-scatter; the rest permutes.  With algorithms that add in
- *          the order of ranks (reduce-scatter direct; all-reduce two-shot) weights have the bits of ddp's.
+ * Equals   ddp, bit for bit, with the default algorithms or others that add in the order of ranks, whatever --bucket is; the norm, and so
+ *          clipping, too.  With others sums reassociate, and depend on the bucket.
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -7,12 +7,15 @@
  * Layout   weights whole on every device; of each unit, padded to a multiple of P, device r keeps the r-th part of the
  *          gradient and of the optimizer's state.  The whole gradient of a part of the model is here only from its backward
  *          pass to its reduce-scatter
- * Talks    per step and microbatch a reduce-scatter of each unit's gradient, right after its backward pass; after the step
- *          an all-gather of the weights.  n (P-1)/P (M+1) elements sent with M microbatches: with one, as in ddp
- * Memory   weights n, gradients n/P and the largest part of the model, optimizer state k n/P
- * Equals   reassociates: the gradient is the sum over passes of sums over devices, each in the order of the reduce-scatter;
- *          passes are microbatches, and the two uses of a tied embedding.  Where there is one pass, and algorithms add in the
- *          order of ranks, the bits of ddp.
+ * Talks    per step and microbatch a reduce-scatter of the gradients, units together up to --bucket bytes (bucket.h), after their
+ *          backward passes; after the step an all-gather of the weights, in buckets too.  n (P-1)/P (M+1) elements sent with M
+ *          microbatches: with one, as in ddp
+ * Memory   weights n, gradients n/P, the largest part of the model (with a tied embedding that and a layer) and what waits in a bucket:
+ *          less than --bucket bytes.  A small model fits into one bucket, so that all of its gradients wait: --bucket 1 sends each
+ *          unit at once.  Optimizer state k n/P
+ * Equals   with one microbatch and the default algorithms ddp, bit for bit, a tied embedding included, whose two uses are added up
+ *          before they are reduced.  With several the gradient is the sum over microbatches of sums over devices, where ddp and
+ *          zero1 have the sum over devices of sums over microbatches: zero2, zero3 and fsdp are equal, and ddp and zero1 are.
  */
 #include "emulated_devices/schemes/data/data.h"
 
@@ -23,8 +26,8 @@ static const char *share(struct shards *s, const struct data_request *q)
 }
 
 const struct data_scheme data_scheme_zero2 = {
-    .name = "zero2", .description = "gradients in shards too: reduce-scattered and dropped unit by unit during backward",
+    .name = "zero2", .description = "gradients in shards too: reduce-scattered and dropped bucket by bucket during backward",
     .source = "ZeRO, arXiv:1910.02054, section 5.2",
-    .memory = "weights n, gradients n/P + the largest part, optimizer state k n/P",
+    .memory = "weights n, gradients n/P + the largest part + a bucket, optimizer state k n/P",
     .volume = "(M+1) n (P-1)/P elements a step, M microbatches", .share = share,
 };

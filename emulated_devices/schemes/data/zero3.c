@@ -12,7 +12,8 @@
  *          While a part computes the next one is gathered, on the communication stream (--prefetch no: it is not).
  *          --reshard-after-forward no: weights stay until their backward pass; 2 n (P-1)/P
  *          --tiles T: tile by tile instead, and less of each is spared (tiles.h)
- * Memory   weights n/P and two parts of the model (one without prefetching; --tiles T: two tiles), gradients n/P and one part, state k n/P
+ * Memory   weights n/P and two parts of the model (one without prefetching; --tiles T: two tiles), gradients n/P and one part (with a
+ *          tied embedding that and a layer), state k n/P
  * Equals   as zero2; gathering permutes
  */
 #include "emulated_devices/schemes/data/data.h"

@@ -1,0 +1,113 @@
+#include "emulated_devices/schemes/data/bucket.h"
+#include "emulated_devices/device/compute.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which units ------------------------------------------------------------------------------------------------------------------- */
+
+int64_t bucket_capacity(const struct data_parallel *dp, enum tensor_kind kind)
+{
+    const struct data_request *q = &dp->request;
+    const struct block_format f = kind == KIND_GRADIENT ? q->quantise_gradients : q->quantise_weights;
+    if (dp->shards.weights > 1 || q->offload || f.bits > 0) return 0;
+    return q->bucket / (int64_t)dtype_size(data_format(dp, kind));
+}
+
+enum error_code bucket_open(struct bucket *b, int units, struct error *err)
+{
+    *b = (struct bucket){ .unit = calloc((size_t)units, sizeof *b->unit) };
+    return b->unit ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d units", units);
+}
+
+void bucket_close(struct bucket *b)
+{
+    free(b->unit);
+    *b = (struct bucket){ 0 };
+}
+
+void bucket_add(struct bucket *b, int unit, int64_t elements)
+{
+    b->unit[b->units++] = unit;
+    b->elements += elements;
+}
+
+/* ---- packing ------------------------------------------------------------------------------------------------------------------------ */
+
+static int64_t count_rows(const struct tensor row[], int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) sum += tensor_count(row[i]);
+    return sum;
+}
+
+static enum error_code open_pack(struct data_parallel *dp, struct tensor *pack, const struct tensor row[], int n, struct error *err)
+{
+    *pack = device_tensor_in(dp->device, BUFFERS, row[0].dtype, count_rows(row, n));
+    return pack->data ? OK : fail(err, ERR_MEMORY, "no memory for a bucket of %lld elements", (long long)count_rows(row, n));
+}
+
+enum way { INTO_PACK, OUT_OF_PACK };
+
+/* Blocks first .. first + count - 1 of each row, of which it has `of`, lie one after another in the pack. */
+static void move_blocks(struct data_parallel *dp, struct tensor pack, const struct tensor row[], int n, struct range blocks, int of, enum way way)
+{
+    const size_t size = dtype_size(pack.dtype);
+    int64_t at = count_rows(row, n) / of * blocks.first;
+    for (int64_t b = blocks.first; b < blocks.first + blocks.count; b++)
+        for (int i = 0; i < n; i++) {
+            const int64_t each = tensor_count(row[i]) / of;
+            char *in_pack = (char *)pack.data + (size_t)at * size, *in_row = (char *)row[i].data + (size_t)(b * each) * size;
+            memcpy(way == INTO_PACK ? in_pack : in_row, way == INTO_PACK ? in_row : in_pack, (size_t)each * size);
+            at += each;
+        }
+    dev_charge(dp->device, "pack", slice(pack, (struct range){ 0, count_rows(row, n) / of * blocks.count }), 2, 0);
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------------------------------- */
+
+enum error_code bucket_reduce_scatter(struct data_parallel *dp, enum shard_level level, struct tensor row[], int n, struct tracking t, struct error *err)
+{
+    const int P = shards_size(&dp->shards, level);
+    struct tensor pack;
+    if (n == 1) return level_reduce_scatter(dp, level, row[0], t, err);
+    if (n == 0 || P == 1) return OK;
+    enum error_code e = open_pack(dp, &pack, row, n, err);
+    if (e) return e;
+    move_blocks(dp, pack, row, n, (struct range){ 0, P }, P, INTO_PACK);
+    e = level_reduce_scatter(dp, level, pack, t, err);
+    if (!e) move_blocks(dp, pack, row, n, (struct range){ shards_digit(&dp->shards, level), 1 }, P, OUT_OF_PACK);
+    device_free(dp->device, pack);
+    return e;
+}
+
+enum error_code bucket_allreduce(struct data_parallel *dp, enum shard_level level, struct tensor row[], int n, struct error *err)
+{
+    struct group *g = &dp->level[level];
+    struct tensor pack;
+    if (n == 1) return allreduce(g, row[0].data, tensor_count(row[0]), row[0].dtype, SUM, dp->allreduce, err);
+    if (n == 0 || g->size == 1) return OK;
+    enum error_code e = open_pack(dp, &pack, row, n, err);
+    if (e) return e;
+    move_blocks(dp, pack, row, n, (struct range){ 0, 1 }, 1, INTO_PACK);
+    e = allreduce(g, pack.data, tensor_count(pack), pack.dtype, SUM, dp->allreduce, err);
+    if (!e) move_blocks(dp, pack, row, n, (struct range){ 0, 1 }, 1, OUT_OF_PACK);
+    device_free(dp->device, pack);
+    return e;
+}
+
+/* own[] lies in its place in row[]. */
+enum error_code bucket_allgather(struct data_parallel *dp, enum shard_level level, struct tensor own[], struct tensor row[], int n, struct error *err)
+{
+    const int P = shards_size(&dp->shards, level), self = shards_digit(&dp->shards, level);
+    struct tensor pack;
+    if (n == 1) return level_allgather(dp, level, own[0], row[0], err);
+    if (n == 0 || P == 1) return OK;
+    enum error_code e = open_pack(dp, &pack, row, n, err);
+    if (e) return e;
+    const int64_t each = tensor_count(pack) / P;
+    move_blocks(dp, pack, row, n, (struct range){ self, 1 }, P, INTO_PACK);
+    e = level_allgather(dp, level, slice(pack, (struct range){ self * each, each }), pack, err);
+    if (!e) move_blocks(dp, pack, row, n, (struct range){ 0, P }, P, OUT_OF_PACK);
+    device_free(dp->device, pack);
+    return e;
+}

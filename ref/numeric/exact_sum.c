@@ -1,0 +1,119 @@
+#include "ref/numeric/exact_sum.h"
+#include "ref/numeric/convert.h"
+#include <math.h>
+
+enum { LIMB_BITS = 32, LOWEST = 1074 };         /* the last bit of limb 0 is 2^-LOWEST */
+#define LIMB_MASK 0xffffffffu
+
+/* v 2^power, v below 2^63: three limbs, each of which gets less than 2^33. */
+static void add_at(struct exact_sum *s, uint64_t v, int power)
+{
+    const int at = power + LOWEST, i = at / LIMB_BITS, shift = at % LIMB_BITS;
+    const uint64_t low = (v & LIMB_MASK) << shift, high = (v >> LIMB_BITS) << shift;
+    s->limb[i] += (int64_t)(low & LIMB_MASK);
+    s->limb[i + 1] += (int64_t)((low >> LIMB_BITS) + (high & LIMB_MASK));
+    s->limb[i + 2] += (int64_t)(high >> LIMB_BITS);
+}
+
+static void carry(struct exact_sum *s)
+{
+    for (int i = 0; i + 1 < EXACT_LIMBS; i++) {
+        s->limb[i + 1] += s->limb[i] >> LIMB_BITS;
+        s->limb[i] &= LIMB_MASK;
+    }
+}
+
+void exact_add(struct exact_sum *s, const struct exact_sum *t)
+{
+    for (int i = 0; i < EXACT_LIMBS; i++) s->limb[i] += t->limb[i];
+    s->infinite += t->infinite;
+    carry(s);
+}
+
+/* ---- terms ----------------------------------------------------------------------------------------------------------------- */
+
+/* The square of a 24-bit fraction has 48 bits, so that AT_ONCE of one exponent fit into 63; WAYS sums of each, so that neighbours of one
+ * exponent do not wait for each other. */
+enum { AT_ONCE = 1 << 15, EXPONENTS = 256, WAYS = 4 };
+
+static void add_floats(struct exact_sum *s, const float *x, int64_t n)
+{
+    uint64_t sum[EXPONENTS][WAYS] = { { 0 } };
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t bits = float_bits(x[i]), e = bits >> 23 & 255;
+        const uint64_t fraction = (bits & 0x7fffff) | (uint32_t)(e > 0) << 23;
+        sum[e][i % WAYS] += fraction * fraction;
+    }
+    for (int e = 0; e < EXPONENTS - 1; e++) {
+        const uint64_t v = sum[e][0] + sum[e][1] + sum[e][2] + sum[e][3];
+        if (v > 0) add_at(s, v, 2 * ((e > 0 ? e : 1) - 150));
+    }
+    const uint64_t *odd = sum[EXPONENTS - 1];
+    for (int64_t i = 0; i < n && (odd[0] | odd[1] | odd[2] | odd[3]); i++)
+        if (!isfinite(x[i])) s->infinite += (double)x[i] * (double)x[i];
+}
+
+static void add_doubles(struct exact_sum *s, const double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double square = x[i] * x[i];
+        const uint64_t bits = double_bits(square);
+        const int e = (int)(bits >> 52 & 2047);
+        const uint64_t fraction = (bits & 0xfffffffffffffu) | (uint64_t)(e > 0) << 52;
+        if (e == 2047) s->infinite += square;
+        else add_at(s, fraction, (e > 0 ? e : 1) - 1075);
+    }
+}
+
+static void add_block(struct exact_sum *s, struct tensor x, int64_t first, int64_t n)
+{
+    const char *data = (const char *)x.data + (size_t)first * dtype_size(x.dtype);
+    if (x.dtype == F64) add_doubles(s, (const double *)(const void *)data, n);
+    else if (x.dtype == F32) add_floats(s, (const float *)(const void *)data, n);
+    else for (int64_t done = 0, part; done < n; done += part) {
+        float wide[4096];
+        part = n - done < 4096 ? n - done : 4096;
+        convert(wide, F32, data + (size_t)done * dtype_size(x.dtype), x.dtype, part);
+        add_floats(s, wide, part);
+    }
+    carry(s);
+}
+
+void exact_add_squares(struct exact_sum *s, struct tensor x)
+{
+    const int64_t n = tensor_count(x), blocks = (n + AT_ONCE - 1) / AT_ONCE;
+
+    #pragma omp parallel if (blocks > 8)
+    {
+        struct exact_sum own = { .infinite = 0 };
+        #pragma omp for schedule(static)
+        for (int64_t b = 0; b < blocks; b++) add_block(&own, x, b * AT_ONCE, n - b * AT_ONCE < AT_ONCE ? n - b * AT_ONCE : AT_ONCE);
+        #pragma omp critical (exact_sum)
+        exact_add(s, &own);
+    }
+}
+
+/* ---- what is read ------------------------------------------------------------------------------------------------------------ */
+
+/* From the highest limb down: each is small beside those before it, so that the sum is off by an ulp at most. */
+double exact_value(const struct exact_sum *s)
+{
+    double sum = s->infinite;
+    for (int i = EXACT_LIMBS - 1; i >= 0; i--) sum += ldexp((double)s->limb[i], LIMB_BITS * i - LOWEST);
+    return sum;
+}
+
+/* A term that is not finite is one in the last number. */
+void exact_to_numbers(const struct exact_sum *s, double number[])
+{
+    for (int i = 0; i < EXACT_LIMBS; i++) number[i] = (double)s->limb[i];
+    number[EXACT_LIMBS - 1] += s->infinite;
+}
+
+void exact_from_numbers(struct exact_sum *s, const double number[])
+{
+    const double last = number[EXACT_LIMBS - 1];
+    s->infinite = isfinite(last) ? 0 : last;
+    for (int i = 0; i < EXACT_LIMBS; i++) s->limb[i] = i == EXACT_LIMBS - 1 && !isfinite(last) ? 0 : (int64_t)number[i];
+    carry(s);
+}
