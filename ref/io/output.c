@@ -1,5 +1,6 @@
 #include "ref/io/output.h"
 #include "ref/io/plain.h"
+#include "ref/io/disk.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -98,7 +99,7 @@ enum error_code output_create(struct output *o, const char *path, struct error *
     if (strcmp(path, "-") == 0 || (exists && !S_ISREG(st.st_mode))) return open_stream(o, err);
 
     snprintf(o->temp, room, "%s.tmp.%ld", path, (long)getpid());
-    o->fd = open(o->temp, O_RDWR | O_CREAT | O_TRUNC, 0666);
+    o->fd = disk_create(o->temp, O_RDWR | O_TRUNC);
     if (o->fd >= 0) return OK;
     const enum error_code e = fail_errno(err, path, "cannot be written");
     forget(o);
@@ -122,7 +123,7 @@ enum error_code output_join(struct output *o, const char *path, const char *temp
 enum error_code output_resize(struct output *o, int64_t bytes, struct error *err)
 {
     if (o->stream) return OK;
-    return ftruncate(o->fd, (off_t)bytes) != 0 ? give_up(o, err, "making room failed") : OK;
+    return disk_resize(o->fd, bytes) != 0 ? give_up(o, err, "making room failed") : OK;
 }
 
 enum error_code output_write(struct output *o, const void *data, size_t bytes, int64_t at, struct error *err)
@@ -134,7 +135,7 @@ enum error_code output_write(struct output *o, const void *data, size_t bytes, i
     }
     const char *from = data;
     while (bytes > 0) {
-        const ssize_t n = o->stream ? write(o->fd, from, bytes) : pwrite(o->fd, from, bytes, (off_t)at);
+        const ssize_t n = o->stream ? disk_write(o->fd, from, bytes) : disk_write_at(o->fd, from, bytes, at);
         if (n < 0 && errno == EINTR) continue;
         if (n == 0) errno = ENOSPC;                     /* POSIX does not say why nothing could be written */
         if (n <= 0) return give_up(o, err, "writing failed");
@@ -157,7 +158,7 @@ enum error_code output_probe(const char *path, struct error *err)
 enum error_code output_flush(struct output *o, struct error *err)
 {
     if (o->fd < 0) return fail(err, ERR_FILE, "a file was finished after it had failed or was finished");
-    return !o->stream && fsync(o->fd) != 0 ? give_up(o, err, "flushing to the disk failed") : OK;
+    return !o->stream && disk_flush(o->fd) != 0 ? give_up(o, err, "flushing to the disk failed") : OK;
 }
 
 enum error_code output_commit(struct output *o, struct error *err)
@@ -167,7 +168,7 @@ enum error_code output_commit(struct output *o, struct error *err)
     const int closed = close(o->fd);
     o->fd = -1;
     if (closed != 0) return give_up(o, err, "closing failed");
-    if (o->owner && !o->stream && rename(o->temp, o->path) != 0)
+    if (o->owner && !o->stream && disk_rename(o->temp, o->path) != 0)
         return give_up(o, err, "renaming the finished file failed");
     forget(o);
     return OK;
@@ -178,7 +179,7 @@ void output_abort(struct output *o)
     if (o->path == NULL) return;
     if (o->fd >= 0) close(o->fd);
     /* Also if only joined: without this process's part the file must not be finished. */
-    if (!o->stream) unlink(o->temp);
+    if (!o->stream) disk_remove(o->temp);
     forget(o);
 }
 

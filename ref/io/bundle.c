@@ -1,0 +1,260 @@
+#include "ref/io/bundle.h"
+#include "ref/io/disk.h"
+#include "ref/io/output.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LIST_LIMIT = 8 << 10 };
+
+static char *join(char *path, const char *dir, const char *name, const char *suffix)
+{
+    snprintf(path, BUNDLE_PATH, "%s/%s%s", dir, name, suffix);
+    return path;
+}
+
+/* So that every name that is made of it fits. */
+static enum error_code check_length(const char *dir, struct error *err)
+{
+    return strlen(dir) < BUNDLE_FOLDER ? OK : fail(err, ERR_FILE, "%s: this name is too long", shown_path(dir).text);
+}
+
+static bool is_there(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+static enum error_code fail_errno(struct error *err, const char *path, const char *what)
+{
+    return fail(err, ERR_FILE, "%s: %s: %s", shown_path(path).text, what, strerror(errno));
+}
+
+/* ---- the list ------------------------------------------------------------------------------------------------------------ */
+
+/* The whole text, from what it says: so that a text is sound if it equals the one that is made of what was read from it. */
+static void print_list(const struct bundle_kind *k, const struct sha256_text sum[], char *text)
+{
+    int used = snprintf(text, LIST_LIMIT, "# %s; `sha256sum -c %s` checks it\n", k->title, k->list);
+    for (int i = 0; k->name[i]; i++) used += snprintf(text + used, LIST_LIMIT - (size_t)used, "%s  %s\n", sum[i].text, k->name[i]);
+    snprintf(text + used, LIST_LIMIT - (size_t)used, "# %s of the lines above\n", sha256_of(text, (size_t)used).text);
+}
+
+static bool read_list(struct bundle *b, const char *text, size_t count)
+{
+    char again[LIST_LIMIT];
+    const char *line = strchr(text, '\n');
+    for (int i = 0; b->kind->name[i]; i++) {
+        if (line == NULL || sscanf(line + 1, "%64[0-9a-f]", b->sum[i].text) != 1) return false;
+        line = strchr(line + 1, '\n');
+    }
+    print_list(b->kind, b->sum, again);
+    return strlen(again) == count && memcmp(again, text, count) == 0;
+}
+
+enum error_code bundle_open(struct bundle *b, const struct bundle_kind *kind, const char *dir, bool *there, struct error *err)
+{
+    char path[BUNDLE_PATH], *text;
+    size_t count;
+    *b = (struct bundle){ .kind = kind, .dir = dir };
+    *there = false;
+    enum error_code e = check_length(dir, err);
+    if (e) return e;
+    if (!is_there(join(path, dir, kind->list, ""))) return OK;
+    *there = true;
+    e = file_read_all(path, LIST_LIMIT, &text, &count, err);
+    if (e) return e;
+    if (!read_list(b, text, count)) e = fail(err, ERR_FORMAT, "%s: is damaged: its lines are not those that were written", shown_path(path).text);
+    free(text);
+    return e;
+}
+
+static int place_of(const struct bundle *b, const char *name)
+{
+    int i = 0;
+    while (strcmp(b->kind->name[i], name) != 0) i++;
+    return i;
+}
+
+static bool has_sum(const struct bundle *b, const char *name, const char *path)
+{
+    struct sha256_text found;
+    return sha256_file(path, &found, NULL) == OK && strcmp(found.text, b->sum[place_of(b, name)].text) == 0;
+}
+
+void bundle_find(const struct bundle *b, const char *name, char *path)
+{
+    char beside[BUNDLE_PATH];
+    join(path, b->dir, name, "");
+    if (is_there(join(beside, b->dir, name, ".new")) && !has_sum(b, name, path) && has_sum(b, name, beside)) strcpy(path, beside);
+}
+
+static enum error_code fail_damaged(const char *path, const char *list, struct error *err)
+{
+    return fail(err, ERR_FORMAT, "%s: is damaged, or not the file that was saved: its SHA-256 is not the one in %s, without which files are taken as they are", shown_path(path).text, list);
+}
+
+enum error_code bundle_check(const struct bundle *b, const char *name, struct error *err)
+{
+    char path[BUNDLE_PATH];
+    struct sha256_text found;
+    bundle_find(b, name, path);
+    enum error_code e = sha256_file(path, &found, err);
+    if (!e && strcmp(found.text, b->sum[place_of(b, name)].text) != 0) e = fail_damaged(path, b->kind->list, err);
+    return e;
+}
+
+enum error_code bundle_read(const struct bundle *b, const char *name, int64_t limit, char **bytes, size_t *count, struct error *err)
+{
+    char path[BUNDLE_PATH];
+    bundle_find(b, name, path);
+    const enum error_code e = file_read_all(path, limit, bytes, count, err);
+    if (e) return e;
+    if (strcmp(sha256_of(*bytes, *count).text, b->sum[place_of(b, name)].text) == 0) return OK;
+    free(*bytes);
+    *bytes = NULL;
+    return fail_damaged(path, b->kind->list, err);
+}
+
+/* ---- beginning to write --------------------------------------------------------------------------------------------------- */
+
+int bundle_lock_to_read(const char *dir)
+{
+    const int fd = open(dir, O_RDONLY);
+    if (fd >= 0 && flock(fd, LOCK_SH) != 0) return close(fd), -1;
+    return fd;
+}
+
+/* Where a file system knows no locks there is none. */
+static enum error_code lock(struct bundle_writer *w, struct error *err)
+{
+    const struct timespec pause = { .tv_nsec = 50000000 };
+    w->lock = open(w->dir, O_RDONLY);
+    if (w->lock < 0) return fail_errno(err, w->dir, "cannot be written to");
+    for (int waited = 0; flock(w->lock, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR); waited++) {
+        if (waited == 20 * BUNDLE_PATIENCE)
+            return fail(err, ERR_FILE, "%s: another process has been writing to this folder for %d seconds", shown_path(w->dir).text, BUNDLE_PATIENCE);
+        nanosleep(&pause, NULL);
+    }
+    return OK;
+}
+
+static enum error_code give_names(const struct bundle_writer *w, struct error *err)
+{
+    char from[BUNDLE_PATH], to[BUNDLE_PATH];
+    for (int i = 0; w->kind->name[i]; i++) {
+        if (!is_there(join(from, w->dir, w->kind->name[i], ".new"))) continue;
+        if (disk_rename(from, join(to, w->dir, w->kind->name[i], "")) != 0) return fail_errno(err, to, "is complete, but cannot be given its name");
+    }
+    return disk_flush_folder(w->dir) != 0 ? fail_errno(err, w->dir, "cannot be flushed to the disk") : OK;
+}
+
+/* A writer that was killed after its list had taken its place.  A damaged list is about nothing. */
+static enum error_code complete(const struct bundle_writer *w, struct error *err)
+{
+    struct bundle b;
+    bool there, pending = false;
+    char path[BUNDLE_PATH], found[BUNDLE_PATH];
+    if (bundle_open(&b, w->kind, w->dir, &there, NULL) != OK || !there) return OK;
+    for (int i = 0; w->kind->name[i]; i++) {
+        bundle_find(&b, w->kind->name[i], found);
+        pending = pending || strcmp(found, join(path, w->dir, w->kind->name[i], ".new")) == 0;
+    }
+    return pending ? give_names(w, err) : OK;
+}
+
+static bool is_left_over(const struct bundle_kind *k, const char *entry)
+{
+    for (int i = 0; k->name[i]; i++) {
+        const size_t n = strlen(k->name[i]);
+        if (strncmp(entry, k->name[i], n) == 0 && (strncmp(entry + n, ".new", 4) == 0 || strncmp(entry + n, ".tmp.", 5) == 0)) return true;
+    }
+    const size_t n = strlen(k->list);
+    return strncmp(entry, k->list, n) == 0 && strncmp(entry + n, ".tmp.", 5) == 0;
+}
+
+static void sweep(const struct bundle_writer *w)
+{
+    DIR *d = opendir(w->dir);
+    char path[BUNDLE_PATH];
+    const struct dirent *entry;
+    while (d && (entry = readdir(d)) != NULL)
+        if (is_left_over(w->kind, entry->d_name)) disk_remove(join(path, w->dir, entry->d_name, ""));
+    if (d) closedir(d);
+}
+
+/* What has the name of a file and is none could not be replaced. */
+static enum error_code check_names(const struct bundle_writer *w, struct error *err)
+{
+    char path[BUNDLE_PATH];
+    struct stat st;
+    for (int i = 0; w->kind->name[i]; i++)
+        if (stat(join(path, w->dir, w->kind->name[i], ""), &st) == 0 && !S_ISREG(st.st_mode))
+            return fail(err, ERR_FILE, "%s: cannot be written: it is %s", shown_path(path).text, S_ISDIR(st.st_mode) ? "a folder" : "no file");
+    return OK;
+}
+
+enum error_code bundle_begin(struct bundle_writer *w, const struct bundle_kind *kind, const char *dir, struct error *err)
+{
+    struct stat st;
+    *w = (struct bundle_writer){ .kind = kind, .lock = -1 };
+    enum error_code e = check_length(dir, err);
+    if (e) return e;
+    strcpy(w->dir, dir);
+    w->made = disk_make_folder(dir) == 0;
+    if (!w->made && !(errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))) {
+        if (errno == EEXIST) errno = ENOTDIR;
+        return fail_errno(err, dir, "this folder cannot be made");
+    }
+    e = check_names(w, err);
+    if (!e) e = lock(w, err);
+    w->begun = !e;
+    if (!e) e = complete(w, err);
+    if (!e) sweep(w);
+    if (e) bundle_end(w);
+    return e;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------------------------------------- */
+
+char *bundle_new_path(const struct bundle_writer *w, const char *name, char *path) { return join(path, w->dir, name, ".new"); }
+
+static enum error_code write_list(const struct bundle_writer *w, const struct sha256_text sum[], struct error *err)
+{
+    char text[LIST_LIMIT], path[BUNDLE_PATH];
+    struct output o;
+    print_list(w->kind, sum, text);
+    enum error_code e = output_create(&o, join(path, w->dir, w->kind->list, ""), err);
+    if (!e) e = output_write(&o, text, strlen(text), 0, err);
+    return e ? e : output_commit(&o, err);
+}
+
+enum error_code bundle_commit(struct bundle_writer *w, struct error *err)
+{
+    struct sha256_text sum[BUNDLE_MOST];
+    char path[BUNDLE_PATH];
+    enum error_code e = OK;
+    for (int i = 0; w->kind->name[i] && !e; i++) e = sha256_file(bundle_new_path(w, w->kind->name[i], path), &sum[i], err);
+    if (!e && disk_flush_folder(w->dir) != 0) e = fail_errno(err, w->dir, "cannot be flushed to the disk");
+    if (!e) e = write_list(w, sum, err);
+    if (e) return e;
+    w->committed = true;
+    if (disk_flush_folder(w->dir) != 0) return fail_errno(err, w->dir, "cannot be flushed to the disk");
+    return give_names(w, err);
+}
+
+void bundle_end(struct bundle_writer *w)
+{
+    if (w->kind == NULL) return;
+    if (w->begun && !w->committed) sweep(w);
+    if (!w->committed && w->made) disk_remove_folder(w->dir);
+    if (w->lock >= 0) close(w->lock);
+    *w = (struct bundle_writer){ .lock = -1 };
+}

@@ -1,0 +1,31 @@
+/* sha256.h -- the checksum of a file, as sha256sum prints it.
+ *
+ * Source  FIPS 180-4, sections 5 and 6.2.
+ */
+#ifndef ORRERY_SHA256_H
+#define ORRERY_SHA256_H
+
+#include "ref/error.h"
+#include <stddef.h>
+#include <stdint.h>
+
+struct sha256 {
+    uint32_t h[8];
+    uint8_t block[64];                  /* bytes that do not fill a block yet */
+    uint64_t bytes;                     /* so far */
+};
+
+struct sha256_text { char text[65]; };  /* 64 hexadecimal digits, small letters */
+
+/** Begin, add bytes, in as many pieces as there are, and end. */
+struct sha256 sha256_begin(void);
+void sha256_add(struct sha256 *, const void *data, size_t bytes);
+struct sha256_text sha256_end(struct sha256 *);
+
+/** Of bytes in memory. */
+struct sha256_text sha256_of(const void *data, size_t bytes);
+
+/** Of a regular file.  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code sha256_file(const char *path, struct sha256_text *, struct error *);
+
+#endif
