@@ -27,6 +27,11 @@ void report_start(const struct train_record *r, const struct text *text)
     fprintf(r->out, "mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices), threads, plural(threads));
     fprintf(r->out, "batch   %lld sequences of %lld tokens, %d microbatch%s a copy\n", (long long)p->B, (long long)p->S, p->micros, p->micros == 1 ? "" : "es");
     fprintf(r->out, "text    %s, %lld bytes\n", shown_path(text->name).text, (long long)text->count);
+    if (o->resume) fprintf(r->out, "resumed %s, at step %lld\n", shown_path(o->resume).text, (long long)o->saved.step);
+    if (r->overridden[0]) fprintf(r->out, "another run than was saved: %s\n", r->overridden);
+    if (p->model.V > TEXT_VOCABULARY)
+        fprintf(r->out, "warning the model has V=%lld tokens, and the text is read as bytes: only tokens 0 to 255 occur, which another vocabulary means "
+                "otherwise;\n        a model of bytes, V=256, such as --model small, is what fits\n", (long long)p->model.V);
     if (o->check) fprintf(r->out, "check   one device runs beside it; each difference is held to what rounding alone does to a disturbed twin\n");
     fprintf(r->out, "\n");
     fflush(r->out);
@@ -241,7 +246,8 @@ void report_end(const struct train_record *r)
                 1e-6 * virtual_step(r), r->options->cluster.name);
     }
     report_rounds(r);
-    fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
+    if (r->divergence.what) fprintf(r->out, "DIVERGED at step %lld: the %s is %g\n", (long long)r->divergence.step, r->divergence.what, r->divergence.value);
+    else fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
     if (p->optimizer->forward_only) print_slope(r);
     fprintf(r->out, "traffic counted messages, bytes and additions on dp, tp and pp%s %s the formulas on every device\n",
             p->data.offload ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
@@ -307,6 +313,14 @@ static void add_device(cJSON *list, const struct mesh *m, const struct device_re
     cJSON_AddNumberToObject(o, "virtual_ps", (double)d->virtual_time);
 }
 
+/* Such numbers are null in the steps: JSON has none that is not finite. */
+static void add_divergence(cJSON *root, const struct divergence *d)
+{
+    cJSON *o = cJSON_AddObjectToObject(root, "diverged");
+    cJSON_AddNumberToObject(o, "step", (double)d->step);
+    cJSON_AddStringToObject(o, "what", d->what);
+}
+
 enum error_code report_json(const struct train_record *r, const char *path, struct error *err)
 {
     cJSON *root = cJSON_CreateObject();
@@ -326,7 +340,8 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
     }
     for (int d = 0; d < r->options->plan.mesh.devices; d++) add_device(devices, &r->options->plan.mesh, &r->device[d]);
     if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
-    cJSON_AddNumberToObject(root, "validation_loss", r->validation);
+    if (r->divergence.what) add_divergence(root, &r->divergence);
+    else cJSON_AddNumberToObject(root, "validation_loss", r->validation);
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
     cJSON_AddNumberToObject(root, "virtual_step_ps", virtual_step(r));

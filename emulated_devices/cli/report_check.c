@@ -26,6 +26,7 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
 static const char *verdict(const struct train_record *r)
 {
     if (r->comparison.failed) return "FAILED: the plan does not compute what one device computes.";
+    if (r->divergence.what) return "DIVERGED: nothing was found wrong with the plan, but these are not numbers to train with.";
     if (r->options->plan.optimizer->forward_only) return "OK: both losses, the slope and every weight of every device are what one device computes.";
     if (!data_quantises(&r->options->plan.data)) return "OK: every activation, gradient, weight and loss of every device is what one device computes.";
     return "OK: every activation, gradient, weight and loss of every device is what one device computes with weights quantised alike;\n"
@@ -51,7 +52,11 @@ void report_check(const struct train_record *r)
     const struct worst *w;
     const char *name;
     struct columns t = columns_start(r->out);
+    char text[128];
     if (c->failed) print_failure(r->out, c, &r->options->plan);
+    if (c->diverged)
+        fprintf(r->out, "\nthe one-device run is not finite either; first, in order of execution: %s, step %lld\n",
+                spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
     fprintf(r->out, "\nlargest differences from %s, of %lld tensors compared (norm of difference / norm)\n", r->truth, (long long)c->compared);
     do for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) print_worst(&t, name, w);
     while (columns_again(&t));
@@ -92,9 +97,14 @@ void report_check_json(const struct train_record *r, cJSON *root)
     const struct worst *w;
     const char *name;
     cJSON *check = cJSON_AddObjectToObject(root, "check");
-    cJSON_AddBoolToObject(check, "holds", !c->failed);
+    cJSON_AddBoolToObject(check, "holds", !c->failed && !c->diverged);
     cJSON_AddNumberToObject(check, "compared", (double)c->compared);
     cJSON_AddNumberToObject(check, "wrong", (double)c->wrong);
     for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) add_worst(check, strcmp(name, "their gradients") == 0 ? "activation_gradients" : strcmp(name, "as quantised") == 0 ? "as_quantised" : name, w);
     if (c->failed) add_first(check, c, &r->options->plan);
+    if (!c->diverged) return;
+    cJSON *diverged = cJSON_AddObjectToObject(check, "reference_diverged");
+    cJSON_AddNumberToObject(diverged, "step", (double)c->divergence.step);
+    cJSON_AddStringToObject(diverged, "kind", c->divergence.kind);
+    cJSON_AddStringToObject(diverged, "tensor", c->divergence.tensor);
 }

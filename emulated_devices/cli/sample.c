@@ -1,7 +1,6 @@
 /* sample.c -- what the trained model is worth: its weights brought to rank 0, its loss on held-out text, and what it writes. */
 #include "emulated_devices/cli/train.h"
 #include "ref/numeric/philox.h"
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +22,13 @@ static int32_t draw(const struct tensor logits, int64_t row, double u)
     return (int32_t)V - 1;
 }
 
-static void print_byte(FILE *out, int c)
+/* A byte of text; a token beyond bytes by its number. */
+static void print_token(FILE *out, int32_t token)
 {
-    if (c == '\n') fprintf(out, "\n    ");
-    else if (isprint(c) || c == '\t') fputc(c, out);
-    else fputc('?', out);
+    if (token == '\n') fprintf(out, "\n    ");
+    else if ((token >= ' ' && token <= '~') || token == '\t') fputc(token, out);
+    else if (token < TEXT_VOCABULARY) fputc('?', out);
+    else fprintf(out, "<%ld>", (long)token);
 }
 
 /* The window slides when it is full; the prompt is the start of the validation text. */
@@ -39,7 +40,7 @@ static enum error_code write_text(struct transformer *m, const struct text *text
     if (window == NULL) return fail(err, ERR_MEMORY, "no memory to sample");
     for (int64_t i = 0; i < length; i++) window[i] = text->bytes[text->train + i];
     fprintf(out, "\nsample  (prompt in brackets)\n    [");
-    for (int64_t i = 0; i < length; i++) print_byte(out, window[i]);
+    for (int64_t i = 0; i < length; i++) print_token(out, window[i]);
     fprintf(out, "]");
     enum error_code e = OK;
     for (int i = 0; i < bytes && !e; i++) {
@@ -48,7 +49,7 @@ static enum error_code write_text(struct transformer *m, const struct text *text
         e = transformer_forward(m, window, window, 1, length, &loss, err);
         if (e) break;
         window[length] = draw(m->logits, length - 1, random_uniform(seed, random_stream("sample"), (uint64_t)i));
-        print_byte(out, window[length++]);
+        print_token(out, window[length++]);
     }
     fprintf(out, "\n");
     free(window);

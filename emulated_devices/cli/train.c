@@ -65,6 +65,7 @@ struct session {
     struct train_record record;
     struct trace trace;
     bool checking, speaks;
+    struct divergence divergence;       /* the same on every device */
 };
 
 static enum error_code one_step(struct session *r, int64_t i, struct error *err)
@@ -85,6 +86,7 @@ static enum error_code one_step(struct session *r, int64_t i, struct error *err)
     if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail on rank 0 alone */
     if (!e && r->checking) e = compare_weights(&r->trainer, &r->reference, &r->record.comparison, err);
     if (!e && r->checking) e = reference_follow(&r->reference, &r->trainer, err);
+    if (!e) step_diverges(r->options->plan.optimizer, r->trainer.step, &result, &r->divergence);
     if (r->speaks) {
         r->record.step[i] = result;
         r->record.seconds[i] = spent;
@@ -97,8 +99,9 @@ static enum error_code load_weights(struct session *r, struct error *err)
 {
     const struct train_options *o = r->options;
     enum error_code e = OK;
-    if (o->resume) e = fail_about(err, checkpoint_resume(&r->trainer, o->resume, err), "--resume");
-    else if (o->model_dir) e = fail_about(err, checkpoint_load_weights(&r->trainer, o->model_dir, err), "--model");
+    if (o->resume) e = fail_about(err, checkpoint_resume(&r->trainer, &o->saved, err), "--resume");
+    else if (o->model_dir) e = fail_about(err, checkpoint_load_weights(&r->trainer, &o->saved, err), "--model");
+    if (o->resume && train_changes_loss_scale(o)) r->trainer.loss_scale = plan_loss_scale(&o->plan);
     train_set_rates(&r->trainer.plan.hyper, o, r->trainer.step);
     return e;
 }
@@ -144,9 +147,43 @@ static enum error_code say_memory(const struct train_record *r, enum error_code 
 /* Every device's report, to rank 0; also of a run that ended because there was not memory enough. */
 static enum error_code collect_record(struct session *r, enum error_code e, struct error *err)
 {
-    const enum error_code told = collect_reports(&r->trainer, r->options->steps, r->record.device, err);
+    const enum error_code told = collect_reports(&r->trainer, r->trainer.step - r->record.first_step, r->record.device, err);
     if (told) return told;
     return comm_agree(r->trainer.comm, r->speaks ? say_memory(&r->record, e, err) : e, err);
+}
+
+/* What the model is worth, unless it has diverged: then it is worth nothing.  All devices know at the end whether it has. */
+static enum error_code judge(struct session *r, const struct text *text, struct error *err)
+{
+    const struct train_options *o = r->options;
+    enum error_code e = OK;
+    r->record.divergence = r->divergence;
+    if (!r->divergence.what) e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
+    if (e) return e;
+    if (r->speaks) find_divergence(&r->record);
+    struct error unread;
+    if (comm_agree(r->trainer.comm, r->speaks && r->record.divergence.what ? fail(&unread, ERR_DIVERGED, "it has") : OK, &unread) && !r->divergence.what)
+        r->divergence.what = "model";
+    return OK;
+}
+
+static enum error_code save(struct session *r, const struct text *text, struct error *err)
+{
+    cJSON *run = r->speaks ? train_run(r->options, text, err) : NULL;
+    enum error_code e = comm_agree(r->trainer.comm, r->speaks && run == NULL ? err->code : OK, err);
+    if (!e) e = checkpoint_save(&r->trainer, r->options->save, run, err);
+    cJSON_Delete(run);
+    return e;
+}
+
+/* What a run ends with that has been reported. */
+static enum error_code verdict(const struct session *r, struct error *err)
+{
+    char text[sizeof err->text];
+    if (r->record.comparison.failed)
+        return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, &r->record.comparison, &r->options->plan));
+    if (r->record.divergence.what) return fail_diverged(&r->record, err);
+    return r->checking ? check_counts(r, err) : OK;
 }
 
 static enum error_code train_steps(struct session *r, const struct text *text, struct error *err)
@@ -154,35 +191,33 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
     const struct train_options *o = r->options;
     enum error_code e = OK;
     r->record.first_step = r->trainer.step;
-    for (int64_t i = 0; i < o->steps && !e; i++) {
+    for (int64_t i = 0; i < o->steps && !e && !r->divergence.what; i++) {
         e = one_step(r, i, err);
         if (!e && r->speaks) report_step(&r->record, i);
         if (i + 1 == o->trace_steps) r->trainer.device->clock.trace = NULL;
     }
     r->trainer.device->clock.trace = NULL;
     if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
-    if (!e) e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
+    if (!e) e = judge(r, text, err);
     if (!e && o->timeline) e = fail_about(err, timeline_write(&r->trainer, o->timeline, r->record.out, err), "--timeline");
     if (!e && r->speaks) report_end(&r->record);
     if (!e && o->trace) e = fail_about(err, trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err), "--trace");
-    if (!e && o->save) e = fail_about(err, checkpoint_save(&r->trainer, o->save, err), "--save");
+    if (!e && o->save && !r->divergence.what) e = fail_about(err, save(r, text, err), "--save");
     if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, o->json, err), "--json");
-    if (!e && r->speaks && r->record.comparison.failed) {
-        char text[sizeof err->text];
-        e = fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, &r->record.comparison, &o->plan));
-    }
-    if (!e && r->speaks && r->checking) e = check_counts(r, err);
+    if (!e && r->speaks) e = verdict(r, err);
     return comm_agree(r->trainer.comm, e, err);
 }
 
-static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct text *text, int threads, struct error *err)
+static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct text *text, const char *overridden, int threads,
+                                     struct error *err)
 {
     struct session r = { .options = o, .checking = o->check != NULL, .speaks = comm->rank == 0 };
     const struct text_source tokens = { text, o->plan.seed, o->plan.S, TEXT_TRAIN };
     const struct batch_source source = { fill_from_text, &tokens };
     enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
     if (e) return e;
-    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o), .truth = "the one-device run" };
+    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o), .truth = "the one-device run",
+                                     .overridden = overridden };
     r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
     r.record.seconds = calloc((size_t)o->steps + 1, sizeof *r.record.seconds);
     r.record.device = calloc((size_t)comm->size, sizeof *r.record.device);
@@ -208,7 +243,7 @@ static enum error_code train_device(const struct train_options *o, struct error 
     struct device device;
     struct comm comm;
     struct text text = { 0 };
-    char place[64];
+    char place[64], overridden[240] = "";
     const int threads = use_cores(o->plan.mesh.devices);
     enum error_code e = device_open(&device, o->plan.dtype, o->memory, err);
     if (e) return e;
@@ -228,27 +263,36 @@ static enum error_code train_device(const struct train_options *o, struct error 
     if (!e) {
         announce_process(comm.rank, mesh_describe(&o->plan.mesh, comm.rank, place, sizeof place));
         e = load_text(o, &text, err);
+        if (!e && comm.rank == 0) e = train_check_saved(o, &text, overridden, sizeof overridden, err);
         if (!e && comm.rank == 0) e = probe_outputs(o, err);
         e = comm_agree(&comm, e, err);
     }
-    if (!e) e = o->golden ? train_golden(&comm, o, err) : run_on_device(&comm, o, &text, threads, err);
+    if (!e) e = o->golden ? train_golden(&comm, o, err) : run_on_device(&comm, o, &text, overridden, threads, err);
     text_free(&text);
     comm_close(&comm);
     device_close(&device);
     return e;
 }
 
+/* What is wrong with files is better said once, before there are eight of us. */
+static enum error_code launch_devices(const struct train_options *o, int argc, char **argv, int *status, struct error *err)
+{
+    struct text text;
+    char overridden[240];
+    enum error_code e = load_text(o, &text, err);
+    if (e) return e;
+    e = train_check_saved(o, &text, overridden, sizeof overridden, err);
+    text_free(&text);
+    if (!e) e = probe_outputs(o, err);
+    return e ? e : launch(o->plan.mesh.devices, argc, argv, status, err);
+}
+
 enum error_code command_train(int argc, char **argv, int *status, struct error *err)
 {
     struct train_options o;
     enum error_code e = train_parse(&o, argc - 2, argv + 2, err);
-    if (e || o.help) return e;
-    if (under_launcher() || o.plan.mesh.devices == 1) return train_device(&o, err);
-
-    struct text text;                   /* what is wrong with files is better said once, before there are eight of us */
-    e = load_text(&o, &text, err);
-    if (e) return e;
-    text_free(&text);
-    e = probe_outputs(&o, err);
-    return e ? e : launch(o.plan.mesh.devices, argc, argv, status, err);
+    const bool alone = under_launcher() || o.plan.mesh.devices == 1;
+    if (!e && !o.help) e = alone ? train_device(&o, err) : launch_devices(&o, argc, argv, status, err);
+    train_options_free(&o);
+    return e;
 }

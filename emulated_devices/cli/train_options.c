@@ -16,18 +16,47 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* --model NAME or DIR. */
+/* The batch that a folder's model was trained with, if it is from here. */
+static enum error_code take_folder(struct train_options *o, struct checkpoint *c, int64_t *batch, struct error *err)
+{
+    uint64_t found;
+    const cJSON *saved = c->there ? cJSON_GetObjectItemCaseSensitive(c->run, "--batch") : NULL;
+    if (cJSON_IsString(saved) && size_parse(saved->valuestring, &found) && found > 0 && found <= INT32_MAX) *batch = (int64_t)found;
+    return checkpoint_config(c, &o->plan.model, err);
+}
+
+/* --model NAME or DIR; of a resumed run the checkpoint's, unless another is named, which train_check_saved then compares. */
 static enum error_code take_model(struct train_options *o, const char *model, int64_t *batch, struct error *err)
 {
-    char path[4096];
     *batch = 8;
-    if (o->resume && !is_folder(o->resume)) return fail(err, ERR_FILE, "--resume %s: there is no such folder", shown_path(o->resume).text);
+    if (o->resume && model == NULL) return fail_about(err, take_folder(o, &o->saved, batch, err), "--resume");
+    if (model == NULL) model = model_presets[0].config.name;
     if (!is_folder(model)) return model_config_preset(&o->plan.model, batch, model, err);
-    snprintf(path, sizeof path, "%s/config.json", model);
-    o->model_dir = model;
-    enum error_code e = model_config_read(&o->plan.model, path, err);
-    if (!e) e = checkpoint_batch(model, batch, err);
-    return fail_about(err, e, model == o->resume ? "--resume" : "--model");
+    struct checkpoint c;
+    enum error_code e = checkpoint_open(&c, model, err);
+    if (!e) e = take_folder(o, &c, batch, err);
+    if (!e && !o->resume) o->model_dir = model, o->saved = c;
+    else if (!e) checkpoint_close(&c);
+    return fail_about(err, e, "--model");
+}
+
+/* What the checkpoint says and the command line does not; then how many steps are left. */
+static enum error_code take_resumed(struct train_options *o, const struct option *table, int argc, char **argv, int *steps, const int *lr_steps,
+                                    struct error *err)
+{
+    if (!is_folder(o->resume)) return fail(err, ERR_FILE, "--resume %s: there is no such folder", shown_path(o->resume).text);
+    enum error_code e = fail_about(err, checkpoint_open(&o->saved, o->resume, err), "--resume");
+    if (e) return e;
+    if (!o->saved.there)
+        return fail(err, ERR_FORMAT, "--resume %s: not a checkpoint of orrery train --save, without %s; --model DIR takes its weights alone",
+                    shown_path(o->resume).text, CHECKPOINT_LIST);
+    e = fail_about(err, train_take_saved(&o->saved, table, argc, argv, err), "--resume");
+    if (e || options_given(argc, argv, "--steps")) return e;
+    if (*lr_steps <= o->saved.step)
+        return fail(err, ERR_USAGE, "--resume %s: all of its %lld steps are done; --steps N goes on for N more", shown_path(o->resume).text,
+                    (long long)o->saved.step);
+    *steps = *lr_steps - (int)o->saved.step;
+    return OK;
 }
 
 /* What the schedule decides where the command line does not: stages on a device; of a file, microbatches too. */
@@ -213,7 +242,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--dropout", "P", OPTION_DOUBLE, &dropout, .min = 0, .max = 0.999, .help = "of embeddings, attention and residuals; default: the model's" },
         { "--untied", NULL, OPTION_SWITCH, &untied, .help = "an output matrix of its own" },
         { .kind = OPTION_HEADING, .help = "Training" },
-        { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9, .help = "how many" },
+        { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9, .help = "how many; default: 100, of a resumed run those that are left of --lr-steps" },
         { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e9, .help = "sequences in the global batch; default: the model's" },
         { "--seq", "N", OPTION_INT, &seq, .min = 1, .max = 1e9, .help = "tokens in a sequence; default: the model's" },
         { "--micro", "N", OPTION_INT, &micro, .min = 1, .max = 1e6, .help = "microbatches of each copy; default: pp, if the batch allows" },
@@ -246,7 +275,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
         WAIT_LIMIT_OPTION(limit),
         { "--save", "DIR", OPTION_STRING, &o->save, .help = "write a checkpoint at the end" },
-        { "--resume", "DIR", OPTION_STRING, &o->resume, .help = "go on from a checkpoint for --steps more; give the flags of the first run again, the mesh may be another" },
+        { "--resume", "DIR", OPTION_STRING, &o->resume, .help = "go on from a checkpoint: text, model, training and formats are as they were, unless given; what makes it another run is refused; the mesh may be another" },
+        { "--override", NULL, OPTION_SWITCH, &o->override, .help = "with --resume: go on although what is given makes it another run" },
         { "--sample", "BYTES", OPTION_INT, &o->sample, .min = 0, .max = 1e6, .help = "text to show from the trained model" },
         { "--json", "FILE", OPTION_STRING, &o->json, .help = "everything as JSON; -: to standard output, and lines for people to standard error" },
         { 0 }
@@ -259,6 +289,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     }
     set_wait_limit(limit);
 
+    if (o->resume) e = take_resumed(o, table, argc, argv, &steps, &lr_steps, err);
+    else if (o->override) e = fail(err, ERR_USAGE, "--override: is for --resume DIR, where another run would be refused");
+    if (e) return e;
     o->golden = o->check && strcmp(o->check, "ref") != 0;
     if (o->golden && strpbrk(o->check, "./") == NULL)           /* a word, not a file */
         return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?", shown(o->check).text);
@@ -269,11 +302,10 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (o->isolate && !o->check) return fail(err, ERR_USAGE, "--isolate: there is nothing to isolate without --check ref");
     struct plan *p = &o->plan;
     int64_t usual_batch;
-    e = take_model(o, model ? model : o->resume ? o->resume : model_presets[0].config.name, &usual_batch, err);
+    e = take_model(o, model, &usual_batch, err);
     if (!e) e = mesh_make(&p->mesh, size, err);
     if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
     if (e) return e;
-    if (o->model_dir && o->resume) o->model_dir = NULL;         /* the checkpoint's weights come last anyway */
     if (untied) p->model.tied = false;
     if (dropout >= 0) p->model.dropout_embedding = p->model.dropout_residual = p->model.dropout_attention = dropout;
     o->steps = steps;
@@ -310,3 +342,5 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (!o->golden) train_set_rates(&p->hyper, o, 0);
     return e ? e : cluster_check(&o->cluster, p->mesh.devices, p->dtype, err);
 }
+
+void train_options_free(struct train_options *o) { checkpoint_close(&o->saved); }

@@ -1,15 +1,18 @@
+/* checkpoint.c -- reading; checkpoint_write.c writes. */
 #include "emulated_devices/model/checkpoint.h"
 #include "emulated_devices/model/checkpoint_states.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/convert.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH_ROOM = 4096 };
+enum { PATH_ROOM = BUNDLE_PATH };
+
+const struct bundle_kind checkpoint_files = {
+    .title = "a checkpoint of orrery", .list = CHECKPOINT_LIST, .name = { CONFIG_FILE, WEIGHTS_FILE, STATES_FILE, TRAINING_FILE },
+};
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -70,89 +73,100 @@ static enum error_code read_weights(struct trainer *t, const struct weights *fil
     return e;
 }
 
-enum error_code checkpoint_load_weights(struct trainer *t, const char *dir, struct error *err)
-{
-    struct weights file;
-    enum error_code e = weights_open(&file, dir, err);
-    if (!e) {
-        e = weights_check_tied(&file, &t->plan.model, err);
-        if (!e) e = read_weights(t, &file, err);
-        weights_close(&file);
-    }
-    return comm_agree(t->comm, e, err);
-}
+/* ---- training.json ----------------------------------------------------------------------------------------------------- */
 
-/* A count in metadata; -1 if it is none. */
-static int64_t count_of(const char *text)
+/* A file of a run that had no loss scale has the one that changes nothing. */
+static enum error_code read_loss_scale(struct trainer *t, const cJSON *root, const char *path, struct error *err)
 {
-    const size_t digits = text ? strspn(text, "0123456789") : 0;
-    return digits > 0 && digits < 16 && text[digits] == '\0' ? atoll(text) : -1;
-}
-
-/* A file of a run that had none says nothing about it, or 1. */
-static enum error_code read_loss_scale(struct trainer *t, const struct safetensors *states, struct error *err)
-{
-    const char *scale = safetensors_metadata(states, "orrery.loss_scale"), *good = safetensors_metadata(states, "orrery.loss_scale.good");
-    const char *skipped = safetensors_metadata(states, "orrery.skipped");
-    if (skipped == NULL) return OK;
-    t->skipped = t->skipped_before = count_of(skipped);
-    if (t->skipped < 0 || t->skipped > t->step)
-        return fail(err, ERR_FORMAT, "%s: orrery.skipped is %.40s; it must be a number of steps", shown_path(states->path).text, shown(skipped).text);
-    if (t->loss_scale.interval == 0 || scale == NULL || good == NULL) return OK;
+    const char *scale;
     char *end;
+    int64_t good;
+    enum error_code e = json_string(root, path, "loss_scale", &scale, err);
+    if (!e) e = json_int(root, path, "good_steps", 0, INT64_C(1) << 52, &good, err);
+    if (!e) e = json_int(root, path, "skipped", 0, t->step, &t->skipped, err);
+    if (e) return e;
+    t->skipped_before = t->skipped;
+    if (t->loss_scale.interval == 0) return OK;
     const double x = strtod(scale, &end);
-    if (*end != '\0' || !(x >= 0x1p-149 && x <= 0x1p127) || count_of(good) < 0)
-        return fail(err, ERR_FORMAT, "%s: orrery.loss_scale is %.40s, after %.40s good steps; it must be a positive number", shown_path(states->path).text,
-                    shown(scale).text, shown(good).text);
-    t->loss_scale.scale = x, t->loss_scale.good = count_of(good);
+    if (*end != '\0' || !(x >= LOSS_SCALE_LEAST && x <= LOSS_SCALE_MOST))
+        return fail(err, ERR_FORMAT, "%s: loss_scale is %.40s; it must be a positive number", shown_path(path).text, shown(scale).text);
+    t->loss_scale.scale = x, t->loss_scale.good = good;
     return OK;
 }
 
 /* A run whose replicas train apart goes on with as many. */
-static enum error_code check_replicas(const struct trainer *t, const struct safetensors *states, struct error *err)
+static enum error_code check_replicas(const struct trainer *t, const cJSON *root, const char *path, struct error *err)
 {
-    const char *text = safetensors_metadata(states, "orrery.replicas");
     const int own = shards_replicas(&t->data.shards);
-    if (text == NULL) return OK;
+    int64_t replicas;
+    if (!json_has(root, "replicas")) return OK;
+    enum error_code e = json_int(root, path, "replicas", 1, MESH_MOST_DEVICES, &replicas, err);
+    if (e) return e;
     if (!t->data.shards.apart)
-        return fail(err, ERR_FORMAT, "%s: of %.20s replicas that train apart, with --data-parallel local-sgd or diloco; --model DIR takes what their last "
-                    "outer step made", shown_path(states->path).text, text);
-    if (count_of(text) != own)
-        return fail(err, ERR_FORMAT, "%s: of %.20s replicas that train apart; --data-parallel %s makes %d of --dp %d", shown_path(states->path).text, text,
-                    t->data.scheme->name, own, t->plan.mesh.size[DP]);
+        return fail(err, ERR_FORMAT, "%s: of %lld replicas that train apart, with --data-parallel local-sgd or diloco; --model DIR takes what their last "
+                    "outer step made", shown_path(path).text, (long long)replicas);
+    if (replicas != own)
+        return fail(err, ERR_FORMAT, "%s: of %lld replicas that train apart; --data-parallel %s makes %d of --dp %d", shown_path(path).text,
+                    (long long)replicas, t->data.scheme->name, own, t->plan.mesh.size[DP]);
     return OK;
 }
 
-/* The step that both files must have been written at. */
-static enum error_code read_progress(struct trainer *t, const struct safetensors *weights, const struct safetensors *states, struct error *err)
+static enum error_code read_progress(struct trainer *t, const struct checkpoint *c, struct error *err)
 {
-    const char *a = safetensors_metadata(weights, "orrery.step"), *b = safetensors_metadata(states, "orrery.step");
-    const char *optimizer = safetensors_metadata(states, "orrery.optimizer"), *seed = safetensors_metadata(states, "orrery.seed");
-    char own_seed[32];
-    snprintf(own_seed, sizeof own_seed, "%llu", (unsigned long long)t->plan.seed);
-    if (count_of(a) < 0 || count_of(b) < 0 || optimizer == NULL || seed == NULL)
-        return fail(err, ERR_FORMAT, "%s: not a checkpoint of orrery train --save; --model DIR takes its weights alone", shown_path(states->path).text);
-    if (strcmp(a, b) != 0)
-        return fail(err, ERR_FORMAT, "%s is of step %.20s, the weights beside it of step %.20s: saving was interrupted", shown_path(states->path).text, b, a);
-    if (strcmp(optimizer, t->plan.optimizer->name) != 0)
-        return fail(err, ERR_FORMAT, "%s has the state of %.40s; --optimizer is %s", shown_path(states->path).text, shown(optimizer).text, t->plan.optimizer->name);
-    if (strcmp(seed, own_seed) != 0)
-        return fail(err, ERR_FORMAT, "%s was made with --seed %.20s; --seed is %s", shown_path(states->path).text, shown(seed).text, own_seed);
-    t->step = count_of(a);
-    const enum error_code e = check_replicas(t, states, err);
-    return e ? e : read_loss_scale(t, states, err);
+    char path[PATH_ROOM];
+    path_of(path, c->dir, TRAINING_FILE);
+    t->step = c->step;
+    const enum error_code e = check_replicas(t, c->root, path, err);
+    return e ? e : read_loss_scale(t, c->root, path, err);
 }
 
-/* Of replicas that train apart a device reads its own.  A file of copies that did not serves all of them: here they part. */
-static enum error_code read_states(struct trainer *t, const struct weights *file, struct error *err)
+enum error_code checkpoint_open(struct checkpoint *c, const char *dir, struct error *err)
 {
-    const char *replicas = safetensors_metadata(&file->file[0], "orrery.replicas");
+    char path[PATH_ROOM], *text = NULL;
+    size_t count;
+    *c = (struct checkpoint){ .dir = dir };
+    enum error_code e = bundle_open(&c->files, &checkpoint_files, dir, &c->there, err);
+    if (e || !c->there) return e;
+    path_of(path, dir, TRAINING_FILE);
+    e = bundle_read(&c->files, TRAINING_FILE, JSON_FILE_LIMIT, &text, &count, err);
+    if (!e) e = json_parse(text, count, path, &c->root, err);
+    if (!e) e = json_int(c->root, path, "step", 0, INT64_C(1) << 52, &c->step, err);
+    if (!e) e = json_object(c->root, path, "run", &c->run, err);
+    free(text);
+    if (e) checkpoint_close(c);
+    return e;
+}
+
+enum error_code checkpoint_config(const struct checkpoint *c, struct model_config *config, struct error *err)
+{
+    char path[PATH_ROOM], *text;
+    size_t count;
+    path_of(path, c->dir, CONFIG_FILE);
+    if (!c->there) return model_config_read(config, path, err);
+    enum error_code e = bundle_read(&c->files, CONFIG_FILE, JSON_FILE_LIMIT, &text, &count, err);
+    if (e) return e;
+    e = model_config_parse(config, text, path, err);
+    free(text);
+    return e;
+}
+
+void checkpoint_close(struct checkpoint *c)
+{
+    cJSON_Delete(c->root);
+    *c = (struct checkpoint){ 0 };
+}
+
+/* ---- states ------------------------------------------------------------------------------------------------------------ */
+
+/* Of replicas that train apart a device reads its own.  A file of copies that did not serves all of them: here they part. */
+static enum error_code read_states(struct trainer *t, const struct weights *file, bool replicas, struct error *err)
+{
     const int count = checkpoint_states(t, replicas ? shards_replicas(&t->data.shards) : 0, NULL);
     struct state_tensor *list = malloc((size_t)count * sizeof *list + 1);
     enum error_code e = list ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d states", count);
     if (!e) checkpoint_states(t, replicas ? shards_replicas(&t->data.shards) : 0, list);
     for (int k = 0; k < count && !e; k++) {
-        const bool own = replicas == NULL || kind_is_common(list[k].kind) || list[k].replica == shards_replica_of(&t->data.shards, t->dp.rank);
+        const bool own = !replicas || kind_is_common(list[k].kind) || list[k].replica == shards_replica_of(&t->data.shards, t->dp.rank);
         for (int i = 0; i < t->parameters.count && own && !e; i++)
             e = read_own(t, file, &t->parameters.all[i], list[k].suffix, list[k].kind, err);
     }
@@ -160,159 +174,59 @@ static enum error_code read_states(struct trainer *t, const struct weights *file
     return e;
 }
 
-enum error_code checkpoint_resume(struct trainer *t, const char *dir, struct error *err)
+/* Rank 0 reads every byte of both files once more than the devices need, which is what a checksum costs. */
+static enum error_code check_files(const struct checkpoint *c, struct error *err)
 {
-    char path[PATH_ROOM];
+    struct bundle now;
+    bool there;
+    enum error_code e = bundle_open(&now, &checkpoint_files, c->dir, &there, err);
+    if (!e && memcmp(now.sum, c->files.sum, sizeof now.sum) != 0)
+        e = fail(err, ERR_FILE, "%s: was saved anew while it was read", shown_path(c->dir).text);
+    if (!e) e = bundle_check(&c->files, WEIGHTS_FILE, err);
+    return e ? e : bundle_check(&c->files, STATES_FILE, err);
+}
+
+static enum error_code read_files(struct trainer *t, const struct checkpoint *c, struct error *err)
+{
+    char path[BUNDLE_PATH];
     struct weights weights, states;
-    path_of(path, dir, "model.safetensors");
+    bundle_find(&c->files, WEIGHTS_FILE, path);
     enum error_code e = weights_open_file(&weights, path, err);
-    if (!e) {
-        path_of(path, dir, "optimizer.safetensors");
-        e = weights_open_file(&states, path, err);
-        if (!e) {
-            e = read_progress(t, &weights.file[0], &states.file[0], err);
-            if (!e) e = read_weights(t, &weights, err);
-            if (!e) e = read_states(t, &states, err);
-            weights_close(&states);
-        }
-        weights_close(&weights);
-    }
-    return comm_agree(t->comm, e, err);
-}
-
-enum error_code checkpoint_batch(const char *dir, int64_t *batch, struct error *err)
-{
-    struct weights w;
-    enum error_code e = weights_open(&w, dir, err);
     if (e) return e;
-    const int64_t found = count_of(safetensors_metadata(&w.file[0], "orrery.batch"));
-    if (found > 0) *batch = found;
-    weights_close(&w);
-    return OK;
-}
-
-/* ---- writing ------------------------------------------------------------------------------------------------------- */
-
-/* One of the two files, as rank 0 writes it. */
-static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, const struct param_spec *spec,
-                                  const struct state_tensor *list, int count, struct error *err)
-{
-    const char **suffix = malloc((size_t)count * sizeof *suffix + 1);
-    char step[32], seed[32], batch[32], scale[32], good[32], skipped[32], replicas[32];
-    if (suffix == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
-    for (int k = 0; k < count; k++) suffix[k] = list[k].suffix;
-    snprintf(scale, sizeof scale, "%.17g", t->loss_scale.scale);
-    snprintf(good, sizeof good, "%lld", (long long)t->loss_scale.good);
-    snprintf(skipped, sizeof skipped, "%lld", (long long)t->skipped);
-    snprintf(batch, sizeof batch, "%lld", (long long)t->plan.B);
-    snprintf(step, sizeof step, "%lld", (long long)t->step);
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)t->plan.seed);
-    snprintf(replicas, sizeof replicas, "%d", shards_replicas(&t->data.shards));
-    const struct safetensors_pair metadata[] = {
-        { "format", "pt" }, { "orrery.step", step }, { "orrery.seed", seed }, { "orrery.optimizer", t->plan.optimizer->name }, { "orrery.batch", batch },
-        { "orrery.loss_scale", scale }, { "orrery.loss_scale.good", good }, { "orrery.skipped", skipped }, { "orrery.replicas", replicas },
-    };
-    const enum error_code e = weights_create(w, spec, model_param_count(&t->plan.model), dtype_wide(t->plan.dtype), path, suffix, count, metadata,
-                                             (int)(sizeof metadata / sizeof *metadata) - !t->data.shards.apart, err);
-    free(suffix);
+    bundle_find(&c->files, STATES_FILE, path);
+    e = weights_open_file(&states, path, err);
+    if (!e) {
+        e = read_progress(t, c, err);
+        if (!e) e = read_weights(t, &weights, err);
+        if (!e) e = read_states(t, &states, json_has(c->root, "replicas"), err);
+        weights_close(&states);
+    }
+    weights_close(&weights);
     return e;
 }
 
-/* What a file has of each parameter. */
-static void list_specs(const struct trainer *t, const struct state_tensor *list, int count, struct param_spec *out)
+enum error_code checkpoint_resume(struct trainer *t, const struct checkpoint *c, struct error *err)
 {
-    for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
-        const struct param_spec s = t->spec[i / count];
-        out[i] = data_spec(&t->data, &s, list[i % count].kind);
-    }
-}
-
-/* Every device takes part in collecting, also when rank 0 has failed already. */
-static enum error_code write_tensors(struct trainer *t, struct weights_writer *w, const struct state_tensor *list, int count, enum error_code e,
-                                     struct error *err)
-{
-    for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
-        const struct state_tensor *of = &list[i % count];
-        const struct param_spec parameter = t->spec[i / count], s = data_spec(&t->data, &parameter, of->kind);
-        if (s.ndim == 0) continue;
-        const enum dtype format = data_format(&t->data, of->kind);
-        struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, format, s.dim[0], s.dim[1]) : tensor_1d(NULL, format, s.dim[0]);
-        if (t->comm->rank == 0 && !e) {
-            whole.data = malloc(tensor_bytes(whole));
-            if (whole.data == NULL) e = fail(err, ERR_MEMORY, "no memory to collect %s", s.name);
-        }
-        e = comm_agree(t->comm, e, err);
-        if (e) return e;
-        e = collect_replica(t, of->replica, i / count, of->kind, whole, err);
-        if (!e && t->comm->rank == 0) e = weights_write(w, i / count, i % count, whole.data, err);
-        free(whole.data);
-    }
-    return comm_agree(t->comm, e, err);
-}
-
-/* @param[out] made  whether it was not there. */
-static enum error_code make_folder(const char *dir, bool *made, struct error *err)
-{
-    struct stat st;
-    *made = false;
-    if (strlen(dir) > PATH_ROOM - 100) return fail(err, ERR_FILE, "%s: this name is too long", shown_path(dir).text);
-    *made = mkdir(dir, 0777) == 0;
-    if (*made || (errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))) return OK;
-    return fail(err, ERR_FILE, "%s: this folder cannot be made: %s", shown_path(dir).text, strerror(errno == EEXIST ? ENOTDIR : errno));
-}
-
-enum error_code checkpoint_probe(const char *dir, struct error *err)
-{
-    static const char *const files[] = { "config.json", "model.safetensors", "optimizer.safetensors" };
-    char path[PATH_ROOM];
-    bool made;
-    enum error_code e = make_folder(dir, &made, err);
-    for (int i = 0; i < 3 && !e; i++) {
-        path_of(path, dir, files[i]);
-        e = output_probe(path, err);
-    }
-    if (made) rmdir(dir);
+    const bool first = t->comm->rank == 0;
+    const int lock = first ? bundle_lock_to_read(c->dir) : -1;
+    enum error_code e = comm_agree(t->comm, first ? check_files(c, err) : OK, err);
+    if (!e) e = comm_agree(t->comm, read_files(t, c, err), err);
+    if (lock >= 0) close(lock);
     return e;
 }
 
-/* All that can fail first: the names change last, one right after the other. */
-static enum error_code commit(struct weights_writer *weights, struct weights_writer *states, const struct model_config *config,
-                              const char *dir, struct error *err)
+enum error_code checkpoint_load_weights(struct trainer *t, const struct checkpoint *c, struct error *err)
 {
-    char path[PATH_ROOM];
-    path_of(path, dir, "config.json");
-    enum error_code e = output_flush(&weights->writer.file, err);
-    if (!e) e = output_flush(&states->writer.file, err);
-    if (!e) e = model_config_write(config, path, err);
-    if (!e) e = weights_commit(states, err);
-    if (!e) e = weights_commit(weights, err);
-    return e;
-}
-
-enum error_code checkpoint_save(struct trainer *t, const char *dir, struct error *err)
-{
-    struct weights_writer weights = { 0 }, states = { 0 };
-    const struct state_tensor model = checkpoint_weights(t);
-    const int replicas = t->data.shards.apart ? shards_replicas(&t->data.shards) : 0, count = checkpoint_states(t, replicas, NULL);
-    struct state_tensor *list = malloc((size_t)count * sizeof *list + 1);
-    const size_t params = (size_t)model_param_count(&t->plan.model);
-    struct param_spec *specs = malloc(params * (size_t)count * sizeof *specs + 1), *model_specs = malloc(params * sizeof *model_specs);
-    const bool writer = t->comm->rank == 0;
-    char path[PATH_ROOM];
-    bool made = false;
-    enum error_code e = comm_agree(t->comm, list && specs && model_specs ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d states", count), err);
-    if (!e) checkpoint_states(t, replicas, list), list_specs(t, list, count, specs), list_specs(t, &model, 1, model_specs);
-    if (!e && writer) e = make_folder(dir, &made, err);
-    path_of(path, dir, "model.safetensors");
-    if (writer && !e) e = start_file(&weights, t, path, model_specs, &model, 1, err);
-    path_of(path, dir, "optimizer.safetensors");
-    if (writer && !e) e = start_file(&states, t, path, specs, list, count, err);
-    e = write_tensors(t, &weights, &model, 1, e, err);
-    if (!e) e = write_tensors(t, &states, list, count, e, err);
-    if (writer && !e) e = commit(&weights, &states, &t->plan.model, dir, err);
-    weights_abort(&weights);
-    weights_abort(&states);
-    free(list), free(specs), free(model_specs);
-    if (e && made) rmdir(dir);
+    char path[BUNDLE_PATH];
+    struct weights file;
+    enum error_code e = comm_agree(t->comm, c->there && t->comm->rank == 0 ? bundle_check(&c->files, WEIGHTS_FILE, err) : OK, err);
+    if (e) return e;
+    if (c->there) bundle_find(&c->files, WEIGHTS_FILE, path);
+    e = c->there ? weights_open_file(&file, path, err) : weights_open(&file, c->dir, err);
+    if (!e) {
+        e = weights_check_tied(&file, &t->plan.model, err);
+        if (!e) e = read_weights(t, &file, err);
+        weights_close(&file);
+    }
     return comm_agree(t->comm, e, err);
 }

@@ -238,6 +238,9 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
     const struct comparison *c = &o->comparison;
     if (!o->initial_equal) return fail(err, ERR_CHECK, "initial weights differ from the reference's: %s on device %d", c->weight.tensor, c->weight.rank);
     if (c->failed) return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, c, p));
+    if (c->diverged)
+        return fail(err, ERR_CHECK, "the one-device run diverges, first in %s at step %lld: there is nothing to compare with",
+                    spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
     if (p->dtype == F64 && p->optimizer->forward_only && !(c->loss.error <= CASE_FP64_ERROR))
         return fail(err, ERR_CHECK, "error %.3g of %s", c->loss.error, c->loss.tensor);
     if (p->dtype == F64 && !(c->largest_error <= case_fp64_error(p)))

@@ -24,12 +24,29 @@ static void enter(struct comparison *c, const char *kind, const struct worst *fo
     c->current = now;
 }
 
+/* ---- where the one-device run itself diverges ------------------------------------------------------------------------ */
+
+/* Whether there is nothing to be held to: the truth is not finite, or its twin is not, so that rounding decides whether it is.  Which
+ * elements of a sum's result overflow depends on the order of addition, so from here on nothing is compared, but for loss and norm. */
+static bool diverges(struct comparison *c, const char *kind, const struct worst *found, double size, double bound)
+{
+    if (c->diverged) return true;
+    if (isfinite(size) && (size == 0 || isfinite(bound))) return false;
+    enter(c, kind, found);
+    c->diverged = true;
+    c->divergence = c->current;
+    return true;
+}
+
+/* ---- a comparison ---------------------------------------------------------------------------------------------------- */
+
 /* Keep the larger ratio; NaN is larger than anything. */
 static void note(struct comparison *c, struct worst *worst, const char *kind, struct worst found)
 {
     enter(c, kind, &found);
     c->compared++;
     if (worst != &c->quantised && !(found.error <= c->largest_error)) c->largest_error = found.error;
+    if (isnan(found.error)) found.error = NAN;          /* without a sign */
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
     c->current.on.rounding = found.bound;
     evidence_add(&c->current.on, found.rank, !(found.ratio <= 1), found.scale, found.truth);
@@ -58,8 +75,10 @@ static void compare_activation(void *context, int tensor, int rank, const struct
     if (v->ignored || bound == 0) return;
     struct worst found = { .rank = rank, .step = v->step, .bound = bound, .scale = scale_of(s->actual, s->product, s->truth), .truth = s->truth,
                            .error = s->elements != s->expected ? NAN : s->difference == 0 ? 0 : sqrt(s->difference) / a->norm };
+    const char *const kind = a->gradient ? "activation gradient" : "activation";
     activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, (int)v->model->L);
-    note(c, a->gradient ? &c->activation_gradient : &c->activation, a->gradient ? "activation gradient" : "activation", found);
+    if (diverges(c, kind, &found, a->norm, bound)) return;
+    note(c, a->gradient ? &c->activation_gradient : &c->activation, kind, found);
     if (!failed && c->failed) activation_made_by(c->from, sizeof c->from, v->model, a->name, a->layer, a->gradient);
 }
 
@@ -100,7 +119,7 @@ static void compare_piece(void *context, const struct piece *p)
     struct worst found = { .error = b.sums.difference == 0 ? 0 : sqrt(b.sums.difference) / to->size, .bound = to->bound, .rank = p->rank,
                            .step = j->step, .scale = scale_of(b.sums.actual, b.sums.product, b.sums.truth), .truth = b.sums.truth };
     snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", j->of, p->spec->name);
-    note(j->result, j->worst, j->kind, found);
+    if (!diverges(j->result, j->kind, &found, to->size, to->bound)) note(j->result, j->worst, j->kind, found);
 }
 
 static double norm(const struct ops *ops, struct tensor t) { return sqrt(ops->sum_of_squares(t)); }
@@ -161,7 +180,7 @@ static void compare_excess(void *context, const struct piece *p)
     for (int64_t i = 0; i < tensor_count(p->data); i++)
         if (!(tensor_get(p->data, i) <= found.error)) found.error = tensor_get(p->data, i);
     snprintf(found.tensor, sizeof found.tensor, "%.79s", p->spec->name);
-    if (!j->ignored) note(j->result, j->worst, j->kind, found);
+    if (!j->ignored && !j->result->diverged) note(j->result, j->worst, j->kind, found);
 }
 
 /* What devices have computed is compared before any of it is quantised; what that has done to it is held to its proven bound. Then the
@@ -200,6 +219,7 @@ static void compare_number(struct comparison *c, struct worst *worst, const char
     if (actual == truth) found.error = 0;
     snprintf(found.tensor, sizeof found.tensor, "%s", name);
     const bool failed = c->failed;
+    if (diverges(c, name, &found, fabs(truth), bound) && (isfinite(truth) || !isfinite(actual))) return;
     note(c, worst, name, found);
     if (!failed && c->failed) c->number = c->where.on.number = true;
 }
@@ -223,6 +243,8 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     const bool here = t->comm->rank == 0;
     struct visit v = { .result = c, .model = &t->plan.model, .step = t->step + 1 };
     const bool overflow = here && reference_overflows(ref);
+    if (c->passing) c->diverged = false;
+    c->passing = overflow;
     if (here && t->plan.optimizer->forward_only) compare_sides(c, ref, result, v.step);
     if (t->plan.optimizer->forward_only) return OK;
     if (here) v.record = &ref->record;
@@ -281,6 +303,13 @@ const struct worst *comparison_kind(const struct comparison *c, int i, const cha
     if (i >= (int)(sizeof kinds / sizeof *kinds)) return NULL;
     *name = kinds[i].name;
     return kinds[i].worst;
+}
+
+const char *spread_name(char *out, size_t size, const struct spread *s)
+{
+    const bool number = strcmp(s->kind, s->tensor) == 0;
+    snprintf(out, size, "%s%s%s", number ? "" : s->kind, number ? "" : " ", s->tensor);
+    return out;
 }
 
 const char *comparison_describe(char *out, size_t size, const struct comparison *c, const struct plan *p)

@@ -39,9 +39,16 @@ struct comparison {
     bool excess;                        /* it is a quantised gradient: its error is a multiple of what quantising allows */
     char from[160];                     /* the operation that computes it, in words; empty: not an activation */
     struct spread current;              /* the tensor whose devices are being compared */
+    bool diverged;                      /* the one-device run itself has come to infinities or NaNs: nothing is compared any more, but that
+                                           loss and norm must not be finite either where its are not */
+    struct spread divergence;           /* ... first in this tensor; before it all was compared as ever */
+    bool passing;                       /* ... in a step that loss scaling skips: if the next one is finite, it was nothing */
     int64_t compared;                   /* tensors, over all devices and steps */
     int64_t wrong;                      /* of them did not hold */
 };
+
+/** What a tensor is called in a sentence: "gradient h.0.ln_1.bias", "loss".  @return out. */
+const char *spread_name(char *out, size_t size, const struct spread *);
 
 /** The kinds of tensors by name, for reports: each with its worst.  @return NULL after the last. */
 const struct worst *comparison_kind(const struct comparison *, int i, const char **name);

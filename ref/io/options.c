@@ -226,6 +226,21 @@ enum error_code options_parse(const char *command, int argc, char *const argv[],
     return e;
 }
 
+bool options_given(int argc, char *const argv[], const char *name)
+{
+    const size_t n = strlen(name);
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strncmp(argv[i], name, n) == 0 && (argv[i][n] == '\0' || argv[i][n] == '=')) return true;
+    return false;
+}
+
+enum error_code options_set(const struct option *table, const char *name, const char *value, struct error *err)
+{
+    for (; table->kind != OPTION_END; table++)
+        if (is_flag(table) && strcmp(table->name, name) == 0) return set_value(table, value, err);
+    return fail(err, ERR_USAGE, "%s is not a flag", shown(name).text);
+}
+
 /* ---- help -------------------------------------------------------------------------------------------------------- */
 
 enum { HELP_COLUMNS = 100, HELP_LEFT = 30, HELP_TEXT = 1000 };

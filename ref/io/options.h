@@ -65,6 +65,15 @@ struct option {
 enum error_code options_parse(const char *command, int argc, char *const argv[], const struct option *table, bool *help,
                               struct error *err);
 
+/** Whether a command line has this flag.  @param name  "--steps". */
+bool options_given(int argc, char *const argv[], const char *name);
+
+/**
+ * Set one flag of a table as if it were on the command line: `value` must live as long as what is set.
+ * @return OK, or ERR_USAGE as options_parse; also if there is no such flag.
+ */
+enum error_code options_set(const struct option *table, const char *name, const char *value, struct error *err);
+
 /** Print a table as help: a line or more a flag, aligned, at most 100 columns.  Defaults are what is in place now. */
 void options_print_help(FILE *to, const struct option *table);
 

@@ -13,7 +13,7 @@ bool loss_scale_update(struct loss_scale *s, bool overflow)
 {
     if (s->interval == 0) return true;
     if (!overflow && ++s->good < s->interval) return true;
-    s->scale = fmin(fmax(s->scale * (overflow ? s->backoff : s->growth), 0x1p-149), 0x1p127);
+    s->scale = fmin(fmax(s->scale * (overflow ? s->backoff : s->growth), LOSS_SCALE_LEAST), LOSS_SCALE_MOST);
     s->good = 0;
     return !overflow;
 }

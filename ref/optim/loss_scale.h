@@ -15,6 +15,9 @@
 
 #include "ref/numeric/tensor.h"
 
+#define LOSS_SCALE_LEAST 0x1p-149       /* the smallest positive fp32 number */
+#define LOSS_SCALE_MOST  0x1p127
+
 struct loss_scale {
     double scale;               /* now; 1 with interval 0: no scaling */
     double growth, backoff;     /* factors, above and below 1 */
@@ -27,7 +30,7 @@ struct loss_scale loss_scale_usual(enum dtype);
 
 /**
  * Adjust the scale after backward.
- * The scale does not fall below the smallest positive fp32 number, nor rise above 2^127.
+ * The scale does not fall below LOSS_SCALE_LEAST, nor rise above LOSS_SCALE_MOST.
  * @param overflow  a gradient, on any device, was infinite or NaN.
  * @return whether the step is to be taken; always true for a scale that never changes, where overflow shows in the loss.
  */

@@ -58,6 +58,14 @@ expect_same() { cmp -s "$1" "$2" || complain "$1 and $2 differ"; }
 expect_nothing() { [ -z "$(ls -A "${1:-.}")" ] || complain "it left behind: $(ls -A "${1:-.}")"; }
 expect_file() { [ -s "$1" ] || complain "$1 is not there, or empty"; }
 
+# The list of a checkpoint whose files were changed on purpose, made anew: what is wrong in them is then looked at.
+reseal() {                                          # reseal DIR
+    local list
+    list=$(cd "$1" && echo '# a checkpoint of orrery; `sha256sum -c checkpoint.sha256` checks it' &&
+           sha256sum config.json model.safetensors optimizer.safetensors training.json) || complain "$1 is no checkpoint"
+    printf '%s\n# %s of the lines above\n' "$list" "$(printf '%s\n' "$list" | sha256sum | cut -d' ' -f1)" >"$1/checkpoint.sha256"
+}
+
 run_tests() {
     local test failed=0 root
     root=$(mktemp -d)

@@ -133,6 +133,7 @@ edit() { LC_ALL=C sed -i "$2" "$1"; }               # as many bytes as before, o
 
 test_models_that_are_broken() {
     train --steps 1 --save "$place/good";   expect_status 0
+    rm "$place/good/checkpoint.sha256"                               # a folder from somewhere else: taken as it is
     local w=model.safetensors c=config.json
     bad() { break_copy "$@"; run train --data "$text" --steps 1 --model "$place/bad"; }
     bad weights rm $w;                                              refuses 1 '--model .*/model\.safetensors: cannot be opened'
@@ -161,20 +162,31 @@ test_models_that_are_broken() {
 
 test_checkpoints_that_are_broken() {
     train --steps 1 --save "$place/good";   expect_status 0
-    local s=optimizer.safetensors w=model.safetensors
-    bad() { break_copy "$@"; run train --data "$text" --steps 1 --resume "$place/bad"; }
+    local s=optimizer.safetensors w=model.safetensors t=training.json
+    broken() { break_copy "$@"; run train --data "$text" --steps 1 --resume "$place/bad"; }       # as a disk breaks it
+    bad() { break_copy "$@"; reseal "$place/bad"; run train --data "$text" --steps 1 --resume "$place/bad"; }       # whole, and wrong
     run train --data "$text" --resume "$place/none";                refuses 1 '--resume .*/none: there is no such folder'
-    bad states rm $s;                                               refuses 1 '--resume .*/optimizer\.safetensors: cannot be opened'
-    bad states truncate -s 100000 $s;                               refuses 1 '--resume .*/optimizer\.safetensors: '
+    broken list rm checkpoint.sha256;                               refuses 1 '--resume .*/bad: not a checkpoint of orrery train --save'
+    broken states rm $s;                                            refuses 1 '--resume .*/optimizer\.safetensors: cannot be opened'
+    broken states truncate -s 100000 $s;                            refuses 1 '--resume .*/optimizer\.safetensors: is damaged'
+    broken weights edit $w 's/\[256,32\]/[32,256]/';                refuses 1 '--resume .*/model\.safetensors: is damaged'
+    broken training edit $t 's/42/43/';                             refuses 1 '--resume .*/training\.json: is damaged'
+    broken config edit config.json 's/0.02/0.03/';                  refuses 1 '--resume .*/config\.json: is damaged'
+    broken list edit checkpoint.sha256 's/model/nodel/';         refuses 1 '--resume .*/checkpoint\.sha256: is damaged'
     bad states edit $s 's/ln_f.bias.exp_avg"/ln_f.bias.exp_arg"/';  refuses 1 'there is no tensor transformer\.ln_f\.bias\.exp_avg'
-    bad states edit $s 's/orrery.step/orrery.stop/';                refuses 1 'not a checkpoint of orrery train --save'
-    bad states edit $s 's/"orrery.step":"1"/"orrery.step":"x"/';    refuses 1 'not a checkpoint of orrery train --save'
-    bad states edit $s 's/"orrery.step":"1"/"orrery.step":"2"/';    refuses 1 'is of step 2, the weights beside it of step 1: saving was interrupted'
     bad weights edit $w 's/\[256,32\]/[32,256]/';                   refuses 1 'wte\.weight is 32 x 256; the model needs 256 x 32'
-    run train --data "$text" --steps 1 --resume "$place/good" --optimizer sgd;       refuses 1 '--resume .*has the state of adamw; --optimizer is sgd'
-    run train --data "$text" --steps 1 --resume "$place/good" --seed 7;              refuses 1 '--resume .*was made with --seed 42; --seed is 7'
-    run train --data "$text" --steps 1 --resume "$place/good" --seed 7 --dp 2;       refuses 1 '--resume .*was made with --seed 42; --seed is 7'
-    run train --data "$text" --steps 1 --resume "$place/good" --model small;         refuses 1 '--resume .*; the model needs '
+    bad training edit $t 's/"step":/"stop":/';                      refuses 1 '/training\.json: "step" is missing'
+    bad training edit $t 's/"step":[^,]*,/"step": -1,/';            refuses 1 '/training\.json: "step" is -1'
+    bad training edit $t 's/"loss_scale":[^,]*,/"loss_scale": "1x",/';         expect_status 0         # of fp32 it says nothing
+    bad training edit $t 's/"run":/"ran":/';                        refuses 1 '/training\.json: "run" is missing'
+    bad training edit $t 's/"--lr":[^,]*,/"--lr": "fast",/';        refuses 2 '--resume --lr fast: must be a number'
+    bad training edit $t 's/"--lr":[^,]*,/"--lr": 0.001,/';         refuses 1 'training\.json: --lr must be a text'
+    bad training edit $t 's/"--seed":[^,]*,/"--sead": "42",/';      refuses 2 '--sead is not a flag'
+    local good="run train --data $text --steps 1 --resume $place/good"
+    $good --optimizer sgd;                  refuses 2 '--resume .*good: cannot be gone on with: --optimizer: saved adamw, now sgd.*--model DIR begins anew'
+    $good --seed 7;                         refuses 2 '--resume .*good: this would be another run: --seed: saved 42, now 7; --override'
+    $good --seed 7 --dp 2;                  refuses 2 '--resume .*good: this would be another run: --seed: saved 42, now 7; --override'
+    $good --model small;                    refuses 2 '--resume .*good: cannot be gone on with: model D: saved 32, now 96'
 }
 
 run_tests test_unknown_words test_plans_that_do_not_fit test_texts test_outputs_that_cannot_be_written test_memory \

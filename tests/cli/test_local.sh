@@ -35,11 +35,11 @@ test_the_model_is_the_last_outer_steps() {
 # Copies that were together can part; those that are apart go on as they are, or not at all.
 test_parting_and_not_meeting() {
     train $small --dp 2 --steps 2 --lr-steps 4 --save together;                                 expect_status 0
-    train $small --dp 3 --data-parallel diloco --local-steps 2 --steps 2 --resume together --check ref --save apart;    expect_status 0; expect_out '^OK: '
-    train $small --dp 3 --steps 1 --resume apart;                                               expect_status 1
-    expect_error '--resume apart/optimizer.safetensors: of 3 replicas that train apart, .*; --model DIR takes what'
-    train $small --dp 2 --data-parallel diloco --steps 1 --resume apart;                        expect_status 1
-    expect_error 'of 3 replicas that train apart; --data-parallel diloco makes 2 of --dp 2'
+    train $small --dp 3 --data-parallel diloco --local-steps 2 --steps 2 --resume together --override --check ref --save apart;     expect_status 0; expect_out '^OK: '
+    train $small --dp 3 --zero 0 --steps 1 --resume apart;                                      expect_status 2
+    expect_error '--resume apart: cannot be gone on with: --data-parallel: saved diloco, now not given; .*; --model DIR begins anew from its weights'
+    train $small --dp 2 --steps 1 --resume apart --override;                                    expect_status 2
+    expect_error '--resume apart: cannot be gone on with: replicas: saved 3, now 2'
     run train --data "$text" $small --dp 2 --steps 1 --model apart;                             expect_status 0
 }
 

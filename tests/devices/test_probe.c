@@ -30,7 +30,7 @@ static void break_and_pass_on(void *context, const char *name, int layer, bool g
     const struct trainer *trainer = b->probes->trainer;
     const bool here = m->coordinate < 0 || mesh_coordinate(&trainer->plan.mesh, trainer->comm->rank, m->axis) == m->coordinate;
     if (m->name && strcmp(m->name, name) == 0 && m->layer == layer && m->gradient == gradient && here)
-        for (int64_t i = 0; i < tensor_count(t); i++) tensor_set(t, i, m->factor * tensor_get(t, i));
+        for (int64_t i = 0; i < tensor_count(t); i++) tensor_set(t, i, m->factor == 0 ? 0 : m->factor * tensor_get(t, i));
     b->probes->probe.see(b->probes->probe.context, name, layer, gradient, micro, t);
 }
 
@@ -181,6 +181,40 @@ static void test_nan_is_named(void **state)
     ASSERT_ALL(test_rank != 0 || (c.failed && strcmp(c.first.tensor, "h.1.attn.heads") == 0), "the report names %s", c.first.tensor);
 }
 
+/* Weights so large that scores of attention overflow, on one device as on many. */
+static struct plan overflowing(void)
+{
+    struct plan p = mesh_of_test();
+    p.dtype = F32;
+    p.model.init_std = sqrt(1e38 / (double)p.model.D);         /* a little more, and variances overflow before */
+    return p;
+}
+
+static void test_the_truth_diverges_too(void **state)
+{
+    (void)state;
+    struct plan p = overflowing();
+    const struct comparison c = run(&p, &none, false);
+    ASSERT_ALL(test_rank != 0 || !c.failed, "%s %s on device %d is blamed", c.first_kind, c.first.tensor, c.first.rank);
+    ASSERT_ALL(test_rank != 0 || (c.diverged && strcmp(c.divergence.tensor, "h.0.attn.heads") == 0), "diverged first in %s", c.divergence.tensor);
+}
+
+/* What is not finite on a device alone is its own fault, and so is a loss that is finite where the truth's is not. */
+static void test_a_device_diverges_alone(void **state)
+{
+    (void)state;
+    static const struct { const char *name; int layer; double factor; enum axis axis; const char *full; } wrong[] = {
+        { "ln_1", 0, NAN, TP, "h.0.ln_1" }, { "attn.qkv", 0, INFINITY, TP, "h.0.attn.qkv" }, { "logits", 3, 0, AXIS_COUNT, "loss" },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct plan p = overflowing();
+        const struct mistake m = { wrong[i].name, wrong[i].layer, false, wrong[i].factor, TP, wrong[i].axis == TP ? p.mesh.size[TP] - 1 : -1 };
+        const struct comparison c = run(&p, &m, false);
+        ASSERT_ALL(test_rank != 0 || (c.failed && strcmp(c.first.tensor, wrong[i].full) == 0), "%s was broken, the report names %s", wrong[i].full,
+                   c.failed ? c.first.tensor : "nothing");
+    }
+}
+
 /* With the right inputs for everything, one wrong tensor is wrong on the devices that make it, and nothing else is. */
 static void test_isolated(void **state)
 {
@@ -198,7 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_all_is_compared), MPI_TEST(test_each_tensor_is_named), MPI_TEST(test_axis_and_factor), MPI_TEST(test_nan_is_named),
-        MPI_TEST(test_isolated),
+        MPI_TEST(test_the_truth_diverges_too), MPI_TEST(test_a_device_diverges_alone), MPI_TEST(test_isolated),
     };
     return MPI_RUN("probe", tests);
 }

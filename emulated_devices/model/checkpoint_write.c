@@ -1,0 +1,141 @@
+/* checkpoint_write.c -- writing what checkpoint.c reads. */
+#include "emulated_devices/model/checkpoint.h"
+#include "emulated_devices/model/checkpoint_states.h"
+#include "ref/io/output.h"
+#include "ref/model/weights.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+/* One of the two files of tensors, as rank 0 writes it. */
+static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, const struct param_spec *spec,
+                                  const struct state_tensor *list, int count, struct error *err)
+{
+    static const struct safetensors_pair format = { "format", "pt" };
+    const char **suffix = malloc((size_t)count * sizeof *suffix + 1);
+    if (suffix == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
+    for (int k = 0; k < count; k++) suffix[k] = list[k].suffix;
+    const enum error_code e = weights_create(w, spec, model_param_count(&t->plan.model), dtype_wide(t->plan.dtype), path, suffix, count, &format, 1, err);
+    free(suffix);
+    return e;
+}
+
+/* What a file has of each parameter. */
+static void list_specs(const struct trainer *t, const struct state_tensor *list, int count, struct param_spec *out)
+{
+    for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
+        const struct param_spec s = t->spec[i / count];
+        out[i] = data_spec(&t->data, &s, list[i % count].kind);
+    }
+}
+
+/* Every device takes part in collecting, also when rank 0 has failed already. */
+static enum error_code write_tensors(struct trainer *t, struct weights_writer *w, const struct state_tensor *list, int count, enum error_code e,
+                                     struct error *err)
+{
+    for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
+        const struct state_tensor *of = &list[i % count];
+        const struct param_spec parameter = t->spec[i / count], s = data_spec(&t->data, &parameter, of->kind);
+        if (s.ndim == 0) continue;
+        const enum dtype format = data_format(&t->data, of->kind);
+        struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, format, s.dim[0], s.dim[1]) : tensor_1d(NULL, format, s.dim[0]);
+        if (t->comm->rank == 0 && !e) {
+            whole.data = malloc(tensor_bytes(whole));
+            if (whole.data == NULL) e = fail(err, ERR_MEMORY, "no memory to collect %s", s.name);
+        }
+        e = comm_agree(t->comm, e, err);
+        if (e) return e;
+        e = collect_replica(t, of->replica, i / count, of->kind, whole, err);
+        if (!e && t->comm->rank == 0) e = weights_write(w, i / count, i % count, whole.data, err);
+        free(whole.data);
+    }
+    return comm_agree(t->comm, e, err);
+}
+
+/* What of the training is not in tensors.  Text where a number would not come back with every bit. */
+static enum error_code write_training(const struct trainer *t, const cJSON *run, const char *path, struct error *err)
+{
+    char scale[32];
+    cJSON *root = cJSON_CreateObject(), *copy = cJSON_Duplicate(run, true);
+    snprintf(scale, sizeof scale, "%.17g", t->loss_scale.scale);
+    bool ok = cJSON_AddNumberToObject(root, "step", (double)t->step) && cJSON_AddNumberToObject(root, "skipped", (double)t->skipped)
+              && cJSON_AddStringToObject(root, "loss_scale", scale) && cJSON_AddNumberToObject(root, "good_steps", (double)t->loss_scale.good);
+    if (ok && t->data.shards.apart) ok = cJSON_AddNumberToObject(root, "replicas", shards_replicas(&t->data.shards)) != NULL;
+    if (!ok || copy == NULL || !cJSON_AddItemToObject(root, "run", copy)) {
+        if (copy && !cJSON_HasObjectItem(root, "run")) cJSON_Delete(copy);
+        cJSON_Delete(root);
+        return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
+    }
+    const enum error_code e = json_write(path, root, err);
+    cJSON_Delete(root);
+    return e;
+}
+
+enum error_code checkpoint_probe(const char *dir, struct error *err)
+{
+    struct bundle_writer w;
+    char path[BUNDLE_PATH];
+    enum error_code e = bundle_begin(&w, &checkpoint_files, dir, err);
+    if (!e) e = output_probe(bundle_new_path(&w, WEIGHTS_FILE, path), err);
+    bundle_end(&w);
+    return e;
+}
+
+/* Every device has its part in collecting; rank 0 writes. */
+struct saving {
+    struct bundle_writer folder;
+    struct weights_writer weights, states;
+    struct param_spec *weights_spec, *states_spec;
+    struct state_tensor model, *list;
+    int count;                          /* of states */
+};
+
+static enum error_code list_tensors(struct saving *s, const struct trainer *t, struct error *err)
+{
+    const int replicas = t->data.shards.apart ? shards_replicas(&t->data.shards) : 0;
+    const size_t params = (size_t)model_param_count(&t->plan.model);
+    s->model = checkpoint_weights(t);
+    s->count = checkpoint_states(t, replicas, NULL);
+    s->list = malloc((size_t)s->count * sizeof *s->list + 1);
+    s->weights_spec = malloc(params * sizeof *s->weights_spec);
+    s->states_spec = malloc(params * (size_t)s->count * sizeof *s->states_spec + 1);
+    if (!s->list || !s->weights_spec || !s->states_spec) return fail(err, ERR_MEMORY, "no memory for a list of %d states", s->count);
+    checkpoint_states(t, replicas, s->list);
+    list_specs(t, s->list, s->count, s->states_spec);
+    list_specs(t, &s->model, 1, s->weights_spec);
+    return OK;
+}
+
+static enum error_code start_files(struct saving *s, const struct trainer *t, const char *dir, struct error *err)
+{
+    char path[BUNDLE_PATH];
+    enum error_code e = bundle_begin(&s->folder, &checkpoint_files, dir, err);
+    if (!e) e = start_file(&s->weights, t, bundle_new_path(&s->folder, WEIGHTS_FILE, path), s->weights_spec, &s->model, 1, err);
+    if (!e) e = start_file(&s->states, t, bundle_new_path(&s->folder, STATES_FILE, path), s->states_spec, s->list, s->count, err);
+    return e;
+}
+
+static enum error_code finish_files(struct saving *s, const struct trainer *t, const cJSON *run, struct error *err)
+{
+    char path[BUNDLE_PATH];
+    enum error_code e = weights_commit(&s->weights, err);
+    if (!e) e = weights_commit(&s->states, err);
+    if (!e) e = model_config_write(&t->plan.model, bundle_new_path(&s->folder, CONFIG_FILE, path), err);
+    if (!e) e = write_training(t, run, bundle_new_path(&s->folder, TRAINING_FILE, path), err);
+    return e ? e : bundle_commit(&s->folder, err);
+}
+
+enum error_code checkpoint_save(struct trainer *t, const char *dir, const cJSON *run, struct error *err)
+{
+    const bool writer = t->comm->rank == 0;
+    struct saving s = { 0 };
+    enum error_code e = comm_agree(t->comm, list_tensors(&s, t, err), err);
+    if (!e && writer) e = start_files(&s, t, dir, err);
+    e = write_tensors(t, &s.weights, &s.model, 1, e, err);
+    if (!e) e = write_tensors(t, &s.states, s.list, s.count, e, err);
+    if (writer && !e) e = finish_files(&s, t, run, err);
+    weights_abort(&s.weights);
+    weights_abort(&s.states);
+    bundle_end(&s.folder);
+    free(s.list), free(s.weights_spec), free(s.states_spec);
+    return comm_agree(t->comm, e, err);
+}
