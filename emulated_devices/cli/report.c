@@ -30,8 +30,8 @@ void report_start(const struct train_record *r, const struct text *text)
     if (o->resume) fprintf(r->out, "resumed %s, at step %lld\n", shown_path(o->resume).text, (long long)o->saved.step);
     if (r->overridden[0]) fprintf(r->out, "another run than was saved: %s\n", r->overridden);
     if (p->model.V > TEXT_VOCABULARY)
-        fprintf(r->out, "warning the model has V=%lld tokens, and the text is read as bytes: only tokens 0 to 255 occur, which another vocabulary means "
-                "otherwise;\n        a model of bytes, V=256, such as --model small, is what fits\n", (long long)p->model.V);
+        fprintf(r->out, "warning the model has V=%lld tokens, and the text is read as bytes: only tokens 0 to 255 occur; take a model of bytes, V=256, "
+                "such as --model small\n", (long long)p->model.V);
     if (o->check) fprintf(r->out, "check   one device runs beside it; each difference is held to what rounding alone does to a disturbed twin\n");
     fprintf(r->out, "\n");
     fflush(r->out);

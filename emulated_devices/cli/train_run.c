@@ -16,10 +16,10 @@ enum { TEXT_LENGTH = 4200 };             /* bytes: a path and some more */
 
 /* ---- writing it down ------------------------------------------------------------------------------------------------------- */
 
-struct list { cJSON *run; bool full; };
+struct run_list { cJSON *run; bool full; };
 
-static void add(struct list *l, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void add(struct list *l, const char *name, const char *format, ...)
+static void add(struct run_list *l, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void add(struct run_list *l, const char *name, const char *format, ...)
 {
     char text[TEXT_LENGTH];
     va_list args;
@@ -30,7 +30,7 @@ static void add(struct list *l, const char *name, const char *format, ...)
 }
 
 /* The shortest decimal number that is read as this one, bit for bit. */
-static void add_real(struct list *l, const char *name, double x)
+static void add_real(struct run_list *l, const char *name, double x)
 {
     char text[32];
     int digits = 1;
@@ -39,9 +39,9 @@ static void add_real(struct list *l, const char *name, double x)
     add(l, name, "%s", text);
 }
 
-static void add_whole(struct list *l, const char *name, int64_t n) { add(l, name, "%lld", (long long)n); }
+static void add_whole(struct run_list *l, const char *name, int64_t n) { add(l, name, "%lld", (long long)n); }
 
-static void add_model(struct list *l, const struct model_config *c)
+static void add_model(struct run_list *l, const struct model_config *c)
 {
     static const char *const family[] = { "none", "gpt2", "llama", "mixtral" };
     const struct { const char *name; int64_t value; } whole[] = {
@@ -60,7 +60,7 @@ static void add_model(struct list *l, const struct model_config *c)
     for (size_t i = 0; i < sizeof real / sizeof *real; i++) add_real(l, real[i].name, real[i].value);
 }
 
-static void add_optimizer(struct list *l, const struct train_options *o)
+static void add_optimizer(struct run_list *l, const struct train_options *o)
 {
     const struct plan *p = &o->plan;
     const struct hyperparameters *h = &p->hyper;
@@ -82,7 +82,7 @@ static void add_optimizer(struct list *l, const struct train_options *o)
     add_real(l, "--damping", h->damping);
 }
 
-static void add_formats(struct list *l, const struct plan *p)
+static void add_formats(struct run_list *l, const struct plan *p)
 {
     const struct block_format *const f[] = { &p->data.quantise_weights, &p->data.quantise_gradients };
     static const char *const flag[] = { "--quantize-weights", "--quantize-gradients" };
@@ -95,7 +95,7 @@ static void add_formats(struct list *l, const struct plan *p)
 }
 
 /* Copies that train apart are as many models. */
-static void add_replicas(struct list *l, const struct plan *p)
+static void add_replicas(struct run_list *l, const struct plan *p)
 {
     const struct outer outer = data_outer(&p->data);
     if (outer.every == 0) return;
@@ -107,7 +107,7 @@ static void add_replicas(struct list *l, const struct plan *p)
 }
 
 /* A schedule that does not compute plain training decides what does, with the microbatches and the places that it is for. */
-static enum error_code add_schedule(struct list *l, const struct plan *p, struct error *err)
+static enum error_code add_schedule(struct run_list *l, const struct plan *p, struct error *err)
 {
     struct schedule s;
     const enum error_code e = plan_schedule(p, &s, err);
@@ -126,7 +126,7 @@ static enum error_code add_schedule(struct list *l, const struct plan *p, struct
     return OK;
 }
 
-static void add_text(struct list *l, const struct train_options *o, const struct text *text)
+static void add_text(struct run_list *l, const struct train_options *o, const struct text *text)
 {
     char here[TEXT_LENGTH / 2];
     if (o->data && o->data[0] == '/') add(l, "--data", "%s", o->data);
@@ -136,7 +136,7 @@ static void add_text(struct list *l, const struct train_options *o, const struct
 
 cJSON *train_run(const struct train_options *o, const struct text *text, struct error *err)
 {
-    struct list l = { .run = cJSON_CreateObject() };
+    struct run_list l = { .run = cJSON_CreateObject() };
     enum error_code e = OK;
     add_model(&l, &o->plan.model);
     add_text(&l, o, text);
