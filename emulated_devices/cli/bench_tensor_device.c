@@ -55,7 +55,7 @@ static struct cluster free_links(const struct cluster *c)
 /* The virtual time of a pass. */
 static double timed(struct layer_bench *b, struct lane *l, const struct cluster *cluster)
 {
-    clock_open(&b->world->device->clock, cluster, b->asked->dtype);
+    clock_restart(&b->world->device->clock, cluster, b->asked->dtype);
     pass(b, l);
     return (double)b->world->device->clock.now;
 }

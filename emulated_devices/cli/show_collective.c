@@ -72,7 +72,7 @@ static enum error_code run_on(struct comm *world, const struct asked *a, const s
         const struct listener listener = { r, note_received, note_reduced };
         const struct collective c = { .in = in, .out = out, .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root };
         fill(a, world->size, world->rank, in);
-        clock_open(&world->device->clock, m, F32);
+        clock_restart(&world->device->clock, m, F32);
         world->listener = &listener;
         e = collective_run(world->everyone, a->operation, algorithm->name, &c, err);
         world->listener = NULL;

@@ -49,7 +49,7 @@ static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum
     static const enum linear_matrix result[] = { LINEAR_Y, LINEAR_dX, LINEAR_dW };
     const struct listener listener = { r, note_received, note_reduced };
     const struct collective_cost cost = linear_pass_cost(l, pass);
-    clock_open(&world->device->clock, &rounds, F64);
+    clock_restart(&world->device->clock, &rounds, F64);
     symbols_compute(l, r);
     world->listener = &listener;
     enum error_code e = linear_pass(l, pass, err);

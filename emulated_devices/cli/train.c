@@ -248,6 +248,7 @@ static enum error_code train_device(const struct train_options *o, struct error 
     enum error_code e = device_open(&device, o->plan.dtype, o->memory, err);
     if (e) return e;
     clock_open(&device.clock, &o->cluster, o->plan.dtype);
+    if (o->check || o->golden) device.streams = (struct flight_mode){ FLIGHT_RANDOM, o->plan.seed };
     e = comm_open(&comm, &device, err);
     if (e) {
         device_close(&device);
@@ -255,7 +256,7 @@ static enum error_code train_device(const struct train_options *o, struct error 
     }
     /* Only now a device knows which one it is, and how fast. */
     const struct cluster own = cluster_of_rank(&o->cluster, comm.rank);
-    clock_open(&device.clock, &own, o->plan.dtype);
+    clock_restart(&device.clock, &own, o->plan.dtype);
     if (comm.size != o->plan.mesh.devices)
         e = fail(err, ERR_PLAN, "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d", comm.size,
                  comm.size == 1 ? "" : "es", o->plan.mesh.size[DP], o->plan.mesh.size[TP], o->plan.mesh.size[PP], o->plan.mesh.size[CP],

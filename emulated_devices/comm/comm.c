@@ -26,6 +26,26 @@ static bool checks_calls(void)
 #endif
 }
 
+/* The environment has the last word. */
+static enum error_code streams_open(struct comm *c, struct error *err)
+{
+    struct device *d = c->device;
+    const char *said = getenv("ORRERY_STREAMS");
+    const enum error_code e = said != NULL && *said != '\0' ? flight_mode_parse(&d->streams, said, err) : OK;
+    if (e || d->streams.when == FLIGHT_OFF) return e;
+    struct flight *f = flight_open(d->streams, c->rank, &d->arena);
+    d->clock.flight = d->arena.flight = f;
+    return f != NULL ? OK : fail(err, ERR_COMM, "device %d has no memory to follow what is in flight", c->rank);
+}
+
+static void streams_close(struct comm *c)
+{
+    struct device *d = c->device;
+    flight_settle(d->clock.flight);
+    flight_close(d->clock.flight);
+    d->clock.flight = d->arena.flight = NULL;
+}
+
 enum error_code comm_open(struct comm *c, struct device *d, struct error *err)
 {
     *c = (struct comm){ .device = d, .checks_calls = checks_calls() };
@@ -35,8 +55,10 @@ enum error_code comm_open(struct comm *c, struct device *d, struct error *err)
     c->everyone = calloc(1, sizeof *c->everyone);
     if (c->contexts == NULL || c->everyone == NULL || group_world(c->everyone, c, err) != OK)
         code = fail(err, ERR_COMM, "device %d has no memory to connect to %d others", c->rank, c->size - 1);
+    if (code == OK) code = streams_open(c, err);
     code = transport_open(c, code, err);
     if (code == OK) return OK;
+    streams_close(c);
     if (c->everyone != NULL) group_close(c->everyone);
     free(c->everyone);
     free(c->contexts);
@@ -49,6 +71,7 @@ void comm_close(struct comm *c)
     group_close(c->everyone);
     free(c->everyone);
     free(c->contexts);
+    streams_close(c);
     transport_close(c);
 }
 
@@ -134,8 +157,16 @@ enum error_code group_agree(struct group *g, enum error_code local, struct error
     return fail(err, (enum error_code)worst.code, "%s", said.text);
 }
 
+/* A buffer that was used again too early, which no call could have said. */
+static enum error_code with_streams(const struct comm *c, enum error_code local, struct error *err)
+{
+    const char *trouble = flight_trouble(c->device->clock.flight);
+    return local != OK || trouble[0] == '\0' ? local : fail(err, ERR_CHECK, "device %d: %s", c->rank, trouble);
+}
+
 enum error_code comm_agree(struct comm *c, enum error_code local, struct error *err)
 {
+    local = with_streams(c, local, err);
     return group_agree(c->everyone, local, err);
 }
 

@@ -16,6 +16,7 @@
  *                         for whom and ends the job with status 1.  Long enough for a disk that takes in a checkpoint.
  *   ORRERY_CHECK_CALLS=1  before each collective its members compare how they were called; debug builds do, unless it is 0
  *   ORRERY_SYNCHRONOUS=1  no send completes before its receive has begun: finds programs that rely on buffering
+ *   ORRERY_STREAMS=W      off, earliest, latest or random:SEED: when what is in flight is there (device/flight.h); finds missing waits
  *   ORRERY_DELAY=N        up to N microseconds of random delay before sends and waits: finds results that depend on timing
  */
 #ifndef ORRERY_COMM_H

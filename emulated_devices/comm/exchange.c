@@ -40,6 +40,7 @@ struct message message_send(struct exchange *x, int peer, const void *data, uint
         x->group->comm->link[p.level].messages_sent++;
         x->group->comm->link[p.level].bytes_sent += bytes;
     }
+    if (x->operation != CONTROL) flight_read(clock->flight, clock->now, data, bytes);
     /* MPI and the slot know a buffer as void *; a send only reads it. */
     return (struct message){ transport_start(x, peer, (void *)(uintptr_t)data, bytes, &p, true) };
 }
@@ -61,6 +62,7 @@ static void arrived(struct comm *c, const struct slot *s, const struct passage *
     struct clock *clock = &c->device->clock;
     if (clock->trace != NULL) announce(&s->exchange, s->peer, p->bytes, s->exchange.group->member[s->peer], p->serial);
     clock_receive(clock, p);
+    clock_made(clock, s->data, p->bytes);
     if (c->listener != NULL) c->listener->received(c->listener->context, &s->exchange, s->peer, s->data, p->bytes);
 }
 

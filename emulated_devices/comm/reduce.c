@@ -59,6 +59,8 @@ void reduce_local(struct exchange *x, enum reduction how, enum dtype t, void *in
     c->traffic[x->group->axes][x->operation].additions += (uint64_t)count;
     if (x->operation == CONTROL) return;
     clock_compute(&c->device->clock, "reduce", elementwise_cost(count, 3, 1, t));
+    flight_read(c->device->clock.flight, c->device->clock.now, from, (uint64_t)count * dtype_size(t));
+    clock_made(&c->device->clock, into, (uint64_t)count * dtype_size(t));
     if (c->listener != NULL) c->listener->reduced(c->listener->context, x, t, into, count);
 }
 

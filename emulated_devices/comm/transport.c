@@ -128,7 +128,9 @@ void transport_close(struct comm *c)
     for (int i = 0; i < t->slots; i++) {
         free(t->slot[i].stage);
         free(t->slot[i].body);
+        free(t->slot[i].aside);
     }
+    free(t->held);
     finalize();
     free(t->slot);
     free(t);
@@ -192,11 +194,14 @@ static int send(struct transport *t, const void *data, int bytes, int to, int ta
     return (t->synchronous ? MPI_Issend : MPI_Isend)(data, bytes, MPI_BYTE, to, tag, comm, request);
 }
 
+/* Where the body comes from or goes to: a late receive keeps it aside until it is waited for. */
+static char *body_of(const struct slot *s) { return s->late && !s->sending ? s->aside : s->data; }
+
 static int start_body(struct transport *t, struct slot *s, int peer, int tag)
 {
     int failed = MPI_SUCCESS;
     for (int i = 0; i < s->pieces; i++) {
-        char *piece = (char *)s->data + (uint64_t)i * t->piece;
+        char *piece = body_of(s) + (uint64_t)i * t->piece;
         const int bytes = transport_piece_bytes(t, s->bytes, i);
         const int rc = s->sending ? send(t, piece, bytes, peer, tag, t->bodies, &s->body[i])
                                   : MPI_Irecv(piece, bytes, MPI_BYTE, peer, tag, t->bodies, &s->body[i]);
@@ -228,28 +233,100 @@ static void start_send(struct transport *t, struct slot *s, int peer)
     if (s->failed != MPI_SUCCESS) s->head = MPI_REQUEST_NULL;
 }
 
+/* Hand the message to MPI. */
+static void start(struct transport *t, struct slot *s)
+{
+    const int rank = s->exchange.group->member[s->peer];
+    const int answer = s->passage.rendezvous ? start_answer(t, s, rank) : MPI_SUCCESS;
+    if (s->sending) start_send(t, s, rank);
+    else s->failed = MPI_Irecv(s->stage, STAGE, MPI_BYTE, rank, slot_tag(s), t->heads, &s->head);
+    const int body = start_body(t, s, rank, slot_tag(s));
+    if (s->failed == MPI_SUCCESS) s->failed = answer != MPI_SUCCESS ? answer : body;
+    if (s->sending || s->passage.rendezvous) bells_ring(&t->bells, rank);
+}
+
+/* ---- what is in flight: flight.h ---------------------------------------------------------------------------------- */
+
+/* CONTROL takes no virtual time: it is never in flight. */
+static struct flight *flight_of(const struct comm *c, const struct slot *s) { return s->passage.charged ? c->device->clock.flight : NULL; }
+
+static void start_send_now(struct comm *c, struct slot *s)
+{
+    s->hash = flight_of(c, s) != NULL ? flight_hash(s->data, s->bytes) : 0;
+    start(c->transport, s);
+}
+
+/* MPI keeps the order of messages as they are started: those that are held go first. */
+static void start_held(struct comm *c)
+{
+    struct transport *t = c->transport;
+    for (int i = 0; i < t->helds; i++) start_send_now(c, &t->slot[t->held[i]]);
+    t->helds = 0;
+}
+
+static bool hold(struct transport *t, int slot)
+{
+    if (t->helds == t->held_room) {
+        const int room = t->held_room > 0 ? 2 * t->held_room : 16;
+        int *held = realloc(t->held, sizeof *held * (size_t)room);
+        if (held == NULL) return false;
+        t->held = held;
+        t->held_room = room;
+    }
+    t->held[t->helds++] = slot;
+    return true;
+}
+
+static void begin_send(struct comm *c, int slot)
+{
+    struct slot *s = &c->transport->slot[slot];
+    if (flight_late(flight_of(c, s)) && hold(c->transport, slot)) return;
+    start_held(c);
+    start_send_now(c, s);
+}
+
+static void begin_receive(struct comm *c, struct slot *s)
+{
+    s->late = flight_late(flight_of(c, s));
+    if (s->late && s->pieces > 0 && s->aside_room < s->bytes) {
+        free(s->aside);
+        s->aside = malloc((size_t)s->bytes);
+        s->aside_room = s->aside != NULL ? s->bytes : 0;
+        s->late = s->aside != NULL;
+    }
+    if (s->late) arena_poison(s->data, s->bytes);
+    start(c->transport, s);
+}
+
+static enum error_code changed(const struct slot *s, struct error *err)
+{
+    char axes[64];
+    const struct group *g = s->exchange.group;
+    return fail(err, ERR_COMM, "%s over %s: device %d changed the %llu bytes that it sends to device %d before they had left: a buffer is used "
+                "again before message_wait", operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
+                (unsigned long long)s->bytes, g->member[s->peer]);
+}
+
 int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage, bool sending)
 {
-    struct transport *t = x->group->comm->transport;
+    struct comm *c = x->group->comm;
+    struct transport *t = c->transport;
     const int i = slot_take(t, bytes);
     if (i < 0) return -1;
     struct slot *s = &t->slot[i];
-    const int rank = x->group->member[peer];
 
     s->exchange = *x;
     s->data = data;
     s->peer = peer;
     s->sending = sending;
+    s->late = false;
     s->head = s->reply = MPI_REQUEST_NULL;
+    s->failed = MPI_SUCCESS;
     s->passage = *passage;
     s->passage.rendezvous = passage->rendezvous && t->answers != MPI_COMM_NULL;
     if (t->delay > 0 && sending) patience_delay(t->delay, &t->random);
-    const int answer = s->passage.rendezvous ? start_answer(t, s, rank) : MPI_SUCCESS;
-    if (sending) start_send(t, s, rank);
-    else s->failed = MPI_Irecv(s->stage, STAGE, MPI_BYTE, rank, slot_tag(s), t->heads, &s->head);
-    const int body = start_body(t, s, rank, slot_tag(s));
-    if (s->failed == MPI_SUCCESS) s->failed = answer != MPI_SUCCESS ? answer : body;
-    if (sending || s->passage.rendezvous) bells_ring(&t->bells, rank);
+    if (sending) begin_send(c, i);
+    else begin_receive(c, s);
     return i;
 }
 
@@ -401,6 +478,7 @@ static enum error_code finish_receive(struct comm *c, struct slot *s, struct err
     if (!of_this_exchange(s)) return wrong_exchange(s, err);
     if (s->stage->call != s->exchange.call) return wrong_call(s, err);
     if (s->pieces == 0 && s->bytes > 0) memcpy(s->data, s->stage + 1, (size_t)s->bytes);
+    else if (s->late && s->bytes > 0) memcpy(s->data, s->aside, (size_t)s->bytes);
     return OK;
 }
 
@@ -410,7 +488,8 @@ static enum error_code finish_send(struct comm *c, struct slot *s, struct error 
     const int body = finish_body(c, s);
     if (rc == MPI_SUCCESS) rc = body;
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
-    return rc == MPI_SUCCESS ? OK : mpi_failed(s, rc, err);
+    if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
+    return flight_of(c, s) != NULL && flight_hash(s->data, s->bytes) != s->hash ? changed(s, err) : OK;
 }
 
 static bool abandon_request(MPI_Request *request, bool sending)
@@ -447,6 +526,7 @@ enum error_code transport_wait(struct comm *c, int slot, struct passage *passage
     enum error_code code;
 
     if (t->delay > 0) patience_delay(t->delay, &t->random);
+    start_held(c);
     if (s->failed != MPI_SUCCESS) code = mpi_failed(s, s->failed, err);
     else code = s->sending ? finish_send(c, s, err) : finish_receive(c, s, err);
     hear(passage, s);

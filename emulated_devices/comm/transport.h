@@ -56,6 +56,10 @@ struct slot {
     int pieces, room;                   /* body has space for this many */
     int peer;                           /* rank in the group */
     bool sending;
+    bool late;                          /* a receive whose data come when it is waited for: flight.h */
+    char *aside;                        /* [aside_room] body of a late receive; kept for the next user of the slot */
+    uint64_t aside_room;
+    uint64_t hash;                      /* of what is sent, when it started, where somebody looks: flight.h */
     int failed;                         /* what MPI said when it could not start; MPI_SUCCESS else */
     int next_free;
 };
@@ -67,6 +71,7 @@ struct transport {
     struct progress progress;
     struct slot *slot;
     int slots, first_free;              /* first_free: -1 if all are in use */
+    int *held, helds, held_room;        /* slots of late sends that have not started, oldest first */
     uint64_t piece;                     /* bytes of one MPI message at most */
     bool synchronous;
     uint64_t delay, random;             /* nanoseconds at most; state of the generator */

@@ -1,4 +1,5 @@
 #include "emulated_devices/device/arena.h"
+#include "emulated_devices/device/flight.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,8 +81,9 @@ static void keep_or_free(struct arena *a, struct arena_block *b)
     a->spare_bytes += b->bytes;
 }
 
-static void fill_poison(unsigned char *p, uint64_t bytes)
+void arena_poison(void *data, uint64_t bytes)
 {
+    unsigned char *p = data;
     for (; bytes >= sizeof POISON; p += sizeof POISON, bytes -= sizeof POISON) memcpy(p, &POISON, sizeof POISON);
     memcpy(p, &POISON, bytes);
 }
@@ -133,7 +135,7 @@ void *arena_alloc(struct arena *a, enum arena_tag tag, uint64_t bytes)
     unsigned char *data = (unsigned char *)b + FRONT;
     if (a->poison) {
         write_guards(data, bytes);
-        fill_poison(data, bytes);
+        arena_poison(data, bytes);
     }
     return data;
 }
@@ -145,17 +147,29 @@ void arena_free(struct arena *a, void *p)
     struct arena_block *b = (struct arena_block *)(data - FRONT);
     int64_t offset;
 
+    flight_freed(a->flight, data, b->bytes);
     if (a->poison && !guards_intact(data, b->bytes, &offset)) {
         fprintf(stderr, "arena: something wrote at byte %lld of a block of %llu bytes (%s)\n",
                 (long long)offset, (unsigned long long)b->bytes, arena_tag_name(b->tag));
         abort();
     }
-    if (a->poison) fill_poison(data, b->bytes);
+    if (a->poison) arena_poison(data, b->bytes);
     if (b->previous != NULL) b->previous->next = b->next;
     else a->blocks = b->next;
     if (b->next != NULL) b->next->previous = b->previous;
     arena_hand_over(a, p);
     keep_or_free(a, b);
+}
+
+bool arena_find(const struct arena *a, const void *p, enum arena_tag *tag)
+{
+    for (const struct arena_block *b = a->blocks; b != NULL; b = b->next) {
+        const unsigned char *data = (const unsigned char *)b + FRONT, *at = p;
+        if (at < data || at >= data + b->bytes) continue;
+        *tag = b->tag;
+        return true;
+    }
+    return false;
 }
 
 void arena_hand_over(struct arena *a, void *p)

@@ -39,6 +39,7 @@ struct arena {
     struct arena_use peak;              /* highest of each tag, and of the total; not all at the same moment */
     struct arena_use at_peak;           /* what was held at the moment of the highest total */
     struct arena_block *blocks;         /* everything not freed yet */
+    struct flight *flight;              /* is told of what is freed (flight.h); NULL: nobody is */
     struct arena_block *spare[ARENA_SPARE_LISTS];       /* freed blocks kept for the next one of their size */
     uint64_t spare_bytes;
 };
@@ -60,6 +61,12 @@ void *arena_alloc(struct arena *, enum arena_tag, uint64_t bytes);
 
 /** Give memory back; NULL is allowed.  Aborts the program if something wrote outside the block (poison builds). */
 void arena_free(struct arena *, void *);
+
+/** Whether an address lies in a block that has not been freed, and with which tag. */
+bool arena_find(const struct arena *, const void *, enum arena_tag *);
+
+/** Fill memory with the pattern of what may not be read: NaN as two floats and as one double. */
+void arena_poison(void *, uint64_t bytes);
 
 /** Stop counting a block that has been handed to the network: it still exists, until arena_free, but outside the device. */
 void arena_hand_over(struct arena *, void *);

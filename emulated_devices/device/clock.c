@@ -1,4 +1,5 @@
 #include "emulated_devices/device/clock.h"
+#include "emulated_devices/device/flight.h"
 #include "emulated_devices/device/trace.h"
 #include <math.h>
 #include <string.h>
@@ -13,7 +14,15 @@ void clock_open(struct clock *c, const struct cluster *m, enum dtype t)
 void clock_reset(struct clock *c)
 {
     const struct cluster m = c->cluster;
-    clock_open(c, &m, c->dtype);
+    clock_restart(c, &m, c->dtype);
+}
+
+void clock_restart(struct clock *c, const struct cluster *m, enum dtype t)
+{
+    struct flight *const flight = c->flight;
+    flight_settle(flight);
+    clock_open(c, m, t);
+    c->flight = flight;
 }
 
 /* ---- streams ------------------------------------------------------------------------------------------------------ */
@@ -53,10 +62,12 @@ void clock_begin(struct clock *c, enum stream s)
     c->stream[c->current] = c->now;
     c->current = s;
     c->now = later(c->now, c->stream[s]);
+    flight_enter(c->flight, s);
 }
 
 void clock_end(struct clock *c)
 {
+    flight_leave(c->flight);
     c->stream[c->current] = c->now;
     c->current = COMPUTE;
     c->now = c->stream[COMPUTE];
@@ -65,9 +76,16 @@ void clock_end(struct clock *c)
 void clock_join(struct clock *c, enum stream s)
 {
     c->now = later(c->now, s == c->current ? c->now : c->stream[s]);
+    if (s != c->current) flight_join(c->flight, s);
 }
 
-void clock_wait(struct clock *c, picoseconds until) { c->now = later(c->now, until); }
+void clock_wait(struct clock *c, picoseconds until)
+{
+    c->now = later(c->now, until);
+    flight_wait(c->flight, until);
+}
+
+void clock_made(struct clock *c, void *data, uint64_t bytes) { flight_wrote(c->flight, c->now, data, bytes); }
 
 /* ---- ports -------------------------------------------------------------------------------------------------------- */
 

@@ -24,6 +24,7 @@
 #include "ref/ops/ops.h"
 
 struct trace;
+struct flight;
 
 /* The first two do one thing after another, as the program asks for it; the others are engines, which do a job at a time for a
  * device that goes on meanwhile: copies from and to the host, the host's drive, and what the host computes. */
@@ -47,6 +48,7 @@ struct clock {
     double flops;                       /* done so far */
     uint32_t sent;                      /* messages so far */
     struct trace *trace;                /* NULL: nothing is recorded */
+    struct flight *flight;              /* what is not there yet (flight.h); NULL: everything is there at once */
 };
 
 /* One side of a message, as the clock sees it. */
@@ -64,8 +66,9 @@ struct passage {
 /** A clock at zero, for a device of this cluster that computes in this format. */
 void clock_open(struct clock *, const struct cluster *, enum dtype);
 
-/** The same clock at zero again, recording nothing. */
+/** The same clock at zero again, recording nothing; or that of another cluster. */
 void clock_reset(struct clock *);
+void clock_restart(struct clock *, const struct cluster *, enum dtype);
 
 /** Compute: the current stream is busy for the longer of arithmetic and memory traffic, each rounded up once.
  *  @param what  names it in a trace; lives as long as the trace. */
@@ -85,6 +88,9 @@ picoseconds clock_host(struct clock *, const char *what, picoseconds from, struc
  *  asked of it before.  Then the compute stream goes on from now; clock_join waits for the other one. */
 void clock_begin(struct clock *, enum stream);
 void clock_end(struct clock *);
+
+/** What a stream that is not COMPUTE has just written, besides messages and sums, is not there before that stream is waited for. */
+void clock_made(struct clock *, void *data, uint64_t bytes);
 
 /** The current stream waits for everything asked of another one. */
 void clock_join(struct clock *, enum stream);

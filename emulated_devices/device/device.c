@@ -10,6 +10,9 @@ enum error_code device_open(struct device *d, enum dtype t, uint64_t budget, str
     if (e) return e;
     *d = (struct device){ .dtype = t, .ops = ops };
     arena_open(&d->arena, budget);
+#ifndef NDEBUG
+    d->streams.when = FLIGHT_RANDOM;
+#endif
     clock_open(&d->clock, &usual, t);
     return OK;
 }

@@ -3,12 +3,13 @@
 #define ORRERY_DEVICE_H
 
 #include "emulated_devices/device/arena.h"
-#include "emulated_devices/device/clock.h"
+#include "emulated_devices/device/flight.h"
 #include "ref/error.h"
 
 struct device {
     struct arena arena;
     struct clock clock;
+    struct flight_mode streams;         /* whether what is in flight can be seen; looked at by comm_open */
     enum dtype dtype;                   /* of weights, activations and gradients */
     const struct ops *ops;              /* the backend's table for that format; called through compute.h only */
 };

@@ -1,4 +1,5 @@
 #include "emulated_devices/device/tier.h"
+#include "emulated_devices/device/flight.h"
 #include "ref/io/output.h"
 #include <errno.h>
 #include <stdio.h>
@@ -109,8 +110,12 @@ enum error_code tier_read(struct tier *t, struct tensor to, struct tensor home, 
     const uint64_t bytes = tensor_bytes(home);
     if (bytes == 0) return OK;
     t->traffic.reads++, t->traffic.bytes_read += bytes;
+    const picoseconds start = *when;
+    flight_before_copy(t->clock->flight, start, to.data, home.data, bytes);
     *when = clock_copy(t->clock, FETCH, *when, bytes);
-    return move(t, false, home, to.data, err);
+    const enum error_code e = move(t, false, home, to.data, err);
+    if (!e) flight_copied(t->clock->flight, FETCH, start, *when, to.data, home.data, bytes);
+    return e;
 }
 
 enum error_code tier_write(struct tier *t, struct tensor home, struct tensor from, picoseconds *when, struct error *err)
@@ -118,6 +123,10 @@ enum error_code tier_write(struct tier *t, struct tensor home, struct tensor fro
     const uint64_t bytes = tensor_bytes(home);
     if (bytes == 0) return OK;
     t->traffic.writes++, t->traffic.bytes_written += bytes;
+    const picoseconds start = *when;
+    flight_before_copy(t->clock->flight, start, home.data, from.data, bytes);
     *when = drive(t, "write", bytes, clock_copy(t->clock, FLUSH, *when, bytes));
-    return move(t, true, home, from.data, err);
+    const enum error_code e = move(t, true, home, from.data, err);
+    if (!e) flight_copied(t->clock->flight, t->file < 0 ? FLUSH : DRIVE, start, *when, home.data, from.data, bytes);
+    return e;
 }

@@ -52,7 +52,7 @@ static int64_t most(int64_t mine)
 static picoseconds time_of(const struct algorithm *a, const struct cluster *m, struct collective c)
 {
     struct error err = { OK, "" };
-    clock_open(&device.clock, m, F32);
+    clock_restart(&device.clock, m, F32);
     const enum error_code code = collective_run(comm.everyone, a->operation, a->name, &c, &err);
     ASSERT_ALL(code == OK, "%s %s: %s", operation_name(a->operation), a->name, err.text);
     return most(device.clock.now);

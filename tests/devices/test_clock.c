@@ -211,7 +211,7 @@ static void open_all(void)
     assert_int_equal(device_open(&device, F32, 0, &err), OK);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&group, &comm, &err), OK);
-    clock_open(&device.clock, &machine, F32);
+    clock_restart(&device.clock, &machine, F32);
 }
 
 static void close_all(void)

@@ -438,7 +438,7 @@ static void test_algorithms_by_nodes(void **state)
     (void)state;
     for (int devices = 1; devices < group.size && devices <= 8; devices++) {
         const struct cluster m = nodes_of(devices);
-        clock_open(&device.clock, &m, F32);
+        clock_restart(&device.clock, &m, F32);
         for (int i = 0; algorithms[i] != NULL; i++) {
             const struct algorithm *a = algorithms[i];
             if (!a->by_nodes || !selected(a)) continue;
@@ -772,7 +772,7 @@ static void test_wrong_arguments(void **state)
     if (group.size > 1) expect_refusal(ALLREDUCE, "two_level", good, "allreduce two_level needs a group on several nodes of the cluster; this group has P=");
     if (group.size == 5) {
         const struct cluster m = nodes_of(2);
-        clock_open(&device.clock, &m, F32);
+        clock_restart(&device.clock, &m, F32);
         expect_refusal(ALLREDUCE, "torus_2d", good, "allreduce torus_2d needs as many members on every node of the cluster; this group has P=5");
     }
     c = good; c.root = group.size;      expect_refusal(BROADCAST, NULL, c, "is not in a group of");

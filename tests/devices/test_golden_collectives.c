@@ -125,7 +125,7 @@ static int run_algorithm(const struct algorithm *a, int n)
     struct complaint bad_here = { "" }, *bad = &bad_here;
     int taken = 0;
     for (int nodes = 0; nodes <= (int)a->by_nodes; nodes++) {
-        clock_open(&device.clock, nodes ? &nodes_of_two : &flat, F32);
+        clock_restart(&device.clock, nodes ? &nodes_of_two : &flat, F32);
         for (int i = 0; i < n; i++) taken += run_case(bad, a, &cases[i]);
     }
     ASSERT_ALL(bad->text[0] == '\0', "%s", bad->text);

@@ -114,7 +114,7 @@ enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE
 struct use { int part; enum pass pass; int tile; };     /* tile: its unit, where a part is used tile by tile; 0: none */
 
 /* What is stepped at once: elements of what this device steps of a unit's row. */
-struct step_slice { struct unit *unit; struct range own; bool last; };      /* last: of its unit */
+struct step_slice { struct unit *unit; struct range own; int64_t before; bool last; };     /* before: elements of earlier slices; last: of its unit */
 
 /* Units that are reduced, or gathered, in one exchange: bucket.h. */
 struct bucket { int units; int64_t elements; int *unit; };
@@ -156,7 +156,7 @@ struct data_parallel {
                                                    and of gradients that are scattered; shards that lie on the slow tier otherwise
                                                    and those that wait for others to be reduced with included */
     struct tier tier;                           /* of what is offloaded own_w, own_g, master and state are homes there */
-    struct tensor landing;                      /* there: weights that the host has stepped, for a device that keeps them itself */
+    struct tensor landing;                      /* there: all weights that the host steps, for a device that keeps them itself */
     struct step_slice *slice;                   /* [slices] what a step goes through */
     int slices;
     int64_t longest_slice;

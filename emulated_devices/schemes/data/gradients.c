@@ -38,6 +38,7 @@ static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, str
     const struct range kept = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
     const enum error_code e = offload_take_sum(dp, u, err);
     if (!e) dev_add(dp->device, u->sum, u->sum, slice(row, kept));
+    clock_made(&dp->device->clock, u->sum.data, tensor_bytes(u->sum));
     if (!e && tracked(t)) tracking_add(u->tracking, tracking_from(t, kept.first), u->sum);
     if (u->rows > 0) device_free(dp->device, row);
     device_free(dp->device, u->g);

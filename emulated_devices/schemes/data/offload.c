@@ -56,10 +56,13 @@ static uint64_t unit_room(const struct data_parallel *dp, const struct unit *u)
     return sum;
 }
 
-/* Weights that the host has stepped come to a device that keeps them. */
+/* Weights that the host has stepped come to a device that keeps them.  Each slice has a place of its own: the host steps the next one
+ * while this one's are on their way. */
 static int64_t landing_elements(const struct data_parallel *dp)
 {
-    return dp->request.offload_stride > 1 && !offloads(&dp->request, PARAMETERS) ? dp->longest_slice : 0;
+    int64_t n = 0;
+    for (int u = 0; u < dp->units; u++) n += kept_elements(dp, &dp->unit[u], BY_OPTIMIZER);
+    return dp->request.offload_stride > 1 && !offloads(&dp->request, PARAMETERS) ? n : 0;
 }
 
 static enum error_code open_tier(struct data_parallel *dp, struct error *err)
@@ -83,10 +86,12 @@ static enum error_code list_slices(struct data_parallel *dp, struct error *err)
     dp->slice = calloc((size_t)dp->slices + 1, sizeof *dp->slice);
     if (dp->slice == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d slices of the optimizer's state", dp->slices);
     struct step_slice *next = dp->slice;
+    int64_t before = 0;
     for (int u = 0; u < dp->units; u++) {
         const int64_t n = kept_elements(dp, &dp->unit[u], BY_OPTIMIZER);
         for (int64_t at = 0; at < n; at += next++->own.count)
-            *next = (struct step_slice){ &dp->unit[u], { at, n - at < most ? n - at : most }, n - at <= most };
+            *next = (struct step_slice){ &dp->unit[u], { at, n - at < most ? n - at : most }, before + at, n - at <= most };
+        before += n;
     }
     return OK;
 }

@@ -199,7 +199,7 @@ static enum error_code step_on_host(struct stepping *x, int i, struct error *err
     struct operands o = homes(dp, &dp->slice[i]);
     const struct tensor kept = o.weight;
     const bool lands = !offloads(&dp->request, PARAMETERS);
-    if (lands) o.weight = slice(dp->landing, (struct range){ 0, n });
+    if (lands) o.weight = slice(dp->landing, (struct range){ dp->slice[i].before, n });
     run_kernel(x, i, o);
     picoseconds when = clock_host(&dp->device->clock, "optimizer step", x->start,
                                   (struct op_cost){ step.flops + round.flops, step.bytes + round.bytes }, data_format(dp, KIND_MASTER));

@@ -96,6 +96,7 @@ static enum error_code gather(struct data_parallel *dp, struct unit *u, struct e
     clock_begin(&dp->device->clock, COMMUNICATION);
     clock_wait(&dp->device->clock, u->fetched);
     e = gather_row(dp, u, err);
+    clock_made(&dp->device->clock, u->w.data, tensor_bytes(u->w));
     u->ready = dp->device->clock.now;
     clock_end(&dp->device->clock);
     offload_drop_weights(dp, u);

@@ -19,7 +19,8 @@
  *          sum      max(N g + a, g + (N-1) (c + a)): additions are done beside the products, on the communication stream,
  *                   as T3 does them in the memory; it is shared with what the data scheme sends meanwhile
  *          The weights' gradient of a matrix that leads inside takes its chunks of X from a gather of this kind.
- * Memory   as 1d-sp; on their way are two chunks (gather), or three (sum), instead of all N rows.  What a matrix that leads
+ *          A product waits until the one before the last has been added: its buffer is used again.  That costs no time.
+ * Memory   as 1d-sp; on their way are two chunks (gather), or four (sum), instead of all N rows.  What a matrix that leads
  *          out gets as its output's gradient is gathered where it lies.
  * Equals   1d-sp, in the same order of sums between devices: chunk c of devices c+1, c+2, .., c.  A chunk's product has its rows'
  *          inner sums in the order of the BLAS for that shape, so the bits can differ from 1d-sp's; on numbers whose sums are
@@ -137,7 +138,8 @@ static enum error_code gather_products(struct product p, int64_t N, struct tenso
 
 /* ---- multiply and sum --------------------------------------------------------------------------------------------------------- */
 
-enum { PART, SUMS, SUM_BUFFERS = 3 };           /* this device's product; sums that come and go, by turns */
+/* This device's products, and sums that come and go; each by turns. */
+enum { TURNS = 2, PARTS = 0, SUMS = PARTS + TURNS, SUM_BUFFERS = SUMS + TURNS };
 
 /* own = this device's rows of the sum of everybody's products. */
 static enum error_code sum_products(struct product p, int64_t N, struct tensor own, struct error *err)
@@ -147,22 +149,25 @@ static enum error_code sum_products(struct product p, int64_t N, struct tensor o
     struct clock *clock = &p.tp->device->clock;
     struct tensor buffer[SUM_BUFFERS], sum = tensor_none, next = tensor_none;
     struct message in = { -1 }, out = { -1 };
+    picoseconds added[TURNS] = { 0 };                   /* when the product in a buffer has been */
     enum error_code e = OK;
     if (P == 1) return multiply(&p, chunk_rows(&g, 0), own), OK;
     open_buffers(p.tp, buffer, SUM_BUFFERS, g.longest, tensor_cols(own), &e, err);
     for (int step = 0; step < P && e == OK; step++, sum = next) {
         const struct rows at = chunk_rows(&g, step + 1), then = chunk_rows(&g, step + 2);
         if (step == 0) sum = rows_of(buffer[SUMS], (struct rows){ .count = at.count });
-        const struct tensor part = step == 0 ? sum : rows_of(buffer[PART], (struct rows){ .count = at.count });
+        const struct tensor part = step == 0 ? sum : rows_of(buffer[PARTS + step % TURNS], (struct rows){ .count = at.count });
+        clock_wait(clock, added[step % TURNS]);
         multiply(&p, at, part);
         clock_begin(clock, COMMUNICATION);
         if (step > 0) {
             arrive(&g, in);
             reduce_local(&g.exchange, SUM, own.dtype, sum.data, part.data, tensor_count(part));
+            added[step % TURNS] = clock->now;
             arrive(&g, out);
         }
         if (step < P - 1) {
-            next = step == P - 2 ? own : rows_of(buffer[SUMS + (step + 1) % 2], (struct rows){ .count = then.count });
+            next = step == P - 2 ? own : rows_of(buffer[SUMS + (step + 1) % TURNS], (struct rows){ .count = then.count });
             in = receive_left(&g, next);
             out = send_right(&g, sum);
         }
@@ -247,7 +252,7 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
 const struct tensor_scheme tensor_scheme_1d_sp_overlap = {
     .name = "1d-sp-overlap", .description = "1d-sp in chunks that travel while others are multiplied: collective matmul, staggered sums",
     .source = "Wang et al., doi:10.1145/3567955.3567959; T3, arXiv:2401.16677",
-    .volume = "as 1d-sp", .memory = "as 1d-sp; on their way 2 or 3 of P chunks of N/P rows", SEQUENCE_SCHEME,
+    .volume = "as 1d-sp", .memory = "as 1d-sp; on their way 2 or 4 of P chunks of N/P rows", SEQUENCE_SCHEME,
     .linear_forward = linear_forward, .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
     .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,
 };

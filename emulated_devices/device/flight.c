@@ -1,0 +1,337 @@
+#include "emulated_devices/device/flight.h"
+#include "emulated_devices/device/arena.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* MARK: what has been early, which only says when it ended. */
+enum kind { COPY, RESULT, SOURCE, MARK };
+
+struct pending {
+    enum kind kind;
+    enum stream stream;
+    picoseconds start, done;            /* start: of a copy, what has ended by then has been waited for */
+    bool reached;                       /* of a copy: that has been looked for */
+    char *to;                           /* of a copy or result */
+    const char *from;                   /* of a copy, unless it has been read; of a source */
+    uint64_t bytes;
+    char *aside;                        /* what will be there: of a result, or of a copy that has been read */
+    uint64_t hash;                      /* of a source */
+    bool open;                          /* its stream is at work: results are in place */
+    bool fresh;                         /* ... and has written this since it last began */
+};
+
+struct flight {
+    struct flight_mode mode;
+    uint64_t random;
+    const struct arena *arena;
+    struct pending *list;               /* in the order of the program */
+    int count, room;
+    enum stream at_work;                /* COMPUTE: none of the others is */
+    char trouble[200];
+};
+
+enum error_code flight_mode_parse(struct flight_mode *mode, const char *text, struct error *err)
+{
+    static const char *const word[] = { [FLIGHT_OFF] = "off", [FLIGHT_EARLIEST] = "earliest", [FLIGHT_LATEST] = "latest" };
+    static const char prefix[] = "random:";
+    for (enum flight_when w = FLIGHT_OFF; w <= FLIGHT_LATEST; w++)
+        if (strcmp(text, word[w]) == 0) return mode->when = w, OK;
+    const char *digits = text + sizeof prefix - 1;
+    if (strncmp(text, prefix, sizeof prefix - 1) == 0 && *digits != '\0' && strspn(digits, "0123456789") == strlen(digits)) {
+        *mode = (struct flight_mode){ FLIGHT_RANDOM, strtoull(digits, NULL, 10) };
+        return OK;
+    }
+    return fail(err, ERR_USAGE, "ORRERY_STREAMS is neither off, earliest, latest nor random:SEED with a whole number");
+}
+
+struct flight *flight_open(struct flight_mode mode, int rank, const struct arena *a)
+{
+    struct flight *f = calloc(1, sizeof *f);
+    if (f == NULL) return NULL;
+    f->mode = mode;
+    f->arena = a;
+    f->random = (mode.seed + 1) * 0x9e3779b97f4a7c15u ^ (uint64_t)(rank + 1) * 0xd1342543de82ef95u;
+    return f;
+}
+
+void flight_close(struct flight *f)
+{
+    if (f == NULL) return;
+    for (int i = 0; i < f->count; i++) free(f->list[i].aside);
+    free(f->list);
+    free(f);
+}
+
+bool flight_late(struct flight *f)
+{
+    if (f == NULL || f->mode.when != FLIGHT_RANDOM) return f != NULL && f->mode.when == FLIGHT_LATEST;
+    f->random += 0x9e3779b97f4a7c15u;                                   /* splitmix64 */
+    uint64_t z = (f->random ^ f->random >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z >> 63;
+}
+
+uint64_t flight_hash(const void *data, uint64_t bytes)
+{
+    const char *p = data;
+    uint64_t h = bytes, word = 0;
+    for (; bytes >= sizeof word; p += sizeof word, bytes -= sizeof word) {
+        memcpy(&word, p, sizeof word);
+        h = (h ^ word) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 29;
+    }
+    word = 0;
+    memcpy(&word, p, (size_t)bytes);
+    return (h ^ word) * 0x9e3779b97f4a7c15u;
+}
+
+const char *flight_trouble(const struct flight *f) { return f != NULL ? f->trouble : ""; }
+
+/* ---- the list ------------------------------------------------------------------------------------------------------- */
+
+static bool meets(const char *a, uint64_t n, const char *b, uint64_t m) { return a != NULL && b != NULL && a < b + m && b < a + n; }
+
+static bool within(const char *a, uint64_t n, const char *b, uint64_t m) { return b <= a && a + n <= b + m; }
+
+static void drop(struct flight *f, int i)
+{
+    free(f->list[i].aside);
+    memmove(&f->list[i], &f->list[i + 1], sizeof f->list[0] * (size_t)(f->count - i - 1));
+    f->count--;
+}
+
+/* Without memory for one more the transfer is as if it had been early. */
+static struct pending *add(struct flight *f, struct pending p)
+{
+    if (f->count == f->room) {
+        const int room = f->room > 0 ? 2 * f->room : 64;
+        struct pending *list = realloc(f->list, sizeof *list * (size_t)room);
+        if (list == NULL) return NULL;
+        f->list = list;
+        f->room = room;
+    }
+    f->list[f->count] = p;
+    return &f->list[f->count++];
+}
+
+static const char *name_of(enum stream s)
+{
+    static const char *const name[STREAMS] = {
+        [COMPUTE] = "compute", [COMMUNICATION] = "communication", [FETCH] = "copy-in", [FLUSH] = "copy-out", [DRIVE] = "drive", [HOST] = "host",
+    };
+    return name[s];
+}
+
+static void judge_source(struct flight *f, const struct pending *p)
+{
+    enum arena_tag tag;
+    if (flight_hash(p->from, p->bytes) == p->hash || f->trouble[0] != '\0') return;
+    snprintf(f->trouble, sizeof f->trouble, "%llu bytes of %s were changed while the %s stream still read them, until %.3f us: a buffer is used "
+             "again too early", (unsigned long long)p->bytes, arena_find(f->arena, p->from, &tag) ? arena_tag_name(tag) : "memory",
+             name_of(p->stream), (double)p->done / 1e6);
+}
+
+static void land(struct flight *f, int i)
+{
+    const struct pending *p = &f->list[i];
+    if (p->kind == SOURCE) judge_source(f, p);
+    else if (p->kind != MARK) memcpy(p->to, p->aside != NULL ? p->aside : p->from, (size_t)p->bytes);
+    drop(f, i);
+}
+
+struct which { picoseconds until; enum stream stream; const char *to, *from; uint64_t bytes; };
+
+static bool asked_for(const struct pending *p, const struct which *w)
+{
+    if (p->open || p->done > w->until || (w->stream != STREAMS && p->stream != w->stream)) return false;
+    if (w->bytes == 0) return true;
+    return meets(p->to, p->bytes, w->to, w->bytes) || meets(p->to, p->bytes, w->from, w->bytes) || meets(p->from, p->bytes, w->to, w->bytes);
+}
+
+/* In the order of virtual time; of equal times, in the program's. */
+static void land_all(struct flight *f, struct which w)
+{
+    for (;;) {
+        int first = -1;
+        for (int i = 0; i < f->count; i++)
+            if (asked_for(&f->list[i], &w) && (first < 0 || f->list[i].done < f->list[first].done)) first = i;
+        if (first < 0) return;
+        land(f, first);
+    }
+}
+
+/* ---- what the clock tells ----------------------------------------------------------------------------------------------- */
+
+static bool ends_at(const struct flight *f, enum stream s, picoseconds when)
+{
+    for (int i = 0; i < f->count; i++)
+        if (f->list[i].stream == s && f->list[i].done == when && !f->list[i].open) return true;
+    return false;
+}
+
+/* Who waits for a copy waits for what the copy has waited for. */
+static void land_stream(struct flight *f, enum stream s, picoseconds until)
+{
+    for (int i = 0; i < f->count; i++) {
+        struct pending *p = &f->list[i];
+        if ((p->kind != COPY && p->kind != MARK) || p->stream != s || p->done > until || p->reached || p->start >= p->done) continue;
+        p->reached = true;
+        flight_wait(f, p->start);
+        i = -1;                                                     /* the list is another one */
+    }
+    land_all(f, (struct which){ .until = until, .stream = s });
+}
+
+/* Who waits for the end of one stream's job does not wait for another stream's that happens to be over by then. */
+void flight_wait(struct flight *f, picoseconds until)
+{
+    bool found = false;
+    if (f == NULL) return;
+    for (enum stream s = COMPUTE; s < STREAMS; s++)
+        if (ends_at(f, s, until)) found = true, land_stream(f, s, until);
+    if (!found) land_all(f, (struct which){ .until = until, .stream = STREAMS });
+}
+
+void flight_join(struct flight *f, enum stream s)
+{
+    if (f != NULL) land_stream(f, s, INT64_MAX);
+}
+
+void flight_settle(struct flight *f)
+{
+    if (f != NULL) land_all(f, (struct which){ .until = INT64_MAX, .stream = STREAMS });
+}
+
+void flight_enter(struct flight *f, enum stream s)
+{
+    if (f == NULL) return;
+    f->at_work = s;
+    for (int i = 0; i < f->count; i++) {
+        struct pending *p = &f->list[i];
+        if (p->stream != s || p->kind == COPY || p->kind == MARK) continue;
+        if (p->kind == SOURCE) judge_source(f, p);
+        else memcpy(p->to, p->aside, (size_t)p->bytes);
+        p->open = true;
+    }
+}
+
+static bool is_result(const struct flight *f, const char *data, uint64_t bytes)
+{
+    for (int i = 0; i < f->count; i++)
+        if (f->list[i].kind == RESULT && f->list[i].open && meets(f->list[i].to, f->list[i].bytes, data, bytes)) return true;
+    return false;
+}
+
+static void make_mark(struct pending *p) { *p = (struct pending){ .kind = MARK, .stream = p->stream, .start = p->start, .done = p->done }; }
+
+/* What is read and written is compared as a result.  Results that are early are only marked. */
+static void choose(struct flight *f)
+{
+    for (int i = f->count - 1; i >= 0; i--) {
+        struct pending *p = &f->list[i];
+        if (!p->open || p->kind != SOURCE) continue;
+        if (is_result(f, p->from, p->bytes)) drop(f, i);
+        else p->hash = flight_hash(p->from, p->bytes), p->open = false;
+    }
+    const bool late = flight_late(f);
+    for (int i = f->count - 1; i >= 0; i--)
+        if (f->list[i].open && f->list[i].fresh && !late) make_mark(&f->list[i]);
+}
+
+/* All of them are moved aside before the first is poison: they may overlap. */
+void flight_leave(struct flight *f)
+{
+    if (f == NULL) return;
+    f->at_work = COMPUTE;
+    choose(f);
+    for (int i = f->count - 1; i >= 0; i--) {
+        struct pending *p = &f->list[i];
+        if (!p->open) continue;
+        if (p->aside == NULL) p->aside = malloc((size_t)p->bytes);
+        if (p->aside == NULL) drop(f, i);
+        else memcpy(p->aside, p->to, (size_t)p->bytes);
+    }
+    for (int i = 0; i < f->count; i++)
+        if (f->list[i].open) {
+            arena_poison(f->list[i].to, f->list[i].bytes);
+            f->list[i].open = f->list[i].fresh = false;
+        }
+}
+
+/* ---- what is read and written ------------------------------------------------------------------------------------------- */
+
+static bool followed(const struct flight *f, const void *data, uint64_t bytes)
+{
+    enum arena_tag tag;
+    return f != NULL && f->at_work != COMPUTE && bytes > 0 && arena_find(f->arena, data, &tag);
+}
+
+void flight_wrote(struct flight *f, picoseconds now, void *data, uint64_t bytes)
+{
+    bool known = false;
+    if (!followed(f, data, bytes)) return;
+    for (int i = f->count - 1; i >= 0; i--) {
+        struct pending *p = &f->list[i];
+        if (p->kind != RESULT || !p->open || !meets(p->to, p->bytes, data, bytes)) continue;
+        p->done = now;                                              /* all of it is there when its last part is */
+        if (within(data, bytes, p->to, p->bytes)) known = true;
+        else if (within(p->to, p->bytes, data, bytes)) drop(f, i);
+    }
+    if (!known) add(f, (struct pending){ .kind = RESULT, .stream = f->at_work, .done = now, .to = data, .bytes = bytes, .open = true, .fresh = true });
+}
+
+void flight_read(struct flight *f, picoseconds now, const void *data, uint64_t bytes)
+{
+    if (!followed(f, data, bytes)) return;
+    for (int i = 0; i < f->count; i++) {
+        struct pending *p = &f->list[i];
+        if (p->kind != SOURCE || !p->open || p->from != data || p->bytes != bytes) continue;
+        p->done = now;
+        return;
+    }
+    add(f, (struct pending){ .kind = SOURCE, .stream = f->at_work, .done = now, .from = data, .bytes = bytes, .open = true, .fresh = true });
+}
+
+void flight_before_copy(struct flight *f, picoseconds start, void *to, const void *from, uint64_t bytes)
+{
+    if (f != NULL && bytes > 0) land_all(f, (struct which){ start, STREAMS, to, from, bytes });
+}
+
+void flight_copied(struct flight *f, enum stream engine, picoseconds start, picoseconds done, void *to, const void *from, uint64_t bytes)
+{
+    if (f == NULL || bytes == 0) return;
+    struct pending p = { .kind = COPY, .stream = engine, .start = start, .done = done, .to = to, .from = from, .bytes = bytes };
+    const bool late = flight_late(f);
+    if (!late) make_mark(&p);
+    if (add(f, p) && late) arena_poison(to, bytes);
+}
+
+/* ---- what the arena tells ----------------------------------------------------------------------------------------------- */
+
+/* A copy whose source goes is read now.  If that cannot be kept, the copy has been early. */
+static void read_now(struct flight *f, int i)
+{
+    struct pending *p = &f->list[i];
+    p->aside = malloc((size_t)p->bytes);
+    if (p->aside == NULL) {
+        land(f, i);
+        return;
+    }
+    memcpy(p->aside, p->from, (size_t)p->bytes);
+    p->from = NULL;
+}
+
+void flight_freed(struct flight *f, const void *data, uint64_t bytes)
+{
+    for (int i = f != NULL ? f->count - 1 : -1; i >= 0; i--) {
+        struct pending *p = &f->list[i];
+        if (meets(p->to, p->bytes, data, bytes)) drop(f, i);
+        else if (!meets(p->from, p->bytes, data, bytes)) continue;
+        else if (p->kind == COPY) read_now(f, i);
+        else {
+            if (!p->open) judge_source(f, p);
+            drop(f, i);
+        }
+    }
+}
