@@ -11,8 +11,13 @@
 
 /* ---- tests ----------------------------------------------------------------------------------------------------------- */
 
-/* On 8 devices `make verify` tries every mesh, other tiers the one that splits all three axes: smaller groups have the rest. */
-static bool in_sample(int dp, int tp, int pp) { return tier_now() == TIER_VERIFY || test_size < 8 || (dp > 1 && tp > 1 && pp > 1); }
+/* On 8 devices `make verify` tries every mesh, other tiers the one that splits all three axes: smaller groups have the rest.  Of 4
+ * devices `make check` takes what splits two. */
+static bool in_sample(int dp, int tp, int pp)
+{
+    const int split = (dp > 1) + (tp > 1) + (pp > 1);
+    return tier_now() == TIER_VERIFY || split >= (test_size == 8 ? 3 : test_size == 4 && tier_now() == TIER_CHECK ? 2 : 0);
+}
 
 static void each_mesh(void (*f)(int dp, int tp, int pp))
 {
