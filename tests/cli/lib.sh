@@ -24,7 +24,7 @@ run_under() {
 
 watched() {
     status=0
-    local limit=(timeout -k 5 "${seconds:-120}")
+    local limit=(timeout -k 5 "${seconds:-300}")
     [ "$(type -t "$1")" != function ] || limit=()       # of a function, which only knows how to start the program
     "${limit[@]}" "$@" </dev/null >"$place/out" 2>"$place/err" || status=$?
     look

@@ -24,7 +24,7 @@ static void try(const uint8_t *data, size_t size)
     const int64_t tokens = g.steps * g.B * g.S;
     volatile int64_t sum = 0;
     must(g.steps >= 1 && g.B >= 1 && g.S >= 1, "%lld steps of %lld x %lld tokens", (long long)g.steps, (long long)g.B, (long long)g.S);
-    for (int64_t i = 0; i < tokens; i++) sum += g.ids[i] + g.labels[i];
+    for (int64_t i = 0; i < tokens; i++) sum += (int64_t)g.ids[i] + g.labels[i];
     (void)sum;
     must(g.config.D > 0 && g.config.L > 0 && g.config.V > 0, "a shape that cannot be");
     read_optimizers(&g);

@@ -48,7 +48,7 @@ mpi_that_blocks() {
 # Absolute paths that are there on somebody's machine only.  Sources ask for TMPDIR; a line that says what is then may name /tmp.
 foreign_paths() {
     (cd "$tree" && git ls-files 2>/dev/null | grep -vE '^golden/.*\.(json|txt)$' || sources ref emulated_devices tests) | (cd "$tree" &&
-        xargs -d '\n' grep -nIE "(^|[^A-Za-z0-9_.})*/-])/(tmp|home|root|Users|work|mnt|opt|srv|var|data)\b") | grep -vE '^[^:]*\.md:.*/tmp|TMPDIR' | report 'a path of one machine'
+        xargs -d '\n' grep -nsIE "(^|[^A-Za-z0-9_.})*/-])/(tmp|home|root|Users|work|mnt|opt|srv|var|data)\b") | grep -vE '^[^:]*\.md:.*/tmp|TMPDIR' | report 'a path of one machine'
 }
 
 rule() {                                # rule NAME
