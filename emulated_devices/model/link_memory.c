@@ -25,7 +25,7 @@ struct tensor buffer_shape(const struct buffer *b, const struct tensor_parallel 
     const int64_t sorted = rows * tp->config->mixture.k;
     switch (b->statistic) {
     case NO_STATISTIC:  return tensor_2d(NULL, is_of_routers(b->width) ? wide : own, rows, columns(tp, b->width));
-    case CHOICES:       return tensor_2d(NULL, I32, rows, tp->config->mixture.k);
+    case EXPERT_CHOICES:       return tensor_2d(NULL, I32, rows, tp->config->mixture.k);
     case EXPERT_ORDER:  return tensor_1d(NULL, I32, sorted);
     case EXPERT_COUNTS: return tensor_1d(NULL, I32, tp->config->mixture.E);
     case EXPERT_ROWS:   return tensor_2d(NULL, own, sorted, tp->channels);

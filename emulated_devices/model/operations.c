@@ -15,7 +15,7 @@ static const struct operation_info infos[OP_COUNT] = {
     [OP_DROPOUT]   = { .words = "dropout in %s", .has_input_pass = true, .over = 0, .gradient_over = true },
     [OP_ADD]       = { .words = "the residual sum %s", .has_input_pass = true, .over = 1, .passes_on = true },
     [OP_ROUTE]     = { .words = "the router's choice in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN | READS_OUT | READS_STATISTICS,
-                       .statistic = { CHOICES } },
+                       .statistic = { EXPERT_CHOICES } },
     [OP_MIXTURE]   = { .words = "the experts %s", .has_input_pass = true, .has_weight_pass = true, .over = -1, .input_reads = READS_WEIGHTS | READS_STATISTICS,
                        .weight_reads = READS_STATISTICS, .gradient = { EXPERT_ROWS, EXPERT_UP },
                        .statistic = { EXPERT_ORDER, EXPERT_COUNTS, EXPERT_ROWS, EXPERT_UP, EXPERT_ACT, EXPERT_ROWS } },

@@ -48,7 +48,7 @@ static struct tensor to_receive(void *context, int chunk, int micro)
     return received[receives++] = made(context, chunk, micro);
 }
 
-static const struct stage_operations stage = { stage_compute, to_receive, to_receive, made, made };
+static const struct stage_operations stage = { .compute = stage_compute, .input = to_receive, .output_gradient = to_receive, .take_output = made, .take_input_gradient = made };
 
 /* ---- a schedule in both clocks --------------------------------------------------------------------------------------------- */
 

@@ -247,7 +247,7 @@ static struct tensor stage_tensor(void *context, int chunk, int micro)
     return device_tensor_1d(&device, BUFFERS, ACTIVATION / 4);
 }
 
-static const struct stage_operations stage = { stage_compute, stage_tensor, stage_tensor, stage_tensor, stage_tensor };
+static const struct stage_operations stage = { .compute = stage_compute, .input = stage_tensor, .output_gradient = stage_tensor, .take_output = stage_tensor, .take_input_gradient = stage_tensor };
 
 /* The same lists, played by one process that keeps every device's time: an action runs as soon as its device has come to
  * it and what it needs is known.  eager: a message leaves when it is sent; else when its receive is reached as well. */
