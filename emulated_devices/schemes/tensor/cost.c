@@ -47,7 +47,7 @@ static void enter_rows(struct ledger *l, enum operation op, unsigned axes, const
 {
     int64_t counts[MESH_MOST_DEVICES];
     for (int i = 0; i < axes_size(l->tp, axes); i++) counts[i] = rows[i] * cols;
-    enter(l, op, axes, NULL, (struct collective){ .counts = counts, .dtype = own_format(l) });
+    enter(l, op, axes, l->tp->scheme->rings ? "ring" : NULL, (struct collective){ .counts = counts, .dtype = own_format(l) });
 }
 
 void ledger_allgather(struct ledger *l, unsigned axes, const int64_t rows[], int64_t cols) { enter_rows(l, ALLGATHER, axes, rows, cols); }

@@ -36,7 +36,7 @@ static enum error_code run_on_rows(struct tensor_parallel *tp, enum operation op
     int64_t counts[MESH_MOST_DEVICES];
     for (int i = 0; i < g->size; i++) counts[i] = rows[i] * cols;
     const struct collective c = { .in = in, .out = out, .counts = counts, .dtype = t, .reduction = SUM };
-    return collective_run(g, op, NULL, &c, err);
+    return collective_run(g, op, tp->scheme->rings ? "ring" : NULL, &c, err);
 }
 
 enum error_code gather_rows(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor whole, struct tensor own, struct error *err)

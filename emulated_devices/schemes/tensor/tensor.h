@@ -100,6 +100,7 @@ struct tensor_scheme {
     enum error_code (*embedding_forward)(struct tensor_parallel *, struct tensor Y, struct tensor ids, struct tensor W, struct error *);
     enum error_code (*embedding_backward_weight)(struct tensor_parallel *, struct tensor dW, struct tensor dY, struct tensor ids,
                                                  struct error *);
+    bool rings;                                 /* it goes round the ring itself, chunk by chunk, where others call a collective on rows */
     /* Enter what a pass through one matrix (ROLE_TOKENS: the embedding) sends for N tokens.  has_bias: b and db are given. */
     void (*matrix_cost)(struct ledger *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
 };

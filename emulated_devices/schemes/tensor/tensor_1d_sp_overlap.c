@@ -7,7 +7,7 @@
  *                    arXiv:2401.16677: products staggered so that each device makes first the chunk that has farthest to go
  * Group    P devices with the same tokens
  * Layout   as 1d-sp; chunk c is device c's rows, which may be none
- * Talks    the messages, bytes and additions of 1d-sp with its rings, each sent as soon as its chunk is there
+ * Talks    the messages, bytes and additions of 1d-sp, were its all-gathers and reduce-scatters rings, each sent as soon as its chunk is there
  *
  *          P = 3, device r, rows of chunk c in brackets        while it multiplies, there travels
  *          gather   Y[r] = X[r] W;  Y[r-1] = X[r-1] W; ..      X[r] on to r+1, X[r-1] from r-1; ..
@@ -22,9 +22,9 @@
  *          A product waits until the one before the last has been added: its buffer is used again.  That costs no time.
  * Memory   as 1d-sp; on their way are two chunks (gather), or four (sum), instead of all N rows.  What a matrix that leads
  *          out gets as its output's gradient is gathered where it lies.
- * Equals   1d-sp, in the same order of sums between devices: chunk c of devices c+1, c+2, .., c.  A chunk's product has its rows'
- *          inner sums in the order of the BLAS for that shape, so the bits can differ from 1d-sp's; on numbers whose sums are
- *          exact they do not.  The weights' gradients of matrices that lead inside, and of the embedding, are sums of
+ * Equals   1d-sp, in another order of sums between devices: chunk c of devices c+1, c+2, .., c, as the ring's, where 1d-sp has that of
+ *          ranks.  Rows are on one device each, so that no copies depend on it.  A chunk's product has its rows' inner sums in the
+ *          order of the BLAS for that shape.  On numbers whose sums are exact the bits are equal.  The weights' gradients of matrices that lead inside, and of the embedding, are sums of
  *          chunks r, r-1, .., r+1.
  */
 #include "emulated_devices/device/compute.h"
@@ -252,7 +252,7 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
 const struct tensor_scheme tensor_scheme_1d_sp_overlap = {
     .name = "1d-sp-overlap", .description = "1d-sp in chunks that travel while others are multiplied: collective matmul, staggered sums",
     .source = "Wang et al., doi:10.1145/3567955.3567959; T3, arXiv:2401.16677",
-    .volume = "as 1d-sp", .memory = "as 1d-sp; on their way 2 or 4 of P chunks of N/P rows", SEQUENCE_SCHEME,
+    .volume = "as 1d-sp", .memory = "as 1d-sp; on their way 2 or 4 of P chunks of N/P rows", .rings = true, SEQUENCE_SCHEME,
     .linear_forward = linear_forward, .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
     .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,
 };
