@@ -80,7 +80,7 @@ test_model_folder() {
 
 # How many calls of a save change the disk: killed before the last it does not end well, before the one after the last it does.
 count_calls() {
-    local low=1 high=4096 middle
+    local low=1 high=65536 middle
     while [ $((high - low)) -gt 1 ]; do
         middle=$(((low + high) / 2))
         rm -rf kept; cp -r one kept
