@@ -154,8 +154,21 @@ cJSON *train_run(const struct train_options *o, const struct text *text, struct 
 
 /* ---- taking it up again ---------------------------------------------------------------------------------------------------- */
 
-/* Flags that are about another one: where that one is given, they are not taken from the checkpoint. */
-static bool follows_given(const char *name, int argc, char *const argv[])
+/* Whether the command line has a flag with another value than was saved. */
+static bool given_anew(const cJSON *run, const char *name, int argc, char *const argv[])
+{
+    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(run, name);
+    const size_t n = strlen(name);
+    for (int i = 0; i < argc && saved; i++) {
+        if (strncmp(argv[i], name, n) != 0) continue;
+        if (argv[i][n] == '=') return strcmp(argv[i] + n + 1, saved->valuestring) != 0;
+        if (argv[i][n] == '\0' && i + 1 < argc) return strcmp(argv[i + 1], saved->valuestring) != 0;
+    }
+    return options_given(argc, argv, name);
+}
+
+/* Flags that are about another one: where that one is given anew, they are not taken from the checkpoint. */
+static bool follows_given(const cJSON *run, const char *name, int argc, char *const argv[])
 {
     static const struct { const char *name, *of[2]; } about[] = {
         { "--grad-dtype", { "--dtype" } }, { "--loss-scale", { "--dtype" } }, { "--data-parallel", { "--zero", "--shards" } },
@@ -167,7 +180,7 @@ static bool follows_given(const char *name, int argc, char *const argv[])
     };
     for (size_t i = 0; i < sizeof about / sizeof *about; i++)
         for (int k = 0; k < 2 && strcmp(about[i].name, name) == 0; k++)
-            if (about[i].of[k] && options_given(argc, argv, about[i].of[k])) return true;
+            if (about[i].of[k] && given_anew(run, about[i].of[k], argc, argv)) return true;
     return false;
 }
 
@@ -176,7 +189,7 @@ enum error_code train_take_saved(const struct checkpoint *c, const struct option
     enum error_code e = OK;
     for (const cJSON *f = c->run->child; f && !e; f = f->next)
         if (!cJSON_IsString(f)) e = fail(err, ERR_FORMAT, "%s: %s must be a text", TRAINING_FILE, shown(f->string).text);
-        else if (strncmp(f->string, "--", 2) == 0 && !options_given(argc, argv, f->string) && !follows_given(f->string, argc, argv))
+        else if (strncmp(f->string, "--", 2) == 0 && !options_given(argc, argv, f->string) && !follows_given(c->run, f->string, argc, argv))
             e = options_set(table, f->string, f->valuestring, err);
     return e;
 }
