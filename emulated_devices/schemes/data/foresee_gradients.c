@@ -14,11 +14,12 @@ bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
     return false;
 }
 
-/* here: elements of gradients that are whole here. */
-struct foreseeing { struct data_parallel *dp; struct bucket *waiting; int64_t here; };
+/* here: elements of gradients that are whole here; beside: while a tile is used, those of what is not tiled of its part. */
+struct foreseeing { struct data_parallel *dp; struct bucket *waiting; int64_t here, beside; };
 
 static void note(struct foreseeing *f, int64_t here)
 {
+    here += f->beside;
     if (data_scatters(f->dp) && here > f->dp->most_gradients) f->dp->most_gradients = here;
 }
 
@@ -69,13 +70,14 @@ static void begin(struct foreseeing *f, struct use use)
     struct data_parallel *dp = f->dp;
     int unit[2], beside[2];
     const bool tile = use.tile > 0 && data_units_at(dp, use, beside) > 1;
+    f->beside = tile ? whole_elements(&dp->unit[beside[0]]) : 0;
     for (int k = 0, n = data_gradients_at(dp, use, unit); k < n; k++) {
         struct unit *u = &dp->unit[unit[k]];
         if (u->waits) reduce_waiting(f);
         if (!u->foreseen_gradient) f->here += whole_elements(u);
         u->foreseen_gradient = true;
     }
-    note(f, f->here + (tile ? whole_elements(&dp->unit[beside[0]]) : 0));
+    note(f, f->here);
 }
 
 static void end(struct foreseeing *f, int use)
