@@ -54,7 +54,7 @@ test_show_other_lengths() {
     run show broadcast chain --devices 3 --count 20000;             expect_status 0; expect_columns 100
     run show allreduce ring --devices 4 --count 0;                  expect_status 0; expect_out '^0 steps'
     run show allreduce ring --devices 1;                            expect_status 0
-    run show allreduce --devices 16;                                expect_status 0; expect_out '^allreduce, ring: '
+    run show allreduce --devices 16;                                expect_status 0; expect_out '^allreduce, two_shot: '
     run show allgather auto --devices 6;                            expect_status 0; expect_out '^allgather, direct: '
 }
 
