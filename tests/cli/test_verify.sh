@@ -27,14 +27,14 @@ test_pipeline_and_json() {
 
 test_collectives() {
     run verify collectives --devices 3;                 expect_all_pass 150
-    expect_out '^  allreduce +ok, [0-9]+ calls: ring '; expect_out '^3 devices of a100-ethernet, collectives: '
+    expect_out '^  allreduce +ok, [0-9]+ calls: two_shot '; expect_out '^3 devices of a100-ethernet, collectives: '
 }
 
 test_under_a_launcher() {
     command='mpiexec -n 2 orrery verify collectives'
     status=0
     "${MPIEXEC:-mpiexec}" -n 2 "$program" verify collectives </dev/null >"$place/out" 2>"$place/err" || status=$?
-    expect_status 0; expect_out '^  allreduce +ok, [0-9]+ calls: ring '
+    expect_status 0; expect_out '^  allreduce +ok, [0-9]+ calls: two_shot '
 }
 
 test_refusals() {
