@@ -23,7 +23,7 @@ passed=0 failed=0 start=$EPOCHREALTIME
 broken=() times=()
 export OPENBLAS_NUM_THREADS OMP_NUM_THREADS OMP_WAIT_POLICY=passive MPIEXEC_TIMEOUT=$limit
 unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE
-# Open MPI's mpiexec: more devices than cores, also by root, none tied to a core; see permit_open_mpi in emulated_devices/cli/launch.c.
+# Open MPI's mpiexec: more devices than cores, also by root, none tied to a core; see permit_open_mpi in emulated_devices/cli/launch/launch.c.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
 

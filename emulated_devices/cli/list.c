@@ -1,6 +1,6 @@
 /* list.c -- `orrery list`: everything registered. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/model/plan.h"
+#include "emulated_devices/plan/plan.h"
 #include "ref/optim/loss_scale.h"
 #include <stdarg.h>
 #include <stdio.h>

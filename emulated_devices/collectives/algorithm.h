@@ -41,7 +41,7 @@ int64_t block_total(const struct collective *, int P);
 static inline int64_t part_length(int64_t count, int P, int b)
 {
     b = imod(b, P);
-    return block_start(count, P, b + 1) - block_start(count, P, b);
+    return block_at(count, P, b).count;
 }
 
 /* Every stride-th block: first, first + stride, .. (mod P), count of them.  Algorithms that send several blocks in one

@@ -8,6 +8,7 @@
 #define ORRERY_COLLECTIVE_H
 
 #include "emulated_devices/comm/comm.h"
+#include "emulated_devices/device/interval.h"
 
 /* Which members of a group share a node.  Nodes are the largest units of the cluster (pair, node) that do not hold the whole
  * group: so many ranks each, from rank 0 on.  devices 0: the group is not on several nodes; algorithms that are shaped by
@@ -144,12 +145,6 @@ struct collective_cost group_cost(const struct group *, enum operation, const ch
 
 /** The time that this collective is predicted to take on the group's cluster, when its members begin together.  Local. */
 picoseconds group_time(const struct group *, enum operation, const char *name, const struct collective *);
-
-/** First element of block b when count elements are cut into P nearly equal blocks; 0 <= b <= P. */
-static inline int64_t block_start(int64_t count, int P, int b)
-{
-    return count / P * b + (count % P < b ? count % P : b);
-}
 
 /**
  * Run one collective with a named algorithm, the default for NULL, or for "auto" the one with the least predicted time.

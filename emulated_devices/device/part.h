@@ -7,27 +7,13 @@
 #ifndef ORRERY_PART_H
 #define ORRERY_PART_H
 
+#include "emulated_devices/device/interval.h"
 #include "emulated_devices/device/layout.h"
-
-enum { SPANS_MOST = 128 };
-
-struct stretch { int64_t start, extent; };
-
-/* Stretches of one dimension, in the order in which they lie in memory. */
-struct spans { int count; struct stretch at[SPANS_MOST]; };
 
 struct part {
     int64_t dim[2];                     /* rows and columns of the whole */
-    struct spans rows, cols;
+    struct intervals rows, cols;
 };
-
-/** All of a dimension. */
-struct spans spans_whole(int64_t n);
-
-/** Add a stretch behind the others; one that follows the last without a gap makes it longer. */
-void spans_add(struct spans *, int64_t start, int64_t extent);
-
-int64_t spans_extent(const struct spans *);
 
 /** Elements of the part. */
 int64_t part_count(const struct part *);

@@ -32,7 +32,7 @@ static enum error_code find_piece(const struct trainer *t, int index, int tile, 
 {
     struct place_in_unit at = { 0 };
     if (data_keeps_whole(&t->data, kind)) {
-        piece->kept = (struct range){ 0, layout_count(piece->layout) };
+        piece->kept = (struct interval){ 0, layout_count(piece->layout) };
         piece->keeps_first = mesh_coordinate(&t->plan.mesh, piece->rank, DP) == 0;
         return OK;
     }
@@ -51,13 +51,13 @@ static const struct unit *unit_with(const struct trainer *t, const struct parame
     return &t->data.unit[data_unit_of(&t->plan.model, &t->plan.data, &p->spec, p->tile)];
 }
 
-enum error_code collect_own(const struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct range *kept, struct tensor *own,
+enum error_code collect_own(const struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct interval *kept, struct tensor *own,
                             struct error *err)
 {
     const struct unit *u = unit_with(t, p);
-    const struct range part = data_kept(&t->data.shards, u, kind);
+    const struct interval part = data_kept(&t->data.shards, u, kind);
     const struct tensor whole = data_keeps_whole(&t->data, kind) ? data_whole_state(&t->data, p, (int)(kind - KIND_STATE)) : tensor_none;
-    *kept = data_keeps_whole(&t->data, kind) ? (struct range){ 0, tensor_count(whole) } : unit_owned(u, part, p);
+    *kept = data_keeps_whole(&t->data, kind) ? (struct interval){ 0, tensor_count(whole) } : unit_owned(u, part, p);
     *own = tensor_1d(NULL, data_format(&t->data, kind), kept->count);
     own->data = malloc(tensor_bytes(*own) + 1);
     if (own->data == NULL) return fail(err, ERR_MEMORY, "no memory to collect %s", p->spec.name);
@@ -83,7 +83,7 @@ static void send_own(struct trainer *t, struct exchange *x, const struct paramet
 {
     struct error err;
     struct tensor own = tensor_none;
-    struct range kept;
+    struct interval kept;
     enum error_code e = collect_own(t, p, kind, &kept, &own, &err);
     if (!e) e = message_wait(t->comm, message_send(x, 0, own.data, tensor_bytes(own)), &err);
     if (e) comm_give_up(t->comm, &err);
@@ -169,6 +169,6 @@ void collect_keep(struct trainer *t, const struct parameter *p, enum tensor_kind
         memcpy(state.data, piece.data, tensor_bytes(state));
         return;
     }
-    const struct range part = data_kept(&t->data.shards, u, kind), own = unit_owned(u, part, p);
+    const struct interval part = data_kept(&t->data.shards, u, kind), own = unit_owned(u, part, p);
     unit_put(u, part, data_kept_tensor(&t->data, u, kind).data, p, (char *)piece.data + (size_t)own.first * dtype_size(piece.dtype), piece.dtype);
 }

@@ -9,7 +9,7 @@ struct piece {
     int rank;
     const struct param_spec *spec;
     const struct layout *layout;
-    struct range kept;                  /* elements of the boxes; all of them where nothing is sharded over dp */
+    struct interval kept;                  /* elements of the boxes; all of them where nothing is sharded over dp */
     struct tensor data;                 /* [kept.count] */
     bool first;                         /* no earlier place of the pipeline holds it */
     bool keeps_first;                   /* nor another device along dp: the kept ranges of those that do make up the boxes */
@@ -41,7 +41,7 @@ enum error_code collect_model(struct trainer *, int index, struct tensor whole, 
  * @param[out] own   for free(own->data).
  * @return OK or ERR_MEMORY.
  */
-enum error_code collect_own(const struct trainer *, const struct parameter *, enum tensor_kind, struct range *kept, struct tensor *own,
+enum error_code collect_own(const struct trainer *, const struct parameter *, enum tensor_kind, struct interval *kept, struct tensor *own,
                             struct error *);
 
 /** Of all elements of this device's boxes of a parameter, keep those that are its own.  Local. */

@@ -13,7 +13,7 @@
 #define ORRERY_LINK_H
 
 #include "emulated_devices/model/program.h"
-#include "emulated_devices/model/recompute.h"
+#include "emulated_devices/plan/recompute.h"
 
 enum { LINK_NODES = 24, LINK_SLOTS = LINK_NODES + 1, LINK_BUFFERS = 5 * LINK_NODES, LINK_STEPS = 8 * LINK_NODES };
 

@@ -5,13 +5,13 @@ static int64_t columns(const struct tensor_parallel *tp, enum activation_width w
 {
     switch (w) {
     case WIDTH_QKV:        return tensor_qkv_columns(tp);
-    case WIDTH_HEADS:      return tp->heads.queries * tp->config->A;
+    case WIDTH_HEADS:      return tp->heads.queries.count * tp->config->A;
     case WIDTH_UP:         return tensor_up_columns(tp);
-    case WIDTH_ACT:        return tp->columns;
-    case WIDTH_VOCABULARY: return tp->tokens;
+    case WIDTH_ACT:        return tp->columns.count;
+    case WIDTH_VOCABULARY: return tp->tokens.count;
     case WIDTH_EXPERTS:    return tp->config->mixture.E;
     case WIDTH_CHOICES:    return tp->config->mixture.k;
-    default:               return tp->channels;
+    default:               return tp->channels.count;
     }
 }
 
@@ -28,11 +28,11 @@ struct tensor buffer_shape(const struct buffer *b, const struct tensor_parallel 
     case EXPERT_CHOICES:       return tensor_2d(NULL, I32, rows, tp->config->mixture.k);
     case EXPERT_ORDER:  return tensor_1d(NULL, I32, sorted);
     case EXPERT_COUNTS: return tensor_1d(NULL, I32, tp->config->mixture.E);
-    case EXPERT_ROWS:   return tensor_2d(NULL, own, sorted, tp->channels);
+    case EXPERT_ROWS:   return tensor_2d(NULL, own, sorted, tp->channels.count);
     case EXPERT_UP:     return tensor_2d(NULL, own, sorted, tensor_up_columns(tp));
-    case EXPERT_ACT:    return tensor_2d(NULL, own, sorted, tp->columns);
+    case EXPERT_ACT:    return tensor_2d(NULL, own, sorted, tp->columns.count);
     case TWO_INNER_ROWS: return tensor_1d(NULL, wide, 2 * rows);
-    case ROW_OF_HEADS:  return tensor_2d(NULL, wide, rows, tp->heads.queries);
+    case ROW_OF_HEADS:  return tensor_2d(NULL, wide, rows, tp->heads.queries.count);
     default:            return tensor_1d(NULL, wide, rows);
     }
 }

@@ -8,9 +8,9 @@ static int tiles_in(const struct stage *s) { return uses_tiles(&s->plan->data) ?
 static const struct parameter *tile_of(const struct stage *s, struct matrix m, int t) { return parameter_find(s->parameters, m.weight) + t; }
 
 /* The first of the outputs that a tile makes, and how many there are. */
-static struct range outputs(const struct parameter *tile) { return (struct range){ tile->layout.box[0].start[0], layout_rows(&tile->layout) }; }
+static struct interval outputs(const struct parameter *tile) { return (struct interval){ tile->layout.box[0].start[0], layout_rows(&tile->layout) }; }
 
-static struct tensor bias_of(const struct stage *s, struct matrix m, struct range part)
+static struct tensor bias_of(const struct stage *s, struct matrix m, struct interval part)
 {
     const struct tensor b = stage_weight(s, m.bias);
     return tensor_present(b) ? tensor_1d((char *)b.data + (size_t)part.first * dtype_size(b.dtype), b.dtype, part.count) : tensor_none;
@@ -21,7 +21,7 @@ static struct tensor bias_of(const struct stage *s, struct matrix m, struct rang
 static enum error_code forward_tile(struct stage *s, struct matrix m, int t, struct tensor Y, struct tensor X, struct error *err)
 {
     const struct parameter *tile = tile_of(s, m, t);
-    const struct range part = outputs(tile);
+    const struct interval part = outputs(tile);
     const enum error_code e = data_acquire_tile(s->data, tile, err);
     if (!e) dev_linear_forward_columns(s->device, Y, part.first, X, tile->w, bias_of(s, m, part));
     data_release_tile(s->data, tile);

@@ -104,31 +104,31 @@ int plan_stage_of(const struct plan *p, const char *name, int layer, bool gradie
 }
 
 /* Keys, then values. */
-static void add_keys(struct spans *s, const struct model_config *c, struct heads h)
+static void add_keys(struct intervals *s, const struct model_config *c, struct heads h)
 {
-    spans_add(s, (c->H + h.key) * c->A, h.keys * c->A);
-    spans_add(s, (c->H + c->K + h.key) * c->A, h.keys * c->A);
+    intervals_add(s, heads_columns(c, interval_moved(h.keys, c->H)));
+    intervals_add(s, heads_columns(c, interval_moved(h.keys, c->H + c->K)));
 }
 
-struct spans activation_columns(const struct tensor_parallel *tp, enum activation_width width, bool gradient)
+struct intervals activation_columns(const struct tensor_parallel *tp, enum activation_width width, bool gradient)
 {
     const struct heads h = tp->heads;
     const struct model_config *c = tp->config;
-    struct spans s = { 0 };
+    struct intervals s = { 0 };
     switch (width) {
-    case WIDTH_MODEL:      spans_add(&s, tp->channel, tp->channels); break;
+    case WIDTH_MODEL:      intervals_add(&s, tp->channels); break;
     case WIDTH_QKV:
-        spans_add(&s, h.query * c->A, h.queries * c->A);
+        intervals_add(&s, heads_columns(c, h.queries));
         if (!gradient || h.copies == 1) add_keys(&s, c, h);
         break;
-    case WIDTH_HEADS:      spans_add(&s, h.query * c->A, h.queries * c->A); break;
+    case WIDTH_HEADS:      intervals_add(&s, heads_columns(c, h.queries)); break;
     case WIDTH_UP:
-        for (int64_t first = 0; first < up_width(c); first += c->F) spans_add(&s, first + tp->column, tp->columns);
+        for (int64_t first = 0; first < up_width(c); first += c->F) intervals_add(&s, interval_moved(tp->columns, first));
         break;
-    case WIDTH_ACT:        spans_add(&s, tp->column, tp->columns); break;
-    case WIDTH_VOCABULARY: spans_add(&s, tp->token, tp->tokens); break;
-    case WIDTH_EXPERTS:    spans_add(&s, 0, c->mixture.E); break;
-    case WIDTH_CHOICES:    spans_add(&s, 0, c->mixture.k); break;
+    case WIDTH_ACT:        intervals_add(&s, tp->columns); break;
+    case WIDTH_VOCABULARY: intervals_add(&s, tp->tokens); break;
+    case WIDTH_EXPERTS:    return intervals_whole(c->mixture.E);
+    case WIDTH_CHOICES:    return intervals_whole(c->mixture.k);
     }
     return s;
 }
@@ -136,16 +136,16 @@ struct spans activation_columns(const struct tensor_parallel *tp, enum activatio
 int64_t plan_columns(const struct plan *p, int rank, enum activation_width width)
 {
     const struct tensor_parallel tp = plan_tensor_share(p, rank);
-    const struct spans columns = activation_columns(&tp, width, false);
-    return spans_extent(&columns);
+    const struct intervals columns = activation_columns(&tp, width, false);
+    return intervals_total(&columns);
 }
 
 struct part plan_part(const struct plan *p, int rank, enum activation_width width, int64_t cols, int micro, bool gradient)
 {
-    const struct sequences own = plan_microbatch(p, mesh_coordinate(&p->mesh, rank, DP), micro);
+    const struct interval own = plan_microbatch(p, mesh_coordinate(&p->mesh, rank, DP), micro);
     const struct tensor_parallel tp = plan_tensor_share(p, rank);
-    const struct rows rows = tensor_rows_at(&tp, width == WIDTH_MODEL || width == WIDTH_EXPERTS || width == WIDTH_CHOICES ? STREAM : INNER, own.count * p->S);
+    const struct interval rows = tensor_rows_at(&tp, width == WIDTH_MODEL || width == WIDTH_EXPERTS || width == WIDTH_CHOICES ? STREAM : INNER, own.count * p->S);
     struct part part = { .dim = { p->B * p->S, cols }, .cols = activation_columns(&tp, width, gradient) };
-    spans_add(&part.rows, own.first * p->S + rows.first, rows.count);
+    intervals_add(&part.rows, interval_moved(rows, own.first * p->S));
     return part;
 }

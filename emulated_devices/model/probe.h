@@ -8,7 +8,7 @@
 #define ORRERY_PROBE_H
 
 #include "emulated_devices/device/part.h"
-#include "emulated_devices/model/plan.h"
+#include "emulated_devices/plan/plan.h"
 
 /* Sees (and may change) each tensor just after it was computed.  name, layer: as in struct observer. */
 struct probe {
@@ -27,7 +27,7 @@ int plan_stage_of(const struct plan *, const char *name, int layer, bool gradien
 
 /** The columns that a device has of an activation: of the stream its channels, else its heads, feed-forward columns or tokens; or of its
  *  gradient, see plan_part. */
-struct spans activation_columns(const struct tensor_parallel *, enum activation_width, bool gradient);
+struct intervals activation_columns(const struct tensor_parallel *, enum activation_width, bool gradient);
 
 /**
  * A device's part of an activation (or its gradient) in one microbatch.

@@ -28,9 +28,9 @@ static struct attention attention(const struct node_call *c)
     const struct microbatch *m = c->micro;
     const struct model_config *model = &s->plan->model;
     const int64_t first = m->sequences.first + tensor_rows_at(s->tp, INNER, m->N).first / s->plan->S;
-    return (struct attention){ .S = s->plan->S, .H = s->tp->heads.queries, .K = s->tp->heads.keys, .A = model->A, .scale = 1 / sqrt((double)model->A),
+    return (struct attention){ .S = s->plan->S, .H = s->tp->heads.queries.count, .K = s->tp->heads.keys.count, .A = model->A, .scale = 1 / sqrt((double)model->A),
                                .drop = dropout_at(model->dropout_attention, s->dropout_seed, c->part->layer, "probabilities", first,
-                                                  s->tp->heads.query, model->H) };
+                                                  s->tp->heads.queries.first, model->H) };
 }
 
 /* Of the residual stream. */
@@ -41,12 +41,12 @@ static struct dropout dropout(const struct node_call *c)
     const char *place = c->node->is->place;
     const double p = strcmp(place, "embedding") == 0 ? model->dropout_embedding : model->dropout_residual;
     const int64_t first = c->micro->sequences.first * s->plan->S + tensor_rows_at(s->tp, STREAM, c->micro->N).first;
-    return dropout_at(p, s->dropout_seed, c->part->layer, place, first, s->tp->channel, model->D);
+    return dropout_at(p, s->dropout_seed, c->part->layer, place, first, s->tp->channels.first, model->D);
 }
 
 static struct tensor integers(const struct node_call *c, struct tensor table, enum tensor_place place)
 {
-    const struct rows r = tensor_rows_at(c->stage->tp, place, c->micro->N);
+    const struct interval r = tensor_rows_at(c->stage->tp, place, c->micro->N);
     return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
 }
 

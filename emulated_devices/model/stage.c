@@ -62,7 +62,7 @@ static bool make_rotary(struct stage *s)
     return s->rotary.data != NULL;
 }
 
-static bool make_microbatch(struct stage *s, struct microbatch *m, struct sequences sequences)
+static bool make_microbatch(struct stage *s, struct microbatch *m, struct interval sequences)
 {
     m->sequences = sequences;
     m->N = sequences.count * s->plan->S;
@@ -118,7 +118,7 @@ void stage_show(struct stage *s, const struct microbatch *m, const char *name, i
 
 static struct tensor stream(const struct stage *s, const struct microbatch *m, enum arena_tag tag)
 {
-    return device_tensor_2d(s->device, tag, tensor_rows_at(s->tp, STREAM, m->N).count, s->tp->channels);
+    return device_tensor_2d(s->device, tag, tensor_rows_at(s->tp, STREAM, m->N).count, s->tp->channels.count);
 }
 
 static struct tensor take(struct tensor *t)
@@ -208,7 +208,7 @@ enum error_code stage_backward(struct stage *s, int micro, bool input, bool weig
 
 uint64_t stage_message_bytes(const struct stage *s, int micro)
 {
-    return (uint64_t)(tensor_rows_at(s->tp, STREAM, s->micro[micro].N).count * s->tp->channels) * dtype_size(s->device->dtype);
+    return (uint64_t)(tensor_rows_at(s->tp, STREAM, s->micro[micro].N).count * s->tp->channels.count) * dtype_size(s->device->dtype);
 }
 
 /* A part's output is held where it is kept here. */

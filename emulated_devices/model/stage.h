@@ -22,7 +22,7 @@ struct model_part {
 
 /* One microbatch in flight. */
 struct microbatch {
-    struct sequences sequences;
+    struct interval sequences;
     int64_t N;                                  /* its tokens */
     struct tensor ids, positions, labels;       /* I32 [N]; those the stage needs */
     struct tensor *tensor;                      /* [buffers of all parts] */

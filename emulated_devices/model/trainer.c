@@ -174,13 +174,13 @@ static int batch_of(const struct trainer *t, int micro) { return micro / t->sche
 static void count_labels(struct trainer *t, const int32_t *labels)
 {
     const struct plan *p = &t->plan;
-    const struct range own = shards_members(&t->data.shards, shards_replica_of(&t->data.shards, t->dp.rank));
+    const struct interval own = shards_members(&t->data.shards, shards_replica_of(&t->data.shards, t->dp.rank));
     memset(t->counted, 0, (size_t)p->updates * sizeof *t->counted);
     t->labels = 0;
     for (int64_t n = 0; n < p->B * p->S; n++) t->labels += labels[n] != IGNORE_LABEL;
     for (int dp = (int)own.first; dp < own.first + own.count && dp < plan_parts(p); dp++)
         for (int i = 0; i < p->micros; i++) {
-            const struct sequences s = plan_microbatch(p, dp, i);
+            const struct interval s = plan_microbatch(p, dp, i);
             for (int64_t n = s.first * p->S; n < (s.first + s.count) * p->S; n++) t->counted[batch_of(t, i)] += labels[n] != IGNORE_LABEL;
         }
 }

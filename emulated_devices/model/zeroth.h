@@ -23,9 +23,6 @@
 
 #include "emulated_devices/model/trainer.h"
 
-/** What does not go with an optimizer that is forward_only, or with --perturb.  @return OK or ERR_PLAN, naming flag and value. */
-enum error_code zeroth_check(struct plan *, const struct schedule *, struct error *);
-
 /** The groups of a trainer's device.  Local.  @return OK or ERR_MEMORY. */
 enum error_code zeroth_open(struct trainer *, struct error *);
 

@@ -41,12 +41,12 @@ static enum error_code axis_of(const struct where *w, const cJSON *entry, enum a
 }
 
 /* Contiguous pieces: this one begins where those before it end. */
-static enum error_code contiguous(const struct where *w, const cJSON *entry, int d, struct spans *s, struct error *err)
+static enum error_code contiguous(const struct where *w, const cJSON *entry, int d, struct intervals *s, struct error *err)
 {
     enum axis axis;
     int64_t parts = 1, first = 0, own = 0, all = 0;
     enum error_code e = axis_of(w, entry, &axis, err);
-    if (!e && json_has(entry, "parts")) e = json_int(entry, w->a->map_path, "parts", 1, SPANS_MOST, &parts, err);
+    if (!e && json_has(entry, "parts")) e = json_int(entry, w->a->map_path, "parts", 1, INTERVALS_MOST, &parts, err);
     if (e) return e;
     const int place = mesh_coordinate(&w->a->mesh, w->rank, axis);
     for (int i = 0; i < w->a->mesh.size[axis]; i++) {
@@ -62,23 +62,23 @@ static enum error_code contiguous(const struct where *w, const cJSON *entry, int
         snprintf(text, sizeof text, "over %s the pieces have %lld %s together, not %lld", axis_name(axis), (long long)(all * parts), d ? "columns" : "rows", (long long)w->dim[d]);
         return bad(w, err, text);
     }
-    for (int64_t p = 0; p < parts; p++) spans_add(s, p * (w->dim[d] / parts) + first, own);
+    for (int64_t p = 0; p < parts; p++) intervals_add(s, (struct interval){ p * (w->dim[d] / parts) + first, own });
     return OK;
 }
 
-static enum error_code zigzag(const struct where *w, const cJSON *entry, struct spans *s, struct error *err)
+static enum error_code zigzag(const struct where *w, const cJSON *entry, struct intervals *s, struct error *err)
 {
     enum axis axis;
     int64_t sequences = 1;
     enum error_code e = axis_of(w, entry, &axis, err);
-    if (!e && json_has(entry, "sequences")) e = json_int(entry, w->a->map_path, "sequences", 1, SPANS_MOST / 2, &sequences, err);
+    if (!e && json_has(entry, "sequences")) e = json_int(entry, w->a->map_path, "sequences", 1, INTERVALS_MOST / 2, &sequences, err);
     if (e) return e;
     const int n = w->a->mesh.size[axis], r = mesh_coordinate(&w->a->mesh, w->rank, axis);
     const int64_t S = w->dim[0] / sequences;
     if (S * sequences != w->dim[0]) return bad(w, err, "its rows are not that many sequences of one length");
     for (int64_t b = 0; b < sequences; b++) {
         const int chunk[2] = { r, 2 * n - 1 - r };
-        for (int c = 0; c < 2; c++) spans_add(s, b * S + block_start(S, 2 * n, chunk[c]), block_start(S, 2 * n, chunk[c] + 1) - block_start(S, 2 * n, chunk[c]));
+        for (int c = 0; c < 2; c++) intervals_add(s, interval_moved(block_at(S, 2 * n, chunk[c]), b * S));
     }
     return OK;
 }
@@ -107,8 +107,8 @@ static enum error_code flat(const struct where *w, const cJSON *entry, struct ac
     if (first > n) first = n;
     if (!make_parts(p, 1)) return fail(err, ERR_MEMORY, "no memory for a layout");
     p->loose = p->padded = true;
-    *p->part = (struct part){ .dim = { n, 1 }, .cols = spans_whole(1) };
-    spans_add(&p->part->rows, first, own < n - first ? own : n - first);
+    *p->part = (struct part){ .dim = { n, 1 }, .cols = intervals_whole(1) };
+    intervals_add(&p->part->rows, (struct interval){ first, own < n - first ? own : n - first });
     return OK;
 }
 
@@ -125,7 +125,7 @@ static bool box_from(const cJSON *box, const int64_t dim[2], struct part *part)
     *part = (struct part){ .dim = { dim[0], dim[1] } };
     for (int d = 0; d < 2; d++) {
         if (at[0][d] < 0 || at[1][d] < 0 || at[0][d] > dim[d] || at[1][d] > dim[d] - at[0][d]) return false;
-        spans_add(d ? &part->cols : &part->rows, at[0][d], at[1][d]);
+        intervals_add(d ? &part->cols : &part->rows, (struct interval){ at[0][d], at[1][d] });
     }
     return true;
 }
@@ -173,7 +173,7 @@ static enum error_code find_parts(struct where *w, struct actual_piece *p, struc
         if (e) return e;
     }
     for (int d = 0; d < 2; d++)
-        if (!cut[d]) spans_add(d ? &part.cols : &part.rows, 0, w->dim[d]);
+        if (!cut[d]) intervals_add(d ? &part.cols : &part.rows, (struct interval){ 0, w->dim[d] });
     if (!make_parts(p, 1)) return fail(err, ERR_MEMORY, "no memory for a layout");
     *p->part = part;
     return OK;
@@ -187,7 +187,7 @@ static enum error_code read_data(const struct where *w, struct actual_piece *p, 
     shape_of(w, w->rank, shape);
     for (int i = 0; i < p->parts; i++) p->count += part_count(&p->part[i]);
     const bool fits = p->padded ? entry->count >= p->count : p->loose ? entry->count == p->count
-                    : shape[0] == spans_extent(&p->part->rows) && shape[1] == spans_extent(&p->part->cols);
+                    : shape[0] == intervals_total(&p->part->rows) && shape[1] == intervals_total(&p->part->cols);
     if (!fits) {
         char text[160];
         snprintf(text, sizeof text, "it is %lld x %lld; of the golden %lld x %lld its part is %lld elements%s", (long long)shape[0], (long long)shape[1],

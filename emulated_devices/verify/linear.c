@@ -79,12 +79,12 @@ struct part linear_part(const struct linear_layer *l, int rank, enum linear_matr
     if (is_weight(m)) {
         const struct param_spec spec = { .role = l->role, .ndim = 2, .dim = { l->O, l->I } };
         const struct layout boxes = tensor_layout(&tp, &spec);
-        for (int i = 0; i < boxes.boxes; i++) spans_add(&part.rows, boxes.box[i].start[0], boxes.box[i].extent[0]);
-        spans_add(&part.cols, boxes.box[0].start[1], boxes.box[0].extent[1]);
+        for (int i = 0; i < boxes.boxes; i++) intervals_add(&part.rows, (struct interval){ boxes.box[i].start[0], boxes.box[i].extent[0] });
+        intervals_add(&part.cols, (struct interval){ boxes.box[0].start[1], boxes.box[0].extent[1] });
         return part;
     }
-    const struct rows rows = tensor_rows_at(&tp, side_of(l, m), l->N);
-    spans_add(&part.rows, rows.first, rows.count);
+    const struct interval rows = tensor_rows_at(&tp, side_of(l, m), l->N);
+    intervals_add(&part.rows, rows);
     part.cols = activation_columns(&tp, width_of(l, is_output(m)), false);
     return part;
 }
@@ -97,7 +97,7 @@ static int64_t rows_of_room(const struct linear_layer *l, enum linear_matrix m)
     if (m == LINEAR_X && side_of(l, m) == STREAM) return tensor_rows_at(&l->tp, INPUT, l->N).count;
     if (m == LINEAR_dY && side_of(l, m) == STREAM) return tensor_rows_at(&l->tp, GRADIENT, l->N).count;
     const struct part p = linear_part(l, l->tp.rank, m);
-    return spans_extent(&p.rows);
+    return intervals_total(&p.rows);
 }
 
 enum error_code linear_open(struct linear_layer *l, struct group *g, struct error *err)
@@ -106,7 +106,7 @@ enum error_code linear_open(struct linear_layer *l, struct group *g, struct erro
     enum error_code e = tensor_open(&l->tp, g, err);
     for (enum linear_matrix m = 0; m < LINEAR_MATRIX_COUNT && !e; m++) {
         const struct part p = linear_part(l, g->rank, m);
-        e = tensor_buffer(&l->tp, &l->piece[m], rows_of_room(l, m), spans_extent(&p.cols), err);
+        e = tensor_buffer(&l->tp, &l->piece[m], rows_of_room(l, m), intervals_total(&p.cols), err);
         if (!e) memset(l->piece[m].data, 0, tensor_bytes(l->piece[m]));
     }
     return e;

@@ -42,7 +42,7 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
         if (e->layer != layer || e->gradient != gradient || strcmp(e->name, name) != 0 || *truth == NULL) continue;
         const int rank = p->trainer->comm->rank;
         const struct part part = plan_part(plan, rank, e->width, e->cols, micro, gradient);
-        const struct tensor beside = tensor_2d(*truth, t.dtype, spans_extent(&part.rows), spans_extent(&part.cols));
+        const struct tensor beside = tensor_2d(*truth, t.dtype, intervals_total(&part.rows), intervals_total(&part.cols));
         if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, e->width)) p->sums[i].difference = NAN;  /* of another shape */
         else {
             add_up(&p->sums[i], t, beside);

@@ -62,7 +62,7 @@ static enum error_code quantise_unit(const struct plan *p, const struct shards *
     struct whole_unit x;
     enum error_code e = open_unit(&x, p, s, which, err);
     if (!e) {
-        const struct range all = { 0, x.unit.padded };
+        const struct interval all = { 0, x.unit.padded };
         copy(&x, w, false);
         unit_from_whole(&x.unit, all, x.row, x.whole, p->dtype);
         for (int l = (int)first; l >= (int)last && !e; l--)

@@ -6,7 +6,7 @@
 #ifndef ORRERY_VERIFY_QUANTISED_H
 #define ORRERY_VERIFY_QUANTISED_H
 
-#include "emulated_devices/model/plan.h"
+#include "emulated_devices/plan/plan.h"
 
 /** Whether devices gather quantised weights before use / after a step, of a plan that has passed plan_check. */
 bool quantised_before_use(const struct plan *);

@@ -11,7 +11,7 @@
 struct box_hash {
     int32_t index, kind, whose;         /* parameter; a place in kind_of; the replica, where those train apart */
     struct box box;
-    struct range kept;                  /* which of the box's elements */
+    struct interval kept;                  /* which of the box's elements */
     uint64_t bits;
     bool copy;                          /* an earlier device has the same elements */
 };
@@ -28,14 +28,14 @@ static int64_t elements(const struct box *b, int ndim)
 }
 
 /* Box by box: of a fused matrix some boxes may be copies, those of keys and values, and others not. */
-static int list_boxes(const struct parameter *p, const struct layout *l, int kind, int whose, struct range kept, struct tensor x, struct box_hash *out)
+static int list_boxes(const struct parameter *p, const struct layout *l, int kind, int whose, struct interval kept, struct tensor x, struct box_hash *out)
 {
     const size_t size = dtype_size(x.dtype);
     int64_t from = 0;
     int n = 0;
     for (int b = 0; b < l->boxes; b++) {
         const int64_t count = elements(&l->box[b], l->ndim);
-        const struct range part = range_meet(kept, (struct range){ from, count });
+        const struct interval part = interval_meet(kept, (struct interval){ from, count });
         const char *own = (const char *)x.data + (size_t)(part.first - kept.first) * size;
         if (part.count > 0)
             out[n++] = (struct box_hash){ p->index, kind, whose, l->box[b], { part.first - from, part.count },
@@ -80,7 +80,7 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct box
             const int k = kinds[c];
             struct error err;
             struct tensor x;
-            struct range kept;
+            struct interval kept;
             if (collect_own(t, p, kind_of[k], &kept, &x, &err))
                 comm_give_up(t->comm, &err);
             const int whose = is_a_replicas_own(t, kind_of[k], when) ? shards_replica_of(&t->data.shards, t->dp.rank) : 0;
@@ -115,7 +115,6 @@ static enum error_code gather_lists(struct trainer *t, struct box_hash *own, int
 
 enum meeting { APART, SAME, ACROSS };
 
-static bool same_range(struct range a, struct range b) { return a.first == b.first && a.count == b.count; }
 
 /* Whether two devices have the same elements of a tensor, none in common, or maybe some: boxes that are cut differently. */
 static enum meeting meet(const struct box_hash *a, const struct box_hash *b)
@@ -123,12 +122,12 @@ static enum meeting meet(const struct box_hash *a, const struct box_hash *b)
     bool same = true;
     if (a->index != b->index || a->kind != b->kind || a->whose != b->whose) return APART;
     for (int d = 0; d < TENSOR_MAX_DIMS; d++) {
-        const struct range x = { a->box.start[d], a->box.extent[d] }, y = { b->box.start[d], b->box.extent[d] };
-        if ((x.count > 0 || y.count > 0) && range_meet(x, y).count == 0) return APART;
-        same = same && same_range(x, y);
+        const struct interval x = { a->box.start[d], a->box.extent[d] }, y = { b->box.start[d], b->box.extent[d] };
+        if ((x.count > 0 || y.count > 0) && interval_meet(x, y).count == 0) return APART;
+        same = same && interval_equal(x, y);
     }
-    if (same && range_meet(a->kept, b->kept).count == 0) return APART;
-    return same && same_range(a->kept, b->kept) ? SAME : ACROSS;
+    if (same && interval_meet(a->kept, b->kept).count == 0) return APART;
+    return same && interval_equal(a->kept, b->kept) ? SAME : ACROSS;
 }
 
 static enum error_code say(const struct trainer *t, const struct box_hash *p, int rank, const struct evidence *on, enum replicas_when when, struct error *err)

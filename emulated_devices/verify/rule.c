@@ -14,7 +14,7 @@ static bool is_partial(const struct schedule *s)
 /* One microbatch of one copy. */
 static void note(struct rule *r, const struct plan *p, const struct schedule *s, int dp, int micro)
 {
-    const struct sequences of = plan_microbatch(p, dp, micro);
+    const struct interval of = plan_microbatch(p, dp, micro);
     for (int64_t b = of.first - r->own.first; b < of.first - r->own.first + of.count; b++) {
         r->update_of[b] = micro / s->update_every;
         for (int stage = 0; r->passes_by && stage < s->stages; stage++)
@@ -24,10 +24,10 @@ static void note(struct rule *r, const struct plan *p, const struct schedule *s,
 }
 
 /* From the first microbatch of the first of these copies to the last of the last: neighbours in the batch. */
-static struct sequences sequences_of(const struct plan *p, struct range copies, int micros)
+static struct interval sequences_of(const struct plan *p, struct interval copies, int micros)
 {
-    const struct sequences first = plan_microbatch(p, (int)copies.first, 0), last = plan_microbatch(p, (int)(copies.first + copies.count) - 1, micros - 1);
-    return (struct sequences){ first.first, last.first + last.count - first.first };
+    const struct interval first = plan_microbatch(p, (int)copies.first, 0), last = plan_microbatch(p, (int)(copies.first + copies.count) - 1, micros - 1);
+    return (struct interval){ first.first, last.first + last.count - first.first };
 }
 
 enum error_code rule_of_plan(struct rule *r, const struct plan *p, int replica, struct error *err)
@@ -37,7 +37,7 @@ enum error_code rule_of_plan(struct rule *r, const struct plan *p, int replica, 
     enum error_code e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
     if (!e) e = plan_schedule(p, &s, err);
     if (e) return e;
-    const struct range copies = shards_members(&shards, replica);
+    const struct interval copies = shards_members(&shards, replica);
     *r = (struct rule){ .updates = p->updates, .delayed = s.weight_versions > 1, .own = sequences_of(p, copies, s.micros) };
     const bool partial = is_partial(&s);
     r->update_of = calloc((size_t)r->own.count, sizeof *r->update_of);

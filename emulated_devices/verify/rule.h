@@ -8,12 +8,12 @@
 #ifndef ORRERY_RULE_H
 #define ORRERY_RULE_H
 
-#include "emulated_devices/model/plan.h"
+#include "emulated_devices/plan/plan.h"
 
 struct rule {
     int updates;                        /* optimizer steps in one training step */
     bool delayed;                       /* each with the gradient at the weights before the newest */
-    struct sequences own;               /* those it is about: the whole batch, or a replica's */
+    struct interval own;               /* those it is about: the whole batch, or a replica's */
     int *update_of;                     /* [own] the one that a sequence counts for */
     bool *passes_by;                    /* [L*own] layers that a sequence leaves out; NULL: none */
 };

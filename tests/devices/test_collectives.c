@@ -119,7 +119,7 @@ static int64_t first(const struct collective *c, int b)
 }
 
 /* The block that element i of all blocks is in, and *i within it.  Asked for 0, 1, 2, .. in turn. */
-static int block_at(const struct collective *c, int64_t *i)
+static int block_of(const struct collective *c, int64_t *i)
 {
     static int b;
     static int64_t from, to;
@@ -189,7 +189,7 @@ static double end(enum operation op, const struct collective *c, int r, int64_t 
     case REDUCE_SCATTER: return reduced(c, 0, group.size, first(c, r) + i);
     case SCAN: return reduced(c, 0, c->exclusive ? r : r + 1, i);
     case ALLGATHER: case GATHER:
-        b = block_at(c, &i);
+        b = block_of(c, &i);
         return value(c, b, i);
     case ALLTOALL:
         while (i >= between(c, b, r)) i -= between(c, b++, r);

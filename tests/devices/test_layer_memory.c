@@ -39,15 +39,15 @@ static int64_t rows(const struct layer *l, enum tensor_place place) { return ten
  * deviation of two norms, and a denominator for each head. */
 static uint64_t everything(const struct layer *l)
 {
-    const int64_t inner = tensor_qkv_columns(&l->tp) + l->tp.heads.queries * model.A + tensor_up_columns(&l->tp) + l->tp.columns;
-    const int64_t elements = 2 * (rows(l, STREAM) + rows(l, INPUT)) * l->tp.channels + rows(l, INNER) * inner;
-    return 2 * (uint64_t)elements + 4 * (uint64_t)(4 * rows(l, STREAM) + rows(l, INNER) * l->tp.heads.queries);
+    const int64_t inner = tensor_qkv_columns(&l->tp) + l->tp.heads.queries.count * model.A + tensor_up_columns(&l->tp) + l->tp.columns.count;
+    const int64_t elements = 2 * (rows(l, STREAM) + rows(l, INPUT)) * l->tp.channels.count + rows(l, INNER) * inner;
+    return 2 * (uint64_t)elements + 4 * (uint64_t)(4 * rows(l, STREAM) + rows(l, INNER) * l->tp.heads.queries.count);
 }
 
 static uint64_t dropped(const struct layer *l, const char *recompute)
 {
-    const uint64_t in = 2 * (uint64_t)(rows(l, STREAM) * l->tp.channels);
-    const uint64_t attention = (uint64_t)(rows(l, INNER) * l->tp.heads.queries) * (2 * (uint64_t)model.A + 4);
+    const uint64_t in = 2 * (uint64_t)(rows(l, STREAM) * l->tp.channels.count);
+    const uint64_t attention = (uint64_t)(rows(l, INNER) * l->tp.heads.queries.count) * (2 * (uint64_t)model.A + 4);
     return strcmp(recompute, "full") == 0 ? everything(l) - in : strcmp(recompute, "selective") == 0 ? attention : 0;
 }
 

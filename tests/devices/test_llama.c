@@ -104,12 +104,12 @@ static void test_heads_are_dealt_out(void **state)
                 int64_t query = 0, first_copies = 0;
                 for (int i = 0; i < parts; i++) {
                     const struct heads h = heads_at(&c, parts, i);
-                    ASSERT_ALL(h.query == query && h.queries >= 1 && h.keys >= 1, "H=%d K=%d, part %d of %d: queries %lld to %lld, %lld keys", H, K, i, parts,
-                               (long long)h.query, (long long)(h.query + h.queries), (long long)h.keys);
-                    ASSERT_ALL(h.query / (H / K) == h.key && (h.query + h.queries - 1) / (H / K) == h.key + h.keys - 1,
+                    ASSERT_ALL(h.queries.first == query && h.queries.count >= 1 && h.keys.count >= 1, "H=%d K=%d, part %d of %d: queries %lld to %lld, %lld keys", H, K, i, parts,
+                               (long long)h.queries.first, (long long)(h.queries.first + h.queries.count), (long long)h.keys.count);
+                    ASSERT_ALL(h.queries.first / (H / K) == h.keys.first && (h.queries.first + h.queries.count - 1) / (H / K) == h.keys.first + h.keys.count - 1,
                                "H=%d K=%d, part %d of %d: query heads do not belong to its key/value heads", H, K, i, parts);
-                    query += h.queries;
-                    if (h.copy == 0) first_copies += h.keys;
+                    query += h.queries.count;
+                    if (h.copy == 0) first_copies += h.keys.count;
                 }
                 ASSERT_ALL(query == H && first_copies == K, "H=%d K=%d in %d parts: %lld and %lld are dealt out", H, K, parts, (long long)query, (long long)first_copies);
             }

@@ -6,7 +6,7 @@
  * peaks, messages and bytes to their formulas on the way.
  */
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/model/recompute.h"
+#include "emulated_devices/plan/recompute.h"
 #include "emulated_devices/verify/case.h"
 #include <string.h>
 

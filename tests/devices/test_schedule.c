@@ -1,7 +1,7 @@
 /* Every pipeline schedule: it runs, and its bubble, memory and messages are what its header says, exactly.
  * tier: check
  */
-#include "emulated_devices/schemes/pipeline/draw.h"
+#include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * expected; hostile text is refused, not obeyed.  And `orrery show schedule`, which draws them.
  * tier: check
  */
-#include "emulated_devices/cli/show_schedule.h"
+#include "emulated_devices/cli/show/schedule.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/output.h"
 #include <setjmp.h>

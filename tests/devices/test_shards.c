@@ -53,8 +53,8 @@ static void test_shards_make_up_the_unit(void **state)
             int times[35 + 11 + 6] = { 0 };
             struct seen seen = { times, 0 };
             for (s.rank = 0; s.rank < s.P; s.rank++) {
-                const struct range own = shards_range(&s, l, u.padded), wider = l > BY_WEIGHTS ? shards_range(&s, l - 1, u.padded) : (struct range){ 0, u.padded };
-                wrong += range_meet(own, wider).count != own.count;
+                const struct interval own = shards_range(&s, l, u.padded), wider = l > BY_WEIGHTS ? shards_range(&s, l - 1, u.padded) : (struct interval){ 0, u.padded };
+                wrong += interval_meet(own, wider).count != own.count;
                 unit_each_stretch(&u, own, see, &seen);
             }
             for (int i = 0; i < 35 + 11 + 6; i++)

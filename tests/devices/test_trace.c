@@ -4,7 +4,7 @@
  * ranks: 1 2 4
  */
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/cli/trace_file.h"
+#include "emulated_devices/draw/trace_file.h"
 #include "emulated_devices/collectives/collective.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"

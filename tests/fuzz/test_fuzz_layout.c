@@ -38,12 +38,12 @@ static void make_rank(int rank)
     as_file_named(name, bytes, at);
 }
 
-static void check_spans(const struct spans *s, int64_t dim)
+static void check_spans(const struct intervals *s, int64_t dim)
 {
-    must(s->count >= 0 && s->count <= SPANS_MOST, "%d stretches", s->count);
+    must(s->count >= 0 && s->count <= INTERVALS_MOST, "%d stretches", s->count);
     for (int i = 0; i < s->count; i++)
-        must(s->at[i].start >= 0 && s->at[i].extent >= 0 && s->at[i].start <= dim - s->at[i].extent, "%lld from %lld of %lld", (long long)s->at[i].extent,
-             (long long)s->at[i].start, (long long)dim);
+        must(s->at[i].first >= 0 && s->at[i].count >= 0 && s->at[i].first <= dim - s->at[i].count, "%lld from %lld of %lld", (long long)s->at[i].count,
+             (long long)s->at[i].first, (long long)dim);
 }
 
 /* What the checker does with a piece: every number of every part, and where it belongs. */

@@ -49,7 +49,7 @@ static enum error_code open_pack(struct data_parallel *dp, struct tensor *pack, 
 enum way { INTO_PACK, OUT_OF_PACK };
 
 /* Blocks first .. first + count - 1 of each row, of which it has `of`, lie one after another in the pack. */
-static void move_blocks(struct data_parallel *dp, struct tensor pack, const struct tensor row[], int n, struct range blocks, int of, enum way way)
+static void move_blocks(struct data_parallel *dp, struct tensor pack, const struct tensor row[], int n, struct interval blocks, int of, enum way way)
 {
     const size_t size = dtype_size(pack.dtype);
     int64_t at = count_rows(row, n) / of * blocks.first;
@@ -60,7 +60,7 @@ static void move_blocks(struct data_parallel *dp, struct tensor pack, const stru
             memcpy(way == INTO_PACK ? in_pack : in_row, way == INTO_PACK ? in_row : in_pack, (size_t)each * size);
             at += each;
         }
-    dev_charge(dp->device, "pack", slice(pack, (struct range){ 0, count_rows(row, n) / of * blocks.count }), 2, 0);
+    dev_charge(dp->device, "pack", slice(pack, (struct interval){ 0, count_rows(row, n) / of * blocks.count }), 2, 0);
 }
 
 /* ---- collectives ------------------------------------------------------------------------------------------------------------------- */
@@ -73,9 +73,9 @@ enum error_code bucket_reduce_scatter(struct data_parallel *dp, enum shard_level
     if (n == 0 || P == 1) return OK;
     enum error_code e = open_pack(dp, &pack, row, n, err);
     if (e) return e;
-    move_blocks(dp, pack, row, n, (struct range){ 0, P }, P, INTO_PACK);
+    move_blocks(dp, pack, row, n, (struct interval){ 0, P }, P, INTO_PACK);
     e = level_reduce_scatter(dp, level, pack, t, err);
-    if (!e) move_blocks(dp, pack, row, n, (struct range){ shards_digit(&dp->shards, level), 1 }, P, OUT_OF_PACK);
+    if (!e) move_blocks(dp, pack, row, n, (struct interval){ shards_digit(&dp->shards, level), 1 }, P, OUT_OF_PACK);
     device_free(dp->device, pack);
     return e;
 }
@@ -88,9 +88,9 @@ enum error_code bucket_allreduce(struct data_parallel *dp, enum shard_level leve
     if (n == 0 || g->size == 1) return OK;
     enum error_code e = open_pack(dp, &pack, row, n, err);
     if (e) return e;
-    move_blocks(dp, pack, row, n, (struct range){ 0, 1 }, 1, INTO_PACK);
+    move_blocks(dp, pack, row, n, (struct interval){ 0, 1 }, 1, INTO_PACK);
     e = allreduce(g, pack.data, tensor_count(pack), pack.dtype, SUM, dp->allreduce, err);
-    if (!e) move_blocks(dp, pack, row, n, (struct range){ 0, 1 }, 1, OUT_OF_PACK);
+    if (!e) move_blocks(dp, pack, row, n, (struct interval){ 0, 1 }, 1, OUT_OF_PACK);
     device_free(dp->device, pack);
     return e;
 }
@@ -105,9 +105,9 @@ enum error_code bucket_allgather(struct data_parallel *dp, enum shard_level leve
     enum error_code e = open_pack(dp, &pack, row, n, err);
     if (e) return e;
     const int64_t each = tensor_count(pack) / P;
-    move_blocks(dp, pack, row, n, (struct range){ self, 1 }, P, INTO_PACK);
-    e = level_allgather(dp, level, slice(pack, (struct range){ self * each, each }), pack, err);
-    if (!e) move_blocks(dp, pack, row, n, (struct range){ 0, P }, P, OUT_OF_PACK);
+    move_blocks(dp, pack, row, n, (struct interval){ self, 1 }, P, INTO_PACK);
+    e = level_allgather(dp, level, slice(pack, (struct interval){ self * each, each }), pack, err);
+    if (!e) move_blocks(dp, pack, row, n, (struct interval){ 0, P }, P, OUT_OF_PACK);
     device_free(dp->device, pack);
     return e;
 }

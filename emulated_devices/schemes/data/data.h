@@ -114,7 +114,7 @@ enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE
 struct use { int part; enum pass pass; int tile; };     /* tile: its unit, where a part is used tile by tile; 0: none */
 
 /* What is stepped at once: elements of what this device steps of a unit's row. */
-struct step_slice { struct unit *unit; struct range own; int64_t before; bool last; };     /* before: elements of earlier slices; last: of its unit */
+struct step_slice { struct unit *unit; struct interval own; int64_t before; bool last; };     /* before: elements of earlier slices; last: of its unit */
 
 /* Units that are reduced, or gathered, in one exchange: bucket.h. */
 struct bucket { int units; int64_t elements; int *unit; };
@@ -270,7 +270,7 @@ enum dtype data_format(const struct data_parallel *, enum tensor_kind);
 
 /** The part of a unit's row whose numbers of a kind a device keeps, and whether the device is the first of those that keep the same:
  *  where replicas train apart, the first of its replica. */
-struct range data_kept(const struct shards *, const struct unit *, enum tensor_kind);
+struct interval data_kept(const struct shards *, const struct unit *, enum tensor_kind);
 bool data_keeps_first(const struct shards *, enum tensor_kind);
 
 /** The numbers kept: a view of that part. */

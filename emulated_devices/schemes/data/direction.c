@@ -25,7 +25,7 @@ static void move_run(void *context, struct run r)
 {
     const struct moving *m = context;
     mezo_move(&m->parameter->spec, m->dp->direction.key, m->dp->direction.along, r.whole, r.length, m->w.dtype,
-              slice(m->w, (struct range){ r.piece, r.length }).data);
+              slice(m->w, (struct interval){ r.piece, r.length }).data);
 }
 
 /* Whole parameters lie one after another. */
@@ -34,7 +34,7 @@ void move_weights(const struct data_parallel *dp, struct unit *u)
     if (u->moved) return;
     for (int i = 0; i < u->count; i++) {
         const struct parameter *p = &u->parameter[i];
-        struct moving m = { dp, p, slice(u->w, (struct range){ p->place, layout_count(&p->layout) }) };
+        struct moving m = { dp, p, slice(u->w, (struct interval){ p->place, layout_count(&p->layout) }) };
         layout_each_run(&p->layout, move_run, &m);
     }
     dev_charge(dp->device, "move weights", u->w, 2, 2);
@@ -59,7 +59,7 @@ static void step_run(void *context, struct run r)
         const struct tensor z = tensor_1d(rounded, a->w.dtype, n);
         mezo_draw(&a->parameter->spec, a->dp->direction.key, r.whole + at, n, drawn);
         convert(rounded, z.dtype, drawn, F64, n);
-        optimizer_step(a->dp->optimizer, slice(a->w, (struct range){ r.piece + at, n }), z, NULL, a->step);
+        optimizer_step(a->dp->optimizer, slice(a->w, (struct interval){ r.piece + at, n }), z, NULL, a->step);
     }
 }
 

@@ -62,7 +62,7 @@ static inline int64_t kept_elements(const struct data_parallel *dp, const struct
 }
 
 /* Of the gradients that this device keeps, those that it steps. */
-struct range stepped_gradients(const struct data_parallel *, const struct unit *);
+struct interval stepped_gradients(const struct data_parallel *, const struct unit *);
 
 /* Elements of a unit's weights (or gradients) when they are whole here. */
 static inline int64_t whole_elements(const struct unit *u) { return u->rows > 0 ? u->elements : u->padded; }
@@ -78,7 +78,7 @@ struct collective_cost level_allreduce_cost(const struct data_parallel *, enum s
 struct collective_cost level_allgather_cost(const struct data_parallel *, enum shard_level, int64_t n);
 
 /* Elements first .. of a row as a tensor of their own. */
-static inline struct tensor slice(struct tensor row, struct range r)
+static inline struct tensor slice(struct tensor row, struct interval r)
 {
     char *data = row.data;
     return tensor_1d(data ? data + (size_t)r.first * dtype_size(row.dtype) : NULL, row.dtype, r.count);

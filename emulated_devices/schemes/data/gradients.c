@@ -9,9 +9,9 @@
 
 /* ---- where they are ------------------------------------------------------------------------------------------------------------ */
 
-struct range stepped_gradients(const struct data_parallel *dp, const struct unit *u)
+struct interval stepped_gradients(const struct data_parallel *dp, const struct unit *u)
 {
-    struct range own = shards_range(&dp->shards, BY_OPTIMIZER, u->padded);
+    struct interval own = shards_range(&dp->shards, BY_OPTIMIZER, u->padded);
     own.first -= shards_range(&dp->shards, BY_GRADIENTS, u->padded).first;
     return own;
 }
@@ -28,14 +28,14 @@ static enum error_code open_row(struct data_parallel *dp, const struct unit *u, 
     if (u->rows == 0) return OK;
     *row = device_tensor_in(dp->device, BUFFERS, u->g.dtype, u->padded);
     if (row->data == NULL) return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
-    unit_from_whole(u, (struct range){ 0, u->padded }, row->data, u->g.data, row->dtype);
+    unit_from_whole(u, (struct interval){ 0, u->padded }, row->data, u->g.data, row->dtype);
     return OK;
 }
 
 /* What has come of a unit's gradient, to what is kept of it; the whole goes. */
 static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, struct tensor row, struct tracking t, struct error *err)
 {
-    const struct range kept = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
+    const struct interval kept = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
     const enum error_code e = offload_take_sum(dp, u, err);
     if (!e) dev_add(dp->device, u->sum, u->sum, slice(row, kept));
     clock_made(&dp->device->clock, u->sum.data, tensor_bytes(u->sum));
@@ -50,7 +50,7 @@ static enum error_code scatter(struct data_parallel *dp, const struct bucket *b,
 {
     struct tracking t = { 0 };
     enum error_code e = OK;
-    struct range cut = { 0 };
+    struct interval cut = { 0 };
     for (int i = 0; i < b->units && !e; i++) {
         const struct unit *u = &dp->unit[b->unit[i]];
         cut = shards_range(&dp->shards, BY_WEIGHTS, u->padded);
@@ -150,7 +150,7 @@ static enum error_code reduce_buckets(struct data_parallel *dp, struct error *er
     const int64_t ready = projected ? dp->packed : finished(dp);
     enum error_code e = OK;
     while (dp->reduced < n && !dp->shards.apart && !e) {
-        const struct range bucket = range_meet((struct range){ dp->reduced, step }, (struct range){ 0, n });
+        const struct interval bucket = interval_meet((struct interval){ dp->reduced, step }, (struct interval){ 0, n });
         if (bucket.first + bucket.count > ready) break;
         e = allreduce(dp->group, slice(g, bucket).data, bucket.count, g.dtype, SUM, dp->allreduce, err);
         dp->reduced += bucket.count;

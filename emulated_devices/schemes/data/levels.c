@@ -6,10 +6,10 @@ static bool talks(const struct data_parallel *dp, enum shard_level level) { retu
 
 /* ---- gradients ---------------------------------------------------------------------------------------------------------------- */
 
-static struct range own_block(const struct data_parallel *dp, enum shard_level level, struct tensor row)
+static struct interval own_block(const struct data_parallel *dp, enum shard_level level, struct tensor row)
 {
     const int64_t n = tensor_count(row) / shards_size(&dp->shards, level);
-    return (struct range){ shards_digit(&dp->shards, level) * n, n };
+    return (struct interval){ shards_digit(&dp->shards, level) * n, n };
 }
 
 enum error_code level_reduce_scatter(struct data_parallel *dp, enum shard_level level, struct tensor row, struct tracking t, struct error *err)

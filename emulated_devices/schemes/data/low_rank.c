@@ -32,7 +32,7 @@ struct tensor data_whole_state(const struct data_parallel *dp, const struct para
     struct tensor t = state_shape(dp, &p->spec, state);
     int64_t at = 0;
     for (int i = 0; &u->parameter[i] != p; i++) at += tensor_count(state_shape(dp, &u->parameter[i].spec, state));
-    t.data = slice(u->state[state], (struct range){ at, 0 }).data;
+    t.data = slice(u->state[state], (struct interval){ at, 0 }).data;
     return t;
 }
 
@@ -160,7 +160,7 @@ static void step_parameter(struct data_parallel *dp, const struct parameter *p, 
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
     for (int k = 0; k < dp->optimizer->states; k++) state[k] = data_whole_state(dp, p, k);
     step.weight_decay = p->spec.decay ? dp->hyper->weight_decay : 0;
-    galore_step(dp->optimizer, r, parameter_view(p, slice(master, (struct range){ p->place, 0 }).data, master.dtype), p->g, state, step);
+    galore_step(dp->optimizer, r, parameter_view(p, slice(master, (struct interval){ p->place, 0 }).data, master.dtype), p->g, state, step);
     if (r.r > 0) clock_compute(&dp->device->clock, "project back", linear_cost(r.b, r.r, r.a, master.dtype));
 }
 

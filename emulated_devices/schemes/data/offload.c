@@ -182,7 +182,7 @@ static void count_squares(struct data_parallel *dp, struct unit *u, struct tenso
 enum error_code offload_put_sum(struct data_parallel *dp, struct unit *u, bool last, struct error *err)
 {
     if (!offloads(&dp->request, GRADIENTS)) return OK;
-    const struct range part = last ? stepped_gradients(dp, u) : (struct range){ 0, tensor_count(u->own_g) };
+    const struct interval part = last ? stepped_gradients(dp, u) : (struct interval){ 0, tensor_count(u->own_g) };
     if (last) count_squares(dp, u, slice(u->sum, part));
     u->added = true;
     return put(dp, u, slice(u->own_g, part), slice(u->sum, part), err);

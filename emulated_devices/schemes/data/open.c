@@ -78,7 +78,7 @@ static void place_gradients(struct data_parallel *dp, bool *failed)
     dp->gradients = zeros(dp, GRADIENTS, KIND_GRADIENT, at, failed);
     at = 0;
     for (int u = dp->units - 1; u >= 0; u--) {
-        dp->unit[u].g = dp->unit[u].own_g = dp->unit[u].sum = slice(dp->gradients, (struct range){ at, dp->unit[u].padded });
+        dp->unit[u].g = dp->unit[u].own_g = dp->unit[u].sum = slice(dp->gradients, (struct interval){ at, dp->unit[u].padded });
         at += dp->unit[u].padded;
     }
 }
@@ -87,7 +87,7 @@ void show_weights(struct unit *u)
 {
     for (int i = 0; i < u->count; i++) {
         struct parameter *p = &u->parameter[i];
-        p->w = parameter_view(p, slice(u->w, (struct range){ p->place, 0 }).data, u->w.dtype);
+        p->w = parameter_view(p, slice(u->w, (struct interval){ p->place, 0 }).data, u->w.dtype);
     }
 }
 
@@ -95,7 +95,7 @@ void show_gradients(struct unit *u)
 {
     for (int i = 0; i < u->count; i++) {
         struct parameter *p = &u->parameter[i];
-        p->g = parameter_view(p, slice(u->g, (struct range){ p->place, 0 }).data, u->g.dtype);
+        p->g = parameter_view(p, slice(u->g, (struct interval){ p->place, 0 }).data, u->g.dtype);
     }
 }
 
@@ -128,7 +128,7 @@ static void draw_stretch(void *context, struct portion s)
 
 static void draw(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind, uint64_t seed)
 {
-    const struct range own = data_kept(&dp->shards, u, kind);
+    const struct interval own = data_kept(&dp->shards, u, kind);
     struct draw d = { .seed = seed, .own = data_kept_tensor(dp, u, kind), .first = own.first };
     unit_each_stretch(u, own, draw_stretch, &d);
 }

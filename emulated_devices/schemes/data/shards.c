@@ -30,16 +30,16 @@ int shards_digit(const struct shards *s, enum shard_level level)
 int shards_replicas(const struct shards *s) { return s->apart ? s->P / s->optimizer : 1; }
 int shards_replica_of(const struct shards *s, int rank) { return s->apart ? rank / s->optimizer : 0; }
 
-struct range shards_members(const struct shards *s, int replica)
+struct interval shards_members(const struct shards *s, int replica)
 {
-    return s->apart ? (struct range){ (int64_t)replica * s->optimizer, s->optimizer } : (struct range){ 0, s->P };
+    return s->apart ? (struct interval){ (int64_t)replica * s->optimizer, s->optimizer } : (struct interval){ 0, s->P };
 }
 
 int64_t shards_pad(const struct shards *s, int64_t n) { return (n + s->optimizer - 1) / s->optimizer * s->optimizer; }
 
-struct range shards_range(const struct shards *s, enum shard_level level, int64_t padded)
+struct interval shards_range(const struct shards *s, enum shard_level level, int64_t padded)
 {
-    struct range r = { 0, padded };
+    struct interval r = { 0, padded };
     for (enum shard_level l = BY_WEIGHTS; l <= level && l < BY_COPIES; l++) {
         r.count /= shards_size(s, l);
         r.first += shards_digit(s, l) * r.count;

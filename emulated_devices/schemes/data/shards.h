@@ -23,9 +23,8 @@
 #ifndef ORRERY_SHARDS_H
 #define ORRERY_SHARDS_H
 
+#include "emulated_devices/device/interval.h"
 #include "ref/error.h"
-#include <stdbool.h>
-#include <stdint.h>
 
 enum shard_level { BY_WEIGHTS, BY_GRADIENTS, BY_OPTIMIZER, BY_COPIES, SHARD_LEVELS };
 
@@ -34,9 +33,6 @@ struct shards {
     int weights, gradients, optimizer;  /* w | g | o */
     bool apart;                         /* the P/o groups are replicas that train apart (outer.c), and keep other numbers */
 };
-
-/* Elements, or devices, first .. first + count - 1. */
-struct range { int64_t first, count; };
 
 /** Whether w | g | o | P.  @return OK, or ERR_PLAN naming the number that does not divide. */
 enum error_code shards_check(const struct shards *, struct error *);
@@ -51,21 +47,14 @@ int shards_replicas(const struct shards *);
 int shards_replica_of(const struct shards *, int rank);
 
 /** Devices along dp that work on the sequences of a replica: all of them where none train apart. */
-struct range shards_members(const struct shards *, int replica);
+struct interval shards_members(const struct shards *, int replica);
 
 /** n rounded up so that it is cut without a remainder. */
 int64_t shards_pad(const struct shards *, int64_t n);
 
-static inline struct range range_meet(struct range a, struct range b)
-{
-    const int64_t first = a.first > b.first ? a.first : b.first;
-    const int64_t end = a.first + a.count < b.first + b.count ? a.first + a.count : b.first + b.count;
-    return (struct range){ first, end > first ? end - first : 0 };
-}
-
 /** This device's part of a unit of `padded` elements that has been cut by all digits up to this one: after BY_WEIGHTS the
  *  weights it keeps, after BY_GRADIENTS the gradients, after BY_OPTIMIZER what it steps. */
-struct range shards_range(const struct shards *, enum shard_level, int64_t padded);
+struct interval shards_range(const struct shards *, enum shard_level, int64_t padded);
 
 /* ---- memory: what the arena is held to, and what papers have tables of ------------------------------------------------- */
 

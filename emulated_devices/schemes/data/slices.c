@@ -60,7 +60,7 @@ static struct operands on_device(struct stepping *x, int i)
     const int n = list_operands(x->dp, &o, at);
     list_operands(x->dp, buffer, in);
     for (int k = 0; k < n; k++)
-        if (offloads(&x->dp->request, at[k].tag)) *at[k].at = slice(*in[k].at, (struct range){ 0, x->dp->slice[i].own.count });
+        if (offloads(&x->dp->request, at[k].tag)) *at[k].at = slice(*in[k].at, (struct interval){ 0, x->dp->slice[i].own.count });
     return o;
 }
 
@@ -157,7 +157,7 @@ static void step_stretch(void *context, struct portion s)
 {
     struct kernel *x = context;
     const struct optimizer *o = x->dp->optimizer;
-    const struct range here = { s.row - x->first, s.length };
+    const struct interval here = { s.row - x->first, s.length };
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
     for (int i = 0; i < o->states; i++) state[i] = slice(x->o.state[i], here);
     x->step.weight_decay = s.parameter->spec.decay ? x->dp->hyper->weight_decay : 0;
@@ -174,7 +174,7 @@ static void run_kernel(const struct stepping *x, int i, struct operands o)
     const struct step_slice *s = &x->dp->slice[i];
     const int64_t first = data_kept(&x->dp->shards, s->unit, KIND_MASTER).first + s->own.first;
     struct kernel kernel = { .dp = x->dp, .step = x->step, .o = o, .first = first };
-    unit_each_stretch(s->unit, (struct range){ first, s->own.count }, step_stretch, &kernel);
+    unit_each_stretch(s->unit, (struct interval){ first, s->own.count }, step_stretch, &kernel);
     if (data_has_masters(x->dp)) tensor_convert(o.weight, o.master);
 }
 
@@ -199,7 +199,7 @@ static enum error_code step_on_host(struct stepping *x, int i, struct error *err
     struct operands o = homes(dp, &dp->slice[i]);
     const struct tensor kept = o.weight;
     const bool lands = !offloads(&dp->request, PARAMETERS);
-    if (lands) o.weight = slice(dp->landing, (struct range){ dp->slice[i].before, n });
+    if (lands) o.weight = slice(dp->landing, (struct interval){ dp->slice[i].before, n });
     run_kernel(x, i, o);
     picoseconds when = clock_host(&dp->device->clock, "optimizer step", x->start,
                                   (struct op_cost){ step.flops + round.flops, step.bytes + round.bytes }, data_format(dp, KIND_MASTER));

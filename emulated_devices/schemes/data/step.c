@@ -12,7 +12,7 @@
 /* Gradients are compared where they are finished: what each device steps. */
 static enum shard_level level_of(enum tensor_kind kind) { return kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT ? BY_WEIGHTS : BY_OPTIMIZER; }
 
-struct range data_kept(const struct shards *s, const struct unit *u, enum tensor_kind kind)
+struct interval data_kept(const struct shards *s, const struct unit *u, enum tensor_kind kind)
 {
     return shards_range(s, level_of(kind), u->padded);
 }
@@ -25,7 +25,7 @@ bool data_keeps_first(const struct shards *s, enum tensor_kind kind)
 
 struct tensor stepped_weights(const struct data_parallel *dp, const struct unit *u)
 {
-    struct range own = shards_range(&dp->shards, BY_OPTIMIZER, u->padded);
+    struct interval own = shards_range(&dp->shards, BY_OPTIMIZER, u->padded);
     own.first -= shards_range(&dp->shards, BY_WEIGHTS, u->padded).first;
     return slice(u->own_w, own);
 }
@@ -61,20 +61,20 @@ static void add_squares(void *context, struct portion s)
 {
     struct norm *n = context;
     const int64_t left = s.parameter->counted - s.piece, length = left < s.length ? left : s.length;
-    if (length > 0) dev_add_squares(n->dp->device, n->sum, slice(n->g, (struct range){ s.row - n->first, length }));
+    if (length > 0) dev_add_squares(n->dp->device, n->sum, slice(n->g, (struct interval){ s.row - n->first, length }));
 }
 
 /* Copies have the same gradients: each takes its part of them.  The sum is exact, so it does not matter who adds what. */
-static struct range counted_here(const struct data_parallel *dp, struct range own)
+static struct interval counted_here(const struct data_parallel *dp, struct interval own)
 {
     const int copies = dp->shards.apart ? 1 : shards_size(&dp->shards, BY_COPIES), copy = dp->shards.apart ? 0 : shards_digit(&dp->shards, BY_COPIES);
     const int64_t first = block_start(own.count, copies, copy), end = block_start(own.count, copies, copy + 1);
-    return (struct range){ own.first + first, end - first };
+    return (struct interval){ own.first + first, end - first };
 }
 
 void unit_add_squares(struct data_parallel *dp, const struct unit *u, struct tensor g, struct exact_sum *sum)
 {
-    const struct range own = data_kept(&dp->shards, u, KIND_GRADIENT);
+    const struct interval own = data_kept(&dp->shards, u, KIND_GRADIENT);
     struct norm n = { .dp = dp, .g = g, .first = own.first, .sum = sum };
     unit_each_stretch(u, counted_here(dp, own), add_squares, &n);
 }
@@ -101,7 +101,7 @@ enum error_code share_waiting(struct data_parallel *dp, struct error *err)
     if (own == NULL) return fail(err, ERR_MEMORY, "no memory for a bucket of %d units", b->units);
     for (int i = 0; i < b->units; i++) {
         const struct unit *u = &dp->unit[b->unit[i]];
-        struct range r = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
+        struct interval r = shards_range(&dp->shards, BY_GRADIENTS, u->padded);
         r.first -= shards_range(&dp->shards, BY_WEIGHTS, u->padded).first;
         own[i] = stepped_weights(dp, u), half[i] = slice(u->own_w, r), all[i] = u->own_w;
     }

@@ -12,7 +12,7 @@ struct layout tile_layout(const struct layout *whole, int tiles, int t)
     int64_t row = 0;
     for (int b = 0; b < whole->boxes; b++) {
         const struct box *box = &whole->box[b];
-        const struct range own = range_meet((struct range){ row, box->extent[0] }, (struct range){ first, end - first });
+        const struct interval own = interval_meet((struct interval){ row, box->extent[0] }, (struct interval){ first, end - first });
         if (own.count > 0)
             layout_add_box(&l, (int64_t[]){ box->start[0] + own.first - row, box->start[1] }, (int64_t[]){ own.count, box->extent[1] });
         row += box->extent[0];

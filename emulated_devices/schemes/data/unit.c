@@ -21,11 +21,11 @@ void unit_lay_out(struct unit *u, struct parameter *first, int count, const stru
     u->padded = rows ? chunks * u->rows : shards_pad(s, u->elements);
 }
 
-struct walk { struct range part; void (*f)(void *, struct portion); void *context; };
+struct walk { struct interval part; void (*f)(void *, struct portion); void *context; };
 
 static void visit(const struct walk *w, struct parameter *p, int64_t piece, int64_t row, int64_t length)
 {
-    const struct range r = range_meet((struct range){ row, length }, w->part);
+    const struct interval r = interval_meet((struct interval){ row, length }, w->part);
     if (r.count > 0) w->f(w->context, (struct portion){ .parameter = p, .piece = piece + r.first - row, .row = r.first, .length = r.count });
 }
 
@@ -36,13 +36,13 @@ static void walk_rows(const struct unit *u, const struct walk *w)
         for (int i = 0; i < u->count; i++) {
             struct parameter *p = &u->parameter[i];
             const int64_t each = chunk(p, u->rows);
-            const struct range own = range_meet((struct range){ part * each, each }, (struct range){ 0, layout_count(&p->layout) });
+            const struct interval own = interval_meet((struct interval){ part * each, each }, (struct interval){ 0, layout_count(&p->layout) });
             visit(w, p, own.first, row, own.count);
             row += each;
         }
 }
 
-void unit_each_stretch(const struct unit *u, struct range part, void (*f)(void *, struct portion), void *context)
+void unit_each_stretch(const struct unit *u, struct interval part, void (*f)(void *, struct portion), void *context)
 {
     const struct walk w = { part, f, context };
     if (u->rows > 0) walk_rows(u, &w);
@@ -51,7 +51,7 @@ void unit_each_stretch(const struct unit *u, struct range part, void (*f)(void *
 
 /* ---- copies ------------------------------------------------------------------------------------------------------------ */
 
-struct owned { const struct parameter *parameter; struct range range; };
+struct owned { const struct parameter *parameter; struct interval range; };
 
 static void extend(void *context, struct portion s)
 {
@@ -61,7 +61,7 @@ static void extend(void *context, struct portion s)
     o->range.count += s.length;
 }
 
-struct range unit_owned(const struct unit *u, struct range part, const struct parameter *p)
+struct interval unit_owned(const struct unit *u, struct interval part, const struct parameter *p)
 {
     struct owned o = { .parameter = p };
     unit_each_stretch(u, part, extend, &o);
@@ -80,27 +80,27 @@ static void copy_stretch(void *context, struct portion s)
     memcpy(c->fills_row ? row : array, c->fills_row ? array : row, (size_t)s.length * c->size);
 }
 
-void unit_to_whole(const struct unit *u, struct range part, const void *row, void *whole, enum dtype t)
+void unit_to_whole(const struct unit *u, struct interval part, const void *row, void *whole, enum dtype t)
 {
     struct copy c = { .row = (char *)(uintptr_t)row, .array = whole, .row_first = part.first, .size = dtype_size(t) };
     unit_each_stretch(u, part, copy_stretch, &c);
 }
 
-void unit_from_whole(const struct unit *u, struct range part, void *row, const void *whole, enum dtype t)
+void unit_from_whole(const struct unit *u, struct interval part, void *row, const void *whole, enum dtype t)
 {
     struct copy c = { .row = row, .array = (char *)(uintptr_t)whole, .row_first = part.first, .size = dtype_size(t), .fills_row = true };
     memset(row, 0, (size_t)part.count * c.size);
     unit_each_stretch(u, part, copy_stretch, &c);
 }
 
-void unit_take(const struct unit *u, struct range part, const void *row, const struct parameter *p, void *owned, enum dtype t)
+void unit_take(const struct unit *u, struct interval part, const void *row, const struct parameter *p, void *owned, enum dtype t)
 {
     struct copy c = { .row = (char *)(uintptr_t)row, .array = owned, .row_first = part.first, .only = p, .size = dtype_size(t) };
     c.first = unit_owned(u, part, p).first;
     unit_each_stretch(u, part, copy_stretch, &c);
 }
 
-void unit_put(const struct unit *u, struct range part, void *row, const struct parameter *p, const void *owned, enum dtype t)
+void unit_put(const struct unit *u, struct interval part, void *row, const struct parameter *p, const void *owned, enum dtype t)
 {
     struct copy c = { .row = row, .array = (char *)(uintptr_t)owned, .row_first = part.first, .only = p, .size = dtype_size(t), .fills_row = true };
     c.first = unit_owned(u, part, p).first;

@@ -63,17 +63,17 @@ void unit_lay_out(struct unit *, struct parameter *, int count, const struct sha
 struct portion { struct parameter *parameter; int64_t piece, row, length; };
 
 /** Call f for each stretch of a part of the row, in order; padding is left out. */
-void unit_each_stretch(const struct unit *, struct range part, void (*f)(void *context, struct portion), void *context);
+void unit_each_stretch(const struct unit *, struct interval part, void (*f)(void *context, struct portion), void *context);
 
 /** The elements of a parameter's piece that lie in a part of the row: always neighbours. */
-struct range unit_owned(const struct unit *, struct range part, const struct parameter *);
+struct interval unit_owned(const struct unit *, struct interval part, const struct parameter *);
 
 /** Copy between a part of the row and the whole parameters, one after another; when filling the row, padding becomes 0. */
-void unit_to_whole(const struct unit *, struct range part, const void *row, void *whole, enum dtype);
-void unit_from_whole(const struct unit *, struct range part, void *row, const void *whole, enum dtype);
+void unit_to_whole(const struct unit *, struct interval part, const void *row, void *whole, enum dtype);
+void unit_from_whole(const struct unit *, struct interval part, void *row, const void *whole, enum dtype);
 
 /** Copy the elements of one parameter that lie in a part of the row, to or from an array of just them. */
-void unit_take(const struct unit *, struct range part, const void *row, const struct parameter *, void *owned, enum dtype);
-void unit_put(const struct unit *, struct range part, void *row, const struct parameter *, const void *owned, enum dtype);
+void unit_take(const struct unit *, struct interval part, const void *row, const struct parameter *, void *owned, enum dtype);
+void unit_put(const struct unit *, struct interval part, void *row, const struct parameter *, const void *owned, enum dtype);
 
 #endif

@@ -24,7 +24,7 @@ void ledger_heads(struct ledger *l)
     if (tp->heads.copies == 1) return;
     const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
     enter_on(l, &tp->copies, ALLREDUCE, tp->allreduce,
-             (struct collective){ .count = 2 * tp->heads.keys * tp->config->A * inputs, .dtype = tensor_gradient_format(tp) });
+             (struct collective){ .count = 2 * tp->heads.keys.count * tp->config->A * inputs, .dtype = tensor_gradient_format(tp) });
 }
 
 void ledger_allreduce(struct ledger *l, unsigned axes, int64_t count)
@@ -61,7 +61,7 @@ void ledger_norm(struct ledger *l, enum tensor_pass pass, int64_t N)
     const struct tensor_cut cut = tp->scheme->stream;
     const int64_t n = tensor_rows_at(tp, STREAM, N).count;
     const bool rms = tp->config->norm == NORM_RMS;
-    for (int vectors = pass == INPUT_PASS || rms ? 1 : 2; vectors > 0; vectors--) ledger_shared(l, cut, tp->channels, 1, pass);
+    for (int vectors = pass == INPUT_PASS || rms ? 1 : 2; vectors > 0; vectors--) ledger_shared(l, cut, tp->channels.count, 1, pass);
     if (pass == FORWARD_PASS && !rms) statistics(l, cut.columns, n);
     if (pass == FORWARD_PASS) statistics(l, cut.columns, n);
     if (pass == INPUT_PASS) statistics(l, cut.columns, rms ? n : 2 * n);
@@ -76,7 +76,7 @@ void ledger_matrix(struct ledger *l, enum param_role role, enum tensor_pass pass
 
 void ledger_positions(struct ledger *l, enum tensor_pass pass)
 {
-    if (pass != INPUT_PASS) ledger_shared(l, l->tp->scheme->stream, l->tp->config->S, l->tp->channels, pass);
+    if (pass != INPUT_PASS) ledger_shared(l, l->tp->scheme->stream, l->tp->config->S, l->tp->channels.count, pass);
 }
 
 void ledger_cross_entropy(struct ledger *l, enum tensor_pass pass, int64_t N)

@@ -21,7 +21,7 @@ enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double 
     dev_cross_entropy_max(tp->device, top, logits);
     enum error_code e = allreduce(g, top.data, tensor_count(top), top.dtype, MAX, tp->allreduce, err);
     if (e) return e;
-    dev_cross_entropy_sums(tp->device, total, hit, logits, top, labels, tp->token);
+    dev_cross_entropy_sums(tp->device, total, hit, logits, top, labels, tp->tokens.first);
     e = allreduce(g, sums.data, tensor_count(sums), sums.dtype, SUM, tp->allreduce, err);
     if (e) return e;
     *loss = dev_cross_entropy_loss(tp->device, total, top, hit, labels, IGNORE_LABEL);
@@ -32,5 +32,5 @@ enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double 
 void tensor_cross_entropy_backward(struct tensor_parallel *tp, struct tensor logits, struct tensor sums, struct tensor top,
                                    struct tensor labels, double scale)
 {
-    dev_cross_entropy_backward(tp->device, logits, logits, half(sums, 0), top, labels, tp->token, IGNORE_LABEL, scale);
+    dev_cross_entropy_backward(tp->device, logits, logits, half(sums, 0), top, labels, tp->tokens.first, IGNORE_LABEL, scale);
 }

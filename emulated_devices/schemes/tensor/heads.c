@@ -19,14 +19,15 @@ struct heads heads_at(const struct model_config *c, int parts, int index)
 {
     const int64_t group = c->H / c->K;
     if (parts <= c->K) {
-        const int64_t key = block_start(c->K, parts, index), keys = block_start(c->K, parts, index + 1) - key;
-        return (struct heads){ .query = key * group, .queries = keys * group, .key = key, .keys = keys, .copies = 1 };
+        const struct interval keys = block_at(c->K, parts, index);
+        return (struct heads){ .queries = { keys.first * group, keys.count * group }, .keys = keys, .copies = 1 };
     }
     int64_t key = 0;
     while (block_start(parts, (int)c->K, (int)key + 1) <= index) key++;
-    const int first = (int)block_start(parts, (int)c->K, (int)key), copies = (int)block_start(parts, (int)c->K, (int)key + 1) - first;
-    const int64_t from = block_start(group, copies, index - first), to = block_start(group, copies, index - first + 1);
-    return (struct heads){ .query = key * group + from, .queries = to - from, .key = key, .keys = 1, .copy = index - first, .copies = copies };
+    const struct interval with_key = block_at(parts, (int)c->K, (int)key);
+    const int copy = index - (int)with_key.first, copies = (int)with_key.count;
+    const struct interval of_group = block_at(group, copies, copy);
+    return (struct heads){ .queries = { key * group + of_group.first, of_group.count }, .keys = { key, 1 }, .copy = copy, .copies = copies };
 }
 
 enum error_code heads_open(struct tensor_parallel *tp, struct error *err)
@@ -38,7 +39,7 @@ enum error_code heads_open(struct tensor_parallel *tp, struct error *err)
 /* The rows of keys and values come last. */
 static struct tensor key_rows(const struct tensor_parallel *tp, struct tensor dW)
 {
-    const int64_t rows = 2 * tp->heads.keys * tp->config->A, cols = tensor_cols(dW), before = tensor_rows(dW) - rows;
+    const int64_t rows = 2 * tp->heads.keys.count * tp->config->A, cols = tensor_cols(dW), before = tensor_rows(dW) - rows;
     return tensor_2d((char *)dW.data + (size_t)(before * cols) * dtype_size(dW.dtype), dW.dtype, rows, cols);
 }
 

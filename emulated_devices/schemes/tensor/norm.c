@@ -72,8 +72,8 @@ enum error_code tensor_norm_forward(struct tensor_parallel *tp, struct tensor Y,
 {
     const struct tensor_cut cut = tp->scheme->stream;
     struct shared weight = { 0 }, bias = { 0 };
-    enum error_code e = shared_take(tp, cut, w, tp->channels, &weight, err);
-    if (!e) e = shared_take(tp, cut, b, tp->channels, &bias, err);
+    enum error_code e = shared_take(tp, cut, w, tp->channels.count, &weight, err);
+    if (!e) e = shared_take(tp, cut, b, tp->channels.count, &bias, err);
     if (!e && is_rms(tp)) e = rms_forward(tp, Y, rstd, X, weight.taken, eps, err);
     else if (!e) e = forward(tp, Y, mean, rstd, X, weight.taken, bias.taken, eps, err);
     shared_release(tp, &bias);
@@ -116,7 +116,7 @@ enum error_code tensor_norm_backward_input(struct tensor_parallel *tp, struct te
                                            struct tensor mean, struct tensor rstd, struct error *err)
 {
     struct shared weight;
-    enum error_code e = shared_take(tp, tp->scheme->stream, w, tp->channels, &weight, err);
+    enum error_code e = shared_take(tp, tp->scheme->stream, w, tp->channels.count, &weight, err);
     if (!e) e = backward_input(tp, dX, dY, X, weight.taken, mean, rstd, err);
     shared_release(tp, &weight);
     return e;
@@ -127,8 +127,8 @@ enum error_code tensor_norm_backward_weight(struct tensor_parallel *tp, struct t
 {
     const struct tensor_cut cut = tp->scheme->stream;
     struct shared weight = { 0 }, bias = { 0 };
-    enum error_code e = shared_begin(tp, cut, dw, tp->channels, &weight, err);
-    if (!e) e = shared_begin(tp, cut, db, tp->channels, &bias, err);
+    enum error_code e = shared_begin(tp, cut, dw, tp->channels.count, &weight, err);
+    if (!e) e = shared_begin(tp, cut, db, tp->channels.count, &bias, err);
     if (!e && is_rms(tp)) dev_rmsnorm_backward_weight(tp->device, weight.taken, dY, X, rstd);
     else if (!e) dev_layernorm_backward_weight(tp->device, weight.taken, bias.taken, dY, X, mean, rstd);
     if (!e) e = shared_give(tp, cut, &weight, err);

@@ -54,7 +54,7 @@ enum error_code scatter_rows(struct tensor_parallel *tp, unsigned axes, const in
 static void share_out(const struct tensor_parallel *tp, unsigned axes, int64_t rows, int64_t counts[])
 {
     const int members = axes_size(tp, axes);
-    for (int i = 0; i < members; i++) counts[i] = block_start(rows, members, i + 1) - block_start(rows, members, i);
+    for (int i = 0; i < members; i++) counts[i] = block_at(rows, members, i).count;
 }
 
 /* A vector is a matrix of one column. */

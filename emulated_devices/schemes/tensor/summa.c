@@ -91,7 +91,7 @@ static enum error_code input_step(struct tensor_parallel *tp, enum param_role ro
     enum error_code e = take(tp, ALONG_COLUMN, l, W, tensor_rows(W), I, &w, err);
     if (e) return e;
     e = tensor_buffer(tp, &part, tensor_rows(dX), I, err);
-    if (!e && tensor_present(ids)) dev_embedding_forward(tp->device, part, ids, w, tp->token, false);
+    if (!e && tensor_present(ids)) dev_embedding_forward(tp->device, part, ids, w, tp->tokens.first, false);
     else if (!e) dev_linear_backward_input(tp->device, part, dY, w);
     if (!e) e = reduce_to(tp, ALONG_ROW, l, part, dX, err);
     device_free(tp->device, part);
@@ -110,7 +110,7 @@ enum error_code summa_linear_backward_input(struct tensor_parallel *tp, enum par
 
 static struct tensor own_ids(const struct tensor_parallel *tp, struct tensor ids)
 {
-    const struct rows own = tensor_rows_at(tp, STREAM, tensor_count(ids));
+    const struct interval own = tensor_rows_at(tp, STREAM, tensor_count(ids));
     return tensor_1d((int32_t *)ids.data + own.first, I32, own.count);
 }
 
@@ -134,7 +134,7 @@ static enum error_code weight_step(struct tensor_parallel *tp, enum param_role r
     e = tensor_gradient_buffer(tp, &part, tensor_rows(sum), I, err);
     if (!e) {
         memset(part.data, 0, tensor_bytes(part));
-        if (tensor_present(ids)) dev_embedding_backward_weight(tp->device, part, x, ids, tp->token);
+        if (tensor_present(ids)) dev_embedding_backward_weight(tp->device, part, x, ids, tp->tokens.first);
         else dev_linear_backward_weight(tp->device, part, tensor_none, dY, x);
         e = reduce_to(tp, ALONG_COLUMN, l, part, sum, err);
     }

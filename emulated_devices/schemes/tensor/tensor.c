@@ -50,12 +50,6 @@ void tensor_close(struct tensor_parallel *tp)
 
 /* ---- extents -------------------------------------------------------------------------------------------------------- */
 
-static void part(int64_t whole, int parts, int index, int64_t *first, int64_t *count)
-{
-    *first = block_start(whole, parts, index);
-    *count = block_start(whole, parts, index + 1) - *first;
-}
-
 void tensor_share(struct tensor_parallel *tp, int devices, int rank)
 {
     const struct model_config *c = tp->config;
@@ -64,10 +58,10 @@ void tensor_share(struct tensor_parallel *tp, int devices, int rank)
     s->mesh(devices, tp->mesh);
     for (int a = TENSOR_AXES - 1, rest = rank; a >= 0; rest /= tp->mesh[a--]) tp->at[a] = rest % tp->mesh[a];
     const int outer = axes_size(tp, s->stream.columns), inner = axes_size(tp, s->inner.columns), i = axes_index(tp, s->inner.columns);
-    part(c->D, outer, axes_index(tp, s->stream.columns), &tp->channel, &tp->channels);
+    tp->channels = block_at(c->D, outer, axes_index(tp, s->stream.columns));
     tp->heads = heads_at(c, inner, i);
-    part(c->F, inner, i, &tp->column, &tp->columns);
-    part(c->V, inner, i, &tp->token, &tp->tokens);
+    tp->columns = block_at(c->F, inner, i);
+    tp->tokens = block_at(c->V, inner, i);
 }
 
 enum error_code tensor_check(const struct tensor_scheme *s, const struct model_config *c, int P, struct error *err)
@@ -101,14 +95,14 @@ static int64_t row_edge(const struct tensor_parallel *tp, int64_t N, int parts, 
     return unit * block_start(N / unit, parts, index);
 }
 
-struct rows tensor_rows_at(const struct tensor_parallel *tp, enum tensor_place place, int64_t N)
+struct interval tensor_rows_at(const struct tensor_parallel *tp, enum tensor_place place, int64_t N)
 {
     const struct tensor_scheme *s = tp->scheme;
     const unsigned cut = place == INNER ? s->inner.rows : s->stream.rows;
     const bool whole = (place == INPUT && s->keeps_inputs) || (place == GRADIENT && s->keeps_gradients);
     const int parts = whole ? 1 : axes_size(tp, cut), index = whole ? 0 : axes_index(tp, cut);
     const int64_t first = row_edge(tp, N, parts, index);
-    return (struct rows){ .first = first, .count = row_edge(tp, N, parts, index + 1) - first };
+    return (struct interval){ .first = first, .count = row_edge(tp, N, parts, index + 1) - first };
 }
 
 int64_t tensor_row_counts(const struct tensor_parallel *tp, unsigned cut, unsigned axes, int64_t N, int64_t counts[])
@@ -131,7 +125,7 @@ int64_t tensor_row_counts(const struct tensor_parallel *tp, unsigned cut, unsign
 
 struct tensor tensor_own_rows(const struct tensor_parallel *tp, struct tensor t, int64_t N)
 {
-    const struct rows own = tensor_rows_at(tp, STREAM, N);
+    const struct interval own = tensor_rows_at(tp, STREAM, N);
     if (tensor_rows(t) == own.count) return t;
     assert(tensor_rows(t) == N);
     const int64_t cols = tensor_cols(t);
@@ -141,18 +135,14 @@ struct tensor tensor_own_rows(const struct tensor_parallel *tp, struct tensor t,
 /* ---- widths and layouts --------------------------------------------------------------------------------------------- */
 
 /* Runs of a dimension, in the order in which they lie in memory. */
-struct runs { int count; int64_t start[3], extent[3]; };
+struct runs { int count; struct interval at[3]; };
 
-static void add_run(struct runs *r, int64_t start, int64_t extent)
-{
-    r->start[r->count] = start;
-    r->extent[r->count++] = extent;
-}
+static void add_run(struct runs *r, struct interval more) { r->at[r->count++] = more; }
 
 static int64_t runs_extent(struct runs r)
 {
     int64_t sum = 0;
-    for (int i = 0; i < r.count; i++) sum += r.extent[i];
+    for (int i = 0; i < r.count; i++) sum += r.at[i].count;
     return sum;
 }
 
@@ -162,20 +152,19 @@ static struct runs runs_of(const struct model_config *c, enum param_role role, b
     const bool inner = leads_inside(role) == output;
     const struct heads h = heads_at(c, parts, index);
     struct runs r = { 0 };
-    int64_t first, count;
     if (role == ROLE_ROUTER) {                      /* every device has all of it */
-        add_run(&r, 0, output ? c->mixture.E : c->D);
+        add_run(&r, (struct interval){ 0, output ? c->mixture.E : c->D });
         return r;
     }
     if (inner && (role == ROLE_QKV || role == ROLE_ATTENTION_OUT)) {
-        add_run(&r, h.query * c->A, h.queries * c->A);
-        for (int64_t heads = c->H; role == ROLE_QKV && heads <= c->H + c->K; heads += c->K) add_run(&r, (heads + h.key) * c->A, h.keys * c->A);
+        add_run(&r, heads_columns(c, h.queries));
+        for (int64_t before = c->H; role == ROLE_QKV && before <= c->H + c->K; before += c->K) add_run(&r, heads_columns(c, interval_moved(h.keys, before)));
         return r;
     }
     const bool feed = role == ROLE_UP || role == ROLE_DOWN;
-    part(!inner ? c->D : feed ? c->F : c->V, parts, index, &first, &count);
-    add_run(&r, first, count);
-    if (inner && role == ROLE_UP && up_width(c) > c->F) add_run(&r, c->F + first, count);
+    const struct interval own = block_at(!inner ? c->D : feed ? c->F : c->V, parts, index);
+    add_run(&r, own);
+    if (inner && role == ROLE_UP && up_width(c) > c->F) add_run(&r, interval_moved(own, c->F));
     return r;
 }
 
@@ -184,20 +173,20 @@ int64_t tensor_width(const struct tensor_parallel *tp, enum param_role role, boo
     return runs_extent(runs_of(tp->config, role, output, parts, index));
 }
 
-int64_t tensor_qkv_columns(const struct tensor_parallel *tp) { return (tp->heads.queries + 2 * tp->heads.keys) * tp->config->A; }
-int64_t tensor_up_columns(const struct tensor_parallel *tp) { return tp->columns * (up_width(tp->config) / tp->config->F); }
+int64_t tensor_qkv_columns(const struct tensor_parallel *tp) { return (tp->heads.queries.count + 2 * tp->heads.keys.count) * tp->config->A; }
+int64_t tensor_up_columns(const struct tensor_parallel *tp) { return tp->columns.count * (up_width(tp->config) / tp->config->F); }
 
 /* Part `sub` of `subs` of runs laid one after another; an empty part is one empty run. */
 static struct runs cut_again(struct runs whole, int subs, int sub)
 {
-    const int64_t length = runs_extent(whole), from = block_start(length, subs, sub), to = block_start(length, subs, sub + 1);
+    const struct interval taken = block_at(runs_extent(whole), subs, sub);
     struct runs r = { 0 };
     int64_t before = 0;
-    for (int i = 0; i < whole.count; before += whole.extent[i++]) {
-        const int64_t a = from > before ? from - before : 0, b = to < before + whole.extent[i] ? to - before : whole.extent[i];
-        if (b > a) add_run(&r, whole.start[i] + a, b - a);
+    for (int i = 0; i < whole.count; before += whole.at[i++].count) {
+        const struct interval here = interval_meet((struct interval){ before, whole.at[i].count }, taken);
+        if (here.count > 0) add_run(&r, interval_moved(here, whole.at[i].first - before));
     }
-    if (r.count == 0) add_run(&r, whole.start[0], 0);
+    if (r.count == 0) add_run(&r, (struct interval){ whole.at[0].first, 0 });
     return r;
 }
 
@@ -220,7 +209,7 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
                                           axes_size(tp, w.sub), axes_index(tp, w.sub));
         const struct runs in = runs_of(tp->config, p->role, false, axes_size(tp, w.in), axes_index(tp, w.in));
         for (int i = 0; i < out.count; i++)
-            layout_add_box(&l, (int64_t[]){ out.start[i], in.start[0] }, (int64_t[]){ out.extent[i], in.extent[0] });
+            layout_add_box(&l, (int64_t[]){ out.at[i].first, in.at[0].first }, (int64_t[]){ out.at[i].count, in.at[0].count });
         return l;
     }
     const struct tensor_cut cut = cut_of(s, p);
@@ -229,9 +218,9 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
     const bool positions = p->role == ROLE_POSITIONS;
     const struct runs columns = cut_again(runs_of(tp->config, p->role, true, parts, index), positions ? 1 : subs, positions ? 0 : sub);
     if (positions) {
-        const struct runs all = { 1, { 0 }, { p->dim[0] } }, rows = cut_again(all, subs, sub);
-        layout_add_box(&l, (int64_t[]){ rows.start[0], columns.start[0] }, (int64_t[]){ rows.extent[0], columns.extent[0] });
-    } else for (int i = 0; i < columns.count; i++) layout_add(&l, 0, columns.start[i], columns.extent[i]);
+        const struct runs all = { 1, { { 0, p->dim[0] } } }, rows = cut_again(all, subs, sub);
+        layout_add_box(&l, (int64_t[]){ rows.at[0].first, columns.at[0].first }, (int64_t[]){ rows.at[0].count, columns.at[0].count });
+    } else for (int i = 0; i < columns.count; i++) layout_add(&l, 0, columns.at[i].first, columns.at[i].count);
     return l;
 }
 
@@ -245,5 +234,5 @@ int64_t tensor_counted(const struct tensor_parallel *tp, const struct param_spec
     for (int a = 0; a < TENSOR_AXES; a++)
         if (!(tells & MESH_AXIS(a)) && tp->at[a] != 0) return 0;
     if (p->role != ROLE_QKV || tp->heads.copy == 0) return layout_count(&own);
-    return tp->heads.queries * tp->config->A * (p->ndim == 2 ? layout_cols(&own) : 1);          /* queries come first */
+    return tp->heads.queries.count * tp->config->A * (p->ndim == 2 ? layout_cols(&own) : 1);          /* queries come first */
 }

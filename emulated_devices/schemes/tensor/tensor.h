@@ -38,11 +38,10 @@ enum tensor_place {
     INPUT,                              /* what a norm makes, which goes into a matrix: kept with room for what is gathered */
     GRADIENT,                           /* of a matrix's output in the stream, likewise */
 };
-struct rows { int64_t first, count; };
 
 /* Heads of a part of the inner side: queries, and the keys and values they use, which are of one number. */
 struct heads {
-    int64_t query, queries, key, keys;          /* the first, and how many */
+    struct interval queries, keys;
     int copy, copies;                           /* parts that have these very keys and values, and which of them this is */
 };
 
@@ -58,10 +57,10 @@ struct tensor_parallel {
     /* What tensor_share finds. */
     int devices, rank;                          /* how many share each layer, and which of them this is */
     int mesh[TENSOR_AXES], at[TENSOR_AXES];     /* the scheme's own mesh, slowest first, and this device's place on it */
-    int64_t channel, channels;                  /* of the stream's width D: the first, and how many */
+    struct interval channels;                   /* of the stream's width D */
     struct heads heads;
-    int64_t column, columns;                    /* of the feed-forward width */
-    int64_t token, tokens;                      /* of the vocabulary */
+    struct interval columns;                    /* of the feed-forward width F */
+    struct interval tokens;                     /* of the vocabulary */
 
     /* What tensor_open makes: for each set of axes, the devices that differ from this one in them only. */
     struct group along[TENSOR_AXIS_SETS];
@@ -129,7 +128,7 @@ struct layout tensor_layout(const struct tensor_parallel *, const struct param_s
 int64_t tensor_counted(const struct tensor_parallel *, const struct param_spec *);
 
 /** The tokens of a microbatch of N that this device has. */
-struct rows tensor_rows_at(const struct tensor_parallel *, enum tensor_place, int64_t N);
+struct interval tensor_rows_at(const struct tensor_parallel *, enum tensor_place, int64_t N);
 
 /** How many rows each member of tp->along[axes] has when rows of the stream are cut over `cut` (which contains axes).
  *  @param[out] counts  [members], in rows.  @return their sum. */
@@ -156,6 +155,12 @@ static inline bool leads_inside(enum param_role r) { return r == ROLE_QKV || r =
 
 /** The heads of part `index` of `parts`. */
 struct heads heads_at(const struct model_config *, int parts, int index);
+
+/** The columns of these heads, side by side. */
+static inline struct interval heads_columns(const struct model_config *c, struct interval heads)
+{
+    return (struct interval){ heads.first * c->A, heads.count * c->A };
+}
 
 /** Make the group of those that have the same keys and values.  Local.  @return OK or ERR_MEMORY. */
 enum error_code heads_open(struct tensor_parallel *, struct error *);

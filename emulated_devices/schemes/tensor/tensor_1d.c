@@ -73,7 +73,7 @@ static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum p
 
 static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W, struct error *err)
 {
-    dev_embedding_forward(tp->device, Y, ids, W, tp->token, false);
+    dev_embedding_forward(tp->device, Y, ids, W, tp->tokens.first, false);
     return sum_over_group(tp, Y, err);
 }
 
@@ -81,7 +81,7 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
                                                  struct error *err)
 {
     (void)err;
-    dev_embedding_backward_weight(tp->device, dW, dY, ids, tp->token);
+    dev_embedding_backward_weight(tp->device, dW, dY, ids, tp->tokens.first);
     return OK;
 }
 

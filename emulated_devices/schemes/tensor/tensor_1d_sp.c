@@ -121,7 +121,7 @@ static enum error_code embedding_forward(struct tensor_parallel *tp, struct tens
     struct tensor all;
     enum error_code e = tensor_buffer(tp, &all, tensor_count(ids), tensor_cols(Y), err);
     if (e) return e;
-    dev_embedding_forward(tp->device, all, ids, W, tp->token, false);
+    dev_embedding_forward(tp->device, all, ids, W, tp->tokens.first, false);
     e = scatter(tp, tensor_count(ids), Y, all, err);
     device_free(tp->device, all);
     return e;
@@ -132,7 +132,7 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
 {
     struct tensor all;
     enum error_code e = all_rows(tp, tensor_count(ids), &all, dY, false, err);
-    if (!e) dev_embedding_backward_weight(tp->device, dW, all, ids, tp->token);
+    if (!e) dev_embedding_backward_weight(tp->device, dW, all, ids, tp->tokens.first);
     release(tp, all, dY);
     return e;
 }

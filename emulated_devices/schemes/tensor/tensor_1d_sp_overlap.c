@@ -33,19 +33,19 @@
 /* What is done with the rows of one chunk: with what arrived of them, or so that it can leave. */
 struct product {
     struct tensor_parallel *tp;
-    void (*run)(const struct product *, struct rows, struct tensor chunk);
+    void (*run)(const struct product *, struct interval, struct tensor chunk);
     struct tensor Y, X, W, b, ids;      /* those it needs, each with all rows of the microbatch */
 };
 
-static struct tensor rows_of(struct tensor t, struct rows at)
+static struct tensor rows_of(struct tensor t, struct interval at)
 {
     const int64_t cols = tensor_cols(t);
     return tensor_2d((char *)t.data + (size_t)(at.first * cols) * dtype_size(t.dtype), t.dtype, at.count, cols);
 }
 
-static struct tensor ids_of(struct tensor ids, struct rows at) { return tensor_1d((int32_t *)ids.data + at.first, I32, at.count); }
+static struct tensor ids_of(struct tensor ids, struct interval at) { return tensor_1d((int32_t *)ids.data + at.first, I32, at.count); }
 
-static void multiply(const struct product *p, struct rows at, struct tensor chunk)
+static void multiply(const struct product *p, struct interval at, struct tensor chunk)
 {
     if (at.count > 0) p->run(p, at, chunk);
 }
@@ -69,10 +69,10 @@ static struct ring ring_begin(struct tensor_parallel *tp, enum operation op, int
 }
 
 /* Chunk r - steps_back: modulo P. */
-static struct rows chunk_rows(const struct ring *g, int steps_back)
+static struct interval chunk_rows(const struct ring *g, int steps_back)
 {
     const int P = g->group->size, chunk = ((g->group->rank - steps_back) % P + P) % P;
-    struct rows at = { .count = g->count[chunk] };
+    struct interval at = { .count = g->count[chunk] };
     for (int c = 0; c < chunk; c++) at.first += g->count[c];
     return at;
 }
@@ -124,8 +124,8 @@ static enum error_code gather_products(struct product p, int64_t N, struct tenso
         const bool last = step == P - 1;
         struct message in = { -1 }, out = { -1 };
         if (!last) {
-            const struct rows coming = chunk_rows(&g, step + 1);
-            next = stays ? rows_of(own, coming) : rows_of(buffer[step % 2], (struct rows){ .count = coming.count });
+            const struct interval coming = chunk_rows(&g, step + 1);
+            next = stays ? rows_of(own, coming) : rows_of(buffer[step % 2], (struct interval){ .count = coming.count });
             in = receive_left(&g, next);
             out = send_right(&g, here);
         }
@@ -154,9 +154,9 @@ static enum error_code sum_products(struct product p, int64_t N, struct tensor o
     if (P == 1) return multiply(&p, chunk_rows(&g, 0), own), OK;
     open_buffers(p.tp, buffer, SUM_BUFFERS, g.longest, tensor_cols(own), &e, err);
     for (int step = 0; step < P && e == OK; step++, sum = next) {
-        const struct rows at = chunk_rows(&g, step + 1), then = chunk_rows(&g, step + 2);
-        if (step == 0) sum = rows_of(buffer[SUMS], (struct rows){ .count = at.count });
-        const struct tensor part = step == 0 ? sum : rows_of(buffer[PARTS + step % TURNS], (struct rows){ .count = at.count });
+        const struct interval at = chunk_rows(&g, step + 1), then = chunk_rows(&g, step + 2);
+        if (step == 0) sum = rows_of(buffer[SUMS], (struct interval){ .count = at.count });
+        const struct tensor part = step == 0 ? sum : rows_of(buffer[PARTS + step % TURNS], (struct interval){ .count = at.count });
         clock_wait(clock, added[step % TURNS]);
         multiply(&p, at, part);
         clock_begin(clock, COMMUNICATION);
@@ -167,7 +167,7 @@ static enum error_code sum_products(struct product p, int64_t N, struct tensor o
             arrive(&g, out);
         }
         if (step < P - 1) {
-            next = step == P - 2 ? own : rows_of(buffer[SUMS + (step + 1) % TURNS], (struct rows){ .count = then.count });
+            next = step == P - 2 ? own : rows_of(buffer[SUMS + (step + 1) % TURNS], (struct interval){ .count = then.count });
             in = receive_left(&g, next);
             out = send_right(&g, sum);
         }
@@ -180,12 +180,12 @@ static enum error_code sum_products(struct product p, int64_t N, struct tensor o
 
 /* ---- the products ------------------------------------------------------------------------------------------------------------- */
 
-static void forward_of_chunk(const struct product *p, struct rows at, struct tensor chunk)
+static void forward_of_chunk(const struct product *p, struct interval at, struct tensor chunk)
 {
     dev_linear_forward(p->tp->device, rows_of(p->Y, at), chunk, p->W, p->b);
 }
 
-static void forward_to_chunk(const struct product *p, struct rows at, struct tensor chunk)
+static void forward_to_chunk(const struct product *p, struct interval at, struct tensor chunk)
 {
     dev_linear_forward(p->tp->device, chunk, rows_of(p->X, at), p->W, p->b);
 }
@@ -197,12 +197,12 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
     return sum_products((struct product){ tp, forward_to_chunk, .X = X, .W = W, .b = tp->rank == 0 ? b : tensor_none }, N, Y, err);
 }
 
-static void backward_of_chunk(const struct product *p, struct rows at, struct tensor chunk)
+static void backward_of_chunk(const struct product *p, struct interval at, struct tensor chunk)
 {
     dev_linear_backward_input(p->tp->device, rows_of(p->X, at), chunk, p->W);
 }
 
-static void backward_to_chunk(const struct product *p, struct rows at, struct tensor chunk)
+static void backward_to_chunk(const struct product *p, struct interval at, struct tensor chunk)
 {
     dev_linear_backward_input(p->tp->device, chunk, rows_of(p->Y, at), p->W);
 }
@@ -214,7 +214,7 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
     return sum_products((struct product){ tp, backward_to_chunk, .Y = dY, .W = W }, N, dX, err);
 }
 
-static void weight_of_chunk(const struct product *p, struct rows at, struct tensor chunk)
+static void weight_of_chunk(const struct product *p, struct interval at, struct tensor chunk)
 {
     dev_linear_backward_weight(p->tp->device, p->W, p->b, rows_of(p->Y, at), chunk);
 }
@@ -228,9 +228,9 @@ static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum p
     return OK;
 }
 
-static void look_up_chunk(const struct product *p, struct rows at, struct tensor chunk)
+static void look_up_chunk(const struct product *p, struct interval at, struct tensor chunk)
 {
-    dev_embedding_forward(p->tp->device, chunk, ids_of(p->ids, at), p->W, p->tp->token, false);
+    dev_embedding_forward(p->tp->device, chunk, ids_of(p->ids, at), p->W, p->tp->tokens.first, false);
 }
 
 static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W, struct error *err)
@@ -238,9 +238,9 @@ static enum error_code embedding_forward(struct tensor_parallel *tp, struct tens
     return sum_products((struct product){ tp, look_up_chunk, .W = W, .ids = ids }, tensor_count(ids), Y, err);
 }
 
-static void give_back_chunk(const struct product *p, struct rows at, struct tensor chunk)
+static void give_back_chunk(const struct product *p, struct interval at, struct tensor chunk)
 {
-    dev_embedding_backward_weight(p->tp->device, p->W, chunk, ids_of(p->ids, at), p->tp->token);
+    dev_embedding_backward_weight(p->tp->device, p->W, chunk, ids_of(p->ids, at), p->tp->tokens.first);
 }
 
 static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY, struct tensor ids,

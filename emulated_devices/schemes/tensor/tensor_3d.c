@@ -65,7 +65,7 @@ static int64_t weight_rows(const struct tensor_parallel *tp, enum param_role rol
     const struct weight_cut cut = weight(role);
     const int p = axes_size(tp, I_AXIS);
     const int64_t O = tensor_width(tp, role, true, axes_index(tp, cut.out), p);
-    for (int i = 0; i < p; i++) rows[i] = block_start(O, p, i + 1) - block_start(O, p, i);
+    for (int i = 0; i < p; i++) rows[i] = block_at(O, p, i).count;
     return O;
 }
 
@@ -192,7 +192,7 @@ static enum error_code embedding_forward(struct tensor_parallel *tp, struct tens
     struct tensor w = tensor_none, y = tensor_none;
     enum error_code e = gather_weight(tp, ROLE_TOKENS, W, &w, err);
     if (!e) e = tensor_buffer(tp, &y, tensor_count(own), tensor_cols(Y), err);
-    if (!e) dev_embedding_forward(tp->device, y, own, w, tp->token, false);
+    if (!e) dev_embedding_forward(tp->device, y, own, w, tp->tokens.first, false);
     if (!e) e = scatter(tp, J_AXIS, tensor_count(ids), Y, y, err);
     drop(tp, w, y, tensor_none);
     return e;
@@ -203,7 +203,7 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
     struct tensor dy = tensor_none, dw = tensor_none;
     enum error_code e = gather(tp, J_AXIS, tensor_count(ids), dY, &dy, err);
     if (!e) e = zeroed_weight(tp, ROLE_TOKENS, tensor_cols(dW), &dw, err);
-    if (!e) dev_embedding_backward_weight(tp->device, dw, dy, ids_of_third(tp, ids), tp->token);
+    if (!e) dev_embedding_backward_weight(tp->device, dw, dy, ids_of_third(tp, ids), tp->tokens.first);
     if (!e) e = add_weight(tp, ROLE_TOKENS, dW, dw, err);
     drop(tp, dy, dw, tensor_none);
     return e;

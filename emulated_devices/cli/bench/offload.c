@@ -1,0 +1,206 @@
+/* offload.c -- `orrery bench offload`: weights loaded in parts beside loaded by one owner, and the update of offloaded states
+ * with every stride, in virtual time.
+ *
+ * Both are run, with real numbers, by the code that trains; virtual time has no fixed part for a copy, so the ratios do not depend
+ * on the sizes.
+ */
+#include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/measure.h"
+#include "emulated_devices/schemes/data/data.h"
+#include "emulated_devices/schemes/data/load.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+struct asked { int devices, megabytes, slice; const char *cluster_name; struct cluster cluster; };
+
+/* ---- loading -------------------------------------------------------------------------------------------------------------------- */
+
+struct loaded { picoseconds read, all; };
+
+/* On the first P devices. */
+static enum error_code load(struct comm *world, int P, int64_t n, bool by_owner, struct loaded *out, struct error *err)
+{
+    struct group group;
+    struct tier tier;
+    int ranks[MESH_MOST_DEVICES];
+    for (int i = 0; i < P; i++) ranks[i] = i;
+    enum error_code e = group_of(&group, world, ranks, P, 0, err);
+    if (e) return e;
+    clock_reset(&world->device->clock);
+    const int64_t own = by_owner ? (world->rank == 0 ? n : 0) : n / P;
+    e = tier_open(&tier, &world->device->clock, NULL, tier_room((uint64_t)own * sizeof(float)), err);
+    if (!e) {
+        struct load l = { .group = &group, .tier = &tier, .home = tier_place(&tier, F32, own) };
+        l.whole = device_tensor_1d(world->device, PARAMETERS, n);
+        if (l.whole.data == NULL) e = fail(err, ERR_MEMORY, "no memory for %lld weights", (long long)n);
+        if (!e) e = by_owner ? load_by_owner(&l, 0, err) : load_in_parts(&l, err);
+        *out = (struct loaded){ l.read, world->device->clock.now };
+        device_free(world->device, l.whole);
+        tier_close(&tier);
+    }
+    group_close(&group);
+    return e;
+}
+
+/* The last device's time, on rank 0. */
+static enum error_code slowest(struct comm *world, struct loaded *t, struct error *err)
+{
+    double both[2] = { (double)t->read, (double)t->all };
+    const enum error_code e = allreduce(world->everyone, both, 2, F64, MAX, NULL, err);
+    *t = (struct loaded){ (picoseconds)both[0], (picoseconds)both[1] };
+    return e;
+}
+
+static enum error_code print_loads(struct comm *world, const struct asked *a, struct error *err)
+{
+    enum error_code e = OK;
+    if (world->rank == 0)
+        printf("Loading %d MiB of weights from the hosts to P devices of %s, in us of virtual time:\neach device reads 1/P and they gather "
+               "(ZeRO-Infinity, arXiv:2104.07857), or one owner reads\nall and broadcasts\n\n%4s %12s %12s %8s %12s %12s %8s\n",
+               a->megabytes, a->cluster.name, "P", "read, parts", "read, owner", "ratio", "all, parts", "all, owner", "ratio");
+    for (int P = 1; P <= world->size && !e; P++) {
+        struct loaded t[2] = { { 0, 0 }, { 0, 0 } };
+        const int64_t n = ((int64_t)a->megabytes << 18) / P * P;
+        for (int by_owner = 0; by_owner < 2 && !e; by_owner++) {
+            if (world->rank < P) e = load(world, P, n, by_owner, &t[by_owner], err);
+            e = comm_agree(world, e, err);
+            if (!e) e = slowest(world, &t[by_owner], err);
+        }
+        if (world->rank == 0 && !e)
+            printf("%4d %12.1f %12.1f %8.2f %12.1f %12.1f %8.2f\n", P, 1e-6 * (double)t[0].read, 1e-6 * (double)t[1].read,
+                   (double)t[1].read / (double)t[0].read, 1e-6 * (double)t[0].all, 1e-6 * (double)t[1].all, (double)t[1].all / (double)t[0].all);
+    }
+    return e;
+}
+
+/* ---- strides -------------------------------------------------------------------------------------------------------------------- */
+
+static const struct model_config model = {
+    .name = "bench", .S = 16, .D = 128, .H = 4, .K = 4, .A = 32, .F = 512, .L = 12, .V = 256, .tied = true, .eps = 1e-5, .init_std = 0.02,
+};
+
+/* Weights in bf16 stay on the device; gradients, masters and states lie with the host, as in DeepSpeed's offloading.  One device. */
+static enum error_code update(struct comm *alone, const struct asked *a, int stride, picoseconds *took, int *slices, struct error *err)
+{
+    struct group group;
+    struct hyperparameters hyper = optimizers[0]->usual;
+    struct parameters parameters = { .count = model_param_count(&model) };
+    struct data_parallel dp = {
+        .config = &model, .device = alone->device, .group = &group, .parameters = &parameters, .hyper = &hyper, .versions = 1,
+        .request = { .scheme = "zero3", .offload = 1u << OPTIMIZER | 1u << GRADIENTS, .offload_slice = a->slice, .offload_stride = stride,
+                     .narrow_gradients = true },
+    };
+    enum error_code e = group_of(&group, alone, &alone->rank, 1, 0, err);
+    if (e) return e;
+    parameters.all = calloc((size_t)parameters.count, sizeof *parameters.all);
+    if (parameters.all == NULL) e = fail(err, ERR_MEMORY, "no memory for a list of %d parameters", parameters.count);
+    for (int i = 0; i < parameters.count && !e; i++) {
+        struct parameter *p = &parameters.all[i];
+        *p = (struct parameter){ .spec = model_param(&model, i), .index = i, .holders = 1 };
+        p->layout = layout_whole(p->spec.ndim, p->spec.dim);
+    }
+    if (!e) e = data_scheme_find(&dp.scheme, dp.request.scheme, err);
+    if (!e) e = optimizer_find(&dp.optimizer, "adamw", err);
+    if (!e) {
+        clock_reset(&alone->device->clock);
+        e = data_open(&dp, 1, err);
+        if (!e) e = data_step(&dp, 1, 1, err);
+        *took = alone->device->clock.now, *slices = dp.slices;
+        data_close(&dp);
+    }
+    free(parameters.all);
+    group_close(&group);
+    return e;
+}
+
+/* Update steps of the 20B model on 4 A100, in ms, by stride; the host alone first: logs released with arXiv:2410.21316
+ * (github.com/mauryaavinash95/deep-optimizer-states-results). */
+static double published(int stride)
+{
+    static const double ms[] = { [1] = 5276, [2] = 3494, [3] = 3611, [4] = 3763, [6] = 3919, [8] = 3970, [10] = 3967 };
+    return stride <= 10 ? ms[stride] : 0;
+}
+
+enum { HOST_ALONE = 1000000, MOST_STRIDE = 10 };
+
+static void print_stride(const char *name, picoseconds took, picoseconds host, double limit, double paper, const char *mark)
+{
+    char beside[16] = "-";
+    if (paper > 0) snprintf(beside, sizeof beside, "%.2f", paper / published(1));
+    printf("%10s %12.1f %10.2f %12.2f %12s%s\n", name, 1e-6 * (double)took, (double)took / (double)host, limit, beside, mark);
+}
+
+/* The copies of an average slice, by the cluster's rates: 2 bytes of gradient and 12 of master and states come in, fewer go out. */
+static enum error_code print_strides(struct comm *alone, const struct asked *a, struct error *err)
+{
+    picoseconds took[MOST_STRIDE + 1], host = 0;
+    int slices = 0, best = 1;
+    enum error_code e = update(alone, a, HOST_ALONE, &host, &slices, err);
+    for (int k = 1; k <= MOST_STRIDE && !e; k++) {
+        e = update(alone, a, k, &took[k], &slices, err);
+        if (took[k] < took[best]) best = k;
+    }
+    if (e) return e;
+    const picoseconds by_host = host / slices, moved = time_at_rate(14 * (uint64_t)(model_elements(&model) / slices), a->cluster.copy_rate);
+    printf("\nThe update of %d slices of up to %d elements, bf16 weights on the device, the rest with the\nhost, one device: every k-th slice is "
+           "read, stepped by the device and written back, the host\nsteps the others (Deep Optimizer States, arXiv:2410.21316)\n\n", slices, a->slice);
+    printf("%10s %12s %10s %12s %12s\n", "stride", "virtual us", "of host's", "formula", "published");
+    print_stride("host alone", host, host, 1, published(1), "");
+    for (int k = 1; k <= MOST_STRIDE; k++) {
+        char name[16];
+        const double most = (double)((k - 1) * by_host > moved ? (k - 1) * by_host : moved);
+        snprintf(name, sizeof name, "%d", k);
+        print_stride(name, took[k], host, most / k / (double)by_host, k > 1 ? published(k) : 0, k == best ? "  least" : "");
+    }
+    printf("\nformula: max((k-1) host, copies)/k of a slice, in units of the host's time for one;\nleast at stride %d\n"
+           "published: the 20B model on 4 A100, of its own host's\n", data_balanced_stride(by_host, moved));
+    return OK;
+}
+
+/* ---- the topic ------------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code run_strides(struct comm *world, const struct asked *a, struct error *err)
+{
+    struct device narrow;
+    if (world->rank != 0) return OK;
+    enum error_code e = device_open(&narrow, BF16, 0, err);
+    if (e) return e;
+    clock_open(&narrow.clock, &a->cluster, BF16);
+    struct device *const usual = world->device;
+    world->device = &narrow;                            /* it talks to nobody */
+    e = print_strides(world, a, err);
+    world->device = usual;
+    device_close(&narrow);
+    return e;
+}
+
+static enum error_code run(struct comm *world, const void *asked, struct error *err)
+{
+    const struct asked *a = asked;
+    const enum error_code e = print_loads(world, a, err);
+    return e ? e : comm_agree(world, run_strides(world, a, err), err);
+}
+
+enum error_code bench_offload_topic(int argc, char **argv, int *status, struct error *err)
+{
+    struct asked a = { .devices = 8, .megabytes = 8, .slice = 1 << 14, .cluster_name = "a100-ethernet" };
+    bool help;
+    const struct option table[] = {
+        { "--devices", "N", OPTION_INT, &a.devices, .min = 1, .max = 64, .help = "load on groups of 1 to N devices" },
+        { "--mib", "N", OPTION_INT, &a.megabytes, .min = 1, .max = 1024, .help = "weights to load" },
+        { "--slice", "N", OPTION_INT, &a.slice, .min = 64, .max = 1e6, .help = "elements of a slice" },
+        CLUSTER_OPTION(a.cluster_name, "the machine"),
+        { 0 }
+    };
+    enum error_code e = options_parse("bench offload", argc - 3, argv + 3, table, &help, err);
+    if (e) return e;
+    if (help) {
+        print_usage("bench offload", "[options]", "Weights read over every device's link beside one owner's, and the update of offloaded states by\n"
+                    "stride, in virtual time.", table);
+        return OK;
+    }
+    e = cluster_find(&a.cluster, a.cluster_name, err);
+    if (!e) e = cluster_check(&a.cluster, a.devices, BF16, err);
+    if (e) return e;
+    return under_launcher() || a.devices == 1 ? be_a_device(F32, &a.cluster, run, &a, err) : launch(a.devices, argc, argv, status, err);
+}

@@ -1,0 +1,166 @@
+/* quantized.c -- `orrery bench quantized`: what quantising loses when sums travel as codes, beside what it may lose. */
+#include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/collectives/quantised.h"
+#include "ref/numeric/philox.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct asked { int devices, elements, block; const char *code, *cluster_name; struct cluster cluster; bool devices_given; };
+
+/* ---- one way to reduce ---------------------------------------------------------------------------------------------------- */
+
+enum way { ONCE, TWO_STEPS, EVERY_HOP, WAYS };
+static const char *const way_name[WAYS] = { "all to all, once", "two all-to-alls", "ring, at every hop" };
+
+enum numbers { RANDOM, ONE_SIGN, NUMBERS };
+static const char *const numbers_name[NUMBERS] = { "of both signs, -1 to 1", "of one sign, 1 to 2" };
+
+/* Of all devices: sums, and largest. */
+struct found {
+    double squares, bounds;             /* sums over elements of error^2 and bound^2 */
+    double worst;                       /* error/bound of an element */
+    double messages, bytes, between, time;
+};
+
+struct bench {
+    const struct asked *asked;
+    struct comm *world;
+    struct quantised_group by_nodes, flat;
+    struct tensor row;                  /* [P elements] */
+    struct tracking tracking;
+};
+
+static void fill(const struct bench *b, enum numbers how)
+{
+    float *x = b->row.data;
+    for (int64_t i = 0; i < tensor_count(b->row); i++) {
+        const double u = random_uniform(3, (uint64_t)b->world->rank, (uint64_t)i);
+        x[i] = (float)(how == RANDOM ? 2 * u - 1 : 1 + u);
+    }
+    tracking_start(b->tracking, b->row);
+}
+
+static enum error_code reduce(struct bench *b, enum way way, struct block_format f, struct error *err)
+{
+    if (way == EVERY_HOP) return quantised_ring_reduce_scatter(b->flat.whole, b->row, f, b->tracking, err);
+    return quantised_reduce_scatter(way == ONCE ? &b->flat : &b->by_nodes, b->row, f, b->tracking, err);
+}
+
+static struct found sent(const struct comm *c)
+{
+    struct found s = { .time = (double)c->device->clock.now };
+    const int levels = c->device->clock.cluster.levels;
+    for (int l = 0; l < levels; l++) s.messages += (double)c->link[l].messages_sent, s.bytes += (double)c->link[l].bytes_sent;
+    s.between = (double)c->link[levels - 1].bytes_sent;
+    return s;
+}
+
+static enum error_code measure(struct bench *b, enum way way, enum numbers how, struct block_format f, struct found *out, struct error *err)
+{
+    const int64_t n = b->asked->elements, first = b->world->rank * n;
+    fill(b, how);
+    const struct found before = sent(b->world);
+    const enum error_code e = reduce(b, way, f, err);
+    if (e) comm_give_up(b->world, err);
+    const struct found after = sent(b->world);
+    double sums[2] = { 0 }, most[5] = { 0, after.messages - before.messages, after.bytes - before.bytes, after.between - before.between, after.time - before.time };
+    for (int64_t i = first; i < first + n; i++) {
+        const double off = fabs(tensor_get(b->row, i) - b->tracking.exact[i]), bound = b->tracking.bound[i];
+        sums[0] += off * off, sums[1] += bound * bound;
+        if (!(off / bound <= most[0])) most[0] = off / bound;
+    }
+    enum error_code shared = allreduce(b->flat.whole, sums, 2, F64, SUM, NULL, err);
+    if (!shared) shared = allreduce(b->flat.whole, most, 5, F64, MAX, NULL, err);
+    *out = (struct found){ sums[0], sums[1], most[0], most[1], most[2], most[3], most[4] };
+    return shared;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------------------- */
+
+static void print_row(const struct bench *b, enum way way, const struct found *f, const struct found *once)
+{
+    const double elements = (double)tensor_count(b->row);
+    printf("  %-19s %5.0f %10.0f %10.0f %10.3f   %9.2e %9.2e %6.3f %7.2f\n", way_name[way], f->messages, f->bytes, f->between, f->time * 1e-6,
+           sqrt(f->squares / elements), sqrt(f->bounds / elements), f->worst, sqrt(f->squares / once->squares));
+}
+
+static enum error_code print_ways(struct bench *b, struct block_format f, enum numbers how, struct error *err)
+{
+    struct found once = { 0 }, found;
+    const bool speaks = b->world->rank == 0;
+    enum error_code e = OK;
+    if (speaks) printf("\nint%d, numbers %s\n", f.bits, numbers_name[how]);
+    for (int way = ONCE; way < WAYS && !e; way++) {
+        if (way == TWO_STEPS && !b->by_nodes.two_steps) continue;
+        e = measure(b, (enum way)way, how, f, &found, err);
+        if (way == ONCE) once = found;
+        if (!e && !(found.worst <= 1)) e = fail(err, ERR_CHECK, "int%d, %s: an element is off by %.3g times its bound", f.bits, way_name[way], found.worst);
+        if (speaks && (!e || e == ERR_CHECK)) print_row(b, (enum way)way, &found, &once);
+    }
+    return e;
+}
+
+static enum error_code print_all(struct bench *b, struct error *err)
+{
+    const struct asked *a = b->asked;
+    enum error_code e = OK;
+    if (b->world->rank == 0)
+        printf("Reduce-scatter of fp32 as codes: %d devices of %s, %d elements for each, %d a block\n\n"
+               "Per device: messages, bytes, of them at the outermost link level; virtual time. Root mean\n"
+               "square of errors and of their bounds, the largest error/bound of an element, and the error as\n"
+               "a multiple of the first row's.\n\n"
+               "  %-19s %5s %10s %10s %10s   %9s %9s %6s %7s\n",
+               b->world->size, a->cluster.name, a->elements, a->block, "", "sent", "bytes", "outermost", "us", "error", "bound", "worst", "/ once");
+    for (int bits = 8; bits >= 4; bits -= 4)
+        for (int how = RANDOM; how < NUMBERS && !e; how++)
+            if (a->code == NULL || (strcmp(a->code, "int8") == 0) == (bits == 8)) e = print_ways(b, (struct block_format){ bits, a->block }, (enum numbers)how, err);
+    return e;
+}
+
+/* ---- being a device ----------------------------------------------------------------------------------------------------------- */
+
+static enum error_code run(struct comm *world, const void *asked, struct error *err)
+{
+    const struct asked *a = asked;
+    struct bench b = { .asked = a, .world = world, .flat = { .whole = world->everyone } };
+    const int64_t n = (int64_t)a->elements * world->size;
+    if (a->devices_given && a->devices != world->size) return fail(err, ERR_USAGE, "--devices %d: the launcher has started %d", a->devices, world->size);
+    b.row = tensor_1d(malloc((size_t)n * sizeof(float)), F32, n);
+    enum error_code e = b.row.data ? tracking_open(&b.tracking, n, err) : fail(err, ERR_MEMORY, "no memory for %lld elements", (long long)n);
+    if (!e) e = quantised_group_open(&b.by_nodes, world->everyone, err);
+    e = comm_agree(world, e, err);
+    if (!e) e = print_all(&b, err);
+    quantised_group_close(&b.by_nodes);
+    tracking_close(&b.tracking);
+    free(b.row.data);
+    return e;
+}
+
+enum error_code bench_quantized_topic(int argc, char **argv, int *status, struct error *err)
+{
+    static const char *const codes[] = { "int8", "int4", NULL };
+    struct asked a = { .devices = 8, .elements = 4096, .block = 256, .cluster_name = "a100-ethernet" };
+    bool help;
+    const struct option table[] = {
+        { "--devices", "N", OPTION_INT, &a.devices, .min = 2, .max = 64, .given = &a.devices_given, .help = "that add up" },
+        { "--elements", "N", OPTION_INT, &a.elements, .min = 1, .max = 1 << 22, .help = "of the sum that each device keeps" },
+        { "--code", "CODE", OPTION_CHOICE, &a.code, .choices = codes, .help = "only this one" },
+        { "--block", "N", OPTION_INT, &a.block, .min = 1, .max = 1e9, .help = "elements that share a scale" },
+        CLUSTER_OPTION(a.cluster_name, "whose nodes make the two steps"),
+        { 0 }
+    };
+    enum error_code e = options_parse("bench quantized", argc - 3, argv + 3, table, &help, err);
+    if (e) return e;
+    if (help) {
+        print_usage("bench quantized", "[options]", "What a reduce-scatter loses when its messages carry int8 or int4 codes, beside the proven bound:\n"
+                    "quantised once and exchanged all to all, in two steps inside and between nodes, and at every hop\n"
+                    "of a ring. Exit 3 if an element is off by more than its bound.", table);
+        return OK;
+    }
+    e = cluster_find(&a.cluster, a.cluster_name, err);
+    if (e) return e;
+    return under_launcher() ? be_a_device(F32, &a.cluster, run, &a, err) : launch(a.devices, argc, argv, status, err);
+}

@@ -1,0 +1,188 @@
+/* schedules.c -- `orrery bench schedules`: published bubbles beside ours, and all schedules side by side. */
+#include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/schemes/pipeline/published.h"
+#include "emulated_devices/schemes/pipeline/timing.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- the paper's table --------------------------------------------------------------------------------------------- */
+
+/* In units of the last printed digit. */
+static int digits_apart(double ours, double published) { return (int)lround((ours - published) * 1e4); }
+
+static enum error_code print_setting(const struct published_setting *r, struct error *err)
+{
+    printf("%-5s %2d %3d", r->model, r->P, r->M);
+    for (int c = 0; c < PUBLISHED_COLUMNS; c++) {
+        double rate;
+        enum error_code e = published_bubble(r, c, &rate, err);
+        if (e) return e;
+        const int apart = digits_apart(published_digits(rate), r->bubble[c]);
+        printf(" %6.4f %6.4f", r->bubble[c], rate);
+        if (c == PUBLISHED_INTERLEAVED || apart) printf(" %+3d", apart);
+    }
+    printf("\n");
+    return OK;
+}
+
+static enum error_code print_published(struct error *err)
+{
+    enum error_code e = OK;
+    printf("Bubble rates of P. Qi et al., arXiv:2401.10241, table 5, and ours from the times of its table 6\n\n%-13s", "");
+    for (int c = 0; c < PUBLISHED_COLUMNS; c++)
+        printf("%-*s", c == PUBLISHED_INTERLEAVED ? 18 : c == PUBLISHED_COLUMNS - 1 ? 0 : 14, published_schedule_name[c]);
+    printf("\n%-5s %2s %3s", "model", "P", "M");
+    for (int c = 0; c < PUBLISHED_COLUMNS; c++) printf(" %6s %6s%s", "paper", "ours", c == PUBLISHED_INTERLEAVED ? "    " : "");
+    printf("\n");
+    for (int i = 0; i < PUBLISHED_SETTINGS && !e; i++) e = print_setting(&published_settings[i], err);
+    int same = 0;
+    for (int i = 0; i < PUBLISHED_SETTINGS; i++)
+        same += digits_apart(published_digits(published_interleaved_formula(&published_settings[i])), published_settings[i].bubble[PUBLISHED_INTERLEAVED]) == 0;
+    printf("\nA difference is in units of the last digit. The paper's interleaved rates are a closed form that\n"
+           "counts 2vP-P-2 waits for a message, and gives %d of its %d rates to the last digit; executed, a\n"
+           "device waits 2(vP-1) times; ours has them all.\n\n", same, PUBLISHED_SETTINGS);
+    return e;
+}
+
+/* ---- formulas ---------------------------------------------------------------------------------------------------------- */
+
+static enum error_code print_formulas(struct error *err)
+{
+    enum error_code e = OK;
+    printf("Idle time of a device as published, and ours: P=8, M=32; B = I + W; F&B, a forward and a\n"
+           "backward that DualPipe does side by side, counts as one action, as long as both\n\n");
+    printf("%-12s %-21s %2s %2s %2s  %9s %5s  source\n", "schedule", "formula", "F", "I", "W", "published", "ours");
+    for (const struct published_formula *f = published_formulas; f->schedule && !e; f++) {
+        const struct published_case unequal = { 8, 32, f->chunks, 6, 8, 4 }, equal = { 8, 32, f->chunks, 6, 6, 6 }, c = f->equal_times ? equal : unequal;
+        int64_t ours;
+        e = published_idle(f, c, &ours, err);
+        if (!e) printf("%-12s %-21s %2d %2d %2d  %s%7lld %5lld  %s\n", f->schedule, f->formula, (int)c.F, (int)c.I, (int)c.W, f->at_most ? "<=" : "  ",
+                       (long long)f->idle(c), (long long)ours, f->source);
+    }
+    printf("\n");
+    return e;
+}
+
+/* ---- how long it takes to make them ------------------------------------------------------------------------------------ */
+
+enum { LARGE_P = 64, LARGE_M = 512, SEARCH_P = 32, SEARCH_M = 256 };
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static enum error_code make_and_prove(const char *name, int P, int M, double *seconds, struct error *err)
+{
+    struct schedule s;
+    const double start = seconds_now();
+    enum error_code e = schedule_make(&s, name, &(struct schedule_request){ .devices = P, .micros = M }, err);
+    if (e) return e;
+    e = schedule_validate(&s, err);
+    *seconds = seconds_now() - start;
+    schedule_free(&s);
+    return e;
+}
+
+static enum error_code print_making(struct error *err)
+{
+    enum error_code e = OK;
+    double most = 0, one;
+    printf("Seconds to make a schedule and to prove that it runs\n\n");
+    for (int i = 0; schedule_generators[i] && !e; i++) {
+        const char *name = schedule_generators[i]->name;
+        const bool search = strcmp(name, "zb-1p") == 0 || strcmp(name, "zb-2p") == 0;
+        e = make_and_prove(name, LARGE_P, LARGE_M, &one, err);
+        if (!e && one > most) most = one;
+        if (!e) printf("  %-14s P=%d M=%d  %7.3f", name, LARGE_P, LARGE_M, one);
+        if (!e && search) e = make_and_prove(name, SEARCH_P, SEARCH_M, &one, err);
+        if (!e && search) printf("     P=%d M=%d  %7.3f", SEARCH_P, SEARCH_M, one);
+        if (!e) printf("\n");
+    }
+    if (!e) printf("  %-14s            %7.3f\n\n", "the longest", most);
+    return e;
+}
+
+/* ---- all schedules, the same work ------------------------------------------------------------------------------------ */
+
+struct wanted { int pp, micro; uint64_t forward, backward_input, backward_weight, communication; };
+
+/* A chunk is 1/chunks of a device's layers: its times, times chunks, are those of the whole, and messages take chunks times as long. */
+static enum error_code time_schedule(const struct schedule *s, const struct wanted *w, struct timing *t, struct error *err)
+{
+    int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
+    if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
+    const struct schedule_times times = uniform_times(s->stages, (int64_t)w->forward, (int64_t)w->backward_input, (int64_t)w->backward_weight,
+                                                      (int64_t)w->communication * (s->stages / s->devices), room);
+    enum error_code e = schedule_time(t, s, &times, err);
+    free(room);
+    return e;
+}
+
+static void print_schedule(const struct schedule *s, const struct timing *t)
+{
+    int peak = 0;
+    for (int d = 0; d < s->devices; d++) peak = schedule_peak(s, d) > peak ? schedule_peak(s, d) : peak;
+    const double share = (double)s->stages / s->devices;        /* stages of the model on a device, copies not counted twice */
+    printf("%-14s %6d %7.2f %%  %9.4g  %8.4g  %8lld   %s\n", s->name, s->chunks, 100 * t->bubble, (double)t->span / share, peak / share,
+           (long long)schedule_messages(s), schedule_adds_in_order(s) ? "yes" : "no");
+}
+
+static enum error_code print_all(const struct wanted *w, struct error *err)
+{
+    printf("All schedules: %d devices, %d microbatches; of a device's layers F takes %llu, I %llu, W %llu; a message %llu\n\n", w->pp, w->micro,
+           (unsigned long long)w->forward, (unsigned long long)w->backward_input, (unsigned long long)w->backward_weight,
+           (unsigned long long)w->communication);
+    printf("%-14s %6s %9s  %9s  %8s  %8s   %s\n", "schedule", "chunks", "bubble", "time", "memory", "messages", "adds in order");
+    for (int i = 0; schedule_generators[i]; i++) {
+        struct schedule s;
+        struct timing t;
+        struct error why;
+        const struct schedule_request q = { .devices = w->pp, .micros = w->micro, .chunks = schedule_generators[i]->chunks ? 0 : 2,
+            .forward = (int64_t)w->forward, .backward_input = (int64_t)w->backward_input, .backward_weight = (int64_t)w->backward_weight,
+            .communication = (int64_t)w->communication };
+        enum error_code e = schedule_make(&s, schedule_generators[i]->name, &q, &why);
+        if (e == ERR_PLAN) printf("%-14s needs %s\n", schedule_generators[i]->name, schedule_generators[i]->needs);
+        if (e == ERR_PLAN) continue;
+        if (e) return fail(err, e, "%s", why.text);
+        e = time_schedule(&s, w, &t, err);
+        if (!e) print_schedule(&s, &t), timing_free(&t);
+        schedule_free(&s);
+        if (e) return e;
+    }
+    printf("\nMemory: microbatches whose activations the fullest device holds at once, for all its layers.\n");
+    return OK;
+}
+
+enum error_code bench_schedules_topic(int argc, char **argv, int *status, struct error *err)
+{
+    static const double LONGEST = 1e9;
+    struct wanted w = { .pp = 4, .micro = 8, .forward = 1, .backward_input = 1, .backward_weight = 1 };
+    bool help;
+    (void)status;
+    const struct option table[] = {
+        { .kind = OPTION_HEADING, .help = "The second table: all schedules doing the same work" },
+        { "--pp", "P", OPTION_INT, &w.pp, .min = 1, .max = 256, .help = "devices" },
+        { "--micro", "M", OPTION_INT, &w.micro, .min = 1, .max = 4096, .help = "microbatches" },
+        { "--F", "T", OPTION_UINT64, &w.forward, .min = 0, .max = LONGEST, .help = "time of a forward, in any unit" },
+        { "--I", "T", OPTION_UINT64, &w.backward_input, .min = 0, .max = LONGEST, .help = "of a backward for the input" },
+        { "--W", "T", OPTION_UINT64, &w.backward_weight, .min = 0, .max = LONGEST, .help = "of a backward for the weights" },
+        { "--comm", "T", OPTION_UINT64, &w.communication, .min = 0, .max = LONGEST, .help = "of a message, from send to arrival" },
+        { 0 }
+    };
+    enum error_code e = options_parse("bench schedules", argc - 3, argv + 3, table, &help, err);
+    if (e) return e;
+    if (help) {
+        print_usage("bench schedules", "[options]", "Bubble rates as published beside ours, then all schedules side by side.", table);
+        return OK;
+    }
+    e = print_published(err);
+    if (!e) e = print_formulas(err);
+    if (!e) e = print_making(err);
+    return e ? e : print_all(&w, err);
+}

@@ -1,0 +1,134 @@
+#if defined(__linux__)
+#define _GNU_SOURCE                     /* prctl.h */
+#include <sys/prctl.h>
+#endif
+#include "emulated_devices/cli/launch/family.h"
+#include "emulated_devices/cli/measure.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/shm.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+void family_adopt(void)
+{
+#if defined(__linux__)
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+#endif
+}
+
+void family_mark(pid_t launcher)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%ld", (long)launcher);
+    setenv("ORRERY_LAUNCHED", text, 1);
+}
+
+void family_reap(struct family *f)
+{
+    int how;
+    pid_t pid;
+    while ((pid = waitpid(-1, &how, WNOHANG)) > 0)
+        if (pid == f->job) f->job_ended = true, f->how = how;
+}
+
+/* ---- who is there --------------------------------------------------------------------------------------------------------- */
+
+#if defined(__linux__)
+/* From "pid (name) state parent ..."; the name may have brackets and spaces.  -1 for a process that has ended. */
+static long living_parent(long pid)
+{
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    FILE *f = fopen(path, "r");
+    const size_t n = f != NULL ? fread(line, 1, sizeof line - 1, f) : 0;
+    if (f != NULL) fclose(f);
+    line[n] = '\0';
+    const char *after = strrchr(line, ')');
+    char state;
+    long parent;
+    if (after == NULL || sscanf(after + 1, " %c %ld", &state, &parent) != 2) return -1;
+    return state == 'Z' || state == 'X' ? -1 : parent;
+}
+
+/* Whether a process was started with our mark.  We may have other children: of a shell that has replaced itself by us. */
+static bool is_marked(long pid)
+{
+    char path[64], want[48], word[sizeof want];
+    snprintf(want, sizeof want, "ORRERY_LAUNCHED=%ld", (long)getpid());
+    snprintf(path, sizeof path, "/proc/%ld/environ", pid);
+    FILE *f = fopen(path, "r");
+    bool found = false;
+    for (int c = 0; f != NULL && c != EOF && !found;) {
+        size_t n = 0;
+        while ((c = getc(f)) != EOF && c != '\0')
+            if (n < sizeof word - 1) word[n++] = (char)c;
+        word[n] = '\0';
+        found = strcmp(word, want) == 0;
+    }
+    if (f != NULL) fclose(f);
+    return found;
+}
+
+/* Our children suffice: when they have ended, theirs are ours. */
+static int signal_all(const struct family *f, const struct watch *w, int number)
+{
+    int there = 0;
+    DIR *processes = opendir("/proc");
+    (void)f, (void)w;
+    for (struct dirent *d; processes != NULL && (d = readdir(processes)) != NULL;) {
+        const long pid = isdigit((unsigned char)d->d_name[0]) ? atol(d->d_name) : 0;
+        if (pid == 0 || living_parent(pid) != (long)getpid() || (pid != f->job && !is_marked(pid))) continue;
+        there++;
+        kill((pid_t)pid, number);
+    }
+    if (processes != NULL) closedir(processes);
+    return there;
+}
+#else
+/* Those who have told us that they are there. */
+static int signal_all(const struct family *f, const struct watch *w, int number)
+{
+    int there = !f->job_ended && kill(f->job, number) == 0;
+    for (int i = 0; i < w->known; i++) there += kill((pid_t)w->process[i].pid, number) == 0;
+    return there;
+}
+#endif
+
+static bool has_announced(const struct watch *w, long pid)
+{
+    for (int i = 0; i < w->known; i++)
+        if (w->process[i].pid == pid) return true;
+    return false;
+}
+
+void family_sweep(const struct watch *w)
+{
+    char line[512];
+    int id;
+    long maker;
+    unsigned long users;
+    FILE *f = fopen("/proc/sysvipc/shm", "r");          /* key shmid perms size cpid lpid nattch ... */
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "%*d %d %*s %*u %ld %*d %lu", &id, &maker, &users) == 3 && users == 0 && has_announced(w, maker)) shmctl(id, IPC_RMID, NULL);
+    if (f != NULL) fclose(f);
+}
+
+int family_end(struct family *f, const struct watch *w, double patience)
+{
+    const double start = now();
+    int left;
+    for (;;) {
+        family_reap(f);
+        const double waited = now() - start;
+        left = signal_all(f, w, waited < patience ? 0 : SIGKILL);
+        if ((left == 0 && f->job_ended) || waited > patience + 5) return left;
+        poll(NULL, 0, 10);
+    }
+}

@@ -1,0 +1,299 @@
+/* launch.c -- orrery starts its own ranks: it runs itself under mpiexec and keeps an eye on it.
+ *
+ *   orrery --+-- mpiexec -n P orrery ...       its output comes through here, without what mpiexec itself has to say
+ *            +-- guardian                      tidies up if this process dies before its job
+ *
+ * How devices notice that somebody above them has died: lifeline.c.  That none is left: family.c.
+ */
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/launch/family.h"
+#include "emulated_devices/cli/launch/machine.h"
+#include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/launch/watch.h"
+#include "ref/io/output.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- what jobs hand over ------------------------------------------------------------------------------------------------- */
+
+static char handover[4096];
+static bool handover_made;
+
+static void remove_handover(void)
+{
+    if (handover_made) unlink(handover);
+}
+
+const char *handover_file(struct error *err)
+{
+    if (handover_made) return handover;
+    const int n = snprintf(handover, sizeof handover, "%s/orrery-XXXXXX", temporary_folder());
+    errno = ENAMETOOLONG;
+    const int fd = n < (int)sizeof handover ? mkstemp(handover) : -1;
+    if (fd < 0) {
+        fail(err, ERR_FILE, "a file in %s: cannot be made: %s", shown_path(temporary_folder()).text, strerror(errno));
+        return NULL;
+    }
+    close(fd);
+    handover_made = true;
+    atexit(remove_handover);
+    return handover;
+}
+
+/* ---- watching ---------------------------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t caught;                    /* the signal that asked us to stop */
+
+static void catch_signal(int number) { caught = number; }
+
+static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
+enum { STOPPING = sizeof stopping / sizeof *stopping };
+
+static void catch_signals(struct sigaction before[STOPPING])
+{
+    const struct sigaction act = { .sa_handler = catch_signal };
+    for (int i = 0; i < STOPPING; i++) {
+        sigaction(stopping[i], NULL, &before[i]);
+        if (before[i].sa_handler != SIG_IGN) sigaction(stopping[i], &act, NULL);        /* nohup stays */
+    }
+}
+
+enum { PROMPT = 1 };                    /* seconds that a job gets to end by itself, once it is to end */
+
+/* Until both streams have ended; or mpiexec has, and nothing comes any more; or the job was asked to end and did not. */
+static void watch_job(struct watch *w, struct family *f)
+{
+    double asked = 0, ended = 0;
+    while (w->stream[0].from >= 0 || w->stream[1].from >= 0) {
+        struct pollfd p[2] = { { .fd = w->stream[0].from, .events = POLLIN }, { .fd = w->stream[1].from, .events = POLLIN } };
+        const int ready = poll(p, 2, 200);              /* negative numbers are passed over */
+        for (int i = 0; i < 2 && ready > 0; i++)
+            if (p[i].revents) watch_read(w, &w->stream[i]);
+        family_reap(f);
+        if (f->job_ended && ended == 0) ended = now();
+        if (f->job_ended && (ready == 0 || now() - ended > PROMPT)) return;
+        if (!caught && !w->write_errno) continue;
+        if (asked == 0) {
+            asked = now();
+            if (!f->job_ended) kill(f->job, SIGTERM);
+        } else if (now() - asked > PROMPT) return;
+    }
+}
+
+/* What those who have ended still had to say. */
+static void read_rest(struct watch *w)
+{
+    for (int i = 0; i < 2; i++) {
+        struct stream *s = &w->stream[i];
+        while (s->from >= 0 && poll(&(struct pollfd){ .fd = s->from, .events = POLLIN }, 1, 0) == 1) watch_read(w, s);
+        if (s->from >= 0) close(s->from);
+        s->from = -1;
+    }
+}
+
+/* A process that does nothing but wait for our end; ours without a word means that we were killed. */
+static pid_t start_guardian(pid_t job, const struct watch *w, int lifeline, int *line)
+{
+    int ends[2];
+    char word;
+    if (pipe(ends) != 0) return -1;
+    const pid_t guardian = fork();
+    if (guardian != 0) {
+        close(ends[0]);
+        *line = ends[1];
+        return guardian;
+    }
+    for (int i = 0; i < STOPPING; i++) signal(stopping[i], SIG_IGN);
+    close(ends[1]), close(lifeline), close(w->stream[0].from), close(w->stream[1].from);
+    close(STDIN_FILENO), close(STDOUT_FILENO), close(STDERR_FILENO);    /* whoever reads them must see their end */
+    if (read(ends[0], &word, 1) != 1) {
+        if (getpgid(job) == getpgrp()) kill(job, SIGTERM);              /* on Linux it is dead by now */
+        remove_handover();
+    }
+    _exit(0);
+}
+
+static void dismiss_guardian(pid_t guardian, int line)
+{
+    if (guardian < 0) return;
+    if (write(line, "", 1) != 1) kill(guardian, SIGKILL);
+    close(line);
+    while (waitpid(guardian, NULL, 0) < 0 && errno == EINTR) continue;
+}
+
+/* ---- starting ------------------------------------------------------------------------------------------------------------ */
+
+/* Open MPI's mpiexec refuses to start more devices than there are cores, and to be run by root, as in a container; and it would tie
+ * each device to a core.  Version 4 reads the first of these, version 5 those of PRTE; MPICH reads none.  Who has set one is obeyed. */
+static void permit_open_mpi(void)
+{
+    static const char *const usual[][2] = {
+        { "OMPI_ALLOW_RUN_AS_ROOT", "1" }, { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
+        { "OMPI_MCA_rmaps_base_oversubscribe", "1" }, { "OMPI_MCA_hwloc_base_binding_policy", "none" },
+        { "PRTE_ALLOW_RUN_AS_ROOT", "1" }, { "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
+        { "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe" }, { "PRTE_MCA_hwloc_default_binding_policy", "none" },
+    };
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) setenv(usual[i][0], usual[i][1], 0);
+}
+
+/* What mpiexec inherits: its output, and the lifeline's end for the devices. */
+struct inherited { int out, errors, lifeline; };
+
+static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, struct inherited from)
+{
+    char count[16];
+    char **words = calloc((size_t)argc + 4, sizeof *words);
+    const int nothing = open("/dev/null", O_RDONLY);    /* mpiexec would read our input to its end */
+    if (words == NULL || nothing < 0) _exit(127);
+    snprintf(count, sizeof count, "%d", devices);
+    words[0] = (char *)ORRERY_MPIEXEC, words[1] = (char *)"-n", words[2] = count;
+    for (int i = 0; i < argc; i++) words[3 + i] = argv[i];
+    permit_open_mpi();
+    family_mark(launcher);
+    setenv("ORRERY_TERMINAL", isatty(STDOUT_FILENO) ? "1" : "0", 1);
+    tell_pipe("ORRERY_ERRORS", from.errors);
+    tell_pipe("ORRERY_LIFELINE", from.lifeline);
+    dup2(nothing, STDIN_FILENO), dup2(from.out, STDOUT_FILENO), dup2(from.errors, STDERR_FILENO);
+    close(nothing), close(from.out);
+    die_with_parent();
+    if (getppid() != launcher) _exit(127);              /* it has died before that */
+    execvp(words[0], words);
+    _exit(127);
+}
+
+/* @param[out] lifeline  our end, which closes when we do. */
+static enum error_code open_watch(struct watch *w, int devices, struct inherited *into, int *lifeline, struct error *err)
+{
+    *w = (struct watch){ .room = devices, .stream = { { .from = -1, .to = STDOUT_FILENO }, { .from = -1, .to = STDERR_FILENO } } };
+    w->process = calloc((size_t)devices, sizeof *w->process);
+    int ends[3][2], n = 0;
+    while (w->process != NULL && n < 3 && pipe(ends[n]) == 0) n++;
+    if (n == 3) {
+        *into = (struct inherited){ .out = ends[0][1], .errors = ends[1][1], .lifeline = ends[2][0] };
+        w->stream[0].from = ends[0][0], w->stream[1].from = ends[1][0], *lifeline = ends[2][1];
+        fcntl(ends[0][0], F_SETFD, FD_CLOEXEC), fcntl(ends[1][0], F_SETFD, FD_CLOEXEC), fcntl(*lifeline, F_SETFD, FD_CLOEXEC);
+        return OK;
+    }
+    fail(err, ERR_COMM, "cannot watch over %s: %s", ORRERY_MPIEXEC, strerror(errno));
+    while (n-- > 0) close(ends[n][0]), close(ends[n][1]);
+    free(w->process);
+    return ERR_COMM;
+}
+
+/* ---- what is said in the end ------------------------------------------------------------------------------------------------ */
+
+/* Of a device that died before it could say who it is we know that it is one of those who have not said so. */
+static enum error_code report_unknown_death(const struct watch *w, int devices, struct error *err)
+{
+    char who[128] = "";
+    int missing = 0, used = 0;
+    for (int rank = 0; rank < devices; rank++) {
+        int i = 0;
+        while (i < w->known && w->process[i].rank != rank) i++;
+        if (i < w->known || ++missing > 8) continue;
+        used += snprintf(who + used, sizeof who - (size_t)used, "%s%d", missing > 1 ? ", " : "", rank);
+    }
+    if (missing == 0) return fail(err, ERR_COMM, "a device died: %s; the others were stopped", w->how);
+    if (missing == 1) return fail(err, ERR_COMM, "device %s died during start-up: %s; the others were stopped", who, w->how);
+    return fail(err, ERR_COMM, "a device died during start-up: %s; it is one of %s%s; the others were stopped", w->how, who,
+                missing > 8 ? ", ..." : "");
+}
+
+static enum error_code report_death(const struct watch *w, int devices, struct error *err)
+{
+    if (w->lost_pid == 0) return report_unknown_death(w, devices, err);
+    for (int i = 0; i < w->known; i++)
+        if (w->process[i].pid == w->lost_pid)
+            return fail(err, ERR_COMM, "device %d (%s), process %ld, died: %s; the others were stopped", w->process[i].rank,
+                        w->process[i].place, w->lost_pid, strsignal(w->lost_signal));
+    return fail(err, ERR_COMM, "process %ld died before it became a device: %s; the others were stopped", w->lost_pid, strsignal(w->lost_signal));
+}
+
+/* mpiexec, or its proxy between it and the devices. */
+static enum error_code report_death_of_manager(int how, struct error *err)
+{
+    if (WIFSIGNALED(how)) return fail(err, ERR_COMM, "%s died: %s; all devices were stopped", ORRERY_MPIEXEC, strsignal(WTERMSIG(how)));
+    return fail(err, ERR_COMM, "the process by which %s holds the devices (hydra_pmi_proxy) died; all devices were stopped", ORRERY_MPIEXEC);
+}
+
+/* Who was killed could say nothing; then what the others say is a consequence. */
+static enum error_code report_end_of_job(const struct watch *w, int how, int devices, int *status, struct error *err)
+{
+    *status = WIFEXITED(how) ? WEXITSTATUS(how) : 1;
+    if (w->write_errno) return fail(err, ERR_FILE, "standard output: cannot be written: %s", strerror(w->write_errno));
+    if (w->lost_pid == 0 && !w->said[0] && !w->mpi_failed[0] && (WIFSIGNALED(how) || w->orphaned)) return report_death_of_manager(how, err);
+    if (w->lost_pid || (w->died && !w->said[0] && !w->mpi_failed[0])) return report_death(w, devices, err);
+    if (w->mpi_failed[0] && !w->said[0]) return fail(err, ERR_COMM, "MPI could not be started: %s", w->mpi_failed);
+    fputs(w->said, stderr);
+    if (w->died && *status == 0) *status = 1;
+    if (*status == 0 || w->said[0]) return OK;
+    if (*status == 127) return fail(err, ERR_COMM, "cannot start %s -n %d: is MPICH installed, and in PATH?", ORRERY_MPIEXEC, devices);
+    return fail(err, ERR_COMM, "%s -n %d failed with status %d%s%s", ORRERY_MPIEXEC, devices, *status, w->noise[0] ? ": " : "", w->noise);
+}
+
+/* As if it had never been caught: a shell must see that we were stopped. */
+static void die_of(int number)
+{
+    remove_handover();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void say_stopped(int left, int devices)
+{
+    fprintf(stderr, "orrery: stopped: %s; ", strsignal(caught));
+    if (left == 0) fprintf(stderr, "all %d devices have ended\n", devices);
+    else fprintf(stderr, "%d process%s of %d devices cannot be ended\n", left, left == 1 ? "" : "es", devices);
+}
+
+enum error_code launch(int devices, int argc, char **argv, int *status, struct error *err)
+{
+    struct watch w;
+    struct family f = { .job = -1 };
+    struct sigaction before[STOPPING];
+    struct inherited into;
+    int line = -1, lifeline, left = 0;
+    const pid_t self = getpid();
+    if (getenv("ORRERY_LAUNCHED") != NULL)
+        return fail(err, ERR_COMM, "%s started this process without telling its rank; it must be MPICH's", ORRERY_MPIEXEC);
+    enum error_code e = machine_check(devices, err);
+    if (!e) e = open_watch(&w, devices, &into, &lifeline, err);
+    if (e) return e;
+    fflush(stdout);
+    signal(SIGPIPE, SIG_IGN);
+    catch_signals(before);
+    family_adopt();
+    f.job = fork();
+    if (f.job == 0) {
+        signal(SIGPIPE, SIG_DFL);
+        run_mpiexec(self, devices, argc, argv, into);
+    }
+    close(into.out), close(into.errors), close(into.lifeline);
+    if (f.job > 0) {
+        const pid_t guardian = start_guardian(f.job, &w, lifeline, &line);
+        watch_job(&w, &f);
+        left = family_end(&f, &w, caught || w.write_errno ? 0 : PROMPT);
+        dismiss_guardian(guardian, line);
+    }
+    close(lifeline);
+    read_rest(&w);                                      /* also who they were */
+    family_sweep(&w);
+    signal(SIGPIPE, SIG_DFL);
+    for (int i = 0; i < STOPPING; i++) sigaction(stopping[i], &before[i], NULL);
+    if (caught) {
+        say_stopped(left, devices);
+        die_of(caught);
+    }
+    if (w.write_errno == EPIPE) die_of(SIGPIPE);        /* the reader has seen enough */
+    e = f.job < 0 ? fail(err, ERR_COMM, "cannot start %s: there is no room for another process", ORRERY_MPIEXEC)
+                  : report_end_of_job(&w, f.how, devices, status, err);
+    free(w.process);
+    return e;
+}

@@ -1,0 +1,150 @@
+#if defined(__linux__)
+#define _GNU_SOURCE                     /* MAP_NORESERVE */
+#endif
+#include "emulated_devices/cli/launch/machine.h"
+#include "ref/io/options.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Of one device, measured with the smallest model on 4 to 16 devices: its own memory, its share of what all have in common, and its
+ * witness.  What a model needs comes on top. */
+static const uint64_t DEVICE_BYTES = (uint64_t)9 << 20;
+enum {
+    DEVICE_TASKS = 4,                   /* itself, UCX's thread, the one that holds the lifeline; its witness */
+    OTHER_TASKS = 3,                    /* guardian, mpiexec, proxy */
+    DEVICE_FILES = 4, OTHER_FILES = 24  /* of the proxy: streams and PMI's line of each device */
+};
+
+static const uint64_t UNLIMITED = UINT64_MAX;
+
+/* The number at the beginning of a file, or after a word in it; UNLIMITED where there is none ("max"). */
+static uint64_t number_in(const char *path, const char *after)
+{
+    char line[256];
+    uint64_t n = UNLIMITED;
+    FILE *f = fopen(path, "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        const char *at = after != NULL ? strstr(line, after) : line;
+        if (at == NULL) continue;
+        if (sscanf(at + (after != NULL ? strlen(after) : 0), "%" SCNu64, &n) != 1) n = UNLIMITED;
+        break;
+    }
+    if (f != NULL) fclose(f);
+    return n;
+}
+
+static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t difference(uint64_t limit, uint64_t used) { return limit == UNLIMITED ? UNLIMITED : limit > used ? limit - used : 0; }
+
+/* A control group's limit without what is used of it.  In a container its folder is the root. */
+static uint64_t left_in_group(const char *limit, const char *used)
+{
+    char own[128] = "", path[512];
+    uint64_t left = UNLIMITED;
+    FILE *f = fopen("/proc/self/cgroup", "r");
+    while (f != NULL && fgets(path, sizeof path, f) != NULL)
+        if (strncmp(path, "0::/", 4) == 0) snprintf(own, sizeof own, "%.*s", (int)strcspn(path + 3, "\n"), path + 3);
+    if (f != NULL) fclose(f);
+    const char *const folder[] = { own, "" };
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", folder[i], limit);
+        const uint64_t most = number_in(path, NULL);
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", folder[i], used);
+        if (most != UNLIMITED) left = less(left, difference(most, number_in(path, NULL)));
+    }
+    return left;
+}
+
+static uint64_t free_memory(void)
+{
+    const uint64_t kilobytes = number_in("/proc/meminfo", "MemAvailable:");
+    return less(kilobytes == UNLIMITED ? UNLIMITED : kilobytes << 10, left_in_group("memory.max", "memory.current"));
+}
+
+/* Threads count as processes do.  @param own  only those of this user. */
+static uint64_t tasks(bool own)
+{
+    uint64_t n = 0;
+    char path[64];
+    struct stat st;
+    DIR *processes = opendir("/proc");
+    for (struct dirent *d; processes != NULL && (d = readdir(processes)) != NULL;) {
+        if (!isdigit((unsigned char)d->d_name[0])) continue;
+        snprintf(path, sizeof path, "/proc/%.20s/status", d->d_name);
+        const uint64_t threads = !own || (stat(path, &st) == 0 && st.st_uid == getuid()) ? number_in(path, "Threads:") : 0;
+        n += threads == UNLIMITED ? 0 : threads;
+    }
+    if (processes != NULL) closedir(processes);
+    return n;
+}
+
+/* Root is not held to a user's number of processes. */
+static uint64_t free_tasks(void)
+{
+    struct rlimit user;
+    uint64_t left = left_in_group("pids.max", "pids.current");
+    const uint64_t machine = less(number_in("/proc/sys/kernel/pid_max", NULL), number_in("/proc/sys/kernel/threads-max", NULL));
+    left = less(left, difference(machine, machine == UNLIMITED ? 0 : tasks(false)));
+    if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY)
+        left = less(left, difference(user.rlim_cur, tasks(true)));
+    return left;
+}
+
+static enum error_code check_files(int devices, struct error *err)
+{
+    struct rlimit files;
+    const rlim_t need = (rlim_t)devices * DEVICE_FILES + OTHER_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY || files.rlim_cur >= need) return OK;
+    if (files.rlim_max != RLIM_INFINITY && files.rlim_max < need)
+        return fail(err, ERR_MEMORY, "%d devices need %llu open files; a process here may have %llu (ulimit -n)", devices,
+                    (unsigned long long)need, (unsigned long long)files.rlim_max);
+    files.rlim_cur = need;
+    setrlimit(RLIMIT_NOFILE, &files);
+    return OK;
+}
+
+enum error_code machine_check(int devices, struct error *err)
+{
+    const uint64_t bytes = (uint64_t)devices * DEVICE_BYTES, memory = free_memory();
+    const uint64_t need = (uint64_t)devices * DEVICE_TASKS + OTHER_TASKS, room = free_tasks();
+    if (bytes > memory)
+        return fail(err, ERR_MEMORY, "%d devices need %s of memory, without a model in it; this machine has %s left", devices,
+                    size_format(bytes).text, size_format(memory).text);
+    if (need > room)
+        return fail(err, ERR_MEMORY, "%d devices need %llu processes and threads; there is room for %llu more (ulimit -u, pids.max, pid_max)",
+                    devices, (unsigned long long)need, (unsigned long long)room);
+    return check_files(devices, err);
+}
+
+/* ---- before anything else ------------------------------------------------------------------------------------------------- *
+ *
+ * With too little address space OpenBLAS tries for ever to get its buffers, as soon as it is loaded; main would come too late. */
+#if defined(__ELF__)
+static void check_address_space(void)
+{
+    struct rlimit space;
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const size_t need = ((size_t)768 << 20) + ((size_t)256 << 20) * (size_t)(cores > 0 ? cores : 1);
+    char line[160];
+    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
+    void *at = mmap(NULL, need, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED) {
+        munmap(at, need);
+        return;
+    }
+    const int n = snprintf(line, sizeof line, "orrery: the address space is limited to %llu KB (ulimit -v); OpenBLAS and MPI need %llu KB\n",
+                           (unsigned long long)space.rlim_cur >> 10, (unsigned long long)need >> 10);
+    if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
+    _exit(1);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = check_address_space;
+#endif

@@ -1,0 +1,133 @@
+#include "emulated_devices/cli/launch/watch.h"
+#include "emulated_devices/cli/cli.h"
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool starts_with(const char *line, const char *start) { return strncmp(line, start, strlen(start)) == 0; }
+
+static void write_all(struct watch *w, int to, const char *data, size_t bytes)
+{
+    while (bytes > 0 && !w->write_errno) {
+        const ssize_t n = write(to, data, bytes);
+        if (n < 0 && errno == EAGAIN) poll(&(struct pollfd){ .fd = to, .events = POLLOUT }, 1, -1);
+        else if (n < 0 && errno != EINTR) {
+            if (to == STDERR_FILENO) return;            /* nowhere left to complain */
+            w->write_errno = errno;
+        }
+        if (n > 0) data += n, bytes -= (size_t)n;
+    }
+}
+
+static void remember_process(struct watch *w, const char *text)
+{
+    struct process p = { 0 };
+    if (sscanf(text, "%ld %d %63[^\n]", &p.pid, &p.rank, p.place) < 2) return;
+    int i = 0;
+    while (i < w->known && w->process[i].pid != p.pid) i++;
+    if (i == w->room) return;
+    w->process[i] = p;                                  /* it knows its place better now */
+    if (i == w->known) w->known++;
+}
+
+/* The first, unless a device has said before that it is about to end.  An abort gives way to another death in the time that
+ * the device lingers: it is the consequence. */
+static void remember_loss(struct watch *w, const char *text)
+{
+    long pid;
+    int number, orphan;
+    double when;
+    if (sscanf(text, "%ld %d %lf %d", &pid, &number, &when, &orphan) != 4 || w->said[0]) return;
+    if (orphan) {
+        w->orphaned = true;
+        return;
+    }
+    if (w->lost_pid == 0 || (w->lost_signal == SIGABRT && number != SIGABRT && when < w->lost_when + LINGER))
+        w->lost_pid = pid, w->lost_signal = number, w->lost_when = when;
+}
+
+/* A death is reported in a frame of '=', with three lines below.  Who it names need not be who died first. */
+static bool is_report(struct watch *w, struct stream *s, const char *line)
+{
+    const char *code = strstr(line, "EXIT CODE: "), *text = strstr(line, "EXIT STRING: ");
+    if (starts_with(line, "==========")) s->frame = !s->frame;
+    else if (s->frame) {
+        if (strstr(line, "BAD TERMINATION")) w->died = true;
+        if (code) snprintf(w->how, sizeof w->how, "exit status %d", atoi(code + 11));
+    } else if (w->died && starts_with(line, "YOUR APPLICATION TERMINATED") && text) {
+        snprintf(w->how, sizeof w->how, "%.*s", (int)strcspn(text + 13, "\n"), text + 13);
+    } else return w->died && (starts_with(line, "This typically refers") || starts_with(line, "Please see the FAQ"));
+    return true;
+}
+
+/* Whether a line is for us and not for the user. */
+static bool is_private(struct watch *w, struct stream *s, const char *line)
+{
+    if (starts_with(line, PROCESS_LINE)) {
+        remember_process(w, line + strlen(PROCESS_LINE));
+        return true;
+    }
+    if (starts_with(line, LOST_LINE)) {
+        remember_loss(w, line + strlen(LOST_LINE));
+        return true;
+    }
+    int n = 0;
+    if (sscanf(line, "%*[A-Za-z_0-9](%*d)%n", &n) == 0 && n > 0 && (line[n] == '.' || line[n] == ':')) {
+        line += n, line += strspn(line, ".: ");         /* "init_worker(71)....: ucx function ...": the last has the cause */
+        if (*line != '\n') snprintf(w->mpi_failed, sizeof w->mpi_failed, "%.*s", (int)strcspn(line, "\n"), line);
+        return true;
+    }
+    const bool of_ucx = sscanf(line, "[%*[^]: ]:%*d :%*d:%d]", &n) == 1;        /* "[host:12 :0:12] cma_ep.c: ..." */
+    if (of_ucx || starts_with(line, "[mpiexec@") || starts_with(line, "[proxy:") || starts_with(line, "Abort(")) {
+        if (!w->noise[0]) snprintf(w->noise, sizeof w->noise, "%.*s", (int)strcspn(line, "\n"), line);
+        return true;
+    }
+    if (s->to == STDERR_FILENO && starts_with(line, "orrery: ")) {      /* of devices that fail together, one speaks */
+        if (!w->said[0]) strcpy(w->said, line);
+        return true;
+    }
+    return is_report(w, s, line);
+}
+
+static void pass_line(struct watch *w, struct stream *s)
+{
+    const bool blank = !s->middle && strcmp(s->line, "\n") == 0;
+    if (blank && !s->blank) s->blank = true;
+    else if (s->middle || !is_private(w, s, s->line)) {
+        if (s->blank) write_all(w, s->to, "\n", 1);
+        s->blank = blank;
+        if (!blank) write_all(w, s->to, s->line, s->used);
+    } else s->blank = false;
+    s->middle = s->line[s->used - 1] != '\n';
+    s->used = 0;
+}
+
+/* Whole lines; also the beginning of one that cannot be mpiexec's: a line that is written anew shows progress. */
+static void pass_on(struct watch *w, struct stream *s, const char *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        s->line[s->used++] = data[i];
+        s->line[s->used] = '\0';
+        if (data[i] == '\n' || s->used == LINE - 1) pass_line(w, s);
+    }
+    if (s->used > 0 && (s->middle || s->line[0] == '\r')) pass_line(w, s);
+}
+
+void watch_read(struct watch *w, struct stream *s)
+{
+    char data[LINE];
+    const ssize_t n = read(s->from, data, sizeof data);
+    if (n < 0 && errno == EINTR) return;
+    if (n > 0) {
+        pass_on(w, s, data, (size_t)n);
+        return;
+    }
+    if (s->used > 0) pass_line(w, s);
+    if (s->blank && !w->died) write_all(w, s->to, "\n", 1);
+    close(s->from);
+    s->from = -1;
+}

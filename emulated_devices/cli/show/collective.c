@@ -1,0 +1,200 @@
+/* collective.c -- run a collective on symbols, on as many devices as there are, and bring what happened to rank 0. */
+#include "emulated_devices/cli/show/collective.h"
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/draw/record.h"
+#include "emulated_devices/draw/collective.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Counts rounds: a message occupies its ports for one, and nothing else takes time. */
+static const struct link round_link = { .gap = 1000000, .eager = ALWAYS_EAGER };
+
+/* All devices equally far; for an algorithm shaped by nodes, with those of the cluster that is shown. */
+static struct cluster rounds_on(const struct cluster *m, const struct algorithm *a, int P)
+{
+    const int devices = a->by_nodes ? nodes_on(m, NULL, P).devices : 0;
+    struct cluster rounds = { .name = "rounds", .levels = devices > 0 ? 2 : 1, .link = { round_link, round_link } };
+    rounds.link[0].devices = devices;
+    return rounds;
+}
+
+struct asked {
+    enum operation operation;
+    const char *algorithm;
+    int devices, count, root;
+    struct cluster cluster;             /* whose time is shown */
+    bool plain;
+};
+
+/* ---- what happens here -------------------------------------------------------------------------------------------------------- */
+
+static void add_event(struct record *r, int from, picoseconds time, const void *symbols, int64_t count)
+{
+    record_event(r, from, time, count);
+    for (int64_t i = 0; i < count; i++) record_number(r, ((const int64_t *)symbols)[i]);
+}
+
+static void note_received(void *record, const struct exchange *x, int from, const void *data, uint64_t bytes)
+{
+    add_event(record, from, x->group->comm->device->clock.received, data, (int64_t)(bytes / sizeof(int64_t)));
+}
+
+static void note_reduced(void *record, const struct exchange *x, enum dtype t, const void *into, int64_t count)
+{
+    (void)t;
+    add_event(record, -1, x->group->comm->device->clock.now, into, count);
+}
+
+/* ---- input ----------------------------------------------------------------------------------------------------------------------- */
+
+static bool gathers(enum operation op) { return op == ALLGATHER || op == GATHER; }
+
+static void fill(const struct asked *a, int P, int r, int64_t *in)
+{
+    if (a->operation == ALLTOALL) {
+        for (int64_t i = 0; i < (int64_t)P * a->count; i++) in[i] = symbol(r, i);
+        return;
+    }
+    const int64_t first = gathers(a->operation) ? block_start(a->count, P, r) : 0;
+    const int64_t last = gathers(a->operation) ? block_start(a->count, P, r + 1) : a->count;
+    for (int64_t i = first; i < last; i++) in[i - first] = symbol(r, i);
+}
+
+/* Once on a cluster, with every event written down. */
+static enum error_code run_on(struct comm *world, const struct asked *a, const struct algorithm *algorithm, const struct cluster *m, struct record *r,
+                              struct show_verdict *verdict, struct error *err)
+{
+    const size_t elements = (size_t)world->size * (size_t)(a->count + 1);
+    int64_t *in = calloc(elements, sizeof *in), *out = calloc(elements, sizeof *out);
+    enum error_code e = comm_agree(world, in && out ? OK : fail(err, ERR_MEMORY, "no memory for %d elements", a->count), err);
+    if (!e) {
+        const struct listener listener = { r, note_received, note_reduced };
+        const struct collective c = { .in = in, .out = out, .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root };
+        fill(a, world->size, world->rank, in);
+        clock_restart(&world->device->clock, m, F32);
+        world->listener = &listener;
+        e = collective_run(world->everyone, a->operation, algorithm->name, &c, err);
+        world->listener = NULL;
+        *verdict = show_judge(a->operation, &c, world->rank, world->size);
+    }
+    free(in), free(out);
+    return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"), err);
+}
+
+/* ---- to rank 0 -------------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code bring_ends(struct comm *world, const struct traffic *mine, const struct show_verdict *verdict, struct show_trace *t, struct error *err)
+{
+    struct { struct traffic traffic; picoseconds end; struct show_verdict verdict; } own = { *mine, world->device->clock.now, *verdict }, other;
+    struct exchange x = exchange_begin(world->everyone, CONTROL);
+    enum error_code e = OK;
+    if (world->rank > 0) return exchange_both(&x, 0, &own, sizeof own, -1, NULL, 0, err);
+    t->traffic[0] = own.traffic, t->end[0] = own.end, t->verdict[0] = own.verdict;
+    for (int r = 1; r < world->size && !e; r++) {
+        e = exchange_both(&x, -1, NULL, 0, r, &other, sizeof other, err);
+        t->traffic[r] = other.traffic, t->end[r] = other.end, t->verdict[r] = other.verdict;
+    }
+    return e;
+}
+
+/* The n-th event of a device is the same in both records, at another time. */
+static enum error_code join(struct show_trace *t, const struct record *steps, const struct record *times, struct error *err)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        t->events = 0;
+        for (int r = 0; r < t->P; r++)
+            for (int64_t at = 0; at < steps[r].used; at += 3 + steps[r].number[at + 2], t->events++)
+                if (pass == 1)
+                    t->event[t->events] = (struct show_event){ .device = r, .from = (int)steps[r].number[at], .time = times[r].number[at + 1],
+                        .step = (steps[r].number[at + 1] + round_link.gap / 2) / round_link.gap, .count = steps[r].number[at + 2], .symbols = &steps[r].number[at + 3] };
+        if (pass == 0 && (t->event = calloc((size_t)t->events + 1, sizeof *t->event)) == NULL) return fail(err, ERR_MEMORY, "no memory to draw");
+    }
+    return OK;
+}
+
+static enum error_code draw(struct show_trace *t, const struct record *steps, const struct record *times, bool plain, struct error *err)
+{
+    enum error_code e = join(t, steps, times, err);
+    if (!e) e = show_draw(t, !plain && on_terminal(), err);
+    if (!e) e = show_verdict_print(t, err);
+    free(t->event);
+    return e;
+}
+
+/* ---- a device ----------------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code show_on(struct comm *world, const void *asked, struct error *err)
+{
+    const struct asked *a = asked;
+    if (world->size != a->devices)
+        return fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d", world->size, a->devices);
+    struct record own[2] = { { 0 } }, all[2][SHOW_MOST_DEVICES] = { { { 0 } } };
+    struct show_trace t = { .P = world->size, .cluster = &a->cluster,
+                            .call = { .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root, .nodes = group_nodes(world->everyone) } };
+    struct traffic *counted = &world->traffic[0][a->operation];
+    struct show_verdict verdict = { 0 };
+    t.algorithm = a->algorithm && strcmp(a->algorithm, ALGORITHM_AUTO) == 0 ? algorithm_choose(a->operation, t.P, &t.call, t.cluster)
+                                                                            : algorithm_find(a->operation, a->algorithm);
+    const struct cluster rounds = rounds_on(t.cluster, t.algorithm, t.P);
+    enum error_code e = run_on(world, a, t.algorithm, &rounds, &own[0], &verdict, err);
+    *counted = (struct traffic){ 0 };
+    if (!e) e = run_on(world, a, t.algorithm, t.cluster, &own[1], &verdict, err);
+    if (!e) e = bring_ends(world, counted, &verdict, &t, err);
+    for (int i = 0; i < 2 && !e; i++) e = record_bring(world, &own[i], all[i], err);
+    if (!e && world->rank == 0) e = draw(&t, all[0], all[1], a->plain, err);
+    for (int i = 0; i < 2; i++) {
+        free(own[i].number);
+        for (int r = 0; r < SHOW_MOST_DEVICES; r++) free(all[i][r].number);
+    }
+    return comm_agree(world, e, err);
+}
+
+/* ---- the command ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Everything that can be wrong with the words, before there are several processes. */
+static enum error_code check(const struct asked *a, struct error *err)
+{
+    const char *op = operation_name(a->operation);
+    enum error_code e = algorithm_check(a->operation, op, a->algorithm, err);
+    const struct algorithm *found = algorithm_find(a->operation, a->algorithm);
+    const struct collective c = { .count = a->count, .dtype = I64, .nodes = nodes_on(&a->cluster, NULL, a->devices) };
+    if (!e && a->root >= a->devices) e = fail(err, ERR_USAGE, "show %s: --root %d must be one of the %d devices", op, a->root, a->devices);
+    const char *needs = !e && found != NULL ? algorithm_refuses(found, a->devices, &c) : NULL;
+    if (needs == NULL) return e;
+    return fail(err, ERR_USAGE, "%s %s needs %s; --devices is %d, --cluster %s", op, found->name, needs, a->devices, a->cluster.name);
+}
+
+enum error_code show_collective(int argc, char **argv, int *status, struct error *err)
+{
+    struct asked a = { .devices = 4, .count = -1 };
+    const char *cluster = CLUSTER_USUAL;
+    double limit = wait_limit(SHORT_WAIT_LIMIT);
+    char command[64];
+    bool help;
+    while (a.operation < OPERATION_COUNT && strcmp(operation_name(a.operation), argv[2]) != 0) a.operation++;
+    if (a.operation == OPERATION_COUNT) return fail(err, ERR_USAGE, "show %s: there is no such collective", argv[2]);
+    const struct option table[] = {
+        { "ALGO", NULL, OPTION_STRING, &a.algorithm, .help = "algorithm, or auto: the least predicted time; default: the first that orrery list collectives shows" },
+        { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "how many take part" },
+        { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20, .help = "elements of the vector; -1: one for each device" },
+        { "--root", "R", OPTION_INT, &a.root, .min = 0, .max = SHOW_MOST_DEVICES - 1, .help = "for collectives that have one" },
+        CLUSTER_OPTION(cluster, "whose time is shown"),
+        WAIT_LIMIT_OPTION(limit),
+        { "--plain", NULL, OPTION_SWITCH, &a.plain, .help = "no colours" },
+        { 0 }
+    };
+    snprintf(command, sizeof command, "show %s", argv[2]);
+    enum error_code e = options_parse(command, argc - 3, argv + 3, table, &help, err);
+    if (e) return e;
+    if (help) {
+        print_usage(command, "[ALGO] [options]", "Run a collective for real, and draw step by step who sends what to whom and what everybody has.", table);
+        return OK;
+    }
+    set_wait_limit(limit);
+    if (a.count < 0) a.count = a.operation == ALLTOALL ? 1 : a.devices;
+    e = cluster_find(&a.cluster, cluster, err);
+    if (!e) e = check(&a, err);
+    if (e) return e;
+    return under_launcher() ? be_a_device(F64, &a.cluster, show_on, &a, err) : launch(a.devices, argc, argv, status, err);
+}

@@ -1,0 +1,121 @@
+/* judge.c -- whether every device has, at the end of a collective, what it must have, and has sent what it should. */
+#include "emulated_devices/draw/collective.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT = 120 };
+
+/* ---- on a device ---------------------------------------------------------------------------------------------------------------- */
+
+static int64_t sum_of(int devices, int64_t place)
+{
+    int64_t sum = 0;
+    for (int d = 0; d < devices; d++) sum += symbol(d, place);
+    return sum;
+}
+
+static int owner(const struct collective *c, int P, int64_t place)
+{
+    int b = 0;
+    while (place >= block_start(c->count, P, b + 1)) b++;
+    return b;
+}
+
+/* What element i of device r's result must be. */
+static int64_t wanted(enum operation op, const struct collective *c, int r, int P, int64_t i)
+{
+    const int64_t own = block_start(c->count, P, r) + i;
+    switch (op) {
+    case BROADCAST: return symbol(c->root, i);
+    case SCATTER: return symbol(c->root, own);
+    case REDUCE_SCATTER: return sum_of(P, own);
+    case ALLGATHER: case GATHER: return symbol(owner(c, P, i), i);
+    case ALLTOALL: return symbol((int)(i / c->count), r * c->count + i % c->count);
+    case SCAN: return sum_of(r + 1, i);
+    default: return sum_of(P, i);
+    }
+}
+
+struct show_verdict show_judge(enum operation op, const struct collective *c, int r, int P)
+{
+    struct show_verdict v = { 0 };
+    int64_t in;
+    collective_extents(op, c, r, P, &in, &v.elements);
+    for (int64_t i = 0; i < v.elements; i++) {
+        const int64_t got = ((const int64_t *)c->out)[i], want = wanted(op, c, r, P, i);
+        if (got == want) continue;
+        if (v.wrong++ == 0) v.got = got, v.want = want;
+    }
+    return v;
+}
+
+/* ---- on rank 0 -------------------------------------------------------------------------------------------------------------------- */
+
+/* "x[3] of devices 0+0+2": element 3 of the vectors of these, added up. */
+static const char *symbol_text(int64_t s, int P, char text[TEXT])
+{
+    int64_t sum = 0;
+    const unsigned set = symbol_devices(s);
+    int numbers = 0, used = snprintf(text, TEXT, "x[%lld] of device%s", (long long)symbol_place(s), set & (set - 1) ? "s" : "");
+    for (int d = 0; d < P; d++)
+        for (int n = symbol_times(s, d); n > 0; n--, sum += symbol(d, symbol_place(s)))
+            used += snprintf(text + used, TEXT - (size_t)used, "%s%d", numbers++ > 0 ? "+" : " ", d);
+    if (s == 0) return "nothing";
+    if (sum != s) snprintf(text, TEXT, "%#llx, which no sum of the input is", (unsigned long long)s);
+    return text;
+}
+
+static int block_of(const struct show_trace *t, int64_t place)
+{
+    return t->algorithm->operation == ALLTOALL ? (int)(place / t->call.count) : owner(&t->call, t->P, place);
+}
+
+/* "device 2 has in block b1 x[1] of devices 0+0+2; it must be x[1] of devices 0+1+2" */
+static void describe_wrong(const struct show_trace *t, int r, char *text, size_t size)
+{
+    const struct show_verdict *v = &t->verdict[r];
+    char got[TEXT], want[TEXT];
+    snprintf(text, size, "device %d has in block b%d %s; it must be %s", r, block_of(t, symbol_place(v->want)), symbol_text(v->got, t->P, got),
+             symbol_text(v->want, t->P, want));
+}
+
+static enum error_code judge_results(const struct show_trace *t, struct error *err)
+{
+    const char *op = operation_name(t->algorithm->operation);
+    char text[3 * TEXT];
+    int first = -1, devices = 0;
+    for (int r = 0; r < t->P; r++) {
+        const struct show_verdict *v = &t->verdict[r];
+        if (v->wrong == 0) continue;
+        describe_wrong(t, r, text, sizeof text);
+        printf("RESULT WRONG: %s (%lld of %lld elements)\n", text, (long long)v->wrong, (long long)v->elements);
+        if (devices++ == 0) first = r;
+    }
+    if (devices == 0) return OK;
+    describe_wrong(t, first, text, sizeof text);
+    return fail(err, ERR_CHECK, "show %s %s: wrong on %d of %d devices: %s", op, t->algorithm->name, devices, t->P, text);
+}
+
+static enum error_code judge_traffic(const struct show_trace *t, struct error *err)
+{
+    enum error_code e = OK;
+    for (int r = 0; r < t->P; r++) {
+        const struct traffic *did = &t->traffic[r];
+        const struct collective_cost cost = collective_cost(t->algorithm, r, t->P, &t->call);
+        if (cost.messages == did->messages_sent && cost.bytes == did->bytes_sent && cost.additions == did->additions) continue;
+        printf("THE COST FUNCTION SAYS OTHERWISE: device %d sent %llu messages and %llu bytes and added %llu; it says %llu, %llu, %llu\n", r,
+               (unsigned long long)did->messages_sent, (unsigned long long)did->bytes_sent, (unsigned long long)did->additions,
+               (unsigned long long)cost.messages, (unsigned long long)cost.bytes, (unsigned long long)cost.additions);
+        if (!e) e = fail(err, ERR_CHECK, "show %s %s: device %d did not send and add what the cost function says", operation_name(t->algorithm->operation),
+                         t->algorithm->name, r);
+    }
+    if (!e) printf("every device sent and added what the algorithm's cost function says\n");
+    return e;
+}
+
+enum error_code show_verdict_print(const struct show_trace *t, struct error *err)
+{
+    const enum error_code traffic = judge_traffic(t, err), results = judge_results(t, err);      /* a wrong result is the worse news */
+    if (!results && t->algorithm->operation != BARRIER) printf("every device has the result that it must have\n");
+    return results ? results : traffic;
+}

@@ -1,0 +1,135 @@
+/* tensor.c -- run one linear layer forward and backward on symbols, under a tensor scheme, and bring what happened to rank 0. */
+#include "emulated_devices/draw/tensor.h"
+#include "emulated_devices/cli/cli.h"
+#include <stdlib.h>
+
+/* Counts rounds: a message occupies its ports for one.  So does a product (symbols_compute). */
+static const struct cluster rounds = { .name = "rounds", .levels = 1, .link = { { .gap = TENSOR_ROUND, .eager = ALWAYS_EAGER } } };
+
+struct asked { const struct tensor_scheme *scheme; const char *role; enum param_role matrix; int devices; };
+
+/* ---- on a device ---------------------------------------------------------------------------------------------------------------- */
+
+static void note_received(void *record, const struct exchange *x, int from, const void *data, uint64_t bytes)
+{
+    symbols_record(record, x->group->member[from], x->group->comm->device->clock.received, data, (int64_t)(bytes / sizeof(double)));
+}
+
+static void note_reduced(void *record, const struct exchange *x, enum dtype t, const void *into, int64_t count)
+{
+    (void)t;
+    symbols_record(record, SUM_MADE, x->group->comm->device->clock.now, into, count);
+}
+
+/* Every element of this device's piece of a matrix: give it its name, or see whether it has it. */
+struct naming { enum linear_matrix matrix; int64_t cols; unsigned whole; double *piece; bool give, wrong; double got, want; };
+
+static void name_run(void *context, struct run r)
+{
+    struct naming *n = context;
+    for (int64_t i = 0; i < r.length; i++) {
+        const double name = symbol_make((struct symbol){ n->matrix, (r.whole + i) / n->cols, (r.whole + i) % n->cols, n->whole });
+        if (n->give) n->piece[r.piece + i] = name;
+        if (n->wrong || n->piece[r.piece + i] == name) continue;
+        n->wrong = true, n->got = n->piece[r.piece + i], n->want = name;
+    }
+}
+
+static struct naming names(const struct linear_layer *l, enum linear_matrix m, bool give)
+{
+    struct naming n = { .matrix = m, .cols = linear_cols(l, m), .whole = (1u << l->tp.devices) - 1, .piece = linear_own(l, m), .give = give };
+    const struct part p = linear_part(l, l->tp.rank, m);
+    part_each_run(&p, name_run, &n);
+    return n;
+}
+
+static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum tensor_pass pass, struct record *r, struct pass_outcome *o,
+                                struct error *err)
+{
+    static const enum linear_matrix result[] = { LINEAR_Y, LINEAR_dX, LINEAR_dW };
+    const struct listener listener = { r, note_received, note_reduced };
+    const struct collective_cost cost = linear_pass_cost(l, pass);
+    clock_restart(&world->device->clock, &rounds, F64);
+    symbols_compute(l, r);
+    world->listener = &listener;
+    enum error_code e = linear_pass(l, pass, err);
+    world->listener = NULL;
+    for (int op = 0; op < CONTROL; op++) {
+        struct traffic *t = &world->traffic[AXIS_BIT(TP)][op];
+        o->messages += t->messages_sent, o->bytes += t->bytes_sent, o->additions += t->additions;
+        *t = (struct traffic){ 0 };
+    }
+    o->as_cost = o->messages == cost.messages && o->bytes == cost.bytes && o->additions == cost.additions;
+    const struct naming n = names(l, result[pass], false);
+    o->whole = !n.wrong, o->got = symbol_number(n.got), o->want = symbol_number(n.want);
+    return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"), err);
+}
+
+static enum error_code bring_outcome(struct comm *world, struct pass_outcome *mine, struct pass_outcome *all, struct error *err)
+{
+    struct exchange x = exchange_begin(world->everyone, CONTROL);
+    enum error_code e = OK;
+    if (world->rank > 0) return exchange_both(&x, 0, mine, sizeof *mine, -1, NULL, 0, err);
+    all[0] = *mine;
+    for (int r = 1; r < world->size && !e; r++) e = exchange_both(&x, -1, NULL, 0, r, &all[r], sizeof all[r], err);
+    return e;
+}
+
+static enum error_code show_on(struct comm *world, const void *asked, struct error *err)
+{
+    const struct asked *a = asked;
+    if (world->size != a->devices)
+        return fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d", world->size, a->devices);
+    struct linear_layer l;
+    struct tensor_trace t = { .layer = &l, .role = a->role, .P = world->size };
+    const int P = world->size;              /* which divides everything */
+    const struct model_config even = { .S = 1, .D = 2 * P, .H = P, .K = P, .A = 2, .F = 4 * P, .L = 1, .V = 3 * P };
+    enum error_code e = linear_shape(&l, a->scheme, a->matrix, P, &even, 2 * P, err);
+    if (!e) e = comm_agree(world, linear_open(&l, world->everyone, err), err);
+    if (!e) names(&l, LINEAR_X, true), names(&l, LINEAR_W, true), names(&l, LINEAR_dY, true);
+    for (enum tensor_pass pass = FORWARD_PASS; pass <= WEIGHT_PASS && !e; pass++) {
+        struct record own = { 0 };
+        struct pass_outcome outcome = { 0 };
+        e = run_pass(world, &l, pass, &own, &outcome, err);
+        if (!e) e = record_bring(world, &own, t.record[pass], err);
+        if (!e) e = bring_outcome(world, &outcome, t.outcome[pass], err);
+        free(own.number);
+    }
+    if (!e && world->rank == 0) e = show_tensor_draw(&t, err);
+    for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)
+        for (int r = 0; r < world->size; r++) free(t.record[pass][r].number);
+    e = comm_agree(world, e, err);
+    linear_close(&l);
+    return e;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------------------------ */
+
+enum error_code show_tensor(int argc, char **argv, int *status, struct error *err)
+{
+    struct asked a = { .devices = 4, .role = "up" };
+    const char *name = tensor_schemes[0]->name;
+    int mesh[TENSOR_AXES];
+    double limit = wait_limit(SHORT_WAIT_LIMIT);
+    bool help;
+    const struct option table[] = {
+        { "NAME", NULL, OPTION_STRING, &name, .help = "scheme; `orrery list tensor` shows them" },
+        { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_TENSOR_DEVICES, .help = "of the tp group" },
+        { "--role", "ROLE", OPTION_STRING, &a.role, .help = "which matrix of a block: qkv, out (of attention), up, down, or head" },
+        WAIT_LIMIT_OPTION(limit),
+        { 0 }
+    };
+    enum error_code e = options_parse("show tensor", argc - 3, argv + 3, table, &help, err);
+    if (e) return e;
+    if (help) {
+        print_usage("show tensor", "[NAME] [options]", "Run a linear layer forward and backward under a tensor scheme, and draw from what happened which\nblock of which matrix is where, what travels, and what is multiplied and added, step by step.", table);
+        return OK;
+    }
+    set_wait_limit(limit);
+    e = tensor_scheme_find(&a.scheme, name, err);
+    if (!e) e = linear_role(&a.matrix, a.role, err);
+    const char *needs = e ? NULL : a.scheme->mesh(a.devices, mesh);
+    if (needs) return fail(err, ERR_USAGE, "show tensor: --devices %d: %s needs %s", a.devices, a.scheme->name, needs);
+    if (e) return e;
+    return under_launcher() ? be_a_device(F64, NULL, show_on, &a, err) : launch(a.devices, argc, argv, status, err);
+}

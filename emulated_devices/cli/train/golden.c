@@ -1,0 +1,192 @@
+/* golden.c -- `orrery train --check GOLDEN`: the run that a golden file is of, on any mesh, held to what the file says. */
+#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/cli/train/dump.h"
+#include "emulated_devices/verify/golden_truth.h"
+#include "emulated_devices/verify/replicas.h"
+#include "ref/numeric/convert.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct session {
+    const struct train_options *options;
+    const struct golden *golden;
+    struct trainer trainer;
+    struct reference reference;         /* rank 0 */
+    struct golden_truth truth;          /* rank 0 */
+    struct probes probes;
+    struct train_record record;
+    struct train_dump dump;
+    double *rates;                      /* [steps] */
+    bool here;
+};
+
+static enum error_code read_rates(const struct golden *g, const struct optimizer *o, double *rates, struct error *err)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s/lr", o->name);
+    return golden_read(g, name, F64, g->steps, rates, err);
+}
+
+enum error_code train_take_golden(struct train_options *o, struct error *err)
+{
+    struct golden g;
+    struct plan *p = &o->plan;
+    enum error_code e = golden_open(&g, o->check, err);
+    if (e) return fail_about(err, e, "--check");
+    double *rates = calloc((size_t)g.steps, sizeof *rates);
+    e = rates ? fail_about(err, read_rates(&g, p->optimizer, rates, err), "--check") : fail(err, ERR_MEMORY, "no memory for %lld rates", (long long)g.steps);
+    p->hyper = golden_hyperparameters(&g, p->optimizer->name);
+    p->model = g.config;
+    p->B = g.B, p->S = g.S, p->seed = g.seed;
+    if (p->dtype == F16 && p->loss_scale == 0) p->loss_scale = REPLAY_LOSS_SCALE;
+    o->steps = g.steps;
+    free(rates);
+    golden_close(&g);
+    return e;
+}
+
+/* ---- where the run starts ---------------------------------------------------------------------------------------------------- */
+
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+{
+    const struct golden *g = context;
+    const size_t bytes = (size_t)(count * g->S) * sizeof *ids;
+    memcpy(ids, g->ids + (step * g->B + first) * g->S, bytes);
+    memcpy(labels, g->labels + (step * g->B + first) * g->S, bytes);
+}
+
+/* The masters, where the weights are rounded ones; else the weights. */
+static enum error_code load_one(struct session *s, const struct parameter *p, struct error *err)
+{
+    struct trainer *t = &s->trainer;
+    char name[RECORD_NAME];
+    const enum dtype wide = dtype_wide(p->w.dtype);
+    const int64_t n = p->spec.dim[0] * (p->spec.ndim == 2 ? p->spec.dim[1] : 1), own = layout_count(&p->layout);
+    void *whole = malloc((size_t)n * dtype_size(wide));
+    struct tensor piece = tensor_1d(malloc((size_t)own * dtype_size(wide) + 1), wide, own);
+    struct tensor rounded = tensor_1d(malloc((size_t)own * dtype_size(p->w.dtype) + 1), p->w.dtype, own);
+    snprintf(name, sizeof name, "start/%s", p->spec.name);
+    enum error_code e = whole && piece.data && rounded.data ? OK : fail(err, ERR_MEMORY, "no memory to read %s", name);
+    if (!e) e = golden_read(s->golden, name, wide, n, whole, err);
+    if (!e) {
+        layout_cut(&p->layout, whole, piece.data, dtype_size(wide));
+        tensor_convert(rounded, piece);
+        if (data_has_masters(&t->data)) collect_keep(t, p, KIND_MASTER, piece);
+        collect_keep(t, p, KIND_WEIGHT, rounded);
+    }
+    free(whole), free(piece.data), free(rounded.data);
+    return e;
+}
+
+static enum error_code load_start(struct session *s, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < s->trainer.parameters.count && !e; i++) e = load_one(s, &s->trainer.parameters.all[i], err);
+    return comm_agree(s->trainer.comm, e, err);
+}
+
+/* ---- the run -------------------------------------------------------------------------------------------------------------------- */
+
+/* Before the optimizer forgets the gradients. */
+static enum error_code dump_gradients(struct session *s, const struct step_result *result, struct error *err)
+{
+    const int64_t step = s->trainer.step;
+    if (!s->options->dump) return OK;
+    enum error_code e = comm_agree(s->trainer.comm, train_dump_step(&s->dump, result, step, err), err);
+    if (!e && step == 0) e = train_dump_gradients(&s->dump, &s->probes, &s->reference.record, result, err);
+    s->probes.keep = false;
+    return e;
+}
+
+static enum error_code one_step(struct session *s, struct error *err)
+{
+    struct trainer *t = &s->trainer;
+    struct comm *comm = t->comm;
+    struct step_result result = { 0 };
+    const bool paranoid = s->options->paranoid, last = t->step + 1 == s->golden->steps;
+    t->plan.hyper.lr = s->rates[t->step];
+    enum error_code e = compare_begin(&s->probes, &s->reference, err);
+    if (!e) e = trainer_gradients(t, &result, err);
+    if (!e && paranoid) e = replicas_check(t, BEFORE_OPTIMIZER, &s->record.copies, err);
+    if (!e) e = compare_gradients(&s->probes, &s->reference, &result, &s->record.comparison, err);
+    if (!e) e = dump_gradients(s, &result, err);
+    if (!e) e = trainer_update(t, &result, err);
+    if (!e && paranoid) e = replicas_check(t, AFTER_OPTIMIZER, &s->record.copies, err);
+    if (!e && s->here) e = reference_update(&s->reference, err);
+    if (!e && s->here && last) e = golden_truth_at_end(&s->truth, &s->reference, err);
+    e = comm_agree(comm, e, err);
+    if (!e) e = compare_weights(t, &s->reference, &s->record.comparison, err);
+    if (!e && s->here) fprintf(s->record.out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)t->step, (long long)s->golden->steps, result.loss, result.norm);
+    return e;
+}
+
+static enum error_code write_dump(struct session *s, struct error *err)
+{
+    const struct train_dump *d = &s->dump;
+    enum error_code e = train_dump_end(&s->dump, &s->trainer, s->golden->steps, err);
+    if (!e && s->here) e = fail_about(err, records_write(d->all, d->count, "orrery train", s->golden->config.name, s->options->dump, err), "--dump");
+    if (!e && s->here) fprintf(s->record.out, "dumped  %d tensors to %s\n", d->count, shown_path(s->options->dump).text);
+    return comm_agree(s->trainer.comm, e, err);
+}
+
+static enum error_code conclude(struct session *s, struct error *err)
+{
+    char text[sizeof err->text];
+    if (!s->here) return OK;
+    report_copies(&s->record);
+    report_check(&s->record);
+    enum error_code e = s->options->json ? fail_about(err, report_json(&s->record, s->options->json, err), "--json") : OK;
+    if (e || !s->record.comparison.failed) return e;
+    return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, &s->record.comparison, &s->options->plan));
+}
+
+static enum error_code run(struct session *s, struct error *err)
+{
+    struct comm *comm = s->trainer.comm;
+    enum error_code e = load_start(s, err);
+    if (!e && s->here) {
+        e = reference_open(&s->reference, &s->trainer.plan, s->trainer.source, err);
+        if (!e) e = golden_truth_open(&s->truth, s->golden, &s->reference, err);
+    }
+    e = comm_agree(comm, e, err);
+    if (e) {
+        if (s->here) golden_truth_close(&s->truth), reference_close(&s->reference);
+        return e;
+    }
+    probes_open(&s->probes, &s->trainer, s->options->isolate);
+    s->probes.keep = s->options->dump != NULL;
+    e = reference_follow(&s->reference, &s->trainer, err);
+    if (s->here) fprintf(s->record.out, "golden  %s\nmesh    %d devices, %s, %s\n\n", s->options->check, comm->size, dtype_name(s->options->plan.dtype), s->options->plan.optimizer->name);
+    if (s->here && s->truth.open) fprintf(s->record.out, "not compared: %d tensors of the file that rounding to %s alone may change altogether\n\n", s->truth.open, dtype_name(s->options->plan.dtype));
+    while (s->trainer.step < s->golden->steps && !e) e = one_step(s, err);
+    if (!e && s->options->dump) e = write_dump(s, err);
+    if (!e) e = comm_agree(comm, conclude(s, err), err);
+    probes_close(&s->probes);
+    train_dump_free(&s->dump);
+    if (s->here) golden_truth_close(&s->truth), reference_close(&s->reference);
+    return e;
+}
+
+enum error_code train_golden(struct comm *comm, const struct train_options *o, struct error *err)
+{
+    struct golden g;
+    struct session s = { .options = o, .golden = &g, .here = comm->rank == 0, .record = { .options = o, .out = report_stream(o), .truth = o->check } };
+    enum error_code e = golden_open(&g, o->check, err);
+    const bool opened = !e;
+    s.rates = opened ? calloc((size_t)g.steps, sizeof *s.rates) : NULL;
+    s.record.device = calloc((size_t)comm->size, sizeof *s.record.device);
+    if (!e) e = s.rates && s.record.device ? read_rates(&g, o->plan.optimizer, s.rates, err) : fail(err, ERR_MEMORY, "no memory for a run");
+    e = comm_agree(comm, e, err);
+    if (!e) {
+        e = trainer_open(&s.trainer, &o->plan, comm, (struct batch_source){ fill, &g }, err);
+        if (!e) {
+            e = run(&s, err);
+            trainer_close(&s.trainer);
+        }
+    }
+    free(s.rates), free(s.record.device);
+    if (opened) golden_close(&g);
+    return e;
+}

@@ -1,0 +1,39 @@
+/* offload.c -- what the command line says about the slow tier. */
+#include "emulated_devices/cli/train/train.h"
+#include <string.h>
+
+static const struct { const char *name; enum arena_tag tag; } classes[] = {
+    { "optimizer", OPTIMIZER }, { "gradients", GRADIENTS }, { "weights", PARAMETERS },
+};
+enum { CLASSES = sizeof classes / sizeof *classes };
+
+/* A list such as "optimizer,weights". */
+static enum error_code take_classes(unsigned *offload, const char *list, struct error *err)
+{
+    const char *names[CLASSES];
+    for (int i = 0; i < CLASSES; i++) names[i] = classes[i].name;
+    for (const char *at = list;; at++) {
+        const size_t length = strcspn(at, ",");
+        char word[80] = "";
+        int found = -1;
+        memcpy(word, at, length < sizeof word ? length : sizeof word - 1);
+        for (int i = 0; i < CLASSES; i++)
+            if (strcmp(word, names[i]) == 0) found = i;
+        if (found < 0 && length == 0) return fail(err, ERR_USAGE, "--offload %s: a list such as optimizer,gradients,weights", shown(list).text);
+        if (found < 0) return fail_unknown_name(err, "--offload", shown(word).text, names, CLASSES);
+        *offload |= 1u << classes[found].tag;
+        at += length;
+        if (*at == '\0') return OK;
+    }
+}
+
+enum error_code train_take_offload(struct data_request *q, const struct offload_flags *f, struct error *err)
+{
+    const char *alone = f->to ? "--offload-to" : f->slice ? "--offload-slice" : f->stride ? "--offload-stride" : NULL;
+    if (f->classes == NULL && alone)
+        return fail(err, ERR_USAGE, "%s: there is nothing offloaded; --offload optimizer,gradients,weights says what", alone);
+    q->offload_to = f->to && strcmp(f->to, "host") != 0 ? f->to : NULL;
+    q->offload_slice = f->slice ? f->slice : OFFLOAD_SLICE;
+    q->offload_stride = f->stride;
+    return f->classes ? take_classes(&q->offload, f->classes, err) : OK;
+}

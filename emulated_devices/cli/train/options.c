@@ -1,0 +1,346 @@
+/* options.c -- the command line of `orrery train`. */
+#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/output.h"
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *const dtypes[] = { "fp32", "fp64", "bf16", "fp16", NULL };
+static const char *const codes[] = { "int8", "int4", NULL };
+static const char *const placements[] = { "even", "speed", NULL };
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The batch that a folder's model was trained with, if it is from here. */
+static enum error_code take_folder(struct train_options *o, struct checkpoint *c, int64_t *batch, struct error *err)
+{
+    uint64_t found;
+    const cJSON *saved = c->there ? cJSON_GetObjectItemCaseSensitive(c->run, "--batch") : NULL;
+    if (cJSON_IsString(saved) && size_parse(saved->valuestring, &found) && found > 0 && found <= INT32_MAX) *batch = (int64_t)found;
+    return checkpoint_config(c, &o->plan.model, err);
+}
+
+/* --model NAME or DIR; of a resumed run the checkpoint's, unless another is named, which train_check_saved then compares. */
+static enum error_code take_model(struct train_options *o, const char *model, int64_t *batch, struct error *err)
+{
+    *batch = 8;
+    if (o->resume && model == NULL) return fail_about(err, take_folder(o, &o->saved, batch, err), "--resume");
+    if (model == NULL) model = model_presets[0].config.name;
+    if (!is_folder(model)) return model_config_preset(&o->plan.model, batch, model, err);
+    struct checkpoint c;
+    enum error_code e = checkpoint_open(&c, model, err);
+    if (!e) e = take_folder(o, &c, batch, err);
+    if (!e && !o->resume) o->model_dir = model, o->saved = c;
+    else if (!e) checkpoint_close(&c);
+    return fail_about(err, e, "--model");
+}
+
+/* What the checkpoint says and the command line does not; then how many steps are left. */
+static enum error_code take_resumed(struct train_options *o, const struct option *table, int argc, char **argv, int *steps, const int *lr_steps,
+                                    struct error *err)
+{
+    if (!is_folder(o->resume)) return fail(err, ERR_FILE, "--resume %s: there is no such folder", shown_path(o->resume).text);
+    enum error_code e = fail_about(err, checkpoint_open(&o->saved, o->resume, err), "--resume");
+    if (e) return e;
+    if (!o->saved.there)
+        return fail(err, ERR_FORMAT, "--resume %s: not a checkpoint of orrery train --save, without %s; --model DIR takes its weights alone",
+                    shown_path(o->resume).text, CHECKPOINT_LIST);
+    e = fail_about(err, train_take_saved(&o->saved, table, argc, argv, err), "--resume");
+    if (e || options_given(argc, argv, "--steps")) return e;
+    if (*lr_steps <= o->saved.step)
+        return fail(err, ERR_USAGE, "--resume %s: all of its %lld steps are done; --steps N goes on for N more", shown_path(o->resume).text,
+                    (long long)o->saved.step);
+    *steps = *lr_steps - (int)o->saved.step;
+    return OK;
+}
+
+/* What the schedule decides where the command line does not: stages on a device; of a file, microbatches too. */
+static enum error_code take_schedule(struct plan *p, bool chunks_given, bool micro_given, struct error *err)
+{
+    if (schedule_is_file(p->schedule)) {
+        struct plan whatever = *p;
+        struct schedule s;
+        whatever.mesh.size[PP] = whatever.micros = whatever.chunks = 0;
+        enum error_code e = plan_schedule(&whatever, &s, err);
+        if (e) return e;
+        if (!chunks_given) p->chunks = s.chunks;
+        if (!micro_given) p->micros = s.micros;
+        schedule_free(&s);
+        return OK;
+    }
+    const struct schedule_generator *g = schedule_generator(p->schedule, err);
+    if (g == NULL) return fail_about(err, err->code, "--schedule:");
+    if (g->chunks && !chunks_given) p->chunks = g->chunks;
+    return OK;
+}
+
+/* A place of the pipeline is as fast as the slowest of its devices. */
+static void take_speeds(struct plan *p, const struct cluster *c)
+{
+    const int inside = p->mesh.devices / p->mesh.size[PP];
+    for (int rank = 0; rank < p->mesh.devices; rank++) {
+        const int place = mesh_coordinate(&p->mesh, rank, PP), percent = cluster_percent(c, rank);
+        if (place < PLAN_MOST_STAGES && (rank % inside == 0 || percent < p->speed[place])) p->speed[place] = percent;
+    }
+}
+
+/* Flags of data parallelism that are not the request's own. */
+struct data_flags {
+    const char *scheme, *shards, *weights, *gradients;
+    int zero, block, local_steps;
+    bool reshard, prefetch, block_given, momentum_given;
+};
+
+static int bits_of(const char *code) { return code == NULL ? 0 : strcmp(code, "int8") == 0 ? 8 : 4; }
+
+static enum error_code take_data(struct data_request *q, const struct data_flags *f, struct error *err)
+{
+    static const char *const stage[] = { "ddp", "zero1", "zero2", "zero3" };
+    int used = 0;
+    if (f->zero >= 0 && f->scheme && strcmp(f->scheme, stage[f->zero]) != 0)
+        return fail(err, ERR_USAGE, "--zero %d: is %s; --data-parallel says %s", f->zero, stage[f->zero], f->scheme);
+    if (f->zero >= 0) q->scheme = stage[f->zero];
+    else if (f->scheme) q->scheme = f->scheme;
+    else if (f->shards) q->scheme = "chain";
+    q->outer.every = f->local_steps;
+    const bool apart = data_outer(q).every > 0;
+    if (f->momentum_given && q->outer.momentum == 0 && data_outer(q).momentum > 0)
+        return fail(err, ERR_USAGE, "--outer-momentum 0: without it %s is --data-parallel local-sgd", q->scheme);
+    if (f->shards && strcmp(q->scheme, "chain") != 0 && !apart)
+        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, local-sgd and diloco, not %s", f->shards, q->scheme);
+    if (f->shards && (sscanf(f->shards, "%4d,%4d,%4d%n", &q->shards[0], &q->shards[1], &q->shards[2], &used) != 3 || f->shards[used] != '\0'
+                      || q->shards[0] < 1 || q->shards[1] < 1 || q->shards[2] < 1))
+        return fail(err, ERR_USAGE, "--shards %s: three numbers of devices, such as 2,4,8", f->shards);
+    q->keep = !f->reshard;
+    q->no_prefetch = !f->prefetch;
+    q->quantise_weights = (struct block_format){ bits_of(f->weights), f->block };
+    q->quantise_gradients = (struct block_format){ bits_of(f->gradients), f->block };
+    if (f->block_given && !data_quantises(q)) return fail(err, ERR_USAGE, "--quantize-block %d: is for --quantize-weights and --quantize-gradients", f->block);
+    return OK;
+}
+
+/* Flags of low-rank optimizers; 0, below 0: not given. */
+struct low_rank_flags { int rank, refresh, history; double scale, damping; };
+
+/* What is not given is the optimizer's, and a quarter of the model's width. */
+static enum error_code take_low_rank(struct plan *p, const struct low_rank_flags *f, struct error *err)
+{
+    const char *const flag = f->rank ? "--rank" : f->refresh ? "--refresh" : f->scale >= 0 ? "--galore-scale"
+                           : f->history ? "--history" : f->damping >= 0 ? "--damping" : NULL;
+    if (flag && !p->optimizer->low_rank)
+        return fail(err, ERR_USAGE, "%s: is for --optimizer galore and natural-galore, not %s", flag, p->optimizer->name);
+    if (!p->optimizer->low_rank) return OK;
+    if (!p->optimizer->natural && (f->history || f->damping >= 0))
+        return fail(err, ERR_USAGE, "%s: is for --optimizer natural-galore, not %s", f->history ? "--history" : "--damping", p->optimizer->name);
+    struct hyperparameters *h = &p->hyper;
+    h->rank = f->rank ? f->rank : p->model.D >= 8 ? p->model.D / 4 : 1;
+    if (f->refresh) h->refresh = f->refresh;
+    if (f->scale >= 0) h->galore_scale = f->scale;
+    if (f->history) h->history = f->history;
+    if (f->damping >= 0) h->damping = f->damping;
+    return OK;
+}
+
+/* Gradients have the model's format, or fp32 beside 16-bit weights. */
+static enum error_code take_formats(struct train_options *o, const char *gradients, struct error *err)
+{
+    const enum dtype own = o->plan.dtype, wide = dtype_wide(own), asked = gradients ? dtype_by_name(gradients) : wide;
+    if (asked != own && asked != wide)
+        return fail(err, ERR_USAGE, "--grad-dtype %s: gradients of a model in %s are kept in %s%s", gradients, dtype_name(own), dtype_name(wide),
+                    own == wide ? " too" : " or in its own format");
+    if (o->golden && data_quantises(&o->plan.data))
+        return fail(err, ERR_USAGE, "--check %s: golden files have nothing quantised; --check ref quantises what the devices do", shown_path(o->check).text);
+    o->plan.data.narrow_gradients = asked != wide;
+    return OK;
+}
+
+/* Of an optimizer that knows losses alone; and what does not go with it that the plan knows nothing of. */
+static enum error_code take_distance(struct train_options *o, double distance, bool gradients_given, struct error *err)
+{
+    struct plan *p = &o->plan;
+    const char *const name = p->optimizer->name;
+    if (distance >= 0) p->hyper.distance = distance;
+    if (!p->optimizer->forward_only)
+        return distance < 0 ? OK : fail(err, ERR_USAGE, "--mezo-eps %g: is for --optimizer mezo; %s has gradients", distance, name);
+    if (gradients_given) return fail(err, ERR_USAGE, "--grad-dtype: --optimizer %s has no gradients", name);
+    if (o->golden) return fail(err, ERR_USAGE, "--check %s: golden files have no steps of %s; --check ref takes it", shown_path(o->check).text, name);
+    if (o->isolate) return fail(err, ERR_USAGE, "--isolate: of --optimizer %s losses and weights are compared, and no activations", name);
+    if (o->timeline)
+        return fail(err, ERR_USAGE, "--timeline %s: draws forward and backward passes; of --optimizer %s --trace FILE has what every device does",
+                    shown_path(o->timeline).text, name);
+    return OK;
+}
+
+void train_set_rates(struct hyperparameters *h, const struct train_options *o, int64_t first_step)
+{
+    const int64_t updates = o->plan.updates;            /* the optimizer counts its own steps */
+    h->steps = updates * (o->lr_steps ? o->lr_steps : first_step + o->steps);
+    h->warmup = o->warmup >= 0 ? updates * o->warmup : h->steps / 10;
+}
+
+enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
+{
+    const char *model = NULL, *grad_dtype = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
+    int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
+    double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, limit = wait_limit(WAIT_LIMIT);
+    uint64_t bucket = 25 << 20;
+    bool untied = false, chunks_given = false;
+    struct offload_flags offload = { 0 };
+    struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
+    struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
+    *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = { .scheme = data_schemes[0]->name },
+                                            .schedule = schedule_generators[0]->name,
+                                            .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
+    const struct option table[] = {
+        { .kind = OPTION_HEADING, .help = "Mesh: how many devices along each axis" },
+        { "--dp", "N", OPTION_INT, &size[DP], .min = 1, .max = 4096, .help = "copies of the model, each with its part of the batch" },
+        { "--tp", "N", OPTION_INT, &size[TP], .min = 1, .max = 4096, .help = "parts of each layer" },
+        { "--pp", "N", OPTION_INT, &size[PP], .min = 1, .max = 4096, .help = "pipeline stages" },
+        { "--cp", "N", OPTION_INT, &size[CP], .min = 1, .max = 4096, .help = "parts of each sequence" },
+        { "--ep", "N", OPTION_INT, &size[EP], .min = 1, .max = 4096, .help = "groups of experts" },
+        { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
+        { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
+        { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute, .help = "activations to compute again in backward: none, selective, full, or layers such as 0,2-5, in full" },
+        { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline: registered, or your own" },
+        { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given, .help = "stages on each device of the pipeline" },
+        { "--placement", "NAME", OPTION_CHOICE, &placement, .choices = placements, .help = "layers over stages: even, or by the speed of the cluster's devices" },
+        { "--skip", "N", OPTION_INT, &o->plan.skip, .min = 0, .max = 4096, .help = "stages that a skippipe microbatch leaves out; 0: a third of the middle ones" },
+        { "--update-every", "N", OPTION_INT, &o->plan.update_every, .min = 0, .max = 1e6, .help = "microbatches of a pipedream-2bw batch; 0: pp" },
+        { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce, .help = "algorithm for all all-reduces; those that add in the order of ranks, as the default does, keep copies and schemes equal to the last bit; auto: the least predicted time (orrery list collectives)" },
+        { .kind = OPTION_HEADING, .help = "Data parallelism: who keeps weights, gradients and optimizer state" },
+        { "--data-parallel", "NAME", OPTION_STRING, &data.scheme, .help = "the scheme, by its name in `orrery list data`; default: ddp" },
+        { "--zero", "STAGE", OPTION_INT, &data.zero, .min = 0, .max = 3, .help = "the same in short: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
+        { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096, .help = "neighbours along dp that share what the scheme shards; default: all of them" },
+        { "--shards", "W,G,O", OPTION_STRING, &data.shards, .help = "for chain, local-sgd, diloco: how many devices share weights, gradients, optimizer state" },
+        { "--local-steps", "H", OPTION_INT, &data.local_steps, .min = 1, .max = 1e9, .help = "local-sgd, diloco: steps that copies train apart; default: 8 and 500, as published" },
+        { "--outer-lr", "RATE", OPTION_DOUBLE, &o->plan.data.outer.lr, .min = 1e-9, .max = 1e6, .help = "of the step that brings them together; default: 1 (local-sgd), 0.7 (diloco)" },
+        { "--outer-momentum", "M", OPTION_DOUBLE, &o->plan.data.outer.momentum, .min = 0, .max = 0.999, .given = &data.momentum_given, .help = "Nesterov's, of that step; default: 0 (local-sgd), 0.9 (diloco)" },
+        { "--reshard-after-forward", "yes|no", OPTION_BOOL, &data.reshard, .help = "drop gathered weights after forward, and gather them again for backward" },
+        { "--prefetch", "yes|no", OPTION_BOOL, &data.prefetch, .help = "gather the next part's weights while one computes" },
+        { "--tiles", "T", OPTION_INT, &o->plan.data.tiles, .min = 1, .max = 1e6, .help = "cut each matrix into so many ranges of outputs that are gathered, used and reduced one after the other; default: 1, whole layers" },
+        { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "ddp, zero1, zero2, chain with whole weights: gradients that are reduced at a time, and weights gathered after the step; a unit (a layer, the token embedding) that is larger goes by itself, but in ddp is cut; zero3 and what else gathers weights before use goes by unit" },
+        { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter, .help = "algorithm for gradients in shards; default: direct, which adds in the order of ranks" },
+        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring; two_level for mics" },
+        { "--quantize-weights", "CODE", OPTION_CHOICE, &data.weights, .choices = codes, .help = "gather weights as int8 or int4 codes with a scale for each block; default: as they are" },
+        { "--quantize-gradients", "CODE", OPTION_CHOICE, &data.gradients, .choices = codes, .help = "reduce-scatter gradients as codes, all to all inside nodes, then between them; default: as they are" },
+        { "--quantize-block", "N", OPTION_INT, &data.block, .min = 1, .max = 1e9, .given = &data.block_given, .help = "elements that share a scale" },
+        { "--offload", "WHAT", OPTION_STRING, &offload.classes, .help = "what lies on a slow tier and not in the device's memory: optimizer, gradients, weights, or several, such as optimizer,weights" },
+        { "--offload-to", "host|DIR", OPTION_STRING, &offload.to, .help = "the tier: the host's memory, or a file for each device in a folder; default: host" },
+        { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9, .help = "elements of optimizer state that a step moves at a time; default: 65536" },
+        { "--offload-stride", "K", OPTION_INT, &offload.stride, .min = 1, .max = 1e6, .help = "the device steps every K-th slice, the host the others meanwhile; default: 1, the device all of them" },
+        { .kind = OPTION_HEADING, .help = "Model and text" },
+        { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
+        { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },
+        { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = dtypes, .help = "number format of weights and activations; the optimizer of a 16-bit model steps an fp32 copy" },
+        { "--grad-dtype", "NAME", OPTION_CHOICE, &grad_dtype, .choices = dtypes, .help = "format that gradients of weights are kept and reduced in: of a 16-bit model fp32 or its own; default: fp32" },
+        { "--loss-scale", "S", OPTION_DOUBLE, &o->plan.loss_scale, .min = 0, .max = 0x1p127, .help = "fp16: the loss is multiplied by it at first, a power of two; default: 65536" },
+        { "--dropout", "P", OPTION_DOUBLE, &dropout, .min = 0, .max = 0.999, .help = "of embeddings, attention and residuals; default: the model's" },
+        { "--untied", NULL, OPTION_SWITCH, &untied, .help = "an output matrix of its own" },
+        { .kind = OPTION_HEADING, .help = "Training" },
+        { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9, .help = "how many; default: 100, of a resumed run those that are left of --lr-steps" },
+        { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e9, .help = "sequences in the global batch; default: the model's" },
+        { "--seq", "N", OPTION_INT, &seq, .min = 1, .max = 1e9, .help = "tokens in a sequence; default: the model's" },
+        { "--micro", "N", OPTION_INT, &micro, .min = 1, .max = 1e6, .help = "microbatches of each copy; default: pp, if the batch allows" },
+        { "--optimizer", "NAME", OPTION_STRING, &optimizer, .help = "adamw, sgd, momentum, galore, natural-galore; mezo: forward passes alone" },
+        { "--mezo-eps", "EPS", OPTION_DOUBLE, &distance, .min = 0, .max = 1e6, .help = "mezo: how far from the weights, along a drawn direction, losses are taken; default: 1e-3" },
+        { "--perturb", "SIDES", OPTION_INT, &o->plan.perturb, .min = 1, .max = 2, .help = "mezo: 2: one half of the copies takes the loss on either side of the weights; default: each takes both" },
+        { "--lr", "RATE", OPTION_DOUBLE, &lr, .min = 0, .max = 1e6, .help = "learning rate; default: the optimizer's" },
+        { "--min-lr", "RATE", OPTION_DOUBLE, &min_lr, .min = 0, .max = 1e6, .help = "where the cosine ends; default: a tenth of --lr" },
+        { "--warmup", "N", OPTION_INT, &warmup, .min = 0, .max = 1e9, .help = "steps of linear warm-up; default: a tenth of --lr-steps" },
+        { "--lr-steps", "N", OPTION_INT, &lr_steps, .min = 1, .max = 1e9, .help = "step at which the cosine ends, counted from the very first; default: the last step" },
+        { "--clip", "NORM", OPTION_DOUBLE, &clip, .min = 0, .max = 1e30, .help = "largest global gradient norm, 0: none; default: the optimizer's" },
+        { "--weight-decay", "RATE", OPTION_DOUBLE, &decay, .min = 0, .max = 1e6, .help = "of matrices; default: the optimizer's" },
+        { "--seed", "N", OPTION_UINT64, &o->plan.seed, .help = "of weights, batches and dropout" },
+        { .kind = OPTION_HEADING, .help = "Low-rank optimizers: galore, natural-galore" },
+        { "--rank", "R", OPTION_INT, &low_rank.rank, .min = 1, .max = 1e6, .help = "directions of each matrix's gradient that are kept; default: a quarter of the model's width" },
+        { "--refresh", "T", OPTION_INT, &low_rank.refresh, .min = 1, .max = 1e9, .help = "steps until they are found anew, from whole gradients; default: 200" },
+        { "--galore-scale", "A", OPTION_DOUBLE, &low_rank.scale, .min = 0, .max = 1e6, .help = "factor of steps of projected matrices; default: 0.25" },
+        { "--history", "N", OPTION_INT, &low_rank.history, .min = 1, .max = 64, .help = "natural-galore: projected gradients that make up the Fisher matrix; default: 20" },
+        { "--damping", "X", OPTION_DOUBLE, &low_rank.damping, .min = 0, .max = 1e6, .help = "natural-galore: what is added to its diagonal; default: 0.001" },
+        { .kind = OPTION_HEADING, .help = "Virtual time: what the run would take on the machine that is emulated" },
+        CLUSTER_OPTION(cluster, "the machine"),
+        { "--trace", "FILE", OPTION_STRING, &o->trace, .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
+        { "--timeline", "FILE", OPTION_STRING, &o->timeline, .help = "draw the last step's pipeline, as SVG and for the terminal, with its bubble" },
+        { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "how many steps of it" },
+        { .kind = OPTION_HEADING, .help = "Checking and output" },
+        { "--check", "ref|FILE", OPTION_STRING, &o->check, .help = "what to compare every activation, gradient and weight with: ref, or a golden file, which also says what is trained; exit 3 if they differ" },
+        { "--dump", "FILE", OPTION_STRING, &o->dump, .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it" },
+        { "--isolate", NULL, OPTION_SWITCH, &o->isolate, .help = "with --check: give every operation the right inputs, so that a mistake shows only where it is made" },
+        { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid, .help = "in every step, before and after the optimizer, compare what must be equal to the last bit on several devices; exit 3 if it is not" },
+        { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
+        WAIT_LIMIT_OPTION(limit),
+        { "--save", "DIR", OPTION_STRING, &o->save, .help = "write a checkpoint at the end" },
+        { "--resume", "DIR", OPTION_STRING, &o->resume, .help = "go on from a checkpoint: text, model, training and formats are as they were, unless given; what makes it another run is refused; the mesh may be another" },
+        { "--override", NULL, OPTION_SWITCH, &o->override, .help = "with --resume: go on although what is given makes it another run" },
+        { "--sample", "BYTES", OPTION_INT, &o->sample, .min = 0, .max = 1e6, .help = "text to show from the trained model" },
+        { "--json", "FILE", OPTION_STRING, &o->json, .help = "everything as JSON; -: to standard output, and lines for people to standard error" },
+        { 0 }
+    };
+    enum error_code e = options_parse("train", argc, argv, table, &o->help, err);
+    if (e) return e;
+    if (o->help) {
+        print_usage("train", "[options]", "Train a model on a mesh of emulated devices.", table);
+        return OK;
+    }
+    set_wait_limit(limit);
+
+    if (o->resume) e = take_resumed(o, table, argc, argv, &steps, &lr_steps, err);
+    else if (o->override) e = fail(err, ERR_USAGE, "--override: is for --resume DIR, where another run would be refused");
+    if (e) return e;
+    o->golden = o->check && strcmp(o->check, "ref") != 0;
+    if (o->golden && strpbrk(o->check, "./") == NULL)           /* a word, not a file */
+        return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?", shown(o->check).text);
+    if (o->golden && (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied))
+        return fail(err, ERR_USAGE, "--check %s: the golden file says what is trained; of the model, the text and the training only --optimizer can be chosen",
+                    shown_path(o->check).text);
+    if (o->dump && !o->golden) return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file", shown_path(o->dump).text);
+    if (o->isolate && !o->check) return fail(err, ERR_USAGE, "--isolate: there is nothing to isolate without --check ref");
+    struct plan *p = &o->plan;
+    int64_t usual_batch;
+    e = take_model(o, model, &usual_batch, err);
+    if (!e) e = mesh_make(&p->mesh, size, err);
+    if (!e) e = optimizer_find(&p->optimizer, optimizer, err);
+    if (e) return e;
+    if (untied) p->model.tied = false;
+    if (dropout >= 0) p->model.dropout_embedding = p->model.dropout_residual = p->model.dropout_attention = dropout;
+    o->steps = steps;
+    p->dtype = dtype_by_name(dtype);
+    p->data.bucket = (int64_t)bucket;
+    e = take_data(&p->data, &data, err);
+    if (!e && o->golden && data_outer(&p->data).every > 0)
+        e = fail(err, ERR_USAGE, "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains copies apart", p->data.scheme);
+    if (!e) e = take_formats(o, grad_dtype, err);
+    if (e) return e;
+    e = train_take_offload(&p->data, &offload, err);
+    if (e) return e;
+    p->B = batch ? batch : usual_batch;
+    p->S = seq ? seq : p->model.S;
+    if (!o->golden) p->hyper = p->optimizer->usual;
+    e = take_distance(o, distance, grad_dtype != NULL, err);
+    if (!e && o->golden) e = train_take_golden(o, err);
+    if (e) return e;
+    p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;
+    e = take_schedule(p, chunks_given, micro > 0, err);
+    if (e) return e;
+    if (lr >= 0) p->hyper.lr = lr;
+    if (clip >= 0) p->hyper.clip = clip;
+    if (decay >= 0) p->hyper.weight_decay = decay;
+    p->hyper.min_lr = min_lr >= 0 ? min_lr : p->hyper.lr / 10;
+    e = take_low_rank(p, &low_rank, err);
+    if (e) return e;
+    o->lr_steps = lr_steps;
+    o->warmup = warmup;
+    e = cluster_find(&o->cluster, cluster, err);
+    p->cluster = &o->cluster;
+    if (!e && strcmp(placement, "speed") == 0) take_speeds(p, &o->cluster);
+    if (!e) e = plan_check(p, err);
+    if (!o->golden) train_set_rates(&p->hyper, o, 0);
+    return e ? e : cluster_check(&o->cluster, p->mesh.devices, p->dtype, err);
+}
+
+void train_options_free(struct train_options *o) { checkpoint_close(&o->saved); }

@@ -1,0 +1,353 @@
+/* report.c -- what `orrery train` says: lines for a person, JSON for a program. */
+#include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/train/train.h"
+#include "ref/io/columns.h"
+#include "ref/io/json.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
+
+FILE *report_stream(const struct train_options *o) { return o->json && strcmp(o->json, "-") == 0 ? stderr : stdout; }
+
+void report_start(const struct train_record *r, const struct text *text)
+{
+    const struct train_options *o = r->options;
+    const struct plan *p = &o->plan;
+    const int threads = r->threads;
+    char mesh[64] = "one device";
+    int used = 0;
+    for (int a = 0; a < AXIS_COUNT; a++)
+        if (p->mesh.size[a] > 1) used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " x " : "", axis_name(a), p->mesh.size[a]);
+    fprintf(r->out, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s%s\n", p->model.name, (long long)p->model.L, (long long)p->model.H,
+           (long long)p->model.D, (long long)p->model.F, (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype),
+           dtype_wide(p->dtype) == p->dtype ? "" : p->data.narrow_gradients ? " with gradients, fp32 masters" : " with fp32 gradients and masters");
+    fprintf(r->out, "mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices), threads, plural(threads));
+    fprintf(r->out, "batch   %lld sequences of %lld tokens, %d microbatch%s a copy\n", (long long)p->B, (long long)p->S, p->micros, p->micros == 1 ? "" : "es");
+    fprintf(r->out, "text    %s, %lld bytes\n", shown_path(text->name).text, (long long)text->count);
+    if (o->resume) fprintf(r->out, "resumed %s, at step %lld\n", shown_path(o->resume).text, (long long)o->saved.step);
+    if (r->overridden[0]) fprintf(r->out, "another run than was saved: %s\n", r->overridden);
+    if (p->model.V > TEXT_VOCABULARY)
+        fprintf(r->out, "warning the model has V=%lld tokens, and the text is read as bytes: only tokens 0 to 255 occur; take a model of bytes, V=256, "
+                "such as --model small\n", (long long)p->model.V);
+    if (o->check) fprintf(r->out, "check   one device runs beside it; each difference is held to what rounding alone does to a disturbed twin\n");
+    fprintf(r->out, "\n");
+    fflush(r->out);
+}
+
+/* A live line on a terminal; elsewhere about twenty lines in all. */
+void report_step(const struct train_record *r, int64_t i)
+{
+    const int64_t last = r->options->steps - 1;
+    const int64_t every = r->options->steps > 20 ? r->options->steps / 20 : 1;
+    const bool live = r->out == stdout && on_terminal(), stays = i % every == 0 || i == last || r->step[i].skipped;
+    if (!live && !stays) return;
+    char bar[21];
+    for (int b = 0; b < 20; b++) bar[b] = b * (last + 1) < 20 * (i + 1) ? '#' : '.';
+    bar[20] = 0;
+    const double tokens = (double)(r->options->plan.B * r->options->plan.S) / r->seconds[i];
+    const bool slope = r->options->plan.optimizer->forward_only;
+    fprintf(r->out, "%sstep %5lld/%lld  %s  loss %8.5f  %s %7.4f  %8.0f tokens/s", live ? "\r" : "", (long long)(r->first_step + i + 1),
+           (long long)(r->first_step + last + 1), bar, r->step[i].loss, slope ? "slope" : "norm", slope ? r->step[i].slope : r->step[i].norm, tokens);
+    if (r->step[i].skipped) fprintf(r->out, "  skipped: overflow at loss scale %g", r->step[i].loss_scale);
+    if (!live || stays) fprintf(r->out, "\n");
+    fflush(r->out);
+}
+
+/* Of the model's matrices and attention. */
+static double step_flops(const struct plan *p)
+{
+    return p->optimizer->forward_only ? 2 * model_forward_flops(&p->model, p->B, p->S) : model_step_flops(&p->model, p->B, p->S);
+}
+
+static double median_seconds(const struct train_record *r)
+{
+    double *sorted = malloc(sizeof *sorted * (size_t)(r->steps + 1)), middle = 0;
+    if (sorted != NULL && r->steps > 0) {
+        memcpy(sorted, r->seconds, sizeof *sorted * (size_t)r->steps);
+        middle = median(sorted, (int)r->steps);
+    }
+    free(sorted);
+    return middle;
+}
+
+/* ---- tables: one line for neighbours that are alike ----------------------------------------------------------------- */
+
+static bool same_memory(const struct device_report *a, const struct device_report *b)
+{
+    return a->parameters == b->parameters && memcmp(&a->peak, &b->peak, sizeof a->peak) == 0;
+}
+
+static bool same_tier(const struct device_report *a, const struct device_report *b)
+{
+    return memcmp(&a->offloaded, &b->offloaded, sizeof a->offloaded) == 0 && memcmp(&a->tier, &b->tier, sizeof a->tier) == 0;
+}
+
+static bool same_traffic(const struct device_report *a, const struct device_report *b)
+{
+    return memcmp(a->messages, b->messages, sizeof a->messages) == 0 && memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+
+/* Where devices first .. last are: the coordinates that they share. */
+static void print_place(struct columns *t, const struct mesh *m, int first, int last)
+{
+    char place[64] = "";
+    int used = 0;
+    for (enum axis a = 0; a < AXIS_COUNT; a++) {
+        bool shared = m->size[a] > 1;
+        for (int d = first; d <= last; d++) shared = shared && mesh_coordinate(m, d, a) == mesh_coordinate(m, first, a);
+        if (shared) used += snprintf(place + used, sizeof place - (size_t)used, "%s%s=%d", used ? " " : "", axis_name(a), mesh_coordinate(m, first, a));
+    }
+    if (first == last) column(t, RIGHT_ALIGNED, "%d", first);
+    else column(t, RIGHT_ALIGNED, "%d-%d", first, last);
+    column(t, LEFT_ALIGNED, "%s", used ? place : m->devices > 1 ? "all" : "the only device");
+}
+
+static void head(struct columns *t, const char *const *names)
+{
+    column(t, RIGHT_ALIGNED, "devices");
+    column(t, LEFT_ALIGNED, "where");
+    for (; *names; names++) column(t, RIGHT_ALIGNED, "%s", *names);
+    columns_end_row(t);
+}
+
+static void size(struct columns *t, uint64_t bytes) { column(t, RIGHT_ALIGNED, "%s", size_format(bytes).text); }
+
+static void size_in(struct columns *t, uint64_t bytes, uint64_t pieces)
+{
+    column(t, RIGHT_ALIGNED, "%s in %llu", size_format(bytes).text, (unsigned long long)pieces);
+}
+
+/* A table with a row for each range of devices that are alike. */
+static void print_ranges(const struct train_record *r, const char *const *names, bool (*same)(const struct device_report *, const struct device_report *),
+                         void (*row)(struct columns *, const struct mesh *, const struct device_report *))
+{
+    const struct mesh *m = &r->options->plan.mesh;
+    struct columns t = columns_start(r->out);
+    do {
+        head(&t, names);
+        for (int first = 0, last; first < m->devices; first = last + 1) {
+            for (last = first; last + 1 < m->devices && same(&r->device[first], &r->device[last + 1]); last++) continue;
+            print_place(&t, m, first, last);
+            row(&t, m, &r->device[first]);
+            columns_end_row(&t);
+        }
+    } while (columns_again(&t));
+}
+
+static void memory_row(struct columns *t, const struct mesh *m, const struct device_report *x)
+{
+    (void)m;
+    column(t, RIGHT_ALIGNED, "%llu", (unsigned long long)x->parameters);
+    for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) size(t, x->peak.tag[tag]);
+    size(t, x->peak.total);
+}
+
+static void tier_row(struct columns *t, const struct mesh *m, const struct device_report *x)
+{
+    (void)m;
+    size(t, x->offloaded.weights);
+    size(t, x->offloaded.gradients);
+    size(t, x->offloaded.optimizer);
+    size_in(t, x->tier.bytes_read, x->tier.reads);
+    size_in(t, x->tier.bytes_written, x->tier.writes);
+}
+
+static void traffic_row(struct columns *t, const struct mesh *m, const struct device_report *x)
+{
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (m->size[a] > 1) size_in(t, x->bytes[a], x->messages[a]);
+}
+
+void report_memory(const struct train_record *r)
+{
+    static const char *const memory[] = { "parameters", "weights", "gradients", "optimizer", "activations", "buffers", "together", NULL };
+    static const char *const tier[] = { "weights", "gradients", "optimizer", "read", "written", NULL };
+    fprintf(r->out, "\nmemory of each device at most, in bytes\n");
+    print_ranges(r, memory, same_memory, memory_row);
+    if (r->options->plan.data.offload == 0) return;
+    fprintf(r->out, "\nslow tier of each device: what lies there, what is read and written, in bytes and operations\n");
+    print_ranges(r, tier, same_tier, tier_row);
+}
+
+static void print_traffic(const struct train_record *r)
+{
+    const struct mesh *m = &r->options->plan.mesh;
+    const char *axes[AXIS_COUNT + 1] = { NULL };
+    int n = 0;
+    if (m->devices == 1) return;
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (m->size[a] > 1) axes[n++] = axis_name(a);
+    fprintf(r->out, "\nsent by each device, in bytes and messages\n");
+    print_ranges(r, axes, same_traffic, traffic_row);
+}
+
+/* What stands in the place of gradients. */
+static void print_slope(const struct train_record *r)
+{
+    uint64_t most = 0;
+    for (int d = 0; d < r->options->plan.mesh.devices; d++)
+        if (r->device[d].bytes_shared > most) most = r->device[d].bytes_shared;
+    fprintf(r->out, "slope   from two losses, for which a device sends at most %llu bytes a step; no gradient is kept, and none is sent\n",
+            (unsigned long long)(r->steps > 0 ? most / (uint64_t)r->steps : 0));
+}
+
+static bool all_exact(const struct train_record *r, bool memory)
+{
+    bool exact = true;
+    for (int d = 0; d < r->options->plan.mesh.devices; d++)
+        exact = exact && (memory ? r->device[d].exact_memory : r->device[d].exact && r->device[d].exact_tier);
+    return exact;
+}
+
+/* Picoseconds: the time of the device that took longest, over the steps. */
+static double virtual_step(const struct train_record *r)
+{
+    int64_t most = 0;
+    for (int d = 0; d < r->options->plan.mesh.devices; d++)
+        if (r->device[d].virtual_time > most) most = r->device[d].virtual_time;
+    return r->steps > 0 ? (double)most / (double)r->steps : 0;
+}
+
+/* Where copies train apart, what has become of the last steps. */
+static void report_rounds(const struct train_record *r)
+{
+    const struct plan *p = &r->options->plan;
+    const struct outer o = data_outer(&p->data);
+    const int64_t done = r->first_step + r->steps;
+    const int replicas = plan_replicas(p);
+    if (o.every == 0) return;
+    fprintf(r->out, "rounds  %d replica%s, %lld outer step%s, one every %lld steps", replicas, replicas == 1 ? "" : "s",
+            (long long)outer_steps(&o, r->first_step, done), outer_steps(&o, r->first_step, done) == 1 ? "" : "s", (long long)o.every);
+    if (done % o.every == 0) fprintf(r->out, "; the last has just been taken\n");
+    else fprintf(r->out, "; the model is that of step %lld, what was learned since only --resume goes on from\n", (long long)(done - done % o.every));
+}
+
+/* What --paranoid has compared. */
+void report_copies(const struct train_record *r)
+{
+    if (!r->options->paranoid) return;
+    if (r->copies == 0) fprintf(r->out, "copies  none were compared: no two devices hold the same element of anything\n");
+    else fprintf(r->out, "copies  %llu elements have the bits that another device has, in all steps together; none has others\n", (unsigned long long)r->copies);
+}
+
+void report_end(const struct train_record *r)
+{
+    const struct plan *p = &r->options->plan;
+    report_memory(r);
+    print_traffic(r);
+    if (r->steps > 0) {
+        const double s = median_seconds(r);
+        fprintf(r->out, "\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s, (double)(p->B * p->S) / s,
+               step_flops(p) / s / 1e9);
+        fprintf(r->out, "virtual %.1f us a step on cluster %s, if nothing held anything up that the clock does not know\n",
+                1e-6 * virtual_step(r), r->options->cluster.name);
+    }
+    report_rounds(r);
+    if (r->divergence.what) fprintf(r->out, "DIVERGED at step %lld: the %s is %g\n", (long long)r->divergence.step, r->divergence.what, r->divergence.value);
+    else fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
+    if (p->optimizer->forward_only) print_slope(r);
+    fprintf(r->out, "traffic counted messages, bytes and additions on dp, tp and pp%s %s the formulas on every device\n",
+            p->data.offload ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
+    fprintf(r->out, "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
+           all_exact(r, true) ? "equal" : "DIFFER FROM");
+    report_copies(r);
+    if (r->options->check) report_check(r);
+    fflush(r->out);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------------------- */
+
+static void add_plan(cJSON *root, const struct train_options *o)
+{
+    const struct plan *p = &o->plan;
+    cJSON *model = cJSON_AddObjectToObject(root, "model"), *mesh = cJSON_AddObjectToObject(root, "mesh");
+    cJSON_AddStringToObject(model, "name", p->model.name);
+    const struct { const char *letter; int64_t value; } number[] = {
+        { "L", p->model.L }, { "H", p->model.H }, { "D", p->model.D }, { "F", p->model.F }, { "V", p->model.V }, { "parameters", model_elements(&p->model) },
+    };
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++) cJSON_AddNumberToObject(model, number[i].letter, (double)number[i].value);
+    for (int a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(mesh, axis_name(a), p->mesh.size[a]);
+    cJSON_AddNumberToObject(root, "batch", (double)p->B);
+    cJSON_AddNumberToObject(root, "seq", (double)p->S);
+    cJSON_AddNumberToObject(root, "micro", p->micros);
+    cJSON_AddStringToObject(root, "dtype", dtype_name(p->dtype));
+    cJSON_AddStringToObject(root, "grad_dtype", dtype_name(p->data.narrow_gradients ? p->dtype : dtype_wide(p->dtype)));
+    cJSON_AddStringToObject(root, "optimizer", p->optimizer->name);
+    cJSON_AddNumberToObject(root, "seed", (double)p->seed);
+    if (data_outer(&p->data).every > 0) cJSON_AddNumberToObject(root, "local_steps", (double)data_outer(&p->data).every);
+}
+
+static void add_device(cJSON *list, const struct mesh *m, const struct device_report *d)
+{
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddItemToArray(list, o);
+    cJSON_AddNumberToObject(o, "rank", d->rank);
+    for (int a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(o, axis_name(a), mesh_coordinate(m, d->rank, a));
+    cJSON_AddNumberToObject(o, "parameters", (double)d->parameters);
+    cJSON *peak = cJSON_AddObjectToObject(o, "peak_bytes");
+    cJSON_AddNumberToObject(peak, "total", (double)d->peak.total);
+    for (int t = 0; t < ARENA_TAG_COUNT; t++) cJSON_AddNumberToObject(peak, arena_tag_name(t), (double)d->peak.tag[t]);
+    cJSON *sent = cJSON_AddObjectToObject(o, "sent");
+    for (int a = 0; a < AXIS_COUNT; a++) {
+        cJSON *axis = cJSON_AddObjectToObject(sent, axis_name(a));
+        cJSON_AddNumberToObject(axis, "messages", (double)d->messages[a]);
+        cJSON_AddNumberToObject(axis, "bytes", (double)d->bytes[a]);
+    }
+    cJSON *shared = cJSON_AddObjectToObject(sent, "all");
+    cJSON_AddNumberToObject(shared, "messages", (double)d->messages_shared);
+    cJSON_AddNumberToObject(shared, "bytes", (double)d->bytes_shared);
+    cJSON *tier = cJSON_AddObjectToObject(o, "slow_tier");
+    cJSON_AddNumberToObject(tier, "weights", (double)d->offloaded.weights);
+    cJSON_AddNumberToObject(tier, "gradients", (double)d->offloaded.gradients);
+    cJSON_AddNumberToObject(tier, "optimizer", (double)d->offloaded.optimizer);
+    cJSON_AddNumberToObject(tier, "reads", (double)d->tier.reads);
+    cJSON_AddNumberToObject(tier, "bytes_read", (double)d->tier.bytes_read);
+    cJSON_AddNumberToObject(tier, "writes", (double)d->tier.writes);
+    cJSON_AddNumberToObject(tier, "bytes_written", (double)d->tier.bytes_written);
+    cJSON_AddBoolToObject(o, "traffic_equals_formulas", d->exact && d->exact_tier);
+    cJSON_AddBoolToObject(o, "memory_equals_formulas", d->exact_memory);
+    cJSON_AddNumberToObject(o, "resident_bytes", (double)d->resident);
+    cJSON_AddNumberToObject(o, "virtual_ps", (double)d->virtual_time);
+}
+
+/* Such numbers are null in the steps: JSON has none that is not finite. */
+static void add_divergence(cJSON *root, const struct divergence *d)
+{
+    cJSON *o = cJSON_AddObjectToObject(root, "diverged");
+    cJSON_AddNumberToObject(o, "step", (double)d->step);
+    cJSON_AddStringToObject(o, "what", d->what);
+}
+
+enum error_code report_json(const struct train_record *r, const char *path, struct error *err)
+{
+    cJSON *root = cJSON_CreateObject();
+    add_plan(root, r->options);
+    cJSON *steps = cJSON_AddArrayToObject(root, "steps"), *devices = cJSON_AddArrayToObject(root, "devices");
+    for (int64_t i = 0; i < r->steps; i++) {
+        cJSON *s = cJSON_CreateObject();
+        cJSON_AddItemToArray(steps, s);
+        cJSON_AddNumberToObject(s, "step", (double)(r->first_step + i + 1));
+        cJSON_AddNumberToObject(s, "loss", r->step[i].loss);
+        if (r->options->plan.optimizer->forward_only) cJSON_AddNumberToObject(s, "slope", r->step[i].slope);
+        else cJSON_AddNumberToObject(s, "norm", r->step[i].norm);
+        cJSON_AddNumberToObject(s, "lr", r->step[i].lr);
+        cJSON_AddNumberToObject(s, "loss_scale", r->step[i].loss_scale);
+        cJSON_AddBoolToObject(s, "skipped", r->step[i].skipped);
+        cJSON_AddNumberToObject(s, "seconds", r->seconds[i]);
+    }
+    for (int d = 0; d < r->options->plan.mesh.devices; d++) add_device(devices, &r->options->plan.mesh, &r->device[d]);
+    if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
+    if (r->divergence.what) add_divergence(root, &r->divergence);
+    else cJSON_AddNumberToObject(root, "validation_loss", r->validation);
+    cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
+    cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
+    cJSON_AddNumberToObject(root, "virtual_step_ps", virtual_step(r));
+    cJSON_AddNumberToObject(root, "step_flops", step_flops(&r->options->plan));
+    if (r->options->check) report_check_json(r, root);
+    enum error_code e = json_write(path, root, err);
+    cJSON_Delete(root);
+    return e;
+}

@@ -1,0 +1,110 @@
+/* report_check.c -- what a run beside the reference has found: the first failure, where and by how much, then the worst of each kind. */
+#include "emulated_devices/cli/train/train.h"
+#include "ref/io/columns.h"
+#include "ref/io/json.h"
+#include <stdio.h>
+#include <string.h>
+
+/* What happened, for somebody who has to find the line. */
+static void print_failure(FILE *out, const struct comparison *c, const struct plan *p)
+{
+    const struct worst *f = &c->first;
+    const struct evidence *on = &c->where.on;
+    char text[160];
+    fprintf(out, "\nfirst to differ, in order of execution: %s%s%s, step %lld\n", c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, (long long)f->step);
+    if (!c->number) fprintf(out, "  device    %d (%s)\n", f->rank, mesh_describe(&p->mesh, f->rank, text, sizeof text));
+    fprintf(out, "  error     %.2e, norm over norm; its bound is %.2e\n", f->error, f->bound);
+    if (!c->number && p->mesh.devices > 1)
+        fprintf(out, "  wrong on  %s: %d of the %d devices that have it\n", diagnose_place(text, sizeof text, &p->mesh, on), devices_count(&on->failing),
+                devices_count(&on->holding));
+    if (diagnose_scale(text, sizeof text, &p->mesh, p->micros, on)[0]) fprintf(out, "  it is     %s\n", text);
+    if (c->before[0]) fprintf(out, "  before    all is well up to %s\n", c->before);
+    if (c->from[0]) fprintf(out, "  made by   %s\n", c->from);
+    fprintf(out, "  in all    %lld of %lld comparisons do not hold\n", (long long)c->wrong, (long long)c->compared);
+}
+
+static const char *verdict(const struct train_record *r)
+{
+    if (r->comparison.failed) return "FAILED: the plan does not compute what one device computes.";
+    if (r->divergence.what) return "DIVERGED: nothing was found wrong with the plan, but these are not numbers to train with.";
+    if (r->options->plan.optimizer->forward_only) return "OK: both losses, the slope and every weight of every device are what one device computes.";
+    if (!data_quantises(&r->options->plan.data)) return "OK: every activation, gradient, weight and loss of every device is what one device computes.";
+    return "OK: every activation, gradient, weight and loss of every device is what one device computes with weights quantised alike;\n"
+           "    what quantising has done to gradients is within its proven bound, element by element.";
+}
+
+static void print_worst(struct columns *t, const char *kind, const struct worst *w)
+{
+    if (w->tensor[0] == '\0') return;
+    column(t, LEFT_ALIGNED, "%s", kind);
+    column(t, LEFT_ALIGNED, "%s", w->tensor);
+    column(t, LEFT_ALIGNED, "device %d", w->rank);
+    column(t, LEFT_ALIGNED, "step %lld", (long long)w->step);
+    column(t, LEFT_ALIGNED, "error %.1e", w->error);
+    column(t, LEFT_ALIGNED, "bound %.1e", w->bound);
+    column(t, LEFT_ALIGNED, "ratio %.3g", w->ratio);
+    columns_end_row(t);
+}
+
+void report_check(const struct train_record *r)
+{
+    const struct comparison *c = &r->comparison;
+    const struct worst *w;
+    const char *name;
+    struct columns t = columns_start(r->out);
+    char text[128];
+    if (c->failed) print_failure(r->out, c, &r->options->plan);
+    if (c->diverged)
+        fprintf(r->out, "\nthe one-device run is not finite either; first, in order of execution: %s, step %lld\n",
+                spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
+    fprintf(r->out, "\nlargest differences from %s, of %lld tensors compared (norm of difference / norm)\n", r->truth, (long long)c->compared);
+    do for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) print_worst(&t, name, w);
+    while (columns_again(&t));
+    fprintf(r->out, "\n%s\n", verdict(r));
+    fflush(r->out);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------------ */
+
+static cJSON *add_worst(cJSON *to, const char *name, const struct worst *w)
+{
+    cJSON *o = cJSON_AddObjectToObject(to, name);
+    cJSON_AddStringToObject(o, "tensor", w->tensor);
+    cJSON_AddNumberToObject(o, "device", w->rank);
+    cJSON_AddNumberToObject(o, "step", (double)w->step);
+    cJSON_AddNumberToObject(o, "error", w->error);
+    cJSON_AddNumberToObject(o, "bound", w->bound);
+    cJSON_AddNumberToObject(o, "ratio", w->ratio);
+    return o;
+}
+
+static void add_first(cJSON *check, const struct comparison *c, const struct plan *p)
+{
+    char text[160];
+    cJSON *first = add_worst(check, "first", &c->first);
+    cJSON_AddStringToObject(first, "kind", c->first_kind);
+    cJSON_AddStringToObject(first, "before", c->before);
+    cJSON_AddStringToObject(first, "wrong_on", diagnose_place(text, sizeof text, &p->mesh, &c->where.on));
+    cJSON_AddStringToObject(first, "scale", diagnose_scale(text, sizeof text, &p->mesh, p->micros, &c->where.on));
+    cJSON *devices = cJSON_AddArrayToObject(first, "devices");
+    for (int d = 0; d < p->mesh.devices; d++)
+        if (devices_have(&c->where.on.failing, d)) cJSON_AddItemToArray(devices, cJSON_CreateNumber(d));
+}
+
+void report_check_json(const struct train_record *r, cJSON *root)
+{
+    const struct comparison *c = &r->comparison;
+    const struct worst *w;
+    const char *name;
+    cJSON *check = cJSON_AddObjectToObject(root, "check");
+    cJSON_AddBoolToObject(check, "holds", !c->failed && !c->diverged);
+    cJSON_AddNumberToObject(check, "compared", (double)c->compared);
+    cJSON_AddNumberToObject(check, "wrong", (double)c->wrong);
+    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) add_worst(check, strcmp(name, "their gradients") == 0 ? "activation_gradients" : strcmp(name, "as quantised") == 0 ? "as_quantised" : name, w);
+    if (c->failed) add_first(check, c, &r->options->plan);
+    if (!c->diverged) return;
+    cJSON *diverged = cJSON_AddObjectToObject(check, "reference_diverged");
+    cJSON_AddNumberToObject(diverged, "step", (double)c->divergence.step);
+    cJSON_AddStringToObject(diverged, "kind", c->divergence.kind);
+    cJSON_AddStringToObject(diverged, "tensor", c->divergence.tensor);
+}

@@ -1,0 +1,61 @@
+/* reports.c -- what each device did, brought to rank 0. */
+#include "emulated_devices/cli/train/train.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Resident bytes of this process, where /proc tells; 0 elsewhere. */
+static uint64_t resident_bytes(void)
+{
+    unsigned long long pages = 0, ignored;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f == NULL) return 0;
+    if (fscanf(f, "%llu %llu", &ignored, &pages) != 2) pages = 0;
+    fclose(f);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static struct traffic total_along(const struct comm *c, unsigned axes)
+{
+    struct traffic sum = { 0 };
+    for (int op = 0; op < OPERATION_COUNT; op++) {
+        if (op == CONTROL) continue;
+        const struct traffic *t = &c->traffic[axes][op];
+        sum.messages_sent += t->messages_sent;
+        sum.bytes_sent += t->bytes_sent;
+        sum.additions += t->additions;
+    }
+    return sum;
+}
+
+static struct device_report own_report(const struct trainer *t, int64_t steps)
+{
+    struct device_report r = { .rank = t->comm->rank, .peak = t->device->arena.peak, .resident = resident_bytes(),
+                               .virtual_time = t->device->clock.now, .exact = true, .exact_memory = true };
+    for (int i = 0; i < t->parameters.count; i++) r.parameters += (uint64_t)layout_count(&t->parameters.all[i].layout);
+    for (int tag = 0; tag < BUFFERS && steps > 0; tag++) r.exact_memory = r.exact_memory && r.peak.tag[tag] == trainer_peak(t, tag);
+    const struct tier_traffic tier = trainer_tier_traffic_so_far(t, steps);
+    r.offloaded = data_offloaded(&t->data);
+    r.tier = t->data.tier.traffic;
+    r.exact_tier = memcmp(&r.tier, &tier, sizeof tier) == 0;
+    for (int a = -1; a < AXIS_COUNT; a++) {
+        const unsigned axes = a < 0 ? 0 : AXIS_BIT(a);
+        const struct traffic counted = total_along(t->comm, axes);
+        const struct collective_cost formula = trainer_cost_so_far(t, axes, steps);
+        *(a < 0 ? &r.messages_shared : &r.messages[a]) = counted.messages_sent;
+        *(a < 0 ? &r.bytes_shared : &r.bytes[a]) = counted.bytes_sent;
+        r.exact = r.exact && counted.messages_sent == formula.messages && counted.bytes_sent == formula.bytes && counted.additions == formula.additions;
+    }
+    return r;
+}
+
+enum error_code collect_reports(struct trainer *t, int64_t steps, struct device_report *all, struct error *err)
+{
+    struct device_report own = own_report(t, steps);
+    struct exchange x = exchange_begin(&t->world, CONTROL);
+    enum error_code e = OK;
+    if (t->comm->rank != 0) return message_wait(t->comm, message_send(&x, 0, &own, sizeof own), err);
+    all[0] = own;
+    for (int r = 1; r < t->comm->size && !e; r++) e = message_wait(t->comm, message_receive(&x, r, &all[r], sizeof all[r]), err);
+    return e;
+}

@@ -1,0 +1,262 @@
+/* run.c -- what makes a run this run: saved with a checkpoint, taken up again by --resume, and held to.
+ *
+ * A run is a list of names and texts.  Names that begin with "--" are flags: a resumed run that is not given one takes it from there.  The
+ * others are facts: the model's shape, the text's checksum.  What changes no function is in neither: the mesh, schemes that add up
+ * the same sums, how many steps, what is printed.
+ */
+#include "emulated_devices/cli/train/train.h"
+#include "ref/io/sha256.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEXT_LENGTH = 4200 };             /* bytes: a path and some more */
+
+/* ---- writing it down ------------------------------------------------------------------------------------------------------- */
+
+struct run_list { cJSON *run; bool full; };
+
+static void add(struct run_list *l, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void add(struct run_list *l, const char *name, const char *format, ...)
+{
+    char text[TEXT_LENGTH];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (cJSON_AddStringToObject(l->run, name, text) == NULL) l->full = true;
+}
+
+/* The shortest decimal number that is read as this one, bit for bit. */
+static void add_real(struct run_list *l, const char *name, double x)
+{
+    char text[32];
+    int digits = 1;
+    do snprintf(text, sizeof text, "%.*g", digits, x);
+    while (strtod(text, NULL) != x && digits++ < 17);
+    add(l, name, "%s", text);
+}
+
+static void add_whole(struct run_list *l, const char *name, int64_t n) { add(l, name, "%lld", (long long)n); }
+
+static void add_model(struct run_list *l, const struct model_config *c)
+{
+    static const char *const family[] = { "none", "gpt2", "llama", "mixtral" };
+    const struct { const char *name; int64_t value; } whole[] = {
+        { "model L", c->L }, { "model H", c->H }, { "model K", c->K }, { "model D", c->D }, { "model F", c->F }, { "model V", c->V }, { "model S", c->S },
+        { "model experts", c->mixture.E }, { "model experts of a token", c->mixture.k }, { "model tied", c->tied },
+        { "model rotary scaling", c->rotary.scaling }, { "model original positions", c->rotary.original_positions },
+    };
+    const struct { const char *name; double value; } real[] = {
+        { "model eps", c->eps }, { "model rotary theta", c->rotary.theta }, { "model rotary factor", c->rotary.factor },
+        { "model rotary low frequency", c->rotary.low_frequency }, { "model rotary high frequency", c->rotary.high_frequency },
+        { "dropout of embeddings", c->dropout_embedding }, { "dropout of residuals", c->dropout_residual },
+        { "dropout of attention", c->dropout_attention },
+    };
+    add(l, "model family", "%s", family[model_family(c)]);
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) add_whole(l, whole[i].name, whole[i].value);
+    for (size_t i = 0; i < sizeof real / sizeof *real; i++) add_real(l, real[i].name, real[i].value);
+}
+
+static void add_optimizer(struct run_list *l, const struct train_options *o)
+{
+    const struct plan *p = &o->plan;
+    const struct hyperparameters *h = &p->hyper;
+    const int64_t lr_steps = o->lr_steps ? o->lr_steps : (o->resume ? o->saved.step : 0) + o->steps;
+    add(l, "--optimizer", "%s", p->optimizer->name);
+    add_real(l, "--lr", h->lr);
+    add_real(l, "--min-lr", h->min_lr);
+    add_real(l, "--clip", h->clip);
+    add_real(l, "--weight-decay", h->weight_decay);
+    if (lr_steps > 0) add_whole(l, "--lr-steps", lr_steps);
+    if (o->warmup >= 0) add_whole(l, "--warmup", o->warmup);
+    if (p->optimizer->forward_only) add_real(l, "--mezo-eps", h->distance);
+    if (!p->optimizer->low_rank) return;
+    add_whole(l, "--rank", h->rank);
+    add_whole(l, "--refresh", h->refresh);
+    add_real(l, "--galore-scale", h->galore_scale);
+    if (!p->optimizer->natural) return;
+    add_whole(l, "--history", h->history);
+    add_real(l, "--damping", h->damping);
+}
+
+static void add_formats(struct run_list *l, const struct plan *p)
+{
+    const struct block_format *const f[] = { &p->data.quantise_weights, &p->data.quantise_gradients };
+    static const char *const flag[] = { "--quantize-weights", "--quantize-gradients" };
+    add(l, "--dtype", "%s", dtype_name(p->dtype));
+    if (!p->optimizer->forward_only) add(l, "--grad-dtype", "%s", dtype_name(p->data.narrow_gradients ? p->dtype : dtype_wide(p->dtype)));
+    if (plan_loss_scale(p).interval > 0) add_real(l, "--loss-scale", plan_loss_scale(p).scale);
+    for (int i = 0; i < 2; i++)
+        if (f[i]->bits) add(l, flag[i], "int%d", f[i]->bits);
+    if (data_quantises(&p->data)) add_whole(l, "--quantize-block", p->data.quantise_weights.block);
+}
+
+/* Copies that train apart are as many models. */
+static void add_replicas(struct run_list *l, const struct plan *p)
+{
+    const struct outer outer = data_outer(&p->data);
+    if (outer.every == 0) return;
+    add(l, "--data-parallel", "%s", p->data.scheme);
+    add_whole(l, "--local-steps", outer.every);
+    add_real(l, "--outer-lr", outer.lr);
+    if (outer.momentum > 0) add_real(l, "--outer-momentum", outer.momentum);
+    add_whole(l, "replicas", plan_replicas(p));
+}
+
+/* A schedule that does not compute plain training decides what does, with the microbatches and the places that it is for. */
+static enum error_code add_schedule(struct run_list *l, const struct plan *p, struct error *err)
+{
+    struct schedule s;
+    const enum error_code e = plan_schedule(p, &s, err);
+    if (e) return e;
+    bool plain = p->updates == 1 && s.weight_versions == 1;
+    for (int m = 0; m < s.micros; m++)
+        for (int stage = 0; stage < s.stages; stage++) plain = plain && place_of(&s, m, stage).device >= 0;
+    schedule_free(&s);
+    if (plain) return OK;
+    add(l, "--schedule", "%s", p->schedule);
+    add_whole(l, "--micro", p->micros);
+    add_whole(l, "--skip", p->skip);
+    add_whole(l, "--update-every", p->update_every);
+    add_whole(l, "pp", p->mesh.size[PP]);
+    add_whole(l, "dp", p->mesh.size[DP]);
+    return OK;
+}
+
+static void add_text(struct run_list *l, const struct train_options *o, const struct text *text)
+{
+    char here[TEXT_LENGTH / 2];
+    if (o->data && o->data[0] == '/') add(l, "--data", "%s", o->data);
+    else if (o->data && getcwd(here, sizeof here)) add(l, "--data", "%s/%s", here, o->data);
+    add(l, "text", "%lld bytes, SHA-256 %s", (long long)text->count, sha256_of(text->bytes, (size_t)text->count).text);
+}
+
+cJSON *train_run(const struct train_options *o, const struct text *text, struct error *err)
+{
+    struct run_list l = { .run = cJSON_CreateObject() };
+    enum error_code e = OK;
+    add_model(&l, &o->plan.model);
+    add_text(&l, o, text);
+    add(&l, "--seed", "%llu", (unsigned long long)o->plan.seed);
+    add_whole(&l, "--batch", o->plan.B);
+    add_whole(&l, "--seq", o->plan.S);
+    add_optimizer(&l, o);
+    add_formats(&l, &o->plan);
+    add_replicas(&l, &o->plan);
+    e = add_schedule(&l, &o->plan, err);
+    if (!e && l.full) e = fail(err, ERR_MEMORY, "no memory to write down what this run is");
+    if (e) cJSON_Delete(l.run);
+    return e ? NULL : l.run;
+}
+
+/* ---- taking it up again ---------------------------------------------------------------------------------------------------- */
+
+/* Whether the command line has a flag with another value than was saved. */
+static bool given_anew(const cJSON *run, const char *name, int argc, char *const argv[])
+{
+    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(run, name);
+    const size_t n = strlen(name);
+    for (int i = 0; i < argc && saved; i++) {
+        if (strncmp(argv[i], name, n) != 0) continue;
+        if (argv[i][n] == '=') return strcmp(argv[i] + n + 1, saved->valuestring) != 0;
+        if (argv[i][n] == '\0' && i + 1 < argc) return strcmp(argv[i + 1], saved->valuestring) != 0;
+    }
+    return options_given(argc, argv, name);
+}
+
+/* Flags that are about another one: where that one is given anew, they are not taken from the checkpoint. */
+static bool follows_given(const cJSON *run, const char *name, int argc, char *const argv[])
+{
+    static const struct { const char *name, *of[2]; } about[] = {
+        { "--grad-dtype", { "--dtype" } }, { "--loss-scale", { "--dtype" } }, { "--data-parallel", { "--zero", "--shards" } },
+        { "--local-steps", { "--zero", "--data-parallel" } }, { "--outer-lr", { "--zero", "--data-parallel" } },
+        { "--outer-momentum", { "--zero", "--data-parallel" } }, { "--micro", { "--schedule" } }, { "--skip", { "--schedule" } },
+        { "--update-every", { "--schedule" } }, { "--rank", { "--optimizer" } }, { "--refresh", { "--optimizer" } },
+        { "--galore-scale", { "--optimizer" } }, { "--history", { "--optimizer" } }, { "--damping", { "--optimizer" } },
+        { "--mezo-eps", { "--optimizer" } },
+    };
+    for (size_t i = 0; i < sizeof about / sizeof *about; i++)
+        for (int k = 0; k < 2 && strcmp(about[i].name, name) == 0; k++)
+            if (about[i].of[k] && given_anew(run, about[i].of[k], argc, argv)) return true;
+    return false;
+}
+
+enum error_code train_take_saved(const struct checkpoint *c, const struct option *table, int argc, char *const argv[], struct error *err)
+{
+    enum error_code e = OK;
+    for (const cJSON *f = c->run->child; f && !e; f = f->next)
+        if (!cJSON_IsString(f)) e = fail(err, ERR_FORMAT, "%s: %s must be a text", TRAINING_FILE, shown(f->string).text);
+        else if (strncmp(f->string, "--", 2) == 0 && !options_given(argc, argv, f->string) && !follows_given(c->run, f->string, argc, argv))
+            e = options_set(table, f->string, f->valuestring, err);
+    return e;
+}
+
+/* ---- holding to it --------------------------------------------------------------------------------------------------------- */
+
+static const char *text_of(const cJSON *run, const char *name)
+{
+    const cJSON *f = cJSON_GetObjectItemCaseSensitive(run, name);
+    return f ? f->valuestring : "not given";
+}
+
+static bool differs(const cJSON *saved, const cJSON *now, const char *name)
+{
+    return strcmp(name, "--data") != 0 && strcmp(text_of(saved, name), text_of(now, name)) != 0;       /* a text may have moved */
+}
+
+/* What nobody can go on with, once it was saved: there are no states for another. */
+static bool is_for_good(const char *name)
+{
+    static const char *const names[] = { "--optimizer", "--rank", "--history", "replicas", "--data-parallel" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return strncmp(name, "model ", 6) == 0;
+}
+
+struct found { char *text; size_t size, used; int count, left_out; const char *for_good; };
+
+static void note(struct found *f, const char *name, const cJSON *saved, const cJSON *now)
+{
+    char line[200];
+    const int n = snprintf(line, sizeof line, "%s%s: saved %.60s, now %.60s", f->count ? "; " : "", name, shown(text_of(saved, name)).text,
+                           shown(text_of(now, name)).text);
+    f->count++;
+    if (is_for_good(name) && f->for_good == NULL && cJSON_HasObjectItem(saved, name)) f->for_good = name;
+    if (f->used + (size_t)n >= f->size) f->left_out++;
+    else strcpy(f->text + f->used, line), f->used += (size_t)n;
+}
+
+static void compare(struct found *f, const cJSON *saved, const cJSON *now)
+{
+    f->text[0] = '\0';
+    for (const cJSON *x = saved->child; x; x = x->next)
+        if (differs(saved, now, x->string)) note(f, x->string, saved, now);
+    for (const cJSON *x = now->child; x; x = x->next)
+        if (!cJSON_HasObjectItem(saved, x->string) && differs(saved, now, x->string)) note(f, x->string, saved, now);
+}
+
+bool train_changes_loss_scale(const struct train_options *o)
+{
+    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(o->saved.run, "--loss-scale");
+    return saved == NULL || strtod(saved->valuestring, NULL) != plan_loss_scale(&o->plan).scale;
+}
+
+enum error_code train_check_saved(const struct train_options *o, const struct text *text, char *differences, size_t size, struct error *err)
+{
+    struct found f = { .text = differences, .size = size };
+    char more[40] = "";
+    differences[0] = '\0';
+    if (!o->resume) return OK;
+    cJSON *now = train_run(o, text, err);
+    if (now == NULL) return err->code;
+    compare(&f, o->saved.run, now);
+    cJSON_Delete(now);
+    if (f.count == 0 || (o->override && f.for_good == NULL)) return OK;
+    if (f.left_out) snprintf(more, sizeof more, "; and %d more", f.left_out);
+    return fail(err, ERR_USAGE, "--resume %.80s: %s: %s%s; %s", shown_path(o->resume).text,
+                f.for_good ? "cannot be gone on with" : "this would be another run", differences, more,
+                f.for_good ? "--model DIR begins anew from its weights" : "--override goes on all the same");
+}

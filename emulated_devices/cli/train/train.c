@@ -1,0 +1,299 @@
+/* train.c -- `orrery train`: a model, a mesh, a text, and one device beside it to check. */
+#include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/draw/timeline.h"
+#include "emulated_devices/draw/trace_file.h"
+#include "emulated_devices/verify/replicas.h"
+#include "ref/io/output.h"
+#include "ref/ops/threads.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- text ---------------------------------------------------------------------------------------------------------- */
+
+struct text_source { const struct text *text; uint64_t seed; int64_t S; enum text_split split; };
+
+static void fill_from_text(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+{
+    const struct text_source *s = context;
+    text_batch(s->text, s->split, s->seed, step, s->S, first, count, ids, labels);
+}
+
+/* Bytes are tokens. */
+static enum error_code check_padding(const struct model_config *c, const struct text *text, struct error *err)
+{
+    const uint8_t *at = c->padding && c->padding <= TEXT_VOCABULARY ? memchr(text->bytes, (int)c->padding - 1, (size_t)text->count) : NULL;
+    const int32_t token = at ? *at : 0;
+    return at ? model_config_check_inputs(c, &token, 1, text->name, err) : OK;
+}
+
+static enum error_code load_text(const struct train_options *o, struct text *text, struct error *err)
+{
+    *text = (struct text){ 0 };
+    if (o->golden) return OK;           /* it has its own batches */
+    if (o->plan.model.V < TEXT_VOCABULARY)
+        return fail(err, ERR_PLAN, "model %s has V=%lld tokens; text needs %d, one for each byte", o->plan.model.name,
+                    (long long)o->plan.model.V, TEXT_VOCABULARY);
+    enum error_code e = o->data ? text_load(text, &o->data, 1, err) : text_load_tree(text, ".", TEXT_TREE_LIMIT, err);
+    if (!e) {
+        e = text_check_length(text, o->plan.S, err);
+        if (!e) e = check_padding(&o->plan.model, text, err);
+        if (e) text_free(text);
+    }
+    return fail_about(err, e, o->data ? "--data" : "--data is not given, and");
+}
+
+/* What cannot be written is better known before the training than after it. */
+static enum error_code probe_outputs(const struct train_options *o, struct error *err)
+{
+    enum error_code e = o->save ? fail_about(err, checkpoint_probe(o->save, err), "--save") : OK;
+    if (!e && o->trace) e = fail_about(err, output_probe(o->trace, err), "--trace");
+    if (!e && o->timeline) e = fail_about(err, output_probe(o->timeline, err), "--timeline");
+    if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
+    return e;
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------------- */
+
+/* What one device needs for a run; the reference on rank 0 only. */
+struct session {
+    const struct train_options *options;
+    struct trainer trainer;
+    struct reference reference;
+    struct probes probes;
+    struct train_record record;
+    struct trace trace;
+    bool checking, speaks;
+    struct divergence divergence;       /* the same on every device */
+};
+
+static enum error_code one_step(struct session *r, int64_t i, struct error *err)
+{
+    struct step_result result = { 0 };
+    const bool reference_here = r->checking && r->speaks;
+    enum error_code e = r->checking ? compare_begin(&r->probes, &r->reference, err) : OK;
+    double t0 = now();
+    if (!e) e = trainer_gradients(&r->trainer, &result, err);
+    double spent = now() - t0;
+    if (!e && r->options->paranoid) e = replicas_check(&r->trainer, BEFORE_OPTIMIZER, &r->record.copies, err);
+    if (!e && r->checking) e = compare_gradients(&r->probes, &r->reference, &result, &r->record.comparison, err);
+    t0 = now();
+    if (!e) e = trainer_update(&r->trainer, &result, err);
+    spent += now() - t0;
+    if (!e && r->options->paranoid) e = replicas_check(&r->trainer, AFTER_OPTIMIZER, &r->record.copies, err);
+    if (!e && reference_here) e = reference_update(&r->reference, err);
+    if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail on rank 0 alone */
+    if (!e && r->checking) e = compare_weights(&r->trainer, &r->reference, &r->record.comparison, err);
+    if (!e && r->checking) e = reference_follow(&r->reference, &r->trainer, err);
+    if (!e) step_diverges(r->options->plan.optimizer, r->trainer.step, &result, &r->divergence);
+    if (r->speaks) {
+        r->record.step[i] = result;
+        r->record.seconds[i] = spent;
+        r->record.steps = i + 1;
+    }
+    return e;
+}
+
+static enum error_code load_weights(struct session *r, struct error *err)
+{
+    const struct train_options *o = r->options;
+    enum error_code e = OK;
+    if (o->resume) e = fail_about(err, checkpoint_resume(&r->trainer, &o->saved, err), "--resume");
+    else if (o->model_dir) e = fail_about(err, checkpoint_load_weights(&r->trainer, &o->saved, err), "--model");
+    if (o->resume && train_changes_loss_scale(o)) r->trainer.loss_scale = plan_loss_scale(&o->plan);
+    train_set_rates(&r->trainer.plan.hyper, o, r->trainer.step);
+    return e;
+}
+
+static enum error_code start_reference(struct session *r, struct batch_source source, struct error *err)
+{
+    enum error_code e = OK;
+    if (r->speaks) e = reference_open(&r->reference, &r->trainer.plan, source, err);
+    e = comm_agree(r->trainer.comm, e, err);
+    if (!e) e = comm_agree(r->trainer.comm, data_track(&r->trainer.data, err), err);
+    if (!e) probes_open(&r->probes, &r->trainer, r->options->isolate);
+    if (e || (!r->options->resume && !r->options->model_dir)) return e;
+    return reference_follow(&r->reference, &r->trainer, err);
+}
+
+/* Traffic and memory are part of what is checked. */
+static enum error_code check_counts(const struct session *r, struct error *err)
+{
+    for (int d = 0; d < r->options->plan.mesh.devices; d++)
+        if (!r->record.device[d].exact || !r->record.device[d].exact_tier || !r->record.device[d].exact_memory)
+            return fail(err, ERR_CHECK, "device %d: counted %s differs from its formula", d,
+                        !r->record.device[d].exact ? "traffic" : r->record.device[d].exact_tier ? "memory" : "traffic of the slow tier");
+    return OK;
+}
+
+/* Over the budget, one wants to see who holds what, and what would do. */
+static enum error_code say_memory(const struct train_record *r, enum error_code e, struct error *err)
+{
+    const struct mesh *m = &r->options->plan.mesh;
+    const uint64_t budget = r->options->memory;
+    char place[64];
+    int most = 0;
+    for (int d = 1; d < m->devices; d++)
+        if (r->device[d].peak.total > r->device[most].peak.total) most = d;
+    const uint64_t need = r->device[most].peak.total;
+    if (budget == 0 || need <= budget) return e;
+    report_memory(r);
+    return fail(err, ERR_MEMORY, "--memory %s: device %d (%s) needs %llu bytes; --memory %lluK would be enough for every device",
+                size_format(budget).text, most, mesh_describe(m, most, place, sizeof place), (unsigned long long)need,
+                (unsigned long long)(need + 1023) / 1024);
+}
+
+/* Every device's report, to rank 0; also of a run that ended because there was not memory enough. */
+static enum error_code collect_record(struct session *r, enum error_code e, struct error *err)
+{
+    const enum error_code told = collect_reports(&r->trainer, r->trainer.step - r->record.first_step, r->record.device, err);
+    if (told) return told;
+    return comm_agree(r->trainer.comm, r->speaks ? say_memory(&r->record, e, err) : e, err);
+}
+
+/* What the model is worth, unless it has diverged: then it is worth nothing.  All devices know at the end whether it has. */
+static enum error_code judge(struct session *r, const struct text *text, struct error *err)
+{
+    const struct train_options *o = r->options;
+    enum error_code e = OK;
+    r->record.divergence = r->divergence;
+    if (!r->divergence.what) e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
+    if (e) return e;
+    if (r->speaks) find_divergence(&r->record);
+    struct error unread;
+    if (comm_agree(r->trainer.comm, r->speaks && r->record.divergence.what ? fail(&unread, ERR_DIVERGED, "it has") : OK, &unread) && !r->divergence.what)
+        r->divergence.what = "model";
+    return OK;
+}
+
+static enum error_code save(struct session *r, const struct text *text, struct error *err)
+{
+    cJSON *run = r->speaks ? train_run(r->options, text, err) : NULL;
+    enum error_code e = comm_agree(r->trainer.comm, r->speaks && run == NULL ? err->code : OK, err);
+    if (!e) e = checkpoint_save(&r->trainer, r->options->save, run, err);
+    cJSON_Delete(run);
+    return e;
+}
+
+/* What a run ends with that has been reported. */
+static enum error_code verdict(const struct session *r, struct error *err)
+{
+    char text[sizeof err->text];
+    if (r->record.comparison.failed)
+        return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, &r->record.comparison, &r->options->plan));
+    if (r->record.divergence.what) return fail_diverged(&r->record, err);
+    return r->checking ? check_counts(r, err) : OK;
+}
+
+static enum error_code train_steps(struct session *r, const struct text *text, struct error *err)
+{
+    const struct train_options *o = r->options;
+    enum error_code e = OK;
+    r->record.first_step = r->trainer.step;
+    for (int64_t i = 0; i < o->steps && !e && !r->divergence.what; i++) {
+        e = one_step(r, i, err);
+        if (!e && r->speaks) report_step(&r->record, i);
+        if (i + 1 == o->trace_steps) r->trainer.device->clock.trace = NULL;
+    }
+    r->trainer.device->clock.trace = NULL;
+    if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
+    if (!e) e = judge(r, text, err);
+    if (!e && o->timeline) e = fail_about(err, timeline_write(&r->trainer, o->timeline, r->record.out, err), "--timeline");
+    if (!e && r->speaks) report_end(&r->record);
+    if (!e && o->trace) e = fail_about(err, trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err), "--trace");
+    if (!e && o->save && !r->divergence.what) e = fail_about(err, save(r, text, err), "--save");
+    if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, o->json, err), "--json");
+    if (!e && r->speaks) e = verdict(r, err);
+    return comm_agree(r->trainer.comm, e, err);
+}
+
+static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct text *text, const char *overridden, int threads,
+                                     struct error *err)
+{
+    struct session r = { .options = o, .checking = o->check != NULL, .speaks = comm->rank == 0 };
+    const struct text_source tokens = { text, o->plan.seed, o->plan.S, TEXT_TRAIN };
+    const struct batch_source source = { fill_from_text, &tokens };
+    enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
+    if (e) return e;
+    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o), .truth = "the one-device run",
+                                     .overridden = overridden };
+    r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
+    r.record.seconds = calloc((size_t)o->steps + 1, sizeof *r.record.seconds);
+    r.record.device = calloc((size_t)comm->size, sizeof *r.record.device);
+    if (!r.record.step || !r.record.seconds || !r.record.device) e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)o->steps);
+    e = comm_agree(comm, e, err);
+    if (o->trace) comm->device->clock.trace = &r.trace;
+    if (!e) e = load_weights(&r, err);
+    if (!e && r.checking) e = start_reference(&r, source, err);
+    if (!e && r.speaks) report_start(&r.record, text);
+    if (!e) e = train_steps(&r, text, err);
+    if (r.checking && r.speaks) reference_close(&r.reference);
+    comm->device->clock.trace = NULL;
+    trace_free(&r.trace);
+    free(r.record.step), free(r.record.seconds), free(r.record.device);
+    probes_close(&r.probes);
+    trainer_close(&r.trainer);
+    return e;
+}
+
+/* Under a launcher: be one device. */
+static enum error_code train_device(const struct train_options *o, struct error *err)
+{
+    struct device device;
+    struct comm comm;
+    struct text text = { 0 };
+    char place[64], overridden[240] = "";
+    const int threads = use_cores(o->plan.mesh.devices);
+    enum error_code e = device_open(&device, o->plan.dtype, o->memory, err);
+    if (e) return e;
+    clock_open(&device.clock, &o->cluster, o->plan.dtype);
+    if (o->check || o->golden) device.streams = (struct flight_mode){ FLIGHT_RANDOM, o->plan.seed };
+    e = comm_open(&comm, &device, err);
+    if (e) {
+        device_close(&device);
+        return e;
+    }
+    /* Only now a device knows which one it is, and how fast. */
+    const struct cluster own = cluster_of_rank(&o->cluster, comm.rank);
+    clock_restart(&device.clock, &own, o->plan.dtype);
+    if (comm.size != o->plan.mesh.devices)
+        e = fail(err, ERR_PLAN, "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d", comm.size,
+                 comm.size == 1 ? "" : "es", o->plan.mesh.size[DP], o->plan.mesh.size[TP], o->plan.mesh.size[PP], o->plan.mesh.size[CP],
+                 o->plan.mesh.size[EP], o->plan.mesh.devices);
+    if (!e) {
+        announce_process(comm.rank, mesh_describe(&o->plan.mesh, comm.rank, place, sizeof place));
+        e = load_text(o, &text, err);
+        if (!e && comm.rank == 0) e = train_check_saved(o, &text, overridden, sizeof overridden, err);
+        if (!e && comm.rank == 0) e = probe_outputs(o, err);
+        e = comm_agree(&comm, e, err);
+    }
+    if (!e) e = o->golden ? train_golden(&comm, o, err) : run_on_device(&comm, o, &text, overridden, threads, err);
+    text_free(&text);
+    comm_close(&comm);
+    device_close(&device);
+    return e;
+}
+
+/* What is wrong with files is better said once, before there are eight of us. */
+static enum error_code launch_devices(const struct train_options *o, int argc, char **argv, int *status, struct error *err)
+{
+    struct text text;
+    char overridden[240];
+    enum error_code e = load_text(o, &text, err);
+    if (e) return e;
+    e = train_check_saved(o, &text, overridden, sizeof overridden, err);
+    text_free(&text);
+    if (!e) e = probe_outputs(o, err);
+    return e ? e : launch(o->plan.mesh.devices, argc, argv, status, err);
+}
+
+enum error_code command_train(int argc, char **argv, int *status, struct error *err)
+{
+    struct train_options o;
+    enum error_code e = train_parse(&o, argc - 2, argv + 2, err);
+    const bool alone = under_launcher() || o.plan.mesh.devices == 1;
+    if (!e && !o.help) e = alone ? train_device(&o, err) : launch_devices(&o, argc, argv, status, err);
+    train_options_free(&o);
+    return e;
+}

@@ -1,0 +1,146 @@
+/* train.h -- the pieces of `orrery train`: what was asked for, how it is reported. */
+#ifndef ORRERY_TRAIN_TRAIN_H
+#define ORRERY_TRAIN_TRAIN_H
+
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/model/checkpoint.h"
+#include "emulated_devices/verify/compare.h"
+#include "ref/io/json.h"
+#include "ref/io/output.h"
+#include "ref/io/text.h"
+#include <stdio.h>
+
+/* Everything on the command line. */
+struct train_options {
+    struct plan plan;
+    const char *model_dir;              /* weights to start from; NULL: drawn from the seed */
+    const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline;
+    struct cluster cluster;             /* whose time the virtual clock tells */
+    int trace_steps;                    /* of this run are in the trace */
+    int64_t steps;
+    int64_t lr_steps, warmup;           /* of the learning rate; 0 and -1: by default */
+    int sample;                         /* bytes of text to show at the end */
+    uint64_t memory;                    /* budget of a device; 0: none */
+    bool isolate;                       /* every operation gets the reference's inputs */
+    struct checkpoint saved;            /* of --resume, or of the folder that --model names; what is not given is taken from it */
+    bool override;                      /* go on although this is another run than was saved */
+    bool golden;                        /* check is the path of a golden file */
+    bool paranoid;                      /* copies are compared bit by bit */
+    bool help;
+};
+
+/** Read the command line, fill in what a checkpoint has and then defaults, and check the plan.  The same on every device.
+ *  train_options_free is due, also after a failure. */
+enum error_code train_parse(struct train_options *, int argc, char **argv, struct error *);
+void train_options_free(struct train_options *);
+
+/* train_run.c: what makes a run this run, as texts: flags, with which it can be told again, and facts. */
+
+/** @return an object for cJSON_Delete, or NULL and ERR_MEMORY. */
+cJSON *train_run(const struct train_options *, const struct text *, struct error *);
+
+/** Take from a checkpoint every flag that makes the run and that the command line does not have.  @return OK, or the fault of a value. */
+enum error_code train_take_saved(const struct checkpoint *, const struct option *table, int argc, char *const argv[], struct error *);
+
+/**
+ * Hold a resumed run to what was saved.
+ * @param[out] differences  for people: each one, "--lr: saved 0.001, now 0.002"; empty if there is none.
+ * @return OK, also with differences if the command line says --override; ERR_USAGE with all of them.
+ */
+enum error_code train_check_saved(const struct train_options *, const struct text *, char *differences, size_t size, struct error *);
+
+/** Whether a resumed run is told another loss scale to begin with than the saved one was: then that one's does not count. */
+bool train_changes_loss_scale(const struct train_options *);
+
+/* What the command line says about the slow tier; NULL and 0: not given. */
+struct offload_flags { const char *classes, *to; int slice, stride; };
+enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, unless the command line has another number */
+
+enum error_code train_take_offload(struct data_request *, const struct offload_flags *, struct error *);
+
+/** Take model, batch, steps and optimizer's numbers from the golden file that --check names.  The optimizer is chosen already. */
+enum error_code train_take_golden(struct train_options *, struct error *);
+
+/** Train the golden file's run, and hold all its tensors to the file.  Collective. */
+enum error_code train_golden(struct comm *, const struct train_options *, struct error *);
+
+/** The learning rate's course: up, and down until the last step, or until --lr-steps; counted from step 0 of a resumed run. */
+void train_set_rates(struct hyperparameters *, const struct train_options *, int64_t first_step);
+
+/* What one device tells at the end. */
+struct device_report {
+    int rank;
+    uint64_t parameters;                /* elements held */
+    struct arena_use peak;
+    uint64_t messages[AXIS_COUNT], bytes[AXIS_COUNT];   /* sent, on groups along one axis */
+    uint64_t messages_shared, bytes_shared;             /* sent to share losses and norm, among all */
+    uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
+    int64_t virtual_time;               /* picoseconds */
+    bool exact;                         /* counted messages, bytes and additions equal the formulas on dp, tp and pp, and of what all share */
+    struct model_state offloaded;       /* bytes on the slow tier */
+    struct tier_traffic tier;           /* read from it and written to it */
+    bool exact_tier;                    /* equal to their formulas */
+    bool exact_memory;                  /* peaks of parameters, gradients, optimizer and activations equal theirs */
+};
+
+/* Where a run has come to numbers that are not finite. */
+struct divergence {
+    int64_t step;
+    const char *what;                   /* is not finite: "loss"; NULL: all is well */
+    double value;
+};
+
+/* What a run leaves behind, on rank 0. */
+struct train_record {
+    const struct train_options *options;
+    struct step_result *step;           /* [steps] */
+    double *seconds;                    /* [steps] of the devices' step alone */
+    int64_t first_step, steps;
+    struct comparison comparison;
+    const char *overridden;             /* in what it differs from the run that it goes on with; empty: in nothing */
+    const char *truth;                  /* what it was compared with, in words */
+    struct device_report *device;       /* [devices] */
+    double validation;                  /* loss on the validation text */
+    uint64_t copies;                    /* elements that were compared with another device's (replicas.h) */
+    struct divergence divergence;
+    int threads;
+    FILE *out;                          /* where lines for a person go */
+};
+
+/* report.c: for a person, and for a program. */
+FILE *report_stream(const struct train_options *);      /* the standard error while JSON goes to the standard output */
+void report_start(const struct train_record *, const struct text *);
+void report_step(const struct train_record *, int64_t i);
+void report_memory(const struct train_record *);        /* the peaks of every device */
+void report_copies(const struct train_record *);        /* what --paranoid has compared */
+void report_end(const struct train_record *);
+enum error_code report_json(const struct train_record *, const char *path, struct error *);
+
+/* report_check.c: what was compared with the reference. */
+void report_check(const struct train_record *);
+void report_check_json(const struct train_record *, cJSON *root);
+
+/* diverged.c */
+
+/**
+ * Whether a step has a loss, a norm or a slope that is not finite; the same on every device.  A step that loss scaling skips has not
+ * diverged, unless the scale cannot become smaller.
+ * @param[out] d  set if it has.
+ */
+bool step_diverges(const struct optimizer *, int64_t step, const struct step_result *, struct divergence *d);
+
+/** At the end of a run, on rank 0: set the record's divergence where the last loss, the loss on held-out text, or a tensor of the
+ *  one-device run is not finite.  One that is set already stays. */
+void find_divergence(struct train_record *);
+
+/** The line that says so.  @return ERR_DIVERGED. */
+enum error_code fail_diverged(const struct train_record *, struct error *);
+
+/** Collect every device's report on rank 0.  Collective. */
+enum error_code collect_reports(struct trainer *, int64_t steps, struct device_report *all, struct error *);
+
+/* sample.c: the trained model's loss on held-out text, and so many bytes of what it writes.  Collective; rank 0 has the loss
+ * and prints the text. */
+enum error_code print_sample(struct trainer *, const struct text *, int bytes, FILE *out, double *validation, struct error *);
+
+#endif

@@ -1,0 +1,116 @@
+/* verify.c -- `orrery verify`: a job of 1, 2, .. N devices, one after the other, and what they find added up. */
+#include "emulated_devices/cli/measure.h"
+#include "emulated_devices/cli/verify/verify.h"
+#include "ref/io/json.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static enum error_code parse(struct verify_options *o, int argc, char **argv, bool *help, struct error *err)
+{
+    double limit = wait_limit(SHORT_WAIT_LIMIT);
+    const struct option table[] = {
+        { "WHAT", NULL, OPTION_CHOICE, &o->what, .choices = verify_families, .help = "one family; default: all" },
+        { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES, .help = "on all meshes of 1 to N devices" },
+        CLUSTER_OPTION(o->cluster_name, "on whose nodes collectives are"),
+        WAIT_LIMIT_OPTION(limit),
+        { "--quiet", NULL, OPTION_SWITCH, &o->quiet, .help = "no lines for people" },
+        { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without those lines" },
+        { 0 }
+    };
+    enum error_code e = options_parse("verify", argc - 2, argv + 2, table, help, err);
+    if (!e && *help)
+        print_usage("verify", "[WHAT] [options]", "Run everything registered on every fitting mesh, and check it against one device.\n\n"
+                    "Schemes train three steps with SGD, in a shape in which nothing divides: in fp64 tied, in fp64\n"
+                    "untied with dropout, in fp32; data schemes on up to 4 devices also in bf16 and fp16. Every loss,\n"
+                    "gradient and weight of every device is held to its measured bound, in fp64 also to 1e-12;\n"
+                    "messages, bytes, additions and peak memory equal their formulas. Schedules that add in\n"
+                    "the same order end with the same bits. Collectives are exact.", table);
+    set_wait_limit(limit);
+    return e;
+}
+
+/* Take a job's cases and counts over from what it has written. */
+static enum error_code add_job(cJSON *root, const char *path, struct verify_count *all, struct error *err)
+{
+    cJSON *job;
+    int64_t passed = 0, cases = 0, refused = 0;
+    enum error_code e = json_read(path, &job, err);
+    if (e) return e;
+    e = json_int(job, path, "passed", 0, INT32_MAX, &passed, err);
+    if (!e) e = json_int(job, path, "run", 0, INT32_MAX, &cases, err);
+    if (!e) e = json_int(job, path, "refused", 0, INT32_MAX, &refused, err);
+    all->passed += (int)passed, all->cases += (int)cases, all->refused += (int)refused;
+    cJSON *list = cJSON_GetObjectItem(root, "cases"), *one;
+    while (!e && (one = cJSON_DetachItemFromArray(cJSON_GetObjectItem(job, "cases"), 0)) != NULL) cJSON_AddItemToArray(list, one);
+    cJSON_Delete(job);
+    return e;
+}
+
+static enum error_code run_job(const struct verify_options *o, int devices, char *program, const char *path, int *status, struct error *err)
+{
+    const char *words[9] = { program, "verify", "--json", path, "--cluster", o->cluster_name };
+    int n = 6;
+    if (o->what) words[n++] = o->what;
+    if (o->quiet) words[n++] = "--quiet";
+    return launch(devices, n, (char **)words, status, err);     /* which does not write to them */
+}
+
+static enum error_code run_jobs(const struct verify_options *o, char *program, const char *path, cJSON *root, struct verify_count *all, struct error *err)
+{
+    enum error_code e = OK;
+    for (int devices = 1; devices <= o->devices && !e; devices++) {
+        int status = 0;
+        e = run_job(o, devices, program, path, &status, err);
+        if (!e && status != 0 && status != error_exit_status(ERR_CHECK))
+            e = fail(err, ERR_COMM, "the job of %d devices ended with status %d", devices, status);
+        if (!e) e = add_job(root, path, all, err);
+    }
+    return e;
+}
+
+static enum error_code report(const struct verify_options *o, cJSON *root, struct verify_count all, double seconds, struct error *err)
+{
+    if (!o->quiet) {
+        printf("\n");
+        verify_print_count(all);
+        printf("    (%.0f s)\n", seconds);
+        fflush(stdout);
+    }
+    cJSON_AddNumberToObject(root, "run", all.cases);
+    cJSON_AddNumberToObject(root, "passed", all.passed);
+    cJSON_AddNumberToObject(root, "refused", all.refused);
+    enum error_code e = o->json ? json_write(o->json, root, err) : OK;
+    if (e || all.passed == all.cases) return e;
+    return fail(err, ERR_CHECK, "%d of %d cases did not hold", all.cases - all.passed, all.cases);
+}
+
+static enum error_code verify_all(const struct verify_options *o, char *program, struct error *err)
+{
+    struct verify_count all = { 0 };
+    const double start = now();
+    const char *path = handover_file(err);
+    if (path == NULL) return err->code;
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "what", o->what ? o->what : "all");
+    cJSON_AddNumberToObject(root, "devices", o->devices);
+    cJSON_AddArrayToObject(root, "cases");
+    enum error_code e = run_jobs(o, program, path, root, &all, err);
+    if (!e) e = report(o, root, all, now() - start, err);
+    cJSON_Delete(root);
+    return e;
+}
+
+enum error_code command_verify(int argc, char **argv, int *status, struct error *err)
+{
+    struct verify_options o = { .devices = 8, .cluster_name = "a100-ethernet" };     /* whose nodes are the smallest */
+    bool help;
+    (void)status;
+    enum error_code e = parse(&o, argc, argv, &help, err);
+    o.quiet = o.quiet || (o.json && strcmp(o.json, "-") == 0);
+    if (!e && !help) e = cluster_find(&o.cluster, o.cluster_name, err);
+    if (e || help) return e;
+    setenv("ORRERY_STREAMS", "random:1", 0);            /* for every device of every case */
+    return under_launcher() ? be_a_device(F64, &o.cluster, verify_device, &o, err) : verify_all(&o, argv[0], err);
+}

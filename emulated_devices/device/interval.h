@@ -1,0 +1,55 @@
+/* interval.h -- neighbours of one dimension: rows, columns, elements, tokens, sequences, heads, devices.
+ *
+ * The one type for "the first, and how many", and for lists of them.
+ */
+#ifndef ORRERY_INTERVAL_H
+#define ORRERY_INTERVAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct interval { int64_t first, count; };
+
+static inline int64_t interval_end(struct interval a) { return a.first + a.count; }
+
+static inline bool interval_equal(struct interval a, struct interval b) { return a.first == b.first && a.count == b.count; }
+
+/** The same, so much further on. */
+static inline struct interval interval_moved(struct interval a, int64_t by) { return (struct interval){ a.first + by, a.count }; }
+
+/** What both have.  .count is 0 where that is nothing. */
+static inline struct interval interval_meet(struct interval a, struct interval b)
+{
+    const int64_t first = a.first > b.first ? a.first : b.first;
+    const int64_t end = interval_end(a) < interval_end(b) ? interval_end(a) : interval_end(b);
+    return (struct interval){ first, end > first ? end - first : 0 };
+}
+
+/** Where block `index` begins when `count` are cut into `parts` blocks, of which the first count % parts have one more; 0 <= index <= parts. */
+static inline int64_t block_start(int64_t count, int parts, int index)
+{
+    return count / parts * index + (count % parts < index ? count % parts : index);
+}
+
+/** That block. */
+static inline struct interval block_at(int64_t count, int parts, int index)
+{
+    const int64_t first = block_start(count, parts, index);
+    return (struct interval){ first, block_start(count, parts, index + 1) - first };
+}
+
+enum { INTERVALS_MOST = 128 };
+
+/* Intervals of one dimension, in the order in which they lie in memory. */
+struct intervals { int count; struct interval at[INTERVALS_MOST]; };
+
+/** All of a dimension. */
+struct intervals intervals_whole(int64_t n);
+
+/** Add an interval behind the others.  One that follows the last without a gap makes it longer; an empty one adds nothing. */
+void intervals_add(struct intervals *, struct interval);
+
+/** How many they are together. */
+int64_t intervals_total(const struct intervals *);
+
+#endif

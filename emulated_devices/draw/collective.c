@@ -1,0 +1,297 @@
+/* collective.c -- a collective as a picture: for each step its messages, and what every device has after it. */
+#include "emulated_devices/draw/collective.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS = 100, LONGEST = COLUMNS - 2, GAP = 3, TEXT = 200 };
+
+/* What is known on each device of each place: the devices whose numbers are in the fullest sum it has had. */
+struct state {
+    const struct show_trace *t;
+    int64_t places;
+    unsigned *has;                      /* [P][places] */
+    bool colours;
+};
+
+static unsigned *has_of(const struct state *s, int device) { return &s->has[device * s->places]; }
+
+static int members(unsigned set)
+{
+    int n = 0;
+    for (; set; set &= set - 1) n++;
+    return n;
+}
+
+/* A set of devices: "0123"; the devices above 9 are a, b, .. */
+static char *set_text(unsigned set, char *to)
+{
+    for (int d = 0; d < SHOW_MOST_DEVICES; d++)
+        if (set >> d & 1) *to++ = "0123456789abcdef"[d];
+    *to = '\0';
+    return to;
+}
+
+/* ---- blocks: the columns of the picture ------------------------------------------------------------------------------------------ */
+
+static int64_t block_first(const struct state *s, int b)
+{
+    return s->t->algorithm->operation == ALLTOALL ? b * s->t->call.count : block_start(s->places, s->t->P, b);
+}
+
+static int block_of(const struct state *s, int64_t place)
+{
+    int b = 0;
+    while (b < s->t->P - 1 && place >= block_first(s, b + 1)) b++;
+    return b;
+}
+
+static bool reduces(enum operation op) { return op == REDUCE || op == ALLREDUCE || op == REDUCE_SCATTER; }
+
+/* The set that makes a block finished; 0: there is none. */
+static unsigned finished(const struct state *s, int b)
+{
+    const enum operation op = s->t->algorithm->operation;
+    if (reduces(op) || op == ALLTOALL) return (1u << s->t->P) - 1;
+    if (op == ALLGATHER || op == GATHER) return 1u << b;
+    return op == BROADCAST || op == SCATTER ? 1u << s->t->call.root : 0;
+}
+
+/* ---- what happens in a step ------------------------------------------------------------------------------------------------------- */
+
+static bool starts_with(const struct state *s, int device, int b)
+{
+    const enum operation op = s->t->algorithm->operation;
+    if (op == BROADCAST || op == SCATTER) return device == s->t->call.root;
+    return op == ALLGATHER || op == GATHER ? device == b : true;
+}
+
+static void start(struct state *s)
+{
+    for (int d = 0; d < s->t->P; d++)
+        for (int64_t i = 0; i < s->places; i++)
+            if (starts_with(s, d, block_of(s, i))) has_of(s, d)[i] = 1u << d;
+}
+
+/* An all-to-all adds nothing: what comes from different devices lies side by side. */
+static void take_in(struct state *s, const struct show_event *e)
+{
+    for (int64_t i = 0; i < e->count; i++) {
+        const unsigned set = symbol_devices(e->symbols[i]);
+        const int64_t place = symbol_place(e->symbols[i]);
+        if (place < 0 || place >= s->places) continue;          /* no element of the vector: a wrong algorithm's sum */
+        unsigned *has = &has_of(s, e->device)[place];
+        if (s->t->algorithm->operation == ALLTOALL) *has |= set;
+        else if (members(set) > members(*has)) *has = set;
+    }
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------------------------------------ */
+
+/* Elements of block b with these devices in them; what: out of all the block has. */
+static int64_t elements_of(const struct state *s, const struct show_event *e, int b, unsigned set)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < e->count; i++) n += symbol_devices(e->symbols[i]) == set && block_of(s, symbol_place(e->symbols[i])) == b;
+    return n;
+}
+
+/* The set of the first element of block b with a set above `after`, so that they come one after the other. */
+static unsigned next_set(const struct state *s, const struct show_event *e, int b, unsigned after)
+{
+    unsigned least = 0;
+    for (int64_t i = 0; i < e->count; i++) {
+        const unsigned set = symbol_devices(e->symbols[i]);
+        if (set > after && (least == 0 || set < least) && block_of(s, symbol_place(e->symbols[i])) == b) least = set;
+    }
+    return least;
+}
+
+static bool whole(const struct state *s, const struct show_event *e, int b, unsigned set)
+{
+    return set && next_set(s, e, b, 0) == set && elements_of(s, e, b, set) == block_first(s, b + 1) - block_first(s, b);
+}
+
+/* Where nothing is added, whose a block is is known from its column. */
+static bool only_moves(const struct state *s)
+{
+    const enum operation op = s->t->algorithm->operation;
+    return op == BROADCAST || op == SCATTER || op == ALLGATHER || op == GATHER;
+}
+
+/* "b2(01)": block 2, with the numbers of devices 0 and 1 in it.  Blocks in a row that are alike are joined. */
+static void describe_message(const struct state *s, const struct show_event *e, char text[TEXT])
+{
+    char set_of[SHOW_MOST_DEVICES + 1], line[2 * TEXT];
+    int used = snprintf(line, sizeof line, s->places > 0 ? "%d -> %d " : "%d -> %d", e->from, e->device);
+    for (int b = 0; b < s->t->P && used < TEXT; b++)
+        for (unsigned set = next_set(s, e, b, 0); set && used < TEXT; set = next_set(s, e, b, set)) {
+            const int64_t n = elements_of(s, e, b, set), all = block_first(s, b + 1) - block_first(s, b);
+            int last = b;
+            while (whole(s, e, b, set) && last + 1 < s->t->P && whole(s, e, last + 1, only_moves(s) ? finished(s, last + 1) : set)) last++;
+            used += snprintf(line + used, sizeof line - (size_t)used, " b%d", b);
+            if (last > b) used += snprintf(line + used, sizeof line - (size_t)used, "-%d", last);
+            if (n < all) used += snprintf(line + used, sizeof line - (size_t)used, "[%lld/%lld]", (long long)n, (long long)all);
+            if (set == finished(s, b)) strcpy(set_of, "*");
+            else set_text(set, set_of);
+            if (!only_moves(s)) used += snprintf(line + used, sizeof line - (size_t)used, "(%s)", set_of);
+            b = last;
+        }
+    if (e->count == 0 && s->places > 0) used += snprintf(line + used, sizeof line - (size_t)used, " empty");
+    snprintf(text, TEXT, "%.*s", LONGEST, line);
+    if (used > LONGEST) strcpy(text + LONGEST - 3, "...");
+}
+
+/* The step's messages by sender, in columns as wide as the longest; width 0: only measure that.  @return the width. */
+static int print_messages_of(const struct state *s, int64_t step, int width)
+{
+    char text[TEXT];
+    int longest = 0, at = 0, behind = 0;
+    for (int from = 0; from < s->t->P; from++)
+        for (int64_t i = 0; i < s->t->events; i++) {
+            const struct show_event *e = &s->t->event[i];
+            if (e->from != from || e->step != step) continue;
+            describe_message(s, e, text);
+            const int length = (int)strlen(text);
+            if (length > longest) longest = length;
+            if (width == 0) continue;
+            const bool fits = at > 0 && at + GAP + width <= COLUMNS;
+            printf("%s%*s%s", fits || at == 0 ? "" : "\n", fits ? behind + GAP : 2, "", text);
+            at = (fits ? at + GAP : 2) + width;
+            behind = width - length;
+        }
+    return longest;
+}
+
+static void print_messages(const struct state *s, int64_t step)
+{
+    print_messages_of(s, step, print_messages_of(s, step, 0));
+    printf("\n");
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------------------------------- */
+
+/* One cell: the devices in it, * if finished, . if there is nothing; two of those if the block's elements differ. */
+static void describe_cell(const struct state *s, int device, int b, char text[TEXT])
+{
+    const unsigned *has = has_of(s, device);
+    char *to = text;
+    int different = 0;
+    unsigned last = 0;
+    text[0] = '\0';
+    for (int64_t i = block_first(s, b); i < block_first(s, b + 1); i++) {
+        if (i > block_first(s, b) && has[i] == last) continue;
+        last = has[i];
+        if (different++ > 0) *to++ = '|';
+        if (different > 2) {
+            snprintf(to, 3, "..");
+            return;
+        }
+        if (last == 0) *to++ = '.', *to = '\0';
+        else if (last == finished(s, b)) *to++ = '*', *to = '\0';
+        else to = set_text(last, to);
+    }
+}
+
+static bool cell_changed(const struct state *s, const unsigned *before, int device, int b)
+{
+    const int64_t first = block_first(s, b), n = block_first(s, b + 1) - first;
+    return before && memcmp(&has_of(s, device)[first], &before[device * s->places + first], sizeof *before * (size_t)n) != 0;
+}
+
+static void print_state(const struct state *s, const unsigned *before)
+{
+    const int P = s->t->P, width = P > 4 ? P + 2 : 7;
+    char text[TEXT];
+    if (s->places == 0) return;
+    printf("              ");
+    for (int b = 0; b < P; b++) printf("b%-*d", b < P - 1 ? width - 1 : 1, b);
+    printf("\n");
+    for (int d = 0; d < P; d++) {
+        printf("    device %-2d ", d);
+        for (int b = 0; b < P; b++) {
+            const bool bold = s->colours && cell_changed(s, before, d, b);
+            describe_cell(s, d, b, text);
+            const int behind = width - (int)strlen(text);
+            printf("%s%s%s%*s", bold ? "\033[1;32m" : "", text, bold ? "\033[0m" : "", b < P - 1 && behind > 0 ? behind : 0, "");
+        }
+        printf("\n");
+    }
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void print_head(const struct state *s)
+{
+    const struct algorithm *a = s->t->algorithm;
+    const enum operation op = a->operation;
+    printf("%s, %s: %s\n", operation_name(op), a->name, a->description);
+    printf("  cost  %s\n  from  %s\n\n", a->cost_formula, a->source);
+    if (op == BARRIER) return;
+    if (op == ALLTOALL) printf("Column b2 is what goes to device 2; a digit is the device it comes from; *: from all devices.\n\n");
+    else if (reduces(op) || op == SCAN)
+        printf("A vector of %lld in %d blocks, b0 to b%d. Digits: the devices whose numbers are in the sum%s.\n\n", (long long)s->places, s->t->P,
+               s->t->P - 1, op == SCAN ? "" : "; *: all");
+    else printf("A vector of %lld in %d blocks, b0 to b%d. *: has the block, .: not yet.\n\n", (long long)s->places, s->t->P, s->t->P - 1);
+}
+
+static void print_step(const struct state *s, int64_t step)
+{
+    picoseconds first = INT64_MAX, last = 0;
+    for (int64_t i = 0; i < s->t->events; i++) {
+        const struct show_event *e = &s->t->event[i];
+        if (e->step != step || e->from < 0) continue;
+        if (e->time < first) first = e->time;
+        if (e->time > last) last = e->time;
+    }
+    if (last == 0) return;
+    printf("\nstep %lld   arrives at %.3f us", (long long)step, (double)first * 1e-6);
+    if (last != first) printf(" to %.3f us", (double)last * 1e-6);
+    printf("\n");
+    print_messages(s, step);
+}
+
+static void print_end(const struct state *s, int64_t steps)
+{
+    const struct show_trace *t = s->t;
+    picoseconds end = 0;
+    uint64_t messages = 0, bytes = 0, additions = 0, most = 0;
+    for (int r = 0; r < t->P; r++) {
+        const struct traffic *c = &t->traffic[r];
+        if (t->end[r] > end) end = t->end[r];
+        if (c->bytes_sent > most) most = c->bytes_sent;
+        messages += c->messages_sent, bytes += c->bytes_sent, additions += c->additions;
+    }
+    printf("\n%lld steps, %.3f us on %s\n%llu messages, %llu bytes and %llu additions in all; at most %llu bytes from one device\n", (long long)steps,
+           (double)end * 1e-6, t->cluster->name, (unsigned long long)messages, (unsigned long long)bytes, (unsigned long long)additions,
+           (unsigned long long)most);
+}
+
+enum error_code show_draw(const struct show_trace *t, bool colours, struct error *err)
+{
+    struct state s = { .t = t, .places = show_places(t), .colours = colours };
+    const size_t cells = (size_t)t->P * (size_t)s.places + 1;
+    int64_t steps = 0;
+    unsigned *before = calloc(cells, sizeof *before);
+    s.has = calloc(cells, sizeof *s.has);
+    if (!before || !s.has) {
+        free(before), free(s.has);
+        return fail(err, ERR_MEMORY, "no memory to draw %zu cells", cells);
+    }
+    for (int64_t i = 0; i < t->events; i++)
+        if (t->event[i].step > steps) steps = t->event[i].step;
+    print_head(&s);
+    start(&s);
+    if (s.places > 0) printf("start\n");
+    print_state(&s, NULL);
+    for (int64_t step = 1; step <= steps; step++) {
+        memcpy(before, s.has, cells * sizeof *before);
+        for (int64_t i = 0; i < t->events; i++)
+            if (t->event[i].step == step) take_in(&s, &t->event[i]);
+        print_step(&s, step);
+        print_state(&s, before);
+    }
+    print_end(&s, steps);
+    free(before), free(s.has);
+    return OK;
+}

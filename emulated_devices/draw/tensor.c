@@ -1,0 +1,244 @@
+/* tensor.c -- a linear layer on several devices as a picture: who has what, and then for each step what comes, what is
+ * multiplied and what is added. */
+#include "emulated_devices/draw/tensor.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { COLUMNS = 100, INDENT = 4, GAP = 3, TEXT = 160, LINE = 3 * TEXT + 32, MOST_LINES = 64 };
+
+/* ---- blocks as text ---------------------------------------------------------------------------------------------------------------- */
+
+/* Indices of a dimension, a bit each: "0:4", "0:2+6:8". */
+static int print_indices(char *to, size_t room, uint64_t set)
+{
+    int used = 0;
+    to[0] = '\0';
+    for (int i = 0; i < SHOW_TENSOR_SIDE; i++) {
+        if (!(set >> i & 1)) continue;
+        int end = i;
+        while (end < SHOW_TENSOR_SIDE && (set >> end & 1)) end++;
+        if (used < (int)room) used += snprintf(to + used, room - (size_t)used, "%s%d:%d", used > 0 ? "+" : "", i, end);
+        i = end;
+    }
+    return used;
+}
+
+static int members(uint64_t set)
+{
+    int n = 0;
+    for (; set; set &= set - 1) n++;
+    return n;
+}
+
+/* Elements of one matrix with the same parts in them. */
+struct block { enum linear_matrix matrix; unsigned parts; uint64_t rows, cols; int64_t count; };
+
+static void describe_block(const struct block *b, unsigned whole, char text[TEXT])
+{
+    char rows[TEXT / 2], cols[TEXT / 2], parts[SHOW_TENSOR_DEVICES + 3] = "", *to = parts;
+    print_indices(rows, sizeof rows, b->rows), print_indices(cols, sizeof cols, b->cols);
+    if (b->parts != whole) {
+        *to++ = '(';
+        for (int p = 0; p < SHOW_TENSOR_DEVICES; p++)
+            if (b->parts >> p & 1) *to++ = (char)('0' + p);
+        *to++ = ')', *to = '\0';
+    }
+    const char *name = linear_matrix_name(b->matrix);
+    if (b->count == (int64_t)members(b->rows) * members(b->cols)) snprintf(text, TEXT, "%s[%.60s,%.60s]%s", name, rows, cols, parts);
+    else snprintf(text, TEXT, "%lld elements of %s[%.50s,%.50s]%s", (long long)b->count, name, rows, cols, parts);
+}
+
+/* All blocks of an event, one after another. */
+static void describe(const int64_t *symbols, int64_t count, unsigned whole, char text[TEXT])
+{
+    struct block blocks[16];
+    int n = 0;
+    int64_t nameless = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const struct symbol s = symbol_read(symbols[i]);
+        int b = 0;
+        while (b < n && (blocks[b].matrix != s.matrix || blocks[b].parts != s.parts)) b++;
+        if (s.parts == 0 || b == 16) {
+            nameless++;
+            continue;
+        }
+        if (b == n) blocks[n++] = (struct block){ .matrix = s.matrix, .parts = s.parts };
+        blocks[b].rows |= UINT64_C(1) << s.row, blocks[b].cols |= UINT64_C(1) << s.col, blocks[b].count++;
+    }
+    int used = snprintf(text, TEXT, "%s", count == 0 ? "nothing" : "");
+    for (int b = 0; b < n && used < TEXT; b++) {
+        char one[TEXT];
+        describe_block(&blocks[b], whole, one);
+        used += snprintf(text + used, (size_t)(TEXT - used), "%s%s", b > 0 ? " " : "", one);
+    }
+    if (nameless && used < TEXT) snprintf(text + used, (size_t)(TEXT - used), "%s%lld elements of nothing", n > 0 ? " " : "", (long long)nameless);
+}
+
+/* ---- lines, side by side where they fit ---------------------------------------------------------------------------------------------- */
+
+struct lines { char text[MOST_LINES][LINE]; int count; };
+
+static void print_lines(struct lines *l)
+{
+    int longest = 0, at = 0;
+    for (int i = 0; i < l->count; i++)
+        if ((int)strlen(l->text[i]) > longest) longest = (int)strlen(l->text[i]);
+    for (int i = 0; i < l->count; i++) {
+        const bool last = i + 1 == l->count || at + INDENT + 2 * longest + GAP > COLUMNS;
+        printf("%*s%s", at == 0 ? INDENT : 0, "", l->text[i]);
+        if (last) printf("\n");
+        else printf("%*s", longest - (int)strlen(l->text[i]) + GAP, "");
+        at = last ? 0 : at + longest + GAP;
+    }
+    l->count = 0;
+}
+
+static char *new_line(struct lines *l)
+{
+    if (l->count == MOST_LINES) print_lines(l);
+    return l->text[l->count++];
+}
+
+/* ---- a pass ------------------------------------------------------------------------------------------------------------------------------ */
+
+static int64_t step_of(const int64_t *event) { return (event[1] + TENSOR_ROUND / 2) / TENSOR_ROUND; }
+static const int64_t *after(const int64_t *event) { return event + 3 + event[2]; }
+static const int64_t *end_of(const struct record *r) { return r->number + r->used; }
+
+enum kind { MESSAGES, PRODUCTS, SUMS };
+
+/* A product's three events follow one another. */
+static void describe_product(const int64_t *left, int device, unsigned whole, char *to)
+{
+    const int64_t *right = after(left), *made = after(right);
+    char a[TEXT], b[TEXT], y[TEXT];
+    describe(left + 3, left[2], whole, a), describe(right + 3, right[2], whole, b), describe(made + 3, made[2], whole, y);
+    snprintf(to, LINE, "%d: %s %s %s %s", device, y, made[0] == PRODUCT_ADDED ? "+=" : "=", a, b);
+}
+
+static void print_kind(const struct tensor_trace *t, int pass, int64_t step, enum kind kind, struct lines *lines)
+{
+    const unsigned whole = (1u << t->P) - 1;
+    char text[TEXT];
+    for (int d = 0; d < t->P; d++)
+        for (const int64_t *e = t->record[pass][d].number; e < end_of(&t->record[pass][d]); e = after(e)) {
+            if (step_of(e) != step) continue;
+            describe(e + 3, e[2], whole, text);
+            if (kind == MESSAGES && e[0] >= 0) snprintf(new_line(lines), LINE, "%lld -> %d  %s", (long long)e[0], d, text);
+            if (kind == SUMS && e[0] == SUM_MADE) snprintf(new_line(lines), LINE, "%d adds up %s", d, text);
+            if (kind == PRODUCTS && e[0] == FACTOR_LEFT) describe_product(e, d, whole, new_line(lines));
+        }
+    print_lines(lines);
+}
+
+static void print_totals(const struct pass_outcome *o, int P, int64_t steps)
+{
+    unsigned long long messages = 0, bytes = 0, additions = 0;
+    bool as_cost = true, whole = true;
+    for (int d = 0; d < P; d++) {
+        messages += o[d].messages, bytes += o[d].bytes, additions += o[d].additions;
+        as_cost = as_cost && o[d].as_cost, whole = whole && o[d].whole;
+    }
+    printf("  %lld step%s, %llu messages, %llu bytes, %llu additions: %s;\n  %s\n", (long long)steps, steps == 1 ? "" : "s", messages, bytes, additions,
+           as_cost ? "on every device what the cost function says" : "THE COST FUNCTION SAYS OTHERWISE",
+           whole ? "every device has its piece of the result, with all parts in it" : "A PIECE OF THE RESULT IS NOT WHAT IT MUST BE");
+}
+
+static void print_pass(const struct tensor_trace *t, int pass)
+{
+    static const char *const title[] = { "forward: Y = X W^T", "backward, for the input: dX = dY W", "backward, for the weights: dW += dY^T X" };
+    static struct lines lines;
+    int64_t steps = 0;
+    for (int d = 0; d < t->P; d++)
+        for (const int64_t *e = t->record[pass][d].number; e < end_of(&t->record[pass][d]); e = after(e))
+            if (step_of(e) > steps) steps = step_of(e);
+    printf("\n%s\n", title[pass]);
+    for (int64_t step = 1; step <= steps; step++) {
+        printf("  step %lld\n", (long long)step);
+        for (enum kind kind = MESSAGES; kind <= SUMS; kind++) print_kind(t, pass, step, kind, &lines);
+    }
+    print_totals(t->outcome[pass], t->P, steps);
+}
+
+/* ---- who has what ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t set_of(const struct intervals *s)
+{
+    uint64_t set = 0;
+    for (int i = 0; i < s->count; i++)
+        for (int64_t k = 0; k < s->at[i].count; k++) set |= UINT64_C(1) << (s->at[i].first + k);
+    return set;
+}
+
+/* The scheme's mesh: rows and columns, its layers side by side. */
+static void print_mesh(const struct tensor_trace *t)
+{
+    const int *mesh = t->layer->tp.mesh;
+    printf("\n%-10s", "devices");
+    for (int k = 0; k < mesh[0] && mesh[0] > 1; k++) printf(k + 1 < mesh[0] ? " layer %d  " : " layer %d", k);
+    for (int i = 0; i < mesh[1]; i++) {
+        if (i > 0 || mesh[0] > 1) printf("\n%10s", "");
+        for (int k = 0; k < mesh[0]; k++) {
+            for (int j = 0; j < mesh[2]; j++) printf(" %d", (k * mesh[1] + i) * mesh[2] + j);
+            if (k + 1 < mesh[0]) printf("%*s", 10 - 2 * mesh[2], "");
+        }
+    }
+    printf("\n");
+}
+
+static void print_pieces(const struct tensor_trace *t)
+{
+    printf("\n%-11s%-25s%-33s%s\n", "device has", "of X (and dX)", "of W (and dW)", "of Y (and dY)");
+    for (int d = 0; d < t->P; d++) {
+        printf("%-11d", d);
+        for (enum linear_matrix m = LINEAR_X; m <= LINEAR_Y; m++) {
+            const struct part p = linear_part(t->layer, d, m);
+            char rows[TEXT / 2], cols[TEXT / 2], text[TEXT + 8];
+            print_indices(rows, sizeof rows, set_of(&p.rows)), print_indices(cols, sizeof cols, set_of(&p.cols));
+            snprintf(text, sizeof text, "[%s,%s]", rows, cols);
+            printf("%-*s%s", m == LINEAR_X ? 25 : m == LINEAR_W ? 33 : 0, text, m == LINEAR_Y ? "\n" : "");
+        }
+    }
+}
+
+static void print_wrapped(const char *text)
+{
+    while (*text) {
+        int length = (int)strlen(text);
+        if (length > COLUMNS - 2)
+            for (length = COLUMNS - 2; text[length] != ' '; length--) { }
+        printf("  %.*s\n", length, text);
+        text += length + (text[length] == ' ');
+    }
+}
+
+static enum error_code wrong_piece(const struct tensor_trace *t, const struct pass_outcome *o, int device, struct error *err)
+{
+    const unsigned whole = (1u << t->P) - 1;
+    char got[TEXT] = "something that is no element", want[TEXT];
+    if (symbol_read(o->got).parts != 0) describe(&o->got, 1, whole, got);
+    describe(&o->want, 1, whole, want);
+    return fail(err, ERR_CHECK, "show tensor %s: wrong: device %d has %s where %s must be", t->layer->tp.scheme->name, device, got, want);
+}
+
+enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err)
+{
+    const struct linear_layer *l = t->layer;
+    const struct tensor_scheme *s = l->tp.scheme;
+    printf("%s\n", s->name);
+    print_wrapped(s->description), print_wrapped(s->source);
+    printf("\nThe matrix \"%s\" on %d device%s: Y [%lld,%lld] = X [%lld,%lld] W [%lld,%lld]^T.\n[0:4,2:6]: rows 0 to 3, columns 2 to 5.\n", t->role, t->P,
+           t->P > 1 ? "s" : "", (long long)l->N, (long long)l->O, (long long)l->N, (long long)l->I, (long long)l->O, (long long)l->I);
+    if (t->P > 1) printf("An inner dimension has %d parts. Y[..](01) has parts 0 and 1 in its sums; Y[..] all of them.\n", t->P);
+    printf("A step is the time of one message or one product.\n");
+    print_mesh(t);
+    print_pieces(t);
+    for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++) print_pass(t, pass);
+    for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)
+        for (int d = 0; d < t->P; d++) {
+            const struct pass_outcome *o = &t->outcome[pass][d];
+            if (!o->whole) return wrong_piece(t, o, d, err);
+            if (!o->as_cost) return fail(err, ERR_CHECK, "show tensor %s: device %d did not send what the cost function says", s->name, d);
+        }
+    return OK;
+}

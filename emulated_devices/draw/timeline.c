@@ -1,0 +1,80 @@
+#include "emulated_devices/draw/timeline.h"
+#include "emulated_devices/draw/schedule.h"
+#include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/output.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { COLUMNS = 100 };
+
+void timeline_say_rest(FILE *to, const struct schedule *s)
+{
+    fprintf(to, "  memory   ");
+    for (int d = 0; d < s->devices && d < 16; d++) fprintf(to, " %d", schedule_peak(s, d));
+    fprintf(to, "%s %s held at most, device by device\n", s->devices > 16 ? " ..." : "",
+            s->chunks > 1 ? "stages' microbatches" : "microbatches");
+    fprintf(to, "  messages  %lld\n", (long long)schedule_messages(s));
+    fprintf(to, "  order     weight gradients are %sadded in the order of the microbatches\n", schedule_adds_in_order(s) ? "" : "not ");
+    fprintf(to, "  sends     %s if each blocks until its receive\n", schedule_survives_blocking_sends(s) ? "it runs even" : "it would hang");
+}
+
+static enum error_code write_text(const char *path, const char *text, size_t bytes, struct error *err)
+{
+    struct output o;
+    enum error_code e = output_create(&o, path, err);
+    if (!e) e = output_write(&o, text, bytes, 0, err);
+    return e ? e : output_commit(&o, err);
+}
+
+enum error_code timeline_to_file(const char *path, const struct schedule *s, const struct timing *t, bool picoseconds, struct error *err)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    if (f == NULL) return fail(err, ERR_MEMORY, "%s: no memory to make it", shown_path(path).text);
+    enum error_code e = t != NULL ? schedule_draw_svg(f, s, t, picoseconds, err) : schedule_write(f, s, err);
+    if (fclose(f) != 0 && !e) e = fail(err, ERR_MEMORY, "%s: no memory to make it", shown_path(path).text);
+    if (!e) e = write_text(path, text, bytes, err);
+    free(text);
+    return e;
+}
+
+/* ---- of a run -------------------------------------------------------------------------------------------------------- */
+
+/* A device's times to rank 0, which can hold them: a device that cannot send or receive ends the job. */
+static void bring(struct trainer *t, struct exchange *x, int place, struct timing *all)
+{
+    const int rank = mesh_neighbour(&t->plan.mesh, 0, PP, place), n = t->schedule.count[place];
+    const uint64_t bytes = (uint64_t)n * sizeof *t->times;
+    struct error err;
+    enum error_code e = OK;
+    if (t->comm->rank == rank && rank != 0) e = exchange_both(x, 0, t->times, bytes, -1, NULL, 0, &err);
+    struct action_time *got = t->comm->rank != 0 ? NULL : rank == 0 ? t->times : malloc(bytes + 1);
+    if (t->comm->rank == 0 && got == NULL) e = fail(&err, ERR_MEMORY, "no memory for the times of %d actions", n);
+    if (got && rank != 0) e = exchange_both(x, -1, NULL, 0, rank, got, bytes, &err);
+    if (e) comm_give_up(t->comm, &err);
+    for (int i = 0; i < n && got; i++) all->start[place][i] = got[i].start, all->end[place][i] = got[i].end;
+    if (rank != 0) free(got);
+}
+
+static enum error_code draw(const struct schedule *s, struct timing *t, const char *path, FILE *out, struct error *err)
+{
+    timing_summarise(t, s);
+    fprintf(out, "\nlast step's pipeline, in virtual time\n");
+    schedule_draw_text(out, s, t, COLUMNS, isatty(fileno(out)));
+    fprintf(out, "\n  time      %.3f us from the first action to the last\n  bubble    %.2f %%\n", 1e-6 * (double)t->makespan, 100 * t->bubble);
+    timeline_say_rest(out, s);
+    return timeline_to_file(path, s, t, true, err);
+}
+
+enum error_code timeline_write(struct trainer *t, const char *path, FILE *out, struct error *err)
+{
+    const bool here = t->comm->rank == 0;
+    struct timing all = { 0 };
+    struct exchange x = exchange_begin(&t->world, CONTROL);
+    enum error_code e = comm_agree(t->comm, here ? timing_make(&all, &t->schedule, err) : OK, err);
+    for (int place = 0; place < t->schedule.devices && !e; place++) bring(t, &x, place, &all);
+    if (!e && here) e = draw(&t->schedule, &all, path, out, err);
+    if (here) timing_free(&all);
+    return comm_agree(t->comm, e, err);
+}

@@ -1,0 +1,325 @@
+#include "emulated_devices/plan/plan.h"
+#include "emulated_devices/plan/recompute.h"
+#include "emulated_devices/schemes/data/tiles.h"
+#include "emulated_devices/schemes/pipeline/placement.h"
+#include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include <math.h>
+#include <stdlib.h>
+
+static enum error_code check_batch(const struct plan *p, struct error *err)
+{
+    const int parts = plan_parts(p), M = p->micros;
+    if (p->S < 1 || p->S > p->model.S)
+        return fail(err, ERR_PLAN, "--seq %lld: model %s has positions for 1 to %lld tokens", (long long)p->S, p->model.name, (long long)p->model.S);
+    if (M < 1) return fail(err, ERR_PLAN, "--micro %d: there must be at least 1 microbatch", M);
+    if (p->B < (int64_t)parts * M)
+        return fail(err, ERR_PLAN, "--batch %lld: --dp %d%s times --micro %d needs at least %lld sequences", (long long)p->B, p->mesh.size[DP],
+                    p->perturb == 2 ? " / 2" : "", M, (long long)parts * M);
+    return OK;
+}
+
+/* Steps in mid-stream are taken by whole devices, and before anybody can know the norm of all gradients. */
+static enum error_code check_updates(const struct plan *p, const struct schedule *s, struct error *err)
+{
+    struct shards shards;
+    if (s->weight_versions > 1 && offloads(&p->data, PARAMETERS))
+        return fail(err, ERR_PLAN, "--offload weights: schedule %s keeps two versions of them on the device", s->name);
+    if (s->weight_versions > 1 && data_shards(&shards, &p->data, p->mesh.size[DP], 0, NULL) == OK && shards.weights > 1)
+        return fail(err, ERR_PLAN, "--data-parallel %s: gathers weights, and schedule %s keeps two versions of them; it takes ddp, zero1 and zero2",
+                    p->data.scheme, s->name);
+    if (data_quantises(&p->data) && (p->updates > 1 || s->weight_versions > 1))
+        return fail(err, ERR_PLAN, "--quantize-%s: schedule %s keeps two versions of the weights or steps them in mid-stream; it takes one version and one step",
+                    p->data.quantise_weights.bits ? "weights" : "gradients", s->name);
+    if (p->updates == 1) return OK;
+    if (s->chunks > 1)
+        return fail(err, ERR_PLAN, "--schedule %s: steps the weights in mid-stream with %d stages on a device; only 1 can be trained with",
+                    p->schedule, s->chunks);
+    if (p->hyper.clip > 0)
+        return fail(err, ERR_PLAN, "--clip %g: schedule %s steps the weights in mid-stream, where nobody knows the norm of all gradients; "
+                    "--clip 0, or --micro %d for one step at the end", p->hyper.clip, s->name, s->update_every);
+    if (!schedule_updates_can_meet(s))
+        return fail(err, ERR_PLAN, "--schedule %s: would hang: devices wait for each other's optimizer step, and one of them cannot come to its own",
+                    p->schedule);
+    return OK;
+}
+
+/* Microbatches may leave stages out, but not the embedding and not the loss. */
+static enum error_code check_routes(const struct plan *p, const struct schedule *s, struct error *err)
+{
+    for (int m = 0; m < s->micros; m++)
+        for (int end = 0; end < 2; end++)
+            if (place_of(s, m, end ? s->stages - 1 : 0).device < 0)
+                return fail(err, ERR_PLAN, "--schedule %s: microbatch %d leaves out stage %d, which has the %s; only stages 1 to %d can be left out",
+                            p->schedule, m, end ? s->stages - 1 : 0, end ? "loss" : "embedding", s->stages - 2);
+    return OK;
+}
+
+enum error_code plan_schedule(const struct plan *p, struct schedule *s, struct error *err)
+{
+    const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks, .skip = p->skip,
+                                         .update_every = p->update_every };
+    const enum error_code e = schedule_by_name(s, p->schedule, &q, err);
+    return fail_about(err, e, schedule_is_file(p->schedule) ? "--schedule" : "--schedule:");
+}
+
+/* As fast as the slowest place that holds it. */
+static int64_t stage_speed(const struct plan *p, const struct schedule *s, int stage)
+{
+    int64_t slowest = INT64_MAX;
+    for (int d = 0; d < s->devices; d++)
+        for (int c = 0; c < s->chunks; c++)
+            if (s->stage_of[d][c] == stage && p->speed[d] < slowest) slowest = p->speed[d];
+    return slowest;
+}
+
+static enum error_code cut_layers(struct plan *p, const struct schedule *s, struct error *err)
+{
+    int64_t speed[PLAN_MOST_STAGES];
+    int layers[PLAN_MOST_STAGES];
+    bool given = false;
+    for (int d = 0; d < s->devices && d < PLAN_MOST_STAGES; d++) given = given || p->speed[d] != 0;
+    for (int t = 0; t <= s->stages; t++) p->first_layer[t] = (int)block_start(p->model.L, s->stages, t);
+    if (!given) return OK;
+    for (int t = 0; t < s->stages; t++) speed[t] = stage_speed(p, s, t);
+    enum error_code e = layers_by_speed((int)p->model.L, s->stages, speed, layers, err);
+    for (int t = 0; t < s->stages && !e; t++) p->first_layer[t + 1] = p->first_layer[t] + layers[t];
+    return e;
+}
+
+static enum error_code check_pipeline(struct plan *p, struct error *err)
+{
+    struct schedule s;
+    enum error_code e = plan_schedule(p, &s, err);
+    if (e) return e;
+    p->stages = s.stages;
+    p->chunks = s.chunks;
+    p->updates = (s.micros + s.update_every - 1) / s.update_every;
+    e = check_updates(p, &s, err);
+    if (!e) e = plan_check_zeroth(p, &s, err);
+    if (!e) e = plan_check_apart(p, &s, err);
+    if (!e) e = plan_check_mixture(p, &s, err);
+    if (!e) e = check_routes(p, &s, err);
+    if (!e && s.stages > p->model.L)
+        e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", p->mesh.size[PP], s.stages, p->model.name,
+                 (long long)p->model.L);
+    if (!e && (s.stages > PLAN_MOST_STAGES || s.devices > PLAN_MOST_STAGES))
+        e = fail(err, ERR_PLAN, "--pp %d: %d stages are too many; at most %d", p->mesh.size[PP], s.stages, PLAN_MOST_STAGES);
+    if (!e) e = cut_layers(p, &s, err);
+    schedule_free(&s);
+    return e;
+}
+
+/* What an all-reduce needs that one of the groups along these axes does not have. */
+static const char *needs_along(const struct plan *p, const struct algorithm *a, unsigned axes, int *size, struct error *err)
+{
+    struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
+    const char *needs = NULL;
+    int *member = malloc(sizeof *member * (size_t)p->mesh.devices);
+    if (member == NULL) fail(err, ERR_MEMORY, "no memory for a list of %d devices", p->mesh.devices);
+    for (int rank = 0; member != NULL && rank < p->mesh.devices && needs == NULL; rank++) {
+        *size = mesh_members(&p->mesh, rank, axes, member);
+        if (p->cluster != NULL) c.nodes = nodes_on(p->cluster, member, *size);
+        if (member[0] == rank) needs = algorithm_refuses(a, *size, &c);
+    }
+    free(member);
+    return needs;
+}
+
+/* The parts of the tp group that a tensor scheme reduces over. */
+static enum error_code check_parts(const struct plan *p, const struct tensor_scheme *tensor, const struct algorithm *a, struct error *err)
+{
+    const struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
+    struct tensor_parallel tp = { .scheme = tensor };
+    tensor->mesh(p->mesh.size[TP], tp.mesh);
+    for (int i = 0; i < TENSOR_AXES; i++) {
+        const char *needs = algorithm_refuses(a, tp.mesh[i], &c);
+        if (needs) return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d", p->allreduce, needs, tensor->name, tp.mesh[i]);
+    }
+    const int parts = axes_size(&tp, tensor->inner.columns);
+    for (int i = 0; i < parts; i++) {
+        const int copies = heads_at(&p->model, parts, i).copies;
+        const char *needs = algorithm_refuses(a, copies, &c);
+        if (needs) return fail(err, ERR_PLAN, "--allreduce %s: needs %s; the devices with copies of a key/value head have P=%d", p->allreduce, needs, copies);
+    }
+    return OK;
+}
+
+/* By its name, and on every group it will run on. */
+static enum error_code check_allreduce(const struct plan *p, const struct tensor_scheme *tensor, struct error *err)
+{
+    const enum error_code e = algorithm_check(ALLREDUCE, "--allreduce", p->allreduce, err);
+    const struct algorithm *found = algorithm_find(ALLREDUCE, p->allreduce);
+    if (e || found == NULL) return e;                   /* "auto" is no algorithm: it takes one that fits */
+    static const struct { unsigned axes; const char *name; } groups[] = {
+        { AXIS_BIT(DP), "--dp" }, { AXIS_BIT(TP), "--tp" }, { AXIS_SETS - 1, "the group of all devices" },
+    };
+    enum error_code code = OK;
+    for (int i = 0; i < 3 && !code; i++) {
+        int size = 0;
+        struct error memory = { .code = OK };
+        const char *needs = needs_along(p, found, groups[i].axes, &size, &memory);
+        if (memory.code) code = fail(err, memory.code, "%s", memory.text);
+        else if (needs)
+            code = fail(err, ERR_PLAN, "--allreduce %s: needs %s; %s has P=%d", p->allreduce, needs, groups[i].name, size);
+    }
+    return code ? code : check_parts(p, tensor, found, err);
+}
+
+/* What an algorithm needs that a device's group of one level of sharding does not have. */
+static const char *level_needs(const struct plan *p, const struct algorithm *a, int rank, enum shard_level level, int *size)
+{
+    struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
+    struct shards s;
+    int along[MESH_MOST_DEVICES], member[MESH_MOST_DEVICES];
+    mesh_members(&p->mesh, rank, AXIS_BIT(DP), along);
+    data_shards(&s, &p->data, p->mesh.size[DP], mesh_coordinate(&p->mesh, rank, DP), NULL);
+    const int stride = shards_stride(&s, level), first = s.rank - shards_digit(&s, level) * stride;
+    *size = shards_size(&s, level);
+    for (int i = 0; i < *size; i++) member[i] = along[first + i * stride];
+    if (p->cluster != NULL) c.nodes = nodes_on(p->cluster, member, *size);
+    return algorithm_refuses(a, *size, &c);
+}
+
+/* By its name, and on the groups of all levels that use it. */
+static enum error_code check_level_algorithm(const struct plan *p, enum operation op, const char *flag, const char *name, struct error *err)
+{
+    const enum error_code e = algorithm_check(op, flag, name, err);
+    const struct algorithm *a = algorithm_find(op, name);
+    if (e || a == NULL) return e;                       /* "auto": takes one that fits */
+    for (int rank = 0; rank < p->mesh.devices; rank++)
+        for (enum shard_level l = op == ALLREDUCE ? BY_COPIES : BY_WEIGHTS; l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES); l++) {
+            int size;
+            const char *needs = level_needs(p, a, rank, l, &size);
+            if (needs) return fail(err, ERR_PLAN, "%s %s: needs %s; --data-parallel %s has groups of P=%d", flag, name, needs, p->data.scheme, size);
+        }
+    return OK;
+}
+
+struct loss_scale plan_loss_scale(const struct plan *p)
+{
+    struct loss_scale s = loss_scale_usual(p->optimizer->forward_only ? dtype_wide(p->dtype) : p->dtype);
+    if (p->loss_scale > 0) s.scale = p->loss_scale;
+    return s;
+}
+
+/* A scale that rounds would change gradients. */
+static enum error_code check_loss_scale(const struct plan *p, struct error *err)
+{
+    int power;
+    if (p->loss_scale == 0) return OK;
+    if (loss_scale_usual(p->dtype).interval == 0)
+        return fail(err, ERR_PLAN, "--loss-scale %g: is for --dtype fp16; %s has exponents enough", p->loss_scale, dtype_name(p->dtype));
+    if (!(p->loss_scale > 0 && p->loss_scale <= 0x1p127) || frexp(p->loss_scale, &power) != 0.5)
+        return fail(err, ERR_PLAN, "--loss-scale %g: must be a power of two, so that it rounds nothing; 65536 is usual", p->loss_scale);
+    return OK;
+}
+
+/* Of a model in 16 bits. */
+static enum error_code check_formats(const struct plan *p, struct error *err)
+{
+    const enum dtype t = p->dtype;
+    const enum error_code e = check_loss_scale(p, err);
+    if (e || dtype_wide(t) == t) return e;
+    if (p->updates > 1 && loss_scale_usual(t).interval > 0)
+        return fail(err, ERR_PLAN, "--dtype %s: schedule %s steps the weights in mid-stream, before devices can agree that no gradient overflows; "
+                    "--dtype bf16 needs no loss scale", dtype_name(t), p->schedule);
+    return OK;
+}
+
+/* There must be something to offload. */
+static enum error_code check_offload(const struct plan *p, const struct shards *shards, struct error *err)
+{
+    const bool masters = dtype_wide(p->dtype) != p->dtype;
+    if (offloads(&p->data, GRADIENTS) && p->optimizer->forward_only)
+        return fail(err, ERR_PLAN, "--offload gradients: --optimizer %s has none", p->optimizer->name);
+    if (p->data.offload == 1u << OPTIMIZER && p->optimizer->states == 0 && !masters)
+        return fail(err, ERR_PLAN, "--offload optimizer: %s keeps nothing in %s", p->optimizer->name, dtype_name(p->dtype));
+    return data_offload_check(&p->data, shards, masters, err);
+}
+
+enum error_code plan_check(struct plan *p, struct error *err)
+{
+    const struct tensor_scheme *tensor;
+    struct shards shards;
+    enum error_code e = model_config_check(&p->model, err);
+    if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
+    if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
+    if (!e) e = data_check_quantising(&p->data, &shards, p->mesh.size[TP], err);
+    if (!e) e = check_offload(p, &shards, err);
+    if (!e) e = data_check_tiles(&p->data, &shards, &p->model, p->mesh.size[TP], err);
+    if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
+    if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
+    if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
+    for (int axis = 0; axis < AXIS_COUNT && !e; axis++)
+        if ((axis == CP || axis == EP) && p->mesh.size[axis] > 1)
+            e = fail(err, ERR_PLAN, "--%s %d: no scheme for this axis is registered; it must be 1", axis_name(axis), p->mesh.size[axis]);
+    if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
+    if (!e) e = check_allreduce(p, tensor, err);
+    if (!e) e = plan_check_order(p, &shards, err);
+    if (!e) e = recompute_check(p->recompute, p->model.L, err);
+    if (!e) e = check_batch(p, err);
+    if (!e) e = check_pipeline(p, err);
+    if (!e) e = check_formats(p, err);
+    if (!e) e = plan_check_low_rank(p, err);
+    return e;
+}
+
+struct interval plan_microbatch(const struct plan *p, int dp, int micro)
+{
+    const int parts = plan_parts(p), part = dp % parts;
+    const struct interval own = block_at(p->B, parts, part), of_own = block_at(own.count, p->micros, micro);
+    return (struct interval){ own.first + of_own.first, of_own.count };
+}
+
+/* A stage has its layers' parameters, and at the ends those of the embedding and the loss. */
+static bool stage_has(const struct plan *p, int stage, const struct param_spec *s)
+{
+    const bool last = stage == p->stages - 1;
+    if (s->layer < 0) return stage == 0 || (s->role == ROLE_TOKENS && p->model.tied && last);
+    if (s->layer == p->model.L) return last;
+    return s->layer >= plan_first_layer(p, stage) && s->layer < plan_first_layer(p, stage + 1);
+}
+
+int plan_holders(const struct plan *p, const struct schedule *schedule, const struct param_spec *s, int place[])
+{
+    int holders = 0;
+    for (int d = 0; d < schedule->devices; d++) {
+        bool has = false;
+        for (int c = 0; c < schedule->chunks && !has; c++) has = schedule->stage_of[d][c] >= 0 && stage_has(p, schedule->stage_of[d][c], s);
+        if (has && place) place[holders] = d;
+        holders += has;
+    }
+    return holders;
+}
+
+bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank, const struct param_spec *s, bool *first)
+{
+    const int own = mesh_coordinate(&p->mesh, rank, PP);
+    int place[MESH_MOST_DEVICES];
+    const int holders = plan_holders(p, schedule, s, place);
+    bool holds = false;
+    for (int i = 0; i < holders; i++) holds = holds || place[i] == own;
+    if (first) *first = holders > 0 && place[0] == own;
+    return holds;
+}
+
+struct tensor_parallel plan_tensor_share(const struct plan *p, int rank)
+{
+    struct tensor_parallel tp = { .config = &p->model, .S = p->S };
+    tensor_scheme_find(&tp.scheme, p->tensor, NULL);
+    tensor_share(&tp, p->mesh.size[TP], mesh_coordinate(&p->mesh, rank, TP));
+    return tp;
+}
+
+struct layout plan_layout(const struct plan *p, int rank, const struct param_spec *s)
+{
+    const struct tensor_parallel tp = plan_tensor_share(p, rank);
+    return tensor_layout(&tp, s);
+}
+
+struct layout plan_tile_layout(const struct plan *p, int rank, const struct param_spec *s, int tile)
+{
+    const struct layout whole = plan_layout(p, rank, s);
+    const int tiles = tiles_of(&p->data, s);
+    return tiles > 1 ? tile_layout(&whole, tiles, tile) : whole;
+}

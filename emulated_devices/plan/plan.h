@@ -1,0 +1,106 @@
+/* plan.h -- a mesh, a scheme for each axis and a batch: everything that decides how a model is trained.
+ *
+ * Every refusal happens here, before anything is allocated, in one message.
+ */
+#ifndef ORRERY_PLAN_PLAN_H
+#define ORRERY_PLAN_PLAN_H
+
+#include "emulated_devices/comm/mesh.h"
+#include "emulated_devices/schemes/data/data.h"
+#include "emulated_devices/schemes/pipeline/schedule.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/optim/loss_scale.h"
+
+enum { PLAN_MOST_STAGES = 1024 };
+
+struct plan {
+    struct model_config model;
+    struct mesh mesh;
+    int64_t B, S;                       /* global batch: sequences, and tokens of each */
+    int micros;                         /* microbatches of each data-parallel copy, M */
+    int chunks;                         /* stages on each device of a pipeline, v; plan_check makes it the schedule's */
+    int stages;                         /* of the pipeline, as the schedule has them; set by plan_check */
+    int speed[PLAN_MOST_STAGES];        /* of each place of the pipeline, for layers in proportion; all 0: in equal parts */
+    int first_layer[PLAN_MOST_STAGES + 1];      /* of each stage, and L; set by plan_check */
+    int skip;                           /* stages that each microbatch of a partial pipeline leaves out; 0: as the schedule has it */
+    int update_every;                   /* microbatches from one optimizer step to the next, for schedules that step in
+                                           mid-stream; 0: as the schedule has it */
+    int updates;                        /* optimizer steps in one training step; set by plan_check */
+    enum dtype dtype;
+    double loss_scale;                  /* the first, where the format needs one; 0: its usual (loss_scale.h) */
+    uint64_t seed;
+    const struct cluster *cluster;      /* that devices are part of, whose nodes decide which collectives fit; NULL: all are equally far */
+    struct data_request data;           /* the data-parallel scheme, and who shares what */
+    const char *tensor, *schedule, *allreduce;          /* names in the registries; schedule: or a file */
+    const char *recompute;              /* which layers compute activations again: recompute.h; NULL: none */
+    const struct optimizer *optimizer;
+    struct hyperparameters hyper;
+    int perturb;                        /* of an optimizer without a backward pass: 2 where half of the copies take the loss on either side
+                                           of the weights (zeroth.h); 0 and 1: each takes both */
+};
+
+/** Check that everything fits, count the stages and cut the layers over them.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
+enum error_code plan_check(struct plan *, struct error *);
+
+/** Of it, what an optimizer that projects whole matrices asks for.  @return OK, as with any other optimizer, or ERR_PLAN. */
+enum error_code plan_check_low_rank(const struct plan *, struct error *);
+
+/** What replicas that train apart do not go with; part of plan_check.  @return OK or ERR_PLAN. */
+enum error_code plan_check_apart(const struct plan *, const struct schedule *, struct error *);
+
+/** What a mixture of experts does not go with; nothing for other models; part of plan_check.  @return OK or ERR_PLAN. */
+enum error_code plan_check_mixture(const struct plan *, const struct schedule *, struct error *);
+
+/** What does not go with an optimizer that is forward_only, or with --perturb; part of plan_check.  @return OK or ERR_PLAN. */
+enum error_code plan_check_zeroth(struct plan *, const struct schedule *, struct error *);
+
+/** Whether copies along tp would drift apart because their gradients are added up in different orders; part of plan_check.
+ *  @return OK or ERR_PLAN, naming the algorithm and a parameter. */
+enum error_code plan_check_order(const struct plan *, const struct shards *, struct error *);
+
+/** How many replicas train apart, and the one that a device works on; 1 and 0 where gradients are reduced in every step. */
+int plan_replicas(const struct plan *);
+int plan_replica_of(const struct plan *, int rank);
+
+/** Who adds up losses with a device that makes forward passes alone: those of its side, or the one that stands where it does on the other.
+ *  @param[out] member  ranks, at least one for each device of the mesh.  @return how many. */
+int plan_loss_members(const struct plan *, int rank, bool other_side, int member[]);
+
+/** The loss scale that training begins with. */
+struct loss_scale plan_loss_scale(const struct plan *);
+
+/** The plan's pipeline schedule, registered or from a file; for schedule_free.  @return as schedule_by_name. */
+enum error_code plan_schedule(const struct plan *, struct schedule *, struct error *);
+
+/* How the plan cuts the model and the batch. */
+static inline int64_t plan_first_layer(const struct plan *p, int stage) { return p->first_layer[stage]; }
+
+/* Parts that the batch is cut into over dp, and the side that a copy takes the loss on, or the first of both. */
+static inline int plan_parts(const struct plan *p) { return p->mesh.size[DP] / (p->perturb == 2 ? 2 : 1); }
+static inline int plan_side(const struct plan *p, int dp) { return dp / plan_parts(p); }
+
+/* Passes through the pipeline in a step. */
+static inline int plan_passes(const struct plan *p) { return p->optimizer->forward_only && p->perturb != 2 ? 2 : 1; }
+
+/** The sequences of one microbatch of the data-parallel copy at this dp coordinate. */
+struct interval plan_microbatch(const struct plan *, int dp, int micro);
+
+/**
+ * Which places of a pipeline hold a parameter: those of its stage, and for a tied embedding those of the last stage too.
+ * @param schedule    the plan's.
+ * @param[out] place  at least pp of them, ascending; may be NULL.
+ * @return how many there are.
+ */
+int plan_holders(const struct plan *, const struct schedule *schedule, const struct param_spec *, int place[]);
+
+/** Whether a device holds a piece of a parameter.  @param[out] first  whether no place before its own does; may be NULL. */
+bool plan_holds(const struct plan *, const struct schedule *schedule, int rank, const struct param_spec *, bool *first);
+
+/** A device's share of each layer: extents alone, without groups or a device.  Pure. */
+struct tensor_parallel plan_tensor_share(const struct plan *, int rank);
+
+/** A device's boxes of a parameter that it holds, and of one of its tiles; of what is not tiled tile 0 is all of it. */
+struct layout plan_layout(const struct plan *, int rank, const struct param_spec *);
+struct layout plan_tile_layout(const struct plan *, int rank, const struct param_spec *, int tile);
+
+#endif

@@ -1,0 +1,60 @@
+#include "emulated_devices/plan/recompute.h"
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = { [RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_FULL] = "full" };
+
+/* A number at *text, which moves past it. */
+static bool take_number(const char **text, int64_t *n)
+{
+    char *end;
+    if (**text < '0' || **text > '9') return false;
+    *n = strtoll(*text, &end, 10);
+    *text = end;
+    return true;
+}
+
+/* The next stretch of a list, which moves past it and its comma. */
+static bool take_stretch(const char **list, int64_t *first, int64_t *last)
+{
+    if (!take_number(list, first)) return false;
+    *last = *first;
+    if (**list == '-') {
+        ++*list;
+        if (!take_number(list, last)) return false;
+    }
+    if (**list == ',') return *++*list != 0;
+    return **list == 0;
+}
+
+static const char *name_of(const char *choice)
+{
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(choice, names[i]) == 0) return names[i];
+    return NULL;
+}
+
+enum error_code recompute_check(const char *choice, int64_t layers, struct error *err)
+{
+    int64_t first, last;
+    if (choice == NULL || name_of(choice)) return OK;
+    for (const char *list = choice; *list; ) {
+        if (!take_stretch(&list, &first, &last))
+            return fail(err, ERR_USAGE, "--recompute %.80s: none, selective, full, or a list of layers such as 0,2-5", choice);
+        if (first > last || last >= layers)
+            return fail(err, ERR_USAGE, "--recompute %.80s: %lld-%lld: the layers are 0 to %lld", choice, (long long)first, (long long)last, (long long)layers - 1);
+    }
+    return *choice ? OK : fail(err, ERR_USAGE, "--recompute: none, selective, full, or a list of layers such as 0,2-5");
+}
+
+enum recompute recompute_of(const char *choice, int64_t layer)
+{
+    int64_t first, last;
+    if (choice == NULL) return RECOMPUTE_NONE;
+    for (int i = RECOMPUTE_NONE; i <= RECOMPUTE_FULL; i++)
+        if (strcmp(choice, names[i]) == 0) return (enum recompute)i;
+    for (const char *list = choice; *list && take_stretch(&list, &first, &last); )
+        if (layer >= first && layer <= last) return RECOMPUTE_FULL;
+    return RECOMPUTE_NONE;
+}
