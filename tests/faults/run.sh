@@ -8,7 +8,7 @@
 set -u
 build=$1 quick=; shift
 if [ "${1:-}" = --quick ]; then quick=yes; shift; fi
-jobs=${JOBS:-$(nproc)} limit=${TIMEOUT:-100} start=$SECONDS
+jobs=${JOBS:-$(nproc)} limit=${TIMEOUT:-300} start=$SECONDS
 out=$build/faults faults=${FAULT_DIR:-tests/faults}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive MPIEXEC_TIMEOUT=$limit
 unset CMOCKA_MESSAGE_OUTPUT CMOCKA_XML_FILE
