@@ -75,15 +75,22 @@ static void list_collectives(void)
     }
 }
 
-static void list_tensor(void)
+/* What the heads of a kind's schemes say; more: what its own type adds. */
+static void list_schemes(enum scheme_kind kind, const char *memory, void (*more)(const struct scheme *))
 {
-    for (const struct tensor_scheme *const *s = tensor_schemes; *s; s++) {
-        entry((*s)->name, (*s)->description);
-        field("sends %s", (*s)->volume);
-        field("memory %s", (*s)->memory);
-        field("from %s", (*s)->source);
+    const struct scheme *s;
+    for (int i = 0; (s = scheme_at(kind, i)) != NULL; i++) {
+        entry(s->name, s->description);
+        if (s->needs) field("needs %s", s->needs);
+        if (s->volume) field("sends %s", s->volume);
+        if (more) more(s);
+        if (s->memory) field("%s %s", memory, s->memory);
+        field("equals %s", equality_meaning(s->equality));
+        field("from %s", s->source);
     }
 }
+
+static void list_tensor(void) { list_schemes(TENSOR_SCHEME, "memory", NULL); }
 
 /* What goes with every scheme that shares something. */
 static void list_quantising(void)
@@ -122,26 +129,15 @@ static void list_tiles(void)
 
 static void list_data(void)
 {
-    for (const struct data_scheme *const *s = data_schemes; *s; s++) {
-        entry((*s)->name, (*s)->description);
-        field("sends %s", (*s)->volume);
-        field("memory %s", (*s)->memory);
-        field("from %s", (*s)->source);
-    }
+    list_schemes(DATA_SCHEME, "memory", NULL);
     list_quantising();
     list_offload();
     list_tiles();
 }
 
-static void list_schedules(void)
-{
-    for (const struct schedule_generator *const *s = schedule_generators; *s; s++) {
-        entry((*s)->name, (*s)->description);
-        field("needs %s", (*s)->needs);
-        field("bubble %s; holds %s", (*s)->bubble, (*s)->memory);
-        field("from %s", (*s)->source);
-    }
-}
+static void bubble(const struct scheme *s) { field("bubble %s", ((const struct schedule_generator *)s)->bubble); }
+
+static void list_schedules(void) { list_schemes(PIPELINE_SCHEME, "holds", bubble); }
 
 static void list_optimizers(void)
 {

@@ -218,15 +218,15 @@ static enum error_code wrong_piece(const struct tensor_trace *t, const struct pa
     char got[TEXT] = "something that is no element", want[TEXT];
     if (symbol_read(o->got).parts != 0) describe(&o->got, 1, whole, got);
     describe(&o->want, 1, whole, want);
-    return fail(err, ERR_CHECK, "show tensor %s: wrong: device %d has %s where %s must be", t->layer->tp.scheme->name, device, got, want);
+    return fail(err, ERR_CHECK, "show tensor %s: wrong: device %d has %s where %s must be", t->layer->tp.scheme->head.name, device, got, want);
 }
 
 enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err)
 {
     const struct linear_layer *l = t->layer;
     const struct tensor_scheme *s = l->tp.scheme;
-    printf("%s\n", s->name);
-    print_wrapped(s->description), print_wrapped(s->source);
+    printf("%s\n", s->head.name);
+    print_wrapped(s->head.description), print_wrapped(s->head.source);
     printf("\nThe matrix \"%s\" on %d device%s: Y [%lld,%lld] = X [%lld,%lld] W [%lld,%lld]^T.\n[0:4,2:6]: rows 0 to 3, columns 2 to 5.\n", t->role, t->P,
            t->P > 1 ? "s" : "", (long long)l->N, (long long)l->O, (long long)l->N, (long long)l->I, (long long)l->O, (long long)l->I);
     if (t->P > 1) printf("An inner dimension has %d parts. Y[..](01) has parts 0 and 1 in its sums; Y[..] all of them.\n", t->P);
@@ -238,7 +238,7 @@ enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err
         for (int d = 0; d < t->P; d++) {
             const struct pass_outcome *o = &t->outcome[pass][d];
             if (!o->whole) return wrong_piece(t, o, d, err);
-            if (!o->as_cost) return fail(err, ERR_CHECK, "show tensor %s: device %d did not send what the cost function says", s->name, d);
+            if (!o->as_cost) return fail(err, ERR_CHECK, "show tensor %s: device %d did not send what the cost function says", s->head.name, d);
         }
     return OK;
 }

@@ -107,7 +107,7 @@ static enum error_code check_replicas(const struct trainer *t, const cJSON *root
                     "outer step made", shown_path(path).text, (long long)replicas);
     if (replicas != own)
         return fail(err, ERR_FORMAT, "%s: of %lld replicas that train apart; --data-parallel %s makes %d of --dp %d", shown_path(path).text,
-                    (long long)replicas, t->data.scheme->name, own, t->plan.mesh.size[DP]);
+                    (long long)replicas, t->data.scheme->head.name, own, t->plan.mesh.size[DP]);
     return OK;
 }
 

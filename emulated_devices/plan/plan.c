@@ -59,7 +59,7 @@ enum error_code plan_schedule(const struct plan *p, struct schedule *s, struct e
     const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks, .skip = p->skip,
                                          .update_every = p->update_every };
     const enum error_code e = schedule_by_name(s, p->schedule, &q, err);
-    return fail_about(err, e, schedule_is_file(p->schedule) ? "--schedule" : "--schedule:");
+    return e == ERR_USAGE ? e : fail_about(err, e, schedule_is_file(p->schedule) ? "--schedule" : "--schedule:");
 }
 
 /* As fast as the slowest place that holds it. */
@@ -133,7 +133,7 @@ static enum error_code check_parts(const struct plan *p, const struct tensor_sch
     tensor->mesh(p->mesh.size[TP], tp.mesh);
     for (int i = 0; i < TENSOR_AXES; i++) {
         const char *needs = algorithm_refuses(a, tp.mesh[i], &c);
-        if (needs) return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d", p->allreduce, needs, tensor->name, tp.mesh[i]);
+        if (needs) return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d", p->allreduce, needs, tensor->head.name, tp.mesh[i]);
     }
     const int parts = axes_size(&tp, tensor->inner.columns);
     for (int i = 0; i < parts; i++) {

@@ -37,7 +37,7 @@ struct plan case_plan(int dp, int tp, int pp)
 {
     struct plan p = {
         .model = nasty, .B = CASE_BATCH, .S = CASE_TOKENS, .micros = CASE_BATCH / dp >= 2 ? 2 : 1, .chunks = 1, .dtype = F64, .seed = 7,
-        .tensor = tensor_schemes[0]->name, .data = { .scheme = data_schemes[0]->name, .bucket = 1000 }, .schedule = schedule_generators[0]->name,
+        .tensor = tensor_scheme_at(0)->head.name, .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 1000 }, .schedule = schedule_generator_at(0)->head.name,
         .allreduce = algorithm_find(ALLREDUCE, NULL)->name, .hyper = { .lr = 0.05 },
     };
     const int size[AXIS_COUNT] = { [DP] = dp, [TP] = tp, [PP] = pp, [CP] = 1, [EP] = 1 };
@@ -53,7 +53,7 @@ enum error_code case_take_schedule(struct plan *p, const char *schedule, struct 
     static const int micros[] = { 4, 2, 1 }, chunks[] = { 2, 1 };
     const struct schedule_generator *g = schedule_generator(schedule, err);
     if (g == NULL) return err->code;
-    p->schedule = g->name;
+    p->schedule = g->head.name;
     for (int m = 0; m < 3; m++)
         for (int c = 0; c < 2; c++) {
             p->micros = micros[m];
@@ -87,7 +87,7 @@ double case_fp64_error(const struct plan *p)
 
 void case_take_data(struct plan *p, const struct data_scheme *s)
 {
-    p->data.scheme = s->name;
+    p->data.scheme = s->head.name;
     p->data.outer = (struct outer){ .every = s->outer.every > 0 ? CASE_LOCAL_STEPS : 0 };
 }
 

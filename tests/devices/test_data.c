@@ -190,12 +190,12 @@ static void test_with_every_schedule(void **state)
     int trained = 0;
     (void)state;
     if (test_size != 4) return;
-    for (int i = 0; schedule_generators[i]; i++) {
+    for (int i = 0; schedule_generator_at(i); i++) {
         struct plan p = case_plan(2, 1, 2);
         struct outcome o;
         p.data.scheme = schemes[i % 4];
         p.data.keep = i % 3 == 1, p.data.no_prefetch = i % 5 == 2;
-        if (case_take_schedule(&p, schedule_generators[i]->name, &err) != OK) continue;
+        if (case_take_schedule(&p, schedule_generator_at(i)->head.name, &err) != OK) continue;
         ASSERT_ALL(case_run(&p, &o, &err) == OK, "%s, %s: %s", p.schedule, p.data.scheme, err.text);
         ASSERT_ALL(o.verdict.code == OK, "%s, %s: %s", p.schedule, p.data.scheme, o.verdict.text);
         trained++;

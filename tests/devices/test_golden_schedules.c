@@ -170,9 +170,9 @@ static void test_golden_schedules(void **state)
 static void test_every_generator_has_one(void **state)
 {
     (void)state;
-    for (int g = 0; schedule_generators[g] != NULL; g++) {
+    for (int g = 0; schedule_generator_at(g); g++) {
         char pattern[LINE];
-        snprintf(pattern, sizeof pattern, "golden/schedules/%s-p*.txt", schedule_generators[g]->name);
+        snprintf(pattern, sizeof pattern, "golden/schedules/%s-p*.txt", schedule_generator_at(g)->head.name);
         glob_t found = golden_files(pattern);
         globfree(&found);
     }

@@ -50,9 +50,9 @@ static void test_every_mesh_with_sequence_parallelism(void **state) { (void)stat
 static void test_every_scheme(void **state)
 {
     (void)state;
-    for (int i = 0; tensor_schemes[i]; i++)
+    for (int i = 0; tensor_scheme_at(i); i++)
         for (int K = 1; K <= 3; K += 2) {
-            struct plan p = llama(1, test_size, 1, tensor_schemes[i]->name);
+            struct plan p = llama(1, test_size, 1, tensor_scheme_at(i)->head.name);
             p.recompute = "selective";
             p.model.K = K;
             if (plan_check(&p, &err) == OK) check(&p);
@@ -75,9 +75,9 @@ static void test_heads_that_do_not_divide(void **state)
 static void test_every_schedule(void **state)
 {
     (void)state;
-    for (int i = 0; schedule_generators[i] && (test_size == 2 || test_size == 4); i++) {
+    for (int i = 0; schedule_generator_at(i) && (test_size == 2 || test_size == 4); i++) {
         struct plan p = llama(1, test_size / 2, 2, "1d");
-        if (case_take_schedule(&p, schedule_generators[i]->name, &err) == OK) check(&p);
+        if (case_take_schedule(&p, schedule_generator_at(i)->head.name, &err) == OK) check(&p);
     }
 }
 
@@ -85,10 +85,10 @@ static void test_every_schedule(void **state)
 static void test_every_data_scheme(void **state)
 {
     (void)state;
-    for (int i = 0; data_schemes[i] && test_size == 4; i++) {
+    for (int i = 0; data_scheme_at(i) && test_size == 4; i++) {
         struct plan p = llama(2, 2, 1, "1d");
         p.model.K = 1;
-        p.data.scheme = data_schemes[i]->name;
+        p.data.scheme = data_scheme_at(i)->head.name;
         if (plan_check(&p, &err) == OK) check(&p);
     }
 }

@@ -28,10 +28,10 @@ static void test_every_mesh(void **state)
 static void test_every_data_scheme(void **state)
 {
     (void)state;
-    for (int i = 0; data_schemes[i]; i++) {
+    for (int i = 0; data_scheme_at(i); i++) {
         struct plan p = mixtral(test_size, 1);
-        p.data.scheme = data_schemes[i]->name;
-        if (data_schemes[i]->outer.every == 0 && plan_check(&p, &err) == OK) check(&p);
+        p.data.scheme = data_scheme_at(i)->head.name;
+        if (data_scheme_at(i)->outer.every == 0 && plan_check(&p, &err) == OK) check(&p);
     }
 }
 

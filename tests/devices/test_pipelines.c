@@ -16,11 +16,11 @@ static void test_every_schedule(void **state)
     const int dp = test_size % 2 == 0 && test_size > 2 ? 2 : 1, pp = test_size / dp;
     struct { uint64_t key, bits; const char *schedule; } seen[MOST];
     int trained = 0, keys = 0, compared = 0;
-    for (int i = 0; schedule_generators[i]; i++) {
+    for (int i = 0; schedule_generator_at(i); i++) {
         struct plan p = case_plan(dp, 1, pp);
         uint64_t key;
         p.model.tied = false;
-        if (case_take_schedule(&p, schedule_generators[i]->name, &err) != OK) continue;
+        if (case_take_schedule(&p, schedule_generator_at(i)->head.name, &err) != OK) continue;
         const struct outcome o = check(&p);
         ASSERT_ALL(case_bits_key(&p, &key, &err) == OK, "%s: %s", p.schedule, err.text);
         trained++;
@@ -40,12 +40,12 @@ static void test_every_number_of_microbatches(void **state)
 {
     (void)state;
     if (test_size != 3) skip();
-    for (int i = 0; schedule_generators[i]; i++)
+    for (int i = 0; schedule_generator_at(i); i++)
         for (int M = 1; M <= 5; M += tier_now() == TIER_VERIFY ? 1 : 4) {
             struct plan p = case_plan(1, 1, test_size);
-            p.schedule = schedule_generators[i]->name;
+            p.schedule = schedule_generator_at(i)->head.name;
             p.micros = M;
-            p.chunks = schedule_generators[i]->chunks ? schedule_generators[i]->chunks : 2;
+            p.chunks = schedule_generator_at(i)->chunks ? schedule_generator_at(i)->chunks : 2;
             if (plan_check(&p, &err) == OK) check(&p);
         }
 }
@@ -72,11 +72,11 @@ static void test_activations_are_those_of_the_schedule(void **state)
     struct plan p = case_plan(1, 1, test_size);
     p.model.L = 2 * test_size, p.B = EACH, p.micros = 1;
     const uint64_t one = check(&p).activations;
-    for (int i = 0; schedule_generators[i]; i++) {
+    for (int i = 0; schedule_generator_at(i); i++) {
         struct schedule s;
         p = case_plan(1, 1, test_size);
-        p.schedule = schedule_generators[i]->name, p.micros = M, p.B = EACH * M;
-        p.chunks = schedule_generators[i]->chunks ? schedule_generators[i]->chunks : 2;
+        p.schedule = schedule_generator_at(i)->head.name, p.micros = M, p.B = EACH * M;
+        p.chunks = schedule_generator_at(i)->chunks ? schedule_generator_at(i)->chunks : 2;
         p.model.L = 2 * test_size;
         const struct outcome o = check(&p);
         ASSERT_ALL(plan_schedule(&p, &s, &err) == OK, "%s", err.text);

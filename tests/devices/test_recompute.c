@@ -36,9 +36,9 @@ static struct plan with_dropout(int dp, int tp, int pp)
 static void test_same_bits_in_every_scheme(void **state)
 {
     (void)state;
-    for (int i = 0; tensor_schemes[i]; i++) {
+    for (int i = 0; tensor_scheme_at(i); i++) {
         struct plan p = with_dropout(1, test_size, 1);
-        p.tensor = tensor_schemes[i]->name;
+        p.tensor = tensor_scheme_at(i)->head.name;
         if (plan_check(&p, &err) != OK) continue;
         const struct outcome none = run(&p, "none");
         for (int c = test_size > 2 ? CHOICES - 1 : 0; c < CHOICES; c++) {
@@ -52,10 +52,10 @@ static void test_same_bits_in_every_schedule(void **state)
 {
     (void)state;
     if (test_size != 2) return;                 /* two places show it all: more take long */
-    for (int i = 0; schedule_generators[i]; i++) {
+    for (int i = 0; schedule_generator_at(i); i++) {
         struct plan p = with_dropout(1, 1, test_size);
         p.model.tied = false;
-        if (case_take_schedule(&p, schedule_generators[i]->name, &err) != OK) continue;
+        if (case_take_schedule(&p, schedule_generator_at(i)->head.name, &err) != OK) continue;
         const struct outcome none = run(&p, "none"), full = run(&p, "full");
         ASSERT_ALL(full.hash == none.hash, "%s, recompute full: other bits than without", p.schedule);
     }

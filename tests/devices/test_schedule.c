@@ -257,13 +257,13 @@ static void test_messages(void **state) { (void)state; every_size(check_messages
 static void test_every_registered_schedule_is_tested(void **state)
 {
     (void)state;
-    assert_string_equal(schedule_generators[0]->name, "1f1b");
-    for (int g = 0; schedule_generators[g] != NULL; g++) {
+    assert_string_equal(schedule_generator_at(0)->head.name, "1f1b");
+    for (int g = 0; schedule_generator_at(g); g++) {
         bool found = false;
-        for (int i = 0; i < CLAIMS; i++) found = found || strcmp(claims[i].name, schedule_generators[g]->name) == 0;
-        if (!found) fail_msg("%s is registered, but has no line in this test's table", schedule_generators[g]->name);
-        assert_true(schedule_generators[g]->description && schedule_generators[g]->source && schedule_generators[g]->needs &&
-                    schedule_generators[g]->bubble && schedule_generators[g]->memory);
+        for (int i = 0; i < CLAIMS; i++) found = found || strcmp(claims[i].name, schedule_generator_at(g)->head.name) == 0;
+        if (!found) fail_msg("%s is registered, but has no line in this test's table", schedule_generator_at(g)->head.name);
+        assert_true(schedule_generator_at(g)->head.description && schedule_generator_at(g)->head.source && schedule_generator_at(g)->head.needs &&
+                    schedule_generator_at(g)->bubble && schedule_generator_at(g)->head.memory);
     }
 }
 
@@ -550,7 +550,7 @@ static void test_refusals(void **state)
 {
     (void)state;
     static const struct { const char *name; struct schedule_request q; enum error_code code; const char *text; } bad[] = {
-        { "1f2b", { .devices = 2, .micros = 2 }, ERR_USAGE, "no schedule \"1f2b\"; did you mean \"1f1b\"?" },
+        { "1f2b", { .devices = 2, .micros = 2 }, ERR_USAGE, "--schedule 1f2b: there is no such choice; did you mean 1f1b?" },
         { "1f1b", { .devices = 0, .micros = 2 }, ERR_PLAN, "schedule 1f1b: devices=0, micros=2, chunks=0: expected at least 1" },
         { "1f1b", { .devices = 2, .micros = 2, .chunks = 3 }, ERR_PLAN, "schedule 1f1b: chunks=3, but it holds 1 on each device" },
         { "chimera", { .devices = 3, .micros = 2 }, ERR_PLAN, "schedule chimera: P=3, M=2, v=2: P must be even: two pipelines meet in the middle; P=2 or P=4 would fit" },
@@ -659,11 +659,11 @@ static void test_drawing_width(void **state)
 static void test_speed(void **state)
 {
     (void)state;
-    for (int g = 0; schedule_generators[g] != NULL; g++) {
+    for (int g = 0; schedule_generator_at(g); g++) {
         const struct timespec zero = { 0, 0 };
         struct timespec a = zero, b = zero;
         clock_gettime(CLOCK_MONOTONIC, &a);
-        struct schedule s = made(schedule_generators[g]->name, (struct schedule_request){ .devices = 64, .micros = 512, .chunks = schedule_generators[g]->chunks > 0 ? schedule_generators[g]->chunks : 2 });
+        struct schedule s = made(schedule_generator_at(g)->head.name, (struct schedule_request){ .devices = 64, .micros = 512, .chunks = schedule_generator_at(g)->chunks > 0 ? schedule_generator_at(g)->chunks : 2 });
         clock_gettime(CLOCK_MONOTONIC, &b);
         print_message("            %-14s P=64 M=512: %7.1f ms\n", s.name, 1e3 * (double)(b.tv_sec - a.tv_sec) + 1e-6 * (double)(b.tv_nsec - a.tv_nsec));
         schedule_free(&s);

@@ -110,11 +110,11 @@ static void each_schedule(picoseconds latency)
 {
     const int P = test_size, micros[] = { 1, P, 2 * P + 1, 3 * P };
     int run = 0;
-    for (int g = 0; schedule_generators[g] != NULL; g++)
+    for (int g = 0; schedule_generator_at(g); g++)
         for (int m = 0; m < 4; m++) {
             struct schedule s;
-            const struct schedule_request q = { .devices = P, .micros = micros[m], .chunks = schedule_generators[g]->chunks ? 0 : 2 };
-            if (schedule_make(&s, schedule_generators[g]->name, &q, &err) != OK) continue;
+            const struct schedule_request q = { .devices = P, .micros = micros[m], .chunks = schedule_generator_at(g)->chunks ? 0 : 2 };
+            if (schedule_make(&s, schedule_generator_at(g)->head.name, &q, &err) != OK) continue;
             check(&s, latency);
             schedule_free(&s);
             run++;

@@ -47,14 +47,14 @@ static void test_round_trip(void **state)
 {
     (void)state;
     static const int sizes[] = { 1, 2, 4, 6 };
-    for (int g = 0; schedule_generators[g] != NULL; g++)
+    for (int g = 0; schedule_generator_at(g); g++)
         for (size_t p = 0; p < sizeof sizes / sizeof sizes[0]; p++)
             for (int M = 1; M <= 13; M += 4) {
-                const struct schedule_request q = { .devices = sizes[p], .micros = M, .chunks = schedule_generators[g]->chunks > 0 ? 0 : 3 };
-                if (schedule_generators[g]->refuses != NULL && schedule_generators[g]->refuses(&q) != NULL) continue;
+                const struct schedule_request q = { .devices = sizes[p], .micros = M, .chunks = schedule_generator_at(g)->chunks > 0 ? 0 : 3 };
+                if (schedule_generator_at(g)->refuses != NULL && schedule_generator_at(g)->refuses(&q) != NULL) continue;
                 struct schedule s, back;
                 struct error err;
-                if (schedule_make(&s, schedule_generators[g]->name, &q, &err) != OK) fail_msg("%s", err.text);
+                if (schedule_make(&s, schedule_generator_at(g)->head.name, &q, &err) != OK) fail_msg("%s", err.text);
                 FILE *f = tmpfile();
                 assert_non_null(f);
                 assert_int_equal(schedule_write(f, &s, &err), OK);
@@ -182,10 +182,10 @@ static void test_damaged_files(void **state)
     struct error err;
     uint32_t x = 1;
     int read = 0, refused = 0;
-    for (int g = 0; schedule_generators[g] != NULL; g++) {
+    for (int g = 0; schedule_generator_at(g); g++) {
         static char text[1 << 16], damaged[1 << 16];
         struct schedule s;
-        if (schedule_make(&s, schedule_generators[g]->name, &(struct schedule_request){ .devices = 4, .micros = 5 }, &err) != OK) fail_msg("%s", err.text);
+        if (schedule_make(&s, schedule_generator_at(g)->head.name, &(struct schedule_request){ .devices = 4, .micros = 5 }, &err) != OK) fail_msg("%s", err.text);
         FILE *f = tmpfile();
         assert_non_null(f);
         assert_int_equal(schedule_write(f, &s, NULL), OK);
@@ -286,7 +286,7 @@ static void test_show(void **state)
     assert_non_null(strstr(err.text, "has a schedule for --pp 2 --micro 4 --chunks 2; --pp 3 --micro 4"));
     remove(svg);
     assert_int_equal(command((char *[]){ NULL }, text, sizeof text, &err), OK);
-    for (int g = 0; schedule_generators[g] != NULL; g++) assert_non_null(strstr(text, schedule_generators[g]->name));
+    for (int g = 0; schedule_generator_at(g); g++) assert_non_null(strstr(text, schedule_generator_at(g)->head.name));
     assert_int_equal(command((char *[]){ "zb-h3", NULL }, text, sizeof text, &err), ERR_USAGE);
     assert_int_equal(command((char *[]){ "1f1b", "gpipe", NULL }, text, sizeof text, &err), ERR_USAGE);
     assert_int_equal(command((char *[]){ "1f1b", "--F", "9999999999999999", NULL }, text, sizeof text, &err), ERR_USAGE);

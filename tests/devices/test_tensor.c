@@ -21,14 +21,14 @@ static struct outcome check(struct plan *p, const char *what)
 
 static void each_fitting(void (*f)(const struct tensor_scheme *, struct plan))
 {
-    for (int i = 0; tensor_schemes[i]; i++)
+    for (int i = 0; tensor_scheme_at(i); i++)
         for (int dp = 1; dp <= test_size; dp++)
             for (int pp = 1; dp * pp <= test_size; pp++) {
                 if (test_size % (dp * pp) != 0 || (test_size > 1 && dp * pp == test_size)) continue;
                 if (test_size > 6 && dp * pp > 2) continue;         /* `orrery verify tensor` does them all */
                 struct plan p = case_plan(dp, test_size / (dp * pp), pp);
-                p.tensor = tensor_schemes[i]->name;
-                if (plan_check(&p, &err) == OK) f(tensor_schemes[i], p);
+                p.tensor = tensor_scheme_at(i)->head.name;
+                if (plan_check(&p, &err) == OK) f(tensor_scheme_at(i), p);
             }
 }
 

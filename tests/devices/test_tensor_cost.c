@@ -130,14 +130,14 @@ static void test_llama(void **state)
 static void check_layouts(const struct model_config *c)
 {
     static const int sizes[] = { 1, 2, 3, 4, 6, 8, 9, 18, 27 };
-    for (int i = 0; tensor_schemes[i]; i++)
+    for (int i = 0; tensor_scheme_at(i); i++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            if (tensor_check(tensor_schemes[i], c, sizes[s], NULL) != OK) continue;
+            if (tensor_check(tensor_scheme_at(i), c, sizes[s], NULL) != OK) continue;
             for (int p = 0; p < model_param_count(c); p++) {
                 const struct param_spec spec = model_param(c, p);
                 int64_t first = 0;
                 for (int r = 0; r < sizes[s]; r++) {
-                    const struct tensor_parallel tp = of(c, tensor_schemes[i]->name, sizes[s], r);
+                    const struct tensor_parallel tp = of(c, tensor_scheme_at(i)->head.name, sizes[s], r);
                     first += tensor_counted(&tp, &spec);
                 }
                 assert_int_equal(first, spec.dim[0] * (spec.ndim == 2 ? spec.dim[1] : 1));

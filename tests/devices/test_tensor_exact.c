@@ -65,7 +65,7 @@ static void check_pass(struct linear_layer *l, enum tensor_pass pass, enum linea
     const struct walk w = walk(l, result, false);
     const struct traffic t = counted();
     const struct collective_cost c = linear_pass_cost(l, pass);
-    const char *scheme = l->tp.scheme->name, *name = linear_matrix_name(result);
+    const char *scheme = l->tp.scheme->head.name, *name = linear_matrix_name(result);
     ASSERT_ALL(bad.code == OK, "%s %s %s: %s", scheme, role, name, err.text);
     ASSERT_ALL(w.wrong == 0, "%s %s: %lld elements of %s are wrong; the first is %g, not %g", scheme, role, (long long)w.wrong, name, w.got, w.want);
     ASSERT_ALL(t.messages_sent == c.messages && t.bytes_sent == c.bytes && t.additions == c.additions,
@@ -93,12 +93,12 @@ static void check_layer(struct linear_layer *l, const char *role)
 static void check_shape(const struct model_config *c, int64_t N)
 {
     static const char *const roles[] = { "qkv", "out", "up", "down", "head" };
-    for (int s = 0; tensor_schemes[s]; s++)
+    for (int s = 0; tensor_scheme_at(s); s++)
         for (int i = 0; i < 5; i++) {
             struct linear_layer l;
             enum param_role role;
             assert_int_equal(linear_role(&role, roles[i], &err), OK);
-            if (linear_shape(&l, tensor_schemes[s], role, test_size, c, N, &err) == OK) check_layer(&l, roles[i]);
+            if (linear_shape(&l, tensor_scheme_at(s), role, test_size, c, N, &err) == OK) check_layer(&l, roles[i]);
         }
 }
 

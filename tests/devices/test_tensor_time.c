@@ -51,8 +51,8 @@ static void check(picoseconds latency, picoseconds gap)
 {
     const struct cluster machine = { .name = "test", .levels = 1, .link = { { .level = "node", .latency = latency, .gap = gap, .rate = 500000, .eager = ALWAYS_EAGER } } };
     int checked = 0;
-    for (int i = 0; tensor_schemes[i]; i++) {
-        const char *name = tensor_schemes[i]->name;
+    for (int i = 0; tensor_scheme_at(i); i++) {
+        const char *name = tensor_scheme_at(i)->head.name;
         picoseconds took, said;
         if (!time_layer(&machine, name, &took, &said)) continue;
         ASSERT_ALL(comes_together(name) ? took == said : took > 0 && took <= said, "%s: took %lld ps, predicted %s%lld", name, (long long)took,

@@ -94,8 +94,8 @@ static enum error_code print_making(struct error *err)
     enum error_code e = OK;
     double most = 0, one;
     printf("Seconds to make a schedule and to prove that it runs\n\n");
-    for (int i = 0; schedule_generators[i] && !e; i++) {
-        const char *name = schedule_generators[i]->name;
+    for (int i = 0; schedule_generator_at(i) && !e; i++) {
+        const char *name = schedule_generator_at(i)->head.name;
         const bool search = strcmp(name, "zb-1p") == 0 || strcmp(name, "zb-2p") == 0;
         e = make_and_prove(name, LARGE_P, LARGE_M, &one, err);
         if (!e && one > most) most = one;
@@ -139,15 +139,15 @@ static enum error_code print_all(const struct wanted *w, struct error *err)
            (unsigned long long)w->forward, (unsigned long long)w->backward_input, (unsigned long long)w->backward_weight,
            (unsigned long long)w->communication);
     printf("%-14s %6s %9s  %9s  %8s  %8s   %s\n", "schedule", "chunks", "bubble", "time", "memory", "messages", "adds in order");
-    for (int i = 0; schedule_generators[i]; i++) {
+    for (int i = 0; schedule_generator_at(i); i++) {
         struct schedule s;
         struct timing t;
         struct error why;
-        const struct schedule_request q = { .devices = w->pp, .micros = w->micro, .chunks = schedule_generators[i]->chunks ? 0 : 2,
+        const struct schedule_request q = { .devices = w->pp, .micros = w->micro, .chunks = schedule_generator_at(i)->chunks ? 0 : 2,
             .forward = (int64_t)w->forward, .backward_input = (int64_t)w->backward_input, .backward_weight = (int64_t)w->backward_weight,
             .communication = (int64_t)w->communication };
-        enum error_code e = schedule_make(&s, schedule_generators[i]->name, &q, &why);
-        if (e == ERR_PLAN) printf("%-14s needs %s\n", schedule_generators[i]->name, schedule_generators[i]->needs);
+        enum error_code e = schedule_make(&s, schedule_generator_at(i)->head.name, &q, &why);
+        if (e == ERR_PLAN) printf("%-14s needs %s\n", schedule_generator_at(i)->head.name, schedule_generator_at(i)->head.needs);
         if (e == ERR_PLAN) continue;
         if (e) return fail(err, e, "%s", why.text);
         e = time_schedule(&s, w, &t, err);

@@ -108,7 +108,7 @@ static enum error_code take_row(struct counted *all, const cJSON *from, const ch
     if (e) return e;
     struct row *r = find_row(all, (int)P, scheme);
     if (r == NULL) r = &all->row[all->used++];
-    r->P = (int)P, r->scheme = known->name;
+    r->P = (int)P, r->scheme = known->head.name;
     for (int i = 0; i < TENSOR_COUNTS && !e; i++) e = json_double(from, path, tensor_count_name[i], &r->count[i], err);
     const cJSON *seconds = cJSON_GetObjectItem(from, "seconds");
     for (int i = 0; i < cJSON_GetArraySize(seconds) && r->runs < BENCH_TENSOR_RUNS; i++) r->seconds[r->runs++] = cJSON_GetArrayItem(seconds, i)->valuedouble;
@@ -134,7 +134,7 @@ static enum error_code run_jobs(const struct bench_tensor *b, const struct asked
     int schemes = 0, most = 0;
     enum error_code e = OK;
     const char *path = handover_file(err);
-    while (tensor_schemes[schemes]) schemes++;
+    while (tensor_scheme_at(schemes)) schemes++;
     all->row = calloc((size_t)(schemes * b->sizes), sizeof *all->row);
     if (all->row == NULL) return fail(err, ERR_MEMORY, "no memory for the rows of %d schemes", schemes);
     if (path == NULL) return err->code;
@@ -166,7 +166,7 @@ static void print_head(const struct bench_tensor *b)
 
 static double one_device(const struct counted *all)
 {
-    const struct row *r = find_row(all, 1, tensor_schemes[0]->name);
+    const struct row *r = find_row(all, 1, tensor_scheme_at(0)->head.name);
     return r ? r->median : NAN;
 }
 
@@ -212,13 +212,13 @@ static enum error_code compare_schemes(const struct bench_tensor *b, const struc
     enum error_code e = OK, unlike = OK;
     if (!b->quiet) print_head(b);
     for (int n = 0; n < b->sizes && !e; n++)
-        for (int i = 0; tensor_schemes[i] && !e; i++) {
+        for (int i = 0; tensor_scheme_at(i) && !e; i++) {
             struct tensor_figures f;
             struct error why;
             const int P = b->devices[n];
-            const char *name = tensor_schemes[i]->name;
+            const char *name = tensor_scheme_at(i)->head.name;
             if (P == 1 && i > 0) break;
-            e = tensor_predict(&f, b, &b->shape, tensor_schemes[i], P, &why);
+            e = tensor_predict(&f, b, &b->shape, tensor_scheme_at(i), P, &why);
             if (e == ERR_PLAN) {
                 e = OK;
                 continue;

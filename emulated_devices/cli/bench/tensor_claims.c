@@ -170,7 +170,7 @@ static void print_measured(const struct bench_tensor *b)
            (long long)shape.S, "source", "", "claimed", "sent", "time");
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
         char which[32];
-        snprintf(which, sizeof which, "%s over %s", claims[i].fast->name, claims[i].slow->name);
+        snprintf(which, sizeof which, "%s over %s", claims[i].fast->head.name, claims[i].slow->head.name);
         printf("%-32s %-21s %7.2f %7.2f %7.2f\n", claims[i].source, which, claims[i].claim,
                needs(b, &shape, claims[i].slow, P, SENT) / needs(b, &shape, claims[i].fast, P, SENT),
                layer_time(b, &shape, claims[i].slow, P) / layer_time(b, &shape, claims[i].fast, P));

@@ -110,10 +110,10 @@ static enum error_code open_lanes(struct layer_bench *b, struct error *err)
     const struct bench_tensor *a = b->asked;
     const struct model_config model = shape_model(&a->shape);
     enum error_code e = OK;
-    for (int i = 0; tensor_schemes[i] && !e; i++) {
+    for (int i = 0; tensor_scheme_at(i) && !e; i++) {
         struct plan p;
         struct error why;
-        if (layer_plan(&p, &model, a->shape.B, a->dtype, tensor_schemes[i]->name, b->world->size, &a->cluster, &why) != OK) continue;
+        if (layer_plan(&p, &model, a->shape.B, a->dtype, tensor_scheme_at(i)->head.name, b->world->size, &a->cluster, &why) != OK) continue;
         e = layer_open(&b->lane[b->lanes].trainer, &p, b->world, err);
         b->lanes += !e;
     }
@@ -143,7 +143,7 @@ enum error_code bench_tensor_device(struct comm *world, const void *asked, struc
 {
     struct layer_bench b = { .asked = asked, .world = world };
     int schemes = 0;
-    while (tensor_schemes[schemes]) schemes++;
+    while (tensor_scheme_at(schemes)) schemes++;
     b.lane = calloc((size_t)schemes, sizeof *b.lane);
     enum error_code e = comm_agree(world, b.lane ? OK : fail(err, ERR_MEMORY, "no memory to measure %d schemes", schemes), err);
     if (!e) e = open_lanes(&b, err);

@@ -54,8 +54,8 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *done,
 static void list_schedules(FILE *to)
 {
     fprintf(to, "Schedules that can be shown. `orrery list schedules` says what each needs and costs.\n\n");
-    for (int i = 0; schedule_generators[i] != NULL; i++)
-        fprintf(to, "  %-13s %s\n", schedule_generators[i]->name, schedule_generators[i]->description);
+    for (int i = 0; schedule_generator_at(i); i++)
+        fprintf(to, "  %-13s %s\n", schedule_generator_at(i)->head.name, schedule_generator_at(i)->head.description);
     fprintf(to, "\nTry `orrery show schedule zb-h1 --pp 4 --micro 8`.\n");
 }
 

@@ -108,7 +108,7 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
 enum error_code show_tensor(int argc, char **argv, int *status, struct error *err)
 {
     struct asked a = { .devices = 4, .role = "up" };
-    const char *name = tensor_schemes[0]->name;
+    const char *name = tensor_scheme_at(0)->head.name;
     int mesh[TENSOR_AXES];
     double limit = wait_limit(SHORT_WAIT_LIMIT);
     bool help;
@@ -129,7 +129,7 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
     e = tensor_scheme_find(&a.scheme, name, err);
     if (!e) e = linear_role(&a.matrix, a.role, err);
     const char *needs = e ? NULL : a.scheme->mesh(a.devices, mesh);
-    if (needs) return fail(err, ERR_USAGE, "show tensor: --devices %d: %s needs %s", a.devices, a.scheme->name, needs);
+    if (needs) return fail(err, ERR_USAGE, "show tensor: --devices %d: %s needs %s", a.devices, a.scheme->head.name, needs);
     if (e) return e;
     return under_launcher() ? be_a_device(F64, NULL, show_on, &a, err) : launch(a.devices, argc, argv, status, err);
 }

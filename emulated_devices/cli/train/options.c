@@ -74,7 +74,7 @@ static enum error_code take_schedule(struct plan *p, bool chunks_given, bool mic
         return OK;
     }
     const struct schedule_generator *g = schedule_generator(p->schedule, err);
-    if (g == NULL) return fail_about(err, err->code, "--schedule:");
+    if (g == NULL) return err->code;
     if (g->chunks && !chunks_given) p->chunks = g->chunks;
     return OK;
 }
@@ -193,8 +193,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     struct offload_flags offload = { 0 };
     struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
     struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
-    *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_schemes[0]->name, .data = { .scheme = data_schemes[0]->name },
-                                            .schedule = schedule_generators[0]->name,
+    *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_scheme_at(0)->head.name, .data = { .scheme = data_scheme_at(0)->head.name },
+                                            .schedule = schedule_generator_at(0)->head.name,
                                             .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
     const struct option table[] = {
         { .kind = OPTION_HEADING, .help = "Mesh: how many devices along each axis" },

@@ -232,16 +232,16 @@ static enum error_code run_pipeline(struct job *j, const struct plan *mesh, stru
 {
     enum error_code e = OK;
     j->keys = 0;
-    for (int i = 0; schedule_generators[i] && !e; i++) {
+    for (int i = 0; schedule_generator_at(i) && !e; i++) {
         struct plan p = *mesh;
         struct error why;
-        if (case_take_schedule(&p, schedule_generators[i]->name, &why) != OK) refuse_case(j, "pipeline", schedule_generators[i]->name, &why);
+        if (case_take_schedule(&p, schedule_generator_at(i)->head.name, &why) != OK) refuse_case(j, "pipeline", schedule_generator_at(i)->head.name, &why);
         else e = run_case(j, "pipeline", p.schedule, &p, err);
     }
     if (e || mesh->mesh.size[PP] == 1) return e;
     struct plan p = *mesh;
     case_take_speeds(&p);
-    e = case_take_schedule(&p, schedule_generators[0]->name, err);
+    e = case_take_schedule(&p, schedule_generator_at(0)->head.name, err);
     if (!e) e = run_case(j, "pipeline", "by speed", &p, err);
     j->keys = 0;                        /* another model has other bits */
     p = *mesh;
@@ -251,9 +251,9 @@ static enum error_code run_pipeline(struct job *j, const struct plan *mesh, stru
 static enum error_code run_tensor(struct job *j, const struct plan *mesh, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; tensor_schemes[i] && !e; i++) {
+    for (int i = 0; tensor_scheme_at(i) && !e; i++) {
         struct plan p = *mesh;
-        p.tensor = tensor_schemes[i]->name;
+        p.tensor = tensor_scheme_at(i)->head.name;
         p.recompute = recompute_of_run[0];
         e = run_if_it_fits(j, "tensor", p.tensor, p, err);
         if (!e) e = run_llama(j, "tensor", p, p.tensor, err);
@@ -357,17 +357,17 @@ static enum error_code run_data(struct job *j, const struct plan *mesh, struct e
 {
     const int P = mesh->mesh.size[DP];
     enum error_code e = OK;
-    for (int i = 0; data_schemes[i] && !e; i++) {
+    for (int i = 0; data_scheme_at(i) && !e; i++) {
         struct plan p = *mesh;
         struct shards any;
-        case_take_data(&p, data_schemes[i]);
+        case_take_data(&p, data_scheme_at(i));
         if (data_shards(&any, &p.data, P, 0, NULL) == OK) {
             e = run_if_it_fits(j, "data", p.data.scheme, p, err);
             if (!e && strcmp(p.data.scheme, "zero3") == 0) e = run_offload(j, p, err);
             if (!e && strcmp(p.data.scheme, "zero3") == 0) e = run_tiles(j, p, err);
-            if (!e && data_schemes[i]->outer.every == 0) e = run_llama(j, "data", p, p.data.scheme, err);
+            if (!e && data_scheme_at(i)->outer.every == 0) e = run_llama(j, "data", p, p.data.scheme, err);
             if (!e) e = run_quantised(j, p, p.data.scheme, i % 2 ? 8 : 4, i % 2 ? 4 : 8, err);
-            if (data_schemes[i]->outer.every == 0) continue;
+            if (data_scheme_at(i)->outer.every == 0) continue;
         }
         for (int N = 2; N < P && !e; N++) {
             char name[48];

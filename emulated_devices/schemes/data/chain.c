@@ -23,8 +23,12 @@ static const char *share(struct shards *s, const struct data_request *q)
 }
 
 const struct data_scheme data_scheme_chain = {
-    .name = "chain", .description = "weights shared by W devices, gradients by G, optimizer state by O: any W | G | O | P",
-    .source = "the general form of arXiv:1910.02054; InternEvo's independent groups, arXiv:2401.09149, such as --dp 8 --shards 1,2,8; three levels "
-              "on Frontier, arXiv:2501.04266, such as --dp 8 --shards 2,4,8", .memory = "weights n/W, gradients n/G, optimizer state k n/O; what is gathered besides",
-    .volume = "level by level, each (size-1)/size of what the level before it left", .share = share,
+    .head = { .kind = DATA_SCHEME, .equality = REASSOCIATES,
+              .name = "chain",
+              .description = "weights shared by W devices, gradients by G, optimizer state by O: any W | G | O | P",
+              .source = "the general form of arXiv:1910.02054; InternEvo's independent groups, arXiv:2401.09149, such as --dp 8 --shards 1,2,8; three levels "
+              "on Frontier, arXiv:2501.04266, such as --dp 8 --shards 2,4,8",
+              .volume = "level by level, each (size-1)/size of what the level before it left",
+              .memory = "weights n/W, gradients n/G, optimizer state k n/O; what is gathered besides" },
+    .share = share,
 };

@@ -37,6 +37,7 @@
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/device/tier.h"
 #include "emulated_devices/schemes/data/unit.h"
+#include "emulated_devices/schemes/scheme.h"
 #include "ref/optim/outer.h"
 
 /* What the command line can add to a scheme's name. */
@@ -61,8 +62,7 @@ struct data_request {
 };
 
 struct data_scheme {
-    const char *name, *description, *source;
-    const char *memory, *volume;                /* formulas, for the list */
+    struct scheme head;
     /* Set w | g | o, which are 1, for s->P devices.  @return NULL, or what the scheme asks for or does not take, in words. */
     const char *(*share)(struct shards *s, const struct data_request *);
     bool rows;                                  /* each parameter cut by rows, instead of the unit as one flat row */
@@ -75,10 +75,7 @@ static inline bool offloads(const struct data_request *q, enum arena_tag what) {
 /* How many devices share what a scheme shards: all, or as many as --shard-group says. */
 static inline int shard_group(const struct shards *s, const struct data_request *q) { return q->group > 0 ? q->group : s->P; }
 
-extern const struct data_scheme *const data_schemes[];          /* ends with NULL; [0] is the default */
-
-/** A scheme by name.  @return OK, or ERR_USAGE naming the nearest. */
-enum error_code data_scheme_find(const struct data_scheme **, const char *name, struct error *);
+SCHEME_CASTS(DATA_SCHEME, data_scheme)                          /* data_scheme_at, data_scheme_find */
 
 /** Who shares what when a request meets P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
 enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);

@@ -22,7 +22,9 @@ static const char *share(struct shards *s, const struct data_request *q)
 }
 
 const struct data_scheme data_scheme_ddp = {
-    .name = "ddp", .description = "whole copies of the model; gradients all-reduced in buckets",
-    .source = "PyTorch DDP, arXiv:2006.15704", .memory = "weights n, gradients n, optimizer state k n",
-    .volume = "2 n (P-1)/P elements a step", .share = share,
+    .head = { .kind = DATA_SCHEME, .equality = REASSOCIATES,
+              .name = "ddp", .description = "whole copies of the model; gradients all-reduced in buckets",
+              .source = "PyTorch DDP, arXiv:2006.15704", .volume = "2 n (P-1)/P elements a step",
+              .memory = "weights n, gradients n, optimizer state k n" },
+    .share = share,
 };

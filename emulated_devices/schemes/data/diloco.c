@@ -15,7 +15,10 @@
 #include "emulated_devices/schemes/data/gather.h"
 
 const struct data_scheme data_scheme_diloco = {
-    .name = "diloco", .description = "copies train apart; after every H steps (--local-steps, 500) the mean of their ways is Nesterov's gradient",
-    .source = "DiLoCo, arXiv:2311.08105", .memory = "as local-sgd, and the outer momentum: n/N elements", .volume = "as local-sgd",
+    .head = { .kind = DATA_SCHEME, .equality = DIFFERS,
+              .name = "diloco",
+              .description = "copies train apart; after every H steps (--local-steps, 500) the mean of their ways is Nesterov's gradient",
+              .source = "DiLoCo, arXiv:2311.08105", .volume = "as local-sgd",
+              .memory = "as local-sgd, and the outer momentum: n/N elements" },
     .share = share_replica, .outer = { .every = 500, .lr = 0.7, .momentum = 0.9 },
 };

@@ -20,8 +20,11 @@ static const char *share(struct shards *s, const struct data_request *q)
 }
 
 const struct data_scheme data_scheme_fsdp = {
-    .name = "fsdp", .description = "zero3 with each parameter cut by rows, dimension 0, instead of flat units",
-    .source = "torch.distributed.fsdp.fully_shard; arXiv:2304.11277",
-    .memory = "weights n/P + two parts, gradients n/P + one part, optimizer state k n/P; each parameter padded",
-    .volume = "at most 3 M n (P-1)/P elements a step", .rows = true, .share = share,
+    .head = { .kind = DATA_SCHEME, .equality = REASSOCIATES,
+              .name = "fsdp",
+              .description = "zero3 with each parameter cut by rows, dimension 0, instead of flat units",
+              .source = "torch.distributed.fsdp.fully_shard; arXiv:2304.11277",
+              .volume = "at most 3 M n (P-1)/P elements a step",
+              .memory = "weights n/P + two parts, gradients n/P + one part, optimizer state k n/P; each parameter padded" },
+    .rows = true, .share = share,
 };

@@ -24,7 +24,11 @@ static const char *share(struct shards *s, const struct data_request *q)
 }
 
 const struct data_scheme data_scheme_hpz = {
-    .name = "hpz", .description = "weights in shards inside groups of N neighbours, the rest in shards over all",
-    .source = "ZeRO++, arXiv:2306.10209", .memory = "weights n/N + two parts, gradients n/P + one part, optimizer state k n/P",
-    .volume = "at most 3 M n (N-1)/N inside a group, (M+1) n/N (P/N-1)/(P/N) across, elements a step", .share = share,
+    .head = { .kind = DATA_SCHEME, .equality = REASSOCIATES,
+              .name = "hpz",
+              .description = "weights in shards inside groups of N neighbours, the rest in shards over all",
+              .source = "ZeRO++, arXiv:2306.10209",
+              .volume = "at most 3 M n (N-1)/N inside a group, (M+1) n/N (P/N-1)/(P/N) across, elements a step",
+              .memory = "weights n/N + two parts, gradients n/P + one part, optimizer state k n/P" },
+    .share = share,
 };

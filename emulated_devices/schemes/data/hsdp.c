@@ -20,8 +20,10 @@ static const char *share(struct shards *s, const struct data_request *q)
 }
 
 const struct data_scheme data_scheme_hsdp = {
-    .name = "hsdp", .description = "zero3 inside groups of N neighbours, copies across groups",
-    .source = "PyTorch FSDP, arXiv:2304.11277, hybrid sharding",
-    .memory = "weights n/N + two parts, gradients n/N + one part, optimizer state k n/N",
-    .volume = "at most 3 M n (N-1)/N inside a group, 2 n/N (P/N-1)/(P/N) across, elements a step", .share = share,
+    .head = { .kind = DATA_SCHEME, .equality = REASSOCIATES,
+              .name = "hsdp", .description = "zero3 inside groups of N neighbours, copies across groups",
+              .source = "PyTorch FSDP, arXiv:2304.11277, hybrid sharding",
+              .volume = "at most 3 M n (N-1)/N inside a group, 2 n/N (P/N-1)/(P/N) across, elements a step",
+              .memory = "weights n/N + two parts, gradients n/N + one part, optimizer state k n/N" },
+    .share = share,
 };

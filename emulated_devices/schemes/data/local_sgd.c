@@ -18,9 +18,11 @@
 #include "emulated_devices/schemes/data/gather.h"
 
 const struct data_scheme data_scheme_local_sgd = {
-    .name = "local-sgd", .description = "copies train apart, and take their mean after every H steps (--local-steps, 8)",
-    .source = "Local SGD, arXiv:1805.09767; with AdamW FedAvg, arXiv:1602.05629",
-    .memory = "as ddp, or hsdp with --shard-group N, and the anchor: n (N = 1), n/N elements",
-    .volume = "2 n/N (R-1)/R elements between R = P/N replicas in every H-th step; inside a replica as hsdp inside a group",
+    .head = { .kind = DATA_SCHEME, .equality = DIFFERS,
+              .name = "local-sgd",
+              .description = "copies train apart, and take their mean after every H steps (--local-steps, 8)",
+              .source = "Local SGD, arXiv:1805.09767; with AdamW FedAvg, arXiv:1602.05629",
+              .volume = "2 n/N (R-1)/R elements between R = P/N replicas in every H-th step; inside a replica as hsdp inside a group",
+              .memory = "as ddp, or hsdp with --shard-group N, and the anchor: n (N = 1), n/N elements" },
     .share = share_replica, .outer = { .every = 8, .lr = 1 },
 };

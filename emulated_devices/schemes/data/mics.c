@@ -23,8 +23,11 @@ static const char *share(struct shards *s, const struct data_request *q)
 }
 
 const struct data_scheme data_scheme_mics = {
-    .name = "mics", .description = "hsdp with gathering in two levels: between nodes, then inside (--allgather two_level); gradients in two hops",
-    .source = "MiCS, arXiv:2205.00119", .memory = "weights n/N + two parts, gradients n/N + one part, optimizer state k n/N",
-    .volume = "at most 3 M n (N-1)/N inside a partition group, 2 n/N (P/N-1)/(P/N) across, elements a step",
+    .head = { .kind = DATA_SCHEME, .equality = REASSOCIATES,
+              .name = "mics",
+              .description = "hsdp with gathering in two levels: between nodes, then inside (--allgather two_level); gradients in two hops",
+              .source = "MiCS, arXiv:2205.00119",
+              .volume = "at most 3 M n (N-1)/N inside a partition group, 2 n/N (P/N-1)/(P/N) across, elements a step",
+              .memory = "weights n/N + two parts, gradients n/N + one part, optimizer state k n/N" },
     .share = share, .allgather = "two_level",
 };

@@ -22,7 +22,10 @@ static const char *share(struct shards *s, const struct data_request *q)
 }
 
 const struct data_scheme data_scheme_zero1 = {
-    .name = "zero1", .description = "optimizer state in shards: gradients reduce-scattered, weights gathered after the step",
-    .source = "ZeRO, arXiv:1910.02054, section 5.1", .memory = "weights n, gradients n, optimizer state k n/P",
-    .volume = "2 n (P-1)/P elements a step", .share = share,
+    .head = { .kind = DATA_SCHEME, .equality = REASSOCIATES,
+              .name = "zero1",
+              .description = "optimizer state in shards: gradients reduce-scattered, weights gathered after the step",
+              .source = "ZeRO, arXiv:1910.02054, section 5.1", .volume = "2 n (P-1)/P elements a step",
+              .memory = "weights n, gradients n, optimizer state k n/P" },
+    .share = share,
 };

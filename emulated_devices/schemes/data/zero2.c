@@ -26,8 +26,11 @@ static const char *share(struct shards *s, const struct data_request *q)
 }
 
 const struct data_scheme data_scheme_zero2 = {
-    .name = "zero2", .description = "gradients in shards too: reduce-scattered and dropped bucket by bucket during backward",
-    .source = "ZeRO, arXiv:1910.02054, section 5.2",
-    .memory = "weights n, gradients n/P + the largest part + a bucket, optimizer state k n/P",
-    .volume = "(M+1) n (P-1)/P elements a step, M microbatches", .share = share,
+    .head = { .kind = DATA_SCHEME, .equality = REASSOCIATES,
+              .name = "zero2",
+              .description = "gradients in shards too: reduce-scattered and dropped bucket by bucket during backward",
+              .source = "ZeRO, arXiv:1910.02054, section 5.2",
+              .volume = "(M+1) n (P-1)/P elements a step, M microbatches",
+              .memory = "weights n, gradients n/P + the largest part + a bucket, optimizer state k n/P" },
+    .share = share,
 };

@@ -25,7 +25,10 @@ static const char *share(struct shards *s, const struct data_request *q)
 }
 
 const struct data_scheme data_scheme_zero3 = {
-    .name = "zero3", .description = "weights in shards too: gathered before each part's forward and backward, the next part meanwhile",
-    .source = "ZeRO, arXiv:1910.02054, section 5.3", .memory = "weights n/P + two parts, gradients n/P + one part, optimizer state k n/P",
-    .volume = "at most 3 M n (P-1)/P elements a step", .share = share,
+    .head = { .kind = DATA_SCHEME, .equality = REASSOCIATES,
+              .name = "zero3",
+              .description = "weights in shards too: gathered before each part's forward and backward, the next part meanwhile",
+              .source = "ZeRO, arXiv:1910.02054, section 5.3", .volume = "at most 3 M n (P-1)/P elements a step",
+              .memory = "weights n/P + two parts, gradients n/P + one part, optimizer state k n/P" },
+    .share = share,
 };

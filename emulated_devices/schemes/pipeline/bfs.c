@@ -31,7 +31,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_bfs = {
-    .name = "bfs", .description = "breadth first: every microbatch through a chunk before the next chunk",
-    .source = "Lamy-Poirier, arXiv:2211.05953", .needs = "P >= 1, M >= 1, v >= 1",
-    .bubble = "(P-1)(F+B)/v if M >= P", .memory = "Mv chunks", .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "bfs", .description = "breadth first: every microbatch through a chunk before the next chunk",
+              .source = "Lamy-Poirier, arXiv:2211.05953", .memory = "Mv chunks", .needs = "P >= 1, M >= 1, v >= 1" },
+    .bubble = "(P-1)(F+B)/v if M >= P", .make = make,
 };

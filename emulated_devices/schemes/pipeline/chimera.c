@@ -47,7 +47,9 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_chimera = {
-    .name = "chimera", .description = "two 1f1b pipelines in opposite directions, two copies of the model",
-    .source = "Li, Hoefler, arXiv:2107.06925", .needs = "P even, M >= 1 (best a multiple of P)",
-    .bubble = "(P-2)B for M = P", .memory = "min(P-r, P/2) + min(r+1, P/2)", .chunks = 2, .refuses = refuses, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = REASSOCIATES,
+              .name = "chimera", .description = "two 1f1b pipelines in opposite directions, two copies of the model",
+              .source = "Li, Hoefler, arXiv:2107.06925", .memory = "min(P-r, P/2) + min(r+1, P/2)",
+              .needs = "P even, M >= 1 (best a multiple of P)" },
+    .bubble = "(P-2)B for M = P", .chunks = 2, .refuses = refuses, .make = make,
 };

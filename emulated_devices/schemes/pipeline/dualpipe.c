@@ -43,7 +43,10 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_dualpipe = {
-    .name = "dualpipe", .description = "two directions, forward of one beside backward of the other; two copies of the model",
-    .source = "DeepSeek-AI, arXiv:2412.19437", .needs = "P even, M >= 1 (best even and at least 2P)",
-    .bubble = "(P/2-1)(F+2B-3W)", .memory = "P+1", .chunks = 2, .refuses = refuses, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = REASSOCIATES,
+              .name = "dualpipe",
+              .description = "two directions, forward of one beside backward of the other; two copies of the model",
+              .source = "DeepSeek-AI, arXiv:2412.19437", .memory = "P+1",
+              .needs = "P even, M >= 1 (best even and at least 2P)" },
+    .bubble = "(P/2-1)(F+2B-3W)", .chunks = 2, .refuses = refuses, .make = make,
 };

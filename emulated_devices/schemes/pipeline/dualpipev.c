@@ -32,7 +32,10 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_dualpipev = {
-    .name = "dualpipev", .description = "dualpipe folded in half: both ends on one device, one copy of the model",
-    .source = "Sea AI Lab; DeepSeek-AI, DualPipe", .needs = "P >= 1, M >= 1 (best at least 2P)",
-    .bubble = "(P-1)(F+2B-3W) of a chunk", .memory = "2P+1 chunks", .chunks = 2, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "dualpipev",
+              .description = "dualpipe folded in half: both ends on one device, one copy of the model",
+              .source = "Sea AI Lab; DeepSeek-AI, DualPipe", .memory = "2P+1 chunks",
+              .needs = "P >= 1, M >= 1 (best at least 2P)" },
+    .bubble = "(P-1)(F+2B-3W) of a chunk", .chunks = 2, .make = make,
 };

@@ -29,6 +29,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_gpipe = {
-    .name = "gpipe", .description = "all forwards, then all backwards", .source = "Huang et al., arXiv:1811.06965",
-    .needs = "P >= 1, M >= 1", .bubble = "(P-1)(F+B)", .memory = "M", .chunks = 1, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "gpipe", .description = "all forwards, then all backwards",
+              .source = "Huang et al., arXiv:1811.06965", .memory = "M", .needs = "P >= 1, M >= 1" },
+    .bubble = "(P-1)(F+B)", .chunks = 1, .make = make,
 };

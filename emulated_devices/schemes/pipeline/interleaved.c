@@ -47,7 +47,9 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_interleaved = {
-    .name = "interleaved", .description = "1f1b, the pipeline passing every device v times",
-    .source = "Narayanan et al., arXiv:2104.04473", .needs = "P >= 1, M >= 1 (best a multiple of P), v >= 1",
-    .bubble = "(P-1)(F+B)/v if P divides M", .memory = "min(2(P-1-r)+(v-1)P+1, Mv) chunks", .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "interleaved", .description = "1f1b, the pipeline passing every device v times",
+              .source = "Narayanan et al., arXiv:2104.04473", .memory = "min(2(P-1-r)+(v-1)P+1, Mv) chunks",
+              .needs = "P >= 1, M >= 1 (best a multiple of P), v >= 1" },
+    .bubble = "(P-1)(F+B)/v if P divides M", .make = make,
 };

@@ -36,7 +36,9 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_1f1b = {
-    .name = "1f1b", .description = "one forward, one backward",
-    .source = "Narayanan et al., arXiv:1806.03377; Fan et al., arXiv:2007.01045",
-    .needs = "P >= 1, M >= 1", .bubble = "(P-1)(F+B)", .memory = "min(P-r, M)", .chunks = 1, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "1f1b", .description = "one forward, one backward",
+              .source = "Narayanan et al., arXiv:1806.03377; Fan et al., arXiv:2007.01045", .memory = "min(P-r, M)",
+              .needs = "P >= 1, M >= 1" },
+    .bubble = "(P-1)(F+B)", .chunks = 1, .make = make,
 };

@@ -46,7 +46,9 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_pipedream_2bw = {
-    .name = "pipedream-2bw", .description = "1f1b never drained, two versions of the weights",
-    .source = "Narayanan et al., arXiv:2006.09503", .needs = "P >= 1, M >= 1, at least P microbatches in a batch",
-    .bubble = "(P-1)(F+B) once", .memory = "min(P-r, M), weights twice", .chunks = 1, .streams = true, .refuses = refuses, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = DIFFERS,
+              .name = "pipedream-2bw", .description = "1f1b never drained, two versions of the weights",
+              .source = "Narayanan et al., arXiv:2006.09503", .memory = "min(P-r, M), weights twice",
+              .needs = "P >= 1, M >= 1, at least P microbatches in a batch" },
+    .bubble = "(P-1)(F+B) once", .chunks = 1, .streams = true, .refuses = refuses, .make = make,
 };

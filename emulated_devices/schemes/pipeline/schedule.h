@@ -19,6 +19,7 @@
 #ifndef ORRERY_SCHEDULE_H
 #define ORRERY_SCHEDULE_H
 
+#include "emulated_devices/schemes/scheme.h"
 #include "ref/error.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -79,9 +80,8 @@ struct schedule_request {
 };
 
 struct schedule_generator {
-    const char *name, *description, *source;
-    const char *needs;                  /* in words, for the list: "M >= 1", "M a multiple of P" */
-    const char *bubble, *memory;        /* closed forms, for the list */
+    struct scheme head;                 /* memory: microbatches (or chunks of them) whose activations device r holds */
+    const char *bubble;                 /* a closed form, for the list */
     int chunks;                         /* stages a device holds, when the schedule fixes it; 0: as requested, at least 1 */
     bool skips, streams, searches;      /* takes a request's skip; its update_every; its memory_limit */
     /** NULL if the request can be met, else what it needs, in words that name the value. */
@@ -89,7 +89,7 @@ struct schedule_generator {
     enum error_code (*make)(struct schedule *, const struct schedule_request *, struct error *);
 };
 
-extern const struct schedule_generator *const schedule_generators[];      /* ends with NULL; [0] is the default */
+SCHEME_CASTS(PIPELINE_SCHEME, schedule_generator)              /* schedule_generator_at, schedule_generator_find */
 
 /** The generator of that name.  @return NULL and ERR_USAGE in err if there is none (the nearest is suggested). */
 const struct schedule_generator *schedule_generator(const char *name, struct error *);

@@ -62,7 +62,9 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_skippipe = {
-    .name = "skippipe", .description = "partial pipelines: each microbatch leaves some stages out",
-    .source = "Blagoev et al., arXiv:2502.19913", .needs = "P >= 1, M >= 1, skip <= P-2", .bubble = "by search",
-    .memory = "at most min(P-r, M)", .chunks = 1, .skips = true, .refuses = refuses, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = DIFFERS,
+              .name = "skippipe", .description = "partial pipelines: each microbatch leaves some stages out",
+              .source = "Blagoev et al., arXiv:2502.19913", .memory = "at most min(P-r, M)",
+              .needs = "P >= 1, M >= 1, skip <= P-2" },
+    .bubble = "by search", .chunks = 1, .skips = true, .refuses = refuses, .make = make,
 };

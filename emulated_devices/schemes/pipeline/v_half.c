@@ -34,8 +34,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_v_half = {
-    .name = "v-half", .description = "half the memory of 1f1b on a V",
-    .source = "Qi et al., arXiv:2405.15362", .needs = "P >= 1, M >= 1",
-    .bubble = "3P-7 units (even P), 3P-4 (odd)", .memory = "2(floor(P/2)+1) chunks",
-    .chunks = 2, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "v-half", .description = "half the memory of 1f1b on a V",
+              .source = "Qi et al., arXiv:2405.15362", .memory = "2(floor(P/2)+1) chunks", .needs = "P >= 1, M >= 1" },
+    .bubble = "3P-7 units (even P), 3P-4 (odd)", .chunks = 2, .make = make,
 };

@@ -33,8 +33,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_v_min = {
-    .name = "v-min", .description = "a third of the memory of 1f1b on a V",
-    .source = "Qi et al., arXiv:2405.15362", .needs = "P >= 1, M >= 1",
-    .bubble = "4P-5 units, 4P-6 if 3 divides P", .memory = "2 ceil((P+2)/3) chunks",
-    .chunks = 2, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "v-min", .description = "a third of the memory of 1f1b on a V",
+              .source = "Qi et al., arXiv:2405.15362", .memory = "2 ceil((P+2)/3) chunks", .needs = "P >= 1, M >= 1" },
+    .bubble = "4P-5 units, 4P-6 if 3 divides P", .chunks = 2, .make = make,
 };

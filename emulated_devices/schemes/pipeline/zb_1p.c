@@ -24,8 +24,9 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_zb_1p = {
-    .name = "zb-1p", .description = "zero bubble by search, memory of 1f1b",
-    .source = "Qi et al., arXiv:2401.10241", .needs = "P >= 1, M >= 1; times of F, I, W and messages",
-    .bubble = "as zb-h1 or less", .memory = "what P microbatches take, or the limit",
-    .chunks = 1, .searches = true, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "zb-1p", .description = "zero bubble by search, memory of 1f1b",
+              .source = "Qi et al., arXiv:2401.10241", .memory = "what P microbatches take, or the limit",
+              .needs = "P >= 1, M >= 1; times of F, I, W and messages" },
+    .bubble = "as zb-h1 or less", .chunks = 1, .searches = true, .make = make,
 };

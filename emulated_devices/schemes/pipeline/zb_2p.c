@@ -29,8 +29,9 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_zb_2p = {
-    .name = "zb-2p", .description = "zero bubble by search, twice the memory of 1f1b",
-    .source = "Qi et al., arXiv:2401.10241", .needs = "P >= 1, M >= 1; times of F, I, W and messages",
-    .bubble = "about 0, by search", .memory = "what 2P microbatches take, or the limit",
-    .chunks = 1, .searches = true, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "zb-2p", .description = "zero bubble by search, twice the memory of 1f1b",
+              .source = "Qi et al., arXiv:2401.10241", .memory = "what 2P microbatches take, or the limit",
+              .needs = "P >= 1, M >= 1; times of F, I, W and messages" },
+    .bubble = "about 0, by search", .chunks = 1, .searches = true, .make = make,
 };

@@ -24,7 +24,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_zb_h1 = {
-    .name = "zb-h1", .description = "1f1b with weight gradients put off: smaller bubble, same memory",
-    .source = "Qi et al., arXiv:2401.10241", .needs = "P >= 1, M >= 1", .bubble = "(P-1)(F+I-W)", .memory = "min(P, M)",
-    .chunks = 1, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "zb-h1", .description = "1f1b with weight gradients put off: smaller bubble, same memory",
+              .source = "Qi et al., arXiv:2401.10241", .memory = "min(P, M)", .needs = "P >= 1, M >= 1" },
+    .bubble = "(P-1)(F+I-W)", .chunks = 1, .make = make,
 };

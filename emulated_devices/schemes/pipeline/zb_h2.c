@@ -26,7 +26,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_zb_h2 = {
-    .name = "zb-h2", .description = "zero bubble with twice the memory of 1f1b",
-    .source = "Qi et al., arXiv:2401.10241", .needs = "P >= 1, M >= 1", .bubble = "(P-1)(F+I-2W)", .memory = "min(2P-1, M)",
-    .chunks = 1, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "zb-h2", .description = "zero bubble with twice the memory of 1f1b",
+              .source = "Qi et al., arXiv:2401.10241", .memory = "min(2P-1, M)", .needs = "P >= 1, M >= 1" },
+    .bubble = "(P-1)(F+I-2W)", .chunks = 1, .make = make,
 };

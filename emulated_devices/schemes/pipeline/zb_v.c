@@ -55,7 +55,9 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
 }
 
 const struct schedule_generator schedule_zb_v = {
-    .name = "zb-v", .description = "zero bubble with the memory of 1f1b: each device at both legs of a V",
-    .source = "Qi et al., arXiv:2401.10241, section 6", .needs = "P >= 1, M >= 1 (best at least 2P-1)",
-    .bubble = "0 if F = I = W", .memory = "min(2P, 2M) chunks", .chunks = 2, .make = make,
+    .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
+              .name = "zb-v", .description = "zero bubble with the memory of 1f1b: each device at both legs of a V",
+              .source = "Qi et al., arXiv:2401.10241, section 6", .memory = "min(2P, 2M) chunks",
+              .needs = "P >= 1, M >= 1 (best at least 2P-1)" },
+    .bubble = "0 if F = I = W", .chunks = 2, .make = make,
 };

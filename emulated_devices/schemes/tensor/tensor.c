@@ -68,7 +68,7 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
 {
     struct tensor_parallel tp = { .scheme = s };
     const char *needs = s->mesh(P, tp.mesh);
-    if (needs) return fail(err, ERR_PLAN, "--tp %d: --tensor %s needs %s", P, s->name, needs);
+    if (needs) return fail(err, ERR_PLAN, "--tp %d: --tensor %s needs %s", P, s->head.name, needs);
     const int inner = axes_size(&tp, s->inner.columns), outer = axes_size(&tp, s->stream.columns);
     const struct { int parts; int64_t has; const char *what; } need[] = {
         { inner, c->H, "H=%lld heads" }, { inner, c->F, "F=%lld feed-forward columns" }, { inner, c->V, "V=%lld tokens" },
@@ -80,11 +80,11 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
         if (need[i].parts > need[i].has && need[i].parts == P)
             return fail(err, ERR_PLAN, "--tp %d: the model has %s; tp can be at most that", P, has);
         if (need[i].parts > need[i].has)
-            return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has %s", P, s->name, need[i].parts, has);
+            return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has %s", P, s->head.name, need[i].parts, has);
     }
     if (inner > c->K && s->weight(ROLE_QKV).sub)
         return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has K=%lld key/value heads, and only schemes that hold "
-                    "whole rows of a matrix, such as 1d, can have copies of them", P, s->name, inner, (long long)c->K);
+                    "whole rows of a matrix, such as 1d, can have copies of them", P, s->head.name, inner, (long long)c->K);
     return OK;
 }
 

@@ -18,6 +18,7 @@
 
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/device/part.h"
+#include "emulated_devices/schemes/scheme.h"
 #include "ref/model/config.h"
 
 enum { TENSOR_AXES = 3, TENSOR_AXIS_SETS = 1 << TENSOR_AXES };
@@ -75,8 +76,7 @@ enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS };     /* forward; back
 struct ledger;
 
 struct tensor_scheme {
-    const char *name, *description, *source;
-    const char *volume, *memory;                /* formulas, for the list */
+    struct scheme head;
 
     /* The mesh that P devices form. @return NULL, or what P must be, in words. */
     const char *(*mesh)(int P, int mesh[TENSOR_AXES]);
@@ -104,10 +104,7 @@ struct tensor_scheme {
     void (*matrix_cost)(struct ledger *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
 };
 
-extern const struct tensor_scheme *const tensor_schemes[];      /* ends with NULL; [0] is the default */
-
-/** A scheme by name.  @return OK, or ERR_USAGE naming the nearest. */
-enum error_code tensor_scheme_find(const struct tensor_scheme **, const char *name, struct error *);
+SCHEME_CASTS(TENSOR_SCHEME, tensor_scheme)                      /* tensor_scheme_at, tensor_scheme_find */
 
 /* ---- tensor.c: who has what --------------------------------------------------------------------------------------- */
 

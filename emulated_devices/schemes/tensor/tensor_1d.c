@@ -94,11 +94,12 @@ static void matrix_cost(struct ledger *l, enum param_role role, enum tensor_pass
 }
 
 const struct tensor_scheme tensor_scheme_1d = {
-    .name = "1d", .description = "columns, then rows; one all-reduce a pair of matrices, each way",
-    .source = "Megatron-LM, arXiv:1909.08053", .volume = "8 N D (P-1)/P elements a layer and microbatch",
-    .memory = "weights 1/P (norms, positions and biases of width D whole); a layer keeps 4 N D + (4 D + 2 F + H) N/P + 4 N",
-    .mesh = mesh, .inner = { .columns = ALL }, .weight = weight,
-    .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,
-    .linear_backward_weight = linear_backward_weight,
-    .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight, .matrix_cost = matrix_cost,
+    .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
+              .name = "1d", .description = "columns, then rows; one all-reduce a pair of matrices, each way",
+              .source = "Megatron-LM, arXiv:1909.08053", .volume = "8 N D (P-1)/P elements a layer and microbatch",
+              .memory = "weights 1/P (norms, positions and biases of width D whole); a layer keeps 4 N D + (4 D + 2 F + H) N/P + 4 N" },
+    .mesh = mesh, .inner = { .columns = ALL }, .weight = weight, .linear_forward = linear_forward,
+    .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
+    .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,
+    .matrix_cost = matrix_cost,
 };

@@ -152,18 +152,26 @@ void sequence_cost(struct ledger *l, enum param_role role, enum tensor_pass pass
 }
 
 #define PRODUCTS                                                                                                      \
-    .source = "Korthikanti et al., arXiv:2205.05198", .linear_forward = linear_forward,                               \
-    .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,                 \
-    .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight
+    .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,                                 \
+    .linear_backward_weight = linear_backward_weight, .embedding_forward = embedding_forward,                         \
+    .embedding_backward_weight = embedding_backward_weight
 
 const struct tensor_scheme tensor_scheme_1d_sp = {
-    .name = "1d-sp", .description = "1d with sequence parallelism: tokens shared out between the pairs; inputs gathered again for weights",
-    .volume = "8 N D (P-1)/P as 1d, and 2 N D (P-1)/P to gather inputs again, a layer and microbatch; 4 D of norm gradients",
-    .memory = "weights as 1d; a layer keeps (8 D + 2 F + H + 4) N/P", SEQUENCE_SCHEME, PRODUCTS
+    .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
+              .name = "1d-sp",
+              .description = "1d with sequence parallelism: tokens shared out between the pairs; inputs gathered again for weights",
+              .source = "Korthikanti et al., arXiv:2205.05198",
+              .volume = "8 N D (P-1)/P as 1d, and 2 N D (P-1)/P to gather inputs again, a layer and microbatch; 4 D of norm gradients",
+              .memory = "weights as 1d; a layer keeps (8 D + 2 F + H + 4) N/P" },
+    SEQUENCE_SCHEME, PRODUCTS
 };
 
 const struct tensor_scheme tensor_scheme_1d_sp_keep = {
-    .name = "1d-sp-keep", .description = "1d with sequence parallelism: tokens shared out between the pairs; gathered inputs are kept",
-    .volume = "8 N D (P-1)/P elements a layer and microbatch, as 1d; 4 D of norm gradients",
-    .memory = "weights as 1d; a layer keeps 2 N D + (6 D + 2 F + H + 4) N/P", .keeps_inputs = true, SEQUENCE_SCHEME, PRODUCTS
+    .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
+              .name = "1d-sp-keep",
+              .description = "1d with sequence parallelism: tokens shared out between the pairs; gathered inputs are kept",
+              .source = "Korthikanti et al., arXiv:2205.05198",
+              .volume = "8 N D (P-1)/P elements a layer and microbatch, as 1d; 4 D of norm gradients",
+              .memory = "weights as 1d; a layer keeps 2 N D + (6 D + 2 F + H + 4) N/P" },
+    .keeps_inputs = true, SEQUENCE_SCHEME, PRODUCTS
 };

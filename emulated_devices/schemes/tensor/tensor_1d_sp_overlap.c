@@ -250,9 +250,12 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
 }
 
 const struct tensor_scheme tensor_scheme_1d_sp_overlap = {
-    .name = "1d-sp-overlap", .description = "1d-sp in chunks that travel while others are multiplied: collective matmul, staggered sums",
-    .source = "Wang et al., doi:10.1145/3567955.3567959; T3, arXiv:2401.16677",
-    .volume = "as 1d-sp", .memory = "as 1d-sp; on their way 2 or 4 of P chunks of N/P rows", .rings = true, SEQUENCE_SCHEME,
-    .linear_forward = linear_forward, .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
-    .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,
+    .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
+              .name = "1d-sp-overlap",
+              .description = "1d-sp in chunks that travel while others are multiplied: collective matmul, staggered sums",
+              .source = "Wang et al., doi:10.1145/3567955.3567959; T3, arXiv:2401.16677", .volume = "as 1d-sp",
+              .memory = "as 1d-sp; on their way 2 or 4 of P chunks of N/P rows" },
+    .rings = true, SEQUENCE_SCHEME, .linear_forward = linear_forward, .linear_backward_input = linear_backward_input,
+    .linear_backward_weight = linear_backward_weight, .embedding_forward = embedding_forward,
+    .embedding_backward_weight = embedding_backward_weight,
 };

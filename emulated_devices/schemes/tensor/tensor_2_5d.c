@@ -22,8 +22,11 @@ static const char *mesh(int P, int size[TENSOR_AXES])
 }
 
 const struct tensor_scheme tensor_scheme_2_5d = {
-    .name = "2.5d", .description = "layers of squares: each has a share of the sequences and all the weights, and multiplies by SUMMA",
-    .source = "Tesseract, arXiv:2105.14500",
-    .volume = "1/P of (q-1) (21 N D + 36 d D^2 + 16 N) + 24 (d-1) D^2 + 28 D (d q - 1) elements a layer and microbatch, on average, with F = 4 D and P = d q^2",
-    .memory = "weights 1/q^2; a layer keeps (8 D + 2 F + H) N/P + 4 N/(d q)", .mesh = mesh, SUMMA_SCHEME
+    .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
+              .name = "2.5d",
+              .description = "layers of squares: each has a share of the sequences and all the weights, and multiplies by SUMMA",
+              .source = "Tesseract, arXiv:2105.14500",
+              .volume = "1/P of (q-1) (21 N D + 36 d D^2 + 16 N) + 24 (d-1) D^2 + 28 D (d q - 1) elements a layer and microbatch, on average, with F = 4 D and P = d q^2",
+              .memory = "weights 1/q^2; a layer keeps (8 D + 2 F + H) N/P + 4 N/(d q)" },
+    .mesh = mesh, SUMMA_SCHEME
 };

@@ -29,7 +29,11 @@ static const char *mesh(int P, int size[TENSOR_AXES])
 }
 
 const struct tensor_scheme tensor_scheme_2d = {
-    .name = "2d", .description = "blocks of activations and matrices on a square of devices, multiplied by SUMMA",
-    .source = "Optimus, arXiv:2104.05343", .volume = "(q-1)/P (21 N D + 36 D^2 + 16 N + 28 D) elements a layer and microbatch, on average, with F = 4 D and P = q^2",
-    .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/q", .mesh = mesh, SUMMA_SCHEME
+    .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
+              .name = "2d",
+              .description = "blocks of activations and matrices on a square of devices, multiplied by SUMMA",
+              .source = "Optimus, arXiv:2104.05343",
+              .volume = "(q-1)/P (21 N D + 36 D^2 + 16 N + 28 D) elements a layer and microbatch, on average, with F = 4 D and P = q^2",
+              .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/q" },
+    .mesh = mesh, SUMMA_SCHEME
 };

@@ -233,11 +233,15 @@ static void matrix_cost(struct ledger *l, enum param_role role, enum tensor_pass
 }
 
 const struct tensor_scheme tensor_scheme_3d = {
-    .name = "3d", .description = "1/P of everything on a cube of devices; factors gathered along two axes, products summed along the third",
-    .source = "Bian et al., arXiv:2105.14450", .volume = "1/P of 3 (p-1) (16 N D + 12 D^2) + 16 N (p-1) + 28 D (p^2-1) elements a layer and microbatch, with F = 4 D and P = p^3",
-    .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/p^2",
-    .mesh = mesh, .stream = { .rows = I_AXIS | J_AXIS, .columns = L_AXIS }, .inner = { .rows = I_AXIS | L_AXIS, .columns = J_AXIS },
-    .weight = weight, .cuts_vectors = true,
-    .linear_forward = linear_forward, .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
-    .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight, .matrix_cost = matrix_cost,
+    .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
+              .name = "3d",
+              .description = "1/P of everything on a cube of devices; factors gathered along two axes, products summed along the third",
+              .source = "Bian et al., arXiv:2105.14450",
+              .volume = "1/P of 3 (p-1) (16 N D + 12 D^2) + 16 N (p-1) + 28 D (p^2-1) elements a layer and microbatch, with F = 4 D and P = p^3",
+              .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/p^2" },
+    .mesh = mesh, .stream = { .rows = I_AXIS | J_AXIS, .columns = L_AXIS }, .inner = { .rows = I_AXIS | L_AXIS,
+    .columns = J_AXIS }, .weight = weight, .cuts_vectors = true, .linear_forward = linear_forward,
+    .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
+    .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,
+    .matrix_cost = matrix_cost,
 };

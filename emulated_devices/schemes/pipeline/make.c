@@ -1,60 +1,23 @@
-/* registry.c -- every pipeline schedule, by name.  A new one adds its file and one line here. */
+/* make.c -- a schedule by name, and what is refused. */
 #include "emulated_devices/schemes/pipeline/generate.h"
-#include "ref/io/options.h"
 #include <stdio.h>
 #include <string.h>
 
-/* The first is the default. */
-#define SCHEDULES(X) \
-    X(schedule_1f1b)            \
-    X(schedule_gpipe)           \
-    X(schedule_interleaved)     \
-    X(schedule_bfs)             \
-    X(schedule_zb_h1)           \
-    X(schedule_zb_h2)           \
-    X(schedule_zb_1p)           \
-    X(schedule_zb_2p)           \
-    X(schedule_zb_v)            \
-    X(schedule_v_half)          \
-    X(schedule_v_min)           \
-    X(schedule_chimera)         \
-    X(schedule_dualpipe)        \
-    X(schedule_dualpipev)       \
-    X(schedule_pipedream_2bw)   \
-    X(schedule_skippipe)
-
-#define X(symbol) extern const struct schedule_generator symbol;
-SCHEDULES(X)
-#undef X
-
-const struct schedule_generator *const schedule_generators[] = {
-#define X(symbol) &symbol,
-    SCHEDULES(X)
-#undef X
-    NULL
-};
-
 const struct schedule_generator *schedule_generator(const char *name, struct error *err)
 {
-    const char *names[sizeof schedule_generators / sizeof schedule_generators[0]];
-    size_t n = 0;
-    for (; schedule_generators[n] != NULL; n++) {
-        names[n] = schedule_generators[n]->name;
-        if (strcmp(names[n], name) == 0) return schedule_generators[n];
-    }
-    const char *near = nearest_name(name, names, n);
-    fail(err, ERR_USAGE, "no schedule \"%.60s\"%s%s%s", name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
-    return NULL;
+    const struct schedule_generator *g = NULL;
+    (void)schedule_generator_find(&g, name, err);
+    return g;
 }
 
 /* What only some schedules take, asked of others. */
 static enum error_code check_options(const struct schedule_generator *g, const struct schedule_request *q, struct error *err)
 {
-    if (q->skip > 0 && !g->skips) return fail(err, ERR_PLAN, "schedule %s: leaves no stages out; --skip %d is for skippipe", g->name, q->skip);
+    if (q->skip > 0 && !g->skips) return fail(err, ERR_PLAN, "schedule %s: leaves no stages out; --skip %d is for skippipe", g->head.name, q->skip);
     if (q->update_every > 0 && !g->streams)
-        return fail(err, ERR_PLAN, "schedule %s: steps the weights once, at the end; --update-every %d is for pipedream-2bw", g->name, q->update_every);
+        return fail(err, ERR_PLAN, "schedule %s: steps the weights once, at the end; --update-every %d is for pipedream-2bw", g->head.name, q->update_every);
     if (q->memory_limit > 0 && !g->searches)
-        return fail(err, ERR_PLAN, "schedule %s: is not found by search; --limit %d is for zb-1p and zb-2p", g->name, q->memory_limit);
+        return fail(err, ERR_PLAN, "schedule %s: is not found by search; --limit %d is for zb-1p and zb-2p", g->head.name, q->memory_limit);
     return OK;
 }
 

@@ -1,39 +1,5 @@
-/* The data-parallel schemes: one line each. */
+/* request.c -- what a request for data parallelism stands for: its scheme's choices, where it makes none itself. */
 #include "emulated_devices/schemes/data/data.h"
-#include "ref/io/options.h"
-#include <string.h>
-
-extern const struct data_scheme data_scheme_ddp, data_scheme_zero1, data_scheme_zero2, data_scheme_zero3, data_scheme_fsdp,
-                                data_scheme_hsdp, data_scheme_mics, data_scheme_hpz, data_scheme_chain, data_scheme_local_sgd, data_scheme_diloco;
-
-const struct data_scheme *const data_schemes[] = {
-    &data_scheme_ddp,
-    &data_scheme_zero1,
-    &data_scheme_zero2,
-    &data_scheme_zero3,
-    &data_scheme_fsdp,
-    &data_scheme_hsdp,
-    &data_scheme_mics,
-    &data_scheme_hpz,
-    &data_scheme_chain,
-    &data_scheme_local_sgd,
-    &data_scheme_diloco,
-    NULL,
-};
-
-enum error_code data_scheme_find(const struct data_scheme **found, const char *name, struct error *err)
-{
-    const char *names[sizeof data_schemes / sizeof *data_schemes];
-    size_t n = 0;
-    for (; data_schemes[n]; n++) {
-        names[n] = data_schemes[n]->name;
-        if (strcmp(names[n], name) == 0) {
-            *found = data_schemes[n];
-            return OK;
-        }
-    }
-    return fail_unknown_name(err, "--data-parallel", name, names, n);
-}
 
 const char *data_allgather(const struct data_request *q)
 {
@@ -57,7 +23,7 @@ static enum error_code check_outer(const struct data_scheme *scheme, struct oute
     for (int i = 0; i < 3 && scheme->outer.every == 0; i++)
         if (given[i] != 0)
             return fail(err, ERR_PLAN, "%s %g: --data-parallel %s reduces gradients in every step; copies train apart with local-sgd and diloco",
-                        flag[i], given[i], scheme->name);
+                        flag[i], given[i], scheme->head.name);
     return OK;
 }
 
@@ -70,6 +36,6 @@ enum error_code data_shards(struct shards *s, const struct data_request *q, int 
     *s = (struct shards){ .P = P, .rank = rank, .weights = 1, .gradients = 1, .optimizer = 1, .apart = scheme->outer.every > 0 };
     if (q->group > 0 && P % q->group != 0) return fail(err, ERR_PLAN, "--shard-group %d: must divide --dp %d", q->group, P);
     const char *needs = scheme->share(s, q);
-    if (needs) return fail(err, ERR_PLAN, "--data-parallel %s: %s", scheme->name, needs);
+    if (needs) return fail(err, ERR_PLAN, "--data-parallel %s: %s", scheme->head.name, needs);
     return fail_about(err, shards_check(s, err), "--shards:");
 }

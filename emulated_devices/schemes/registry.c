@@ -1,0 +1,93 @@
+/* registry.c -- every scheme of every kind.  A new one adds its file and one line here; of each kind the first is the default. */
+#include "emulated_devices/schemes/data/data.h"
+#include "emulated_devices/schemes/pipeline/schedule.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/io/options.h"
+#include <string.h>
+
+#define SCHEMES(X)                                  \
+    X(tensor_scheme, tensor_scheme_1d)              \
+    X(tensor_scheme, tensor_scheme_1d_sp)           \
+    X(tensor_scheme, tensor_scheme_1d_sp_keep)      \
+    X(tensor_scheme, tensor_scheme_1d_sp_overlap)   \
+    X(tensor_scheme, tensor_scheme_2d)              \
+    X(tensor_scheme, tensor_scheme_2_5d)            \
+    X(tensor_scheme, tensor_scheme_3d)              \
+    X(data_scheme, data_scheme_ddp)                 \
+    X(data_scheme, data_scheme_zero1)               \
+    X(data_scheme, data_scheme_zero2)               \
+    X(data_scheme, data_scheme_zero3)               \
+    X(data_scheme, data_scheme_fsdp)                \
+    X(data_scheme, data_scheme_hsdp)                \
+    X(data_scheme, data_scheme_mics)                \
+    X(data_scheme, data_scheme_hpz)                 \
+    X(data_scheme, data_scheme_chain)               \
+    X(data_scheme, data_scheme_local_sgd)           \
+    X(data_scheme, data_scheme_diloco)              \
+    X(schedule_generator, schedule_1f1b)            \
+    X(schedule_generator, schedule_gpipe)           \
+    X(schedule_generator, schedule_interleaved)     \
+    X(schedule_generator, schedule_bfs)             \
+    X(schedule_generator, schedule_zb_h1)           \
+    X(schedule_generator, schedule_zb_h2)           \
+    X(schedule_generator, schedule_zb_1p)           \
+    X(schedule_generator, schedule_zb_2p)           \
+    X(schedule_generator, schedule_zb_v)            \
+    X(schedule_generator, schedule_v_half)          \
+    X(schedule_generator, schedule_v_min)           \
+    X(schedule_generator, schedule_chimera)         \
+    X(schedule_generator, schedule_dualpipe)        \
+    X(schedule_generator, schedule_dualpipev)       \
+    X(schedule_generator, schedule_pipedream_2bw)   \
+    X(schedule_generator, schedule_skippipe)
+
+#define X(type, symbol) extern const struct type symbol;
+SCHEMES(X)
+#undef X
+
+static const struct scheme *const schemes[] = {
+#define X(type, symbol) &symbol.head,
+    SCHEMES(X)
+#undef X
+};
+enum { COUNT = sizeof schemes / sizeof *schemes };
+
+static const struct scheme_kind_info kinds[SCHEME_KINDS] = {
+    [TENSOR_SCHEME]    = { "tensor", "Tensor parallelism, over tp (--tensor)", "--tensor" },
+    [ATTENTION_SCHEME] = { "attention", "Context parallelism, over cp (--attention)", "--attention" },
+    [EXPERT_SCHEME]    = { "experts", "Expert parallelism, over ep (--dispatch)", "--dispatch" },
+    [DATA_SCHEME]      = { "data", "Data parallelism, over dp (--data-parallel)", "--data-parallel" },
+    [PIPELINE_SCHEME]  = { "schedules", "Pipeline schedules, over pp (--schedule)", "--schedule" },
+};
+
+const struct scheme_kind_info *scheme_kind_info(enum scheme_kind kind) { return &kinds[kind]; }
+
+const struct scheme *scheme_at(enum scheme_kind kind, int place)
+{
+    for (int i = 0; i < COUNT; i++)
+        if (schemes[i]->kind == kind && place-- == 0) return schemes[i];
+    return NULL;
+}
+
+enum error_code scheme_find(const struct scheme **found, enum scheme_kind kind, const char *name, struct error *err)
+{
+    const char *names[COUNT];
+    size_t n = 0;
+    for (const struct scheme *s; (s = scheme_at(kind, (int)n)) != NULL; n++) {
+        names[n] = s->name;
+        if (strcmp(s->name, name) != 0) continue;
+        *found = s;
+        return OK;
+    }
+    return fail_unknown_name(err, kinds[kind].flag, name, names, n);
+}
+
+const char *equality_meaning(enum equality e)
+{
+    static const char *const meaning[] = {
+        [PERMUTES] = "one device, bit for bit: data only moves",
+        [REASSOCIATES] = "one device but for rounding: sums are made in another order",
+        [DIFFERS] = "another function by design, which the one-device run computes too",
+    };
+    return meaning[e];
+}

@@ -1,0 +1,66 @@
+/* scheme.h -- what schemes of every kind have in common: the head that each begins with, and the registry of all.
+ *
+ * A scheme is one way to split one part of the work over one axis of the mesh.  Its kind says which part, and what the model calls:
+ *
+ *     kind       axis  part of the work                                called through
+ *     TENSOR     tp    matrices, norms, embeddings, the loss           tensor/tensor.h
+ *     ATTENTION  cp    attention over a sequence                       attention/attention.h
+ *     EXPERTS    ep    the experts of a mixture                        experts/experts.h
+ *     DATA       dp    weights, gradients, optimizer state             data/data.h
+ *     PIPELINE   pp    layers                                          pipeline/schedule.h
+ *
+ * The list, the command line, verification and counters work from the head alone.  A new scheme is a file and a line in registry.c.
+ */
+#ifndef ORRERY_SCHEME_H
+#define ORRERY_SCHEME_H
+
+#include "ref/error.h"
+#include <stdbool.h>
+
+enum scheme_kind { TENSOR_SCHEME, ATTENTION_SCHEME, EXPERT_SCHEME, DATA_SCHEME, PIPELINE_SCHEME, SCHEME_KINDS };
+
+/* How results compare with those of one device, in exact order of growing distance. */
+enum equality {
+    PERMUTES,                           /* data only moves: the same bits */
+    REASSOCIATES,                       /* sums in another order: a bound is derived from the data */
+    DIFFERS,                            /* another function by design, which the one-device run computes too */
+};
+
+struct scheme {
+    enum scheme_kind kind;
+    enum equality equality;
+    const char *name;                   /* as typed */
+    const char *description, *source;   /* one line; the paper or program that it is from */
+    const char *volume, *memory;        /* formulas: what a device sends, and what it holds */
+    const char *needs;                  /* of its group, in words; NULL: any group will do */
+};
+
+/* What is known of a kind of schemes. */
+struct scheme_kind_info {
+    const char *name;                   /* in commands: `orrery list tensor` */
+    const char *title;                  /* in the list */
+    const char *flag;                   /* that chooses one */
+};
+const struct scheme_kind_info *scheme_kind_info(enum scheme_kind);
+
+/** The scheme with this place among those of its kind, from 0; the first is the default.  @return NULL behind the last. */
+const struct scheme *scheme_at(enum scheme_kind, int place);
+
+/** A scheme by name.  @return OK, or ERR_USAGE naming the flag and the nearest. */
+enum error_code scheme_find(const struct scheme **, enum scheme_kind, const char *name, struct error *);
+
+/** What a class of equality promises, in words. */
+const char *equality_meaning(enum equality);
+
+/* Each kind's own type begins with the head, so that one can be had from the other. */
+#define SCHEME_CASTS(kind_, type)                                                                                     \
+    static inline const struct type *type##_at(int place) { return (const struct type *)scheme_at(kind_, place); }    \
+    static inline enum error_code type##_find(const struct type **found, const char *name, struct error *err)         \
+    {                                                                                                                 \
+        const struct scheme *s = NULL;                                                                                \
+        const enum error_code e = scheme_find(&s, kind_, name, err);                                                  \
+        *found = (const struct type *)s;                                                                              \
+        return e;                                                                                                     \
+    }
+
+#endif
