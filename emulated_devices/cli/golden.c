@@ -1,6 +1,7 @@
 /* golden.c -- `orrery golden`: the one-device model held to golden files, and the bounds beside them. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/golden/bounds.h"
+#include "ref/numeric/distance.h"
 #include "ref/ops/threads.h"
 #include <glob.h>
 #include <math.h>
@@ -53,7 +54,7 @@ static enum error_code compare(const struct replay *r, const struct held *h, str
         struct apart a;
         e = replay_compare(r, i, &a, &want, err);
         free(want.data);
-        if (!e && is_held(h, r, i) && !(a.relative / bound[i] <= out->ratio)) *out = (struct worst){ a.relative / bound[i], r->record[i].name };
+        if (!e && is_held(h, r, i) && exceeds(a.relative / bound[i], out->ratio)) *out = (struct worst){ a.relative / bound[i], r->record[i].name };
     }
     return e;
 }
@@ -101,7 +102,7 @@ static enum error_code count_alarms(const struct golden *g, enum dtype t, const 
         enum error_code e = replay_following(&r, h->truth, t, &disturb, err);
         if (e) return e;
         e = compare(&r, h, &w, err);
-        if (!(w.ratio <= most.ratio)) {
+        if (exceeds(w.ratio, most.ratio)) {
             most = w;
             snprintf(name, sizeof name, "%s", w.name);
         }

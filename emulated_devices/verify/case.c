@@ -222,16 +222,6 @@ static enum error_code check_memory(const struct trainer *t, struct error *err)
 
 /* ---- one case ------------------------------------------------------------------------------------------------------------ */
 
-double comparison_ratio(const struct comparison *c)
-{
-    const struct worst *w;
-    const char *name;
-    double most = 0;
-    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
-        if (!(w->ratio <= most)) most = w->ratio;
-    return most;
-}
-
 static enum error_code judge_numbers(const struct outcome *o, const struct plan *p, struct error *err)
 {
     char text[sizeof err->text];

@@ -87,7 +87,4 @@ enum error_code case_run(const struct plan *plan, struct outcome *, struct error
  */
 enum error_code case_train(const struct plan *plan, int steps, uint64_t *whole_hash, struct step_result *last, struct error *);
 
-/** The largest ratio of error to bound of any tensor; NaN if there is one. */
-double comparison_ratio(const struct comparison *);
-
 #endif

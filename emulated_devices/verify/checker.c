@@ -1,4 +1,6 @@
 #include "emulated_devices/verify/checker.h"
+#include "emulated_devices/verify/sums.h"
+#include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,8 +36,8 @@ struct comparing {
     int64_t dim[2];
     double norm;
     unsigned char *seen;                /* [elements] some rank has it */
-    const double *data;                 /* of the part at hand */
-    double difference, a, product, t;
+    struct tensor part;                 /* F64: the part at hand */
+    struct sums sums;
     bool finite;
 };
 
@@ -43,11 +45,10 @@ static void add_run(void *context, struct run r)
 {
     struct comparing *c = context;
     for (int64_t i = 0; i < r.length; i++) {
-        const double a = c->data[r.piece + i], t = tensor_get(c->truth, r.whole + i);
-        c->difference += (a - t) * (a - t), c->a += a * a, c->product += a * t, c->t += t * t;
-        c->finite = c->finite && isfinite(a);
+        c->finite = c->finite && isfinite(tensor_get(c->part, r.piece + i));
         c->seen[r.whole + i] = 1;
     }
+    sums_add(&c->sums, c->part, r.piece, c->truth, r.whole, r.length);
 }
 
 /* A rank's error is that of its part over the norm of the whole. */
@@ -62,20 +63,22 @@ static enum error_code compare_rank(struct comparing *c, const char *theirs, int
         return OK;
     }
     if (e) return e;
-    c->difference = c->a = c->product = c->t = 0;
+    c->sums = (struct sums){ 0 };
     c->finite = true;
-    const double *data = p.data;
+    double *data = p.data;
     for (int i = 0; i < p.parts; i++) {
-        c->data = data;
+        const int64_t count = part_count(&p.part[i]);
+        c->part = tensor_1d(data, F64, count);
         part_each_run(&p.part[i], add_run, c);
-        data += part_count(&p.part[i]);
+        c->sums.expected += count;
+        data += count;
     }
     actual_piece_free(&p);
-    const double error = c->difference == 0 ? 0 : sqrt(c->difference) / c->norm;
+    const double error = sums_error(&c->sums, c->norm);
     const bool wrong = !(error <= c->out->bound);
     c->out->on->rounding = c->out->bound;
-    evidence_add(c->out->on, rank, wrong, scale_of(c->a, c->product, c->t), c->t);
-    if (!(error <= c->out->error)) c->out->error = error, c->out->rank = rank;
+    evidence_add(c->out->on, rank, wrong, sums_scale(&c->sums), c->sums.truth);
+    if (exceeds(error, c->out->error)) c->out->error = error, c->out->rank = rank;
     if (wrong && c->out->finding != NOT_FINITE) c->out->finding = DIFFERS;
     if (!c->finite) c->out->finding = NOT_FINITE;
     return OK;
@@ -217,7 +220,7 @@ static enum error_code summarize(struct check_result *r, const struct actual *a,
         if (finding_fails(c->finding) && r->first < 0) r->first = i;
         if (c->on == NULL || c->finding == ELSEWHERE) continue;
         compared++;
-        if (r->worst < 0 || !(ratio(c) <= ratio(&r->all[r->worst]))) r->worst = i;
+        if (r->worst < 0 || exceeds(ratio(c), ratio(&r->all[r->worst]))) r->worst = i;
     }
     if (compared > 0) return OK;
     return fail(err, ERR_CHECK, "nothing to compare: none of the golden tensors' names is in ACTUAL, which has %s%s; --map can say what they are called there",

@@ -1,7 +1,20 @@
 #include "emulated_devices/verify/diagnose.h"
+#include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+
+/* ---- how close is the same ---------------------------------------------------------------------------------------------------- */
+
+static const double SAME = 1e-3;            /* relative: a factor is a number, and a residual nothing, if they are this close */
+static const double MOST_ROUNDING = 0.05;   /* beyond that anything is a multiple of anything */
+
+static bool near(double a, double b, double same) { return fabs(a - b) <= same * fabs(b); }
+
+/* As close as rounding lets a factor come. */
+static double closeness(const struct evidence *e) { return fmax(SAME, fmin(e->rounding, MOST_ROUNDING)); }
+
+/* ---- adding up devices ---------------------------------------------------------------------------------------------------------- */
 
 int devices_count(const struct devices *s)
 {
@@ -17,19 +30,19 @@ struct scale scale_of(double actual, double product, double truth)
     return (struct scale){ product / truth, actual > 0 ? sqrt(fmax(left, 0) / actual) : 0 };
 }
 
-/* What the failing devices have in common. */
-static void join(struct scale *all, struct scale one, bool first)
+/* What the failing devices have in common.  Once two have different factors, none that comes later can mend that: NaN stays. */
+static void join(struct scale *all, struct scale one, double same, bool first)
 {
     if (first) *all = one;
-    else if (!(fabs(one.factor - all->factor) <= 1e-3 * fabs(all->factor))) all->residual = NAN;
-    else if (!(one.residual <= all->residual)) all->residual = one.residual;
+    else if (!near(one.factor, all->factor, same)) all->residual = NAN;
+    else if (exceeds(one.residual, all->residual)) all->residual = one.residual;
 }
 
 void evidence_add(struct evidence *e, int rank, bool fails, struct scale scale, double truth)
 {
     devices_add(&e->holding, rank);
     if (fails) {
-        join(&e->scale, scale, devices_count(&e->failing) == 0);
+        join(&e->scale, scale, closeness(e), devices_count(&e->failing) == 0);
         devices_add(&e->failing, rank);
     }
     if (rank < DIAGNOSE_MOST) e->factor[rank] = scale.factor, e->truth[rank] = truth;
@@ -119,17 +132,9 @@ const char *diagnose_place(char *out, size_t size, const struct mesh *m, const s
 
 /* ---- by how much ---------------------------------------------------------------------------------------------------------------- */
 
-static const double SAME = 1e-3;        /* relative: a factor is a number, and a residual nothing, if they are this close */
-
 static const double SUM_SAME = 1e-5;    /* what rounding may do to a sum of factors, and chance does not */
 
-static const double MOST_ROUNDING = 0.05;   /* beyond that anything is a multiple of anything */
-
-static bool near(double a, double b, double same) { return fabs(a - b) <= same * fabs(b); }
 static bool equals(double a, double b) { return near(a, b, SAME); }
-
-/* As close as rounding lets a factor come. */
-static double closeness(const struct evidence *e) { return fmax(SAME, fmin(e->rounding, MOST_ROUNDING)); }
 
 /* One size, in the powers that mistakes come in: summed instead of averaged, divided twice, norms added up as squares. */
 static void match(struct words *w, double factor, double same, const char *name, double size, int powers)
@@ -191,7 +196,7 @@ const char *diagnose_scale(char *out, size_t size, const struct mesh *m, int mic
     char names[160] = "";
     struct words w = { out, size, 0 }, n = { names, sizeof names, 0 };
     out[0] = 0;
-    if (!(s.residual <= fmax(SAME, closeness(e) * fabs(s.factor)))) return missing_sum(&w, m, e);
+    if (!(s.residual <= closeness(e))) return missing_sum(&w, m, e);
     if (!(fabs(s.factor) < 1e15) || equals(s.factor, 1)) return out;
     const double same = fmax(SAME, closeness(e) / 2);
     match_sizes(&n, fabs(s.factor), same, m, micros);

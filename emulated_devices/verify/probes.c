@@ -9,11 +9,7 @@
 static void add_up(struct sums *s, struct tensor actual, struct tensor truth)
 {
     for (int64_t n = 0; n < tensor_rows(truth); n++)
-        for (int64_t i = 0; i < tensor_cols(truth); i++) {
-            const double a = tensor_get(actual, n * tensor_cols(actual) + i), t = tensor_get(truth, n * tensor_cols(truth) + i);
-            s->difference += (a - t) * (a - t), s->actual += a * a, s->product += a * t, s->truth += t * t;
-        }
-    s->elements += tensor_count(truth);
+        sums_add(s, actual, n * tensor_cols(actual), truth, n * tensor_cols(truth), tensor_cols(truth));
 }
 
 static void replace(struct tensor actual, struct tensor truth)

@@ -10,13 +10,7 @@
 
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/verify/record.h"
-
-/* What one device's part of one tensor is, beside the truth, over all its microbatches. */
-struct sums {
-    double difference, actual, product, truth;  /* sums over its elements of (a-t)^2, a^2, a t, t^2 */
-    int64_t elements;                           /* compared */
-    int64_t expected;                           /* that it should have shown */
-};
+#include "emulated_devices/verify/sums.h"
 
 /* What a device knows of a tensor that it is to compare. */
 struct expected {

@@ -1,5 +1,6 @@
 #include "ref/golden/bounds.h"
 #include "ref/io/json.h"
+#include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +48,7 @@ enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct 
         for (int i = 0; i < plain->records; i++) {
             const struct record *a = &twin.record[i], *b = &plain->record[i];
             const double d = a->route == b->route ? tensor_apart(a->values, b->values).relative + 2 * dtype_unit(t) : INFINITY;
-            if (!(d <= bound[i])) bound[i] = d;
+            if (exceeds(d, bound[i])) bound[i] = d;
         }
         replay_free(&twin);
     }

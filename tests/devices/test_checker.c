@@ -289,6 +289,150 @@ static void test_what_fails(void **state)
     unlink(place("x.safetensors"));
 }
 
+static int place_of(const struct check_result *r, const char *name)
+{
+    for (int i = 0; i < r->count; i++)
+        if (strcmp(r->all[i].name, name) == 0) return i;
+    fail_msg("no %s", name);
+    return -1;
+}
+
+/* One element of a tensor moved by so much of its bound in fp32; the others are as they should be. */
+static void check_moved(const char *name, int64_t element, double times_bound, struct check_result *r)
+{
+    static double bound;                /* from the first call, which moves nothing */
+    const struct safetensors_entry *e = safetensors_find(&golden.file, name);
+    double *x = values(name), sum = 0;
+    struct dump d = { 0 };
+    struct actual a;
+    for (int64_t i = 0; i < e->count; i++) sum += x[i] * x[i];
+    if (times_bound != 0) x[element] += times_bound * bound * sqrt(sum);
+    add(&d, name, e->dim[0], e->ndim > 1 ? e->dim[1] : 0, x);
+    write_dump(&d, "moved.safetensors");
+    assert_int_equal(actual_open(&a, place("moved.safetensors"), NULL, &err), OK);
+    assert_int_equal(check_files(&golden, &a, F32, r, &err), OK);
+    actual_close(&a);
+    unlink(place("moved.safetensors"));
+    bound = r->all[place_of(r, name)].bound;
+}
+
+/* Either side of the bound, upwards and downwards, at either end: the first element, the last, one between. */
+static void test_border(void **state)
+{
+    (void)state;
+    static const int64_t element[] = { 0, V * D / 2, V * D - 1 };
+    struct check_result r;
+    check_moved(WTE, 0, 0, &r);
+    assert_true(r.all[place_of(&r, WTE)].error == 0 && r.all[place_of(&r, WTE)].bound > 1e-8 && r.all[place_of(&r, WTE)].bound < 1e-4);
+    check_result_free(&r);
+    for (int i = 0; i < 3; i++)
+        for (int sign = -1; sign <= 1; sign += 2)
+            for (int wrong = 0; wrong < 2; wrong++) {
+                const double times = sign * (wrong ? 1.005 : 0.995);
+                check_moved(WTE, element[i], times, &r);
+                const struct checked *c = &r.all[place_of(&r, WTE)];
+                assert_int_equal(c->finding, wrong ? DIFFERS : HOLDS);
+                assert_true(fabs(c->error / c->bound - fabs(times)) < 1e-3);
+                check_result_free(&r);
+            }
+}
+
+/* Of several ranks one is wrong, the first or the last: it is named, and a NaN is not forgotten for what comes after it. */
+static void test_every_rank_is_checked(void **state)
+{
+    (void)state;
+    enum { RANKS = 3 };
+    static const double wrong[] = { 2, NAN, INFINITY };
+    char name[] = "c0.safetensors";
+    for (int w = 0; w < 3; w++)
+        for (int at = 0; at < RANKS; at++) {
+            struct check_result r;
+            for (int i = 0; i < RANKS; i++) {
+                name[1] = (char)('0' + i);
+                write_losses(name, i == at ? wrong[w] : 1 + 1e-3, values("loss"));
+            }
+            assert_int_equal(check(folder, write_map("{ \"mesh\": { \"dp\": 3 } }"), &r), OK);
+            const struct checked *c = &r.all[place_of(&r, "loss")];
+            assert_int_equal(c->finding, w == 0 ? DIFFERS : NOT_FINITE);
+            assert_int_equal(c->rank, at);
+            assert_true(w == 1 ? isnan(c->error) : w == 0 ? fabs(c->error - 1) < 1e-12 : isinf(c->error));
+            assert_int_equal(devices_count(&c->on->holding), RANKS);
+            assert_int_equal(devices_count(&c->on->failing), RANKS);
+            check_result_free(&r);
+        }
+    for (int i = 0; i < RANKS; i++) name[1] = (char)('0' + i), unlink(place(name));
+}
+
+/* The first in order of execution and the worst are two things; a worst that is NaN stays the worst. */
+static void test_first_and_worst(void **state)
+{
+    (void)state;
+    static const double factor[] = { 3, NAN };
+    for (int i = 0; i < 2; i++) {
+        struct check_result r;
+        struct dump d = { 0 };
+        const char *name[] = { "loss", "act/embedding", WTE };              /* in order of execution: embedding, loss, WTE */
+        double *x[3];
+        for (int k = 0; k < 3; k++) x[k] = values(name[k]);
+        x[1][0] *= 1.5, x[0][0] *= factor[i], x[2][0] += 1e-3;
+        add(&d, name[0], 1, 0, x[0]), add(&d, name[1], N, D, x[1]), add(&d, name[2], V, D, x[2]);
+        write_dump(&d, "x.safetensors");
+        assert_int_equal(check(place("x.safetensors"), NULL, &r), OK);
+        assert_string_equal(r.all[r.first].name, name[1]);
+        assert_string_equal(r.all[r.worst].name, "loss");
+        assert_int_equal(r.found[DIFFERS], i ? 2 : 3);
+        assert_int_equal(r.found[NOT_FINITE], i);
+        check_result_free(&r);
+    }
+    unlink(place("x.safetensors"));
+}
+
+/* An element at either end is on no rank. */
+static void test_incomplete_at_the_ends(void **state)
+{
+    (void)state;
+    static const char *const box[] = { "[[1,0],[20,21]]", "[[0,0],[20,21]]", "[[0,1],[21,20]]", "[[0,0],[21,20]]" };
+    for (int i = 0; i < 4; i++) {
+        struct check_result r;
+        struct dump d = { 0 };
+        char map[200];
+        const int64_t height = i < 2 ? N - 1 : N, width = i < 2 ? D : D - 1;
+        add(&d, MID, height, width, cut(MID, N, D, i == 0, height, i == 2, width));
+        write_dump(&d, "x.safetensors");
+        snprintf(map, sizeof map, "{ \"layout\": [ { \"tensors\": \"%s\", \"split\": \"boxes\", \"boxes\": [ [ %s ] ] } ] }", MID, box[i]);
+        assert_int_equal(check(place("x.safetensors"), write_map(map), &r), OK);
+        assert_int_equal(r.all[place_of(&r, MID)].finding, INCOMPLETE);
+        assert_non_null(strstr(r.all[place_of(&r, MID)].why, "21 of its 441 elements are on no rank"));
+        check_result_free(&r);
+    }
+    unlink(place("x.safetensors"));
+}
+
+static void test_which_findings_fail(void **state)
+{
+    (void)state;
+    static const bool fails[FINDING_COUNT] = { [DIFFERS] = true, [NOT_FINITE] = true, [MISSHAPED] = true, [INCOMPLETE] = true, [MISSING] = true };
+    for (enum finding f = 0; f < FINDING_COUNT; f++) assert_int_equal(finding_fails(f), fails[f]);
+}
+
+/* A golden file that is another model's: its bounds would be another's too. */
+static void test_golden_of_another_run(void **state)
+{
+    (void)state;
+    struct golden_list list;
+    assert_int_equal(golden_measure(&golden, F32, 1, 1, &list, &err), OK);
+    assert_true(list.count > 220);
+    for (int i = 0; i < list.count; i++) assert_true(list.all[i].bound > 0 && golden_list_bound(&list, list.all[i].name) == list.all[i].bound);
+    assert_true(golden_list_bound(&list, "act/h.0") == 0 && golden_list_bound(&list, "") == 0);
+    golden_list_free(&list);
+
+    const double eps = golden.config.eps;
+    golden.config.eps = 1e-2;
+    assert_int_equal(golden_measure(&golden, F32, 1, 1, &list, &err), ERR_CHECK);
+    assert_non_null(strstr(err.text, "act/h.0.ln_1 is not what our model computes; it differs by"));
+    golden.config.eps = eps;
+}
+
 /* Exchange the logits of two experts between which some token decides by least, so that rounding could have done it. */
 static void send_one_elsewhere(double *logits, int64_t tokens, int64_t experts, int64_t k)
 {
@@ -448,7 +592,9 @@ int main(void)
         cmocka_unit_test(test_every_short_pattern), cmocka_unit_test(test_many_stars_take_no_time),
         cmocka_unit_test(test_itself), cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_by_name),
         cmocka_unit_test(test_zigzag_boxes_and_transpose), cmocka_unit_test(test_broken_on_an_axis), cmocka_unit_test(test_what_fails), cmocka_unit_test(test_other_experts),
-        cmocka_unit_test(test_bad_maps),
+        cmocka_unit_test(test_bad_maps), cmocka_unit_test(test_border), cmocka_unit_test(test_every_rank_is_checked),
+        cmocka_unit_test(test_first_and_worst), cmocka_unit_test(test_incomplete_at_the_ends), cmocka_unit_test(test_which_findings_fail),
+        cmocka_unit_test(test_golden_of_another_run),
     };
     return cmocka_run_group_tests_name("checker", tests, open_golden, close_golden);
 }

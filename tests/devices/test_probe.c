@@ -1,8 +1,11 @@
-/* Probes: every activation and gradient is compared, and what is broken on purpose is named: tensor, devices, factor.
+/* Probes and what is kept: every activation, gradient, weight and state of every device is compared, and what is broken on purpose is named:
+ * tensor, devices, factor.  Copies: replicas.h.
  * ranks: 1 4 6
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/case.h"
+#include "emulated_devices/verify/replicas.h"
+#include "tests/tier.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <string.h>
@@ -44,6 +47,43 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
     }
 }
 
+/* One number of what a device keeps, and what it is instead. */
+struct slip { enum tensor_kind kind; int index, rank; bool last; double value; };
+
+enum { MOST_SLIPS = 4 };
+static struct slip slips[MOST_SLIPS];   /* of the next run; index -1: no slip */
+static double loss_slip, norm_slip;     /* added to them */
+
+static void no_slips(void)
+{
+    for (int i = 0; i < MOST_SLIPS; i++) slips[i] = (struct slip){ .index = -1 };
+    loss_slip = norm_slip = 0;
+}
+
+/* Exchange that number for the slip's, which is then the right one: twice, and nothing has happened. */
+static void exchange_number(struct trainer *t, struct slip *s)
+{
+    const struct parameter *p = s->index < 0 ? NULL : parameter_find(&t->parameters, s->index);
+    struct range kept;
+    struct tensor own;
+    if (p == NULL || t->comm->rank != s->rank) return;
+    assert_int_equal(collect_own(t, p, s->kind, &kept, &own, &err), OK);
+    const int64_t n = layout_count(&p->layout), at = s->last ? kept.count - 1 : 0;
+    struct tensor all = tensor_1d(calloc((size_t)n, dtype_size(own.dtype)), own.dtype, n);
+    const double right = kept.count > 0 ? tensor_get(own, at) : 0;
+    memcpy((char *)all.data + (size_t)kept.first * dtype_size(own.dtype), own.data, tensor_bytes(own));
+    if (kept.count > 0) tensor_set(all, kept.first + at, s->value);
+    s->value = right;
+    collect_keep(t, p, s->kind, all);
+    free(own.data), free(all.data);
+}
+
+static void exchange_numbers(struct trainer *t, bool gradients)
+{
+    for (int i = 0; i < MOST_SLIPS; i++)
+        if ((slips[i].kind == KIND_GRADIENT) == gradients) exchange_number(t, &slips[i]);
+}
+
 static enum error_code one_step(struct trainer *t, struct reference *ref, const struct mistake *mistake, bool isolate, struct comparison *c)
 {
     struct probes probes;
@@ -54,8 +94,13 @@ static enum error_code one_step(struct trainer *t, struct reference *ref, const 
     trainer_watch(t, &breaking);
     enum error_code e = compare_begin(&probes, ref, &err);
     if (!e) e = trainer_gradients(t, &result, &err);
-    if (!e) e = compare_gradients(&probes, ref, &result, c, &err);
+    exchange_numbers(t, true);
+    struct step_result told = result;
+    told.loss += loss_slip, told.norm += norm_slip;
+    if (!e) e = compare_gradients(&probes, ref, &told, c, &err);
+    exchange_numbers(t, true);
     if (!e) e = trainer_update(t, &result, &err);
+    exchange_numbers(t, false);
     if (!e && t->comm->rank == 0) e = reference_update(ref, &err);
     if (!e) e = compare_weights(t, ref, c, &err);
     probes_close(&probes);
@@ -181,6 +226,151 @@ static void test_nan_is_named(void **state)
     ASSERT_ALL(test_rank != 0 || (c.failed && strcmp(c.first.tensor, "h.1.attn.heads") == 0), "the report names %s", c.first.tensor);
 }
 
+/* Of every parameter the gradient, the weight and a state, each on another device, first or last element: each is the worst of its kind,
+ * and nothing else is wrong. */
+static void test_each_kept_tensor_is_named(void **state)
+{
+    (void)state;
+    struct plan p = mesh_of_test();
+    const int params = model_param_count(&p.model), thin = tier_now() == TIER_VERIFY ? 1 : 5;
+    for (int i = test_size % thin; i < params; i += thin) {
+        p = mesh_of_test();
+        ASSERT_ALL(optimizer_find(&p.optimizer, "adamw", &err) == OK, "%s", err.text);
+        p.hyper = p.optimizer->usual;
+        const int second = i / 2 % 2;
+        char of[PARAM_NAME];
+        const struct param_spec spec = model_param(&p.model, i);
+        snprintf(of, sizeof of, "%s of %.70s", p.optimizer->state_name[second], spec.name);
+        const enum tensor_kind kinds[] = { KIND_GRADIENT, KIND_WEIGHT, KIND_STATE + (enum tensor_kind)second };
+        no_slips();
+        for (int k = 0; k < 3; k++) slips[k] = (struct slip){ kinds[k], i, (i + k) % test_size, (i + k) % 2, 3 };
+        const struct comparison c = run(&p, &none, false);
+        no_slips();
+        const struct worst *worst[] = { &c.gradient, &c.weight, &c.state };
+        const char *name[] = { spec.name, spec.name, of };
+        for (int k = 0; k < 3; k++) {
+            ASSERT_ALL(test_rank != 0 || (worst[k]->ratio > 2 && strcmp(worst[k]->tensor, name[k]) == 0), "%s was broken, the worst is %s", name[k],
+                       worst[k]->tensor);
+            ASSERT_ALL(test_rank != 0 || worst[k]->rank == (i + k) % test_size, "%s was broken on device %d, the report names %d", name[k],
+                       (i + k) % test_size, worst[k]->rank);
+        }
+        ASSERT_ALL(test_rank != 0 || c.wrong == 3, "%s: %lld comparisons do not hold, expected 3", spec.name, (long long)c.wrong);
+        ASSERT_ALL(test_rank != 0 || (strcmp(c.first_kind, "gradient") == 0 && strcmp(c.first.tensor, spec.name) == 0), "%s %s is named first",
+                   c.first_kind, c.first.tensor);
+    }
+}
+
+/* Weights that are gathered as codes after the step are what the masters quantise to, bit for bit: their bound is 0. */
+static void test_weights_of_codes_are_compared(void **state)
+{
+    (void)state;
+    for (int slip = 0; slip < 2 && test_size > 1; slip++) {
+        struct plan p = case_plan(test_size, 1, 1);
+        p.data.scheme = "zero1", p.data.quantise_weights = (struct block_format){ 8, 64 };
+        no_slips();
+        if (slip) slips[0] = (struct slip){ KIND_WEIGHT, 2, test_size - 1, true, 3 };
+        const struct comparison c = run(&p, &none, false);
+        no_slips();
+        ASSERT_ALL(test_rank != 0 || c.wrong == slip, "%lld comparisons do not hold, expected %d; first is %s %s", (long long)c.wrong, slip,
+                   c.first_kind, c.first.tensor);
+        ASSERT_ALL(test_rank != 0 || !slip || (strcmp(c.first.tensor, model_param(&p.model, 2).name) == 0 && c.first.rank == test_size - 1),
+                   "weight %s on device %d is named", c.first.tensor, c.first.rank);
+    }
+}
+
+static void test_loss_and_norm_are_compared(void **state)
+{
+    (void)state;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        struct plan p = mesh_of_test();
+        no_slips();
+        loss_slip = sign * 1e-6, norm_slip = sign * 1e-6;
+        const struct comparison c = run(&p, &none, false);
+        no_slips();
+        ASSERT_ALL(test_rank != 0 || (c.wrong == 2 && c.loss.ratio > 2 && c.norm.ratio > 2), "%lld do not hold; loss %g, norm %g", (long long)c.wrong,
+                   c.loss.ratio, c.norm.ratio);
+        ASSERT_ALL(test_rank != 0 || (c.number && strcmp(c.first.tensor, "loss") == 0), "%s is named", c.first.tensor);
+    }
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------------------ */
+
+/* After a step without mistakes: one number is another in its last bit, on one device. */
+static enum error_code copies(struct plan *p, struct slip *slip, uint64_t *compared)
+{
+    struct device device;
+    struct comm comm;
+    struct trainer t;
+    struct step_result result;
+    const struct batch_source source = { fill, p };
+    const bool gradient = slip->kind == KIND_GRADIENT;
+    struct range kept;
+    struct tensor own = tensor_none;
+    ASSERT_ALL(plan_check(p, &err) == OK, "%s", err.text);
+    ASSERT_ALL(device_open(&device, p->dtype, 0, &err) == OK, "%s", err.text);
+    ASSERT_ALL(comm_open(&comm, &device, &err) == OK, "%s", err.text);
+    ASSERT_ALL(trainer_open(&t, p, &comm, source, &err) == OK, "%s", err.text);
+    enum error_code e = trainer_gradients(&t, &result, &err);
+    if (!e && !gradient) e = trainer_update(&t, &result, &err);
+    if (!e) e = collect_own(&t, parameter_find(&t.parameters, slip->index < 0 ? 0 : slip->index), slip->kind, &kept, &own, &err);
+    ASSERT_ALL(e == OK, "%s", err.text);
+    if (kept.count > 0) slip->value = nextafter(tensor_get(own, slip->last ? kept.count - 1 : 0), INFINITY);
+    exchange_number(&t, slip);
+    *compared = 0;
+    e = replicas_check(&t, gradient ? BEFORE_OPTIMIZER : AFTER_OPTIMIZER, compared, &err);
+    free(own.data);
+    trainer_close(&t);
+    comm_close(&comm);
+    device_close(&device);
+    return e;
+}
+
+/* Every device once, with a kind and an element of its own; copies along dp, whole or in shards that are cut differently. */
+static void test_copies(void **state)
+{
+    (void)state;
+    static const char *const kind_name[] = { "weight", "gradient", "exp_avg", "exp_avg_sq" };
+    static const enum tensor_kind kinds[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_STATE, KIND_STATE + 1 };
+    for (int r = -1; r < test_size && test_size > 1; r++) {
+        struct plan p = mesh_of_test();
+        char want[160];
+        uint64_t compared;
+        ASSERT_ALL(optimizer_find(&p.optimizer, "adamw", &err) == OK, "%s", err.text);
+        p.hyper = p.optimizer->usual;
+        const int k = (r + 1) % 4, params = model_param_count(&p.model);
+        struct slip slip = { kinds[k], r < 0 ? -1 : (7 * r + 3) % params, r, r % 2, 0 };
+        const enum error_code e = copies(&p, &slip, &compared);
+        if (r < 0) {
+            ASSERT_ALL(e == OK, "%s", err.text);
+            continue;
+        }
+        snprintf(want, sizeof want, "%s %s on device", kind_name[k], model_param(&p.model, slip.index).name);
+        ASSERT_ALL(e == ERR_CHECK && strstr(err.text, want) != NULL, "%s on %d was broken; code %d, %s", want, r, e, err.text);
+    }
+}
+
+/* Shards that are cut differently, where tp is uneven: the half of a block's parameters ends inside attn.c_proj.bias on the first of three
+ * devices, on the second inside ln_2.bias, on the third inside ln_2.weight.  Not every device has some of each. */
+static void test_copies_cut_differently(void **state)
+{
+    (void)state;
+    int broken = 0;
+    for (int r = 0; r < 6 && test_size == 6; r++) {
+        struct plan p = case_plan(2, 3, 1);
+        uint64_t compared;
+        struct slip slip = { KIND_WEIGHT, 7 + r % 3, r, r % 2, 0 };
+        char want[160];
+        p.model.D = p.model.H = p.model.K = 10, p.model.A = 1, p.model.F = 23, p.data.scheme = "zero3", p.data.bucket = 0;
+        snprintf(want, sizeof want, "weight %s on device", model_param(&p.model, slip.index).name);
+        const enum error_code e = copies(&p, &slip, &compared);
+        int had = test_rank == r && slip.value != 0;
+        MPI_Allreduce(MPI_IN_PLACE, &had, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        ASSERT_ALL(had ? e == ERR_CHECK && strstr(err.text, want) : e == OK, "%s %d: code %d, %s", want, r, e, err.text);
+        broken += had;
+    }
+    ASSERT_ALL(test_size != 6 || broken >= 3, "%d devices have some of it", broken);
+}
+
 /* Weights so large that scores of attention overflow, on one device as on many. */
 static struct plan overflowing(void)
 {
@@ -230,8 +420,11 @@ static void test_isolated(void **state)
 
 int main(void)
 {
+    no_slips();
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_all_is_compared), MPI_TEST(test_each_tensor_is_named), MPI_TEST(test_axis_and_factor), MPI_TEST(test_nan_is_named),
+        MPI_TEST(test_each_kept_tensor_is_named), MPI_TEST(test_weights_of_codes_are_compared), MPI_TEST(test_loss_and_norm_are_compared),
+        MPI_TEST(test_copies), MPI_TEST(test_copies_cut_differently),
         MPI_TEST(test_the_truth_diverges_too), MPI_TEST(test_a_device_diverges_alone), MPI_TEST(test_isolated),
     };
     return MPI_RUN("probe", tests);

@@ -5,6 +5,7 @@
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/collectives/quantised.h"
+#include "ref/numeric/distance.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/io/safetensors.h"
 #include "ref/numeric/convert.h"
@@ -363,7 +364,7 @@ static struct losses lose(struct group *g, bool ring, enum input how, struct blo
         const double off = fabs(tensor_get(row, i) - track.exact[i]);
         out.squares += off * off;
         out.most = fmax(out.most, off);
-        if (!(off / track.bound[i] <= out.over_bound)) out.over_bound = off / track.bound[i];
+        if (exceeds(off / track.bound[i], out.over_bound)) out.over_bound = off / track.bound[i];
     }
     tracking_close(&track);
     free(row.data);

@@ -5,6 +5,7 @@
 #include "tests/devices/on_devices.h"
 #include "emulated_devices/schemes/sbp/assign.h"
 #include "emulated_devices/model/link_cost.h"
+#include "ref/numeric/distance.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 
@@ -152,7 +153,7 @@ static double worst(const struct placement *p, const struct sbp_graph *g, const 
         if (!is_made(g, t) || signature_has(a->tensor[t], SBP_P)) continue;
         struct tensor want = cut(p, &g->tensor[t].shape, a->tensor[t], all[t]);
         const double off = distance(piece[t], want.data);
-        if (!(off <= most)) most = off, *which = t;
+        if (exceeds(off, most)) most = off, *which = t;
         device_free(&device, want);
     }
     return most;

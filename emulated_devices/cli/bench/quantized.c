@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/collectives/quantised.h"
+#include "ref/numeric/distance.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <stdio.h>
@@ -70,7 +71,8 @@ static enum error_code measure(struct bench *b, enum way way, enum numbers how, 
     for (int64_t i = first; i < first + n; i++) {
         const double off = fabs(tensor_get(b->row, i) - b->tracking.exact[i]), bound = b->tracking.bound[i];
         sums[0] += off * off, sums[1] += bound * bound;
-        if (!(off / bound <= most[0])) most[0] = off / bound;
+        const double ratio = off == 0 ? 0 : off / bound;
+        if (exceeds(ratio, most[0])) most[0] = ratio;
     }
     enum error_code shared = allreduce(b->flat.whole, sums, 2, F64, SUM, NULL, err);
     if (!shared) shared = allreduce(b->flat.whole, most, 5, F64, MAX, NULL, err);

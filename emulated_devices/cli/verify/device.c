@@ -3,6 +3,7 @@
 #include "emulated_devices/verify/case.h"
 #include "emulated_devices/verify/collectives.h"
 #include "ref/io/json.h"
+#include "ref/numeric/distance.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +78,7 @@ static void compare_offloaded(struct job *j, const struct plan *p, struct found 
     if (j->resident != hash && !f->verdict.code) fail(&f->verdict, ERR_CHECK, "weights have other bits than those of %s without offloading", p->data.scheme);
 }
 
-static double larger(double a, double b) { return !(b <= a) ? b : a; }
+static double larger(double a, double b) { return exceeds(b, a) ? b : a; }
 
 struct ratio_text { char text[16]; };
 
