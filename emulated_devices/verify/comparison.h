@@ -6,7 +6,7 @@
 #ifndef ORRERY_COMPARISON_H
 #define ORRERY_COMPARISON_H
 
-#include "emulated_devices/model/plan.h"
+#include "emulated_devices/plan/plan.h"
 #include "emulated_devices/verify/sums.h"
 
 /* The worst of its kind so far: error and bound are relative, norm over norm of the whole tensor. */

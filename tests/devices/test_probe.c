@@ -64,7 +64,7 @@ static void no_slips(void)
 static void exchange_number(struct trainer *t, struct slip *s)
 {
     const struct parameter *p = s->index < 0 ? NULL : parameter_find(&t->parameters, s->index);
-    struct range kept;
+    struct interval kept;
     struct tensor own;
     if (p == NULL || t->comm->rank != s->rank) return;
     assert_int_equal(collect_own(t, p, s->kind, &kept, &own, &err), OK);
@@ -304,7 +304,7 @@ static enum error_code copies(struct plan *p, struct slip *slip, uint64_t *compa
     struct step_result result;
     const struct batch_source source = { fill, p };
     const bool gradient = slip->kind == KIND_GRADIENT;
-    struct range kept;
+    struct interval kept;
     struct tensor own = tensor_none;
     ASSERT_ALL(plan_check(p, &err) == OK, "%s", err.text);
     ASSERT_ALL(device_open(&device, p->dtype, 0, &err) == OK, "%s", err.text);
