@@ -77,16 +77,22 @@ enum error_code run_list(struct stage *s, struct microbatch *m, const struct mod
     return run_steps(s, m, p, which, made_first(list), list->count, err);
 }
 
+/* Weights and gradients are made behind the memory that a list begins with. */
 void run_held(const struct stage *s, const struct microbatch *m, const struct model_part *p, enum list which, struct held *h)
 {
+    static const enum pass pass[LIST_COUNT] = { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT };
     const struct steps *list = &p->linked.list[which];
+    const bool needs = which == LIST_FORWARD || which == LIST_WEIGHT || list_uses_weights(&p->linked, LIST_INPUT);
+    const uint64_t made = needs ? data_part_bytes(s->data, p->index, pass[which]) : 0;
     for (int i = 0; i < list->count; i++) {
         const struct part_step step = list->step[i];
+        if (i == made_first(list)) h->made = made, held_note(h);
         if (step.kind != STEP_MAKE && step.kind != STEP_DROP) continue;
         const struct buffer *b = &p->linked.buffer[step.at];
-        if (b->tag != ACTIVATIONS) continue;
-        const uint64_t bytes = buffer_bytes(b, s->tp, m->N);
-        if (step.kind == STEP_MAKE) held_more(h, bytes);
-        else h->now -= bytes;
+        if (b->tag != ACTIVATIONS && step.at < BUFFER_FIRST_OWN) continue;      /* goes on to another part or stage */
+        uint64_t *held = b->tag == ACTIVATIONS ? &h->now : &h->buffers;
+        *held += step.kind == STEP_MAKE ? buffer_bytes(b, s->tp, m->N) : -buffer_bytes(b, s->tp, m->N);
+        held_note(h);
     }
+    h->made = 0;
 }

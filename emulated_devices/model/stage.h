@@ -95,12 +95,20 @@ struct tensor stage_take_output(struct stage *, int micro);
 struct tensor stage_take_input_gradient(struct stage *, int micro);
 
 /** Bytes of ACTIVATIONS, followed through one operation: what is held at its end, and the most on the way.
- *  Before forward, what another stage sent is held already. */
-struct held { uint64_t now, peak; };
+ *  Before forward, what another stage sent is held already.
+ *  Beside them there are BUFFERS that the operation makes and drops, and weights or gradients that are made for its pass: of all three
+ *  together `together` is the least that the most on the way can be. */
+struct held { uint64_t now, peak, buffers, made, together; };
+static inline void held_note(struct held *h)
+{
+    const uint64_t all = h->now + h->buffers + h->made;
+    if (h->now > h->peak) h->peak = h->now;
+    if (all > h->together) h->together = all;
+}
 static inline void held_more(struct held *h, uint64_t bytes)
 {
     h->now += bytes;
-    if (h->now > h->peak) h->peak = h->now;
+    held_note(h);
 }
 void stage_forward_held(const struct stage *, int micro, struct held *);
 void stage_backward_held(const struct stage *, int micro, bool input, bool weight, struct held *);

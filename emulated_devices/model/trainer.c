@@ -130,17 +130,25 @@ static enum error_code list_uses(struct trainer *t, struct error *err)
     return OK;
 }
 
-enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct comm *comm, struct batch_source source, struct error *err)
+enum error_code trainer_outline(struct trainer *t, const struct plan *plan, struct comm *comm, struct error *err)
 {
-    *t = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device, .source = source, .loss_scale = plan_loss_scale(plan) };
+    *t = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device, .loss_scale = plan_loss_scale(plan) };
     enum error_code e = make_groups(t, err);
     if (!e) e = make_schemes(t, err);
     if (!e) e = make_parameters(t, err);
-    if (!e) e = data_open(&t->data, t->plan.seed, err);
+    if (!e) e = data_outline(&t->data, err);
     if (!e) e = apart_group(&t->replica, t, err);
     if (!e) e = make_stages(t, err);
     if (!e) e = routers_open(t, err);
     if (!e) e = list_uses(t, err);
+    return e;
+}
+
+enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct comm *comm, struct batch_source source, struct error *err)
+{
+    enum error_code e = trainer_outline(t, plan, comm, err);
+    t->source = source;
+    if (!e) e = data_fill(&t->data, t->plan.seed, err);
     e = comm_agree(comm, e, err);
     if (e) trainer_close(t);
     return e;
@@ -416,7 +424,7 @@ static struct collective_cost pipeline_cost(const struct trainer *t)
 }
 
 /* Walk the list: an input is held from when it arrives, the rest from forward to the end of the weights' backward. */
-static uint64_t activation_peak(const struct trainer *t)
+static struct held follow_activations(const struct trainer *t)
 {
     const struct schedule *s = &t->schedule;
     const int self = t->pp.rank;
@@ -425,15 +433,14 @@ static uint64_t activation_peak(const struct trainer *t)
         const struct action *a = &s->actions[self][i];
         const struct stage *stage = &t->stage[a->chunk];
         const uint64_t input = activation_message(t, a->micro);
-        if (a->kind == RECEIVE_ACTIVATION) h.now += input;
+        if (a->kind == RECEIVE_ACTIVATION) held_more(&h, input);
         if (a->kind == FORWARD) stage_forward_held(stage, a->micro, &h);
-        if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) h.now += input;
+        if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) held_more(&h, input);
         if (a->kind == BACKWARD) stage_backward_held(stage, a->micro, true, true, &h);
         if (a->kind == BACKWARD_INPUT) stage_backward_held(stage, a->micro, true, false, &h);
         if (a->kind == BACKWARD_WEIGHT) stage_backward_held(stage, a->micro, false, true, &h);
-        if (h.now > h.peak) h.peak = h.now;
     }
-    return h.peak;
+    return h;
 }
 
 uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
@@ -443,9 +450,19 @@ uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
     case PARAMETERS: return kept.weights;
     case GRADIENTS: return kept.gradients;
     case OPTIMIZER: return kept.optimizer;
-    case ACTIVATIONS: return activation_peak(t);
+    case ACTIVATIONS: return follow_activations(t).peak;
     default: return 0;
     }
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+uint64_t trainer_least(const struct trainer *t)
+{
+    const struct model_state kept = data_resident(&t->data), peak = data_peak(&t->data);
+    const uint64_t whole = larger(peak.weights - kept.weights, peak.gradients - kept.gradients);
+    const uint64_t at_once = larger(follow_activations(t).together, larger(whole, data_step_buffers(&t->data)));
+    return kept.weights + kept.gradients + kept.optimizer + at_once;
 }
 
 static struct collective_cost result_cost(const struct trainer *t)

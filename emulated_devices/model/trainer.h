@@ -51,7 +51,16 @@ struct step_result {
 };
 
 /**
- * Build this device's part: groups, layouts, initial weights, optimizer state.
+ * Find this device's part: groups, layouts, lists of what is done in which order.  All formulas below are true of it; it has no weights,
+ * gradients and states, and cannot train.
+ * Local.  The plan must have passed plan_check.
+ * @param comm  of an outline that only is looked at, it need not be connected: device, rank, size and contexts suffice.
+ * @return OK or ERR_MEMORY; trainer_close works after both.
+ */
+enum error_code trainer_outline(struct trainer *, const struct plan *, struct comm *, struct error *);
+
+/**
+ * Build this device's part: its outline, initial weights, optimizer state.
  * Collective over all devices.  The plan must have passed plan_check.
  * @param source  must outlive the trainer.
  * @return OK, or the same error on every device, with nothing to close.
@@ -99,5 +108,9 @@ struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *, int64_t 
 /** Peak bytes of this device in one tag, by formula, exactly, for PARAMETERS, GRADIENTS, OPTIMIZER and ACTIVATIONS: what the
  *  arena must show after a step.  Activations: the most that the device's list of actions holds at once. */
 uint64_t trainer_peak(const struct trainer *, enum arena_tag);
+
+/** Bytes that this device's peaks come to together, at least: what is kept all the time, and the most of what the lists of actions and
+ *  passes hold at one moment.  What collectives and operations need for themselves is not in it. */
+uint64_t trainer_least(const struct trainer *);
 
 #endif

@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/case.h"
+#include "emulated_devices/model/plan_memory.h"
 #include "emulated_devices/verify/hash.h"
 #include "emulated_devices/verify/replicas.h"
 #include "ref/numeric/philox.h"
@@ -207,6 +208,22 @@ static enum error_code check_tier(const struct trainer *t, struct error *err)
                 (unsigned long long)want.bytes_written, (unsigned long long)want.writes);
 }
 
+/* What was known before there were devices. */
+static enum error_code check_prediction(const struct trainer *t, struct error *err)
+{
+    const struct arena_use *counted = &t->device->arena.peak;
+    struct plan_memory m;
+    const enum error_code e = plan_memory(&t->plan, t->comm->rank, true, &m, err);
+    for (int tag = 0; tag < BUFFERS && !e; tag++)
+        if (counted->tag[tag] != m.peak.tag[tag])
+            return fail(err, ERR_CHECK, "device %d: the peak of %s is %llu bytes; before the start %llu were predicted", t->comm->rank,
+                        arena_tag_name(tag), (unsigned long long)counted->tag[tag], (unsigned long long)m.peak.tag[tag]);
+    if (!e && counted->total < m.peak.total)
+        return fail(err, ERR_CHECK, "device %d: the peak is %llu bytes; before the start at least %llu were predicted", t->comm->rank,
+                    (unsigned long long)counted->total, (unsigned long long)m.peak.total);
+    return e;
+}
+
 static enum error_code check_memory(const struct trainer *t, struct error *err)
 {
     const struct arena *a = &t->device->arena;
@@ -217,7 +234,7 @@ static enum error_code check_memory(const struct trainer *t, struct error *err)
     if (a->now.tag[ACTIVATIONS] != 0)
         return fail(err, ERR_CHECK, "device %d: %llu bytes of activations are left after a step", t->comm->rank,
                     (unsigned long long)a->now.tag[ACTIVATIONS]);
-    return OK;
+    return check_prediction(t, err);
 }
 
 /* ---- one case ------------------------------------------------------------------------------------------------------------ */

@@ -112,13 +112,21 @@ static enum error_code check_files(int devices, struct error *err)
     return OK;
 }
 
+enum error_code machine_check_memory(int devices, uint64_t model, struct error *err)
+{
+    const uint64_t bytes = (uint64_t)devices * DEVICE_BYTES + model, memory = free_memory();
+    char of_it[64] = "without a model in it";
+    if (bytes <= memory) return OK;
+    if (model > 0) snprintf(of_it, sizeof of_it, "at least %s of it for the model", size_format(model).text);
+    return fail(err, ERR_MEMORY, "%d device%s need%s %s of memory, %s; this machine has %s left", devices, devices == 1 ? "" : "s",
+                devices == 1 ? "s" : "", size_format(bytes).text, of_it, size_format(memory).text);
+}
+
 enum error_code machine_check(int devices, struct error *err)
 {
-    const uint64_t bytes = (uint64_t)devices * DEVICE_BYTES, memory = free_memory();
+    const enum error_code e = machine_check_memory(devices, 0, err);
     const uint64_t need = (uint64_t)devices * DEVICE_TASKS + OTHER_TASKS, room = free_tasks();
-    if (bytes > memory)
-        return fail(err, ERR_MEMORY, "%d devices need %s of memory, without a model in it; this machine has %s left", devices,
-                    size_format(bytes).text, size_format(memory).text);
+    if (e) return e;
     if (need > room)
         return fail(err, ERR_MEMORY, "%d devices need %llu processes and threads; there is room for %llu more (ulimit -u, pids.max, pid_max)",
                     devices, (unsigned long long)need, (unsigned long long)room);

@@ -1,8 +1,10 @@
 /* train.c -- `orrery train`: a model, a mesh, a text, and one device beside it to check. */
+#include "emulated_devices/cli/launch/machine.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/trace_file.h"
+#include "emulated_devices/model/plan_memory.h"
 #include "emulated_devices/verify/replicas.h"
 #include "ref/io/output.h"
 #include "ref/ops/threads.h"
@@ -52,6 +54,24 @@ static enum error_code probe_outputs(const struct train_options *o, struct error
     if (!e && o->timeline) e = fail_about(err, output_probe(o->timeline, err), "--timeline");
     if (!e && o->json) e = fail_about(err, output_probe(o->json, err), "--json");
     return e;
+}
+
+/* What no device could hold is better known before there are devices.  @param[out] together  of all of them, on this machine. */
+static enum error_code check_budget(const struct train_options *o, uint64_t *together, struct error *err)
+{
+    const bool steps = o->steps > 0;
+    struct plan_memories m;
+    enum error_code e = plan_memory_of_all(&o->plan, steps, &m, err);
+    if (!e) e = plan_check_budget(&o->plan, o->memory, steps, &m, err);
+    *together = m.device_bytes + (o->plan.data.offload_to ? 0 : m.offloaded);
+    return e;
+}
+
+static enum error_code check_memory(const struct train_options *o, struct error *err)
+{
+    uint64_t together;
+    const enum error_code e = check_budget(o, &together, err);
+    return e ? e : machine_check_memory(o->plan.mesh.devices, together, err);
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------------- */
@@ -245,6 +265,7 @@ static enum error_code train_device(const struct train_options *o, struct error 
     struct text text = { 0 };
     char place[64], overridden[240] = "";
     const int threads = use_cores(o->plan.mesh.devices);
+    uint64_t together;
     enum error_code e = device_open(&device, o->plan.dtype, o->memory, err);
     if (e) return e;
     clock_open(&device.clock, &o->cluster, o->plan.dtype);
@@ -266,6 +287,7 @@ static enum error_code train_device(const struct train_options *o, struct error 
         e = load_text(o, &text, err);
         if (!e && comm.rank == 0) e = train_check_saved(o, &text, overridden, sizeof overridden, err);
         if (!e && comm.rank == 0) e = probe_outputs(o, err);
+        if (!e && comm.rank == 0) e = under_launcher() ? check_budget(o, &together, err) : check_memory(o, err);
         e = comm_agree(&comm, e, err);
     }
     if (!e) e = o->golden ? train_golden(&comm, o, err) : run_on_device(&comm, o, &text, overridden, threads, err);
@@ -285,6 +307,7 @@ static enum error_code launch_devices(const struct train_options *o, int argc, c
     e = train_check_saved(o, &text, overridden, sizeof overridden, err);
     text_free(&text);
     if (!e) e = probe_outputs(o, err);
+    if (!e) e = check_memory(o, err);
     return e ? e : launch(o->plan.mesh.devices, argc, argv, status, err);
 }
 

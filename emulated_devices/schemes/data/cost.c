@@ -174,12 +174,11 @@ static struct state_bytes bytes_of_element(const struct data_parallel *dp)
     };
 }
 
-struct model_state data_peak(const struct data_parallel *dp)
+struct model_state data_resident(const struct data_parallel *dp)
 {
     const struct state_bytes each = bytes_of_element(dp);
     const struct data_request *q = &dp->request;
-    const uint64_t in_step = dp->stepped ? (uint64_t)(buffers_of_step(dp) * dp->longest_slice) : 0;
-    struct model_state sum = { .weights = (uint64_t)dp->most_weights * each.weight, .gradients = (uint64_t)dp->most_gradients * each.gradient };
+    struct model_state sum = { 0 };
     for (int u = 0; u < dp->units; u++) {
         const struct model_state s = shards_state(&dp->shards, dp->unit[u].padded, each);
         if (!offloads(q, PARAMETERS)) sum.weights += s.weights * (uint64_t)dp->versions;
@@ -188,10 +187,44 @@ struct model_state data_peak(const struct data_parallel *dp)
         for (int k = 0; k < dp->optimizer->states && dp->optimizer->low_rank; k++)
             sum.optimizer += (uint64_t)low_rank_state_elements(dp, &dp->unit[u], k) * dtype_size(data_format(dp, KIND_STATE));
     }
-    if (offloads(q, PARAMETERS)) sum.weights = larger(sum.weights, in_step * each.weight);
-    if (offloads(q, GRADIENTS)) sum.gradients = larger(sum.gradients, in_step * each.gradient);
-    if (offloads(q, OPTIMIZER)) sum.optimizer = in_step * each.optimizer;
     return sum;
+}
+
+/* Slices of what lies on the slow tier, in one step of the optimizer. */
+static struct model_state step_buffers(const struct data_parallel *dp)
+{
+    const struct state_bytes each = bytes_of_element(dp);
+    const struct data_request *q = &dp->request;
+    const uint64_t n = dp->stepped ? (uint64_t)(buffers_of_step(dp) * dp->longest_slice) : 0;
+    return (struct model_state){ .weights = offloads(q, PARAMETERS) ? n * each.weight : 0, .gradients = offloads(q, GRADIENTS) ? n * each.gradient : 0,
+                                 .optimizer = offloads(q, OPTIMIZER) ? n * each.optimizer : 0 };
+}
+
+uint64_t data_step_buffers(const struct data_parallel *dp)
+{
+    const struct model_state s = step_buffers(dp);
+    return s.weights + s.gradients + s.optimizer;
+}
+
+struct model_state data_peak(const struct data_parallel *dp)
+{
+    const struct state_bytes each = bytes_of_element(dp);
+    const struct model_state kept = data_resident(dp), slices = step_buffers(dp);
+    return (struct model_state){ .weights = kept.weights + larger((uint64_t)dp->most_weights * each.weight, slices.weights),
+                                 .gradients = kept.gradients + larger((uint64_t)dp->most_gradients * each.gradient, slices.gradients),
+                                 .optimizer = kept.optimizer + slices.optimizer };
+}
+
+uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pass)
+{
+    const struct use use = { .part = part, .pass = pass };
+    const struct state_bytes each = bytes_of_element(dp);
+    const bool gradients = pass == PASS_BACKWARD_WEIGHT;
+    int64_t n = 0;
+    int unit[2];
+    if (!(gradients ? data_scatters(dp) : makes_weights(dp))) return 0;
+    for (int k = 0, units = data_units_at(dp, use, unit); k < units; k++) n += whole_elements(&dp->unit[unit[k]]);
+    return (uint64_t)n * (gradients ? each.gradient : each.weight);
 }
 
 struct model_state data_offloaded(const struct data_parallel *dp)

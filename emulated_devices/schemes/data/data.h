@@ -163,11 +163,21 @@ struct data_parallel {
 /* ---- building ------------------------------------------------------------------------------------------------------- */
 
 /**
- * Make groups, units, initial weights and optimizer state.
+ * Find groups and units: what this device keeps and sends, of which all formulas below are true, without memory for it.
  * Local.  scheme, request, config, device, group, parameters, optimizer, hyper, versions and allreduce are filled in.
- * Initial weights are drawn from each element's place in the whole tensor: the same bits on every mesh, whoever keeps them.
- * @return OK or ERR_MEMORY; data_close works after both.
+ * @return OK, ERR_PLAN or ERR_MEMORY; data_close works after all of them.
  */
+enum error_code data_outline(struct data_parallel *, struct error *);
+
+/**
+ * Make initial weights, gradients and optimizer state.
+ * Local, after data_outline.  Weights are drawn from each element's place in the whole tensor: the same bits on every mesh, whoever
+ * keeps them.
+ * @return OK, ERR_MEMORY, or ERR_FILE of a slow tier; data_close works after all of them.
+ */
+enum error_code data_fill(struct data_parallel *, uint64_t seed, struct error *);
+
+/** Both.  Local. */
 enum error_code data_open(struct data_parallel *, uint64_t seed, struct error *);
 void data_close(struct data_parallel *);
 
@@ -305,6 +315,15 @@ int data_balanced_stride(picoseconds host, picoseconds device);
 
 /** Peak bytes of PARAMETERS, GRADIENTS and OPTIMIZER, exactly. */
 struct model_state data_peak(const struct data_parallel *);
+
+/** Bytes of them that are on the device from the first moment to the last. */
+struct model_state data_resident(const struct data_parallel *);
+
+/** Bytes of all of them together that the optimizer's step moves through the device, where they lie on the slow tier. */
+uint64_t data_step_buffers(const struct data_parallel *);
+
+/** Bytes of weights, or of gradients, that are made for one pass over a part, whatever else is here by then: at least. */
+uint64_t data_part_bytes(const struct data_parallel *, int part, enum pass);
 
 /** Bytes that lie on the slow tier. */
 struct model_state data_offloaded(const struct data_parallel *);

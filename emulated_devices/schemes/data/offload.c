@@ -65,8 +65,9 @@ static int64_t landing_elements(const struct data_parallel *dp)
     return dp->request.offload_stride > 1 && !offloads(&dp->request, PARAMETERS) ? n : 0;
 }
 
-static enum error_code open_tier(struct data_parallel *dp, struct error *err)
+enum error_code offload_open_tier(struct data_parallel *dp, struct error *err)
 {
+    if (!dp->request.offload) return OK;
     uint64_t bytes = room_of(dp, KIND_WEIGHT, landing_elements(dp));
     for (int u = 0; u < dp->units; u++) bytes += unit_room(dp, &dp->unit[u]);
     const enum error_code e = tier_open(&dp->tier, &dp->device->clock, dp->request.offload_to, bytes, err);
@@ -75,7 +76,7 @@ static enum error_code open_tier(struct data_parallel *dp, struct error *err)
 }
 
 /* Without offloading a slice is all that this device steps of a unit. */
-static enum error_code list_slices(struct data_parallel *dp, struct error *err)
+enum error_code offload_list_slices(struct data_parallel *dp, struct error *err)
 {
     const int64_t most = dp->request.offload ? dp->request.offload_slice : INT64_MAX;
     for (int u = 0; u < dp->units; u++) {
@@ -94,12 +95,6 @@ static enum error_code list_slices(struct data_parallel *dp, struct error *err)
         before += n;
     }
     return OK;
-}
-
-enum error_code offload_open(struct data_parallel *dp, struct error *err)
-{
-    const enum error_code e = list_slices(dp, err);
-    return e || !dp->request.offload ? e : open_tier(dp, err);
 }
 
 void offload_close(struct data_parallel *dp)

@@ -14,8 +14,9 @@
 
 enum { OFFLOAD_BUFFERS = 3 };
 
-/* The tier, in which homes are then placed, and the list of slices.  Units have been laid out. */
-enum error_code offload_open(struct data_parallel *, struct error *);
+/* The list of slices, for units that have been laid out; and the tier, in which homes are then placed. */
+enum error_code offload_list_slices(struct data_parallel *, struct error *);
+enum error_code offload_open_tier(struct data_parallel *, struct error *);
 void offload_close(struct data_parallel *);
 
 /* ---- weights --------------------------------------------------------------------------------------------------------------- */

@@ -155,9 +155,8 @@ void data_same_versions(struct data_parallel *dp)
 
 /* ---- all of it --------------------------------------------------------------------------------------------------------------- */
 
-enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error *err)
+enum error_code data_outline(struct data_parallel *dp, struct error *err)
 {
-    bool failed = false;
     dp->outer = data_outer(&dp->request);
     dp->request.allgather = data_allgather(&dp->request);
     enum error_code e = data_shards(&dp->shards, &dp->request, dp->group->size, dp->group->rank, err);
@@ -165,7 +164,13 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
     if (!e) e = open_units(dp, err);
     if (!e) e = bucket_open(&dp->reducing, dp->units, err);
     if (!e) e = bucket_open(&dp->sharing, dp->units, err);
-    if (!e) e = offload_open(dp, err);
+    return e ? e : offload_list_slices(dp, err);
+}
+
+enum error_code data_fill(struct data_parallel *dp, uint64_t seed, struct error *err)
+{
+    bool failed = false;
+    enum error_code e = offload_open_tier(dp, err);
     if (e) return e;
     for (int u = 0; u < dp->units; u++) make_unit(dp, &dp->unit[u], &failed);
     if (!data_scatters(dp) && has_gradients(dp)) place_gradients(dp, &failed);
@@ -180,6 +185,12 @@ enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error 
     data_same_versions(dp);
     data_start_round(dp);
     return e;
+}
+
+enum error_code data_open(struct data_parallel *dp, uint64_t seed, struct error *err)
+{
+    const enum error_code e = data_outline(dp, err);
+    return e ? e : data_fill(dp, seed, err);
 }
 
 /* What lies on the slow tier goes with it. */
