@@ -5,7 +5,7 @@
  *
  * ASSERT_ALL is collective: every rank calls it, the lowest rank whose condition is false speaks, and all leave the test
  * together, so the next test still runs.  Never put it under a condition in which ranks differ.
- * Everything that goes wrong on one rank alone (a plain assert_*, a crash) ends the whole job at once, because the
+ * Everything that goes wrong on one rank of several alone (a plain assert_*, a crash) ends the whole job at once, because the
  * others are about to wait for a rank that will not come; what that rank had to say is shown.
  * Rank 0 owns the terminal and the XML report.  The exit status is 0 or 1, the same on every rank.
  * The harness talks on a communicator of its own, so a test that stops half-way cannot take its messages.
@@ -80,7 +80,7 @@ static int harness_before(void **state)
     (void)state;
     MPI_Ibarrier(harness, &request);
     patience_settle(&request);
-    setenv("CMOCKA_TEST_ABORT", "1", 1);                    /* a failure of one rank aborts, see harness_last_words */
+    if (test_size > 1) setenv("CMOCKA_TEST_ABORT", "1", 1); /* a failure of one rank aborts, see harness_last_words */
     return 0;
 }
 #define MPI_TEST(function) cmocka_unit_test_setup(function, harness_before)

@@ -105,14 +105,26 @@ ratio() {
          END { if (most == "nan") print most; else if (most > 1) printf "%.1e\n", most }' "$1"
 }
 
+# What bash, cmocka, MPICH, Open MPI and orrery say of a process that did not end by itself.
+forced='BAD TERMINATION|EXIT STRING: |APPLICATION TIMED OUT|Test failed with exception|[Ss]egmentation fault|Aborted|Killed|core dumped'
+forced="$forced|exited on signal|mpiexec has detected a timeout| died( during start-up)?: | hydra_pmi_proxy\\) died|: command not found"
+
+# ended_by_force LOG STATUS SAYS: how, if a process of the check was killed, ran out of time or did not start, unless SAYS names just that.
+ended_by_force() {
+    local how; how=$(grep -E -e "$forced" "$1"; if [ "$2" -ge 124 ]; then echo "status $2"; fi)
+    [ -n "$how" ] || return 1
+    if grep -qE -e "$forced|status [0-9]" <<<"$3" && grep -qE -e "$3" <<<"$how"; then return 1; fi
+    head -n 1 <<<"$how"
+}
+
 # One check of one fault: a line "VERDICT kind ratio why".
 judge() {
-    local name=$1 number=$2 command=$3 says=$4 dir=$out/$1 rc=0 verdict=killed why= r
+    local name=$1 number=$2 command=$3 says=$4 dir=$out/$1 rc=0 verdict=killed why= how r
     local log=$dir/check.$number.log
     try "$dir" "$log" "$command" || rc=$?
     r=$(ratio "$log")
     if [ $rc -eq 0 ]; then verdict=survived why="survives: $command"
-    elif [ $rc -eq 124 ] || [ $rc -eq 137 ]; then verdict=hung why="does not end: $command"
+    elif how=$(ended_by_force "$log" $rc "$says"); then verdict=forced why="no kill, but an end by force, \`$how\`: $command"
     elif ! grep -qE -e "$says" "$log"; then verdict=unclear why="status $rc, but the report does not say /$says/: $command"
     elif [ -n "$r" ] && [ "$r" != nan ] && awk "BEGIN { exit !($r <= 2) }"; then verdict=weak why="error/bound is only $r: $command"
     fi

@@ -66,6 +66,33 @@ file: ref/optim/sgd.c
 caught by: test_optimizer
 says: h\.0\.ln_1\.weight
 END
+refused what_ends_by_force 'no kill, but an end by force, `' <<'END'
+title: a test that crashes has noticed nothing, whatever it said before
+file: ref/optim/sgd.c
+-    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
++    __builtin_trap();
++    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
+caught by: test_optimizer
+says: FAILED
+END
+refused what_runs_out_of_time 'no kill, but an end by force, `status 124`' <<'END'
+title: a test that never ends has noticed nothing
+file: ref/optim/sgd.c
+-    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
++    for (volatile int i = 0; i < 1;) { }
++    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
+caught by: timeout 5 test_optimizer
+says: RUN
+END
+refused whom_a_signal_stops 'no kill, but an end by force, ' <<'END'
+title: devices that abort have noticed nothing, though there is a report of it
+file: ref/optim/sgd.c
+-    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
++    __builtin_trap();
++    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
+caught by: orrery train --model tiny --batch 4 --seq 7 --steps 1 --optimizer sgd --dp 2
+says: orrery: 
+END
 refused a_check_that_always_fails 'fails on the tree as it is' <<'END'
 title: a check that would catch anything
 file: ref/optim/sgd.c
@@ -74,4 +101,22 @@ file: ref/optim/sgd.c
 caught by: orrery train --no-such-flag
 says: no-such-flag
 END
+
+# Where an end by force is what a mistake leads to, a fault may ask for it.
+printf '[ RUN      ] accepts_the_end_that_is_asked_for\n'
+cat >"$place/asked.fault" <<'END'
+title: a crash is what must come of it
+file: ref/optim/sgd.c
+-    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
++    __builtin_trap();
++    const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), lr = (real)s.lr;
+caught by: test_optimizer
+says: Test failed with exception: Illegal instruction
+END
+if FAULT_DIR=$place bash tests/faults/run.sh "$BUILD" asked >"$place/out" 2>&1; then echo '[       OK ] accepts_the_end_that_is_asked_for'
+else
+    sed 's/^/    | /' "$place/out"
+    echo '[  FAILED  ] accepts_the_end_that_is_asked_for'
+    failed=1
+fi
 [ -z "${failed:-}" ]
