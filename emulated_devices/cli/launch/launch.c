@@ -228,7 +228,7 @@ static enum error_code report_end_of_job(const struct watch *w, int how, int dev
 {
     *status = WIFEXITED(how) ? WEXITSTATUS(how) : 1;
     if (w->write_errno) return fail(err, ERR_FILE, "standard output: cannot be written: %s", strerror(w->write_errno));
-    if (w->lost_pid == 0 && !w->said[0] && !w->mpi_failed[0] && (WIFSIGNALED(how) || w->orphaned)) return report_death_of_manager(how, err);
+    if (w->lost_pid == 0 && !w->said[0] && (WIFSIGNALED(how) || w->orphaned)) return report_death_of_manager(how, err);     /* MPI may have noticed too */
     if (w->lost_pid || (w->died && !w->said[0] && !w->mpi_failed[0])) return report_death(w, devices, err);
     if (w->mpi_failed[0] && !w->said[0]) return fail(err, ERR_COMM, "MPI could not be started: %s", w->mpi_failed);
     fputs(w->said, stderr);

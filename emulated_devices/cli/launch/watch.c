@@ -64,9 +64,33 @@ static bool is_report(struct watch *w, struct stream *s, const char *line)
     return true;
 }
 
+static void keep_noise(struct watch *w, const char *line)
+{
+    if (!w->noise[0]) snprintf(w->noise, sizeof w->noise, "%.*s", (int)strcspn(line, "\n"), line);
+}
+
+/* A device that has lost its proxy, as MPICH says it: "[cli_2]: ", then the rest, in pieces, between which a witness may speak.
+ * @return behind the beginning, or NULL. */
+static const char *complaint_of_pmi(const char *line)
+{
+    static const char *const rest[] = { "Error on readline:", "write_line error;", "system msg for write_line failure" };
+    int n = 0;
+    if (sscanf(line, "[cli_%*d]: %n", &n) == 0 && n > 0) return line + n;
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+        if (starts_with(line, rest[i])) return line;
+    return NULL;
+}
+
 /* Whether a line is for us and not for the user. */
 static bool is_private(struct watch *w, struct stream *s, const char *line)
 {
+    const char *complaint = complaint_of_pmi(line);
+    if (s->to == STDERR_FILENO && strcmp(line, ":\n") == 0) return true;         /* how one ends that repeats a line */
+    if (complaint != NULL && complaint != line && is_private(w, s, complaint)) return true;
+    if (complaint != NULL) {
+        keep_noise(w, complaint);
+        return true;
+    }
     if (starts_with(line, PROCESS_LINE)) {
         remember_process(w, line + strlen(PROCESS_LINE));
         return true;
@@ -83,7 +107,7 @@ static bool is_private(struct watch *w, struct stream *s, const char *line)
     }
     const bool of_ucx = sscanf(line, "[%*[^]: ]:%*d :%*d:%d]", &n) == 1;        /* "[host:12 :0:12] cma_ep.c: ..." */
     if (of_ucx || starts_with(line, "[mpiexec@") || starts_with(line, "[proxy:") || starts_with(line, "Abort(")) {
-        if (!w->noise[0]) snprintf(w->noise, sizeof w->noise, "%.*s", (int)strcspn(line, "\n"), line);
+        keep_noise(w, line);
         return true;
     }
     if (s->to == STDERR_FILENO && starts_with(line, "orrery: ")) {      /* of devices that fail together, one speaks */
