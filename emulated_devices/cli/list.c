@@ -1,6 +1,6 @@
 /* list.c -- `orrery list`: everything registered. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/plan/plan.h"
+#include "emulated_devices/plan/compose.h"
 #include "ref/optim/loss_scale.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -217,6 +217,19 @@ static void list_dtypes(void)
     }
 }
 
+/* Under each feature those that it does not go with. */
+static void list_clashes(void)
+{
+    const struct clash *c, *before = NULL;
+    for (int i = 0; (c = clash_at(i)) != NULL; before = c, i++) {
+        char text[400];
+        if (before == NULL || before->one != c->one) printf("  %s\n", feature_name(c->one));
+        clash_describe(c, text, sizeof text);
+        printf("      ");
+        print_wrapped(stdout, 6, text);
+    }
+}
+
 static const struct { const char *name, *title; void (*print)(void); } parts[] = {
     { "models", "Models (--model)", list_models },
     { "tensor", "Tensor parallelism, over tp (--tensor)", list_tensor },
@@ -226,6 +239,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "optimizers", "Optimizers (--optimizer)", list_optimizers },
     { "clusters", "Clusters, whose time the virtual clock tells (--cluster)", list_clusters },
     { "dtypes", "Number formats (--dtype)", list_dtypes },
+    { "clashes", "What does not go together", list_clashes },
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 

@@ -1,4 +1,4 @@
-/* low_rank.c -- what an optimizer that projects whole matrices asks of a plan. */
+/* low_rank.c -- the numbers of an optimizer that projects whole matrices. */
 #include "emulated_devices/plan/plan.h"
 #include "ref/optim/galore.h"
 
@@ -14,8 +14,9 @@ static int64_t largest_rank(const struct model_config *c)
     return most;
 }
 
-static enum error_code check_numbers(const struct plan *p, struct error *err)
+enum error_code plan_check_low_rank(const struct plan *p, struct error *err)
 {
+    if (!p->optimizer->low_rank) return OK;
     const struct hyperparameters *h = &p->hyper;
     const int64_t most = largest_rank(&p->model);
     if (h->rank < 1 || h->rank > most)
@@ -27,23 +28,4 @@ static enum error_code check_numbers(const struct plan *p, struct error *err)
     if (h->history < 1 || h->history > LOW_RANK_MOST_HISTORY)
         return fail(err, ERR_PLAN, "--history %lld: must be 1 to %d projected gradients", (long long)h->history, LOW_RANK_MOST_HISTORY);
     return h->damping > 0 ? OK : fail(err, ERR_PLAN, "--damping %g: must be above 0", h->damping);
-}
-
-enum error_code plan_check_low_rank(const struct plan *p, struct error *err)
-{
-    const char *name = p->optimizer->name;
-    struct shards s;
-    if (!p->optimizer->low_rank) return OK;
-    if (p->mesh.size[TP] > 1)
-        return fail(err, ERR_PLAN, "--tp %d: cuts matrices, and --optimizer %s projects whole ones; it takes --dp and --pp", p->mesh.size[TP], name);
-    const enum error_code e = data_shards(&s, &p->data, p->mesh.size[DP], 0, err);
-    if (e) return e;
-    if (s.apart || p->data.offload)
-        return fail(err, ERR_PLAN, "%s%s: --optimizer %s takes ddp, with everything on the devices", s.apart ? "--data-parallel " : "--offload",
-                    s.apart ? p->data.scheme : "", name);
-    if (s.optimizer > 1)
-        return fail(err, ERR_PLAN, "--data-parallel %s: keeps parts of matrices, and --optimizer %s projects whole ones; it takes ddp", p->data.scheme, name);
-    if (p->data.narrow_gradients)
-        return fail(err, ERR_PLAN, "--grad-dtype %s: --optimizer %s projects gradients in %s", dtype_name(p->dtype), name, dtype_name(dtype_wide(p->dtype)));
-    return check_numbers(p, err);
 }

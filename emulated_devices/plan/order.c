@@ -23,8 +23,8 @@ static bool layouts_meet(const struct layout *a, const struct layout *b)
     return false;
 }
 
-/* A parameter that two devices along tp have elements of in common, if any two have pieces of different sizes. */
-static bool copies_lie_apart(const struct plan *p, struct param_spec *copied)
+/* Two devices along tp have elements of a parameter in common, and any two have pieces of different sizes. */
+bool plan_copies_lie_apart(const struct plan *p)
 {
     bool uneven = false, copies = false;
     for (int i = 0; i < model_param_count(&p->model); i++) {
@@ -33,35 +33,8 @@ static bool copies_lie_apart(const struct plan *p, struct param_spec *copied)
         for (int tp = 1; tp < p->mesh.size[TP]; tp++) {
             const struct layout other = plan_layout(p, tp_rank(p, tp), &s), before = plan_layout(p, tp_rank(p, tp - 1), &s);
             uneven = uneven || layout_count(&other) != layout_count(&first);
-            if (copies || !layouts_meet(&before, &other)) continue;
-            copies = true;
-            *copied = s;
+            copies = copies || layouts_meet(&before, &other);
         }
     }
     return uneven && copies;
-}
-
-static bool adds_by_position(enum operation op, const char *name)
-{
-    const struct algorithm *a = algorithm_find(op, name);
-    return a == NULL || a->order == BY_POSITION;                /* "auto" chooses by length */
-}
-
-static enum error_code refuse(const char *flag, const char *name, int tp, const struct param_spec *s, const char *others, struct error *err)
-{
-    return fail(err, ERR_PLAN, "%s %s: adds in an order that depends on an element's place, and --tp %d cuts unevenly, so that copies of %s lie in "
-                "different places and would drift apart; take %s", flag, name, tp, s->name, others);
-}
-
-enum error_code plan_check_order(const struct plan *p, const struct shards *s, struct error *err)
-{
-    struct param_spec copied;
-    int level = 1;
-    for (enum shard_level l = BY_WEIGHTS; l < BY_COPIES; l++)
-        if (shards_size(s, l) > level) level = shards_size(s, l);
-    const bool all = shards_size(s, BY_COPIES) > 2 && adds_by_position(ALLREDUCE, p->allreduce);
-    const bool scattered = level > 2 && adds_by_position(REDUCE_SCATTER, p->data.reduce_scatter);
-    if (p->optimizer->forward_only || p->mesh.size[TP] == 1 || (!all && !scattered) || !copies_lie_apart(p, &copied)) return OK;
-    return all ? refuse("--allreduce", p->allreduce, p->mesh.size[TP], &copied, "two_shot, one_shot, doubling or tree", err)
-               : refuse("--reduce-scatter", p->data.reduce_scatter, p->mesh.size[TP], &copied, "direct or halving", err);
 }

@@ -1,4 +1,4 @@
-#include "emulated_devices/plan/plan.h"
+#include "emulated_devices/plan/compose.h"
 #include "emulated_devices/plan/recompute.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
@@ -15,31 +15,6 @@ static enum error_code check_batch(const struct plan *p, struct error *err)
     if (p->B < (int64_t)parts * M)
         return fail(err, ERR_PLAN, "--batch %lld: --dp %d%s times --micro %d needs at least %lld sequences", (long long)p->B, p->mesh.size[DP],
                     p->perturb == 2 ? " / 2" : "", M, (long long)parts * M);
-    return OK;
-}
-
-/* Steps in mid-stream are taken by whole devices, and before anybody can know the norm of all gradients. */
-static enum error_code check_updates(const struct plan *p, const struct schedule *s, struct error *err)
-{
-    struct shards shards;
-    if (s->weight_versions > 1 && offloads(&p->data, PARAMETERS))
-        return fail(err, ERR_PLAN, "--offload weights: schedule %s keeps two versions of them on the device", s->name);
-    if (s->weight_versions > 1 && data_shards(&shards, &p->data, p->mesh.size[DP], 0, NULL) == OK && shards.weights > 1)
-        return fail(err, ERR_PLAN, "--data-parallel %s: gathers weights, and schedule %s keeps two versions of them; it takes ddp, zero1 and zero2",
-                    p->data.scheme, s->name);
-    if (data_quantises(&p->data) && (p->updates > 1 || s->weight_versions > 1))
-        return fail(err, ERR_PLAN, "--quantize-%s: schedule %s keeps two versions of the weights or steps them in mid-stream; it takes one version and one step",
-                    p->data.quantise_weights.bits ? "weights" : "gradients", s->name);
-    if (p->updates == 1) return OK;
-    if (s->chunks > 1)
-        return fail(err, ERR_PLAN, "--schedule %s: steps the weights in mid-stream with %d stages on a device; only 1 can be trained with",
-                    p->schedule, s->chunks);
-    if (p->hyper.clip > 0)
-        return fail(err, ERR_PLAN, "--clip %g: schedule %s steps the weights in mid-stream, where nobody knows the norm of all gradients; "
-                    "--clip 0, or --micro %d for one step at the end", p->hyper.clip, s->name, s->update_every);
-    if (!schedule_updates_can_meet(s))
-        return fail(err, ERR_PLAN, "--schedule %s: would hang: devices wait for each other's optimizer step, and one of them cannot come to its own",
-                    p->schedule);
     return OK;
 }
 
@@ -86,7 +61,8 @@ static enum error_code cut_layers(struct plan *p, const struct schedule *s, stru
     return e;
 }
 
-static enum error_code check_pipeline(struct plan *p, struct error *err)
+/* The first place where all is known that clashes are about. */
+static enum error_code check_pipeline(struct plan *p, const struct shards *shards, struct error *err)
 {
     struct schedule s;
     enum error_code e = plan_schedule(p, &s, err);
@@ -94,10 +70,10 @@ static enum error_code check_pipeline(struct plan *p, struct error *err)
     p->stages = s.stages;
     p->chunks = s.chunks;
     p->updates = (s.micros + s.update_every - 1) / s.update_every;
-    e = check_updates(p, &s, err);
-    if (!e) e = plan_check_zeroth(p, &s, err);
-    if (!e) e = plan_check_apart(p, &s, err);
-    if (!e) e = plan_check_mixture(p, &s, err);
+    e = plan_check_compose(&(struct facts){ p, shards, &s }, err);
+    if (!e && p->updates > 1 && !schedule_updates_can_meet(&s))
+        e = fail(err, ERR_PLAN, "--schedule %s: would hang: devices wait for each other's optimizer step, and one of them cannot come to its own",
+                 p->schedule);
     if (!e) e = check_routes(p, &s, err);
     if (!e && s.stages > p->model.L)
         e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", p->mesh.size[PP], s.stages, p->model.name,
@@ -207,34 +183,9 @@ static enum error_code check_loss_scale(const struct plan *p, struct error *err)
 {
     int power;
     if (p->loss_scale == 0) return OK;
-    if (loss_scale_usual(p->dtype).interval == 0)
-        return fail(err, ERR_PLAN, "--loss-scale %g: is for --dtype fp16; %s has exponents enough", p->loss_scale, dtype_name(p->dtype));
     if (!(p->loss_scale > 0 && p->loss_scale <= 0x1p127) || frexp(p->loss_scale, &power) != 0.5)
         return fail(err, ERR_PLAN, "--loss-scale %g: must be a power of two, so that it rounds nothing; 65536 is usual", p->loss_scale);
     return OK;
-}
-
-/* Of a model in 16 bits. */
-static enum error_code check_formats(const struct plan *p, struct error *err)
-{
-    const enum dtype t = p->dtype;
-    const enum error_code e = check_loss_scale(p, err);
-    if (e || dtype_wide(t) == t) return e;
-    if (p->updates > 1 && loss_scale_usual(t).interval > 0)
-        return fail(err, ERR_PLAN, "--dtype %s: schedule %s steps the weights in mid-stream, before devices can agree that no gradient overflows; "
-                    "--dtype bf16 needs no loss scale", dtype_name(t), p->schedule);
-    return OK;
-}
-
-/* There must be something to offload. */
-static enum error_code check_offload(const struct plan *p, const struct shards *shards, struct error *err)
-{
-    const bool masters = dtype_wide(p->dtype) != p->dtype;
-    if (offloads(&p->data, GRADIENTS) && p->optimizer->forward_only)
-        return fail(err, ERR_PLAN, "--offload gradients: --optimizer %s has none", p->optimizer->name);
-    if (p->data.offload == 1u << OPTIMIZER && p->optimizer->states == 0 && !masters)
-        return fail(err, ERR_PLAN, "--offload optimizer: %s keeps nothing in %s", p->optimizer->name, dtype_name(p->dtype));
-    return data_offload_check(&p->data, shards, masters, err);
 }
 
 enum error_code plan_check(struct plan *p, struct error *err)
@@ -244,9 +195,8 @@ enum error_code plan_check(struct plan *p, struct error *err)
     enum error_code e = model_config_check(&p->model, err);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
-    if (!e) e = data_check_quantising(&p->data, &shards, p->mesh.size[TP], err);
-    if (!e) e = check_offload(p, &shards, err);
-    if (!e) e = data_check_tiles(&p->data, &shards, &p->model, p->mesh.size[TP], err);
+    if (!e) e = data_check_codes(&p->data, err);
+    if (!e) e = data_check_tiles(&p->data, &p->model, err);
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
     if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
@@ -255,12 +205,12 @@ enum error_code plan_check(struct plan *p, struct error *err)
             e = fail(err, ERR_PLAN, "--%s %d: no scheme for this axis is registered; it must be 1", axis_name(axis), p->mesh.size[axis]);
     if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
     if (!e) e = check_allreduce(p, tensor, err);
-    if (!e) e = plan_check_order(p, &shards, err);
     if (!e) e = recompute_check(p->recompute, p->model.L, err);
     if (!e) e = check_batch(p, err);
-    if (!e) e = check_pipeline(p, err);
-    if (!e) e = check_formats(p, err);
+    if (!e) e = check_pipeline(p, &shards, err);
+    if (!e) e = check_loss_scale(p, err);
     if (!e) e = plan_check_low_rank(p, err);
+    if (!e) e = plan_check_zeroth(p, err);
     return e;
 }
 

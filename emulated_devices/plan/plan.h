@@ -42,21 +42,14 @@ struct plan {
 /** Check that everything fits, count the stages and cut the layers over them.  @return OK; ERR_USAGE for unknown names; ERR_PLAN, naming flag, value and what would fit. */
 enum error_code plan_check(struct plan *, struct error *);
 
-/** Of it, what an optimizer that projects whole matrices asks for.  @return OK, as with any other optimizer, or ERR_PLAN. */
+/** The numbers of an optimizer that projects whole matrices; part of plan_check.  @return OK, as with any other, or ERR_PLAN. */
 enum error_code plan_check_low_rank(const struct plan *, struct error *);
 
-/** What replicas that train apart do not go with; part of plan_check.  @return OK or ERR_PLAN. */
-enum error_code plan_check_apart(const struct plan *, const struct schedule *, struct error *);
+/** The numbers and groups of an optimizer that is forward_only; part of plan_check.  @return OK, as with any other, or ERR_PLAN. */
+enum error_code plan_check_zeroth(struct plan *, struct error *);
 
-/** What a mixture of experts does not go with; nothing for other models; part of plan_check.  @return OK or ERR_PLAN. */
-enum error_code plan_check_mixture(const struct plan *, const struct schedule *, struct error *);
-
-/** What does not go with an optimizer that is forward_only, or with --perturb; part of plan_check.  @return OK or ERR_PLAN. */
-enum error_code plan_check_zeroth(struct plan *, const struct schedule *, struct error *);
-
-/** Whether copies along tp would drift apart because their gradients are added up in different orders; part of plan_check.
- *  @return OK or ERR_PLAN, naming the algorithm and a parameter. */
-enum error_code plan_check_order(const struct plan *, const struct shards *, struct error *);
+/** Whether tp does not divide what it cuts, so that devices along tp have copies of a parameter in different places. */
+bool plan_copies_lie_apart(const struct plan *);
 
 /** How many replicas train apart, and the one that a device works on; 1 and 0 where gradients are reduced in every step. */
 int plan_replicas(const struct plan *);

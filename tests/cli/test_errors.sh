@@ -64,7 +64,7 @@ test_plans_that_do_not_fit() {
     train --pp 4 --schedule skippipe --skip 3;       refuses 2 'skippipe: P=4.*skip=1\.\.2 would fit'
     train --pp 4 --update-every 4;          refuses 2 '1f1b: steps the weights once.*--update-every 4 is for pipedream-2bw'
     train --pp 4 --micro 8 --schedule pipedream-2bw --update-every 2;  refuses 2 'at least P microbatches.*; 4 or more would fit'
-    train --pp 4 --micro 8 --schedule pipedream-2bw; refuses 2 '--clip 1: schedule pipedream-2bw .*; --clip 0, or --micro 4'
+    train --pp 4 --micro 8 --schedule pipedream-2bw; refuses 2 '--clip 1: --schedule pipedream-2bw with more than --micro 4 steps .*; it takes --clip 0'
     train --pp 4 --placement fast;          refuses 2 '--placement fast: must be one of even, speed'
     train --pp 4 --timeline /nowhere/x;     refuses 1 '--timeline /nowhere/x: cannot be written'
     train --dp 2 --batch 1;                 refuses 2 '--batch 1: --dp 2 times --micro 1 needs at least 2 sequences'

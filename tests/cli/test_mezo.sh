@@ -66,7 +66,7 @@ test_checked_in_16_bits() {
 
 test_refusals() {
     local m='--optimizer mezo'
-    train --perturb 2 --dp 2;                           refuses '--perturb 2: is for --optimizer mezo; adamw has gradients'
+    train --perturb 2 --dp 2;                           refuses '--perturb 2: is for --optimizer mezo; --optimizer adamw has gradients'
     train --mezo-eps 1e-3;                              refuses '--mezo-eps 0.001: is for --optimizer mezo; adamw has gradients'
     train $m --mezo-eps 0;                              refuses '--mezo-eps 0: losses are taken so far from the weights'
     train $m --perturb 2;                               refuses '--perturb 2: half of the copies make each pass; --dp 1 must be even'

@@ -43,7 +43,7 @@ test_what_is_refused() {
     train --zero 3 --offload weigths;                           refuses 2 '--offload weigths: .*did you mean weights\?'
     train --zero 3 --offload optimizer,;                        refuses 2 '--offload optimizer,: a list such as optimizer,gradients,weights'
     train --zero 3 --offload '';                                refuses 2 '--offload: must not be empty'
-    train --zero 3 --offload optimizer --optimizer sgd;         refuses 2 '--offload optimizer: sgd keeps nothing in fp32'
+    train --zero 3 --offload optimizer --optimizer sgd;         refuses 2 '--offload optimizer: --optimizer sgd with --dtype fp32 keeps nothing'
     train --dp 2 --offload gradients --optimizer mezo;          refuses 2 '--offload gradients: --optimizer mezo has none'
     train --dp 2 --data-parallel diloco --offload weights;      refuses 2 '--offload: --data-parallel diloco ends rounds with what lies on the device'
     train --zero 3 --offload-stride 2;                          refuses 2 '--offload-stride: there is nothing offloaded'
@@ -51,11 +51,11 @@ test_what_is_refused() {
     train --zero 3 --offload-slice 10;                          refuses 2 '--offload-slice: there is nothing offloaded'
     train --zero 3 $everything --offload-slice 0;               refuses 2 '--offload-slice 0: must be a whole number from 1'
     train --dp 2 --zero 0 --offload gradients;                  refuses 2 '--offload gradients: --data-parallel ddp all-reduces them whole'
-    train --dp 2 --zero 2 --offload weights;                    refuses 2 '--offload weights: each device would keep 2 times what it steps of them'
+    train --dp 2 --zero 2 --offload weights;                    refuses 2 '--offload weights: each device would keep several times what it steps of them with --data-parallel zero2'
     train --zero 3 --offload optimizer --offload-stride 2;      refuses 2 '--offload-stride 2: .*--offload optimizer,gradients,weights'
     train --zero 3 --dtype bf16 --offload optimizer --offload-stride 2;         refuses 2 '--offload-stride 2: .*--offload optimizer,gradients$'
     train --zero 3 $everything --offload-to . --offload-stride 2;               refuses 2 '--offload-stride 2: the host steps what lies in its memory'
-    train --zero 3 --offload weights --pp 2 --schedule pipedream-2bw --clip 0;  refuses 2 '--offload weights: schedule pipedream-2bw keeps two versions'
+    train --zero 3 --offload weights --pp 2 --schedule pipedream-2bw --clip 0;  refuses 2 '--offload weights: --schedule pipedream-2bw keeps two versions'
 }
 
 limited() { (ulimit -f 9000; exec "$program" "$@"); }

@@ -134,7 +134,7 @@ test_train_partial_and_streaming_files() {
     printf '%s\n' 'orrery schedule 1' 'devices 2' 'micros 4' 'chunks 1' 'place 0: 0' 'place 1: 1' 'update 2' 'versions 1' \
         'device 0: F0 F1 B0 B1 U1 F2 F3 B2 B3 U3' 'device 1: F0 B0 F1 B1 U1 F2 B2 F3 B3 U3' >drained
     run $train --pp 2 --schedule drained;               expect_status 0; expect_out '^OK'
-    run ${train/--clip 0/--clip 1} --pp 2 --schedule drained;  expect_status 2; expect_error '--clip 1: schedule file steps the weights in mid-stream'
+    run ${train/--clip 0/--clip 1} --pp 2 --schedule drained;  expect_status 2; expect_error '--clip 1: --schedule drained with more than --micro 2 steps the weights in mid-stream'
     run show schedule 1f1b --pp 2 --limit 3;            expect_status 2; expect_error '--limit 3 is for zb-1p and zb-2p'
 }
 

@@ -266,12 +266,10 @@ static enum error_code run_tensor(struct job *j, const struct plan *mesh, struct
 static enum error_code run_quantised(struct job *j, struct plan p, const char *scheme, int weights, int gradients, struct error *err)
 {
     char name[64];
-    struct shards s;
     p.data.quantise_weights = (struct block_format){ weights, 100 };
     p.data.quantise_gradients = (struct block_format){ gradients, 100 };
-    if (data_shards(&s, &p.data, p.mesh.size[DP], 0, NULL) != OK || data_check_quantising(&p.data, &s, p.mesh.size[TP], NULL) != OK) return OK;
     snprintf(name, sizeof name, "%s int%d int%d", scheme, weights, gradients);
-    return run_if_it_fits(j, "data", name, p, err);
+    return plan_check(&p, NULL) == OK ? run_case(j, "data", name, &p, err) : OK;
 }
 
 /* All numbers of devices that can share weights, gradients and optimizer state; on meshes with other axes, one choice. */

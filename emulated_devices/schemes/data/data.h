@@ -80,8 +80,8 @@ SCHEME_CASTS(DATA_SCHEME, data_scheme)                          /* data_scheme_a
 /** Who shares what when a request meets P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
 enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);
 
-/** Whether what is to be quantised is sent at all, and can be.  @return OK or ERR_PLAN, naming the flag. */
-enum error_code data_check_quantising(const struct data_request *, const struct shards *, int tp, struct error *);
+/** Whether codes have a number of bits and a length of blocks that there are.  @return OK or ERR_PLAN, naming the flag. */
+enum error_code data_check_codes(const struct data_request *, struct error *);
 
 static inline bool data_quantises(const struct data_request *q) { return q->quantise_weights.bits > 0 || q->quantise_gradients.bits > 0; }
 
@@ -101,9 +101,6 @@ const char *data_allgather(const struct data_request *);
 
 /** The outer steps of a request's scheme; .every is 0 where copies reduce gradients in every step. */
 struct outer data_outer(const struct data_request *);
-/** Whether what a request offloads can be, and be stepped where it is.
- *  @param masters  the optimizer steps copies of the weights, not them.  @return OK or ERR_PLAN naming the flag. */
-enum error_code data_offload_check(const struct data_request *, const struct shards *, bool masters, struct error *);
 
 /* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream; PASS_TURN: none, weights are wanted
  * elsewhere from there on. */

@@ -68,31 +68,17 @@ enum error_code data_requantise(struct data_parallel *dp, struct error *err)
 
 /* ---- what is asked for -------------------------------------------------------------------------------------------------------- */
 
-enum error_code data_check_quantising(const struct data_request *q, const struct shards *s, int tp, struct error *err)
+enum error_code data_check_codes(const struct data_request *q, struct error *err)
 {
     const struct { const char *flag; struct block_format format; } asked[] = {
         { "--quantize-weights", q->quantise_weights }, { "--quantize-gradients", q->quantise_gradients },
     };
     for (int i = 0; i < 2; i++) {
         const struct block_format f = asked[i].format;
-        if (f.bits == 0) continue;
-        if ((f.bits != 4 && f.bits != 8) || f.block < 1)
-            return fail(err, ERR_PLAN, "%s int%d in blocks of %lld: must be int8 or int4, in blocks of at least 1", asked[i].flag, f.bits, (long long)f.block);
-        if (q->offload)
-            return fail(err, ERR_PLAN, "%s int%d: with --offload shards move on their own link as they are; it takes everything in the device's memory", asked[i].flag,
-                        f.bits);
-        if (s->apart)
-            return fail(err, ERR_PLAN, "%s int%d: --data-parallel %s has replicas that train apart, whose outer step sends no codes; it takes schemes without one",
-                        asked[i].flag, f.bits, q->scheme);
-        if (s->optimizer == 1)
-            return fail(err, ERR_PLAN, "%s int%d: --data-parallel %s with --dp %d %s; it takes a scheme and devices that share, such as --zero 3 --dp 2",
-                        asked[i].flag, f.bits, q->scheme, s->P, i == 0 ? "gathers no weights" : "reduce-scatters no gradients");
-        if (tp > 1)
-            return fail(err, ERR_PLAN, "%s int%d: with --tp %d the devices' copies of norms and biases would lie in different blocks and drift apart; it takes --tp 1",
-                        asked[i].flag, f.bits, tp);
+        if (f.bits == 0 || ((f.bits == 4 || f.bits == 8) && f.block >= 1)) continue;
+        return fail(err, ERR_PLAN, "%s int%d in blocks of %lld: must be int8 or int4, in blocks of at least 1", asked[i].flag, f.bits,
+                    (long long)f.block);
     }
-    if (q->quantise_gradients.bits > 0 && q->reduce_scatter)
-        return fail(err, ERR_PLAN, "--reduce-scatter %s: gradients that are quantised are exchanged all to all", q->reduce_scatter);
     return OK;
 }
 

@@ -16,29 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what fits ---------------------------------------------------------------------------------------------------------------- */
-
-enum error_code data_offload_check(const struct data_request *q, const struct shards *s, bool masters, struct error *err)
-{
-    const bool host_steps = q->offload_stride > 1;
-    if (q->offload && s->apart)
-        return fail(err, ERR_PLAN, "--offload: --data-parallel %s ends rounds with what lies on the device; schemes that reduce in every step take it, "
-                    "such as --zero 3", q->scheme);
-    if (offloads(q, GRADIENTS) && s->optimizer == 1 && s->P > 1)
-        return fail(err, ERR_PLAN, "--offload gradients: --data-parallel %s all-reduces them whole, in buckets; schemes that share the optimizer's "
-                    "state take it, such as --zero 2", q->scheme);
-    if (offloads(q, PARAMETERS) && s->optimizer > s->weights)
-        return fail(err, ERR_PLAN, "--offload weights: each device would keep %d times what it steps of them (--data-parallel %s); schemes that share "
-                    "weights among as many devices as the optimizer's state take it, such as --zero 3", s->optimizer / s->weights, q->scheme);
-    if (host_steps && q->offload_to)
-        return fail(err, ERR_PLAN, "--offload-stride %d: the host steps what lies in its memory, and --offload-to is a folder; --offload-to host",
-                    q->offload_stride);
-    if (host_steps && !(offloads(q, OPTIMIZER) && offloads(q, GRADIENTS) && (masters || offloads(q, PARAMETERS))))
-        return fail(err, ERR_PLAN, "--offload-stride %d: the host steps what lies with it; --offload optimizer,gradients%s", q->offload_stride,
-                    masters ? "" : ",weights, which without masters the optimizer steps itself");
-    return OK;
-}
-
 /* ---- the tier ------------------------------------------------------------------------------------------------------------------ */
 
 static uint64_t room_of(const struct data_parallel *dp, enum tensor_kind kind, int64_t n)

@@ -15,23 +15,10 @@ struct outer data_outer(const struct data_request *q)
                            .momentum = q->outer.momentum > 0 ? q->outer.momentum : scheme->outer.momentum };
 }
 
-/* Of outer steps in a request for a scheme that has none. */
-static enum error_code check_outer(const struct data_scheme *scheme, struct outer o, struct error *err)
-{
-    static const char *const flag[] = { "--local-steps", "--outer-lr", "--outer-momentum" };
-    const double given[] = { (double)o.every, o.lr, o.momentum };
-    for (int i = 0; i < 3 && scheme->outer.every == 0; i++)
-        if (given[i] != 0)
-            return fail(err, ERR_PLAN, "%s %g: --data-parallel %s reduces gradients in every step; copies train apart with local-sgd and diloco",
-                        flag[i], given[i], scheme->head.name);
-    return OK;
-}
-
 enum error_code data_shards(struct shards *s, const struct data_request *q, int P, int rank, struct error *err)
 {
     const struct data_scheme *scheme = NULL;
-    enum error_code e = data_scheme_find(&scheme, q->scheme, err);
-    if (!e) e = check_outer(scheme, q->outer, err);
+    const enum error_code e = data_scheme_find(&scheme, q->scheme, err);
     if (e) return e;
     *s = (struct shards){ .P = P, .rank = rank, .weights = 1, .gradients = 1, .optimizer = 1, .apart = scheme->outer.every > 0 };
     if (q->group > 0 && P % q->group != 0) return fail(err, ERR_PLAN, "--shard-group %d: must divide --dp %d", q->group, P);

@@ -116,7 +116,7 @@ static enum error_code share_weights(struct data_parallel *dp, struct unit *u, s
 {
     struct bucket *b = &dp->sharing;
     const int64_t capacity = bucket_capacity(dp, KIND_WEIGHT);
-    if (offloads(&dp->request, PARAMETERS)) return OK;          /* who keeps them has stepped them: data_offload_check */
+    if (offloads(&dp->request, PARAMETERS)) return OK;          /* who keeps them has stepped them: plan/compose.c */
     const enum error_code e = bucket_takes(b, capacity, u->padded) ? OK : share_waiting(dp, err);
     bucket_add(b, (int)(u - dp->unit), u->padded);
     return e || !bucket_is_full(b, capacity) ? e : share_waiting(dp, err);

@@ -64,28 +64,12 @@ int data_gradients_at(const struct data_parallel *dp, struct use u, int unit[2])
 
 /* ---- what fits ------------------------------------------------------------------------------------------------------------------ */
 
-static enum error_code check_rows(const struct data_request *q, const struct model_config *c, struct error *err)
+enum error_code data_check_tiles(const struct data_request *q, const struct model_config *c, struct error *err)
 {
     for (int i = 0; i < model_param_count(c); i++) {
         const struct param_spec s = model_param(c, i);
-        if (is_tiled(&s) && s.dim[0] < q->tiles)
+        if (uses_tiles(q) && is_tiled(&s) && s.dim[0] < q->tiles)
             return fail(err, ERR_PLAN, "--tiles %d: %s has %lld outputs to be cut; at most that many tiles", q->tiles, s.name, (long long)s.dim[0]);
     }
     return OK;
-}
-
-enum error_code data_check_tiles(const struct data_request *q, const struct shards *s, const struct model_config *c, int tp, struct error *err)
-{
-    if (!uses_tiles(q)) return OK;
-    if (tp > 1)
-        return fail(err, ERR_PLAN, "--tiles %d: with --tp %d a matrix is cut already, and devices talk in the midst of it; it takes --tp 1", q->tiles, tp);
-    if (s->weights == 1 && !offloads(q, PARAMETERS))
-        return fail(err, ERR_PLAN, "--tiles %d: --data-parallel %s with --dp %d gathers no weights before use; it takes weights in shards, such as "
-                    "--zero 3 --dp 2, or --offload weights", q->tiles, q->scheme, s->P);
-    if (q->keep)
-        return fail(err, ERR_PLAN, "--tiles %d: --reshard-after-forward no keeps what tiles are for never to have whole; it takes yes", q->tiles);
-    if (data_quantises(q))
-        return fail(err, ERR_PLAN, "--tiles %d: --quantize-%s makes blocks of codes across all of a layer; it takes whole layers", q->tiles,
-                    q->quantise_weights.bits > 0 ? "weights" : "gradients");
-    return check_rows(q, c, err);
 }

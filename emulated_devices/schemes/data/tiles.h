@@ -40,7 +40,7 @@ int data_units_at(const struct data_parallel *, struct use, int unit[2]);
 /** Of them those whose gradients a backward pass for the weights adds to. */
 int data_gradients_at(const struct data_parallel *, struct use, int unit[2]);
 
-/** Whether a request's tiles fit scheme, model and tp.  @return OK or ERR_PLAN naming what does not. */
-enum error_code data_check_tiles(const struct data_request *, const struct shards *, const struct model_config *, int tp, struct error *);
+/** Whether every matrix has rows for so many tiles.  @return OK or ERR_PLAN naming one that has not. */
+enum error_code data_check_tiles(const struct data_request *, const struct model_config *, struct error *);
 
 #endif

@@ -1,0 +1,102 @@
+/* compose.h -- what does not go together: one table of features, and of pairs of them that clash.
+ *
+ * A feature is something that a plan has or has not: a flag, a trait of its optimizer, scheme, schedule or format.
+ * Two features that no plan can have both are a row of the table in compose.c, with the reason and what would do.
+ * Lifting a refusal is deleting its row.  What a single flag can be (a range, a divisor, a group that an algorithm
+ * takes) is no clash: whoever reads that flag checks it.
+ */
+#ifndef ORRERY_PLAN_COMPOSE_H
+#define ORRERY_PLAN_COMPOSE_H
+
+#include "emulated_devices/plan/plan.h"
+
+/* What a plan's features are read from. */
+struct facts {
+    const struct plan *plan;            /* stages, chunks and updates are set */
+    const struct shards *shards;
+    const struct schedule *schedule;
+};
+
+/* X(id, name in the list: what has it, or the usual example).  Of a plan that has it, features.c says flag and value. */
+#define FEATURES(X)                                                                                 \
+    X(tp,                     "--tp P")                                                             \
+    X(tp_uneven,               "--tp P")                                                            \
+    X(tiles,                  "--tiles T")                                                          \
+    X(quantized_weights,      "--quantize-weights")                                                 \
+    X(quantized_gradients,    "--quantize-gradients")                                               \
+    X(offload,                "--offload")                                                          \
+    X(offload_weights,        "--offload weights")                                                  \
+    X(offload_gradients,      "--offload gradients")                                                \
+    X(offload_state_alone,    "--offload optimizer")                                                \
+    X(host_steps,             "--offload-stride K")                                                 \
+    X(offload_to_folder,      "--offload-to DIR")                                                   \
+    X(step_needs_gradients,    "gradients or optimizer state on the device")                        \
+    X(step_needs_weights,      "weights, gradients or optimizer state on the device")               \
+    X(keep_gathered,          "--reshard-after-forward no")                                         \
+    X(reduce_scatter,         "--reduce-scatter")                                                   \
+    X(scattered_by_place,      "--reduce-scatter ring")                                             \
+    X(reduced_by_place,        "--allreduce ring")                                                  \
+    X(reduced_by_nodes,        "--allreduce auto or two_level")                                     \
+    X(weights_shared,          "--data-parallel zero3")                                             \
+    X(weights_whole,           "--data-parallel ddp")                                               \
+    X(state_shared,            "--data-parallel zero1")                                             \
+    X(nothing_shared,          "--data-parallel ddp")                                               \
+    X(state_shared_further,    "--data-parallel zero1")                                             \
+    X(allreduces_whole,        "--data-parallel ddp")                                               \
+    X(apart,                  "--data-parallel local-sgd or diloco")                                \
+    X(apart_in_two_stages,     "--data-parallel local-sgd or diloco")                               \
+    X(reduces_every_step,      "--data-parallel ddp")                                               \
+    X(outer_numbers,           "--local-steps, --outer-lr, --outer-momentum")                       \
+    X(two_versions,            "--schedule pipedream-2bw")                                          \
+    X(mid_stream,              "--schedule pipedream-2bw")                                          \
+    X(several_steps,           "--schedule pipedream-2bw")                                          \
+    X(several_stages,          "several stages on a device")                                        \
+    X(backward_before_last,    "--schedule 1f1b")                                                   \
+    X(low_rank,               "--optimizer galore or natural-galore")                               \
+    X(forward_only,           "--optimizer mezo")                                                   \
+    X(has_gradients,           "--optimizer adamw")                                                 \
+    X(stateless,               "--optimizer sgd")                                                   \
+    X(both_sides,             "--perturb 2")                                                        \
+    X(clip,                   "--clip")                                                             \
+    X(recompute,              "--recompute")                                                        \
+    X(loss_scale,             "--loss-scale")                                                       \
+    X(needs_loss_scale,       "--dtype fp16")                                                       \
+    X(needs_no_loss_scale,     "--dtype bf16, fp32 or fp64")                                        \
+    X(narrow_gradients,        "--grad-dtype of 16 bits")                                           \
+    X(mixture,                 "a mixture of experts")                                              \
+    X(balance_loss,            "a mixture of experts")
+
+enum feature {
+#define X(id, name) HAS_##id,
+    FEATURES(X)
+#undef X
+    FEATURE_COUNT
+};
+
+/* Flag and value, as on the command line. */
+struct typed { char text[160]; };
+
+/** Whether a plan has a feature; if so, typed says by what.  typed may be NULL. */
+bool feature_of(const struct facts *, enum feature, struct typed *);
+const char *feature_name(enum feature);
+
+/* A pair.  In reason and takes, @ stands for the second feature. */
+struct clash {
+    enum feature one, other;            /* the refusal is about the first */
+    const char *reason;                 /* behind "FLAG VALUE: " */
+    const char *takes;                  /* what the first goes with */
+};
+
+/** All pairs, in the order in which they are looked for.  @return NULL behind the last. */
+const struct clash *clash_at(int place);
+
+/** The first clash of a plan at this place or behind it.  @return NULL if there is none. */
+const struct clash *clash_of(const struct facts *, int place);
+
+/** A row in general, for a list under its first feature: "reason; it takes ..". */
+void clash_describe(const struct clash *, char *text, size_t size);
+
+/** Part of plan_check.  @return OK, or ERR_PLAN with the first clash: "FLAG VALUE: reason; it takes ..". */
+enum error_code plan_check_compose(const struct facts *, struct error *);
+
+#endif

@@ -1,0 +1,325 @@
+/* features.c -- what a plan has of what can clash, and by which flag it has it. */
+#include "emulated_devices/plan/compose.h"
+#include "emulated_devices/schemes/data/tiles.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A feature's function ends with it: the plan has the feature, and this is what was typed. */
+static bool say(struct typed *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool say(struct typed *t, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (t) vsnprintf(t->text, sizeof t->text, fmt, ap);
+    va_end(ap);
+    return true;
+}
+
+static bool say_scheme(const struct facts *f, struct typed *t)
+{
+    return say(t, "--data-parallel %s", f->plan->data.scheme);
+}
+static bool say_shared(const struct facts *f, struct typed *t)
+{
+    return say(t, "--data-parallel %s with --dp %d", f->plan->data.scheme, f->shards->P);
+}
+static bool say_optimizer(const struct facts *f, struct typed *t)
+{
+    return say(t, "--optimizer %s", f->plan->optimizer->name);
+}
+static bool say_schedule(const struct facts *f, struct typed *t) { return say(t, "--schedule %s", f->plan->schedule); }
+static bool say_dtype(const struct facts *f, struct typed *t)
+{
+    return say(t, "--dtype %s", dtype_name(f->plan->dtype));
+}
+static bool say_model(const struct facts *f, struct typed *t) { return say(t, "--model %s", f->plan->model.name); }
+
+/* ---- tp ----------------------------------------------------------------------------------------- */
+
+static bool tp(const struct facts *f, struct typed *t)
+{
+    const int P = f->plan->mesh.size[TP];
+    return P > 1 && say(t, "--tp %d", P);
+}
+
+static bool tp_uneven(const struct facts *f, struct typed *t) { return tp(f, t) && plan_copies_lie_apart(f->plan); }
+
+/* ---- how weights, gradients and optimizer state move -------------------------------------------- */
+
+static bool tiles(const struct facts *f, struct typed *t)
+{
+    return uses_tiles(&f->plan->data) && say(t, "--tiles %d", f->plan->data.tiles);
+}
+
+static bool quantized_weights(const struct facts *f, struct typed *t)
+{
+    const int bits = f->plan->data.quantise_weights.bits;
+    return bits > 0 && say(t, "--quantize-weights int%d", bits);
+}
+
+static bool quantized_gradients(const struct facts *f, struct typed *t)
+{
+    const int bits = f->plan->data.quantise_gradients.bits;
+    return bits > 0 && say(t, "--quantize-gradients int%d", bits);
+}
+
+static bool offload(const struct facts *f, struct typed *t)
+{
+    return f->plan->data.offload != 0 && say(t, "--offload");
+}
+
+static bool offload_weights(const struct facts *f, struct typed *t)
+{
+    return offloads(&f->plan->data, PARAMETERS) && say(t, "--offload weights");
+}
+
+static bool offload_gradients(const struct facts *f, struct typed *t)
+{
+    return offloads(&f->plan->data, GRADIENTS) && say(t, "--offload gradients");
+}
+
+static bool offload_state_alone(const struct facts *f, struct typed *t)
+{
+    return f->plan->data.offload == 1u << OPTIMIZER && say(t, "--offload optimizer");
+}
+
+static bool host_steps(const struct facts *f, struct typed *t)
+{
+    return f->plan->data.offload_stride > 1 && say(t, "--offload-stride %d", f->plan->data.offload_stride);
+}
+
+static bool offload_to_folder(const struct facts *f, struct typed *t)
+{
+    return f->plan->data.offload_to && say(t, "--offload-to %s", f->plan->data.offload_to);
+}
+
+static bool has_masters(const struct plan *p) { return dtype_wide(p->dtype) != p->dtype; }
+
+static bool step_needs_gradients(const struct facts *f, struct typed *t)
+{
+    const struct data_request *q = &f->plan->data;
+    return has_masters(f->plan) && !(offloads(q, OPTIMIZER) && offloads(q, GRADIENTS)) && say(t, "--offload");
+}
+
+static bool step_needs_weights(const struct facts *f, struct typed *t)
+{
+    const unsigned all = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER;
+    return !has_masters(f->plan) && f->plan->data.offload != all && say(t, "--offload");
+}
+
+static bool keep_gathered(const struct facts *f, struct typed *t)
+{
+    return f->plan->data.keep && say(t, "--reshard-after-forward no");
+}
+
+/* ---- collectives -------------------------------------------------------------------------------- */
+
+static bool reduce_scatter(const struct facts *f, struct typed *t)
+{
+    const char *name = f->plan->data.reduce_scatter;
+    return name && say(t, "--reduce-scatter %s", name);
+}
+
+/* "auto", which is no algorithm, chooses by length. */
+static bool adds_by_place(enum operation op, const char *name)
+{
+    const struct algorithm *a = algorithm_find(op, name);
+    return a == NULL || a->order == BY_POSITION;
+}
+
+/* Of two numbers there is one sum. */
+static bool scattered_by_place(const struct facts *f, struct typed *t)
+{
+    int most = 1;
+    for (enum shard_level l = BY_WEIGHTS; l < BY_COPIES; l++)
+        if (shards_size(f->shards, l) > most) most = shards_size(f->shards, l);
+    const char *name = f->plan->data.reduce_scatter;
+    return !f->plan->optimizer->forward_only && most > 2 && adds_by_place(REDUCE_SCATTER, name) &&
+           say(t, "--reduce-scatter %s", name ? name : algorithm_find(REDUCE_SCATTER, NULL)->name);
+}
+
+static bool reduced_by_place(const struct facts *f, struct typed *t)
+{
+    const struct plan *p = f->plan;
+    const bool many = !p->optimizer->forward_only && shards_size(f->shards, BY_COPIES) > 2;
+    return many && adds_by_place(ALLREDUCE, p->allreduce) && say(t, "--allreduce %s", p->allreduce);
+}
+
+static bool reduced_by_nodes(const struct facts *f, struct typed *t)
+{
+    const struct algorithm *a = algorithm_find(ALLREDUCE, f->plan->allreduce);
+    return (a == NULL || a->by_nodes) && say(t, "--allreduce %s", f->plan->allreduce);
+}
+
+/* ---- data schemes ------------------------------------------------------------------------------- */
+
+static bool weights_shared(const struct facts *f, struct typed *t)
+{
+    return f->shards->weights > 1 && say_scheme(f, t);
+}
+
+static bool weights_whole(const struct facts *f, struct typed *t)
+{
+    return f->shards->weights == 1 && !offloads(&f->plan->data, PARAMETERS) && say_shared(f, t);
+}
+
+static bool state_shared(const struct facts *f, struct typed *t)
+{
+    return f->shards->optimizer > 1 && say_scheme(f, t);
+}
+static bool nothing_shared(const struct facts *f, struct typed *t)
+{
+    return f->shards->optimizer == 1 && say_shared(f, t);
+}
+
+static bool state_shared_further(const struct facts *f, struct typed *t)
+{
+    return f->shards->optimizer > f->shards->weights && say_scheme(f, t);
+}
+
+static bool allreduces_whole(const struct facts *f, struct typed *t)
+{
+    return f->shards->optimizer == 1 && f->shards->P > 1 && say_scheme(f, t);
+}
+
+static bool apart(const struct facts *f, struct typed *t) { return f->shards->apart && say_scheme(f, t); }
+static bool reduces_every_step(const struct facts *f, struct typed *t) { return !f->shards->apart && say_scheme(f, t); }
+
+/* Such places of the pipeline must add up replicas in one order; of two there is but one. */
+static bool apart_in_two_stages(const struct facts *f, struct typed *t)
+{
+    const struct schedule *s = f->schedule;
+    const bool twice = f->plan->model.tied || s->stages < s->devices * s->chunks;
+    return twice && f->plan->mesh.size[PP] > 1 && shards_replicas(f->shards) > 2 && say_scheme(f, t);
+}
+
+static bool outer_numbers(const struct facts *f, struct typed *t)
+{
+    const struct outer *o = &f->plan->data.outer;
+    if (o->every) return say(t, "--local-steps %lld", (long long)o->every);
+    if (o->lr != 0) return say(t, "--outer-lr %g", o->lr);
+    return o->momentum != 0 && say(t, "--outer-momentum %g", o->momentum);
+}
+
+/* ---- schedules ---------------------------------------------------------------------------------- */
+
+static bool two_versions(const struct facts *f, struct typed *t)
+{
+    return f->schedule->weight_versions > 1 && say_schedule(f, t);
+}
+static bool mid_stream(const struct facts *f, struct typed *t)
+{
+    return (f->schedule->weight_versions > 1 || f->plan->updates > 1) && say_schedule(f, t);
+}
+
+static bool several_steps(const struct facts *f, struct typed *t)
+{
+    return f->plan->updates > 1 &&
+           say(t, "--schedule %s with more than --micro %d", f->plan->schedule, f->schedule->update_every);
+}
+
+static bool several_stages(const struct facts *f, struct typed *t)
+{
+    return f->schedule->chunks > 1 && say(t, "%d stages on a device", f->schedule->chunks);
+}
+
+static bool forwards_come_first(const struct schedule *s)
+{
+    for (int d = 0; d < s->devices; d++) {
+        bool backward = false;
+        for (int i = 0; i < s->count[d]; i++) {
+            const enum action_kind kind = s->actions[d][i].kind;
+            if (kind == FORWARD && backward) return false;
+            backward = backward || kind == BACKWARD || kind == BACKWARD_INPUT;
+        }
+    }
+    return true;
+}
+
+static bool backward_before_last(const struct facts *f, struct typed *t)
+{
+    return !forwards_come_first(f->schedule) &&
+           say(t, "--schedule %s with %d microbatches", f->plan->schedule, f->plan->micros);
+}
+
+/* ---- optimizers --------------------------------------------------------------------------------- */
+
+static bool low_rank(const struct facts *f, struct typed *t)
+{
+    return f->plan->optimizer->low_rank && say_optimizer(f, t);
+}
+static bool forward_only(const struct facts *f, struct typed *t)
+{
+    return f->plan->optimizer->forward_only && say_optimizer(f, t);
+}
+static bool has_gradients(const struct facts *f, struct typed *t)
+{
+    return !f->plan->optimizer->forward_only && say_optimizer(f, t);
+}
+
+static bool stateless(const struct facts *f, struct typed *t)
+{
+    return f->plan->optimizer->states == 0 && !has_masters(f->plan) &&
+           say(t, "--optimizer %s with --dtype %s", f->plan->optimizer->name, dtype_name(f->plan->dtype));
+}
+
+static bool both_sides(const struct facts *f, struct typed *t)
+{
+    return f->plan->perturb == 2 && say(t, "--perturb 2");
+}
+static bool clip(const struct facts *f, struct typed *t)
+{
+    return f->plan->hyper.clip > 0 && say(t, "--clip %g", f->plan->hyper.clip);
+}
+
+static bool recompute(const struct facts *f, struct typed *t)
+{
+    const char *choice = f->plan->recompute;
+    return choice && strcmp(choice, "none") != 0 && say(t, "--recompute %.80s", choice);
+}
+
+/* ---- formats ------------------------------------------------------------------------------------ */
+
+static bool loss_scale(const struct facts *f, struct typed *t)
+{
+    return f->plan->loss_scale != 0 && say(t, "--loss-scale %g", f->plan->loss_scale);
+}
+
+static bool needs_loss_scale(const struct facts *f, struct typed *t)
+{
+    return loss_scale_usual(f->plan->dtype).interval > 0 && say_dtype(f, t);
+}
+
+static bool needs_no_loss_scale(const struct facts *f, struct typed *t)
+{
+    return !needs_loss_scale(f, NULL) && say_dtype(f, t);
+}
+
+static bool narrow_gradients(const struct facts *f, struct typed *t)
+{
+    return f->plan->data.narrow_gradients && say(t, "--grad-dtype %s", dtype_name(f->plan->dtype));
+}
+
+/* ---- models ------------------------------------------------------------------------------------- */
+
+static bool mixture(const struct facts *f, struct typed *t)
+{
+    return f->plan->model.mlp == MLP_MIXTURE && say_model(f, t);
+}
+
+static bool balance_loss(const struct facts *f, struct typed *t)
+{
+    return f->plan->model.mlp == MLP_MIXTURE && f->plan->model.mixture.balance_coefficient > 0 && say_model(f, t);
+}
+
+/* ---- all ---------------------------------------------------------------------------------------- */
+
+static const struct { const char *name; bool (*has)(const struct facts *, struct typed *); } features[FEATURE_COUNT] = {
+#define X(id, name) { name, id },
+    FEATURES(X)
+#undef X
+};
+
+bool feature_of(const struct facts *f, enum feature which, struct typed *t) { return features[which].has(f, t); }
+const char *feature_name(enum feature which) { return features[which].name; }

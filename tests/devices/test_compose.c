@@ -1,0 +1,200 @@
+/* The table of what does not go together: for each row there is a plan that is refused by it and by no other.
+ * tier: check
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#undef fail
+#include "emulated_devices/plan/compose.h"
+#include "emulated_devices/verify/case.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void split(struct plan *p, enum axis axis, int size)
+{
+    int of[AXIS_COUNT];
+    memcpy(of, p->mesh.size, sizeof of);
+    of[axis] = size;
+    assert_int_equal(mesh_make(&p->mesh, of, NULL), OK);
+    if (axis == PP) p->model.L = 2 * size + 1;
+}
+
+static void take_scheme(struct plan *p, const char *name, int dp)
+{
+    const struct data_scheme *s;
+    assert_int_equal(data_scheme_find(&s, name, NULL), OK);
+    case_take_data(p, s);
+    split(p, DP, dp);
+}
+
+static void take_optimizer(struct plan *p, const char *name)
+{
+    assert_int_equal(optimizer_find(&p->optimizer, name, NULL), OK);
+    if (p->optimizer->low_rank) case_take_low_rank(p, p->optimizer);
+    if (p->optimizer->forward_only) case_take_mezo(p, 1);
+}
+
+static void take_stream(struct plan *p, const char *schedule)
+{
+    p->schedule = schedule, p->micros = 4, p->update_every = 2;
+    split(p, PP, 2);
+}
+
+/* Two stages on one device, a step after each of two microbatches. */
+static const char several[] = "orrery schedule 1\nname several\n"
+                              "devices 1\nmicros 2\nchunks 2\nplace 0: 0 1\nupdate 1\nversions 1\n"
+                              "device 0: F0.0 F0.1 B0.1 B0.0 U0.1 U0.0 F1.0 F1.1 B1.1 B1.0 U1.1 U1.0\n";
+static char several_file[128];
+
+enum { ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER };
+
+/* Make a plan have a feature, with as little else as can be. */
+static void take(struct plan *p, enum feature f)
+{
+    const struct block_format codes = { 8, 100 };
+    switch (f) {
+    case HAS_tp: case HAS_tp_uneven: split(p, TP, 2); break;
+    case HAS_tiles: p->data.tiles = 3; break;
+    case HAS_quantized_weights: p->data.quantise_weights = codes; break;
+    case HAS_quantized_gradients: p->data.quantise_gradients = codes; break;
+    case HAS_offload: case HAS_offload_state_alone: p->data.offload = 1u << OPTIMIZER; break;
+    case HAS_offload_weights: p->data.offload = 1u << PARAMETERS; break;
+    case HAS_offload_gradients: p->data.offload = 1u << GRADIENTS; break;
+    case HAS_host_steps: p->data.offload_stride = 3, p->data.offload = p->data.offload ? p->data.offload : ALL; break;
+    case HAS_offload_to_folder: p->data.offload_to = "."; break;
+    case HAS_step_needs_gradients: p->dtype = BF16, p->data.offload = 1u << OPTIMIZER; break;
+    case HAS_step_needs_weights: p->data.offload = 1u << OPTIMIZER | 1u << GRADIENTS; break;
+    case HAS_keep_gathered: p->data.keep = true; break;
+    case HAS_reduce_scatter: p->data.reduce_scatter = "ring"; break;
+    case HAS_scattered_by_place: take_scheme(p, "zero2", 3), p->data.reduce_scatter = "ring"; break;
+    case HAS_reduced_by_place: split(p, DP, 3), p->allreduce = "ring"; break;
+    case HAS_reduced_by_nodes: p->allreduce = "auto"; break;
+    case HAS_weights_shared: take_scheme(p, "zero3", 2); break;
+    case HAS_state_shared: case HAS_state_shared_further: take_scheme(p, "zero1", 2); break;
+    case HAS_allreduces_whole: split(p, DP, 2); break;
+    case HAS_apart: take_scheme(p, "diloco", p->mesh.size[DP] > 2 ? p->mesh.size[DP] : 2); break;
+    case HAS_apart_in_two_stages: take_scheme(p, "diloco", 3), split(p, PP, 2); break;
+    case HAS_outer_numbers: p->data.outer.lr = 0.5; break;
+    case HAS_two_versions: case HAS_mid_stream: case HAS_several_steps: take_stream(p, "pipedream-2bw"); break;
+    case HAS_several_stages:
+        p->schedule = several_file, p->chunks = 2, p->micros = 2, p->update_every = 0;
+        split(p, PP, 1);
+        break;
+    case HAS_low_rank: take_optimizer(p, "galore"); break;
+    case HAS_forward_only: take_optimizer(p, "mezo"); break;
+    case HAS_stateless: take_optimizer(p, "sgd"); break;
+    case HAS_both_sides: p->perturb = 2, split(p, DP, 2); break;
+    case HAS_clip: p->hyper.clip = 1; break;
+    case HAS_recompute: p->recompute = "full"; break;
+    case HAS_loss_scale: p->loss_scale = 1024; break;
+    case HAS_needs_loss_scale: p->dtype = F16; break;
+    case HAS_narrow_gradients: p->dtype = BF16, p->data.narrow_gradients = true; break;
+    case HAS_mixture: case HAS_balance_loss: {
+        const char *schedule = p->schedule;
+        case_take_mixtral(p);
+        if (f == HAS_mixture) p->model.mixture.balance_coefficient = 0;
+        p->schedule = schedule;
+        break;
+    }
+    default: break;                     /* the plain plan has it: ddp on one device, 1f1b, sgd in fp64 */
+    }
+}
+
+/* Where there must be something for a feature to be about. */
+enum { ON_ZERO3 = 1, ON_ZERO1 = 2, ON_GROUPS = 4, WITH_MOMENTUM = 8, IN_FP16 = 16, SURROUNDINGS = 32 };
+
+static struct plan surroundings(unsigned which)
+{
+    struct plan p = case_plan(1, 1, 1);
+    if (which & ON_ZERO3) take_scheme(&p, "zero3", 2);
+    if (which & ON_ZERO1) take_scheme(&p, "zero1", 2);
+    if (which & ON_GROUPS) split(&p, DP, 4), p.data.group = 2;
+    if (which & WITH_MOMENTUM) take_optimizer(&p, "momentum");
+    if (which & IN_FP16) p.dtype = F16;
+    return p;
+}
+
+/* Whether a plan is refused, by this row and by no other. */
+static bool refused_alone(struct plan *p, const struct clash *row, struct error *err)
+{
+    const int place = (int)(row - clash_at(0));
+    struct schedule s;
+    struct shards shards;
+    if (data_shards(&shards, &p->data, p->mesh.size[DP], 0, NULL) != OK) return false;
+    if (plan_schedule(p, &s, NULL) != OK) return false;
+    p->stages = s.stages, p->chunks = s.chunks, p->updates = (s.micros + s.update_every - 1) / s.update_every;
+    const struct facts f = { p, &shards, &s };
+    const bool alone = clash_of(&f, 0) == row && clash_of(&f, place + 1) == NULL;
+    schedule_free(&s);
+    return alone && plan_check(p, err) == ERR_PLAN;
+}
+
+static bool refused_by(const struct clash *row, struct error *err)
+{
+    for (unsigned i = 0; i < SURROUNDINGS; i++)
+        for (int order = 0; order < 2; order++) {
+            struct plan p = surroundings(i);
+            take(&p, order ? row->other : row->one);
+            take(&p, order ? row->one : row->other);
+            if (refused_alone(&p, row, err)) return true;
+        }
+    return false;
+}
+
+static void test_each_row_refuses_a_plan_that_no_other_row_refuses(void **state)
+{
+    const struct clash *row;
+    int unreached = 0;
+    (void)state;
+    const char *folder = getenv("TMPDIR");
+    snprintf(several_file, sizeof several_file, "%.60s/orrery-compose-%ld", folder ? folder : "build", (long)getpid());
+    FILE *file = fopen(several_file, "w");
+    assert_non_null(file);
+    fputs(several, file);
+    fclose(file);
+    for (int i = 0; (row = clash_at(i)) != NULL; i++) {
+        struct error err = { .code = OK };
+        char text[400];
+        clash_describe(row, text, sizeof text);
+        if (refused_by(row, &err) && strncmp(err.text, "--", 2) == 0) continue;
+        printf("no plan is refused by this row alone: %s; %s\n", feature_name(row->one), text);
+        unreached++;
+    }
+    unlink(several_file);
+    assert_int_equal(unreached, 0);
+}
+
+static void test_no_pair_is_there_twice(void **state)
+{
+    const struct clash *a, *b;
+    (void)state;
+    for (int i = 0; (a = clash_at(i)) != NULL; i++)
+        for (int j = 0; j < i && (b = clash_at(j)) != NULL; j++)
+            assert_false((a->one == b->one && a->other == b->other) || (a->one == b->other && a->other == b->one));
+}
+
+/* Flag and value, the other's, and what would do. */
+static void test_a_refusal_names_both_flags(void **state)
+{
+    struct plan p = surroundings(ON_ZERO3);
+    struct error err;
+    (void)state;
+    take(&p, HAS_tiles), take(&p, HAS_tp);
+    assert_int_equal(plan_check(&p, &err), ERR_PLAN);
+    assert_non_null(strstr(err.text, "--tiles 3: with --tp 2 a matrix is cut already, and devices talk"));
+    assert_non_null(strstr(err.text, "; it takes --tp 1"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_row_refuses_a_plan_that_no_other_row_refuses),
+        cmocka_unit_test(test_no_pair_is_there_twice),
+        cmocka_unit_test(test_a_refusal_names_both_flags),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
