@@ -31,7 +31,7 @@ test_numbers() {
 }
 
 test_refusals() {
-    run show schedule zb-h9;                            expect_status 2; expect_error 'did you mean "zb-h1"'
+    run show schedule zb-h9;                            expect_status 2; expect_error 'did you mean zb-h1'
     run show schedule chimera --pp 3 --micro 4;         expect_status 2; expect_error 'P must be even'
     run show schedule 1f1b --pp 0;                      expect_status 2; expect_error '--pp 0'
     run show schedule 1f1b --F 999999999999;            expect_status 2; expect_error '--F 999999999999: must be at most'
