@@ -74,7 +74,7 @@ static enum error_code open_row(struct group *g, const struct group *whole, stru
     int *ranks = malloc(sizeof *ranks * (size_t)w.size);
     if (ranks == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", w.size);
     for (int i = 0; i < w.size; i++) ranks[i] = whole->member[row_member(w, i)];
-    const enum error_code e = group_of(g, whole->comm, ranks, w.size, whole->axes, err);
+    const enum error_code e = group_of(g, whole->comm, ranks, w.size, whole->kind, whole->axes, err);
     free(ranks);
     return e;
 }

@@ -5,16 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-const char *operation_name(enum operation op)
-{
-    static const char *const name[] = {
-#define X(id, text) [id] = text,
-        OPERATIONS(X)
-#undef X
-    };
-    return op < OPERATION_COUNT ? name[op] : "unknown operation";
-}
-
 static bool checks_calls(void)
 {
     const char *said = getenv("ORRERY_CHECK_CALLS");

@@ -22,41 +22,11 @@
 #ifndef ORRERY_COMM_H
 #define ORRERY_COMM_H
 
+#include "emulated_devices/comm/ledger.h"
 #include "emulated_devices/comm/mesh.h"
 #include "emulated_devices/device/device.h"
 
 enum { WAIT_LIMIT = 120 };              /* seconds, unless the environment says otherwise */
-
-/* ---- what is counted ---------------------------------------------------------------------------------------- */
-
-#define OPERATIONS(X)                        \
-    X(POINT_TO_POINT, "send")                \
-    X(BROADCAST,      "broadcast")           \
-    X(REDUCE,         "reduce")              \
-    X(ALLREDUCE,      "allreduce")           \
-    X(REDUCE_SCATTER, "reduce-scatter")      \
-    X(ALLGATHER,      "allgather")           \
-    X(ALLTOALL,       "alltoall")            \
-    X(GATHER,         "gather")              \
-    X(SCATTER,        "scatter")             \
-    X(BARRIER,        "barrier")             \
-    X(SCAN,           "scan")                \
-    X(CONTROL,        "control")    /* agreement, reports, comparison: what the emulation itself says, not the model */
-
-enum operation {
-#define X(id, name) id,
-    OPERATIONS(X)
-#undef X
-    OPERATION_COUNT
-};
-const char *operation_name(enum operation);
-
-/* What one device did.  Exact: tests compare it with cost functions by ==. */
-struct traffic {
-    uint64_t messages_sent, bytes_sent;         /* payload bytes; zero-byte messages count as messages */
-    uint64_t messages_received, bytes_received;
-    uint64_t additions;                         /* element-wise reductions performed, one an element */
-};
 
 /* ---- the world ---------------------------------------------------------------------------------------------- */
 
@@ -64,8 +34,7 @@ struct comm {
     struct device *device;
     int rank, size;
     uint32_t *contexts;                         /* [size] groups made so far together with each device */
-    struct traffic traffic[AXIS_SETS][OPERATION_COUNT];
-    struct traffic link[CLUSTER_LEVELS];        /* the same by the level of the link, CONTROL left out; only what was sent */
+    struct ledger counted;                      /* every message and addition so far */
     struct transport *transport;                /* MPI's side of it */
     struct group *everyone;                     /* for agreement and barriers */
     bool checks_calls;                          /* collectives make sure that all members call them alike */
@@ -112,7 +81,8 @@ struct group {
     struct comm *comm;
     int size, rank;                             /* members, and which of them this device is */
     int *member;                                /* [size] world ranks, ascending along the group's axes */
-    unsigned axes;                              /* the axes in which members differ, for the traffic table; 0: all devices */
+    enum traffic_kind kind;                     /* whose messages these are: what they are counted under */
+    unsigned axes;                              /* the axes in which members differ, for people; 0: all devices */
     uint32_t *context;                          /* [size] how many groups this device and each member had made together
                                                    before this one: a number both know without asking.  In every tag. */
     uint32_t exchanges;                         /* begun so far */
@@ -123,15 +93,16 @@ struct group {
 /**
  * The group of devices that differ from this one only in the given axes.
  * Local: no message is sent.  Any two devices make the groups that both belong to in the same order.
+ * @param kind  who talks over it: two groups of the same devices are told apart by it.
  * @param axes  a set of AXIS_BITs; an axis of size 1 adds nobody.
  */
-enum error_code group_along(struct group *, struct comm *, const struct mesh *, unsigned axes, struct error *);
+enum error_code group_along(struct group *, struct comm *, const struct mesh *, enum traffic_kind kind, unsigned axes, struct error *);
 
-/** The group of all devices. */
+/** The group of all devices, of no scheme: TRAFFIC_OTHER. */
 enum error_code group_world(struct group *, struct comm *, struct error *);
 
 /** Any list of distinct ranks that contains this one.  All members pass the same list. */
-enum error_code group_of(struct group *, struct comm *, const int *ranks, int size, unsigned axes, struct error *);
+enum error_code group_of(struct group *, struct comm *, const int *ranks, int size, enum traffic_kind, unsigned axes, struct error *);
 
 void group_close(struct group *);
 

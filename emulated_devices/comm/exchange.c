@@ -14,7 +14,7 @@ struct exchange exchange_named(struct group *g, enum operation op, uint32_t name
 
 static struct traffic *counted(const struct exchange *x)
 {
-    return &x->group->comm->traffic[x->group->axes][x->operation];
+    return &x->group->comm->counted.of[x->group->kind][x->operation];
 }
 
 /* A trace shows the message by this name; at both ends it is the how-manieth one of its sender. */
@@ -37,8 +37,8 @@ struct message message_send(struct exchange *x, int peer, const void *data, uint
     if (x->operation != CONTROL) {
         if (clock->trace != NULL) announce(x, peer, bytes, c->rank, clock->sent);
         p = clock_send(clock, c->rank, x->group->member[peer], bytes);
-        x->group->comm->link[p.level].messages_sent++;
-        x->group->comm->link[p.level].bytes_sent += bytes;
+        t->level[p.level].messages++;
+        t->level[p.level].bytes += bytes;
     }
     if (x->operation != CONTROL) flight_read(clock->flight, clock->now, data, bytes);
     /* MPI and the slot know a buffer as void *; a send only reads it. */

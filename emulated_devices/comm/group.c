@@ -2,9 +2,10 @@
 #include <stdlib.h>
 
 /* Take the list over: find this device in it and count one more group with each member. */
-static enum error_code group_finish(struct group *g, struct comm *c, int *member, int size, unsigned axes, struct error *err)
+static enum error_code group_finish(struct group *g, struct comm *c, int *member, int size, enum traffic_kind kind, unsigned axes,
+                                    struct error *err)
 {
-    *g = (struct group){ .comm = c, .size = size, .rank = -1, .member = member, .axes = axes };
+    *g = (struct group){ .comm = c, .size = size, .rank = -1, .member = member, .kind = kind, .axes = axes };
     g->context = malloc(sizeof *g->context * (size_t)size);
     if (g->context == NULL) {
         group_close(g);
@@ -17,7 +18,8 @@ static enum error_code group_finish(struct group *g, struct comm *c, int *member
     return OK;
 }
 
-enum error_code group_along(struct group *g, struct comm *c, const struct mesh *m, unsigned axes, struct error *err)
+enum error_code group_along(struct group *g, struct comm *c, const struct mesh *m, enum traffic_kind kind, unsigned axes,
+                            struct error *err)
 {
     *g = (struct group){ .comm = c };                   /* so that it can be closed, whatever follows */
     int size = 1, differing = 0;
@@ -32,10 +34,11 @@ enum error_code group_along(struct group *g, struct comm *c, const struct mesh *
     int *member = malloc(sizeof *member * (size_t)size);
     if (member == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", size);
     mesh_members(m, c->rank, axes, member);
-    return group_finish(g, c, member, size, (unsigned)differing, err);
+    return group_finish(g, c, member, size, kind, (unsigned)differing, err);
 }
 
-enum error_code group_of(struct group *g, struct comm *c, const int *ranks, int size, unsigned axes, struct error *err)
+enum error_code group_of(struct group *g, struct comm *c, const int *ranks, int size, enum traffic_kind kind, unsigned axes,
+                         struct error *err)
 {
     *g = (struct group){ .comm = c };                   /* so that it can be closed, whatever follows */
     bool here = false;
@@ -51,7 +54,7 @@ enum error_code group_of(struct group *g, struct comm *c, const int *ranks, int 
     int *member = malloc(sizeof *member * (size_t)size);
     if (member == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", size);
     for (int i = 0; i < size; i++) member[i] = ranks[i];
-    return group_finish(g, c, member, size, axes, err);
+    return group_finish(g, c, member, size, kind, axes, err);
 }
 
 enum error_code group_world(struct group *g, struct comm *c, struct error *err)
@@ -60,7 +63,7 @@ enum error_code group_world(struct group *g, struct comm *c, struct error *err)
     int *member = malloc(sizeof *member * (size_t)c->size);
     if (member == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", c->size);
     for (int i = 0; i < c->size; i++) member[i] = i;
-    return group_finish(g, c, member, c->size, 0, err);
+    return group_finish(g, c, member, c->size, TRAFFIC_OTHER, 0, err);
 }
 
 void group_close(struct group *g)

@@ -56,7 +56,7 @@ void reduce_local(struct exchange *x, enum reduction how, enum dtype t, void *in
     case U8:  reduce_u8(how, into, from, count); break;
     case DTYPE_COUNT: break;
     }
-    c->traffic[x->group->axes][x->operation].additions += (uint64_t)count;
+    c->counted.of[x->group->kind][x->operation].additions += (uint64_t)count;
     if (x->operation == CONTROL) return;
     clock_compute(&c->device->clock, "reduce", elementwise_cost(count, 3, 1, t));
     flight_read(c->device->clock.flight, c->device->clock.now, from, (uint64_t)count * dtype_size(t));

@@ -9,7 +9,7 @@ enum error_code apart_group(struct group *g, const struct trainer *t, struct err
     if (ranks == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", t->comm->size);
     for (int rank = 0; rank < t->comm->size; rank++)
         if (replica_of(t, rank) == replica_of(t, t->comm->rank)) ranks[size++] = rank;
-    const enum error_code e = group_of(g, t->comm, ranks, size, t->world.axes, err);
+    const enum error_code e = group_of(g, t->comm, ranks, size, TRAFFIC_RESULT, 0, err);
     free(ranks);
     return e;
 }

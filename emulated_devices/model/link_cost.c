@@ -1,38 +1,38 @@
 #include "emulated_devices/model/link_cost.h"
 
-static void enter_node(struct ledger *l, const struct node *n, enum tensor_pass pass, int64_t N)
+static void enter_node(struct forecast *f, const struct node *n, enum tensor_pass pass, int64_t N)
 {
     switch (n->op) {
     case OP_EMBED:
-    case OP_MATRIX:    ledger_matrix(l, n->role, pass, N); break;
-    case OP_POSITIONS: ledger_positions(l, pass); break;
-    case OP_NORM:      ledger_norm(l, pass, N); break;
-    case OP_LOSS:      ledger_cross_entropy(l, pass, N); break;
+    case OP_MATRIX:    forecast_matrix(f, n->role, pass, N); break;
+    case OP_POSITIONS: forecast_positions(f, pass); break;
+    case OP_NORM:      forecast_norm(f, pass, N); break;
+    case OP_LOSS:      forecast_cross_entropy(f, pass, N); break;
     default:           break;           /* every device has what it needs */
     }
 }
 
-static void enter_lists(struct ledger *l, const struct linked *p, int64_t N)
+static void enter_lists(struct forecast *f, const struct linked *p, int64_t N)
 {
     static const enum tensor_pass pass_of[] = { [LIST_FORWARD] = FORWARD_PASS, [LIST_AGAIN] = FORWARD_PASS, [LIST_INPUT] = INPUT_PASS,
                                                 [LIST_WEIGHT] = WEIGHT_PASS };
     for (enum list which = 0; which < LIST_COUNT; which++)
         for (int i = 0; i < p->list[which].count; i++)
-            if (p->list[which].step[i].kind == STEP_RUN) enter_node(l, p->node[p->list[which].step[i].at].is, pass_of[which], N);
+            if (p->list[which].step[i].kind == STEP_RUN) enter_node(f, p->node[p->list[which].step[i].at].is, pass_of[which], N);
 }
 
 struct collective_cost linked_cost(const struct linked *p, const struct tensor_parallel *tp, int64_t N)
 {
-    struct ledger l = { .tp = tp };
-    enter_lists(&l, p, N);
-    return l.sum;
+    struct forecast f = { .tp = tp };
+    enter_lists(&f, p, N);
+    return f.sum;
 }
 
 picoseconds linked_time(const struct linked *p, const struct tensor_parallel *tp, int64_t N)
 {
-    struct ledger l = { .tp = tp, .timed = true };
-    enter_lists(&l, p, N);
-    return l.time;
+    struct forecast f = { .tp = tp, .timed = true };
+    enter_lists(&f, p, N);
+    return f.time;
 }
 
 struct collective_cost block_cost(const struct tensor_parallel *tp, int64_t N)

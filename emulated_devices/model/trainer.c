@@ -50,9 +50,9 @@ static bool forward_only(const struct trainer *t) { return t->plan.optimizer->fo
 static enum error_code make_groups(struct trainer *t, struct error *err)
 {
     enum error_code e = group_world(&t->world, t->comm, err);
-    if (!e) e = group_along(&t->dp, t->comm, &t->plan.mesh, AXIS_BIT(DP), err);
-    if (!e) e = group_along(&t->tp, t->comm, &t->plan.mesh, AXIS_BIT(TP), err);
-    if (!e) e = group_along(&t->pp, t->comm, &t->plan.mesh, AXIS_BIT(PP), err);
+    if (!e) e = group_along(&t->dp, t->comm, &t->plan.mesh, TRAFFIC_DATA, AXIS_BIT(DP), err);
+    if (!e) e = group_along(&t->tp, t->comm, &t->plan.mesh, TRAFFIC_TENSOR, AXIS_BIT(TP), err);
+    if (!e) e = group_along(&t->pp, t->comm, &t->plan.mesh, TRAFFIC_PIPELINE, AXIS_BIT(PP), err);
     return !e && forward_only(t) ? zeroth_open(t, err) : e;
 }
 
@@ -473,14 +473,14 @@ static struct collective_cost result_cost(const struct trainer *t)
     return (struct collective_cost){ .messages = a.messages + b.messages, .bytes = a.bytes + b.bytes, .additions = a.additions + b.additions };
 }
 
-struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
+struct collective_cost trainer_cost(const struct trainer *t, enum traffic_kind kind)
 {
     const uint64_t passes = (uint64_t)plan_passes(&t->plan);
     struct collective_cost sum = { 0 };
-    if (axes == 0) return result_cost(t);
-    if (axes == AXIS_BIT(DP)) return data_cost(&t->data);
-    if (axes == AXIS_BIT(PP)) return pipeline_cost(t);
-    if (axes != AXIS_BIT(TP)) return sum;
+    if (kind == TRAFFIC_RESULT) return result_cost(t);
+    if (kind == TRAFFIC_DATA) return data_cost(&t->data);
+    if (kind == TRAFFIC_PIPELINE) return pipeline_cost(t);
+    if (kind != TRAFFIC_TENSOR) return sum;
     for (int c = 0; c < t->plan.chunks; c++)
         for (int i = 0; i < t->plan.micros; i++) {
             const struct stage *s = &t->stage[c];
@@ -494,12 +494,12 @@ struct collective_cost trainer_cost(const struct trainer *t, unsigned axes)
     return sum;
 }
 
-struct collective_cost trainer_cost_so_far(const struct trainer *t, unsigned axes, int64_t steps)
+struct collective_cost trainer_cost_so_far(const struct trainer *t, enum traffic_kind kind, int64_t steps)
 {
     const uint64_t done = (uint64_t)steps, skipped = (uint64_t)(t->skipped - t->skipped_before);
     const uint64_t rounds = (uint64_t)outer_steps(&t->data.outer, t->step - steps, t->step);
-    const bool dp = axes == AXIS_BIT(DP);
-    const struct collective_cost one = trainer_cost(t, axes), none = { 0 };
+    const bool dp = kind == TRAFFIC_DATA;
+    const struct collective_cost one = trainer_cost(t, kind), none = { 0 };
     const struct collective_cost less = dp ? data_renewal_cost(&t->data) : none, more = dp ? data_outer_cost(&t->data) : none;
     const int64_t left_out = (int64_t)skipped, taken = steps * t->plan.updates - left_out;
     const struct collective_cost saved = dp ? data_saved_by_projecting(&t->data, taken, left_out) : none;

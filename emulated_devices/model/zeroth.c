@@ -4,12 +4,11 @@
 
 /* ---- groups -------------------------------------------------------------------------------------------------------------- */
 
-/* Counted as of all devices. */
 static enum error_code open_group(struct group *g, const struct trainer *t, bool other_side, struct error *err)
 {
     int member[MESH_MOST_DEVICES];
     const int n = plan_loss_members(&t->plan, t->comm->rank, other_side, member);
-    return group_of(g, t->comm, member, n, 0, err);
+    return group_of(g, t->comm, member, n, TRAFFIC_RESULT, 0, err);
 }
 
 enum error_code zeroth_open(struct trainer *t, struct error *err)

@@ -172,27 +172,16 @@ static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *
 
 /* ---- what is counted ----------------------------------------------------------------------------------------------------- */
 
-static struct collective_cost counted_along(const struct comm *c, unsigned axes)
-{
-    struct collective_cost sum = { 0 };
-    for (int op = 0; op < CONTROL; op++) {
-        const struct traffic *t = &c->traffic[axes][op];
-        sum.messages += t->messages_sent, sum.bytes += t->bytes_sent, sum.additions += t->additions;
-    }
-    return sum;
-}
-
-/* Along each axis, and what all devices share: a < 0. */
 static enum error_code check_traffic(const struct trainer *t, struct error *err)
 {
-    for (int a = -1; a < AXIS_COUNT; a++) {
-        const unsigned axes = a < 0 ? 0 : AXIS_BIT(a);
-        const struct collective_cost did = counted_along(t->comm, axes), want = trainer_cost_so_far(t, axes, steps_of(&t->plan));
-        if (did.messages != want.messages || did.bytes != want.bytes || did.additions != want.additions)
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) {
+        const struct traffic did = ledger_kind(&t->comm->counted, kind);
+        const struct collective_cost want = trainer_cost_so_far(t, kind, steps_of(&t->plan));
+        if (did.messages_sent != want.messages || did.bytes_sent != want.bytes || did.additions != want.additions)
             return fail(err, ERR_CHECK, "device %d, %s: counted %llu messages, %llu bytes, %llu additions; the formulas say %llu, %llu, %llu",
-                        t->comm->rank, a < 0 ? "all devices" : axis_name(a), (unsigned long long)did.messages, (unsigned long long)did.bytes,
-                        (unsigned long long)did.additions, (unsigned long long)want.messages, (unsigned long long)want.bytes,
-                        (unsigned long long)want.additions);
+                        t->comm->rank, traffic_kind_name(kind), (unsigned long long)did.messages_sent,
+                        (unsigned long long)did.bytes_sent, (unsigned long long)did.additions, (unsigned long long)want.messages,
+                        (unsigned long long)want.bytes, (unsigned long long)want.additions);
     }
     return OK;
 }

@@ -136,7 +136,7 @@ enum error_code linear_pass(struct linear_layer *l, enum tensor_pass pass, struc
 
 struct collective_cost linear_pass_cost(const struct linear_layer *l, enum tensor_pass pass)
 {
-    struct ledger ledger = { .tp = &l->tp };
-    l->tp.scheme->matrix_cost(&ledger, l->role, pass, l->N, false);
-    return ledger.sum;
+    struct forecast f = { .tp = &l->tp };
+    l->tp.scheme->matrix_cost(&f, l->role, pass, l->N, false);
+    return f.sum;
 }

@@ -256,7 +256,7 @@ static void check_unchanged(struct complaint *bad, enum operation op, const stru
 
 static void check_traffic(struct complaint *bad, const struct algorithm *a, const struct collective *c, const struct traffic *before)
 {
-    const struct traffic *now = &comm.traffic[group.axes][a->operation];
+    const struct traffic *now = &comm.counted.of[group.kind][a->operation];
     const struct collective_cost want = collective_cost(a, group.rank, group.size, c);
     const uint64_t messages = now->messages_sent - before->messages_sent, bytes = now->bytes_sent - before->bytes_sent,
                    additions = now->additions - before->additions;
@@ -326,7 +326,7 @@ static void run_case(const struct algorithm *a, struct collective c, bool in_pla
     unsigned char *given = c.in == in.data ? in.data : (unsigned char *)c.in;
     for (int64_t i = 0; i < ni; i++) put(c.dtype, given, i, start(op, &c, r, i));
 
-    const struct traffic before = comm.traffic[group.axes][op];
+    const struct traffic before = comm.counted.of[group.kind][op];
     const uint64_t held = device.arena.now.total;
     arena_reset_peak(&device.arena);
     clock_reset(&device.clock);
@@ -738,13 +738,13 @@ static void test_a_message_beyond_int(void **state)
     ASSERT_ALL(x != NULL, "%zu bytes cannot be mapped", bytes);
     for (size_t i = 0; i < piece; i++) x[i] = group.rank == 1 ? (unsigned char)(i * 7 + (i >> 8)) : 0;
     const struct collective c = { .in = x, .out = x, .count = (int64_t)bytes, .dtype = U8, .root = 1 };
-    const uint64_t before = comm.traffic[0][BROADCAST].bytes_sent;
+    const uint64_t before = comm.counted.of[TRAFFIC_OTHER][BROADCAST].bytes_sent;
     const enum error_code code = collective_run(&group, BROADCAST, "binomial", &c, &err);
     size_t wrong = 0;
     for (size_t i = 0; i < piece; i++) wrong += x[i] != (unsigned char)(i * 7 + (i >> 8));
     ASSERT_ALL(code == OK && wrong == 0, "%zu bytes: %s; %zu of them differ", bytes, err.text, wrong);
-    ASSERT_ALL(comm.traffic[0][BROADCAST].bytes_sent - before == (group.rank == 1 ? bytes : 0), "counted %llu bytes",
-               (unsigned long long)(comm.traffic[0][BROADCAST].bytes_sent - before));
+    ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER][BROADCAST].bytes_sent - before == (group.rank == 1 ? bytes : 0), "counted %llu bytes",
+               (unsigned long long)(comm.counted.of[TRAFFIC_OTHER][BROADCAST].bytes_sent - before));
     munmap(x, bytes);
     fclose(file);
 }
@@ -873,7 +873,7 @@ static void group_open(void)
     struct error err;
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     for (int i = 0; i < comm.size; i++) reversed[i] = comm.size - 1 - i;
-    assert_int_equal(group_of(&group, &comm, reversed, comm.size, 0, &err), OK);
+    assert_int_equal(group_of(&group, &comm, reversed, comm.size, TRAFFIC_OTHER, 0, &err), OK);
 }
 
 static void group_shut(void)

@@ -212,7 +212,7 @@ static void test_groups_along_every_set_of_axes(void **state)
         if (m.devices != comm.size) continue;
         for (unsigned axes = 0; axes < AXIS_SETS; axes++) {
             struct group g;
-            assert_int_equal(group_along(&g, &comm, &m, axes, &err), OK);
+            assert_int_equal(group_along(&g, &comm, &m, TRAFFIC_OTHER, axes, &err), OK);
             int want = 1;
             for (enum axis a = 0; a < AXIS_COUNT; a++) want *= axes & AXIS_BIT(a) ? m.size[a] : 1;
             assert_int_equal(g.size, want);
@@ -240,11 +240,11 @@ static void test_groups_are_refused_when_wrong(void **state)
     struct group g;
     struct mesh m;
     (void)state;
-    assert_int_equal(group_of(&g, &comm, twice, 2, 0, &err), ERR_USAGE);
-    assert_int_equal(group_of(&g, &comm, absent, 1, 0, &err), ERR_USAGE);
-    if (comm.size > 1) assert_int_equal(group_of(&g, &comm, others, 1, 0, &err), ERR_USAGE);
+    assert_int_equal(group_of(&g, &comm, twice, 2, TRAFFIC_OTHER, 0, &err), ERR_USAGE);
+    assert_int_equal(group_of(&g, &comm, absent, 1, TRAFFIC_OTHER, 0, &err), ERR_USAGE);
+    if (comm.size > 1) assert_int_equal(group_of(&g, &comm, others, 1, TRAFFIC_OTHER, 0, &err), ERR_USAGE);
     assert_int_equal(mesh_make(&m, size, &err), OK);
-    assert_int_equal(group_along(&g, &comm, &m, 1, &err), ERR_PLAN);
+    assert_int_equal(group_along(&g, &comm, &m, TRAFFIC_OTHER, 1, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "25"));
 }
 
@@ -257,7 +257,7 @@ static void test_groups_that_only_some_devices_make(void **state)
         for (int b = a + 1; b < comm.size; b++) {
             if (comm.rank != a && comm.rank != b) continue;
             int got = -1, other = comm.rank == a ? b : a;
-            assert_int_equal(group_of(&pair, &comm, (int[]){ a, b }, 2, 0, &err), OK);
+            assert_int_equal(group_of(&pair, &comm, (int[]){ a, b }, 2, TRAFFIC_OTHER, 0, &err), OK);
             struct exchange x = exchange_begin(&pair, POINT_TO_POINT);
             assert_int_equal(exchange_both(&x, 1 - pair.rank, &comm.rank, 4, 1 - pair.rank, &got, 4, &err), OK);
             assert_int_equal(got, other);
@@ -349,7 +349,7 @@ static void test_counters_are_exact(void **state)
 {
     float x[10] = { 0 }, y[10] = { 1 };
     (void)state;
-    struct traffic *t = &comm.traffic[0][ALLGATHER];
+    struct traffic *t = &comm.counted.of[TRAFFIC_OTHER][ALLGATHER];
     struct exchange e = exchange_begin(&all, ALLGATHER);
     assert_int_equal(exchange_both(&e, right_of(&all), x, 40, left_of(&all), y, 40, &err), OK);
     assert_int_equal(exchange_both(&e, right_of(&all), x, 0, left_of(&all), y, 0, &err), OK);
@@ -359,9 +359,31 @@ static void test_counters_are_exact(void **state)
                "counted %llu sent, %llu bytes, %llu additions", (unsigned long long)t->messages_sent, (unsigned long long)t->bytes_sent,
                (unsigned long long)t->additions);
     comm_barrier(&comm);
-    const struct traffic *control = &comm.traffic[0][CONTROL];
+    const struct traffic *control = &comm.counted.of[TRAFFIC_OTHER][CONTROL];
     ASSERT_ALL(comm.size == 1 || control->messages_sent > 0, "a barrier sent nothing");
-    ASSERT_ALL(comm.traffic[0][POINT_TO_POINT].messages_sent == 0, "something else was counted");
+    ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER][POINT_TO_POINT].messages_sent == 0, "something else was counted");
+}
+
+/* Two kinds of schemes talk over the same devices, as they do where dp = 1: each has a count of its own. */
+static void test_kinds_that_share_a_group_are_told_apart(void **state)
+{
+    enum { DEVICES = 16 };
+    struct group tensor, data;
+    int everyone[DEVICES];
+    char x[8] = { 0 }, y[8] = { 0 };
+    (void)state;
+    for (int i = 0; i < comm.size; i++) everyone[i] = i;
+    assert_int_equal(group_of(&tensor, &comm, everyone, comm.size, TRAFFIC_TENSOR, AXIS_BIT(TP), &err), OK);
+    assert_int_equal(group_of(&data, &comm, everyone, comm.size, TRAFFIC_DATA, AXIS_BIT(TP), &err), OK);
+    struct exchange one = exchange_begin(&tensor, ALLGATHER), other = exchange_begin(&data, ALLGATHER);
+    assert_int_equal(exchange_both(&one, right_of(&tensor), x, 3, left_of(&tensor), y, 3, &err), OK);
+    assert_int_equal(exchange_both(&other, right_of(&data), x, 8, left_of(&data), y, 8, &err), OK);
+    const struct traffic a = ledger_kind(&comm.counted, TRAFFIC_TENSOR), b = ledger_kind(&comm.counted, TRAFFIC_DATA);
+    ASSERT_ALL(a.bytes_sent == 3 && b.bytes_sent == 8, "counted %llu and %llu bytes, not 3 and 8", (unsigned long long)a.bytes_sent,
+               (unsigned long long)b.bytes_sent);
+    ASSERT_ALL(a.level[0].bytes == 3 && a.level[0].messages == 1, "the messages of 3 bytes went over no link");
+    group_close(&tensor);
+    group_close(&data);
 }
 
 static void test_reductions_keep_nan(void **state)
@@ -403,6 +425,7 @@ int main(void)
         ON_DEVICES(test_groups_are_refused_when_wrong), ON_DEVICES(test_groups_that_only_some_devices_make),
         ON_DEVICES(test_exchanges_in_flight_do_not_mix), ON_DEVICES(test_named_exchanges_need_no_order),
         ON_DEVICES(test_agreement_is_the_lowest_device_that_failed), ON_DEVICES(test_counters_are_exact),
+        ON_DEVICES(test_kinds_that_share_a_group_are_told_apart),
         ON_DEVICES(test_reductions_keep_nan), ON_DEVICES(test_scratch_is_counted_as_buffers),
     };
     return MPI_RUN("comm", tests);

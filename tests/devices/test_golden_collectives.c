@@ -223,7 +223,7 @@ static int open_devices(void **state)
     clock_open(&device.clock, &flat, F32);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     for (int i = 0; i < comm.size; i++) reversed[i] = comm.size - 1 - i;
-    assert_int_equal(group_of(&group, &comm, reversed, comm.size, 0, &err), OK);
+    assert_int_equal(group_of(&group, &comm, reversed, comm.size, TRAFFIC_OTHER, 0, &err), OK);
     return harness_before(state);
 }
 

@@ -110,12 +110,7 @@ static void close_session(struct session *s)
     device_close(&s->device);
 }
 
-static uint64_t bytes_sent(const struct comm *c, unsigned axes)
-{
-    uint64_t sum = 0;
-    for (int op = 0; op < CONTROL; op++) sum += c->traffic[axes][op].bytes_sent;
-    return sum;
-}
+static uint64_t bytes_sent(const struct comm *c, enum traffic_kind kind) { return ledger_kind(&c->counted, kind).bytes_sent; }
 
 /* Two devices that make a pass each, after fifty steps: every bit of every weight is the serial model's. */
 static void test_two_sides_are_one_device(void **state)
@@ -170,8 +165,8 @@ static void test_memory_and_traffic_without_gradients(void **state)
                    (unsigned long long)a->peak.tag[GRADIENTS], (unsigned long long)a->peak.tag[OPTIMIZER]);
         ASSERT_ALL(a->peak.tag[PARAMETERS] == (uint64_t)(elements + most) * 8, "L=%lld: %llu bytes of weights; all and one part of them are %llu", (long long)L,
                    (unsigned long long)a->peak.tag[PARAMETERS], (unsigned long long)(elements + most) * 8);
-        ASSERT_ALL(bytes_sent(&s.comm, AXIS_BIT(DP)) == 0, "L=%lld: %llu bytes sent over dp", (long long)L, (unsigned long long)bytes_sent(&s.comm, AXIS_BIT(DP)));
-        const uint64_t shared = bytes_sent(&s.comm, 0);
+        ASSERT_ALL(bytes_sent(&s.comm, TRAFFIC_DATA) == 0, "L=%lld: %llu bytes sent over dp", (long long)L, (unsigned long long)bytes_sent(&s.comm, TRAFFIC_DATA));
+        const uint64_t shared = bytes_sent(&s.comm, TRAFFIC_RESULT);
         ASSERT_ALL(shared <= STEPS * (16 + 2 * 16) && (test_size > 2 || shared == STEPS * 16), "L=%lld: %llu bytes sent to share losses", (long long)L, (unsigned long long)shared);
         close_session(&s);
     }
@@ -189,7 +184,7 @@ static void test_slices(void **state)
     train_steps(&s, &p, 1);
     uint64_t padded = 0;
     for (int u = 0; u < s.trainer.data.units; u++) padded += (uint64_t)s.trainer.data.unit[u].padded;
-    const uint64_t P = (uint64_t)test_size, sent = bytes_sent(&s.comm, AXIS_BIT(DP));
+    const uint64_t P = (uint64_t)test_size, sent = bytes_sent(&s.comm, TRAFFIC_DATA);
     ASSERT_ALL(sent == padded / P * (P - 1) * 8, "%llu bytes sent; |B| (P-1)/P of all parts are %llu", (unsigned long long)sent, (unsigned long long)(padded / P * (P - 1) * 8));
     close_session(&s);
 }

@@ -103,7 +103,7 @@ static struct collective_cost counted(void)
 {
     struct collective_cost sum = { 0 };
     for (int op = 0; op < CONTROL; op++) {
-        const struct traffic *t = &comm.traffic[0][op];
+        const struct traffic *t = &comm.counted.of[TRAFFIC_OTHER][op];
         sum.messages += t->messages_sent, sum.bytes += t->bytes_sent, sum.additions += t->additions;
     }
     return sum;

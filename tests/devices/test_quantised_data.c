@@ -156,7 +156,7 @@ static struct volume volume_of(struct data_request q)
     assert_int_equal(optimizer_find(&dp.optimizer, "sgd", NULL), OK);
     hyper = dp.optimizer->usual;
     ASSERT_ALL(data_open(&dp, 7, &err) == OK && step_once(&dp) == OK, "%s: %s", q.scheme, err.text);
-    v.own_between = comm.link[1].bytes_sent;
+    v.own_between = ledger_level(&comm.counted, 1).bytes;
     v.by_gradients = data_level_cost(&dp, BY_GRADIENTS).bytes;
     for (int u = 0; u < dp.units; u++) v.elements += dp.unit[u].padded;
     double sum = (double)v.own_between;

@@ -15,7 +15,7 @@ static const struct sbp_sizes sizes = { .B = 7, .S = 5, .D = 21, .H = 7, .A = 3,
 static uint64_t bytes_sent(void)
 {
     uint64_t sum = 0;
-    for (int op = 0; op < CONTROL; op++) sum += comm.traffic[0][op].bytes_sent;
+    for (int op = 0; op < CONTROL; op++) sum += comm.counted.of[TRAFFIC_OTHER][op].bytes_sent;
     return sum;
 }
 

@@ -101,7 +101,7 @@ static void test_table_of_the_zero_paper(void **state)
 static uint64_t bytes_sent(void)
 {
     uint64_t sum = 0;
-    for (int l = 0; l < CLUSTER_LEVELS; l++) sum += comm.link[l].bytes_sent;
+    for (int l = 0; l < CLUSTER_LEVELS; l++) sum += ledger_level(&comm.counted, l).bytes;
     return sum;
 }
 
@@ -141,7 +141,7 @@ static void test_volumes(void **state)
 static void expect_levels(const char *what, const uint64_t want[CLUSTER_LEVELS])
 {
     for (int l = 0; l < CLUSTER_LEVELS; l++)
-        ASSERT_ALL(comm.link[l].bytes_sent == want[l], "%s: %llu bytes at level %s, want %llu", what, (unsigned long long)comm.link[l].bytes_sent,
+        ASSERT_ALL(ledger_level(&comm.counted, l).bytes == want[l], "%s: %llu bytes at level %s, want %llu", what, (unsigned long long)ledger_level(&comm.counted, l).bytes,
                    machine.link[l].level, (unsigned long long)want[l]);
 }
 
@@ -166,8 +166,8 @@ static void test_levels_of_links(void **state)
         close_engine();
         open_engine((struct data_request){ .scheme = "hpz", .group = 4 });
         step_of(1);
-        ASSERT_ALL(comm.link[2].bytes_sent == n / 4, "hpz in nodes of 4: %llu bytes leave the node, want %llu",
-                   (unsigned long long)comm.link[2].bytes_sent, (unsigned long long)n / 4);
+        ASSERT_ALL(ledger_level(&comm.counted, 2).bytes == n / 4, "hpz in nodes of 4: %llu bytes leave the node, want %llu",
+                   (unsigned long long)ledger_level(&comm.counted, 2).bytes, (unsigned long long)n / 4);
         close_engine();
     }
 }
@@ -176,7 +176,7 @@ static void sent_by(const char *scheme, int micros, uint64_t at[CLUSTER_LEVELS])
 {
     open_engine((struct data_request){ .scheme = scheme, .group = 4 });
     step_of(micros);
-    for (int l = 0; l < CLUSTER_LEVELS; l++) at[l] = comm.link[l].bytes_sent;
+    for (int l = 0; l < CLUSTER_LEVELS; l++) at[l] = ledger_level(&comm.counted, l).bytes;
     const struct collective_cost copies = data_level_cost(&dp, BY_COPIES);
     ASSERT_ALL(copies.bytes == at[2], "%s, %d microbatches: the second hop sends %llu bytes by its formula, %llu were counted", scheme, micros,
                (unsigned long long)copies.bytes, (unsigned long long)at[2]);
@@ -208,7 +208,7 @@ static void test_mics(void **state)
 static uint64_t messages_sent(void)
 {
     uint64_t sum = 0;
-    for (int l = 0; l < CLUSTER_LEVELS; l++) sum += comm.link[l].messages_sent;
+    for (int l = 0; l < CLUSTER_LEVELS; l++) sum += ledger_level(&comm.counted, l).messages;
     return sum;
 }
 

@@ -52,7 +52,7 @@ static struct traffic counted(void)
 {
     struct traffic sum = { 0 };
     for (int op = 0; op < CONTROL; op++) {
-        struct traffic *t = &comm.traffic[AXIS_BIT(TP)][op];
+        struct traffic *t = &comm.counted.of[TRAFFIC_TENSOR][op];
         sum.messages_sent += t->messages_sent, sum.bytes_sent += t->bytes_sent, sum.additions += t->additions;
         *t = (struct traffic){ 0 };
     }

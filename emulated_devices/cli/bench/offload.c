@@ -24,7 +24,7 @@ static enum error_code load(struct comm *world, int P, int64_t n, bool by_owner,
     struct tier tier;
     int ranks[MESH_MOST_DEVICES];
     for (int i = 0; i < P; i++) ranks[i] = i;
-    enum error_code e = group_of(&group, world, ranks, P, 0, err);
+    enum error_code e = group_of(&group, world, ranks, P, TRAFFIC_OTHER, 0, err);
     if (e) return e;
     clock_reset(&world->device->clock);
     const int64_t own = by_owner ? (world->rank == 0 ? n : 0) : n / P;
@@ -90,7 +90,7 @@ static enum error_code update(struct comm *alone, const struct asked *a, int str
         .request = { .scheme = "zero3", .offload = 1u << OPTIMIZER | 1u << GRADIENTS, .offload_slice = a->slice, .offload_stride = stride,
                      .narrow_gradients = true },
     };
-    enum error_code e = group_of(&group, alone, &alone->rank, 1, 0, err);
+    enum error_code e = group_of(&group, alone, &alone->rank, 1, TRAFFIC_OTHER, 0, err);
     if (e) return e;
     parameters.all = calloc((size_t)parameters.count, sizeof *parameters.all);
     if (parameters.all == NULL) e = fail(err, ERR_MEMORY, "no memory for a list of %d parameters", parameters.count);

@@ -54,8 +54,8 @@ static struct found sent(const struct comm *c)
 {
     struct found s = { .time = (double)c->device->clock.now };
     const int levels = c->device->clock.cluster.levels;
-    for (int l = 0; l < levels; l++) s.messages += (double)c->link[l].messages_sent, s.bytes += (double)c->link[l].bytes_sent;
-    s.between = (double)c->link[levels - 1].bytes_sent;
+    for (int l = 0; l < levels; l++) s.messages += (double)ledger_level(&c->counted, l).messages, s.bytes += (double)ledger_level(&c->counted, l).bytes;
+    s.between = (double)ledger_level(&c->counted, levels - 1).bytes;
     return s;
 }
 

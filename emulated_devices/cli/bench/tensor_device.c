@@ -39,7 +39,7 @@ static struct collective_cost sent(const struct comm *c)
 {
     struct collective_cost sum = { 0 };
     for (int op = 0; op < CONTROL; op++) {
-        const struct traffic *t = &c->traffic[AXIS_BIT(TP)][op];
+        const struct traffic *t = &c->counted.of[TRAFFIC_TENSOR][op];
         sum.messages += t->messages_sent, sum.bytes += t->bytes_sent, sum.additions += t->additions;
     }
     return sum;

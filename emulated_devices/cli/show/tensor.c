@@ -55,7 +55,7 @@ static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum
     enum error_code e = linear_pass(l, pass, err);
     world->listener = NULL;
     for (int op = 0; op < CONTROL; op++) {
-        struct traffic *t = &world->traffic[AXIS_BIT(TP)][op];
+        struct traffic *t = &world->counted.of[TRAFFIC_TENSOR][op];
         o->messages += t->messages_sent, o->bytes += t->bytes_sent, o->additions += t->additions;
         *t = (struct traffic){ 0 };
     }

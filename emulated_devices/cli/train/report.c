@@ -87,7 +87,11 @@ static bool same_tier(const struct device_report *a, const struct device_report 
 
 static bool same_traffic(const struct device_report *a, const struct device_report *b)
 {
-    return memcmp(a->messages, b->messages, sizeof a->messages) == 0 && memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) {
+        const struct traffic one = ledger_kind(&a->counted, kind), other = ledger_kind(&b->counted, kind);
+        if (one.messages_sent != other.messages_sent || one.bytes_sent != other.bytes_sent) return false;
+    }
+    return true;
 }
 
 /* Where devices first .. last are: the coordinates that they share. */
@@ -155,10 +159,20 @@ static void tier_row(struct columns *t, const struct mesh *m, const struct devic
     size_in(t, x->tier.bytes_written, x->tier.writes);
 }
 
+/* The axis over which each kind of schemes talks. */
+static const struct { enum traffic_kind kind; enum axis axis; const char *title; } kind_axis[] = {
+    { TRAFFIC_PIPELINE, PP, "pipeline pp" },  { TRAFFIC_DATA, DP, "data dp" },      { TRAFFIC_ATTENTION, CP, "attention cp" },
+    { TRAFFIC_EXPERTS, EP, "experts ep" },    { TRAFFIC_TENSOR, TP, "tensor tp" },
+};
+enum { KINDS_WITH_AXIS = sizeof kind_axis / sizeof *kind_axis };
+
 static void traffic_row(struct columns *t, const struct mesh *m, const struct device_report *x)
 {
-    for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if (m->size[a] > 1) size_in(t, x->bytes[a], x->messages[a]);
+    for (int i = 0; i < KINDS_WITH_AXIS; i++) {
+        if (m->size[kind_axis[i].axis] == 1) continue;
+        const struct traffic all = ledger_kind(&x->counted, kind_axis[i].kind);
+        size_in(t, all.bytes_sent, all.messages_sent);
+    }
 }
 
 void report_memory(const struct train_record *r)
@@ -175,21 +189,23 @@ void report_memory(const struct train_record *r)
 static void print_traffic(const struct train_record *r)
 {
     const struct mesh *m = &r->options->plan.mesh;
-    const char *axes[AXIS_COUNT + 1] = { NULL };
+    const char *titles[KINDS_WITH_AXIS + 1] = { NULL };
     int n = 0;
     if (m->devices == 1) return;
-    for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if (m->size[a] > 1) axes[n++] = axis_name(a);
+    for (int i = 0; i < KINDS_WITH_AXIS; i++)
+        if (m->size[kind_axis[i].axis] > 1) titles[n++] = kind_axis[i].title;
     fprintf(r->out, "\nsent by each device, in bytes and messages\n");
-    print_ranges(r, axes, same_traffic, traffic_row);
+    print_ranges(r, titles, same_traffic, traffic_row);
 }
 
 /* What stands in the place of gradients. */
 static void print_slope(const struct train_record *r)
 {
     uint64_t most = 0;
-    for (int d = 0; d < r->options->plan.mesh.devices; d++)
-        if (r->device[d].bytes_shared > most) most = r->device[d].bytes_shared;
+    for (int d = 0; d < r->options->plan.mesh.devices; d++) {
+        const uint64_t bytes = ledger_kind(&r->device[d].counted, TRAFFIC_RESULT).bytes_sent;
+        if (bytes > most) most = bytes;
+    }
     fprintf(r->out, "slope   from two losses, for which a device sends at most %llu bytes a step; no gradient is kept, and none is sent\n",
             (unsigned long long)(r->steps > 0 ? most / (uint64_t)r->steps : 0));
 }
@@ -249,7 +265,7 @@ void report_end(const struct train_record *r)
     if (r->divergence.what) fprintf(r->out, "DIVERGED at step %lld: the %s is %g\n", (long long)r->divergence.step, r->divergence.what, r->divergence.value);
     else fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
     if (p->optimizer->forward_only) print_slope(r);
-    fprintf(r->out, "traffic counted messages, bytes and additions on dp, tp and pp%s %s the formulas on every device\n",
+    fprintf(r->out, "traffic counted messages, bytes and additions of every kind%s %s the formulas on every device\n",
             p->data.offload ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
     fprintf(r->out, "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
            all_exact(r, true) ? "equal" : "DIFFER FROM");
@@ -280,6 +296,23 @@ static void add_plan(cJSON *root, const struct train_options *o)
     if (data_outer(&p->data).every > 0) cJSON_AddNumberToObject(root, "local_steps", (double)data_outer(&p->data).every);
 }
 
+static void add_sent(cJSON *to, uint64_t messages, uint64_t bytes)
+{
+    cJSON_AddNumberToObject(to, "messages", (double)messages);
+    cJSON_AddNumberToObject(to, "bytes", (double)bytes);
+}
+
+/* What a kind of schemes sent, and of it each operation, by the level of the link. */
+static void add_kind(cJSON *sent, enum traffic_kind kind, const struct ledger *counted)
+{
+    const struct traffic all = ledger_kind(counted, kind);
+    cJSON *o = cJSON_AddObjectToObject(sent, traffic_kind_name(kind));
+    for (int i = 0; i < KINDS_WITH_AXIS; i++)
+        if (kind_axis[i].kind == kind) cJSON_AddStringToObject(o, "axis", axis_name(kind_axis[i].axis));
+    add_sent(o, all.messages_sent, all.bytes_sent);
+    cJSON_AddNumberToObject(o, "additions", (double)all.additions);
+}
+
 static void add_device(cJSON *list, const struct mesh *m, const struct device_report *d)
 {
     cJSON *o = cJSON_CreateObject();
@@ -291,14 +324,7 @@ static void add_device(cJSON *list, const struct mesh *m, const struct device_re
     cJSON_AddNumberToObject(peak, "total", (double)d->peak.total);
     for (int t = 0; t < ARENA_TAG_COUNT; t++) cJSON_AddNumberToObject(peak, arena_tag_name(t), (double)d->peak.tag[t]);
     cJSON *sent = cJSON_AddObjectToObject(o, "sent");
-    for (int a = 0; a < AXIS_COUNT; a++) {
-        cJSON *axis = cJSON_AddObjectToObject(sent, axis_name(a));
-        cJSON_AddNumberToObject(axis, "messages", (double)d->messages[a]);
-        cJSON_AddNumberToObject(axis, "bytes", (double)d->bytes[a]);
-    }
-    cJSON *shared = cJSON_AddObjectToObject(sent, "all");
-    cJSON_AddNumberToObject(shared, "messages", (double)d->messages_shared);
-    cJSON_AddNumberToObject(shared, "bytes", (double)d->bytes_shared);
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) add_kind(sent, kind, &d->counted);
     cJSON *tier = cJSON_AddObjectToObject(o, "slow_tier");
     cJSON_AddNumberToObject(tier, "weights", (double)d->offloaded.weights);
     cJSON_AddNumberToObject(tier, "gradients", (double)d->offloaded.gradients);

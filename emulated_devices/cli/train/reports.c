@@ -15,19 +15,6 @@ static uint64_t resident_bytes(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static struct traffic total_along(const struct comm *c, unsigned axes)
-{
-    struct traffic sum = { 0 };
-    for (int op = 0; op < OPERATION_COUNT; op++) {
-        if (op == CONTROL) continue;
-        const struct traffic *t = &c->traffic[axes][op];
-        sum.messages_sent += t->messages_sent;
-        sum.bytes_sent += t->bytes_sent;
-        sum.additions += t->additions;
-    }
-    return sum;
-}
-
 static struct device_report own_report(const struct trainer *t, int64_t steps)
 {
     struct device_report r = { .rank = t->comm->rank, .peak = t->device->arena.peak, .resident = resident_bytes(),
@@ -38,13 +25,12 @@ static struct device_report own_report(const struct trainer *t, int64_t steps)
     r.offloaded = data_offloaded(&t->data);
     r.tier = t->data.tier.traffic;
     r.exact_tier = memcmp(&r.tier, &tier, sizeof tier) == 0;
-    for (int a = -1; a < AXIS_COUNT; a++) {
-        const unsigned axes = a < 0 ? 0 : AXIS_BIT(a);
-        const struct traffic counted = total_along(t->comm, axes);
-        const struct collective_cost formula = trainer_cost_so_far(t, axes, steps);
-        *(a < 0 ? &r.messages_shared : &r.messages[a]) = counted.messages_sent;
-        *(a < 0 ? &r.bytes_shared : &r.bytes[a]) = counted.bytes_sent;
-        r.exact = r.exact && counted.messages_sent == formula.messages && counted.bytes_sent == formula.bytes && counted.additions == formula.additions;
+    r.counted = t->comm->counted;
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) {
+        const struct traffic counted = ledger_kind(&r.counted, kind);
+        const struct collective_cost formula = trainer_cost_so_far(t, kind, steps);
+        r.exact = r.exact && counted.messages_sent == formula.messages && counted.bytes_sent == formula.bytes
+               && counted.additions == formula.additions;
     }
     return r;
 }

@@ -72,11 +72,10 @@ struct device_report {
     int rank;
     uint64_t parameters;                /* elements held */
     struct arena_use peak;
-    uint64_t messages[AXIS_COUNT], bytes[AXIS_COUNT];   /* sent, on groups along one axis */
-    uint64_t messages_shared, bytes_shared;             /* sent to share losses and norm, among all */
+    struct ledger counted;              /* sent and added up */
     uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
     int64_t virtual_time;               /* picoseconds */
-    bool exact;                         /* counted messages, bytes and additions equal the formulas on dp, tp and pp, and of what all share */
+    bool exact;                         /* counted messages, bytes and additions equal the formulas */
     struct model_state offloaded;       /* bytes on the slow tier */
     struct tier_traffic tier;           /* read from it and written to it */
     bool exact_tier;                    /* equal to their formulas */

@@ -451,7 +451,7 @@ static enum error_code open_group(struct group *g, struct comm *world, struct er
 {
     int ranks[VERIFY_MOST_DEVICES];
     for (int i = 0; i < world->size; i++) ranks[i] = world->size - 1 - i;
-    return comm_agree(world, group_of(g, world, ranks, world->size, 0, err), err);
+    return comm_agree(world, group_of(g, world, ranks, world->size, TRAFFIC_OTHER, 0, err), err);
 }
 
 static enum error_code verify_collectives(struct job *j, struct error *err)

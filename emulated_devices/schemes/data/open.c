@@ -19,7 +19,7 @@ static enum error_code open_groups(struct data_parallel *dp, struct error *err)
         int *ranks = malloc(sizeof *ranks * (size_t)size);
         if (ranks == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", size);
         for (int i = 0; i < size; i++) ranks[i] = dp->group->member[first + i * shards_stride(s, l)];
-        e = group_of(&dp->level[l], dp->group->comm, ranks, size, dp->group->axes, err);
+        e = group_of(&dp->level[l], dp->group->comm, ranks, size, dp->group->kind, dp->group->axes, err);
         free(ranks);
         if (!e && dp->request.quantise_gradients.bits > 0) e = quantised_group_open(&dp->scatter[l], &dp->level[l], err);
     }

@@ -11,12 +11,12 @@ enum error_code placement_open(struct placement *p, struct comm *comm, const str
     *p = (struct placement){ .mesh = *m };
     if (rank == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d devices", n);
     for (int d = 0; d < n; d++) rank[d] = d;
-    enum error_code e = group_of(&p->all, comm, rank, n, 0, err);
+    enum error_code e = group_of(&p->all, comm, rank, n, TRAFFIC_OTHER, 0, err);
     for (int k = 0; k < m->axes && !e; k++) {
         int size = 0;
         for (int d = 0; d < n; d++)
             if (m->axes == 1 || sbp_place(m, d, 1 - k) == sbp_place(m, self, 1 - k)) rank[size++] = d;
-        e = group_of(&p->along[k], comm, rank, size, 0, err);
+        e = group_of(&p->along[k], comm, rank, size, TRAFFIC_OTHER, 0, err);
     }
     free(rank);
     if (e) placement_close(p);

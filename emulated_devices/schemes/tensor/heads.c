@@ -33,7 +33,8 @@ struct heads heads_at(const struct model_config *c, int parts, int index)
 enum error_code heads_open(struct tensor_parallel *tp, struct error *err)
 {
     const struct group *all = &tp->along[tp->scheme->inner.columns];
-    return group_of(&tp->copies, tp->group->comm, all->member + all->rank - tp->heads.copy, tp->heads.copies, AXIS_BIT(TP), err);
+    return group_of(&tp->copies, tp->group->comm, all->member + all->rank - tp->heads.copy, tp->heads.copies, TRAFFIC_TENSOR,
+                    AXIS_BIT(TP), err);
 }
 
 /* The rows of keys and values come last. */

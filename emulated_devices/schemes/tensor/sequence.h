@@ -8,7 +8,7 @@
 
 const char *sequence_mesh(int P, int size[TENSOR_AXES]);
 struct weight_cut sequence_weight(enum param_role);
-void sequence_cost(struct ledger *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
+void sequence_cost(struct forecast *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
 
 #define SEQUENCE_SCHEME                                                                                                \
     .mesh = sequence_mesh, .stream = { .rows = SEQUENCE }, .inner = { .columns = SEQUENCE }, .weight = sequence_weight, \

@@ -111,16 +111,16 @@ enum error_code shared_give(struct tensor_parallel *tp, struct tensor_cut cut, s
     return e;
 }
 
-void ledger_shared(struct ledger *l, struct tensor_cut cut, int64_t rows, int64_t cols, enum tensor_pass pass)
+void forecast_shared(struct forecast *f, struct tensor_cut cut, int64_t rows, int64_t cols, enum tensor_pass pass)
 {
     int64_t counts[MESH_MOST_DEVICES];
-    const bool cut_up = l->tp->scheme->cuts_vectors, gives = pass == WEIGHT_PASS;
-    share_out(l->tp, cut.rows, rows, counts);
-    l->gradients = gives;
-    if (cut_up && gives) ledger_reduce_scatter(l, cut.rows, counts, cols);
-    else if (cut_up) ledger_allgather(l, cut.rows, counts, cols);
-    else if (gives) ledger_allreduce(l, cut.rows, rows * cols);
-    l->gradients = false;
+    const bool cut_up = f->tp->scheme->cuts_vectors, gives = pass == WEIGHT_PASS;
+    share_out(f->tp, cut.rows, rows, counts);
+    f->gradients = gives;
+    if (cut_up && gives) forecast_reduce_scatter(f, cut.rows, counts, cols);
+    else if (cut_up) forecast_allgather(f, cut.rows, counts, cols);
+    else if (gives) forecast_allreduce(f, cut.rows, rows * cols);
+    f->gradients = false;
 }
 
 /* ---- positions ----------------------------------------------------------------------------------------------------------- */

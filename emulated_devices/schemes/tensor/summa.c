@@ -176,25 +176,25 @@ enum error_code summa_embedding_backward_weight(struct tensor_parallel *tp, stru
 
 /* ---- cost --------------------------------------------------------------------------------------------------------------------- */
 
-static void step_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int step, int64_t n)
+static void step_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int step, int64_t n)
 {
-    const int64_t I = width(l->tp, role, false, step), O = width(l->tp, role, true, l->tp->at[2]);
-    if (pass != INPUT_PASS) ledger_rooted(l, BROADCAST, ALONG_ROW, step, n * I);
-    if (pass != WEIGHT_PASS) ledger_rooted(l, BROADCAST, ALONG_COLUMN, step, O * I);
-    if (pass == INPUT_PASS) ledger_rooted(l, REDUCE, ALONG_ROW, step, n * I);
-    l->gradients = pass == WEIGHT_PASS;
-    if (pass == WEIGHT_PASS) ledger_rooted(l, REDUCE, ALONG_COLUMN, step, O * I);
-    l->gradients = false;
+    const int64_t I = width(f->tp, role, false, step), O = width(f->tp, role, true, f->tp->at[2]);
+    if (pass != INPUT_PASS) forecast_rooted(f, BROADCAST, ALONG_ROW, step, n * I);
+    if (pass != WEIGHT_PASS) forecast_rooted(f, BROADCAST, ALONG_COLUMN, step, O * I);
+    if (pass == INPUT_PASS) forecast_rooted(f, REDUCE, ALONG_ROW, step, n * I);
+    f->gradients = pass == WEIGHT_PASS;
+    if (pass == WEIGHT_PASS) forecast_rooted(f, REDUCE, ALONG_COLUMN, step, O * I);
+    f->gradients = false;
 }
 
-void summa_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+void summa_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
-    const struct tensor_parallel *tp = l->tp;
+    const struct tensor_parallel *tp = f->tp;
     const int64_t n = tensor_rows_at(tp, STREAM, N).count, O = width(tp, role, true, tp->at[2]), I = width(tp, role, false, tp->at[1]);
     const enum tensor_pass product = role == ROLE_TOKENS && pass == FORWARD_PASS ? INPUT_PASS : pass;
-    for (int step = 0; step < axes_size(tp, GRID_COLUMN); step++) step_cost(l, role, product, step, n);
-    l->gradients = pass == WEIGHT_PASS;
-    if (pass == WEIGHT_PASS) ledger_allreduce(l, GRID_LAYER, O * I);
-    l->gradients = false;
-    if (has_bias && pass != INPUT_PASS) ledger_shared(l, side(tp, role), O, 1, pass);
+    for (int step = 0; step < axes_size(tp, GRID_COLUMN); step++) step_cost(f, role, product, step, n);
+    f->gradients = pass == WEIGHT_PASS;
+    if (pass == WEIGHT_PASS) forecast_allreduce(f, GRID_LAYER, O * I);
+    f->gradients = false;
+    if (has_bias && pass != INPUT_PASS) forecast_shared(f, side(tp, role), O, 1, pass);
 }

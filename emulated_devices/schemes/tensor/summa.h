@@ -32,7 +32,7 @@ enum error_code summa_linear_backward_weight(struct tensor_parallel *, enum para
                                              struct tensor dY, struct tensor X, struct error *);
 enum error_code summa_embedding_forward(struct tensor_parallel *, struct tensor Y, struct tensor ids, struct tensor W, struct error *);
 enum error_code summa_embedding_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor dY, struct tensor ids, struct error *);
-void summa_cost(struct ledger *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
+void summa_cost(struct forecast *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
 
 #define SUMMA_SCHEME                                                                                                   \
     .stream = { .rows = GRID_LAYER | GRID_ROW, .columns = GRID_COLUMN },                                               \

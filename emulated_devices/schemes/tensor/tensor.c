@@ -37,7 +37,7 @@ enum error_code tensor_open(struct tensor_parallel *tp, struct group *group, str
             }
             if (same) ranks[n++] = tp->group->member[r];
         }
-        e = group_of(&tp->along[axes], tp->group->comm, ranks, n, AXIS_BIT(TP), err);
+        e = group_of(&tp->along[axes], tp->group->comm, ranks, n, TRAFFIC_TENSOR, AXIS_BIT(TP), err);
     }
     return e ? e : heads_open(tp, err);
 }

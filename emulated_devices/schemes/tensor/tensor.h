@@ -73,7 +73,7 @@ struct tensor_parallel {
 enum activation_width { WIDTH_MODEL, WIDTH_QKV, WIDTH_HEADS, WIDTH_UP, WIDTH_ACT, WIDTH_VOCABULARY, WIDTH_EXPERTS, WIDTH_CHOICES };
 
 enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS };     /* forward; backward for the input, for the weights */
-struct ledger;
+struct forecast;
 
 struct tensor_scheme {
     struct scheme head;
@@ -101,7 +101,7 @@ struct tensor_scheme {
                                                  struct error *);
     bool rings;                                 /* it goes round the ring itself, chunk by chunk, where others call a collective on rows */
     /* Enter what a pass through one matrix (ROLE_TOKENS: the embedding) sends for N tokens.  has_bias: b and db are given. */
-    void (*matrix_cost)(struct ledger *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
+    void (*matrix_cost)(struct forecast *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
 };
 
 SCHEME_CASTS(TENSOR_SCHEME, tensor_scheme)                      /* tensor_scheme_at, tensor_scheme_find */
@@ -167,7 +167,7 @@ enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struc
                                       struct tensor X, struct error *);
 
 /** What that adding up sends. */
-void ledger_heads(struct ledger *);
+void forecast_heads(struct forecast *);
 
 /* ---- norm.c, cross_entropy.c, shared.c: the same for all schemes --------------------------------------------------- */
 
@@ -216,23 +216,23 @@ enum error_code scatter_rows(struct tensor_parallel *, unsigned axes, const int6
 /* ---- cost.c: what it costs ----------------------------------------------------------------------------------------- */
 
 /* A list of collectives, summed up as it is written. */
-struct ledger {
+struct forecast {
     const struct tensor_parallel *tp;
     struct collective_cost sum;
     bool gradients;                             /* what is entered next are gradients of weights, in their own format */
     bool timed;                                 /* sum up their predicted times too */
     picoseconds time;
 };
-void ledger_allreduce(struct ledger *, unsigned axes, int64_t count);
-void ledger_allgather(struct ledger *, unsigned axes, const int64_t rows[], int64_t cols);
-void ledger_reduce_scatter(struct ledger *, unsigned axes, const int64_t rows[], int64_t cols);
-void ledger_rooted(struct ledger *, enum operation, unsigned axes, int root, int64_t count);    /* broadcast, reduce */
-void ledger_shared(struct ledger *, struct tensor_cut, int64_t rows, int64_t cols, enum tensor_pass);
+void forecast_allreduce(struct forecast *, unsigned axes, int64_t count);
+void forecast_allgather(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
+void forecast_reduce_scatter(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
+void forecast_rooted(struct forecast *, enum operation, unsigned axes, int root, int64_t count);    /* broadcast, reduce */
+void forecast_shared(struct forecast *, struct tensor_cut, int64_t rows, int64_t cols, enum tensor_pass);
 
 /* What one operation's pass over N tokens of a microbatch sends, exactly.  A matrix: ROLE_TOKENS is the embedding. */
-void ledger_norm(struct ledger *, enum tensor_pass, int64_t N);
-void ledger_matrix(struct ledger *, enum param_role, enum tensor_pass, int64_t N);
-void ledger_positions(struct ledger *, enum tensor_pass);
-void ledger_cross_entropy(struct ledger *, enum tensor_pass, int64_t N);
+void forecast_norm(struct forecast *, enum tensor_pass, int64_t N);
+void forecast_matrix(struct forecast *, enum param_role, enum tensor_pass, int64_t N);
+void forecast_positions(struct forecast *, enum tensor_pass);
+void forecast_cross_entropy(struct forecast *, enum tensor_pass, int64_t N);
 
 #endif

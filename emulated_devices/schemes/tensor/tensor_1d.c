@@ -86,11 +86,11 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
 }
 
 /* An all-reduce forward where the way leads out (and of the embedding), backward where it leads in. */
-static void matrix_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+static void matrix_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
     const bool forward = !leads_inside(role) || role == ROLE_TOKENS;
     (void)has_bias;
-    if (pass == (forward ? FORWARD_PASS : INPUT_PASS)) ledger_allreduce(l, ALL, N * l->tp->config->D);
+    if (pass == (forward ? FORWARD_PASS : INPUT_PASS)) forecast_allreduce(f, ALL, N * f->tp->config->D);
 }
 
 const struct tensor_scheme tensor_scheme_1d = {

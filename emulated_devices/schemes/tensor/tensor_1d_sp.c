@@ -137,18 +137,18 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
     return e;
 }
 
-void sequence_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+void sequence_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
     const bool inside = leads_inside(role) && role != ROLE_TOKENS;
-    const int64_t D = l->tp->config->D;
+    const int64_t D = f->tp->config->D;
     int64_t rows[MESH_MOST_DEVICES];
     (void)has_bias;
-    tensor_row_counts(l->tp, SEQUENCE, SEQUENCE, N, rows);
-    if (role == ROLE_TOKENS && pass == WEIGHT_PASS) ledger_allgather(l, SEQUENCE, rows, D);
+    tensor_row_counts(f->tp, SEQUENCE, SEQUENCE, N, rows);
+    if (role == ROLE_TOKENS && pass == WEIGHT_PASS) forecast_allgather(f, SEQUENCE, rows, D);
     else if (pass == WEIGHT_PASS) {
-        if (inside && !l->tp->scheme->keeps_inputs) ledger_allgather(l, SEQUENCE, rows, D);
-    } else if (inside == (pass == FORWARD_PASS)) ledger_allgather(l, SEQUENCE, rows, D);
-    else ledger_reduce_scatter(l, SEQUENCE, rows, D);
+        if (inside && !f->tp->scheme->keeps_inputs) forecast_allgather(f, SEQUENCE, rows, D);
+    } else if (inside == (pass == FORWARD_PASS)) forecast_allgather(f, SEQUENCE, rows, D);
+    else forecast_reduce_scatter(f, SEQUENCE, rows, D);
 }
 
 #define PRODUCTS                                                                                                      \

@@ -211,9 +211,9 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
 
 /* ---- cost ------------------------------------------------------------------------------------------------------------------------ */
 
-static void matrix_cost(struct ledger *l, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
+static void matrix_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
-    const struct tensor_parallel *tp = l->tp;
+    const struct tensor_parallel *tp = f->tp;
     const struct weight_cut cut = weight(role);
     const int p = axes_size(tp, I_AXIS);
     const bool tokens = role == ROLE_TOKENS;
@@ -221,15 +221,15 @@ static void matrix_cost(struct ledger *l, enum param_role role, enum tensor_pass
     const int64_t O = weight_rows(tp, role, w), I = tensor_width(tp, role, false, axes_index(tp, cut.in), p);
     const unsigned in = input_axis(role), out = output_axis(role);
     rows_along(tp, in, N, x), rows_along(tp, out, N, y);
-    l->gradients = pass == WEIGHT_PASS;
-    if (pass != WEIGHT_PASS) ledger_allgather(l, I_AXIS, w, I);
-    else ledger_reduce_scatter(l, I_AXIS, w, I);
-    l->gradients = false;
-    if (pass == INPUT_PASS || (tokens && pass == FORWARD_PASS)) ledger_reduce_scatter(l, in, x, I);
-    else ledger_allgather(l, in, x, I);
-    if (!tokens && pass == FORWARD_PASS) ledger_reduce_scatter(l, out, y, O);
-    else if (!tokens) ledger_allgather(l, out, y, O);
-    if (has_bias && pass != INPUT_PASS) ledger_shared(l, output_side(tp, role), O, 1, pass);
+    f->gradients = pass == WEIGHT_PASS;
+    if (pass != WEIGHT_PASS) forecast_allgather(f, I_AXIS, w, I);
+    else forecast_reduce_scatter(f, I_AXIS, w, I);
+    f->gradients = false;
+    if (pass == INPUT_PASS || (tokens && pass == FORWARD_PASS)) forecast_reduce_scatter(f, in, x, I);
+    else forecast_allgather(f, in, x, I);
+    if (!tokens && pass == FORWARD_PASS) forecast_reduce_scatter(f, out, y, O);
+    else if (!tokens) forecast_allgather(f, out, y, O);
+    if (has_bias && pass != INPUT_PASS) forecast_shared(f, output_side(tp, role), O, 1, pass);
 }
 
 const struct tensor_scheme tensor_scheme_3d = {

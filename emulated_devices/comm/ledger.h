@@ -1,0 +1,75 @@
+/* ledger.h -- what one device sends and adds up: by kind of scheme, by operation, and by the level of the link.
+ *
+ * A device has the same book three times, and all three must be equal:
+ *
+ *     counted     message by message, as they leave
+ *     expected    call by call: each call enters what its formula says of the sizes that it was given
+ *     predicted   before the run, from the table of the model, the plan and its schedule
+ *
+ * The kind says who talks over a group: with dp = 1 the groups of two kinds can have the same members.
+ */
+#ifndef ORRERY_LEDGER_H
+#define ORRERY_LEDGER_H
+
+#include "emulated_devices/device/cluster.h"
+
+#define OPERATIONS(X)                        \
+    X(POINT_TO_POINT, "send")                \
+    X(BROADCAST,      "broadcast")           \
+    X(REDUCE,         "reduce")              \
+    X(ALLREDUCE,      "allreduce")           \
+    X(REDUCE_SCATTER, "reduce-scatter")      \
+    X(ALLGATHER,      "allgather")           \
+    X(ALLTOALL,       "alltoall")            \
+    X(GATHER,         "gather")              \
+    X(SCATTER,        "scatter")             \
+    X(BARRIER,        "barrier")             \
+    X(SCAN,           "scan")                \
+    X(CONTROL,        "control")    /* agreement, reports, comparison: what the emulation itself says, not the model */
+
+enum operation {
+#define X(id, name) id,
+    OPERATIONS(X)
+#undef X
+    OPERATION_COUNT
+};
+const char *operation_name(enum operation);
+
+/* Whose messages they are.  A new kind of schemes adds a line. */
+#define TRAFFIC_KINDS(X)                \
+    X(TRAFFIC_OTHER,     "other")       /* groups that no scheme has made: tests, benchmarks, what the emulation says */ \
+    X(TRAFFIC_TENSOR,    "tensor")      /* parts of layers */                                                            \
+    X(TRAFFIC_ATTENTION, "attention")   /* parts of sequences */                                                         \
+    X(TRAFFIC_EXPERTS,   "experts")     /* tokens to experts and back */                                                 \
+    X(TRAFFIC_DATA,      "data")        /* weights, gradients */                                                         \
+    X(TRAFFIC_PIPELINE,  "pipeline")    /* activations between stages; gradients of weights that several stages hold */  \
+    X(TRAFFIC_RESULT,    "result")      /* losses, norms, sums over routers */
+
+enum traffic_kind {
+#define X(id, name) id,
+    TRAFFIC_KINDS(X)
+#undef X
+    TRAFFIC_KIND_COUNT
+};
+const char *traffic_kind_name(enum traffic_kind);
+
+/* Messages and their payload. */
+struct sent { uint64_t messages, bytes; };
+
+/* What one device did, or is to do.  Exact: compared by ==. */
+struct traffic {
+    uint64_t messages_sent, bytes_sent;         /* payload bytes; zero-byte messages count as messages */
+    uint64_t messages_received, bytes_received; /* counted only */
+    uint64_t additions;                         /* element-wise reductions performed, one an element */
+    struct sent level[CLUSTER_LEVELS];          /* of what is sent, by the level of the link; CONTROL has none */
+};
+
+struct ledger { struct traffic of[TRAFFIC_KIND_COUNT][OPERATION_COUNT]; };
+
+/** All operations of a kind together, but CONTROL. */
+struct traffic ledger_kind(const struct ledger *, enum traffic_kind);
+
+/** What was sent over links of one level, all kinds and operations together. */
+struct sent ledger_level(const struct ledger *, int level);
+
+#endif
