@@ -90,6 +90,7 @@ static void list_schemes(enum scheme_kind kind, const char *memory, void (*more)
     }
 }
 
+static void list_attention(void) { list_schemes(ATTENTION_SCHEME, "memory", NULL); }
 static void list_tensor(void) { list_schemes(TENSOR_SCHEME, "memory", NULL); }
 
 /* What goes with every scheme that shares something. */
@@ -233,6 +234,7 @@ static void list_clashes(void)
 static const struct { const char *name, *title; void (*print)(void); } parts[] = {
     { "models", "Models (--model)", list_models },
     { "tensor", "Tensor parallelism, over tp (--tensor)", list_tensor },
+    { "attention", "Context parallelism, over cp (--attention)", list_attention },
     { "data", "Data parallelism, over dp (--data-parallel)", list_data },
     { "schedules", "Pipeline schedules, over pp (--schedule)", list_schedules },
     { "collectives", "Collectives (--allreduce)", list_collectives },

@@ -38,18 +38,28 @@ static inline struct interval block_at(int64_t count, int parts, int index)
     return (struct interval){ first, block_start(count, parts, index + 1) - first };
 }
 
-enum { INTERVALS_MOST = 128 };
-
-/* Intervals of one dimension, in the order in which they lie in memory. */
-struct intervals { int count; struct interval at[INTERVALS_MOST]; };
+/* Intervals of one dimension, in the order in which they lie in memory.  All zero: none. */
+struct intervals {
+    int count, room;                    /* room -1: there was no memory, and what is in the list is not to be used */
+    struct interval *at;                /* [room] */
+};
 
 /** All of a dimension. */
 struct intervals intervals_whole(int64_t n);
 
-/** Add an interval behind the others.  One that follows the last without a gap makes it longer; an empty one adds nothing. */
+/** Add an interval behind the others.  One that follows the last without a gap makes it longer; an empty one adds nothing.
+ *  Without memory the list is lost: intervals_lost. */
 void intervals_add(struct intervals *, struct interval);
+
+/** Add what an interval of these covers, counted in the order in which they lie: their third to fifth element, say. */
+void intervals_add_part(struct intervals *, const struct intervals *of, struct interval part);
 
 /** How many they are together. */
 int64_t intervals_total(const struct intervals *);
+
+/** Whether an addition found no memory. */
+static inline bool intervals_lost(const struct intervals *s) { return s->room < 0; }
+
+void intervals_free(struct intervals *);
 
 #endif

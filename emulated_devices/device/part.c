@@ -1,6 +1,12 @@
 #include "emulated_devices/device/part.h"
 #include <string.h>
 
+void part_free(struct part *p)
+{
+    intervals_free(&p->rows);
+    intervals_free(&p->cols);
+}
+
 int64_t part_count(const struct part *p) { return intervals_total(&p->rows) * intervals_total(&p->cols); }
 
 void part_each_run(const struct part *p, void (*f)(void *, struct run), void *context)

@@ -15,6 +15,12 @@ struct part {
     struct intervals rows, cols;
 };
 
+/** Give back the lists. */
+void part_free(struct part *);
+
+/** Whether there was memory for the lists. */
+static inline bool part_made(const struct part *p) { return !intervals_lost(&p->rows) && !intervals_lost(&p->cols); }
+
 /** Elements of the part. */
 int64_t part_count(const struct part *);
 

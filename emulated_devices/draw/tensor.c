@@ -192,9 +192,10 @@ static void print_pieces(const struct tensor_trace *t)
     for (int d = 0; d < t->P; d++) {
         printf("%-11d", d);
         for (enum linear_matrix m = LINEAR_X; m <= LINEAR_Y; m++) {
-            const struct part p = linear_part(t->layer, d, m);
+            struct part p = linear_part(t->layer, d, m);
             char rows[TEXT / 2], cols[TEXT / 2], text[TEXT + 8];
             print_indices(rows, sizeof rows, set_of(&p.rows)), print_indices(cols, sizeof cols, set_of(&p.cols));
+            part_free(&p);
             snprintf(text, sizeof text, "[%s,%s]", rows, cols);
             printf("%-*s%s", m == LINEAR_X ? 25 : m == LINEAR_W ? 33 : 0, text, m == LINEAR_Y ? "\n" : "");
         }

@@ -1,7 +1,7 @@
 #include "emulated_devices/model/apart.h"
 #include <stdlib.h>
 
-static int replica_of(const struct trainer *t, int rank) { return shards_replica_of(&t->data.shards, mesh_coordinate(&t->plan.mesh, rank, DP)); }
+static int replica_of(const struct trainer *t, int rank) { return shards_replica_of(&t->data.shards, plan_copy_of(&t->plan, rank)); }
 
 enum error_code apart_group(struct group *g, const struct trainer *t, struct error *err)
 {

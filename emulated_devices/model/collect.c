@@ -23,7 +23,7 @@ static enum error_code find_place(const struct trainer *t, int rank, int index, 
         if (i == index) at->own = p;
         count++;
     }
-    const enum error_code e = data_shards(&at->shards, &t->plan.data, t->plan.mesh.size[DP], mesh_coordinate(&t->plan.mesh, rank, DP), err);
+    const enum error_code e = data_shards(&at->shards, &t->plan.data, plan_copies(&t->plan), plan_copy_of(&t->plan, rank), err);
     unit_lay_out(&at->unit, at->all, count, &at->shards, t->data.scheme->rows);
     return e;
 }
@@ -33,7 +33,7 @@ static enum error_code find_piece(const struct trainer *t, int index, int tile, 
     struct place_in_unit at = { 0 };
     if (data_keeps_whole(&t->data, kind)) {
         piece->kept = (struct interval){ 0, layout_count(piece->layout) };
-        piece->keeps_first = mesh_coordinate(&t->plan.mesh, piece->rank, DP) == 0;
+        piece->keeps_first = plan_copy_of(&t->plan, piece->rank) == 0;
         return OK;
     }
     const enum error_code e = find_place(t, piece->rank, index, tile, &at, err);

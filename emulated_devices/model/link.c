@@ -47,11 +47,18 @@ static int last_reader(const struct linked *l, int slot)
     return last;
 }
 
+/* What attention reads is its scheme's affair. */
+static unsigned input_reads(const struct linked *l, const struct linked_node *n)
+{
+    if (n->is->op != OP_ATTENTION) return info(n)->input_reads;
+    return (l->attention->reads_input ? READS_IN : 0) | (l->attention->reads_output ? READS_OUT : 0) | READS_STATISTICS;
+}
+
 static bool backward_reads(const struct linked *l, int slot)
 {
     for (int v = 0; v < l->nodes; v++) {
         const struct linked_node *n = &l->node[v];
-        const unsigned all = info(n)->input_reads | info(n)->weight_reads;
+        const unsigned all = input_reads(l, n) | info(n)->weight_reads;
         if ((all & READS_IN && n->in[0] == slot) || (all & READS_WEIGHTS && n->in[1] == slot) || (all & READS_OUT && n->out == slot)) return true;
     }
     return false;
@@ -104,7 +111,7 @@ static void place_values(struct linked *l)
 
 static int place_beside(struct linked *l, const struct model_config *c, enum statistic_shape shape, enum arena_tag tag)
 {
-    const bool inner = shape == INNER_ROW || shape == TWO_INNER_ROWS || shape == ROW_OF_HEADS;
+    const bool inner = shape == INNER_ROW || shape == TWO_INNER_ROWS || shape == ATTENTION_KEPT;
     if (shape == NO_STATISTIC || (shape == ROW_OF_LAYERNORM && c->norm != NORM_LAYER)) return BUFFER_NONE;
     return add_buffer(l, (struct buffer){ .rows = inner ? INNER : STREAM, .statistic = shape, .tag = tag, .kept = true });
 }
@@ -114,7 +121,11 @@ static void place_statistics(struct linked *l, const struct model_config *c, boo
 {
     for (int v = 0; v < l->nodes; v++) {
         struct linked_node *n = &l->node[v];
-        for (int i = 0; i < NODE_STATISTICS; i++) n->statistic[i] = place_beside(l, c, info(n)->statistic[i], ACTIVATIONS);
+        for (int i = 0; i < NODE_STATISTICS; i++) {
+            const enum statistic_shape shape = n->is->op != OP_ATTENTION ? info(n)->statistic[i] : i < l->attention->slots ? ATTENTION_KEPT : NO_STATISTIC;
+            n->statistic[i] = place_beside(l, c, shape, ACTIVATIONS);
+            if (shape == ATTENTION_KEPT) l->buffer[n->statistic[i]].slot = i;
+        }
         for (int i = 0; i < NODE_GRADIENTS; i++) n->gradient[i] = place_beside(l, c, forward_only ? NO_STATISTIC : info(n)->gradient[i], BUFFERS);
     }
 }
@@ -236,7 +247,8 @@ static void mark_dropped(struct linked *l, enum recompute r)
     for (int v = 0; v < l->nodes && r == RECOMPUTE_SELECTIVE; v++) {
         if (l->node[v].is->op != OP_ATTENTION) continue;
         l->buffer[l->slot[l->node[v].out].value].dropped = true;
-        l->buffer[l->node[v].statistic[0]].dropped = true;
+        for (int i = 0; i < NODE_STATISTICS; i++)
+            if (l->node[v].statistic[i] >= 0) l->buffer[l->node[v].statistic[i]].dropped = true;
     }
 }
 
@@ -332,12 +344,12 @@ static void name_buffers(struct linked *l)
     }
 }
 
-enum error_code link_part(struct linked *l, const struct node *table, const struct model_config *c, enum recompute r, bool forward_only,
-                          struct error *err)
+enum error_code link_part(struct linked *l, const struct node *table, const struct model_config *c, const struct attention_scheme *attention,
+                          enum recompute r, bool forward_only, struct error *err)
 {
     const struct buffer stream = { .rows = STREAM, .width = WIDTH_MODEL, .tag = ACTIVATIONS };
     enum error_code e = OK;
-    *l = (struct linked){ .slots = 1, .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } }, .buffers = BUFFER_FIRST_OWN,
+    *l = (struct linked){ .attention = attention, .slots = 1, .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } }, .buffers = BUFFER_FIRST_OWN,
                           .buffer = { [BUFFER_IN] = stream, [BUFFER_OUT] = stream, [BUFFER_GRADIENT] = stream } };
     l->buffer[BUFFER_GRADIENT].tag = BUFFERS;
     for (const struct node *n = table; n->op != OP_END && !e; n++) e = add_node(l, n, err);
@@ -355,13 +367,14 @@ enum error_code link_part(struct linked *l, const struct node *table, const stru
     return OK;
 }
 
-enum error_code link_layer(struct linked *l, const struct model_config *c, int layer, const char *recompute, bool forward_only, struct error *err)
+enum error_code link_layer(struct linked *l, const struct model_config *c, const struct attention_scheme *a, int layer, const char *recompute,
+                           bool forward_only, struct error *err)
 {
     const struct program *p = program_of(c);
     if (p == NULL) return fail(err, ERR_PLAN, "--model %s: devices have no program for this family of models", c->name);
-    if (layer < 0) return link_part(l, p->embedding, c, RECOMPUTE_NONE, forward_only, err);
-    if (layer == c->L) return link_part(l, p->loss, c, RECOMPUTE_NONE, forward_only, err);
-    return link_part(l, p->block, c, recompute_of(recompute, layer), forward_only, err);
+    if (layer < 0) return link_part(l, p->embedding, c, a, RECOMPUTE_NONE, forward_only, err);
+    if (layer == c->L) return link_part(l, p->loss, c, a, RECOMPUTE_NONE, forward_only, err);
+    return link_part(l, p->block, c, a, recompute_of(recompute, layer), forward_only, err);
 }
 
 const struct slot *linked_slot(const struct linked *l, const char *name)

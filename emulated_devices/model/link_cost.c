@@ -12,10 +12,11 @@ static void enter_node(struct forecast *f, const struct node *n, enum tensor_pas
     }
 }
 
+static const enum tensor_pass pass_of[] = { [LIST_FORWARD] = FORWARD_PASS, [LIST_AGAIN] = FORWARD_PASS, [LIST_INPUT] = INPUT_PASS,
+                                            [LIST_WEIGHT] = WEIGHT_PASS };
+
 static void enter_lists(struct forecast *f, const struct linked *p, int64_t N)
 {
-    static const enum tensor_pass pass_of[] = { [LIST_FORWARD] = FORWARD_PASS, [LIST_AGAIN] = FORWARD_PASS, [LIST_INPUT] = INPUT_PASS,
-                                                [LIST_WEIGHT] = WEIGHT_PASS };
     for (enum list which = 0; which < LIST_COUNT; which++)
         for (int i = 0; i < p->list[which].count; i++)
             if (p->list[which].step[i].kind == STEP_RUN) enter_node(f, p->node[p->list[which].step[i].at].is, pass_of[which], N);
@@ -25,6 +26,18 @@ struct collective_cost linked_cost(const struct linked *p, const struct tensor_p
 {
     struct forecast f = { .tp = tp };
     enter_lists(&f, p, N);
+    return f.sum;
+}
+
+struct collective_cost linked_attention_cost(const struct linked *p, const struct context_parallel *cp, int64_t N)
+{
+    struct forecast f = { .tp = cp->tp };
+    const int64_t rows = tensor_rows_at(cp->tp, INNER, N).count;
+    for (enum list which = 0; which < LIST_COUNT && cp->scheme->cost; which++)
+        for (int i = 0; i < p->list[which].count; i++) {
+            const struct part_step step = p->list[which].step[i];
+            if (step.kind == STEP_RUN && p->node[step.at].is->op == OP_ATTENTION) cp->scheme->cost(&f, cp, pass_of[which], rows);
+        }
     return f.sum;
 }
 
@@ -38,11 +51,11 @@ picoseconds linked_time(const struct linked *p, const struct tensor_parallel *tp
 struct collective_cost block_cost(const struct tensor_parallel *tp, int64_t N)
 {
     struct linked block;
-    return link_layer(&block, tp->config, 0, NULL, false, NULL) ? (struct collective_cost){ 0 } : linked_cost(&block, tp, N);
+    return link_layer(&block, tp->config, context_whole(tp).scheme, 0, NULL, false, NULL) ? (struct collective_cost){ 0 } : linked_cost(&block, tp, N);
 }
 
 picoseconds block_time(const struct tensor_parallel *tp, int64_t N)
 {
     struct linked block;
-    return link_layer(&block, tp->config, 0, NULL, false, NULL) ? 0 : linked_time(&block, tp, N);
+    return link_layer(&block, tp->config, context_whole(tp).scheme, 0, NULL, false, NULL) ? 0 : linked_time(&block, tp, N);
 }

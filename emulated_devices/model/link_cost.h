@@ -7,6 +7,9 @@
 /** Messages, bytes and additions of this device on the tp group for all lists of a part, one microbatch of N tokens, exactly. */
 struct collective_cost linked_cost(const struct linked *, const struct tensor_parallel *, int64_t N);
 
+/** The same on the cp group: what attention sends. */
+struct collective_cost linked_attention_cost(const struct linked *, const struct context_parallel *, int64_t N);
+
 /**
  * The time that these collectives are predicted to take one after the other on the cluster of the device's clock, with what they
  * add, and without any other computing: what 1d, 1d-sp, 1d-sp-keep and 3d take to the picosecond where everything divides, the links

@@ -136,16 +136,20 @@ struct intervals activation_columns(const struct tensor_parallel *tp, enum activ
 int64_t plan_columns(const struct plan *p, int rank, enum activation_width width)
 {
     const struct tensor_parallel tp = plan_tensor_share(p, rank);
-    const struct intervals columns = activation_columns(&tp, width, false);
-    return intervals_total(&columns);
+    struct intervals columns = activation_columns(&tp, width, false);
+    const int64_t total = intervals_total(&columns);
+    intervals_free(&columns);
+    return total;
 }
 
 struct part plan_part(const struct plan *p, int rank, enum activation_width width, int64_t cols, int micro, bool gradient)
 {
-    const struct interval own = plan_microbatch(p, mesh_coordinate(&p->mesh, rank, DP), micro);
     const struct tensor_parallel tp = plan_tensor_share(p, rank);
-    const struct interval rows = tensor_rows_at(&tp, width == WIDTH_MODEL || width == WIDTH_EXPERTS || width == WIDTH_CHOICES ? STREAM : INNER, own.count * p->S);
+    const bool stream = width == WIDTH_MODEL || width == WIDTH_EXPERTS || width == WIDTH_CHOICES;
     struct part part = { .dim = { p->B * p->S, cols }, .cols = activation_columns(&tp, width, gradient) };
-    intervals_add(&part.rows, interval_moved(rows, own.first * p->S));
+    struct intervals rows = plan_rows(p, rank, micro);
+    intervals_add_part(&part.rows, &rows, tensor_rows_at(&tp, stream ? STREAM : INNER, intervals_total(&rows)));
+    if (intervals_lost(&rows)) part.rows.room = -1;
+    intervals_free(&rows);
     return part;
 }

@@ -32,7 +32,7 @@ struct intervals activation_columns(const struct tensor_parallel *, enum activat
 /**
  * A device's part of an activation (or its gradient) in one microbatch.
  * @param cols  columns of the whole.
- * @return the part; rows are those of the global batch, sequence by sequence.  Keys and values that several devices have are
+ * @return the part, for part_free; rows are those of the global batch, sequence by sequence.  Keys and values that several devices have are
  *         no part of the gradient: each has a share of it, which only added up is what the model has.
  */
 struct part plan_part(const struct plan *, int rank, enum activation_width, int64_t cols, int micro, bool gradient);

@@ -73,7 +73,7 @@ enum statistic_shape {
     ROW_OF_LAYERNORM,                   /* the same, but an rmsnorm has none */
     INNER_ROW,                          /* one a row of the inner side */
     TWO_INNER_ROWS,
-    ROW_OF_HEADS,                       /* of the inner side, one a query head */
+    ATTENTION_KEPT,                     /* what the attention scheme keeps, tensor by tensor */
     EXPERT_CHOICES,                            /* I32, the experts that a token goes to */
     EXPERT_ORDER, EXPERT_COUNTS,        /* I32: which row each expert takes, and how many: see expert_order in ref/ops/ops.h */
     EXPERT_ROWS, EXPERT_UP, EXPERT_ACT, /* N k rows, sorted by expert: of width D, as "mlp.up", as "mlp.act" */

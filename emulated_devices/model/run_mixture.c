@@ -37,11 +37,6 @@ enum error_code node_route_input(const struct node_call *c, struct error *err)
 
 /* ---- the experts ------------------------------------------------------------------------------------------------------------- */
 
-static struct tensor some_rows(struct tensor t, int64_t first, int64_t count)
-{
-    return tensor_2d((char *)t.data + (size_t)(first * tensor_cols(t)) * dtype_size(t.dtype), t.dtype, count, tensor_cols(t));
-}
-
 /* One expert's rows of the sorted ones. */
 struct expert { int64_t number, first, count; };
 
@@ -66,14 +61,14 @@ static int place_of_expert(const struct node_call *c, struct expert e, enum bloc
 static void experts_forward(const struct node_call *c, enum block_param p, struct tensor Y, struct tensor X)
 {
     for (struct expert e = { .number = -1 }; next_expert(c, &e); )
-        dev_linear_forward(c->stage->device, some_rows(Y, e.first, e.count), some_rows(X, e.first, e.count),
+        dev_linear_forward(c->stage->device, tensor_rows_of(Y, e.first, e.count), tensor_rows_of(X, e.first, e.count),
                            stage_weight(c->stage, place_of_expert(c, e, p)), tensor_none);
 }
 
 static void experts_input(const struct node_call *c, enum block_param p, struct tensor dX, struct tensor dY)
 {
     for (struct expert e = { .number = -1 }; next_expert(c, &e); )
-        dev_linear_backward_input(c->stage->device, some_rows(dX, e.first, e.count), some_rows(dY, e.first, e.count),
+        dev_linear_backward_input(c->stage->device, tensor_rows_of(dX, e.first, e.count), tensor_rows_of(dY, e.first, e.count),
                                   stage_weight(c->stage, place_of_expert(c, e, p)));
 }
 
@@ -81,7 +76,7 @@ static void experts_weight(const struct node_call *c, enum block_param p, struct
 {
     for (struct expert e = { .number = -1 }; next_expert(c, &e); )
         dev_linear_backward_weight(c->stage->device, stage_gradient(c->stage, place_of_expert(c, e, p)), tensor_none,
-                                   some_rows(dY, e.first, e.count), some_rows(X, e.first, e.count));
+                                   tensor_rows_of(dY, e.first, e.count), tensor_rows_of(X, e.first, e.count));
 }
 
 /* The node that made the weights keeps the choices. */

@@ -22,26 +22,33 @@ static struct matrix matrix(const struct node_call *c)
     return (struct matrix){ c->node->is->role, c->part->weight[index_of(c)], c->part->bias[index_of(c)] };
 }
 
+/* Of whole sequences; a scheme may work on fewer heads. */
 static struct attention attention(const struct node_call *c)
 {
     const struct stage *s = c->stage;
-    const struct microbatch *m = c->micro;
     const struct model_config *model = &s->plan->model;
-    const int64_t first = m->sequences.first + tensor_rows_at(s->tp, INNER, m->N).first / s->plan->S;
+    const int64_t first = c->micro->sequences.first + tensor_rows_at(s->tp, INNER, c->micro->N).first / s->tp->S;
     return (struct attention){ .S = s->plan->S, .H = s->tp->heads.queries.count, .K = s->tp->heads.keys.count, .A = model->A, .scale = 1 / sqrt((double)model->A),
                                .drop = dropout_at(model->dropout_attention, s->dropout_seed, c->part->layer, "probabilities", first,
                                                   s->tp->heads.queries.first, model->H) };
 }
 
-/* Of the residual stream. */
-static struct dropout dropout(const struct node_call *c)
+/* Drop elements of the residual stream: Y of X, run by run of rows that are neighbours in the batch. */
+static enum error_code drop(const struct node_call *c, struct tensor Y, struct tensor X, struct error *err)
 {
     const struct stage *s = c->stage;
     const struct model_config *model = &s->plan->model;
     const char *place = c->node->is->place;
     const double p = strcmp(place, "embedding") == 0 ? model->dropout_embedding : model->dropout_residual;
-    const int64_t first = c->micro->sequences.first * s->plan->S + tensor_rows_at(s->tp, STREAM, c->micro->N).first;
-    return dropout_at(p, s->dropout_seed, c->part->layer, place, first, s->tp->channels.first, model->D);
+    struct intervals rows = { 0 };
+    intervals_add_part(&rows, &c->micro->rows, tensor_rows_at(s->tp, STREAM, c->micro->N));
+    int64_t before = 0;
+    for (int i = 0; i < rows.count; before += rows.at[i++].count)
+        dev_dropout(s->device, tensor_rows_of(Y, before, rows.at[i].count), tensor_rows_of(X, before, rows.at[i].count),
+                    dropout_at(p, s->dropout_seed, c->part->layer, place, rows.at[i].first, s->tp->channels.first, model->D));
+    const bool lost = intervals_lost(&rows);
+    intervals_free(&rows);
+    return lost ? fail(err, ERR_MEMORY, "no memory for a list of rows") : OK;
 }
 
 static struct tensor integers(const struct node_call *c, struct tensor table, enum tensor_place place)
@@ -127,21 +134,25 @@ static enum error_code rotary_input(const struct node_call *c, struct error *err
     return OK;
 }
 
-static enum error_code attention_forward(const struct node_call *c, struct error *err)
+static struct attention_call attention_call(const struct node_call *c)
 {
     const struct linked_node *n = c->node;
-    (void)err;
-    dev_attention_forward(c->stage->device, buffer(c, n->y), buffer(c, n->statistic[0]), buffer(c, n->x[0]), attention(c));
-    return OK;
+    struct attention_call a = { .cp = c->stage->cp, .shape = attention(c), .qkv = buffer(c, n->x[0]), .out = buffer(c, n->y) };
+    for (int i = 0; i < a.cp->scheme->slots; i++) a.kept[i] = buffer(c, n->statistic[i]);
+    return a;
+}
+
+static enum error_code attention_forward(const struct node_call *c, struct error *err)
+{
+    struct attention_call a = attention_call(c);
+    return a.cp->scheme->forward(&a, err);
 }
 
 static enum error_code attention_input(const struct node_call *c, struct error *err)
 {
-    const struct linked_node *n = c->node;
-    (void)err;
-    dev_attention_backward_input(c->stage->device, buffer(c, n->dx[0]), buffer(c, n->dy), buffer(c, n->y), buffer(c, n->statistic[0]),
-                                 buffer(c, n->x[0]), attention(c));
-    return OK;
+    struct attention_call a = attention_call(c);
+    a.d_qkv = buffer(c, c->node->dx[0]), a.d_out = buffer(c, c->node->dy);
+    return a.cp->scheme->backward_input(&a, err);
 }
 
 /* ---- element by element ------------------------------------------------------------------------------------------------------------------- */
@@ -176,16 +187,12 @@ static enum error_code swiglu_input(const struct node_call *c, struct error *err
 
 static enum error_code dropout_forward(const struct node_call *c, struct error *err)
 {
-    (void)err;
-    dev_dropout(c->stage->device, buffer(c, c->node->y), buffer(c, c->node->x[0]), dropout(c));
-    return OK;
+    return drop(c, buffer(c, c->node->y), buffer(c, c->node->x[0]), err);
 }
 
 static enum error_code dropout_input(const struct node_call *c, struct error *err)
 {
-    (void)err;
-    dev_dropout(c->stage->device, own(c, c->node->dx[0]), buffer(c, c->node->dy), dropout(c));
-    return OK;
+    return drop(c, own(c, c->node->dx[0]), buffer(c, c->node->dy), err);
 }
 
 static enum error_code add_forward(const struct node_call *c, struct error *err)

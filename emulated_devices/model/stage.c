@@ -42,7 +42,7 @@ static enum error_code link_parts(struct stage *s, struct error *err)
         p->index = p->layer + 1;
         p->first_buffer = s->buffers;
         p->linked.buffers = BUFFER_FIRST_OWN;
-        if (has) e = link_layer(&p->linked, c, p->layer, plan->recompute, keeps_nothing(s), err);
+        if (has) e = link_layer(&p->linked, c, s->cp->scheme, p->layer, plan->recompute, keeps_nothing(s), err);
         s->buffers += p->linked.buffers;
         for (int v = 0; v < p->linked.nodes; v++) {
             p->weight[v] = program_weight(c, p->linked.node[v].is, p->layer);
@@ -62,31 +62,34 @@ static bool make_rotary(struct stage *s)
     return s->rotary.data != NULL;
 }
 
-static bool make_microbatch(struct stage *s, struct microbatch *m, struct interval sequences)
+static bool make_microbatch(struct stage *s, struct microbatch *m, int rank, int micro)
 {
-    m->sequences = sequences;
-    m->N = sequences.count * s->plan->S;
+    m->sequences = plan_microbatch(s->plan, mesh_coordinate(&s->plan->mesh, rank, DP), micro);
+    m->rows = plan_rows(s->plan, rank, micro);
+    m->N = intervals_total(&m->rows);
     m->tensor = calloc((size_t)s->buffers, sizeof *m->tensor);
     int32_t *ints = calloc((size_t)(3 * m->N), sizeof *ints);
     m->ids = tensor_1d(ints, I32, m->N);
     m->positions = tensor_1d(ints ? ints + m->N : NULL, I32, m->N);
     m->labels = tensor_1d(ints ? ints + 2 * m->N : NULL, I32, m->N);
-    for (int64_t n = 0; ints && n < m->N; n++) ints[m->N + n] = (int32_t)(n % s->plan->S);
-    return m->tensor && ints;
+    int32_t *position = ints ? ints + m->N : NULL;
+    for (int i = 0; ints && i < m->rows.count; i++)
+        for (int64_t row = m->rows.at[i].first; row < interval_end(m->rows.at[i]); row++) *position++ = (int32_t)(row % s->plan->S);
+    return m->tensor && ints && !intervals_lost(&m->rows);
 }
 
 /* The tables of integers and of rotary positions are inputs, not tensors of the model: they are not counted. */
-enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp,
-                           struct data_parallel *data, int index, int dp, struct error *err)
+enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp, struct context_parallel *cp,
+                           struct data_parallel *data, int index, int rank, struct error *err)
 {
-    *s = (struct stage){ .plan = plan, .device = device, .tp = tp, .data = data, .parameters = data->parameters, .index = index,
+    *s = (struct stage){ .plan = plan, .device = device, .tp = tp, .cp = cp, .data = data, .parameters = data->parameters, .index = index,
                          .first = index == 0, .last = index == plan->stages - 1, .first_layer = (int)plan_first_layer(plan, index) };
     s->layers = (int)plan_first_layer(plan, index + 1) - s->first_layer;
     s->micro = calloc((size_t)plan->micros, sizeof *s->micro);
     s->part = calloc((size_t)s->layers + 2, sizeof *s->part);
     bool ok = s->micro && s->part && make_rotary(s);
     enum error_code e = ok ? link_parts(s, err) : OK;
-    for (int i = 0; ok && !e && i < plan->micros; i++) ok = make_microbatch(s, &s->micro[i], plan_microbatch(plan, dp, i));
+    for (int i = 0; ok && !e && i < plan->micros; i++) ok = make_microbatch(s, &s->micro[i], rank, i);
     if (!ok) e = fail(err, ERR_MEMORY, "no memory for the lists of %d microbatches", plan->micros);
     if (e) stage_close(s);
     return e;
@@ -97,6 +100,7 @@ static void drop_microbatch(struct stage *s, struct microbatch *m)
     for (int i = 0; m->tensor && i < s->layers + 2; i++) run_drop(s, m, &s->part[i]);
     device_free(s->device, m->gradient);
     free(m->tensor), free(m->ids.data);
+    intervals_free(&m->rows);
 }
 
 void stage_close(struct stage *s)
@@ -241,6 +245,16 @@ void stage_backward_held(const struct stage *s, int micro, bool input, bool weig
 }
 
 /* ---- the same, as messages ---------------------------------------------------------------------------------------------- */
+
+struct collective_cost stage_attention_cost(const struct stage *s, int micro)
+{
+    struct collective_cost sum = { 0 };
+    for (int i = 0; i < s->layers + 2; i++) {
+        const struct collective_cost one = linked_attention_cost(&s->part[i].linked, s->cp, s->micro[micro].N);
+        sum.messages += one.messages, sum.bytes += one.bytes, sum.additions += one.additions;
+    }
+    return sum;
+}
 
 struct collective_cost stage_cost(const struct stage *s, int micro)
 {

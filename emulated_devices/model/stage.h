@@ -23,7 +23,8 @@ struct model_part {
 /* One microbatch in flight. */
 struct microbatch {
     struct interval sequences;
-    int64_t N;                                  /* its tokens */
+    struct intervals rows;                      /* its tokens that are this device's, as rows of the global batch */
+    int64_t N;                                  /* how many */
     struct tensor ids, positions, labels;       /* I32 [N]; those the stage needs */
     struct tensor *tensor;                      /* [buffers of all parts] */
     struct tensor gradient;                     /* of the stream, where backward is: [stream] */
@@ -41,6 +42,7 @@ struct stage {
     const struct plan *plan;
     struct device *device;
     struct tensor_parallel *tp;
+    struct context_parallel *cp;
     struct data_parallel *data;
     int index;                                  /* 0 .. stages-1 */
     int first_layer, layers;
@@ -58,9 +60,9 @@ struct stage {
     const struct probe *probe;                  /* NULL: nobody looks */
 };
 
-/** A stage with nothing in flight.  @return OK or ERR_MEMORY. */
-enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *, struct data_parallel *,
-                           int index, int dp, struct error *);
+/** A stage with nothing in flight, on the device of this rank.  @return OK or ERR_MEMORY. */
+enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *, struct context_parallel *,
+                           struct data_parallel *, int index, int rank, struct error *);
 void stage_close(struct stage *);
 
 /** A parameter's weight, or gradient, by its place in the model's list; none for -1. */
@@ -115,6 +117,9 @@ void stage_backward_held(const struct stage *, int micro, bool input, bool weigh
 
 /** What a microbatch's passes through the stage send on the tp group, exactly. */
 struct collective_cost stage_cost(const struct stage *, int micro);
+
+/** The same on the cp group. */
+struct collective_cost stage_attention_cost(const struct stage *, int micro);
 
 /** Bytes of its piece of the stream, which goes from stage to stage. */
 uint64_t stage_message_bytes(const struct stage *, int micro);

@@ -50,9 +50,10 @@ static bool forward_only(const struct trainer *t) { return t->plan.optimizer->fo
 static enum error_code make_groups(struct trainer *t, struct error *err)
 {
     enum error_code e = group_world(&t->world, t->comm, err);
-    if (!e) e = group_along(&t->dp, t->comm, &t->plan.mesh, TRAFFIC_DATA, AXIS_BIT(DP), err);
+    if (!e) e = group_along(&t->dp, t->comm, &t->plan.mesh, TRAFFIC_DATA, AXIS_BIT(DP) | AXIS_BIT(CP), err);
     if (!e) e = group_along(&t->tp, t->comm, &t->plan.mesh, TRAFFIC_TENSOR, AXIS_BIT(TP), err);
     if (!e) e = group_along(&t->pp, t->comm, &t->plan.mesh, TRAFFIC_PIPELINE, AXIS_BIT(PP), err);
+    if (!e) e = group_along(&t->cp, t->comm, &t->plan.mesh, TRAFFIC_ATTENTION, AXIS_BIT(CP), err);
     return !e && forward_only(t) ? zeroth_open(t, err) : e;
 }
 
@@ -67,7 +68,9 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->tensor.config = &t->plan.model;
     t->tensor.device = t->device;
     t->tensor.allreduce = p->allreduce;
-    t->tensor.S = p->S;
+    t->tensor.S = plan_tensor_share(p, t->comm->rank).S;
+    t->context = plan_context_share(p, &t->tensor, t->comm->rank);
+    t->context.group = &t->cp;
     t->tensor.wide_gradients = !p->data.narrow_gradients;
     e = tensor_open(&t->tensor, &t->tp, err);
     t->data.request = p->data;
@@ -91,7 +94,7 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
     t->times = calloc((size_t)t->schedule.count[t->pp.rank] + 1, sizeof *t->times);
     if (t->stage == NULL || t->scratch == NULL || t->counted == NULL || t->times == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)(t->plan.B * t->plan.S));
     for (int c = 0; c < t->plan.chunks && !e; c++) {
-        e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->data, t->schedule.stage_of[t->pp.rank][c], t->dp.rank, err);
+        e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->context, &t->data, t->schedule.stage_of[t->pp.rank][c], t->comm->rank, err);
         t->stages_open += !e;
     }
     return e;
@@ -163,7 +166,7 @@ void trainer_close(struct trainer *t)
     free(t->parameters.all), free(t->spec);
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
-    struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp, &t->replica, &t->side, &t->sides };
+    struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->replica, &t->side, &t->sides };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     *t = (struct trainer){ 0 };
 }
@@ -182,7 +185,7 @@ static int batch_of(const struct trainer *t, int micro) { return micro / t->sche
 static void count_labels(struct trainer *t, const int32_t *labels)
 {
     const struct plan *p = &t->plan;
-    const struct interval own = shards_members(&t->data.shards, shards_replica_of(&t->data.shards, t->dp.rank));
+    const struct interval own = plan_replica_copies(p, plan_replica_of(p, t->comm->rank));
     memset(t->counted, 0, (size_t)p->updates * sizeof *t->counted);
     t->labels = 0;
     for (int64_t n = 0; n < p->B * p->S; n++) t->labels += labels[n] != IGNORE_LABEL;
@@ -191,6 +194,11 @@ static void count_labels(struct trainer *t, const int32_t *labels)
             const struct interval s = plan_microbatch(p, dp, i);
             for (int64_t n = s.first * p->S; n < (s.first + s.count) * p->S; n++) t->counted[batch_of(t, i)] += labels[n] != IGNORE_LABEL;
         }
+}
+
+static void take_rows(int32_t *into, const int32_t *of, const struct intervals *rows)
+{
+    for (int i = 0; i < rows->count; into += rows->at[i++].count) memcpy(into, of + rows->at[i].first, (size_t)rows->at[i].count * sizeof *into);
 }
 
 /* Each stage's tokens, cut from the whole batch, which every device can make for itself. */
@@ -210,8 +218,8 @@ static void take_batch(struct trainer *t)
         s->dropout_seed = dropout_seed(p->seed, t->step);
         for (int i = 0; i < p->micros; i++) {
             struct microbatch *m = &s->micro[i];
-            memcpy(m->ids.data, ids + m->sequences.first * p->S, tensor_bytes(m->ids));
-            memcpy(m->labels.data, labels + m->sequences.first * p->S, tensor_bytes(m->labels));
+            take_rows(m->ids.data, ids, &m->rows);
+            take_rows(m->labels.data, labels, &m->rows);
         }
     }
 }
@@ -480,13 +488,13 @@ struct collective_cost trainer_cost(const struct trainer *t, enum traffic_kind k
     if (kind == TRAFFIC_RESULT) return result_cost(t);
     if (kind == TRAFFIC_DATA) return data_cost(&t->data);
     if (kind == TRAFFIC_PIPELINE) return pipeline_cost(t);
-    if (kind != TRAFFIC_TENSOR) return sum;
+    if (kind != TRAFFIC_TENSOR && kind != TRAFFIC_ATTENTION) return sum;
     for (int c = 0; c < t->plan.chunks; c++)
         for (int i = 0; i < t->plan.micros; i++) {
             const struct stage *s = &t->stage[c];
             const struct place at = place_of(&t->schedule, i, s->index);
             if (at.device != t->pp.rank || at.chunk != c) continue;             /* another place's microbatch */
-            const struct collective_cost one = stage_cost(s, i);
+            const struct collective_cost one = kind == TRAFFIC_TENSOR ? stage_cost(s, i) : stage_attention_cost(s, i);
             sum.messages += passes * one.messages;
             sum.bytes += passes * one.bytes;
             sum.additions += passes * one.additions;

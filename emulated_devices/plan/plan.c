@@ -126,8 +126,8 @@ static enum error_code check_allreduce(const struct plan *p, const struct tensor
     const enum error_code e = algorithm_check(ALLREDUCE, "--allreduce", p->allreduce, err);
     const struct algorithm *found = algorithm_find(ALLREDUCE, p->allreduce);
     if (e || found == NULL) return e;                   /* "auto" is no algorithm: it takes one that fits */
-    static const struct { unsigned axes; const char *name; } groups[] = {
-        { AXIS_BIT(DP), "--dp" }, { AXIS_BIT(TP), "--tp" }, { AXIS_SETS - 1, "the group of all devices" },
+    const struct { unsigned axes; const char *name; } groups[] = {
+        { AXIS_BIT(DP) | AXIS_BIT(CP), p->mesh.size[CP] > 1 ? "--dp times --cp" : "--dp" }, { AXIS_BIT(TP), "--tp" }, { AXIS_SETS - 1, "the group of all devices" },
     };
     enum error_code code = OK;
     for (int i = 0; i < 3 && !code; i++) {
@@ -147,8 +147,8 @@ static const char *level_needs(const struct plan *p, const struct algorithm *a, 
     struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
     struct shards s;
     int along[MESH_MOST_DEVICES], member[MESH_MOST_DEVICES];
-    mesh_members(&p->mesh, rank, AXIS_BIT(DP), along);
-    data_shards(&s, &p->data, p->mesh.size[DP], mesh_coordinate(&p->mesh, rank, DP), NULL);
+    mesh_members(&p->mesh, rank, AXIS_BIT(DP) | AXIS_BIT(CP), along);
+    data_shards(&s, &p->data, plan_copies(p), plan_copy_of(p, rank), NULL);
     const int stride = shards_stride(&s, level), first = s.rank - shards_digit(&s, level) * stride;
     *size = shards_size(&s, level);
     for (int i = 0; i < *size; i++) member[i] = along[first + i * stride];
@@ -188,22 +188,41 @@ static enum error_code check_loss_scale(const struct plan *p, struct error *err)
     return OK;
 }
 
+/* On every device: they may have different numbers of heads.  Devices that share sequences train together. */
+static enum error_code check_attention(const struct plan *p, const struct shards *s, struct error *err)
+{
+    const int cp = p->mesh.size[CP];
+    const struct attention_scheme *a;
+    const enum error_code e = attention_scheme_find(&a, p->attention, err);
+    for (int rank = 0; rank < p->mesh.devices && !e; rank++) {
+        const struct tensor_parallel tp = plan_tensor_share(p, rank);
+        const char *needs = a->refuses(&p->model, tp.heads, p->S, cp);
+        if (needs) return fail(err, ERR_PLAN, "--cp %d: --attention %s needs %s", cp, a->head.name, needs);
+        if (p->mesh.size[TP] == 1) break;
+    }
+    if (!e && s->apart && s->optimizer % cp != 0)
+        return fail(err, ERR_PLAN, "--cp %d: cuts sequences over devices that train together, and a replica of --data-parallel %s has %d; "
+                    "--shard-group %d would do", cp, p->data.scheme, s->optimizer, cp);
+    return e;
+}
+
 enum error_code plan_check(struct plan *p, struct error *err)
 {
     const struct tensor_scheme *tensor;
     struct shards shards;
     enum error_code e = model_config_check(&p->model, err);
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
-    if (!e) e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
+    if (!e) e = data_shards(&shards, &p->data, plan_copies(p), 0, err);
     if (!e) e = data_check_codes(&p->data, err);
     if (!e) e = data_check_tiles(&p->data, &p->model, err);
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
     if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
     for (int axis = 0; axis < AXIS_COUNT && !e; axis++)
-        if ((axis == CP || axis == EP) && p->mesh.size[axis] > 1)
+        if (axis == EP && p->mesh.size[axis] > 1)
             e = fail(err, ERR_PLAN, "--%s %d: no scheme for this axis is registered; it must be 1", axis_name(axis), p->mesh.size[axis]);
     if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
+    if (!e) e = check_attention(p, &shards, err);
     if (!e) e = check_allreduce(p, tensor, err);
     if (!e) e = recompute_check(p->recompute, p->model.L, err);
     if (!e) e = check_batch(p, err);
@@ -253,9 +272,46 @@ bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank,
     return holds;
 }
 
+struct context_parallel plan_context_share(const struct plan *p, const struct tensor_parallel *tp, int rank)
+{
+    struct context_parallel cp = { .tp = tp, .devices = p->mesh.size[CP], .rank = mesh_coordinate(&p->mesh, rank, CP), .S = p->S };
+    attention_scheme_find(&cp.scheme, p->attention, NULL);
+    return cp;
+}
+
+/* Tokens of each sequence. */
+static int64_t own_tokens(const struct plan *p, int rank)
+{
+    const struct context_parallel cp = plan_context_share(p, NULL, rank);
+    struct intervals tokens = context_tokens(&cp);
+    const int64_t count = intervals_total(&tokens);
+    intervals_free(&tokens);
+    return count;
+}
+
+struct intervals plan_rows(const struct plan *p, int rank, int micro)
+{
+    const struct interval own = plan_microbatch(p, mesh_coordinate(&p->mesh, rank, DP), micro);
+    const struct context_parallel cp = plan_context_share(p, NULL, rank);
+    struct intervals tokens = context_tokens(&cp), rows = { 0 };
+    for (int64_t b = own.first; b < interval_end(own); b++)
+        for (int i = 0; i < tokens.count; i++) intervals_add(&rows, interval_moved(tokens.at[i], b * p->S));
+    if (intervals_lost(&tokens)) rows.room = -1;
+    intervals_free(&tokens);
+    return rows;
+}
+
+struct interval plan_replica_copies(const struct plan *p, int replica)
+{
+    struct shards s;
+    if (data_shards(&s, &p->data, plan_copies(p), 0, NULL) != OK) return (struct interval){ 0 };
+    const struct interval members = shards_members(&s, replica);
+    return (struct interval){ members.first / p->mesh.size[CP], members.count / p->mesh.size[CP] };
+}
+
 struct tensor_parallel plan_tensor_share(const struct plan *p, int rank)
 {
-    struct tensor_parallel tp = { .config = &p->model, .S = p->S };
+    struct tensor_parallel tp = { .config = &p->model, .S = own_tokens(p, rank) };
     tensor_scheme_find(&tp.scheme, p->tensor, NULL);
     tensor_share(&tp, p->mesh.size[TP], mesh_coordinate(&p->mesh, rank, TP));
     return tp;

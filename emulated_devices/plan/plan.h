@@ -6,6 +6,7 @@
 #define ORRERY_PLAN_PLAN_H
 
 #include "emulated_devices/comm/mesh.h"
+#include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
@@ -31,7 +32,7 @@ struct plan {
     uint64_t seed;
     const struct cluster *cluster;      /* that devices are part of, whose nodes decide which collectives fit; NULL: all are equally far */
     struct data_request data;           /* the data-parallel scheme, and who shares what */
-    const char *tensor, *schedule, *allreduce;          /* names in the registries; schedule: or a file */
+    const char *tensor, *attention, *schedule, *allreduce;      /* names in the registries; schedule: or a file */
     const char *recompute;              /* which layers compute activations again: recompute.h; NULL: none */
     const struct optimizer *optimizer;
     struct hyperparameters hyper;
@@ -75,8 +76,22 @@ static inline int plan_side(const struct plan *p, int dp) { return dp / plan_par
 /* Passes through the pipeline in a step. */
 static inline int plan_passes(const struct plan *p) { return p->optimizer->forward_only && p->perturb != 2 ? 2 : 1; }
 
+/* Devices that have the same weights and other tokens, all of which share gradients: along dp, and along cp, which is the faster. */
+static inline int plan_copies(const struct plan *p) { return p->mesh.size[DP] * p->mesh.size[CP]; }
+static inline int plan_copy_of(const struct plan *p, int rank)
+{
+    return mesh_coordinate(&p->mesh, rank, DP) * p->mesh.size[CP] + mesh_coordinate(&p->mesh, rank, CP);
+}
+
 /** The sequences of one microbatch of the data-parallel copy at this dp coordinate. */
 struct interval plan_microbatch(const struct plan *, int dp, int micro);
+
+/** The dp coordinates of the copies that a replica is made of. */
+struct interval plan_replica_copies(const struct plan *, int replica);
+
+/** The tokens of a microbatch that are a device's, before tensor parallelism cuts them: rows of the global batch, which lies sequence by
+ *  sequence.  For intervals_free. */
+struct intervals plan_rows(const struct plan *, int rank, int micro);
 
 /**
  * Which places of a pipeline hold a parameter: those of its stage, and for a tied embedding those of the last stage too.
@@ -91,6 +106,9 @@ bool plan_holds(const struct plan *, const struct schedule *schedule, int rank, 
 
 /** A device's share of each layer: extents alone, without groups or a device.  Pure. */
 struct tensor_parallel plan_tensor_share(const struct plan *, int rank);
+
+/** A device's share of each sequence, likewise.  @param tp  kept: whose heads; NULL where only tokens are asked for. */
+struct context_parallel plan_context_share(const struct plan *, const struct tensor_parallel *tp, int rank);
 
 /** A device's boxes of a parameter that it holds, and of one of its tiles; of what is not tiled tile 0 is all of it. */
 struct layout plan_layout(const struct plan *, int rank, const struct param_spec *);

@@ -46,7 +46,7 @@ static enum error_code contiguous(const struct where *w, const cJSON *entry, int
     enum axis axis;
     int64_t parts = 1, first = 0, own = 0, all = 0;
     enum error_code e = axis_of(w, entry, &axis, err);
-    if (!e && json_has(entry, "parts")) e = json_int(entry, w->a->map_path, "parts", 1, INTERVALS_MOST, &parts, err);
+    if (!e && json_has(entry, "parts")) e = json_int(entry, w->a->map_path, "parts", 1, w->dim[d] > 0 ? w->dim[d] : 1, &parts, err);
     if (e) return e;
     const int place = mesh_coordinate(&w->a->mesh, w->rank, axis);
     for (int i = 0; i < w->a->mesh.size[axis]; i++) {
@@ -71,7 +71,7 @@ static enum error_code zigzag(const struct where *w, const cJSON *entry, struct 
     enum axis axis;
     int64_t sequences = 1;
     enum error_code e = axis_of(w, entry, &axis, err);
-    if (!e && json_has(entry, "sequences")) e = json_int(entry, w->a->map_path, "sequences", 1, INTERVALS_MOST / 2, &sequences, err);
+    if (!e && json_has(entry, "sequences")) e = json_int(entry, w->a->map_path, "sequences", 1, w->dim[0] > 0 ? w->dim[0] : 1, &sequences, err);
     if (e) return e;
     const int n = w->a->mesh.size[axis], r = mesh_coordinate(&w->a->mesh, w->rank, axis);
     const int64_t S = w->dim[0] / sequences;
@@ -163,18 +163,18 @@ static enum error_code find_parts(struct where *w, struct actual_piece *p, struc
         e = json_string(entry, w->a->map_path, "split", &split, err);
         if (e) return e;
         const int d = strcmp(split, "columns") == 0;
-        if (strcmp(split, "flat") == 0) return flat(w, entry, p, err);
-        if (strcmp(split, "boxes") == 0) return boxes(w, entry, p, err);
+        if (strcmp(split, "flat") == 0) return part_free(&part), flat(w, entry, p, err);
+        if (strcmp(split, "boxes") == 0) return part_free(&part), boxes(w, entry, p, err);
         if (strcmp(split, "rows") != 0 && strcmp(split, "zigzag") != 0 && !d)
             return fail(err, ERR_FORMAT, "%s: layout: \"split\": \"%s\" is not one of rows, columns, flat, zigzag, boxes", shown_path(w->a->map_path).text, shown(split).text);
         if (cut[d]) continue;
         cut[d] = true;
         e = strcmp(split, "zigzag") == 0 ? zigzag(w, entry, &part.rows, err) : contiguous(w, entry, d, d ? &part.cols : &part.rows, err);
-        if (e) return e;
+        if (e) return part_free(&part), e;
     }
     for (int d = 0; d < 2; d++)
         if (!cut[d]) intervals_add(d ? &part.cols : &part.rows, (struct interval){ 0, w->dim[d] });
-    if (!make_parts(p, 1)) return fail(err, ERR_MEMORY, "no memory for a layout");
+    if (!part_made(&part) || !make_parts(p, 1)) return part_free(&part), fail(err, ERR_MEMORY, "no memory for a layout");
     *p->part = part;
     return OK;
 }
@@ -213,6 +213,7 @@ enum error_code actual_read(const struct actual *a, const char *ours, const char
 
 void actual_piece_free(struct actual_piece *p)
 {
+    for (int i = 0; i < p->parts; i++) part_free(&p->part[i]);
     free(p->part), free(p->data);
     *p = (struct actual_piece){ 0 };
 }

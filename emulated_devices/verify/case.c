@@ -38,7 +38,8 @@ struct plan case_plan(int dp, int tp, int pp)
 {
     struct plan p = {
         .model = nasty, .B = CASE_BATCH, .S = CASE_TOKENS, .micros = CASE_BATCH / dp >= 2 ? 2 : 1, .chunks = 1, .dtype = F64, .seed = 7,
-        .tensor = tensor_scheme_at(0)->head.name, .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 1000 }, .schedule = schedule_generator_at(0)->head.name,
+        .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
+        .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 1000 }, .schedule = schedule_generator_at(0)->head.name,
         .allreduce = algorithm_find(ALLREDUCE, NULL)->name, .hyper = { .lr = 0.05 },
     };
     const int size[AXIS_COUNT] = { [DP] = dp, [TP] = tp, [PP] = pp, [CP] = 1, [EP] = 1 };
@@ -46,6 +47,15 @@ struct plan case_plan(int dp, int tp, int pp)
     (void)mesh_make(&p.mesh, size, NULL);
     p.model.L = 2 * pp + 1;
     return p;
+}
+
+void case_take_context(struct plan *p, int cp, const char *attention)
+{
+    int size[AXIS_COUNT];
+    memcpy(size, p->mesh.size, sizeof size);
+    size[CP] = cp;
+    (void)mesh_make(&p->mesh, size, NULL);
+    p->attention = attention;
 }
 
 /* Four microbatches where the batch has them, so that schedules that add in the same order can be compared by bits. */

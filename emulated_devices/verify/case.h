@@ -44,6 +44,9 @@ struct plan case_plan(int dp, int tp, int pp);
 /** Train a Llama instead, as nasty: query heads in groups of 3, so that from 4 parts on key/value heads have copies. */
 void case_take_llama(struct plan *);
 
+/** Cut sequences over cp devices by an attention scheme. */
+void case_take_context(struct plan *, int cp, const char *attention);
+
 /** Train a Mixtral instead: 5 experts of which a token goes to 2, with a balance loss and a z loss, all forward passes first. */
 void case_take_mixtral(struct plan *);
 

@@ -96,8 +96,10 @@ static int64_t rows_of_room(const struct linear_layer *l, enum linear_matrix m)
 {
     if (m == LINEAR_X && side_of(l, m) == STREAM) return tensor_rows_at(&l->tp, INPUT, l->N).count;
     if (m == LINEAR_dY && side_of(l, m) == STREAM) return tensor_rows_at(&l->tp, GRADIENT, l->N).count;
-    const struct part p = linear_part(l, l->tp.rank, m);
-    return intervals_total(&p.rows);
+    struct part p = linear_part(l, l->tp.rank, m);
+    const int64_t rows = intervals_total(&p.rows);
+    part_free(&p);
+    return rows;
 }
 
 enum error_code linear_open(struct linear_layer *l, struct group *g, struct error *err)
@@ -105,8 +107,9 @@ enum error_code linear_open(struct linear_layer *l, struct group *g, struct erro
     l->tp.device = g->comm->device, l->tp.config = &l->config;
     enum error_code e = tensor_open(&l->tp, g, err);
     for (enum linear_matrix m = 0; m < LINEAR_MATRIX_COUNT && !e; m++) {
-        const struct part p = linear_part(l, g->rank, m);
+        struct part p = linear_part(l, g->rank, m);
         e = tensor_buffer(&l->tp, &l->piece[m], rows_of_room(l, m), intervals_total(&p.cols), err);
+        part_free(&p);
         if (!e) memset(l->piece[m].data, 0, tensor_bytes(l->piece[m]));
     }
     return e;

@@ -37,7 +37,7 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
         void **truth = &p->part[i * plan->micros + micro];
         if (e->layer != layer || e->gradient != gradient || strcmp(e->name, name) != 0 || *truth == NULL) continue;
         const int rank = p->trainer->comm->rank;
-        const struct part part = plan_part(plan, rank, e->width, e->cols, micro, gradient);
+        struct part part = plan_part(plan, rank, e->width, e->cols, micro, gradient);
         const struct tensor beside = tensor_2d(*truth, t.dtype, intervals_total(&part.rows), intervals_total(&part.cols));
         if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, e->width)) p->sums[i].difference = NAN;  /* of another shape */
         else {
@@ -45,6 +45,7 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
             if (p->keep) p->shown[i * plan->micros + micro] = copy_part(t, beside);
             if (p->isolate) replace(t, beside);
         }
+        part_free(&part);
         free(*truth);
         *truth = NULL;
         return;
@@ -120,10 +121,10 @@ static void deliver(struct probes *p, struct exchange *x, int i, int rank, int m
     struct trainer *t = p->trainer;
     struct error err;
     if (!computes(t, rank, &p->expected[i], micro)) return;
-    const struct part part = part_of(t, rank, &p->expected[i], micro);
+    struct part part = part_of(t, rank, &p->expected[i], micro);
     const size_t size = dtype_size(p->expected[i].format), bytes = (size_t)part_count(&part) * size;
     void *room = malloc(bytes + 1);
-    if (room == NULL) must(t, fail(&err, ERR_MEMORY, "no memory for the truth of %s", p->expected[i].name), &err);
+    if (room == NULL || !part_made(&part)) must(t, fail(&err, ERR_MEMORY, "no memory for the truth of %s", p->expected[i].name), &err);
     if (t->comm->rank == 0) part_cut(&part, truth.data, room, size);
     if (rank == t->comm->rank) {
         p->part[i * t->plan.micros + micro] = room;
@@ -133,6 +134,7 @@ static void deliver(struct probes *p, struct exchange *x, int i, int rank, int m
         must(t, message_wait(t->comm, message_send(x, rank, room, bytes), &err), &err);
         free(room);
     }
+    part_free(&part);
 }
 
 enum error_code probes_deliver(struct probes *p, const struct recording *record, struct error *err)
@@ -194,7 +196,7 @@ static void bring(struct probes *p, struct exchange *x, int i, int rank, int mic
     struct trainer *t = p->trainer;
     struct error err;
     if (!computes(t, rank, &p->expected[i], micro)) return;
-    const struct part part = part_of(t, rank, &p->expected[i], micro);
+    struct part part = part_of(t, rank, &p->expected[i], micro);
     const size_t size = dtype_size(p->expected[i].format), bytes = (size_t)part_count(&part) * size;
     void *own = rank == t->comm->rank ? p->shown[i * t->plan.micros + micro] : malloc(bytes + 1);
     if (own == NULL) must(t, fail(&err, ERR_MEMORY, "nothing to gather of %s on device %d", p->expected[i].name, rank), &err);
@@ -203,6 +205,7 @@ static void bring(struct probes *p, struct exchange *x, int i, int rank, int mic
     struct paste into = { whole.data, own, size };
     if (t->comm->rank == 0) part_each_run(&part, paste_run, &into);
     if (rank != t->comm->rank) free(own);
+    part_free(&part);
 }
 
 enum error_code probes_gather(struct probes *p, int tensor, struct tensor whole, struct error *err)

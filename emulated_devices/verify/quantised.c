@@ -5,7 +5,7 @@
 static struct shards shards_of(const struct plan *p)
 {
     struct shards s = { .P = 1, .weights = 1, .gradients = 1, .optimizer = 1 };
-    data_shards(&s, &p->data, p->mesh.size[DP], 0, NULL);
+    data_shards(&s, &p->data, plan_copies(p), 0, NULL);
     return s;
 }
 

@@ -72,7 +72,7 @@ static void serial_close(struct serial_run *r)
     if (r->model.params) transformer_close(&r->model);
 }
 
-int reference_gradient_parts(const struct plan *p) { return p->mesh.size[DP] / plan_replicas(p) * p->micros * (1 + p->model.tied); }
+int reference_gradient_parts(const struct plan *p) { return plan_copies(p) / plan_replicas(p) * p->micros * (1 + p->model.tied); }
 
 static void close_one(struct reference *r)
 {

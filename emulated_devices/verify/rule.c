@@ -33,11 +33,10 @@ static struct interval sequences_of(const struct plan *p, struct interval copies
 enum error_code rule_of_plan(struct rule *r, const struct plan *p, int replica, struct error *err)
 {
     struct schedule s;
-    struct shards shards;
-    enum error_code e = data_shards(&shards, &p->data, p->mesh.size[DP], 0, err);
-    if (!e) e = plan_schedule(p, &s, err);
+    const enum error_code found = plan_schedule(p, &s, err);
+    enum error_code e = found;
     if (e) return e;
-    const struct interval copies = shards_members(&shards, replica);
+    const struct interval copies = plan_replica_copies(p, replica);
     *r = (struct rule){ .updates = p->updates, .delayed = s.weight_versions > 1, .own = sequences_of(p, copies, s.micros) };
     const bool partial = is_partial(&s);
     r->update_of = calloc((size_t)r->own.count, sizeof *r->update_of);

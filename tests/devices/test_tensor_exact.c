@@ -43,8 +43,9 @@ static void walk_run(void *context, struct run r)
 static struct walk walk(struct linear_layer *l, enum linear_matrix m, bool fill)
 {
     struct walk w = { .layer = l, .matrix = m, .piece = linear_own(l, m), .fill = fill };
-    const struct part p = linear_part(l, l->tp.group->rank, m);
+    struct part p = linear_part(l, l->tp.group->rank, m);
     part_each_run(&p, walk_run, &w);
+    part_free(&p);
     return w;
 }
 

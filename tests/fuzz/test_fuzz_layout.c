@@ -40,7 +40,7 @@ static void make_rank(int rank)
 
 static void check_spans(const struct intervals *s, int64_t dim)
 {
-    must(s->count >= 0 && s->count <= INTERVALS_MOST, "%d stretches", s->count);
+    must(s->count >= 0 && s->count <= s->room, "%d intervals in a room of %d", s->count, s->room);
     for (int i = 0; i < s->count; i++)
         must(s->at[i].first >= 0 && s->at[i].count >= 0 && s->at[i].first <= dim - s->at[i].count, "%lld from %lld of %lld", (long long)s->at[i].count,
              (long long)s->at[i].first, (long long)dim);

@@ -38,8 +38,9 @@ static void name_run(void *context, struct run r)
 static struct naming names(const struct linear_layer *l, enum linear_matrix m, bool give)
 {
     struct naming n = { .matrix = m, .cols = linear_cols(l, m), .whole = (1u << l->tp.devices) - 1, .piece = linear_own(l, m), .give = give };
-    const struct part p = linear_part(l, l->tp.rank, m);
+    struct part p = linear_part(l, l->tp.rank, m);
     part_each_run(&p, name_run, &n);
+    part_free(&p);
     return n;
 }
 

@@ -3,7 +3,7 @@
 
 static enum dtype own_format(const struct forecast *f) { return f->gradients ? tensor_gradient_format(f->tp) : f->tp->device->dtype; }
 
-static void enter_on(struct forecast *f, const struct group *g, enum operation op, const char *name, struct collective call)
+void forecast_on(struct forecast *f, const struct group *g, enum operation op, const char *name, struct collective call)
 {
     const struct collective_cost one = group_cost(g, op, name, &call);
     f->sum.messages += one.messages;
@@ -14,7 +14,7 @@ static void enter_on(struct forecast *f, const struct group *g, enum operation o
 
 static void enter(struct forecast *f, enum operation op, unsigned axes, const char *name, struct collective call)
 {
-    enter_on(f, &f->tp->along[axes], op, name, call);
+    forecast_on(f, &f->tp->along[axes], op, name, call);
 }
 
 void forecast_heads(struct forecast *f)
@@ -23,7 +23,7 @@ void forecast_heads(struct forecast *f)
     const unsigned in = tp->scheme->weight(ROLE_QKV).in;
     if (tp->heads.copies == 1) return;
     const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
-    enter_on(f, &tp->copies, ALLREDUCE, tp->allreduce,
+    forecast_on(f, &tp->copies, ALLREDUCE, tp->allreduce,
              (struct collective){ .count = 2 * tp->heads.keys.count * tp->config->A * inputs, .dtype = tensor_gradient_format(tp) });
 }
 

@@ -223,6 +223,8 @@ struct forecast {
     bool timed;                                 /* sum up their predicted times too */
     picoseconds time;
 };
+/* Any collective on any group. */
+void forecast_on(struct forecast *, const struct group *, enum operation, const char *algorithm, struct collective);
 void forecast_allreduce(struct forecast *, unsigned axes, int64_t count);
 void forecast_allgather(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
 void forecast_reduce_scatter(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);

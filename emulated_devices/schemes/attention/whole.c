@@ -1,0 +1,62 @@
+/* attention, whole: each sequence is on one device, and nothing is sent.
+ *
+ * Group    1 device
+ * Layout   all tokens of every sequence
+ * Talks    not at all
+ * Memory   kept: the log-sum-exp of each row and head, in the wide format
+ * Equals   permutes: it is the one-device operation
+ */
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/attention/attention.h"
+
+static const char *refuses(const struct model_config *c, struct heads h, int64_t S, int P)
+{
+    (void)c, (void)h, (void)S;
+    return P == 1 ? NULL : "every sequence whole on a device, so --cp 1; other schemes cut sequences";
+}
+
+static void cut(struct intervals *tokens, int64_t S, int P, int rank)
+{
+    (void)P, (void)rank;
+    intervals_add(tokens, (struct interval){ 0, S });
+}
+
+static struct tensor kept(const struct context_parallel *cp, int slot, int64_t rows)
+{
+    (void)slot;
+    return tensor_2d(NULL, dtype_wide(cp->tp->device->dtype), rows, cp->tp->heads.queries.count);
+}
+
+static enum error_code forward(struct attention_call *c, struct error *err)
+{
+    (void)err;
+    dev_attention_forward(c->cp->tp->device, c->out, c->kept[0], c->qkv, c->shape);
+    return OK;
+}
+
+static enum error_code backward_input(struct attention_call *c, struct error *err)
+{
+    (void)err;
+    dev_attention_backward_input(c->cp->tp->device, c->d_qkv, c->d_out, c->out, c->kept[0], c->qkv, c->shape);
+    return OK;
+}
+
+const struct attention_scheme attention_scheme_whole = {
+    .head = { .kind = ATTENTION_SCHEME, .equality = PERMUTES, .name = "whole",
+              .description = "each sequence is on one device", .source = "the one-device operation",
+              .volume = "nothing", .memory = "log-sum-exp: H numbers a token", .needs = "--cp 1" },
+    .refuses = refuses, .cut = cut, .slots = 1, .kept = kept, .reads_input = true, .reads_output = true,
+    .forward = forward, .backward_input = backward_input,
+};
+
+struct context_parallel context_whole(const struct tensor_parallel *tp)
+{
+    return (struct context_parallel){ .scheme = &attention_scheme_whole, .tp = tp, .devices = 1, .S = tp->S };
+}
+
+struct intervals context_tokens(const struct context_parallel *cp)
+{
+    struct intervals tokens = { 0 };
+    cp->scheme->cut(&tokens, cp->S, cp->devices, cp->rank);
+    return tokens;
+}

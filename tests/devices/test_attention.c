@@ -1,0 +1,97 @@
+/* Attention over sequences that are cut over cp equals the one-device model, under every scheme of the registry.
+ * ranks: 1 2 3 4 6
+ * verify ranks: 5 8
+ *
+ * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory peaks by formula.  The
+ * seven tokens of a sequence, its heads and the batch divide by nothing.
+ */
+#include "tests/devices/trained.h"
+#include <string.h>
+
+static void check_if_it_fits(struct plan *p)
+{
+    if (plan_check(p, &err) == OK) check(p);
+}
+
+/* All of cp, dp, tp and pp that make the job; a Llama too, whose key/value heads are fewer than devices. */
+static void each(void (*f)(struct plan))
+{
+    for (int i = 0; attention_scheme_at(i); i++)
+        for (int cp = 1; cp <= test_size; cp++)
+            for (int other = 0; test_size % cp == 0 && other < 3; other++) {
+                const int rest = test_size / cp;
+                if (rest == 1 && other > 0) continue;
+                struct plan p = case_plan(other == 0 ? rest : 1, other == 1 ? rest : 1, other == 2 ? rest : 1);
+                case_take_context(&p, cp, attention_scheme_at(i)->head.name);
+                f(p);
+            }
+}
+
+static void plain(struct plan p) { check_if_it_fits(&p); }
+static void test_every_mesh(void **state) { (void)state; each(plain); }
+
+static void llama(struct plan p)
+{
+    case_take_llama(&p);
+    check_if_it_fits(&p);
+}
+static void test_grouped_queries(void **state) { (void)state; each(llama); }
+
+/* Every mask is that of the one-device run, whatever rows and heads a device has of it; what is dropped is computed again. */
+static void dropped(struct plan p)
+{
+    p.model.tied = false;
+    p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
+    p.recompute = p.mesh.size[DP] > 1 ? "full" : "selective";
+    check_if_it_fits(&p);
+}
+static void test_dropout(void **state) { (void)state; each(dropped); }
+
+/* Devices along cp share weights, gradients and optimizer state as those along dp do. */
+static void test_every_data_scheme(void **state)
+{
+    (void)state;
+    for (int i = 0; data_scheme_at(i) && test_size % 2 == 0; i++) {
+        struct plan p = case_plan(test_size / 2, 1, 1);
+        case_take_data(&p, data_scheme_at(i));
+        case_take_context(&p, 2, "ulysses");
+        check_if_it_fits(&p);
+    }
+}
+
+static void test_every_tensor_scheme(void **state)
+{
+    (void)state;
+    for (int i = 0; tensor_scheme_at(i) && test_size % 2 == 0; i++) {
+        struct plan p = case_plan(1, test_size / 2, 1);
+        p.tensor = tensor_scheme_at(i)->head.name;
+        case_take_context(&p, 2, "ulysses");
+        check_if_it_fits(&p);
+    }
+}
+
+static void expect_refused(struct plan p, const char *words)
+{
+    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words, err.text);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct plan p = case_plan(1, 1, 1);
+    case_take_context(&p, 2, "whole");
+    expect_refused(p, "--cp 2: --attention whole needs");
+    case_take_context(&p, 8, "ulysses");
+    expect_refused(p, "--cp 8: --attention ulysses needs");
+    case_take_context(&p, 2, "ulises");
+    ASSERT_ALL(plan_check(&p, &err) == ERR_USAGE && strstr(err.text, "ulysses"), "%s", err.text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MPI_TEST(test_every_mesh), MPI_TEST(test_grouped_queries), MPI_TEST(test_dropout), MPI_TEST(test_every_data_scheme),
+        MPI_TEST(test_every_tensor_scheme), MPI_TEST(test_refusals),
+    };
+    return MPI_RUN("attention", tests);
+}
