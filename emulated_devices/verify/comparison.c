@@ -100,7 +100,7 @@ void comparison_number(struct comparison *c, struct worst *of, const char *name,
 
 void comparison_excess(struct comparison *c, struct worst found, struct tensor excess)
 {
-    found.bound = 1;
+    found.bound = 1, found.scale = (struct scale){ NAN, NAN };
     for (int64_t i = 0; i < tensor_count(excess); i++)
         if (exceeds(tensor_get(excess, i), found.error)) found.error = tensor_get(excess, i);
     if (!c->diverged) note(c, &c->quantised, "quantised gradient", found);
