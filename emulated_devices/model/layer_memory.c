@@ -17,6 +17,7 @@ static uint64_t kept_of(const struct linked *l, const struct context_parallel *c
     for (int i = 0; i < TERM_SLOTS && k.value[i]; i++)
         if (linked_slot(l, k.value[i])) sum += bytes_kept(l, cp, N, linked_slot(l, k.value[i])->value);
     for (int i = 0; i < TERM_SLOTS && k.statistics[i]; i++) {
+        if (linked_slot(l, k.statistics[i]) == NULL) continue;
         const struct linked_node *n = &l->node[linked_slot(l, k.statistics[i])->maker];
         for (int j = 0; j < NODE_STATISTICS; j++) sum += bytes_kept(l, cp, N, n->statistic[j]);
     }

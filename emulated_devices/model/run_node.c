@@ -1,7 +1,6 @@
 #include "emulated_devices/model/run_node.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/matrix.h"
-#include <math.h>
 #include <string.h>
 
 typedef enum error_code run(const struct node_call *, struct error *);
@@ -28,9 +27,11 @@ static struct attention attention(const struct node_call *c)
     const struct stage *s = c->stage;
     const struct model_config *model = &s->plan->model;
     const int64_t first = c->micro->sequences.first + tensor_rows_at(s->tp, INNER, c->micro->N).first / s->tp->S;
-    return (struct attention){ .S = s->plan->S, .H = s->tp->heads.queries.count, .K = s->tp->heads.keys.count, .A = model->A, .scale = 1 / sqrt((double)model->A),
-                               .drop = dropout_at(model->dropout_attention, s->dropout_seed, c->part->layer, "probabilities", first,
-                                                  s->tp->heads.queries.first, model->H) };
+    struct attention a = attention_of_model(model, s->plan->S);
+    a.H = s->tp->heads.queries.count, a.K = s->tp->heads.keys.count;
+    a.drop = dropout_at(model->dropout_attention, s->dropout_seed, c->part->layer, "probabilities", first,
+                        s->tp->heads.queries.first, model->H);
+    return a;
 }
 
 /* Drop elements of the residual stream: Y of X, run by run of rows that are neighbours in the batch. */

@@ -56,7 +56,7 @@ static bool make_rotary(struct stage *s)
 {
     const struct model_config *c = &s->plan->model;
     if (c->positions != POSITIONS_ROTARY) return true;
-    s->rotary = tensor_2d(NULL, dtype_wide(s->device->dtype), s->plan->S, c->A);
+    s->rotary = tensor_2d(NULL, dtype_wide(s->device->dtype), s->plan->S, rotary_table_width(c));
     s->rotary.data = malloc(tensor_bytes(s->rotary));
     if (s->rotary.data) rotary_table(&c->rotary, s->rotary);
     return s->rotary.data != NULL;

@@ -11,7 +11,7 @@
 
 /* H for up to 9 parts; D = 27, F = 50, V = 61 divide by nothing. */
 static const struct model_config nasty = {
-    .name = "nasty", .S = 9, .D = 27, .H = 9, .K = 9, .A = 3, .F = 50, .L = 9, .V = 61, .biases = true, .tied = true, .eps = 1e-5, .init_std = 0.2,
+    .name = "nasty", .S = 9, .D = 27, .H = 9, .K = 9, .A = 3, .F = 50, .L = 9, .V = 61, .biases = BIASES_GPT2, .tied = true, .eps = 1e-5, .init_std = 0.2,
 };
 
 /* H=9 and K=3 for up to 9 parts: key/value heads, or from 4 parts on their copies, are dealt out unevenly but at 3, 6 and 9; F is prime. */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #define GPT2(name_, L_, H_, D_, F_, S_, V_)                                                                     \
-    { .name = name_, .S = S_, .D = D_, .H = H_, .K = H_, .A = D_ / H_, .F = F_, .L = L_, .V = V_, .biases = true, \
-      .tied = true, .eps = 1e-5, .init_std = 0.02 }
+    { .name = name_, .S = S_, .D = D_, .H = H_, .K = H_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,                \
+      .biases = BIASES_GPT2, .tied = true, .eps = 1e-5, .init_std = 0.02 }
 
 #define LLAMA(name_, L_, H_, K_, D_, F_, S_, V_, ...)                                                           \
     { .name = name_, .S = S_, .D = D_, .H = H_, .K = K_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
@@ -27,13 +27,6 @@ const struct model_preset model_presets[] = {
     { LLAMA("mixtral-small", 4, 4, 2, 128, 176, 64, 256, MIXTURE(8, 2)), "a Mixtral of 2.5M parameters, 8 experts of which a token goes to 2", 16 },
     { { .name = "" }, NULL, 0 },
 };
-
-enum model_family model_family(const struct model_config *c)
-{
-    if (c->norm == NORM_LAYER && c->positions == POSITIONS_LEARNED && c->mlp == MLP_GELU && c->biases && c->K == c->H) return FAMILY_GPT2;
-    if (c->norm != NORM_RMS || c->positions != POSITIONS_ROTARY || c->biases) return FAMILY_NONE;
-    return c->mlp == MLP_SWIGLU ? FAMILY_LLAMA : c->mlp == MLP_MIXTURE ? FAMILY_MIXTRAL : FAMILY_NONE;
-}
 
 enum error_code model_config_preset(struct model_config *c, int64_t *batch, const char *name, struct error *err)
 {
@@ -101,6 +94,24 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
     return OK;
 }
 
+int model_config_numbers(const struct model_config *c, struct model_number out[MODEL_NUMBERS])
+{
+    const struct rotary *r = &c->rotary;
+    const struct model_number numbers[] = {
+        { "L", true, (double)c->L }, { "H", true, (double)c->H }, { "K", true, (double)c->K }, { "D", true, (double)c->D },
+        { "F", true, (double)c->F }, { "V", true, (double)c->V }, { "S", true, (double)c->S },
+        { "experts", true, (double)c->mixture.E }, { "experts of a token", true, (double)c->mixture.k },
+        { "tied", true, c->tied }, { "rotary scaling", true, r->scaling },
+        { "original positions", true, (double)r->original_positions }, { "eps", false, c->eps },
+        { "rotary theta", false, r->theta }, { "rotary factor", false, r->factor },
+        { "rotary low frequency", false, r->low_frequency }, { "rotary high frequency", false, r->high_frequency },
+    };
+    enum { COUNT = sizeof numbers / sizeof *numbers };
+    _Static_assert((int)COUNT <= (int)MODEL_NUMBERS, "room for all numbers of a shape");
+    memcpy(out, numbers, sizeof numbers);
+    return COUNT;
+}
+
 enum error_code model_config_check_inputs(const struct model_config *c, const int32_t *ids, int64_t n, const char *where,
                                           struct error *err)
 {
@@ -118,7 +129,8 @@ enum error_code model_config_check(const struct model_config *c, struct error *e
     if (!e) e = check_rotary(c, err);
     if (e) return e;
     if (model_family(c) == FAMILY_NONE)
-        return fail(err, ERR_PLAN, "model: norm, positions, feed-forward and biases are those of no family; there are gpt2, llama and mixtral");
+        return fail(err, ERR_PLAN, "model: norm, positions, feed-forward and biases are those of no family; there are %s",
+                    model_family_names().text);
     const double p[] = { c->dropout_embedding, c->dropout_residual, c->dropout_attention };
     for (int i = 0; i < 3; i++)
         if (!(p[i] >= 0 && p[i] < 1)) return fail(err, ERR_PLAN, "model: dropout %g; it must be at least 0 and below 1", p[i]);

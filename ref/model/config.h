@@ -40,7 +40,7 @@ struct model_config {
     struct rotary rotary;
     struct mixture_config mixture;
     int64_t padding;            /* 1 + the token whose row of the embedding transformers gives no gradient as an input; 0: none */
-    bool biases;                /* every linear layer but the last, and every norm, has one */
+    unsigned biases;            /* the roles whose matrices have one: HAS_BIAS(role) | ...; a layernorm always has one */
     bool tied;                  /* the output matrix is the token embedding */
     double eps;                 /* of the norms */
     double dropout_embedding, dropout_residual, dropout_attention;
@@ -48,11 +48,24 @@ struct model_config {
 };
 
 /* The models that people train, whose files we read and write. */
-enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL };
+enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_COUNT };
 
-/** The family that a shape belongs to: GPT-2 has layernorm, learned positions, gelu, biases and K = H; Llama rmsnorm, rotary
- *  positions, swiglu and no biases; Mixtral is a Llama with a mixture. */
+/** The family that a shape belongs to, by what it is made of: the table is in config.c. */
 enum model_family model_family(const struct model_config *);
+
+/** Its name, that of its model_type in config.json; "none" of FAMILY_NONE. */
+const char *model_family_name(enum model_family);
+
+/* All names in a row, for messages: "gpt2, llama and mixtral". */
+struct family_names { char text[160]; };
+struct family_names model_family_names(void);
+
+/* One number of a shape. */
+struct model_number { const char *name; bool whole; double value; };
+enum { MODEL_NUMBERS = 24 };
+
+/** The numbers of a shape by which two models of one family are told apart.  @return how many. */
+int model_config_numbers(const struct model_config *, struct model_number out[MODEL_NUMBERS]);
 
 /* A named shape and the batch it is usually trained with. */
 struct model_preset {
@@ -91,6 +104,16 @@ enum error_code model_config_check_inputs(const struct model_config *, const int
 
 /* What a parameter is for; tensor-parallel schemes cut by this.  A bias has the role of its weight and one dimension. */
 enum param_role { ROLE_TOKENS, ROLE_POSITIONS, ROLE_NORM, ROLE_QKV, ROLE_ATTENTION_OUT, ROLE_UP, ROLE_DOWN, ROLE_HEAD, ROLE_ROUTER };
+
+/* Sets of roles, for model_config.biases. */
+#define HAS_BIAS(role) (1u << (role))
+enum { BIASES_NONE = 0, BIASES_GPT2 = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN) };
+
+/** Whether parameters of this role have a bias. */
+static inline bool model_has_bias(const struct model_config *c, enum param_role role)
+{
+    return role == ROLE_NORM ? c->norm == NORM_LAYER : (c->biases & HAS_BIAS(role)) != 0;
+}
 
 /* The parameters of a block, in the order of the list.  A family has some of them; a mixture has UP_W and DOWN_W of each
  * expert, last in the block. */
@@ -137,7 +160,7 @@ static inline bool param_is_linear(const struct param_spec *s)
 int model_param_count(const struct model_config *);
 
 /** Parameter i, 0 <= i < model_param_count(): token embedding, learned positions, the blocks' one after another, the final
- *  norm's weight and bias, then the output matrix unless it is tied; those that the model has. */
+ *  norm's weight and bias, the output matrix unless it is tied, its bias; those that the model has. */
 struct param_spec model_param(const struct model_config *, int i);
 
 /* Places in that list; -1 for what the model has not. */
@@ -148,6 +171,7 @@ int param_of_expert(const struct model_config *, int64_t layer, int64_t expert, 
 int param_final_norm(const struct model_config *);
 int param_final_bias(const struct model_config *);
 int param_head(const struct model_config *);
+int param_head_bias(const struct model_config *);
 
 /* Widths of the fused layers. */
 static inline int64_t qkv_width(const struct model_config *c) { return (c->H + 2 * c->K) * c->A; }

@@ -2,7 +2,7 @@
 #include "ref/model/config_json.h"
 
 const struct config_reading gpt2_defaults = {           /* GPT2Config's own */
-    .c = { .biases = true, .tied = true, .eps = 1e-5, .init_std = 0.02,
+    .c = { .biases = BIASES_GPT2, .tied = true, .eps = 1e-5, .init_std = 0.02,
            .dropout_embedding = 0.1, .dropout_residual = 0.1, .dropout_attention = 0.1 },
 };
 

@@ -65,16 +65,15 @@ static const struct config_key common_keys[] = {
 
 static const struct family_format {
     enum model_family family;
-    const char *model_type, *architecture, *without_head;
+    const char *architecture, *without_head;
     const struct config_reading *defaults;
     const struct config_key *keys;
     enum error_code (*finish)(struct config_reading *, const cJSON *root, const char *path, struct error *);
     bool (*to)(const struct model_config *, cJSON *root);
 } formats[] = {
-    { FAMILY_GPT2, "gpt2", "GPT2LMHeadModel", "GPT2Model", &gpt2_defaults, gpt2_keys, gpt2_finish, gpt2_to_json },
-    { FAMILY_LLAMA, "llama", "LlamaForCausalLM", "LlamaModel", &llama_defaults, llama_keys, llama_finish,
-      llama_to_json },
-    { FAMILY_MIXTRAL, "mixtral", "MixtralForCausalLM", "MixtralModel", &mixtral_defaults, mixtral_keys, llama_finish,
+    { FAMILY_GPT2, "GPT2LMHeadModel", "GPT2Model", &gpt2_defaults, gpt2_keys, gpt2_finish, gpt2_to_json },
+    { FAMILY_LLAMA, "LlamaForCausalLM", "LlamaModel", &llama_defaults, llama_keys, llama_finish, llama_to_json },
+    { FAMILY_MIXTRAL, "MixtralForCausalLM", "MixtralModel", &mixtral_defaults, mixtral_keys, llama_finish,
       llama_to_json },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
@@ -86,9 +85,9 @@ static enum error_code find_format(const struct family_format **format, const cJ
     const enum error_code e = json_string(root, path, "model_type", &type, err);
     if (e) return e;
     for (const struct family_format *f = formats; f < formats + FORMATS; f++)
-        if (strcmp(f->model_type, type) == 0) return *format = f, OK;
-    return fail(err, ERR_FORMAT, "%s: model_type is \"%.60s\"; Orrery has only \"gpt2\", \"llama\" and \"mixtral\"",
-                path, shown(type).text);
+        if (strcmp(model_family_name(f->family), type) == 0) return *format = f, OK;
+    return fail(err, ERR_FORMAT, "%s: model_type is \"%.60s\"; Orrery has only %s", path, shown(type).text,
+                model_family_names().text);
 }
 
 /* The class that wrote the file: another one with the same model_type computes something else from the last layer on. */
@@ -104,7 +103,7 @@ static enum error_code check_architecture(const struct family_format *f, const c
         if (strcmp(name, f->architecture) != 0 && strcmp(name, f->without_head) != 0)
             return fail(err, ERR_FORMAT,
                         "%s: architectures has \"%.60s\"; of model_type \"%s\" Orrery has only \"%s\" and \"%s\"", path,
-                        shown(name).text, f->model_type, f->architecture, f->without_head);
+                        shown(name).text, model_family_name(f->family), f->architecture, f->without_head);
     }
     return OK;
 }
@@ -121,7 +120,7 @@ static enum error_code from_json(struct model_config *c, const cJSON *root, cons
     if (!e) e = f->finish(&reading, root, path, err);
     if (e) return e;
     *c = reading.c;
-    snprintf(c->name, sizeof c->name, "%s-L%lld-D%lld", f->model_type, (long long)c->L, (long long)c->D);
+    snprintf(c->name, sizeof c->name, "%s-L%lld-D%lld", model_family_name(f->family), (long long)c->L, (long long)c->D);
     return model_config_check(c, err);
 }
 
@@ -153,7 +152,7 @@ enum error_code model_config_write(const struct model_config *c, const char *pat
     while (f->family != model_family(c)) f++;
     cJSON *root = cJSON_CreateObject(), *architectures = cJSON_AddArrayToObject(root, "architectures");
     const bool ok = architectures && cJSON_AddItemToArray(architectures, cJSON_CreateString(f->architecture))
-                    && cJSON_AddStringToObject(root, "model_type", f->model_type) && f->to(c, root);
+                    && cJSON_AddStringToObject(root, "model_type", model_family_name(f->family)) && f->to(c, root);
     e = ok ? json_write(path, root, err) : fail(err, ERR_MEMORY, "%s: no memory to write it", path);
     cJSON_Delete(root);
     return e;

@@ -6,12 +6,20 @@
 
 /* ---- places in the list ------------------------------------------------------------------------------------------ */
 
-static bool is_bias(enum block_param p) { return p == LN1_B || p == QKV_B || p == PROJ_B || p == LN2_B || p == UP_B || p == DOWN_B; }
+static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
+    [LN1_W] = { ROLE_NORM, false },          [LN1_B] = { ROLE_NORM, true },
+    [QKV_W] = { ROLE_QKV, false },           [QKV_B] = { ROLE_QKV, true },
+    [PROJ_W] = { ROLE_ATTENTION_OUT, false }, [PROJ_B] = { ROLE_ATTENTION_OUT, true },
+    [LN2_W] = { ROLE_NORM, false },          [LN2_B] = { ROLE_NORM, true },
+    [ROUTER_W] = { ROLE_ROUTER, false },
+    [UP_W] = { ROLE_UP, false },             [UP_B] = { ROLE_UP, true },
+    [DOWN_W] = { ROLE_DOWN, false },         [DOWN_B] = { ROLE_DOWN, true },
+};
 
 static bool has(const struct model_config *c, enum block_param p)
 {
     if (p == ROUTER_W) return c->mlp == MLP_MIXTURE;
-    return c->biases || !is_bias(p);
+    return !kinds[p].bias || model_has_bias(c, kinds[p].role);
 }
 
 static int64_t experts(const struct model_config *c) { return c->mlp == MLP_MIXTURE ? c->mixture.E : 1; }
@@ -42,35 +50,65 @@ int param_of_expert(const struct model_config *c, int64_t layer, int64_t expert,
 }
 
 int param_final_norm(const struct model_config *c) { return first_block(c) + (int)c->L * block_params(c); }
-int param_final_bias(const struct model_config *c) { return c->biases ? param_final_norm(c) + 1 : -1; }
-int param_head(const struct model_config *c) { return c->tied ? PARAM_WTE : param_final_norm(c) + 1 + c->biases; }
-int model_param_count(const struct model_config *c) { return param_final_norm(c) + 1 + c->biases + !c->tied; }
+
+/* Behind the final norm. */
+static int first_of_head(const struct model_config *c) { return param_final_norm(c) + 1 + model_has_bias(c, ROLE_NORM); }
+
+int param_final_bias(const struct model_config *c) { return model_has_bias(c, ROLE_NORM) ? param_final_norm(c) + 1 : -1; }
+int param_head(const struct model_config *c) { return c->tied ? PARAM_WTE : first_of_head(c); }
+int param_head_bias(const struct model_config *c) { return model_has_bias(c, ROLE_HEAD) ? first_of_head(c) + !c->tied : -1; }
+int model_param_count(const struct model_config *c) { return first_of_head(c) + !c->tied + model_has_bias(c, ROLE_HEAD); }
 
 /* ---- names --------------------------------------------------------------------------------------------------------- */
 
-/* A parameter's name, and those of its parts if they are not the same; %s of a part is what stands before it. */
+/* A parameter's name, and those of its parts if they are not the same. */
 struct names { const char *whole, *part[PARAM_MOST_PARTS]; };
 
-static const struct names gpt2_names[BLOCK_PARAMS] = {
-    [LN1_W] = { .whole = "ln_1.weight" },           [LN1_B] = { .whole = "ln_1.bias" },
-    [QKV_W] = { .whole = "attn.c_attn.weight" },    [QKV_B] = { .whole = "attn.c_attn.bias" },
-    [PROJ_W] = { .whole = "attn.c_proj.weight" },   [PROJ_B] = { .whole = "attn.c_proj.bias" },
-    [LN2_W] = { .whole = "ln_2.weight" },           [LN2_B] = { .whole = "ln_2.bias" },
-    [UP_W] = { .whole = "mlp.c_fc.weight" },        [UP_B] = { .whole = "mlp.c_fc.bias" },
-    [DOWN_W] = { .whole = "mlp.c_proj.weight" },    [DOWN_B] = { .whole = "mlp.c_proj.bias" },
+/* The names of a family. */
+struct naming {
+    const char *in_files;                       /* what stands before all names but the head's in files alone */
+    const char *block;                          /* what stands before the names of a block's parameters; %d: the layer */
+    bool transposed;                            /* matrices of blocks are [in, out] in files */
+    struct names of_block[BLOCK_PARAMS];
+    const char *tokens, *positions, *norm;      /* before ".weight" and ".bias" */
 };
 
-static const struct names llama_names[BLOCK_PARAMS] = {
-    [LN1_W] = { .whole = "input_layernorm.weight" },
-    [QKV_W] = { "self_attn.qkv_proj.weight", { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight" } },
-    [PROJ_W] = { .whole = "self_attn.o_proj.weight" },
-    [LN2_W] = { .whole = "post_attention_layernorm.weight" },
-    [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },
-    [DOWN_W] = { .whole = "mlp.down_proj.weight" },
-    [ROUTER_W] = { .whole = "block_sparse_moe.gate.weight" },
+static const struct naming gpt2_naming = {
+    .in_files = "transformer.", .block = "h.%d.", .transposed = true, .tokens = "wte", .positions = "wpe", .norm = "ln_f",
+    .of_block = {
+        [LN1_W] = { .whole = "ln_1.weight" },           [LN1_B] = { .whole = "ln_1.bias" },
+        [QKV_W] = { .whole = "attn.c_attn.weight" },    [QKV_B] = { .whole = "attn.c_attn.bias" },
+        [PROJ_W] = { .whole = "attn.c_proj.weight" },   [PROJ_B] = { .whole = "attn.c_proj.bias" },
+        [LN2_W] = { .whole = "ln_2.weight" },           [LN2_B] = { .whole = "ln_2.bias" },
+        [UP_W] = { .whole = "mlp.c_fc.weight" },        [UP_B] = { .whole = "mlp.c_fc.bias" },
+        [DOWN_W] = { .whole = "mlp.c_proj.weight" },    [DOWN_B] = { .whole = "mlp.c_proj.bias" },
+    },
 };
 
-static const struct names expert_up = { "w13.weight", { "w1.weight", "w3.weight" } }, expert_down = { .whole = "w2.weight" };
+static const struct naming llama_naming = {         /* and a Mixtral's */
+    .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
+    .of_block = {
+        [LN1_W] = { .whole = "input_layernorm.weight" },
+        [QKV_W] = { "self_attn.qkv_proj.weight",
+                    { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight" } },
+        [PROJ_W] = { .whole = "self_attn.o_proj.weight" },
+        [LN2_W] = { .whole = "post_attention_layernorm.weight" },
+        [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },
+        [DOWN_W] = { .whole = "mlp.down_proj.weight" },
+        [ROUTER_W] = { .whole = "block_sparse_moe.gate.weight" },
+    },
+};
+
+static const struct names expert_up = { "w13.weight", { "w1.weight", "w3.weight" } };
+static const struct names expert_down = { .whole = "w2.weight" };
+
+static const struct naming *naming_of(const struct model_config *c)
+{
+    static const struct naming *const of_family[FAMILY_COUNT] = {
+        [FAMILY_GPT2] = &gpt2_naming, [FAMILY_LLAMA] = &llama_naming, [FAMILY_MIXTRAL] = &llama_naming,
+    };
+    return of_family[model_family(c)];
+}
 
 /* What stands before a block's names. */
 struct prefix { char text[64]; };
@@ -78,25 +116,26 @@ struct prefix { char text[64]; };
 static struct prefix block_prefix(const struct model_config *c, int layer, int expert)
 {
     struct prefix p;
-    const char *form = c->positions == POSITIONS_LEARNED ? "h.%d." : expert < 0 ? "model.layers.%d." : "model.layers.%d.block_sparse_moe.experts.%d.";
-    snprintf(p.text, sizeof p.text, form, layer, expert);
+    const int n = snprintf(p.text, sizeof p.text, naming_of(c)->block, layer);
+    if (expert >= 0) snprintf(p.text + n, sizeof p.text - (size_t)n, "block_sparse_moe.experts.%d.", expert);
     return p;
 }
 
-static void add_part(struct param_spec *s, const char *before, const char *name, int64_t rows)
+static void add_part(struct param_spec *s, const char *in_files, const char *before, const char *name, int64_t rows)
 {
     struct param_part *p = &s->part[s->parts++];
     p->rows = rows;
-    snprintf(p->name, sizeof p->name, "%s%s", before, name);
+    snprintf(p->name, sizeof p->name, "%s%s%s", in_files, before, name);
 }
 
 /* ---- shapes and initial values --------------------------------------------------------------------------------------- */
 
-static struct param_spec make(const char *name, enum param_role role, int layer, int64_t rows, int64_t cols, double std)
+static struct param_spec make(const char *before, const char *name, enum param_role role, int layer, int64_t rows,
+                              int64_t cols, double std)
 {
     struct param_spec s = { .role = role, .layer = layer, .expert = -1, .ndim = cols ? 2 : 1, .dim = { rows, cols }, .std = std,
                             .decay = cols != 0 };
-    snprintf(s.name, sizeof s.name, "%s", name);
+    snprintf(s.name, sizeof s.name, "%s%s", before, name);
     return s;
 }
 
@@ -111,25 +150,22 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
 {
     const double std = c->init_std, into_residual = c->init_std / sqrt(2.0 * (double)c->L);
     const int64_t D = c->D, F = c->F;
-    const struct { enum param_role role; int64_t rows, cols; double std; } shape[BLOCK_PARAMS] = {
-        [LN1_W] = { ROLE_NORM, D, 0, 0 },                       [LN1_B] = { ROLE_NORM, D, 0, 0 },
-        [QKV_W] = { ROLE_QKV, qkv_width(c), D, std },           [QKV_B] = { ROLE_QKV, qkv_width(c), 0, 0 },
-        [PROJ_W] = { ROLE_ATTENTION_OUT, D, D, into_residual }, [PROJ_B] = { ROLE_ATTENTION_OUT, D, 0, 0 },
-        [LN2_W] = { ROLE_NORM, D, 0, 0 },                       [LN2_B] = { ROLE_NORM, D, 0, 0 },
-        [ROUTER_W] = { ROLE_ROUTER, c->mixture.E, D, std },
-        [UP_W] = { ROLE_UP, up_width(c), D, std },              [UP_B] = { ROLE_UP, F, 0, 0 },
-        [DOWN_W] = { ROLE_DOWN, D, F, into_residual },          [DOWN_B] = { ROLE_DOWN, D, 0, 0 },
+    const struct { int64_t rows, cols; double std; } shape[BLOCK_PARAMS] = {
+        [LN1_W] = { D, 0, 0 },                 [LN1_B] = { D, 0, 0 },
+        [QKV_W] = { qkv_width(c), D, std },    [QKV_B] = { qkv_width(c), 0, 0 },
+        [PROJ_W] = { D, D, into_residual },    [PROJ_B] = { D, 0, 0 },
+        [LN2_W] = { D, 0, 0 },                 [LN2_B] = { D, 0, 0 },
+        [ROUTER_W] = { c->mixture.E, D, std },
+        [UP_W] = { up_width(c), D, std },      [UP_B] = { F, 0, 0 },
+        [DOWN_W] = { D, F, into_residual },    [DOWN_B] = { D, 0, 0 },
     };
-    const bool gpt2 = c->positions == POSITIONS_LEARNED;
-    const struct names *n = gpt2 ? &gpt2_names[p] : expert < 0 ? &llama_names[p] : p == UP_W ? &expert_up : &expert_down;
+    const struct names *n = expert < 0 ? &naming_of(c)->of_block[p] : p == UP_W ? &expert_up : &expert_down;
     const struct prefix at = block_prefix(c, layer, expert);
-    char full[PARAM_NAME];
-    snprintf(full, sizeof full, "%s%s", at.text, n->whole);
-    struct param_spec s = make(full, shape[p].role, layer, shape[p].rows, shape[p].cols, shape[p].std);
+    struct param_spec s = make(at.text, n->whole, kinds[p].role, layer, shape[p].rows, shape[p].cols, shape[p].std);
     s.expert = expert;
     s.mean = p == LN1_W || p == LN2_W;
-    s.file_transposed = gpt2 && s.ndim == 2;
-    for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++) add_part(&s, at.text, n->part[i], part_rows(c, p, i));
+    s.file_transposed = naming_of(c)->transposed && s.ndim == 2;
+    for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++) add_part(&s, naming_of(c)->in_files, at.text, n->part[i], part_rows(c, p, i));
     return s;
 }
 
@@ -146,12 +182,13 @@ static struct param_spec param_in_block(const struct model_config *c, int layer,
 
 static struct param_spec param_outside(const struct model_config *c, int i)
 {
-    const bool gpt2 = c->positions == POSITIONS_LEARNED;
+    const struct naming *n = naming_of(c);
     const int L = (int)c->L, final = param_final_norm(c);
-    if (i == PARAM_WTE) return make(gpt2 ? "wte.weight" : "model.embed_tokens.weight", ROLE_TOKENS, -1, c->V, c->D, c->init_std);
-    if (i == param_positions(c)) return make("wpe.weight", ROLE_POSITIONS, -1, c->S, c->D, c->init_std);
-    if (i == param_head(c)) return make("lm_head.weight", ROLE_HEAD, L, c->V, c->D, c->init_std);
-    struct param_spec s = make(i != final ? "ln_f.bias" : gpt2 ? "ln_f.weight" : "model.norm.weight", ROLE_NORM, L, c->D, 0, 0);
+    if (i == PARAM_WTE) return make(n->tokens, ".weight", ROLE_TOKENS, -1, c->V, c->D, c->init_std);
+    if (i == param_positions(c)) return make(n->positions, ".weight", ROLE_POSITIONS, -1, c->S, c->D, c->init_std);
+    if (i == param_head(c)) return make("lm_head", ".weight", ROLE_HEAD, L, c->V, c->D, c->init_std);
+    if (i == param_head_bias(c)) return make("lm_head", ".bias", ROLE_HEAD, L, c->V, 0, 0);
+    struct param_spec s = make(n->norm, i == final ? ".weight" : ".bias", ROLE_NORM, L, c->D, 0, 0);
     s.mean = i == final;
     return s;
 }
@@ -161,8 +198,9 @@ struct param_spec model_param(const struct model_config *c, int i)
     const int place = i - first_block(c);
     struct param_spec s = place >= 0 && i < param_final_norm(c) ? param_in_block(c, place / block_params(c), place % block_params(c))
                                                                 : param_outside(c, i);
-    const bool prefixed = c->positions == POSITIONS_LEARNED && s.role != ROLE_HEAD;
-    if (s.parts == 0) add_part(&s, prefixed ? "transformer." : "", s.name, s.dim[0]);
+    if (s.parts > 0) return s;
+    const struct param_spec whole = s;
+    add_part(&s, s.role == ROLE_HEAD ? "" : naming_of(c)->in_files, "", whole.name, s.dim[0]);
     return s;
 }
 

@@ -15,6 +15,8 @@ double rotary_frequency(const struct rotary *r, int64_t A, int64_t i)
     return (1 - smooth) * (f / r->factor) + smooth * f;
 }
 
+int64_t rotary_table_width(const struct model_config *c) { return c->A; }
+
 void rotary_table(const struct rotary *r, struct tensor table)
 {
     const int64_t S = tensor_rows(table), A = tensor_cols(table), half = A / 2;

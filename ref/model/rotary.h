@@ -15,6 +15,9 @@
  */
 double rotary_frequency(const struct rotary *, int64_t A, int64_t i);
 
+/** Columns of the table of a model's rotary positions. */
+int64_t rotary_table_width(const struct model_config *);
+
 /** Row p of the table [S,A]: cos of the A/2 angles p f_i, then their sines.  Computed in double, rounded once. */
 void rotary_table(const struct rotary *, struct tensor table);
 

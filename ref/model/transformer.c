@@ -78,7 +78,7 @@ static bool make_ends(struct transformer *m, int64_t N, int64_t S)
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     return make(&m->ids, I32, N, 0) && make(&m->positions, I32, N, 0) && make(&m->labels, I32, N, 0) && make(&m->last, t, N, c->D)
-           && (c->positions != POSITIONS_ROTARY || make(&m->rotary, few, S, c->A)) && (c->norm != NORM_LAYER || make(&m->lnf_mean, few, N, 0))
+           && (c->positions != POSITIONS_ROTARY || make(&m->rotary, few, S, rotary_table_width(c))) && (c->norm != NORM_LAYER || make(&m->lnf_mean, few, N, 0))
            && make(&m->lnf_rstd, few, N, 0) && make(&m->lnf, t, N, c->D) && make(&m->logits, t, N, c->V) && make(&m->top, few, N, 0)
            && make(&m->total, few, N, 0) && make(&m->hit, few, N, 0) && make(&m->branch, t, N, c->D);
 }
@@ -169,6 +169,11 @@ double transformer_gradient_norm(const struct transformer *m)
     double sum = 0;
     for (int i = 0; i < m->params; i++) sum += m->ops->sum_of_squares(m->g[i]);
     return sqrt(sum);
+}
+
+struct attention attention_of_model(const struct model_config *c, int64_t S)
+{
+    return (struct attention){ .S = S, .H = c->H, .K = c->K, .A = c->A, .scale = 1 / sqrt((double)c->A) };
 }
 
 struct dropout dropout_at(double p, uint64_t seed, int layer, const char *where, int64_t row0, int64_t col0, int64_t cols)

@@ -92,6 +92,9 @@ double transformer_gradient_norm(const struct transformer *);
 /** Initial values of elements [first, first + n) of a parameter: a pure function of (seed, name, element). */
 void param_init(const struct param_spec *, uint64_t seed, enum dtype, int64_t first, int64_t n, void *out);
 
+/** Attention of the model's kind on sequences of S tokens: all its heads, nothing dropped. */
+struct attention attention_of_model(const struct model_config *, int64_t S);
+
 /** The dropout at a place of the model, as every device must draw it.  where: "embedding", "attention", "mlp". */
 struct dropout dropout_at(double p, uint64_t seed, int layer, const char *where, int64_t row0, int64_t col0, int64_t cols);
 

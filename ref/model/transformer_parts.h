@@ -3,7 +3,6 @@
 #define ORRERY_TRANSFORMER_PARTS_H
 
 #include "ref/model/transformer.h"
-#include <math.h>
 
 /* A parameter's tensor by its place in the list; none for -1. */
 static inline struct tensor pick(const struct tensor *list, int i) { return i < 0 ? tensor_none : list[i]; }
@@ -25,8 +24,9 @@ static inline void computed_gradient(struct transformer *m, const char *name, in
 static inline struct attention attention_of(const struct transformer *m, int layer)
 {
     const struct model_config *c = &m->config;
-    return (struct attention){ .S = m->S, .H = c->H, .K = c->K, .A = c->A, .scale = 1 / sqrt((double)c->A),
-                               .drop = dropout_at(c->dropout_attention, m->seed, layer, "probabilities", m->first, 0, c->H) };
+    struct attention a = attention_of_model(c, m->S);
+    a.drop = dropout_at(c->dropout_attention, m->seed, layer, "probabilities", m->first, 0, c->H);
+    return a;
 }
 
 static inline struct dropout residual_dropout(const struct transformer *m, int layer, const char *where)

@@ -171,7 +171,7 @@ test_models_that_are_broken() {
     bad config edit $c 's/"n_layer":[^,]*,/"n_layer": "8",/';       refuses 1 '"n_layer" is "8"; it must be a whole number'
     bad config edit $c 's/"n_head":[^,]*,/"n_head": 5,/';           refuses 2 'width D=32 is not a multiple of H=5 heads'
     bad config edit $c 's/"n_embd":[^,]*,/"n_embd": 2000000000,/';  refuses 2 '--model .*'
-    bad config edit $c 's/"gpt2"/"bert"/';                          refuses 1 'model_type is "bert"; Orrery has only "gpt2"'
+    bad config edit $c 's/"gpt2"/"bert"/';                          refuses 1 'model_type is "bert"; Orrery has only gpt2'
     break_copy weights edit $w 's/transformer.ln_f.bias/transformer.ln_f.bios/'      # found by all devices, said once
     run train --data "$text" --steps 1 --model "$place/bad" --pp 2 --tp 2;           refuses 1 'there is no tensor transformer\.ln_f\.bias'
 }

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 static const struct model_config model = {
-    .name = "16 bits", .S = 16, .D = 64, .H = 8, .K = 8, .A = 8, .F = 256, .L = 1, .V = 90, .biases = true,
+    .name = "16 bits", .S = 16, .D = 64, .H = 8, .K = 8, .A = 8, .F = 256, .L = 1, .V = 90, .biases = BIASES_GPT2,
     .dropout_embedding = 0.1, .dropout_residual = 0.1, .dropout_attention = 0.1,
 };
 enum { B = 2, S = 16, N = B * S, D = 64, H = 8 };

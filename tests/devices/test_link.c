@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const struct model_config gpt2 = { .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20, .biases = true, .tied = true };
+static const struct model_config gpt2 = { .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20, .biases = BIASES_GPT2, .tied = true };
 static const struct model_config llama = { .S = 8, .D = 12, .H = 3, .K = 1, .A = 4, .F = 20, .L = 2, .V = 20, .norm = NORM_RMS,
                                            .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU };
 

@@ -8,7 +8,7 @@
 
 /* Everything is a multiple of 32. */
 static const struct model_config even = {
-    .name = "even", .S = 32, .D = 32, .H = 4, .K = 4, .A = 8, .F = 64, .L = 3, .V = 64, .biases = true, .eps = 1e-5, .init_std = 0.2,
+    .name = "even", .S = 32, .D = 32, .H = 4, .K = 4, .A = 8, .F = 64, .L = 3, .V = 64, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.2,
 };
 
 /* A flop a picosecond on a device, 0.4 on its host; copies 1 ps a byte, a drive 3; messages 1 us and 20 ps a byte.  Memory takes no time. */

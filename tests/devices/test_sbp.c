@@ -188,7 +188,7 @@ static void run_assignment(const char *what, const struct sbp_graph *g, const st
  * together, in elements: its cost function. */
 static int64_t by_hand_1d(int P, int64_t ND)
 {
-    const struct model_config model = { .S = sizes.S, .D = sizes.D, .H = sizes.H, .K = sizes.H, .A = sizes.A, .F = sizes.F, .L = 1, .V = 90, .biases = true };
+    const struct model_config model = { .S = sizes.S, .D = sizes.D, .H = sizes.H, .K = sizes.H, .A = sizes.A, .F = sizes.F, .L = 1, .V = 90, .biases = BIASES_GPT2 };
     int64_t sum = 0;
     for (int r = 0; r < P; r++) {
         struct group g = *comm.everyone;

@@ -8,7 +8,7 @@
 
 /* Everything is a multiple of 8, so that blocks are equal on 1, 2, 4 and 8 devices. */
 static const struct model_config even = {
-    .name = "even", .S = 8, .D = 16, .H = 4, .K = 4, .A = 4, .F = 32, .L = 3, .V = 40, .biases = true, .eps = 1e-5, .init_std = 0.2,
+    .name = "even", .S = 8, .D = 16, .H = 4, .K = 4, .A = 4, .F = 32, .L = 3, .V = 40, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.2,
 };
 
 /* A flop a picosecond; 10 us and 20 ps a byte between pairs, in nodes of 4, and elsewhere.  Memory takes no time. */

@@ -11,7 +11,7 @@
 #include "emulated_devices/model/link_cost.h"
 #include <cmocka.h>
 
-static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .biases = true };
+static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .biases = BIASES_GPT2 };
 /* Copies of key/value heads from 4 parts on, and nothing divides. */
 static const struct model_config grouped = {
     .name = "grouped", .S = 6, .D = 54, .H = 27, .K = 3, .A = 2, .F = 71, .L = 1, .V = 61, .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU,

@@ -12,7 +12,7 @@
 #include "emulated_devices/verify/layer.h"
 
 enum { B = 8 };
-static const struct model_config even = { .name = "even", .S = 9, .D = 72, .H = 72, .K = 72, .A = 1, .F = 288, .L = 1, .V = 72, .biases = true, .eps = 1e-5,
+static const struct model_config even = { .name = "even", .S = 9, .D = 72, .H = 72, .K = 72, .A = 1, .F = 288, .L = 1, .V = 72, .biases = BIASES_GPT2, .eps = 1e-5,
                                           .init_std = 0.02 };
 static struct error err;
 

@@ -130,7 +130,7 @@ static void what_we_have_not_is_refused(void **state)
     }
     assert_int_equal(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 61", "\"hidden_size\": 24", &err), ERR_FORMAT);
     c = parsed(LLAMA, "");
-    c.biases = true;
+    c.biases = BIASES_GPT2;
     assert_int_equal(model_config_check(&c, &err), ERR_PLAN);
     assert_says("biases", err.text, "those of no family");
     assert_true(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 30, \"intermediate_size\": 37, \"num_hidden_layers\": 2, "

@@ -20,7 +20,7 @@
 enum { B = 3, S = 13, N = B * S, SEED = 7 };
 
 static const struct model_config shape = { .name = "small and odd", .S = S, .D = 42, .H = 3, .K = 3, .A = 14, .F = 71, .L = 3, .V = 61,
-                                           .tied = true, .biases = true, .eps = 1e-5, .init_std = 0.15 };
+                                           .tied = true, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.15 };
 
 static int32_t ids[N], labels[N];
 

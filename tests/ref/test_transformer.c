@@ -21,7 +21,7 @@ static int32_t ids[ALL], labels[ALL];
 
 static struct model_config shape(bool tied, double dropout)
 {
-    return (struct model_config){ .name = "nut", .S = 6, .D = 6, .H = 2, .K = 2, .A = 3, .F = 10, .L = 2, .V = VOCABULARY, .biases = true, .tied = tied, .eps = 1e-5,
+    return (struct model_config){ .name = "nut", .S = 6, .D = 6, .H = 2, .K = 2, .A = 3, .F = 10, .L = 2, .V = VOCABULARY, .biases = BIASES_GPT2, .tied = tied, .eps = 1e-5,
                                   .init_std = 0.3, .dropout_embedding = dropout, .dropout_residual = dropout, .dropout_attention = dropout };
 }
 

@@ -17,7 +17,7 @@ static struct model_config mixtral(void)
 
 static struct model_config gpt2(void)
 {
-    return (struct model_config){ .name = "gpt2", .S = 5, .D = 12, .H = 3, .K = 3, .A = 4, .F = 7, .L = 2, .V = 11, .biases = true, .eps = 1e-5, .init_std = 0.3 };
+    return (struct model_config){ .name = "gpt2", .S = 5, .D = 12, .H = 3, .K = 3, .A = 4, .F = 7, .L = 2, .V = 11, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.3 };
 }
 
 static void open_model(struct transformer *m, struct model_config c, enum dtype t, uint64_t seed)

@@ -8,7 +8,7 @@ static int world_ranks[MESH_MOST_DEVICES];
 struct model_config shape_model(const struct tensor_shape *s)
 {
     return (struct model_config){ .name = "layer", .S = s->S, .D = s->D, .H = s->H, .K = s->H, .A = s->D / s->H, .F = 4 * s->D, .L = 1, .V = s->D,
-                                  .biases = true, .eps = 1e-5, .init_std = 0.02 };
+                                  .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.02 };
 }
 
 enum error_code stand_open(struct stand *p, const struct tensor_shape *s, enum dtype dtype, const struct tensor_scheme *scheme, int P,

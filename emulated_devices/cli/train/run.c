@@ -43,21 +43,20 @@ static void add_whole(struct run_list *l, const char *name, int64_t n) { add(l, 
 
 static void add_model(struct run_list *l, const struct model_config *c)
 {
-    static const char *const family[] = { "none", "gpt2", "llama", "mixtral" };
-    const struct { const char *name; int64_t value; } whole[] = {
-        { "model L", c->L }, { "model H", c->H }, { "model K", c->K }, { "model D", c->D }, { "model F", c->F }, { "model V", c->V }, { "model S", c->S },
-        { "model experts", c->mixture.E }, { "model experts of a token", c->mixture.k }, { "model tied", c->tied },
-        { "model rotary scaling", c->rotary.scaling }, { "model original positions", c->rotary.original_positions },
-    };
-    const struct { const char *name; double value; } real[] = {
-        { "model eps", c->eps }, { "model rotary theta", c->rotary.theta }, { "model rotary factor", c->rotary.factor },
-        { "model rotary low frequency", c->rotary.low_frequency }, { "model rotary high frequency", c->rotary.high_frequency },
+    struct model_number number[MODEL_NUMBERS];
+    const int numbers = model_config_numbers(c, number);
+    const struct { const char *name; double value; } dropout[] = {
         { "dropout of embeddings", c->dropout_embedding }, { "dropout of residuals", c->dropout_residual },
         { "dropout of attention", c->dropout_attention },
     };
-    add(l, "model family", "%s", family[model_family(c)]);
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) add_whole(l, whole[i].name, whole[i].value);
-    for (size_t i = 0; i < sizeof real / sizeof *real; i++) add_real(l, real[i].name, real[i].value);
+    add(l, "model family", "%s", model_family_name(model_family(c)));
+    for (int i = 0; i < numbers; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "model %s", number[i].name);
+        if (number[i].whole) add_whole(l, name, (int64_t)number[i].value);
+        else add_real(l, name, number[i].value);
+    }
+    for (size_t i = 0; i < sizeof dropout / sizeof *dropout; i++) add_real(l, dropout[i].name, dropout[i].value);
 }
 
 static void add_optimizer(struct run_list *l, const struct train_options *o)

@@ -1,0 +1,44 @@
+/* families.c -- which family a shape belongs to. */
+#include "ref/model/config.h"
+#include <stdio.h>
+#include <string.h>
+
+/* What a family is made of. */
+static const struct family {
+    const char *name;
+    enum norm_kind norm;
+    enum position_kind positions;
+    enum mlp_kind mlp;
+    unsigned biases;
+    bool grouped;               /* K may be below H */
+} families[FAMILY_COUNT] = {
+    [FAMILY_GPT2]    = { "gpt2", NORM_LAYER, POSITIONS_LEARNED, MLP_GELU, BIASES_GPT2, false },
+    [FAMILY_LLAMA]   = { "llama", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, true },
+    [FAMILY_MIXTRAL] = { "mixtral", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, true },
+};
+
+static bool is_of(const struct model_config *c, const struct family *f)
+{
+    return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && c->biases == f->biases
+           && (f->grouped || c->K == c->H);
+}
+
+enum model_family model_family(const struct model_config *c)
+{
+    for (int f = FAMILY_NONE + 1; f < FAMILY_COUNT; f++)
+        if (is_of(c, &families[f])) return (enum model_family)f;
+    return FAMILY_NONE;
+}
+
+const char *model_family_name(enum model_family f) { return f == FAMILY_NONE ? "none" : families[f].name; }
+
+struct family_names model_family_names(void)
+{
+    struct family_names all = { "" };
+    for (int f = FAMILY_NONE + 1; f < FAMILY_COUNT; f++) {
+        const char *before = f == FAMILY_NONE + 1 ? "" : f + 1 < FAMILY_COUNT ? ", " : " and ";
+        const size_t used = strlen(all.text);
+        snprintf(all.text + used, sizeof all.text - used, "%s%s", before, families[f].name);
+    }
+    return all;
+}
