@@ -189,24 +189,24 @@ static inline void dev_attention_backward_input(struct device *d, struct tensor 
     clock_compute(&d->clock, "attention backward input", attention_backward_cost(tensor_rows(QKV), a, d->dtype));
 }
 
-/* ---- rotary: queries and keys once each way, values not at all ---------------------------------------------------- */
+/* ---- rotary: what turns of queries and keys once each way, values not at all ---------------------------------------------------- */
 
-static inline void dev_charge_rotary(struct device *d, const char *what, struct tensor QKV, struct attention a)
+static inline void dev_charge_rotary(struct device *d, const char *what, struct tensor QKV, struct tensor table, struct attention a)
 {
-    clock_compute(&d->clock, what, elementwise_cost(tensor_rows(QKV) * (a.H + a.K) * a.A, 2, 3, d->dtype));
+    clock_compute(&d->clock, what, elementwise_cost(tensor_rows(QKV) * (a.H + a.K) * tensor_cols(table), 2, 3, d->dtype));
 }
 
 static inline void dev_rotary_forward(struct device *d, struct tensor QKV, struct tensor positions, struct tensor table, struct attention a)
 {
     d->ops->rotary_forward(QKV, positions, table, a);
-    dev_charge_rotary(d, "rotary forward", QKV, a);
+    dev_charge_rotary(d, "rotary forward", QKV, table, a);
 }
 
 static inline void dev_rotary_backward_input(struct device *d, struct tensor dQKV, struct tensor positions, struct tensor table,
                                              struct attention a)
 {
     d->ops->rotary_backward_input(dQKV, positions, table, a);
-    dev_charge_rotary(d, "rotary backward input", dQKV, a);
+    dev_charge_rotary(d, "rotary backward input", dQKV, table, a);
 }
 
 /* ---- mixture: choosing, and moving rows to the experts and back; integers are not charged ---------------------------- */

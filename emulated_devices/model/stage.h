@@ -48,7 +48,7 @@ struct stage {
     int first_layer, layers;
     bool first, last;                           /* has the embedding; has the loss */
     struct parameters *parameters;
-    struct tensor rotary;                       /* [S,A] the table of rotary positions, which all devices know; none without */
+    struct tensor rotary;                       /* [S,R] the table of rotary positions, which all devices know; none without */
     uint64_t dropout_seed;                      /* of this step */
     struct routers routers;                     /* of a mixture */
     int64_t counted;                            /* labels in the whole batch that are not ignored */

@@ -69,7 +69,10 @@ static enum error_code check_rotary(const struct model_config *c, struct error *
 {
     const struct rotary *r = &c->rotary;
     if (c->positions != POSITIONS_ROTARY) return OK;
-    if (c->A % 2) return fail(err, ERR_PLAN, "model: heads are A=%lld wide; rotary positions need an even width", (long long)c->A);
+    if (r->turned == 0 && c->A % 2) return fail(err, ERR_PLAN, "model: heads are A=%lld wide; rotary positions need an even width", (long long)c->A);
+    if (r->turned < 0 || r->turned > c->A || r->turned % 2)
+        return fail(err, ERR_PLAN, "model: rotary positions turn %lld numbers of a head; it must be an even number, from 2 to A=%lld",
+                    (long long)r->turned, (long long)c->A);
     if (!(r->theta > 0)) return fail(err, ERR_PLAN, "model: rotary theta %g; it must be above 0", r->theta);
     if (r->scaling != SCALING_NONE && !(r->factor >= 1)) return fail(err, ERR_PLAN, "model: rotary scaling factor %g; it must be at least 1", r->factor);
     if (r->scaling == SCALING_LLAMA3 && !(r->low_frequency > 0 && r->high_frequency > r->low_frequency))
@@ -105,11 +108,12 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
         { "original positions", true, (double)r->original_positions }, { "eps", false, c->eps },
         { "rotary theta", false, r->theta }, { "rotary factor", false, r->factor },
         { "rotary low frequency", false, r->low_frequency }, { "rotary high frequency", false, r->high_frequency },
+        { "rotary turned", true, (double)r->turned },
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };
     _Static_assert((int)COUNT <= (int)MODEL_NUMBERS, "room for all numbers of a shape");
     memcpy(out, numbers, sizeof numbers);
-    return COUNT;
+    return COUNT - (r->turned == 0);
 }
 
 enum error_code model_config_check_inputs(const struct model_config *c, const int32_t *ids, int64_t n, const char *where,

@@ -12,13 +12,16 @@ enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
 enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_MIXTURE };
 enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3 };
 
-/* Rotary positions: pair i of a head's A/2 pairs turns by theta^(-2i/A) radians a token, scaled as rotary.h says. */
+/* Rotary positions: pair i of the R/2 pairs of a head that turn does so by theta^(-2i/R) radians a token, scaled as rotary.h
+ * says. */
 struct rotary {
     double theta;
     enum rotary_scaling scaling;
     double factor;                              /* of linear and Llama-3 scaling */
     double low_frequency, high_frequency;       /* of Llama-3 scaling: turns in the original context */
     int64_t original_positions;                 /* of Llama-3 scaling: the context before it was stretched */
+    int64_t turned;                             /* R, from the first number of a head on; 0: all A of them */
+    bool neighbours;                            /* pair i is numbers 2i and 2i+1; else i and i + R/2 */
 };
 
 /* A mixture of swiglu experts in place of one feed-forward. */

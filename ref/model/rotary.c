@@ -3,9 +3,9 @@
 
 #define TWO_PI 6.283185307179586476925
 
-double rotary_frequency(const struct rotary *r, int64_t A, int64_t i)
+double rotary_frequency(const struct rotary *r, int64_t R, int64_t i)
 {
-    const double f = 1 / pow(r->theta, (double)(2 * i) / (double)A);
+    const double f = 1 / pow(r->theta, (double)(2 * i) / (double)R);
     if (r->scaling == SCALING_NONE) return f;
     if (r->scaling == SCALING_LINEAR) return f / r->factor;
     const double turns = (double)r->original_positions * f / TWO_PI;
@@ -15,16 +15,16 @@ double rotary_frequency(const struct rotary *r, int64_t A, int64_t i)
     return (1 - smooth) * (f / r->factor) + smooth * f;
 }
 
-int64_t rotary_table_width(const struct model_config *c) { return c->A; }
+int64_t rotary_table_width(const struct model_config *c) { return c->rotary.turned ? c->rotary.turned : c->A; }
 
 void rotary_table(const struct rotary *r, struct tensor table)
 {
-    const int64_t S = tensor_rows(table), A = tensor_cols(table), half = A / 2;
+    const int64_t S = tensor_rows(table), R = tensor_cols(table), half = R / 2;
     for (int64_t i = 0; i < half; i++) {
-        const double f = rotary_frequency(r, A, i);
+        const double f = rotary_frequency(r, R, i);
         for (int64_t p = 0; p < S; p++) {
-            tensor_set(table, p * A + i, cos((double)p * f));
-            tensor_set(table, p * A + half + i, sin((double)p * f));
+            tensor_set(table, p * R + i, cos((double)p * f));
+            tensor_set(table, p * R + half + i, sin((double)p * f));
         }
     }
 }

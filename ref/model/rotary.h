@@ -6,19 +6,19 @@
 #include "ref/numeric/tensor.h"
 
 /**
- * Radians a token by which pair i (0 <= i < A/2) turns: f = theta^(-2i/A), then scaled.
+ * Radians a token by which pair i of R/2 turns: f = theta^(-2i/R), then scaled.
  *
  * Linear: f / factor (S. Chen et al., "Extending context window of large language models via positional interpolation",
  * arXiv:2306.15595).  Llama 3 (as transformers has it for Llama 3.1): with t = original_positions f / (2 pi), the turns in
  * the original context, f stays where t > high_frequency, is divided by factor where t < low_frequency, and between them
  * is the mean of the two weighted by (t - low) / (high - low).
  */
-double rotary_frequency(const struct rotary *, int64_t A, int64_t i);
+double rotary_frequency(const struct rotary *, int64_t R, int64_t i);
 
-/** Columns of the table of a model's rotary positions. */
+/** Columns of the table of a model's rotary positions: R. */
 int64_t rotary_table_width(const struct model_config *);
 
-/** Row p of the table [S,A]: cos of the A/2 angles p f_i, then their sines.  Computed in double, rounded once. */
+/** Row p of the table [S,R]: cos of the R/2 angles p f_i, then their sines.  Computed in double, rounded once. */
 void rotary_table(const struct rotary *, struct tensor table);
 
 #endif

@@ -173,7 +173,8 @@ double transformer_gradient_norm(const struct transformer *m)
 
 struct attention attention_of_model(const struct model_config *c, int64_t S)
 {
-    return (struct attention){ .S = S, .H = c->H, .K = c->K, .A = c->A, .scale = 1 / sqrt((double)c->A) };
+    return (struct attention){ .S = S, .H = c->H, .K = c->K, .A = c->A, .scale = 1 / sqrt((double)c->A),
+                               .neighbours = c->rotary.neighbours };
 }
 
 struct dropout dropout_at(double p, uint64_t seed, int layer, const char *where, int64_t row0, int64_t col0, int64_t cols)

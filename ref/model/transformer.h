@@ -49,7 +49,7 @@ struct transformer {
 
     int64_t B, S;                               /* what the buffers below are made for */
     struct tensor ids, positions, labels;       /* I32 [N] */
-    struct tensor rotary;                       /* [S,A] the table of rotary positions */
+    struct tensor rotary;                       /* [S,R] the table of rotary positions */
     struct block_activations *block;            /* [L] */
     struct tensor last, lnf_mean, lnf_rstd, lnf, logits, top, total, hit;
     struct tensor d_stream, d_branch, d_qkv, d_attention, d_up, d_act;  /* scratch of backward: [N,D], [N,D], as qkv, att, up, act */

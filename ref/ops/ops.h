@@ -39,6 +39,7 @@ struct attention {
     int64_t S;                  /* tokens per sequence; the rows are B sequences of S */
     int64_t H, K, A;            /* query heads, key/value heads (H % K == 0: query head h uses key head h / (H/K)), width */
     double scale;               /* of the scores, usually 1/sqrt(A) */
+    bool neighbours;            /* rotary positions turn numbers 2i and 2i+1 of a head, not i and i + R/2 */
     struct dropout drop;        /* of the probabilities: row = (b*heads + head)*S + query, col = key;  row0 = index of the
                                    first local sequence, col0 = of the first local head, cols = heads in the whole model */
 };
@@ -96,8 +97,8 @@ struct ops {
     void (*attention_backward_input)(struct tensor dQKV, struct tensor dO, struct tensor O, struct tensor lse,
                                      struct tensor QKV, struct attention a);
 
-    /* Turn the H query and K key heads of QKV by their positions, in place; backward turns dQKV back.
-     * positions: I32 [N]; table [S,A]: row p holds cos of the A/2 angles at position p, then their sines. */
+    /* Turn the first R numbers of the H query and K key heads of QKV by their positions, in place; backward turns dQKV back.
+     * positions: I32 [N]; table [S,R]: row p holds cos of the R/2 angles at position p, then their sines. */
     void (*rotary_forward)(struct tensor QKV, struct tensor positions, struct tensor table, struct attention a);
     void (*rotary_backward_input)(struct tensor dQKV, struct tensor positions, struct tensor table, struct attention a);
 

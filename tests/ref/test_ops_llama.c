@@ -61,28 +61,41 @@ static void test_rmsnorm(void **state)
 
 /* ---- rotary ------------------------------------------------------------------------------------------------------------------- */
 
-/* Complex numbers turned by their angles; values stay, bit for bit; backward undoes forward. */
-static void rotary_case(const struct ops *op, int64_t N, int64_t S, int64_t H, int64_t K, int64_t A)
+/* The other number of a pair of the first R of a head. */
+static int64_t partner(int64_t i, int64_t R, bool neighbours)
+{
+    return neighbours ? i ^ 1 : i < R / 2 ? i + R / 2 : i - R / 2;
+}
+
+/* Complex numbers turned by their angles; what lies behind the first R of a head, and values, stay, bit for bit; backward
+ * undoes forward. */
+static void rotary_case(const struct ops *op, int64_t N, int64_t S, int64_t H, int64_t K, int64_t A, int64_t R, bool neighbours)
 {
     const enum dtype t = op->dtype;
-    const struct attention a = { .S = S, .H = H, .K = K, .A = A };
+    const struct attention a = { .S = S, .H = H, .K = K, .A = A, .neighbours = neighbours };
     const struct rotary r = { .theta = 100 };
     const int64_t ld = (H + 2 * K) * A;
-    CASE("rotary %s N=%d S=%d H=%d K=%d A=%d", dtype_name(t), (int)N, (int)S, (int)H, (int)K, (int)A);
+    CASE("rotary %s N=%d S=%d H=%d K=%d A=%d R=%d neighbours %d", dtype_name(t), (int)N, (int)S, (int)H, (int)K, (int)A, (int)R,
+         neighbours);
     X = fill(matrix(t, N, ld), 1, "x"), Y = copy_of(X);
-    struct tensor table = matrix(t, S, A), positions = integers(N, 0, (int)S, "positions");
+    struct tensor table = matrix(t, S, R), positions = integers(N, 0, (int)S, "positions");
     rotary_table(&r, table);
     op->rotary_forward(Y, positions, table, a);
     dX = copy_of(Y);
     op->rotary_backward_input(dX, positions, table, a);
     for (int64_t n = 0; n < N; n++)
         for (int64_t c = 0; c < ld; c++) {
-            const int64_t i = c % A, pair = i % (A / 2), other = n * ld + c - i + (i < A / 2 ? i + A / 2 : i - A / 2), here = n * ld + c;
-            const long double angle = id_at(positions, n) * powl(100, -2.0L * pair / A);
+            const int64_t i = c % A, here = n * ld + c;
+            if (c >= (H + K) * A || i >= R) {
+                assert_true(tensor_get(Y, here) == tensor_get(X, here) && tensor_get(dX, here) == tensor_get(X, here));
+                continue;
+            }
+            const int64_t other = here - i + partner(i, R, neighbours), pair = neighbours ? i / 2 : i % (R / 2);
+            const bool first = neighbours ? i % 2 == 0 : i < R / 2;
+            const long double angle = id_at(positions, n) * powl(100, -2.0L * pair / R);
             const num cosine = rounded(cosl(angle), 1e-15L * (1 + angle)), sine = rounded(sinl(angle), 1e-15L * (1 + angle));
             const num straight = times(at(X, here), cosine), cross = times(at(X, other), sine);
-            if (c >= (H + K) * A) assert_true(tensor_get(Y, here) == tensor_get(X, here));
-            else expect_near("Y", Y, here, i < A / 2 ? minus(straight, cross) : plus(straight, cross));
+            expect_near("Y", Y, here, first ? minus(straight, cross) : plus(straight, cross));
             expect_near("turned back", dX, here, (num){ tensor_get(X, here), 8 * unit + 8e-15L });
         }
     check_guards_and_free();
@@ -92,10 +105,14 @@ static void test_rotary(void **state)
 {
     (void)state;
     FOR_FORMATS(t, op) {
-        rotary_case(op, 1, 1, 1, 1, 2);
-        rotary_case(op, 7, 5, 3, 1, 6);
-        rotary_case(op, 0, 5, 3, 1, 6);
-        rotary_case(op, 300, 64, 9, 3, 10);
+        for (int neighbours = 0; neighbours < 2; neighbours++) {
+            rotary_case(op, 1, 1, 1, 1, 2, 2, neighbours);
+            rotary_case(op, 7, 5, 3, 1, 6, 6, neighbours);
+            rotary_case(op, 7, 5, 3, 3, 7, 4, neighbours);
+            rotary_case(op, 0, 5, 3, 1, 6, 6, neighbours);
+            rotary_case(op, 300, 64, 9, 3, 10, 10, neighbours);
+            rotary_case(op, 300, 64, 9, 3, 10, 2, neighbours);
+        }
     }
 }
 
@@ -104,7 +121,9 @@ static void test_rotary(void **state)
 static void test_llama3_scaling(void **state)
 {
     (void)state;
-    const struct rotary plain = { .theta = 500000 }, scaled = { 500000, SCALING_LLAMA3, 8, 1, 4, 8192 }, linear = { 500000, SCALING_LINEAR, 2.5, 0, 0, 0 };
+    const struct rotary plain = { .theta = 500000 }, linear = { .theta = 500000, .scaling = SCALING_LINEAR, .factor = 2.5 };
+    const struct rotary scaled = { .theta = 500000, .scaling = SCALING_LLAMA3, .factor = 8, .low_frequency = 1, .high_frequency = 4,
+                                   .original_positions = 8192 };
     int kept = 0, slowed = 0, between = 0;
     for (int64_t i = 0; i < 64; i++) {
         const double f = rotary_frequency(&plain, 128, i), g = rotary_frequency(&scaled, 128, i), turns = 8192 * f / 6.283185307179586;
