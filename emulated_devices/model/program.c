@@ -3,10 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+extern const struct program program_gpt2, program_llama, program_mixtral;
+
+static const struct program *const programs[FAMILY_COUNT] = {
+    [FAMILY_GPT2] = &program_gpt2, [FAMILY_LLAMA] = &program_llama, [FAMILY_MIXTRAL] = &program_mixtral,
+};
+
 const struct program *program_of(const struct model_config *c)
 {
-    static const struct program *const of_family[] = { [FAMILY_GPT2] = &program_gpt2, [FAMILY_LLAMA] = &program_llama, [FAMILY_MIXTRAL] = &program_mixtral };
-    return of_family[model_family(c)];
+    return programs[model_family(c)];
 }
 
 /* Where the parameters of a layer are in the model's list; layer -1: the embedding, L: the final norm and the output matrix. */

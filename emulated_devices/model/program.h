@@ -51,8 +51,7 @@ struct program {
     const char *block_prefix;           /* what stands before the names of a block's parameters; %d: the layer */
 };
 
-extern const struct program program_gpt2, program_llama, program_mixtral;
-extern const struct node llama_embedding[], llama_loss[];
+extern const struct node llama_embedding[], llama_loss[];       /* a Mixtral's too */
 
 /** The program of a model, or NULL if devices have none for it. */
 const struct program *program_of(const struct model_config *);
