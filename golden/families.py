@@ -17,6 +17,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import numpy as np
 import torch
 import transformers
+from transformers.models.gptj import modeling_gptj
 from transformers.models.llama import modeling_llama
 
 try:
@@ -47,7 +48,7 @@ class Wide:
 def widen():
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
-    for module in (modeling_llama, modeling_mixtral, modeling_rope_utils):
+    for module in (modeling_gptj, modeling_llama, modeling_mixtral, modeling_rope_utils):
         if module is not None:
             module.torch = Wide()
 
@@ -79,6 +80,15 @@ class Watch:
     def beside(self, *names):
         """Several side by side."""
         pairs = [self.pair(name) for name in names]
+        return tuple(np.concatenate([p[i] for p in pairs], axis=1) for i in (0, 1))
+
+    def turned(self, at):
+        """Queries and keys after rotary positions, [batch,heads,S,A], as rows of tokens, heads side by side; then values."""
+        pairs = []
+        for which in "qk":
+            t = self.seen[at + "rotated." + which]
+            pairs.append([a.detach().transpose(1, 2).reshape(t.shape[0] * t.shape[2], -1).numpy() for a in (t, t.grad)])
+        pairs.append(self.pair(at + "v"))
         return tuple(np.concatenate([p[i] for p in pairs], axis=1) for i in (0, 1))
 
 
@@ -256,15 +266,6 @@ class Llama:
             w.input_of(block.mlp.down_proj, at + "mlp.act")
             w.output_of(block.mlp, at + "mlp.out")
 
-    def rotated(self, w, at):
-        """[batch,heads,S,A] to rows of tokens, heads side by side, values after them."""
-        pairs = []
-        for which in "qk":
-            t = w.seen[at + "rotated." + which]
-            pairs.append([a.detach().transpose(1, 2).reshape(t.shape[0] * t.shape[2], -1).numpy() for a in (t, t.grad)])
-        pairs.append(w.pair(at + "v"))
-        return tuple(np.concatenate([p[i] for p in pairs], axis=1) for i in (0, 1))
-
     def result_of_feed(self, w, model, c, layer):
         at = f"h.{layer}."
         yield at + "mlp.up", *w.beside(at + "gate", at + "up")
@@ -280,7 +281,7 @@ class Llama:
             for layer in range(c["L"]):
                 at = f"h.{layer}."
                 yield at + "attn.qkv", *w.beside(at + "q", at + "k", at + "v")
-                yield at + "attn.rotated", *self.rotated(w, at)
+                yield at + "attn.rotated", *w.turned(at)
                 for name in ("ln_1", "attn.heads", "attn.out", "mid", "ln_2", "out"):
                     yield at + name, *w.pair(at + name)
                 yield from self.result_of_feed(w, model, c, layer)
@@ -372,3 +373,85 @@ class Mixtral(Llama):
         z = (torch.logsumexp(logits, -1) ** 2).mean()
         loss = cross_entropy(out.logits, labels) + c["balance"] * balance + c["z"] * z
         return loss, {"balance_loss": balance, "z_loss": z}
+
+
+# ---- GPT-J --------------------------------------------------------------------------------------------------------------------
+
+class GPTJ:
+    name = "transformers GPTJForCausalLM"
+
+    def parameters(self, c):
+        D, F, into_residual = c["D"], c["F"], INIT_STD / float(np.sqrt(2.0 * c["L"]))
+        yield "wte.weight", (c["V"], D), 0, INIT_STD, [("transformer.wte.weight", c["V"])]
+        for layer in range(c["L"]):
+            at = f"h.{layer}."
+            yield at + "ln_1.weight", (D,), 1, 0, [("transformer." + at + "ln_1.weight", D)]
+            yield at + "ln_1.bias", (D,), 0, 0, [("transformer." + at + "ln_1.bias", D)]
+            yield (at + "attn.qkv_proj.weight", (3 * D, D), 0, INIT_STD,
+                   [(f"transformer.{at}attn.{which}_proj.weight", D) for which in "qkv"])
+            for name, shape, std in (("attn.out_proj.weight", (D, D), into_residual), ("mlp.fc_in.weight", (F, D), INIT_STD),
+                                     ("mlp.fc_in.bias", (F,), 0), ("mlp.fc_out.weight", (D, F), into_residual),
+                                     ("mlp.fc_out.bias", (D,), 0)):
+                yield at + name, shape, 0, std, [("transformer." + at + name, shape[0])]
+        yield "ln_f.weight", (D,), 1, 0, [("transformer.ln_f.weight", D)]
+        yield "ln_f.bias", (D,), 0, 0, [("transformer.ln_f.bias", D)]
+        if not c["tied"]:
+            yield "lm_head.weight", (c["V"], D), 0, INIT_STD, [("lm_head.weight", c["V"])]
+        yield "lm_head.bias", (c["V"],), 0, 0, [("lm_head.bias", c["V"])]
+
+    def config(self, c):
+        return dict(model_type="gptj", vocab_size=c["V"], n_positions=c["S"], n_embd=c["D"], n_layer=c["L"], n_head=c["H"],
+                    n_inner=c["F"], rotary_dim=c["turned"], activation_function="gelu_new", resid_pdrop=0.0, embd_pdrop=0.0,
+                    attn_pdrop=0.0, layer_norm_epsilon=c.get("eps", EPS), initializer_range=INIT_STD,
+                    tie_word_embeddings=c["tied"])
+
+    def model(self, c):
+        return transformers.GPTJForCausalLM(transformers.GPTJConfig(
+            **self.config(c), use_cache=False, bos_token_id=0, eos_token_id=0, attn_implementation="eager"))
+
+    def transposed(self, name, w):
+        return False
+
+    def watch_attention(self, w, attention, at):
+        """Queries and keys are seen as they enter the product, turned: the rest of a head beside what turns."""
+        plain = attention._attn
+
+        def attend(query, key, *rest, **more):
+            w.keep(at + "rotated.q", query)
+            w.keep(at + "rotated.k", key)
+            return plain(query, key, *rest, **more)
+
+        attention._attn = attend
+        for which in "qkv":
+            w.output_of(getattr(attention, which + "_proj"), at + which)
+        w.input_of(attention.out_proj, at + "attn.heads")
+        w.output_of(attention.out_proj, at + "attn.out")
+
+    def watch(self, model, c):
+        w, t = Watch(), model.transformer
+        w.output_of(t.drop, "embedding")
+        for layer, block in enumerate(t.h):
+            at = f"h.{layer}."
+            w.output_of(block.ln_1, at + "ln_1")
+            self.watch_attention(w, block.attn, at)
+            w.output_of(block.mlp.fc_in, at + "mlp.up")
+            w.output_of(block.mlp.act, at + "mlp.act")
+            w.output_of(block.mlp.fc_out, at + "mlp.out")
+            w.output_of(block, at + "out")
+        w.output_of(t.ln_f, "ln_f")
+        w.output_of(model.lm_head, "logits")
+
+        def result():
+            for layer in range(c["L"]):
+                at = f"h.{layer}."
+                yield at + "attn.qkv", *w.beside(at + "q", at + "k", at + "v")
+                yield at + "attn.rotated", *w.turned(at)
+                for name in ("ln_1", "attn.heads", "attn.out", "mlp.up", "mlp.act", "mlp.out", "out"):
+                    yield at + name, *w.pair(at + name)
+            for name in ("embedding", "ln_f", "logits"):
+                yield name, *w.pair(name)
+
+        return lambda: list(result())
+
+    def loss(self, model, c, ids, labels):
+        return cross_entropy(model(input_ids=tokens(ids)).logits, labels), {}

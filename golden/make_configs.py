@@ -38,6 +38,12 @@ def mixtral(**more):
         **LLAMA, num_key_value_heads=2, num_local_experts=5, num_experts_per_tok=3, **more))
 
 
+def gptj(**more):
+    return transformers.GPTJForCausalLM(transformers.GPTJConfig(
+        vocab_size=61, n_positions=48, n_embd=21, n_layer=2, n_head=3, layer_norm_epsilon=1e-4, initializer_range=0.03, resid_pdrop=0.2,
+        embd_pdrop=0.3, attn_pdrop=0.4, rotary_dim=4, bos_token_id=0, eos_token_id=0, **more))
+
+
 MODELS = {                                      # NAME: the first version that can, and how
     "gpt2": ((4, 0), lambda: gpt2()),
     "gpt2-untied": ((4, 0), lambda: gpt2(n_inner=37, tie_word_embeddings=False)),
@@ -47,6 +53,8 @@ MODELS = {                                      # NAME: the first version that c
     "llama-llama3": ((4, 43), lambda: llama(num_key_value_heads=2, rope_theta=500.0, rope_scaling=LLAMA3)),
     "mixtral": ((4, 36), lambda: mixtral()),
     "mixtral-balanced": ((4, 36), lambda: mixtral(rope_theta=500.0, output_router_logits=True, router_aux_loss_coef=0.03)),
+    "gptj": ((4, 11), lambda: gptj()),
+    "gptj-tied": ((4, 11), lambda: gptj(n_inner=37, tie_word_embeddings=True)),
 }
 
 

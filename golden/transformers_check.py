@@ -5,7 +5,7 @@
     golden/transformers_check.py DIR ...    also folders written by `orrery train --save DIR` or `orrery dump --save DIR`
 
 Needs numpy, PyTorch and transformers (see golden/README.md), and ./orrery, which `make` builds.  transformers writes models of
-the three families with random weights, of shapes that no golden file has.  `orrery dump` loads each folder and computes a batch
+all families with random weights, of shapes that no golden file has.  `orrery dump` loads each folder and computes a batch
 in fp64; autograd does the same on what transformers loads from it.  Then transformers loads what orrery saved.  A GPT-2 is also
 trained a step by `orrery train`.  The status is 0 if everything agrees within rounding, else 1.
 """
@@ -29,7 +29,7 @@ import tensor_file
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SEED, SEQUENCES, TOKENS = 5, 3, 17
 ROUNDING = 1e-12                                # relative, norm over norm: what fp64 may do to a loss, a gradient, the logits
-FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral()}
+FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": families.Mixtral(), "gptj": families.GPTJ()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 
@@ -75,6 +75,12 @@ def mixtral(tied, **more):
         output_router_logits=True, router_aux_loss_coef=0.03, **more))
 
 
+def gptj(**more):
+    return transformers.GPTJForCausalLM(transformers.GPTJConfig(
+        vocab_size=259, n_positions=32, n_embd=40, n_layer=3, n_head=5, rotary_dim=6, initializer_range=0.2, bos_token_id=0,
+        eos_token_id=0, **more))
+
+
 CASES = {                                       # what: the first version that can, how it is made, the largest file, its numbers
     "GPT-2, tied": ((4, 0), lambda: gpt2(True), "1GB", torch.float32),
     "GPT-2, untied, several files": ((4, 0), lambda: gpt2(False), "60KB", torch.float32),
@@ -88,6 +94,8 @@ CASES = {                                       # what: the first version that c
                                "1GB", torch.float32),
     "Mixtral, untied, several files": (MIXTURE, lambda: mixtral(False), "60KB", torch.float32),
     "Mixtral, tied, another theta": (MIXTURE, lambda: mixtral(True, rope_theta=50.0), "1GB", torch.float64),
+    "GPT-J, part of a head turned": ((4, 11), lambda: gptj(n_inner=77), "1GB", torch.float32),
+    "GPT-J, tied, bf16, several files": ((4, 11), lambda: gptj(tie_word_embeddings=True), "30KB", torch.bfloat16),
     "Mixtral, rope_parameters": (PARAMETERS, lambda: mixtral(False, rope_parameters=dict(LLAMA3, rope_theta=500.0)), "1GB", torch.float32),
 }
 
@@ -157,8 +165,9 @@ def apart(a, b):
     return float(np.linalg.norm(a - b) / size) if size > 0 else float(np.linalg.norm(a - b))
 
 
-FUSED = {"q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj", "gate_proj": "gate_up_proj", "up_proj": "gate_up_proj",
-         "w1": "w13", "w3": "w13"}
+# Ours, and how many matrices of this height there are from this one to the last; None: it is the first.
+FUSED = {"q_proj": ("qkv_proj", None), "k_proj": ("qkv_proj", 2), "v_proj": ("qkv_proj", 1), "gate_proj": ("gate_up_proj", None),
+         "up_proj": ("gate_up_proj", 1), "w1": ("w13", None), "w3": ("w13", 1)}
 
 
 def of_experts(name, ours):
@@ -174,11 +183,10 @@ def of_experts(name, ours):
 
 def gradients(model, ours):
     """(name, difference) of every parameter of transformers; ours has those of one input as one matrix, cut here."""
-    named, taken = dict(model.named_parameters()), {}
-    for name, w in named.items():
+    for name, w in model.named_parameters():
         gradient = (torch.zeros_like(w) if w.grad is None else w.grad).numpy()
+        logical = name.removeprefix("transformer.")
         if model.config.model_type == "gpt2":
-            logical = name.removeprefix("transformer.")
             yield name, apart(ours["grad/" + logical].T if logical.startswith("h.") and gradient.ndim == 2 else ours["grad/" + logical], gradient)
             continue
         experts = of_experts(name, ours)
@@ -186,10 +194,10 @@ def gradients(model, ours):
             yield name, apart(experts, gradient)
             continue
         last = name.split(".")[-2]
-        logical = name.replace(last, FUSED[last]) if last in FUSED else name.replace("mlp.gate.weight", "block_sparse_moe.gate.weight")
-        first = taken.get(logical, 0)
-        taken[logical] = first + len(gradient)
-        yield name, apart(ours["grad/" + logical][first:taken[logical]], gradient)
+        fused, left = FUSED.get(last, (last, None))
+        whole = ours["grad/" + logical.replace(last, fused).replace("mlp.gate.weight", "block_sparse_moe.gate.weight")]
+        first = 0 if left is None else len(whole) - left * len(gradient)
+        yield name, apart(whole[first:first + len(gradient)], gradient)
 
 
 def check(orrery, folder, what):

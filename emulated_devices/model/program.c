@@ -3,10 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct program program_gpt2, program_llama, program_mixtral;
+extern const struct program program_gpt2, program_llama, program_mixtral, program_gptj;
 
 static const struct program *const programs[FAMILY_COUNT] = {
     [FAMILY_GPT2] = &program_gpt2, [FAMILY_LLAMA] = &program_llama, [FAMILY_MIXTRAL] = &program_mixtral,
+    [FAMILY_GPTJ] = &program_gptj,
 };
 
 const struct program *program_of(const struct model_config *c)

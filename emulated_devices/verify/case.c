@@ -24,6 +24,17 @@ void case_take_llama(struct plan *p)
     };
 }
 
+/* H=9 for up to 9 parts; of a head's five numbers four turn; F, V and D divide by nothing. */
+void case_take_gptj(struct plan *p)
+{
+    const int64_t L = p->model.L;
+    p->model = (struct model_config){
+        .name = "nasty gptj", .S = 9, .D = 45, .H = 9, .K = 9, .A = 5, .F = 37, .L = L, .V = 61, .positions = POSITIONS_ROTARY,
+        .rotary = { .theta = 100, .turned = 4, .neighbours = true }, .parallel = true, .biases = BIASES_GPTJ, .tied = p->model.tied,
+        .eps = 1e-5, .init_std = 0.2,
+    };
+}
+
 /* Coefficients so large that a mistake in these losses shows. */
 void case_take_mixtral(struct plan *p)
 {

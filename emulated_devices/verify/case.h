@@ -47,6 +47,9 @@ void case_take_llama(struct plan *);
 /** Cut sequences over cp devices by an attention scheme. */
 void case_take_context(struct plan *, int cp, const char *attention);
 
+/** Train a GPT-J instead, as nasty: parallel blocks, four of a head's five numbers turned, a biased output. */
+void case_take_gptj(struct plan *);
+
 /** Train a Mixtral instead: 5 experts of which a token goes to 2, with a balance loss and a z loss, all forward passes first. */
 void case_take_mixtral(struct plan *);
 

@@ -15,8 +15,8 @@ static void norm_backward(struct transformer *m, struct tensor dX, struct tensor
     }
 }
 
-/* d_branch: the gradient of the feed-forward's output becomes that of its input. */
-static void feed_backward(struct transformer *m, int layer)
+/* d_branch: the gradient of the feed-forward's output.  dX: that of its input; may be d_branch too. */
+static void feed_backward(struct transformer *m, int layer, struct tensor dX)
 {
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
@@ -28,11 +28,11 @@ static void feed_backward(struct transformer *m, int layer)
     if (c->mlp == MLP_GELU) op->gelu_backward_input(m->d_up, m->d_act, a->up);
     else op->swiglu_backward_input(m->d_up, m->d_act, a->up);
     computed_gradient(m, "mlp.up", layer, m->d_up, 1);
-    op->linear_backward_weight(G(UP_W), G(UP_B), m->d_up, a->ln2);
-    op->linear_backward_input(m->d_branch, m->d_up, W(UP_W));
+    op->linear_backward_weight(G(UP_W), G(UP_B), m->d_up, feed_input(m, layer));
+    op->linear_backward_input(dX, m->d_up, W(UP_W));
 }
 
-/* The same of attention. */
+/* d_branch: the gradient of attention's output becomes that of its input. */
 static void attention_backward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
@@ -63,7 +63,7 @@ static void block_backward(struct transformer *m, int layer)
     op->dropout(branch, d, residual_dropout(m, layer, "mlp"));
     computed_gradient(m, "mlp.out", layer, branch, 1);
     if (c->mlp == MLP_MIXTURE) mixture_backward(m, layer);
-    else feed_backward(m, layer);
+    else feed_backward(m, layer, branch);
     computed_gradient(m, "ln_2", layer, branch, up_width(c));
     norm_backward(m, step, branch, a->mid, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W), param_of_block(c, layer, LN2_B));
     op->add(d, d, step);
@@ -78,6 +78,27 @@ static void block_backward(struct transformer *m, int layer)
     computed_gradient(m, layer == 0 ? "embedding" : "out", layer - 1, d, c->D);
 }
 
+/* The same of a parallel block: the norm's gradient is the feed-forward's and attention's, added in this order. */
+static void parallel_backward(struct transformer *m, int layer)
+{
+    const struct ops *op = m->ops;
+    const struct model_config *c = &m->config;
+    struct block_activations *a = &m->block[layer];
+    const struct tensor d = m->d_stream, branch = m->d_branch, step = m->d_attention;
+
+    op->dropout(branch, d, residual_dropout(m, layer, "mlp"));
+    computed_gradient(m, "mlp.out", layer, branch, 1);
+    feed_backward(m, layer, m->d_norm);
+    op->dropout(branch, d, residual_dropout(m, layer, "attention"));
+    computed_gradient(m, "attn.out", layer, branch, 1);
+    attention_backward(m, layer);
+    op->add(m->d_norm, m->d_norm, branch);
+    computed_gradient(m, "ln_1", layer, m->d_norm, up_width(c) + qkv_width(c));
+    norm_backward(m, step, m->d_norm, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W), param_of_block(c, layer, LN1_B));
+    op->add(d, d, step);
+    computed_gradient(m, layer == 0 ? "embedding" : "out", layer - 1, d, c->D);
+}
+
 void transformer_backward(struct transformer *m)
 {
     const struct ops *op = m->ops;
@@ -88,14 +109,15 @@ void transformer_backward(struct transformer *m)
 
     op->cross_entropy_backward(d_logits, m->logits, m->total, m->top, m->labels, 0, IGNORE_LABEL, scale);
     computed_gradient(m, "logits", L, d_logits, 1);
-    op->linear_backward_weight(m->g[head], tensor_none, d_logits, m->lnf);
+    op->linear_backward_weight(m->g[head], pick(m->g, param_head_bias(c)), d_logits, m->lnf);
     op->linear_backward_input(m->d_branch, d_logits, m->w[head]);
     computed_gradient(m, "ln_f", L, m->d_branch, c->V);
     norm_backward(m, m->d_stream, m->d_branch, m->last, m->lnf_mean, m->lnf_rstd, param_final_norm(c), param_final_bias(c));
     computed_gradient(m, "out", L - 1, m->d_stream, c->D);
     for (int l = L - 1; l >= 0; l--) {
         partial_backward_begin(m, l);
-        block_backward(m, l);
+        if (c->parallel) parallel_backward(m, l);
+        else block_backward(m, l);
         partial_backward_end(m, l);
     }
 

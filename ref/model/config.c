@@ -12,6 +12,11 @@
       .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000 },                            \
       .eps = 1e-5, .init_std = 0.02, __VA_ARGS__ }
 
+#define GPTJ(name_, L_, H_, D_, R_, F_, S_, V_)                                                                 \
+    { .name = name_, .S = S_, .D = D_, .H = H_, .K = H_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
+      .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000, .turned = R_, .neighbours = true },            \
+      .parallel = true, .biases = BIASES_GPTJ, .eps = 1e-5, .init_std = 0.02 }
+
 #define DENSE .mlp = MLP_SWIGLU
 #define MIXTURE(E_, k_) .mlp = MLP_MIXTURE, .mixture = { E_, k_, .normalized = true, .balance_coefficient = 0.02, .z_coefficient = 0.001 }
 
@@ -25,6 +30,7 @@ const struct model_preset model_presets[] = {
     { LLAMA("llama-small", 4, 4, 2, 128, 344, 64, 256, DENSE), "a Llama of 0.8M parameters, 4 heads and 2 key/value heads", 16 },
     { LLAMA("mixtral-tiny", 8, 8, 4, 32, 48, 32, 256, MIXTURE(8, 2)), "a Mixtral of 0.3M parameters, 8 experts of which a token goes to 2", 8 },
     { LLAMA("mixtral-small", 4, 4, 2, 128, 176, 64, 256, MIXTURE(8, 2)), "a Mixtral of 2.5M parameters, 8 experts of which a token goes to 2", 16 },
+    { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
     { { .name = "" }, NULL, 0 },
 };
 

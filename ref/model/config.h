@@ -31,7 +31,7 @@ struct mixture_config {
     double balance_coefficient, z_coefficient;  /* of the auxiliary losses; 0: left out */
 };
 
-/* Pre-norm blocks of causal attention and a feed-forward.  The letters are those of docs/words.md. */
+/* Pre-norm blocks of causal attention and a feed-forward, one after the other or side by side.  The letters are those of docs/words.md. */
 struct model_config {
     char name[64];
     int64_t S;                  /* positions the model has: the longest sequence */
@@ -43,6 +43,7 @@ struct model_config {
     struct rotary rotary;
     struct mixture_config mixture;
     int64_t padding;            /* 1 + the token whose row of the embedding transformers gives no gradient as an input; 0: none */
+    bool parallel;              /* attention and the feed-forward read the same norm; there is no second one */
     unsigned biases;            /* the roles whose matrices have one: HAS_BIAS(role) | ...; a layernorm always has one */
     bool tied;                  /* the output matrix is the token embedding */
     double eps;                 /* of the norms */
@@ -51,7 +52,7 @@ struct model_config {
 };
 
 /* The models that people train, whose files we read and write. */
-enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_COUNT };
+enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_COUNT };
 
 /** The family that a shape belongs to, by what it is made of: the table is in config.c. */
 enum model_family model_family(const struct model_config *);
@@ -85,7 +86,7 @@ enum error_code model_config_check(const struct model_config *, struct error *);
 enum error_code model_config_preset(struct model_config *, int64_t *batch, const char *name, struct error *);
 
 /**
- * Read the config.json that Hugging Face transformers writes for a GPT-2, a Llama or a Mixtral.
+ * Read the config.json that Hugging Face transformers writes for a model of one of the families.
  * @return OK; ERR_FILE; ERR_FORMAT, naming the key: missing, of the wrong type, or asking for what Orrery does not have.
  */
 enum error_code model_config_read(struct model_config *, const char *path, struct error *);
@@ -110,7 +111,8 @@ enum param_role { ROLE_TOKENS, ROLE_POSITIONS, ROLE_NORM, ROLE_QKV, ROLE_ATTENTI
 
 /* Sets of roles, for model_config.biases. */
 #define HAS_BIAS(role) (1u << (role))
-enum { BIASES_NONE = 0, BIASES_GPT2 = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN) };
+enum { BIASES_NONE = 0, BIASES_GPT2 = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN),
+       BIASES_GPTJ = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN) | HAS_BIAS(ROLE_HEAD) };
 
 /** Whether parameters of this role have a bias. */
 static inline bool model_has_bias(const struct model_config *c, enum param_role role)

@@ -1,6 +1,6 @@
 /* config_json.c -- config.json as Hugging Face transformers writes it: which family it is, and the keys that all have.
  *
- * Every key is in a list (config_keys.h): a family's own in config_gpt2.c and config_llama.c, those of any model here.
+ * Every key is in a list (config_keys.h): a family's own in config_gpt2.c, config_llama.c and config_gptj.c, those of any model here.
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -75,6 +75,7 @@ static const struct family_format {
     { FAMILY_LLAMA, "LlamaForCausalLM", "LlamaModel", &llama_defaults, llama_keys, llama_finish, llama_to_json },
     { FAMILY_MIXTRAL, "MixtralForCausalLM", "MixtralModel", &mixtral_defaults, mixtral_keys, llama_finish,
       llama_to_json },
+    { FAMILY_GPTJ, "GPTJForCausalLM", "GPTJModel", &gptj_defaults, gptj_keys, gptj_finish, gptj_to_json },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 

@@ -19,10 +19,11 @@ struct config_reading {
 
 /* The reading of a family begins with the defaults of its class in transformers, is filled by its list of keys, and is
  * then finished: what other values make of it is worked out, what they contradict is refused.  Mixtral ends as Llama. */
-extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[];
-extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults;
+extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[];
+extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 enum error_code llama_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
+enum error_code gptj_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);
 
 /** Rotary positions as either form says them: "rope_theta" and "rope_scaling", or "rope_parameters" (transformers 5).
  *  @return OK, or ERR_FORMAT: a kind that Orrery does not have, or one thing said twice and differently. */
@@ -31,6 +32,7 @@ enum error_code rotary_from_json(struct config_reading *, const cJSON *root, con
 /* A config as a document; false if there is no memory. */
 bool gpt2_to_json(const struct model_config *, cJSON *root);
 bool llama_to_json(const struct model_config *, cJSON *root);       /* and mixtral */
+bool gptj_to_json(const struct model_config *, cJSON *root);
 bool rotary_to_json(const struct rotary *, cJSON *root);
 
 #endif

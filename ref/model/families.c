@@ -11,16 +11,18 @@ static const struct family {
     enum mlp_kind mlp;
     unsigned biases;
     bool grouped;               /* K may be below H */
+    bool parallel, neighbours;
 } families[FAMILY_COUNT] = {
-    [FAMILY_GPT2]    = { "gpt2", NORM_LAYER, POSITIONS_LEARNED, MLP_GELU, BIASES_GPT2, false },
-    [FAMILY_LLAMA]   = { "llama", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, true },
-    [FAMILY_MIXTRAL] = { "mixtral", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, true },
+    [FAMILY_GPT2]    = { "gpt2", NORM_LAYER, POSITIONS_LEARNED, MLP_GELU, BIASES_GPT2, .grouped = false },
+    [FAMILY_LLAMA]   = { "llama", NORM_RMS, POSITIONS_ROTARY, MLP_SWIGLU, BIASES_NONE, .grouped = true },
+    [FAMILY_MIXTRAL] = { "mixtral", NORM_RMS, POSITIONS_ROTARY, MLP_MIXTURE, BIASES_NONE, .grouped = true },
+    [FAMILY_GPTJ]    = { "gptj", NORM_LAYER, POSITIONS_ROTARY, MLP_GELU, BIASES_GPTJ, .parallel = true, .neighbours = true },
 };
 
 static bool is_of(const struct model_config *c, const struct family *f)
 {
     return c->norm == f->norm && c->positions == f->positions && c->mlp == f->mlp && c->biases == f->biases
-           && (f->grouped || c->K == c->H);
+           && c->parallel == f->parallel && c->rotary.neighbours == f->neighbours && (f->grouped || c->K == c->H);
 }
 
 enum model_family model_family(const struct model_config *c)

@@ -35,13 +35,28 @@ static void feed_forward(struct transformer *m, int layer)
     const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
 
-    op->linear_forward(a->up, a->ln2, W(UP_W), W(UP_B));
+    op->linear_forward(a->up, feed_input(m, layer), W(UP_W), W(UP_B));
     computed(m, "mlp.up", layer, a->up, c->D);
     if (c->mlp == MLP_GELU) op->gelu_forward(a->act, a->up);
     else op->swiglu_forward(a->act, a->up);
     computed(m, "mlp.act", layer, a->act, 1);
     op->linear_forward(m->branch, a->act, W(DOWN_W), W(DOWN_B));
     computed(m, "mlp.out", layer, m->branch, c->F);
+}
+
+/* Both branches from one norm: out = in + (attention + feed-forward). */
+static void parallel_forward(struct transformer *m, int layer, struct tensor out)
+{
+    const struct ops *op = m->ops;
+    struct block_activations *a = &m->block[layer];
+
+    attention_forward(m, layer);
+    op->dropout(a->mid, m->branch, residual_dropout(m, layer, "attention"));
+    feed_forward(m, layer);
+    op->dropout(m->branch, m->branch, residual_dropout(m, layer, "mlp"));
+    op->add(a->mid, a->mid, m->branch);
+    op->add(out, a->in, a->mid);
+    computed(m, "out", layer, out, 1);
 }
 
 static void block_forward(struct transformer *m, int layer, struct tensor out)
@@ -106,13 +121,14 @@ enum error_code transformer_forward(struct transformer *m, const int32_t *ids, c
     router_losses_begin(m);
     for (int l = 0; l < L; l++) {
         const struct tensor out = l + 1 < L ? m->block[l + 1].in : m->last;
-        block_forward(m, l, out);
+        if (c->parallel) parallel_forward(m, l, out);
+        else block_forward(m, l, out);
         partial_forward(m, l, out);
     }
 
     norm_forward(m, m->lnf, m->lnf_mean, m->lnf_rstd, m->last, param_final_norm(c), param_final_bias(c));
     computed(m, "ln_f", L, m->lnf, c->D);
-    op->linear_forward(m->logits, m->lnf, m->w[param_head(c)], tensor_none);
+    op->linear_forward(m->logits, m->lnf, m->w[param_head(c)], pick(m->w, param_head_bias(c)));
     computed(m, "logits", L, m->logits, c->D);
     op->cross_entropy_max(m->top, m->logits);
     op->cross_entropy_sums(m->total, m->hit, m->logits, m->top, m->labels, 0);

@@ -19,6 +19,7 @@ static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
 static bool has(const struct model_config *c, enum block_param p)
 {
     if (p == ROUTER_W) return c->mlp == MLP_MIXTURE;
+    if (c->parallel && (p == LN2_W || p == LN2_B)) return false;
     return !kinds[p].bias || model_has_bias(c, kinds[p].role);
 }
 
@@ -99,13 +100,24 @@ static const struct naming llama_naming = {         /* and a Mixtral's */
     },
 };
 
+static const struct naming gptj_naming = {
+    .in_files = "transformer.", .block = "h.%d.", .tokens = "wte", .norm = "ln_f",
+    .of_block = {
+        [LN1_W] = { .whole = "ln_1.weight" },           [LN1_B] = { .whole = "ln_1.bias" },
+        [QKV_W] = { "attn.qkv_proj.weight", { "attn.q_proj.weight", "attn.k_proj.weight", "attn.v_proj.weight" } },
+        [PROJ_W] = { .whole = "attn.out_proj.weight" },
+        [UP_W] = { .whole = "mlp.fc_in.weight" },       [UP_B] = { .whole = "mlp.fc_in.bias" },
+        [DOWN_W] = { .whole = "mlp.fc_out.weight" },    [DOWN_B] = { .whole = "mlp.fc_out.bias" },
+    },
+};
+
 static const struct names expert_up = { "w13.weight", { "w1.weight", "w3.weight" } };
 static const struct names expert_down = { .whole = "w2.weight" };
 
 static const struct naming *naming_of(const struct model_config *c)
 {
     static const struct naming *const of_family[FAMILY_COUNT] = {
-        [FAMILY_GPT2] = &gpt2_naming, [FAMILY_LLAMA] = &llama_naming, [FAMILY_MIXTRAL] = &llama_naming,
+        [FAMILY_GPT2] = &gpt2_naming, [FAMILY_LLAMA] = &llama_naming, [FAMILY_MIXTRAL] = &llama_naming, [FAMILY_GPTJ] = &gptj_naming,
     };
     return of_family[model_family(c)];
 }

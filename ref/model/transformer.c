@@ -32,7 +32,7 @@ static void drop_buffers(struct transformer *m)
     for (int64_t l = 0; m->block && l < m->config.L; l++) drop_block(&m->block[l]);
     struct tensor *const all[] = { &m->ids, &m->positions, &m->labels, &m->rotary, &m->last, &m->lnf_mean, &m->lnf_rstd, &m->lnf,
                                    &m->logits, &m->top, &m->total, &m->hit, &m->d_stream, &m->d_branch, &m->d_qkv, &m->d_attention,
-                                   &m->d_up, &m->d_act, &m->d_router, &m->d_weights, &m->d_rows, &m->branch };
+                                   &m->d_up, &m->d_act, &m->d_router, &m->d_weights, &m->d_rows, &m->d_norm, &m->branch };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
     m->B = m->S = 0;
 }
@@ -59,7 +59,7 @@ static bool make_block(const struct transformer *m, struct block_activations *a,
     const bool mean = c->norm == NORM_LAYER;
     return make(&a->in, t, N, D) && (!mean || make(&a->ln1_mean, few, N, 0)) && make(&a->ln1_rstd, few, N, 0) && make(&a->ln1, t, N, D)
            && make(&a->qkv, t, N, qkv_width(c)) && make(&a->lse, few, N, c->H) && make(&a->att, t, N, D) && make(&a->mid, t, N, D)
-           && (!mean || make(&a->ln2_mean, few, N, 0)) && make(&a->ln2_rstd, few, N, 0) && make(&a->ln2, t, N, D)
+           && (c->parallel || ((!mean || make(&a->ln2_mean, few, N, 0)) && make(&a->ln2_rstd, few, N, 0) && make(&a->ln2, t, N, D)))
            && make(&a->up, t, R, up_width(c)) && make(&a->act, t, R, c->F) && (!is_mixture(m) || make_mixture(m, a, N));
 }
 
@@ -70,6 +70,7 @@ static bool make_backward(struct transformer *m, int64_t N)
     const int64_t D = c->D, R = feed_rows(m, N);
     return make(&m->d_stream, t, N, D) && make(&m->d_branch, t, N, D) && make(&m->d_qkv, t, N, qkv_width(c)) && make(&m->d_attention, t, N, D)
            && make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F)
+           && (!c->parallel || make(&m->d_norm, t, N, D))
            && (!is_mixture(m) || (make(&m->d_router, few, N, c->mixture.E) && make(&m->d_weights, few, N, c->mixture.k) && make(&m->d_rows, t, R, D)));
 }
 

@@ -1,11 +1,12 @@
 /* transformer.h -- the one-device model: the truth that every plan is compared with.
  *
- * One model with the parts that its configuration names: GPT-2, Llama, Mixtral.  Built from ref/ops only, the whole batch at
+ * One model with the parts that its configuration names: GPT-2, Llama, Mixtral, GPT-J.  Built from ref/ops only, the whole batch at
  * once, in the plainest order.  Every tensor it computes is announced to an observer, in execution order, forward and backward.
  *
  * Source  A. Radford et al., "Language models are unsupervised multitask learners", 2019; H. Touvron et al., "LLaMA",
- *         arXiv:2302.13971; A. Q. Jiang et al., "Mixtral of experts", arXiv:2401.04088.  The block is pre-norm:
- *         x += attention(norm(x)), x += feed-forward(norm(x)).  Held to PyTorch by tests/ref/test_golden.c.
+ *         arXiv:2302.13971; A. Q. Jiang et al., "Mixtral of experts", arXiv:2401.04088; B. Wang and A. Komatsuzaki,
+ *         "GPT-J-6B", 2021.  The block is pre-norm: x += attention(norm(x)), x += feed-forward(norm(x)); a GPT-J's
+ *         is parallel: n = norm(x), x += attention(n) + feed-forward(n).  Held to PyTorch by tests/ref/test_golden.c.
  */
 #ifndef ORRERY_TRANSFORMER_H
 #define ORRERY_TRANSFORMER_H
@@ -26,7 +27,7 @@ struct block_activations {
     struct tensor in;                           /* [N,D] the residual stream that enters */
     struct tensor ln1_mean, ln1_rstd, ln1;      /* [N] (layernorm only), [N], [N,D] */
     struct tensor qkv, lse, att;                /* [N,(H+2K)A] (turned by rotary positions), [B,H,S], [N,D] */
-    struct tensor mid;                          /* [N,D] after attention was added */
+    struct tensor mid;                          /* [N,D] after attention was added; in a parallel block, both branches added */
     struct tensor ln2_mean, ln2_rstd, ln2;
     struct tensor up, act;                      /* [R,U], [R,F] before and after gelu or swiglu */
     /* of a mixture: */
@@ -53,6 +54,7 @@ struct transformer {
     struct block_activations *block;            /* [L] */
     struct tensor last, lnf_mean, lnf_rstd, lnf, logits, top, total, hit;
     struct tensor d_stream, d_branch, d_qkv, d_attention, d_up, d_act;  /* scratch of backward: [N,D], [N,D], as qkv, att, up, act */
+    struct tensor d_norm;                       /* of a parallel block: [N,D] */
     struct tensor d_router, d_weights, d_rows;  /* of a mixture: [N,E], [N,k], [Nk,D] */
     struct tensor branch;                       /* scratch of forward, and of partial.h in backward: [N,D] */
     int64_t counted;                            /* labels of the batch that are not ignored */

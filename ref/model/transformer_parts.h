@@ -10,6 +10,12 @@ static inline struct tensor pick(const struct tensor *list, int i) { return i < 
 #define W(p) pick(m->w, param_of_block(&m->config, layer, p))
 #define G(p) pick(m->g, param_of_block(&m->config, layer, p))
 
+/* What the feed-forward reads. */
+static inline struct tensor feed_input(const struct transformer *m, int layer)
+{
+    return m->config.parallel ? m->block[layer].ln1 : m->block[layer].ln2;
+}
+
 /* Announce a tensor that was just computed, each of whose elements summed so many products. */
 static inline void computed(struct transformer *m, const char *name, int layer, struct tensor t, int64_t terms)
 {

@@ -1,5 +1,5 @@
 /* What follows from a model's table: which slots share memory, what is kept and what is computed again, the order in which gradients are
- * made and added.  Written down by hand here, for GPT-2, Llama, and a block whose two branches read one norm.
+ * made and added.  Written down by hand here, for GPT-2, Llama and GPT-J, whose two branches read one norm.
  * tier: check
  */
 #include "emulated_devices/model/link.h"
@@ -15,21 +15,10 @@ static const struct model_config gpt2 = { .S = 8, .D = 12, .H = 3, .K = 3, .A = 
 static const struct model_config llama = { .S = 8, .D = 12, .H = 3, .K = 1, .A = 4, .F = 20, .L = 2, .V = 20, .norm = NORM_RMS,
                                            .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU };
 
-/* As GPT-J has it: attention and feed-forward side by side, after one norm. */
-static const struct node parallel_block[] = {
-    { OP_NORM,      .out = "ln_1",         .in = { "in" },               .param = "ln_1" },
-    { OP_MATRIX,    .out = "attn.qkv",     .in = { "ln_1" },             .param = "attn.c_attn", .role = ROLE_QKV },
-    { OP_ATTENTION, .out = "attn.heads",   .in = { "attn.qkv" } },
-    { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" },       .param = "attn.c_proj", .role = ROLE_ATTENTION_OUT },
-    { OP_DROPOUT,   .out = "attn.dropped", .in = { "attn.out" },         .place = "attention", .unseen = true },
-    { OP_ADD,       .out = "mid",          .in = { "in", "attn.dropped" } },
-    { OP_MATRIX,    .out = "mlp.up",       .in = { "ln_1" },             .param = "mlp.c_fc", .role = ROLE_UP },
-    { OP_GELU,      .out = "mlp.act",      .in = { "mlp.up" } },
-    { OP_MATRIX,    .out = "mlp.out",      .in = { "mlp.act" },          .param = "mlp.c_proj", .role = ROLE_DOWN },
-    { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.out" },          .place = "mlp", .unseen = true },
-    { OP_ADD,       .out = "out",          .in = { "mid", "mlp.dropped" } },
-    { OP_END }
-};
+/* Attention and feed-forward side by side, after one norm. */
+static const struct model_config gptj = { .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20,
+                                          .positions = POSITIONS_ROTARY, .rotary = { .theta = 100, .turned = 2, .neighbours = true },
+                                          .parallel = true, .biases = BIASES_GPTJ };
 
 static struct linked l;
 static char text[2000];
@@ -171,17 +160,19 @@ static void test_forward_only(void **state)
     assert_int_equal(l.list[LIST_INPUT].count + l.list[LIST_WEIGHT].count, 0);
 }
 
-/* One norm with two readers: the feed-forward's gradient is written, attention's added; mid is needed by nobody after out. */
-static void test_parallel_block(void **state)
+/* One norm with two readers: the feed-forward's gradient is written, attention's added.  Both branches lie where they are summed. */
+static void test_gptj(void **state)
 {
     (void)state;
-    assert_int_equal(link_part(&l, parallel_block, &gpt2, attention_scheme_at(0), RECOMPUTE_NONE, false, NULL), OK);
-    assert_string_equal(kept(), "in ln_1 attn.qkv attn.heads mlp.up mlp.act");
-    assert_string_equal(backward(), "[mid] mlp.dropped>mlp.out [mlp.out] mlp.out>mlp.up [mlp.act] mlp.act>mlp.up [mlp.up] mlp.up>ln_1 "
-                                    "attn.dropped>attn.out [attn.out] attn.out>attn.heads [attn.heads] attn.heads>attn.qkv [attn.qkv] "
-                                    "attn.qkv>scratch +ln_1 [ln_1] ln_1>scratch +in [in]");
-    assert_int_equal(link_part(&l, parallel_block, &gpt2, attention_scheme_at(0), RECOMPUTE_FULL, false, NULL), OK);
-    assert_string_equal(runs(LIST_AGAIN), "ln_1 attn.qkv attn.heads mlp.up mlp.act");
+    block_of(&gptj, NULL);
+    assert_string_equal(kept(), "in ln_1 attn.qkv attn.rotated attn.heads mlp.up mlp.act");
+    assert_string_equal(shared(), "attn.rotated=attn.qkv attn.dropped=attn.out mlp.dropped=mlp.out branches=mlp.out out=mlp.out");
+    assert_string_equal(backward(), "mlp.dropped>mlp.out [mlp.out] mlp.out>mlp.up [mlp.act] mlp.act>mlp.up [mlp.up] mlp.up>ln_1 "
+                                    "attn.dropped>attn.out [attn.out] attn.out>attn.heads [attn.heads] attn.heads>attn.qkv [attn.rotated] "
+                                    "attn.rotated>attn.qkv [attn.qkv] attn.qkv>scratch +ln_1 [ln_1] ln_1>scratch +in [in]");
+    assert_string_equal(runs(LIST_WEIGHT), "mlp.out mlp.up attn.out attn.qkv ln_1");
+    block_of(&gptj, "full");
+    assert_string_equal(runs(LIST_AGAIN), "ln_1 attn.qkv attn.rotated attn.heads mlp.up mlp.act");
 }
 
 /* Each list gives back what it makes, and nothing else: after a whole step a part holds nothing. */
@@ -189,10 +180,10 @@ static void test_memory_balances(void **state)
 {
     static const char *const choices[] = { NULL, "selective", "full" };
     (void)state;
-    for (int c = 0; c < 6; c++)
+    for (int c = 0; c < 9; c++)
         for (int layer = -1; layer <= 2; layer++) {
             int held[LINK_BUFFERS] = { 0 };
-            assert_int_equal(link_layer(&l, c < 3 ? &gpt2 : &llama, attention_scheme_at(0), layer, choices[c % 3], false, NULL), OK);
+            assert_int_equal(link_layer(&l, c < 3 ? &gpt2 : c < 6 ? &llama : &gptj, attention_scheme_at(0), layer, choices[c % 3], false, NULL), OK);
             for (enum list which = 0; which < LIST_COUNT; which++)
                 for (int i = 0; i < l.list[which].count; i++) {
                     const struct part_step step = l.list[which].step[i];
@@ -229,13 +220,15 @@ static void test_parameters(void **state)
     assert_int_equal(program_weight(&gpt2, &program_of(&gpt2)->loss[1], 2), PARAM_WTE);      /* tied */
     assert_int_equal(program_bias(&gpt2, &program_of(&gpt2)->block[1], 0), param_of_block(&gpt2, 0, QKV_B));
     assert_int_equal(program_weight(&gpt2, &program_of(&gpt2)->embedding[1], -1), param_positions(&gpt2));
+    assert_int_equal(program_bias(&gptj, &program_of(&gptj)->loss[1], 2), model_param_count(&gptj) - 1);     /* the output matrix's */
+    assert_int_equal(program_bias(&gptj, &program_of(&gptj)->block[1], 0), -1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama), cmocka_unit_test(test_ends), cmocka_unit_test(test_recomputation),
-        cmocka_unit_test(test_forward_only), cmocka_unit_test(test_parallel_block), cmocka_unit_test(test_memory_balances),
+        cmocka_unit_test(test_forward_only), cmocka_unit_test(test_gptj), cmocka_unit_test(test_memory_balances),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_parameters),
     };
     return cmocka_run_group_tests_name("link", tests, NULL, NULL);

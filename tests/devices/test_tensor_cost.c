@@ -16,6 +16,11 @@ static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H =
 static const struct model_config grouped = {
     .name = "grouped", .S = 6, .D = 54, .H = 27, .K = 3, .A = 2, .F = 71, .L = 1, .V = 61, .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU,
 };
+/* One norm, and no second room for what it makes. */
+static const struct model_config side_by_side = {
+    .name = "parallel", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .positions = POSITIONS_ROTARY,
+    .rotary = { .theta = 100, .turned = 2, .neighbours = true }, .parallel = true, .biases = BIASES_GPTJ,
+};
 enum { B = 36, N = B * 6, D = 72, F = 4 * D, H = 18 };
 
 static struct comm comm;
@@ -127,6 +132,24 @@ static void test_llama(void **state)
     shape = &model;
 }
 
+/* Each of the two matrices that read the norm gathers it, and sums its gradient, by itself. */
+static void test_gptj(void **state)
+{
+    (void)state;
+    shape = &side_by_side;
+    for (int P = 1; P <= 9; P++) {
+        if (H % P != 0) continue;
+        const int64_t pairs = 8 * N * D / P * (P - 1), norm = 4 * D * (P - 1) / P;
+        assert_int_equal(layer_sends("1d", P, P - 1), pairs);
+        assert_int_equal(layer_sends("1d-sp-keep", P, P - 1), pairs + norm);
+        assert_int_equal(layer_sends("1d-sp", P, P - 1), pairs + norm + 2 * N * D / P * (P - 1));
+        assert_int_equal(layer_keeps("1d", P), 2 * N * D + (4 * D + 2 * F + H) * N / P + 2 * N);
+        assert_int_equal(layer_keeps("1d-sp", P), (6 * D + 2 * F + H + 2) * N / P);
+        assert_int_equal(layer_keeps("1d-sp-keep", P), N * D + (5 * D + 2 * F + H + 2) * N / P);
+    }
+    shape = &model;
+}
+
 /* Every element of every matrix and vector is on some device, and counted in the norm of the gradient once. */
 static void check_layouts(const struct model_config *c)
 {
@@ -148,6 +171,7 @@ static void check_layouts(const struct model_config *c)
 
 static void test_layouts(void **state) { (void)state; check_layouts(&model); }
 static void test_layouts_with_copies(void **state) { (void)state; check_layouts(&grouped); }
+static void test_layouts_with_a_biased_head(void **state) { (void)state; check_layouts(&side_by_side); }
 
 static void test_refusals(void **state)
 {
@@ -172,7 +196,8 @@ int main(void)
     for (int i = 0; i < MESH_MOST_DEVICES; i++) members[i] = i;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_1d), cmocka_unit_test(test_2d), cmocka_unit_test(test_2_5d), cmocka_unit_test(test_3d),
-        cmocka_unit_test(test_llama), cmocka_unit_test(test_layouts), cmocka_unit_test(test_layouts_with_copies), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_llama), cmocka_unit_test(test_layouts), cmocka_unit_test(test_layouts_with_copies),
+        cmocka_unit_test(test_gptj), cmocka_unit_test(test_layouts_with_a_biased_head), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("tensor cost", tests, NULL, NULL);
 }

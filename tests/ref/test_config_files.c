@@ -19,8 +19,16 @@ static const struct { const char *name; struct model_config c;
         .S = 48, .D = 24, .H = 6, .A = 4, .F = 37, .L = 2, .V = 61, .norm = NORM_RMS, .positions = POSITIONS_ROTARY, \
         .eps = 1e-4, .init_std = 0.03, __VA_ARGS__ \
     }
+#define GPTJ(...) \
+    { \
+        .S = 48, .D = 21, .H = 3, .K = 3, .A = 7, .L = 2, .V = 61, .positions = POSITIONS_ROTARY, .parallel = true, \
+        .rotary = { .theta = 10000, .turned = 4, .neighbours = true }, .biases = BIASES_GPTJ, .eps = 1e-4, .init_std = 0.03, \
+        .dropout_residual = 0.2, .dropout_embedding = 0.3, .dropout_attention = 0.4, __VA_ARGS__ \
+    }
     { "gpt2", GPT2(.F = 84, .tied = true) },
     { "gpt2-untied", GPT2(.F = 37) },
+    { "gptj", GPTJ(.F = 84) },
+    { "gptj-tied", GPTJ(.F = 37, .tied = true) },
     { "llama", LLAMA(.K = 6, .mlp = MLP_SWIGLU, .rotary = { .theta = 10000 }) },
     { "llama-tied", LLAMA(.K = 2, .mlp = MLP_SWIGLU, .tied = true, .rotary = { .theta = 10000 }) },
     { "llama-linear",
@@ -63,6 +71,7 @@ static void expect_config(const char *path, const struct model_config *a, const 
         { "dropout", a->dropout_embedding == b->dropout_embedding && a->dropout_residual == b->dropout_residual
                          && a->dropout_attention == b->dropout_attention },
         { "rotary theta", r->theta == s->theta },
+        { "rotary width", r->turned == s->turned },
         { "rotary scaling", r->scaling == s->scaling && r->factor == s->factor && r->low_frequency == s->low_frequency
                                 && r->high_frequency == s->high_frequency
                                 && r->original_positions == s->original_positions },

@@ -30,7 +30,9 @@ static struct model_config llama_shape(bool tied, double dropout)
 {
     return (struct model_config){ .name = "llama", .S = 6, .D = 12, .H = 3, .K = 1, .A = 4, .F = 10, .L = 2, .V = VOCABULARY, .norm = NORM_RMS,
                                   .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .tied = tied, .eps = 1e-5, .init_std = 0.3,
-                                  .rotary = { 100, SCALING_LLAMA3, 8, 1, 4, 32 }, .dropout_attention = dropout };
+                                  .rotary = { .theta = 100, .scaling = SCALING_LLAMA3, .factor = 8, .low_frequency = 1, .high_frequency = 4,
+                                              .original_positions = 32 },
+                                  .dropout_attention = dropout };
 }
 
 static struct model_config mixtral_shape(bool tied, bool normalized)
@@ -38,6 +40,15 @@ static struct model_config mixtral_shape(bool tied, bool normalized)
     struct model_config c = llama_shape(tied, 0);
     c.mlp = MLP_MIXTURE;
     c.mixture = (struct mixture_config){ .E = 7, .k = 2, .normalized = normalized, .balance_coefficient = 0.1, .z_coefficient = 0.05 };
+    return c;
+}
+
+/* Both branches from one norm; four of a head's five numbers turn. */
+static struct model_config gptj_shape(bool tied, double dropout)
+{
+    struct model_config c = shape(tied, dropout);
+    c.D = 10, c.A = 5, c.positions = POSITIONS_ROTARY, c.rotary = (struct rotary){ .theta = 100, .turned = 4, .neighbours = true };
+    c.parallel = true, c.biases = BIASES_GPTJ;
     return c;
 }
 
@@ -149,6 +160,8 @@ static void gradients_are_derivatives(void **state)
     expect_derivatives(llama_shape(false, 0));
     expect_derivatives(mixtral_shape(true, true));
     expect_derivatives(mixtral_shape(false, false));
+    expect_derivatives(gptj_shape(true, 0));
+    expect_derivatives(gptj_shape(false, 0));
 }
 
 static void gradients_with_dropout_are_derivatives(void **state)
@@ -157,15 +170,16 @@ static void gradients_with_dropout_are_derivatives(void **state)
     expect_derivatives(shape(true, 0.3));
     expect_derivatives(shape(false, 0.3));
     expect_derivatives(llama_shape(false, 0.3));
+    expect_derivatives(gptj_shape(false, 0.3));
 }
 
 /* Twins of the same format, disturbed as its rounding could, say how far its loss may be from that in fp64. */
 static void every_family_runs_in_16_bits(void **state)
 {
     (void)state;
-    const struct model_config all[] = { shape(true, 0), llama_shape(false, 0), mixtral_shape(true, true) };
+    const struct model_config all[] = { shape(true, 0), llama_shape(false, 0), mixtral_shape(true, true), gptj_shape(false, 0) };
     const enum dtype formats[] = { BF16, F16 };
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         struct transformer exact, m;
         struct error err;
         double bound = 0;

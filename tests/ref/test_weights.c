@@ -20,6 +20,14 @@ static struct model_config gpt2(void)
     return (struct model_config){ .name = "gpt2", .S = 5, .D = 12, .H = 3, .K = 3, .A = 4, .F = 7, .L = 2, .V = 11, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.3 };
 }
 
+static struct model_config gptj(void)
+{
+    struct model_config c = gpt2();
+    c.positions = POSITIONS_ROTARY, c.rotary = (struct rotary){ .theta = 10000, .turned = 2, .neighbours = true };
+    c.parallel = true, c.biases = BIASES_GPTJ;
+    return c;
+}
+
 static void open_model(struct transformer *m, struct model_config c, enum dtype t, uint64_t seed)
 {
     struct error err;
@@ -48,8 +56,8 @@ static void save_model(const struct transformer *m)
 static void what_is_saved_loads(void **state)
 {
     (void)state;
-    const struct model_config shapes[] = { gpt2(), llama, mixtral() };
-    for (int i = 0; i < 3; i++) {
+    const struct model_config shapes[] = { gpt2(), llama, mixtral(), gptj() };
+    for (int i = 0; i < 4; i++) {
         struct transformer a, b, wide;
         struct model_config read;
         open_model(&a, shapes[i], F32, 1), open_model(&b, shapes[i], F32, 2), open_model(&wide, shapes[i], F64, 3);
