@@ -345,7 +345,7 @@ static void test_copies(void **state)
             continue;
         }
         snprintf(want, sizeof want, "%s %s on device", kind_name[k], model_param(&p.model, slip.index).name);
-        ASSERT_ALL(e == ERR_CHECK && strstr(err.text, want) != NULL, "%s on %d was broken; code %d, %s", want, r, e, err.text);
+        ASSERT_ALL(e == ERR_CHECK && strstr(err.text, want) != NULL, "%s %d was broken; code %d %s", want, r, e, e ? err.text : "");
     }
 }
 
