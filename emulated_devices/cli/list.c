@@ -91,6 +91,7 @@ static void list_schemes(enum scheme_kind kind, const char *memory, void (*more)
 }
 
 static void list_attention(void) { list_schemes(ATTENTION_SCHEME, "memory", NULL); }
+static void list_experts(void) { list_schemes(EXPERT_SCHEME, "memory", NULL); }
 static void list_tensor(void) { list_schemes(TENSOR_SCHEME, "memory", NULL); }
 
 /* What goes with every scheme that shares something. */
@@ -235,6 +236,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "models", "Models (--model)", list_models },
     { "tensor", "Tensor parallelism, over tp (--tensor)", list_tensor },
     { "attention", "Context parallelism, over cp (--attention)", list_attention },
+    { "experts", "Expert parallelism, over ep (--dispatch)", list_experts },
     { "data", "Data parallelism, over dp (--data-parallel)", list_data },
     { "schedules", "Pipeline schedules, over pp (--schedule)", list_schedules },
     { "collectives", "Collectives (--allreduce)", list_collectives },

@@ -5,21 +5,21 @@
 enum { TERM_SLOTS = 3 };
 struct kept_slots { const char *value[TERM_SLOTS], *statistics[TERM_SLOTS]; };
 
-static uint64_t bytes_kept(const struct linked *l, const struct context_parallel *cp, int64_t N, int buffer)
+static uint64_t bytes_kept(const struct linked *l, const struct seams *s, int64_t N, int buffer)
 {
     const bool kept = buffer == BUFFER_IN || (buffer >= 0 && l->buffer[buffer].kept && !l->buffer[buffer].dropped);
-    return kept ? buffer_bytes(&l->buffer[buffer], cp, N) : 0;
+    return kept ? buffer_bytes(&l->buffer[buffer], s, N) : 0;
 }
 
-static uint64_t kept_of(const struct linked *l, const struct context_parallel *cp, int64_t N, struct kept_slots k)
+static uint64_t kept_of(const struct linked *l, const struct seams *s, int64_t N, struct kept_slots k)
 {
     uint64_t sum = 0;
     for (int i = 0; i < TERM_SLOTS && k.value[i]; i++)
-        if (linked_slot(l, k.value[i])) sum += bytes_kept(l, cp, N, linked_slot(l, k.value[i])->value);
+        if (linked_slot(l, k.value[i])) sum += bytes_kept(l, s, N, linked_slot(l, k.value[i])->value);
     for (int i = 0; i < TERM_SLOTS && k.statistics[i]; i++) {
         if (linked_slot(l, k.statistics[i]) == NULL) continue;
         const struct linked_node *n = &l->node[linked_slot(l, k.statistics[i])->maker];
-        for (int j = 0; j < NODE_STATISTICS; j++) sum += bytes_kept(l, cp, N, n->statistic[j]);
+        for (int j = 0; j < NODE_STATISTICS; j++) sum += bytes_kept(l, s, N, n->statistic[j]);
     }
     return sum;
 }
@@ -56,11 +56,11 @@ enum error_code layer_memory(const struct tensor_parallel *tp, int64_t N, const 
 {
     const enum recompute r = recompute_of(recompute, 0);
     struct linked l;
-    const struct context_parallel whole = context_whole(tp);
-    const enum error_code e = link_layer(&l, tp->config, whole.scheme, 0, recompute, false, err);
+    const struct seams alone = seams_alone(tp);
+    const enum error_code e = link_layer(&l, tp->config, &alone, 0, recompute, false, err);
     if (e) return e;
     paper_terms(tp, N, t);
-    for (int i = 0; i < LAYER_MEMORY_TERMS; i++) t[i].kept = kept_of(&l, &whole, N, slots[i]);
+    for (int i = 0; i < LAYER_MEMORY_TERMS; i++) t[i].kept = kept_of(&l, &alone, N, slots[i]);
     if (r == RECOMPUTE_SELECTIVE) {
         t[SOFTMAX].paper = 0, t[SOFTMAX].why = NULL;
         t[PROJECTION_INPUT].why = "attention is computed again anyway";

@@ -116,17 +116,29 @@ static int place_beside(struct linked *l, const struct model_config *c, enum sta
     return add_buffer(l, (struct buffer){ .rows = inner ? INNER : STREAM, .statistic = shape, .tag = tag, .kept = true });
 }
 
+/* How many tensors a list of shapes stands for where a scheme says what it keeps: 0 where it does not. */
+static int slots_of(const struct linked *l, enum statistic_shape first)
+{
+    return first == ATTENTION_KEPT ? l->attention->slots : first == EXPERTS_KEPT ? l->experts->slots
+         : first == EXPERTS_LEFT ? l->experts->gradient_slots : 0;
+}
+
+static int place_slot(struct linked *l, const struct model_config *c, const enum statistic_shape shapes[], int i, enum arena_tag tag)
+{
+    const int slots = slots_of(l, shapes[0]);
+    const int buffer = place_beside(l, c, slots == 0 ? shapes[i] : i < slots ? shapes[0] : NO_STATISTIC, tag);
+    if (buffer != BUFFER_NONE) l->buffer[buffer].slot = i;
+    return buffer;
+}
+
 /* What operations keep beside their outputs, and beside the gradients of these. */
 static void place_statistics(struct linked *l, const struct model_config *c, bool forward_only)
 {
     for (int v = 0; v < l->nodes; v++) {
         struct linked_node *n = &l->node[v];
-        for (int i = 0; i < NODE_STATISTICS; i++) {
-            const enum statistic_shape shape = n->is->op != OP_ATTENTION ? info(n)->statistic[i] : i < l->attention->slots ? ATTENTION_KEPT : NO_STATISTIC;
-            n->statistic[i] = place_beside(l, c, shape, ACTIVATIONS);
-            if (shape == ATTENTION_KEPT) l->buffer[n->statistic[i]].slot = i;
-        }
-        for (int i = 0; i < NODE_GRADIENTS; i++) n->gradient[i] = place_beside(l, c, forward_only ? NO_STATISTIC : info(n)->gradient[i], BUFFERS);
+        for (int i = 0; i < NODE_STATISTICS; i++) n->statistic[i] = place_slot(l, c, info(n)->statistic, i, ACTIVATIONS);
+        for (int i = 0; i < NODE_GRADIENTS; i++)
+            n->gradient[i] = forward_only ? BUFFER_NONE : place_slot(l, c, info(n)->gradient, i, BUFFERS);
     }
 }
 
@@ -344,12 +356,12 @@ static void name_buffers(struct linked *l)
     }
 }
 
-enum error_code link_part(struct linked *l, const struct node *table, const struct model_config *c, const struct attention_scheme *attention,
+enum error_code link_part(struct linked *l, const struct node *table, const struct model_config *c, const struct seams *seams,
                           enum recompute r, bool forward_only, struct error *err)
 {
     const struct buffer stream = { .rows = STREAM, .width = WIDTH_MODEL, .tag = ACTIVATIONS };
     enum error_code e = OK;
-    *l = (struct linked){ .attention = attention, .slots = 1, .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } }, .buffers = BUFFER_FIRST_OWN,
+    *l = (struct linked){ .attention = seams->cp.scheme, .experts = seams->ep.scheme, .slots = 1, .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } }, .buffers = BUFFER_FIRST_OWN,
                           .buffer = { [BUFFER_IN] = stream, [BUFFER_OUT] = stream, [BUFFER_GRADIENT] = stream } };
     l->buffer[BUFFER_GRADIENT].tag = BUFFERS;
     for (const struct node *n = table; n->op != OP_END && !e; n++) e = add_node(l, n, err);
@@ -367,14 +379,14 @@ enum error_code link_part(struct linked *l, const struct node *table, const stru
     return OK;
 }
 
-enum error_code link_layer(struct linked *l, const struct model_config *c, const struct attention_scheme *a, int layer, const char *recompute,
+enum error_code link_layer(struct linked *l, const struct model_config *c, const struct seams *s, int layer, const char *recompute,
                            bool forward_only, struct error *err)
 {
     const struct program *p = program_of(c);
     if (p == NULL) return fail(err, ERR_PLAN, "--model %s: devices have no program for this family of models", c->name);
-    if (layer < 0) return link_part(l, p->embedding, c, a, RECOMPUTE_NONE, forward_only, err);
-    if (layer == c->L) return link_part(l, p->loss, c, a, RECOMPUTE_NONE, forward_only, err);
-    return link_part(l, p->block, c, a, recompute_of(recompute, layer), forward_only, err);
+    if (layer < 0) return link_part(l, p->embedding, c, s, RECOMPUTE_NONE, forward_only, err);
+    if (layer == c->L) return link_part(l, p->loss, c, s, RECOMPUTE_NONE, forward_only, err);
+    return link_part(l, p->block, c, s, recompute_of(recompute, layer), forward_only, err);
 }
 
 const struct slot *linked_slot(const struct linked *l, const char *name)

@@ -14,7 +14,7 @@
 
 #include "emulated_devices/model/program.h"
 #include "emulated_devices/plan/recompute.h"
-#include "emulated_devices/schemes/attention/attention.h"
+#include "emulated_devices/schemes/seams.h"
 
 enum { LINK_NODES = 24, LINK_SLOTS = LINK_NODES + 1, LINK_BUFFERS = 5 * LINK_NODES, LINK_STEPS = 8 * LINK_NODES };
 
@@ -26,7 +26,7 @@ struct buffer {
     enum tensor_place rows;
     enum activation_width width;
     enum statistic_shape statistic;     /* NO_STATISTIC: rows times width, in the device's format */
-    int slot;                           /* of ATTENTION_KEPT: which of the scheme's */
+    int slot;                           /* of ATTENTION_KEPT, EXPERTS_KEPT, EXPERTS_LEFT: which of the scheme's */
     enum arena_tag tag;                 /* ACTIVATIONS, or BUFFERS for gradients */
     bool kept;                          /* from forward to the end of backward, or from backward for the inputs to that for the weights */
     bool dropped;                       /* between forward and backward, and made again */
@@ -62,6 +62,7 @@ enum list { LIST_FORWARD, LIST_AGAIN, LIST_INPUT, LIST_WEIGHT, LIST_COUNT };
 
 struct linked {
     const struct attention_scheme *attention;
+    const struct expert_scheme *experts;
     int nodes, slots, buffers;
     struct linked_node node[LINK_NODES];
     struct slot slot[LINK_SLOTS];       /* [0]: what enters */
@@ -71,31 +72,31 @@ struct linked {
 
 /**
  * Link the table of a part.  Pure.
- * @param attention     whose calls keep what is theirs.
+ * @param seams         whose schemes say what their calls keep.
  * @param recompute     what is dropped after forward and computed again.
  * @param forward_only  there is no backward pass: everything is dropped.
  * @return OK; ERR_PLAN if the table cannot be run: it reads a slot that nobody has made, or is too long.
  */
-enum error_code link_part(struct linked *, const struct node *table, const struct model_config *, const struct attention_scheme *attention,
+enum error_code link_part(struct linked *, const struct node *table, const struct model_config *, const struct seams *,
                           enum recompute, bool forward_only, struct error *);
 
 /** The same of one block of the plan's model, or of its other parts.  layer -1: the embedding; L: the loss. */
-enum error_code link_layer(struct linked *, const struct model_config *, const struct attention_scheme *, int layer, const char *recompute,
+enum error_code link_layer(struct linked *, const struct model_config *, const struct seams *, int layer, const char *recompute,
                            bool forward_only, struct error *);
 
 /** The slot of this name, or NULL. */
 const struct slot *linked_slot(const struct linked *, const char *name);
 
 /** A tensor of a buffer's shape on this device for a microbatch of N tokens, without memory. */
-struct tensor buffer_shape(const struct buffer *, const struct context_parallel *, int64_t N);
+struct tensor buffer_shape(const struct buffer *, const struct seams *, int64_t N);
 
 /** Bytes of a buffer on this device. */
-uint64_t buffer_bytes(const struct buffer *, const struct context_parallel *, int64_t N);
+uint64_t buffer_bytes(const struct buffer *, const struct seams *, int64_t N);
 
 /** Bytes of activations that a part keeps between forward and backward, what enters it among them: all of them, and those that are dropped
  *  in between. */
-uint64_t linked_keeps(const struct linked *, const struct context_parallel *, int64_t N);
-uint64_t linked_drops(const struct linked *, const struct context_parallel *, int64_t N);
+uint64_t linked_keeps(const struct linked *, const struct seams *, int64_t N);
+uint64_t linked_drops(const struct linked *, const struct seams *, int64_t N);
 
 /** Whether running a list needs weights. */
 bool list_uses_weights(const struct linked *, enum list);

@@ -7,6 +7,7 @@ static void enter_node(struct forecast *f, const struct node *n, enum tensor_pas
     case OP_MATRIX:    forecast_matrix(f, n->role, pass, N); break;
     case OP_POSITIONS: forecast_positions(f, pass); break;
     case OP_NORM:      forecast_norm(f, pass, N); break;
+    case OP_MIXTURE:   forecast_mixture(f, pass, N); break;
     case OP_LOSS:      forecast_cross_entropy(f, pass, N); break;
     default:           break;           /* every device has what it needs */
     }
@@ -51,11 +52,13 @@ picoseconds linked_time(const struct linked *p, const struct tensor_parallel *tp
 struct collective_cost block_cost(const struct tensor_parallel *tp, int64_t N)
 {
     struct linked block;
-    return link_layer(&block, tp->config, context_whole(tp).scheme, 0, NULL, false, NULL) ? (struct collective_cost){ 0 } : linked_cost(&block, tp, N);
+    const struct seams alone = seams_alone(tp);
+    return link_layer(&block, tp->config, &alone, 0, NULL, false, NULL) ? (struct collective_cost){ 0 } : linked_cost(&block, tp, N);
 }
 
 picoseconds block_time(const struct tensor_parallel *tp, int64_t N)
 {
     struct linked block;
-    return link_layer(&block, tp->config, context_whole(tp).scheme, 0, NULL, false, NULL) ? 0 : linked_time(&block, tp, N);
+    const struct seams alone = seams_alone(tp);
+    return link_layer(&block, tp->config, &alone, 0, NULL, false, NULL) ? 0 : linked_time(&block, tp, N);
 }

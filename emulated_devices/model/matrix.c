@@ -10,6 +10,9 @@ static const struct parameter *tile_of(const struct stage *s, struct matrix m, i
 /* The first of the outputs that a tile makes, and how many there are. */
 static struct interval outputs(const struct parameter *tile) { return (struct interval){ tile->layout.box[0].start[0], layout_rows(&tile->layout) }; }
 
+/* A router is small, and needs whole rows: every device of tp has all of it, and does all of it. */
+static bool is_copied(struct matrix m) { return m.role == ROLE_ROUTER; }
+
 static struct tensor bias_of(const struct stage *s, struct matrix m, struct interval part)
 {
     const struct tensor b = stage_weight(s, m.bias);
@@ -32,6 +35,7 @@ enum error_code matrix_forward(struct stage *s, struct matrix m, int64_t N, stru
 {
     const int tiles = tiles_in(s);
     enum error_code e = OK;
+    if (is_copied(m)) return dev_linear_forward(s->device, Y, X, stage_weight(s, m.weight), tensor_none), OK;
     if (tiles == 1)
         return s->tp->scheme->linear_forward(s->tp, m.role, N, Y, X, stage_weight(s, m.weight), stage_weight(s, m.bias), err);
     for (int t = 0; t < tiles && !e; t++) e = forward_tile(s, m, t, Y, X, err);
@@ -64,6 +68,7 @@ static enum error_code backward_tiles(struct stage *s, struct matrix m, struct t
 enum error_code matrix_backward_input(struct stage *s, struct matrix m, int64_t N, struct tensor dX, struct tensor dY,
                                       struct error *err)
 {
+    if (is_copied(m)) return dev_linear_backward_input(s->device, dX, dY, stage_weight(s, m.weight)), OK;
     if (tiles_in(s) > 1) return backward_tiles(s, m, dX, dY, err);
     return s->tp->scheme->linear_backward_input(s->tp, m.role, N, dX, dY, stage_weight(s, m.weight), err);
 }
@@ -82,6 +87,7 @@ enum error_code matrix_backward_weight(struct stage *s, struct matrix m, int64_t
     const int tiles = tiles_in(s);
     const struct tensor db = stage_gradient(s, m.bias);
     enum error_code e = OK;
+    if (is_copied(m)) return dev_linear_backward_weight(s->device, stage_gradient(s, m.weight), tensor_none, dY, X), OK;
     if (tiles == 1) {
         const struct tensor dW = stage_gradient(s, m.weight);
         return m.role == ROLE_QKV ? heads_backward_weight(s->tp, N, dW, db, dY, X, err)

@@ -16,8 +16,7 @@ static const struct operation_info infos[OP_COUNT] = {
     [OP_ROUTE]     = { .words = "the router's choice in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN | READS_OUT | READS_STATISTICS,
                        .statistic = { EXPERT_CHOICES } },
     [OP_MIXTURE]   = { .words = "the experts %s", .has_input_pass = true, .has_weight_pass = true, .over = -1, .input_reads = READS_WEIGHTS | READS_STATISTICS,
-                       .weight_reads = READS_STATISTICS, .gradient = { EXPERT_ROWS, EXPERT_UP },
-                       .statistic = { EXPERT_ORDER, EXPERT_COUNTS, EXPERT_ROWS, EXPERT_UP, EXPERT_ACT, EXPERT_ROWS } },
+                       .weight_reads = READS_STATISTICS, .statistic = { EXPERTS_KEPT }, .gradient = { EXPERTS_LEFT } },
     [OP_LOSS]      = { .words = "the cross-entropy", .has_input_pass = true, .over = -1, .gradient_over_value = true,
                        .input_reads = READS_IN | READS_STATISTICS, .statistic = { INNER_ROW, TWO_INNER_ROWS } },
 };

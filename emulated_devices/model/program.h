@@ -73,9 +73,8 @@ enum statistic_shape {
     INNER_ROW,                          /* one a row of the inner side */
     TWO_INNER_ROWS,
     ATTENTION_KEPT,                     /* what the attention scheme keeps, tensor by tensor */
-    EXPERT_CHOICES,                            /* I32, the experts that a token goes to */
-    EXPERT_ORDER, EXPERT_COUNTS,        /* I32: which row each expert takes, and how many: see expert_order in ref/ops/ops.h */
-    EXPERT_ROWS, EXPERT_UP, EXPERT_ACT, /* N k rows, sorted by expert: of width D, as "mlp.up", as "mlp.act" */
+    EXPERT_CHOICES,                     /* I32, the experts that a token goes to */
+    EXPERTS_KEPT, EXPERTS_LEFT,         /* what the expert scheme keeps, and what its backward for the inputs leaves, tensor by tensor */
 };
 enum { NODE_STATISTICS = 6, NODE_GRADIENTS = 2 };
 

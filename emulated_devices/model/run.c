@@ -8,7 +8,7 @@ static enum error_code make(struct stage *s, struct microbatch *m, const struct 
 {
     const struct buffer *b = &p->linked.buffer[buffer];
     struct tensor *t = stage_buffer(s, m, p, buffer);
-    *t = buffer_shape(b, s->cp, m->N);
+    *t = buffer_shape(b, s->seams, m->N);
     t->data = arena_alloc(&s->device->arena, b->tag, tensor_bytes(*t));
     return t->data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d in layer %d", (int)(m - s->micro), p->layer);
 }
@@ -91,7 +91,7 @@ void run_held(const struct stage *s, const struct microbatch *m, const struct mo
         const struct buffer *b = &p->linked.buffer[step.at];
         if (b->tag != ACTIVATIONS && step.at < BUFFER_FIRST_OWN) continue;      /* goes on to another part or stage */
         uint64_t *held = b->tag == ACTIVATIONS ? &h->now : &h->buffers;
-        *held += step.kind == STEP_MAKE ? buffer_bytes(b, s->cp, m->N) : -buffer_bytes(b, s->cp, m->N);
+        *held += step.kind == STEP_MAKE ? buffer_bytes(b, s->seams, m->N) : -buffer_bytes(b, s->seams, m->N);
         held_note(h);
     }
     h->made = 0;

@@ -1,16 +1,11 @@
-/* run_mixture.c -- a mixture of experts on one device: all experts are here, rows are sorted by expert.
+/* run_mixture.c -- a mixture of experts: the router's choice, and what experts do with the rows that their scheme brings them.
  *
  * Source  as ref/model/mixture.c, whose order of operations this follows
  */
 #include "emulated_devices/model/run_node.h"
 #include "emulated_devices/device/compute.h"
 
-/* What the operations keep, by its place in operation_info(). */
-enum { ORDER, COUNTS, ROWS, UP, ACT, RESULTS };
-enum { D_RESULTS, D_UP };
-
 static struct tensor kept(const struct node_call *c, int which) { return node_buffer(c, c->node->statistic[which]); }
-static struct tensor left(const struct node_call *c, int which) { return node_buffer(c, c->node->gradient[which]); }
 static const struct mixture_config *mixture(const struct node_call *c) { return &c->stage->plan->model.mixture; }
 
 /* ---- the router's choice --------------------------------------------------------------------------------------------------- */
@@ -41,9 +36,8 @@ enum error_code node_route_input(const struct node_call *c, struct error *err)
 struct expert { int64_t number, first, count; };
 
 /* The next expert that has rows.  Begin with { -1 }. */
-static bool next_expert(const struct node_call *c, struct expert *e)
+static bool next_expert(const struct node_call *c, const int32_t *counts, struct expert *e)
 {
-    const int32_t *counts = kept(c, COUNTS).data;
     do {
         e->first += e->count, e->number++;
         if (e->number == mixture(c)->E) return false;
@@ -52,32 +46,56 @@ static bool next_expert(const struct node_call *c, struct expert *e)
     return true;
 }
 
+static struct tensor rows_of(struct tensor t, struct expert e) { return tensor_rows_of(t, e.first, e.count); }
 static int place_of_expert(const struct node_call *c, struct expert e, enum block_param p)
 {
     return param_of_expert(&c->stage->plan->model, c->part->layer, e.number, p);
 }
 
 /* Y = X W^T, of each expert its own rows. */
-static void experts_forward(const struct node_call *c, enum block_param p, struct tensor Y, struct tensor X)
+static void experts_forward(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor Y, struct tensor X)
 {
-    for (struct expert e = { .number = -1 }; next_expert(c, &e); )
-        dev_linear_forward(c->stage->device, tensor_rows_of(Y, e.first, e.count), tensor_rows_of(X, e.first, e.count),
-                           stage_weight(c->stage, place_of_expert(c, e, p)), tensor_none);
+    for (struct expert e = { .number = -1 }; next_expert(c, counts, &e); )
+        dev_linear_forward(c->stage->device, rows_of(Y, e), rows_of(X, e), stage_weight(c->stage, place_of_expert(c, e, p)), tensor_none);
 }
 
-static void experts_input(const struct node_call *c, enum block_param p, struct tensor dX, struct tensor dY)
+static void experts_input(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor dX, struct tensor dY)
 {
-    for (struct expert e = { .number = -1 }; next_expert(c, &e); )
-        dev_linear_backward_input(c->stage->device, tensor_rows_of(dX, e.first, e.count), tensor_rows_of(dY, e.first, e.count),
-                                  stage_weight(c->stage, place_of_expert(c, e, p)));
+    for (struct expert e = { .number = -1 }; next_expert(c, counts, &e); )
+        dev_linear_backward_input(c->stage->device, rows_of(dX, e), rows_of(dY, e), stage_weight(c->stage, place_of_expert(c, e, p)));
 }
 
-static void experts_weight(const struct node_call *c, enum block_param p, struct tensor dY, struct tensor X)
+static void experts_weight(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor dY, struct tensor X)
 {
-    for (struct expert e = { .number = -1 }; next_expert(c, &e); )
-        dev_linear_backward_weight(c->stage->device, stage_gradient(c->stage, place_of_expert(c, e, p)), tensor_none,
-                                   tensor_rows_of(dY, e.first, e.count), tensor_rows_of(X, e.first, e.count));
+    for (struct expert e = { .number = -1 }; next_expert(c, counts, &e); )
+        dev_linear_backward_weight(c->stage->device, stage_gradient(c->stage, place_of_expert(c, e, p)), tensor_none, rows_of(dY, e),
+                                   rows_of(X, e));
 }
+
+static void body_forward(const void *context, struct expert_rows r)
+{
+    const struct node_call *c = context;
+    experts_forward(c, r.counts, UP_W, r.up, r.rows);
+    dev_swiglu_forward(c->stage->device, r.act, r.up);
+    experts_forward(c, r.counts, DOWN_W, r.results, r.act);
+}
+
+static void body_input(const void *context, struct expert_rows r, struct expert_gradients g)
+{
+    const struct node_call *c = context;
+    experts_input(c, r.counts, DOWN_W, g.act, g.results);
+    dev_swiglu_backward_input(c->stage->device, g.up, g.act, r.up);
+    experts_input(c, r.counts, UP_W, g.rows, g.up);
+}
+
+static void body_weight(const void *context, struct expert_rows r, struct expert_gradients g)
+{
+    const struct node_call *c = context;
+    experts_weight(c, r.counts, DOWN_W, g.results, r.act);
+    experts_weight(c, r.counts, UP_W, g.up, r.rows);
+}
+
+/* ---- the call of the scheme -------------------------------------------------------------------------------------------------- */
 
 /* The node that made the weights keeps the choices. */
 static struct tensor choices(const struct node_call *c)
@@ -86,43 +104,38 @@ static struct tensor choices(const struct node_call *c)
     return node_buffer(c, l->node[l->slot[c->node->in[1]].maker].statistic[0]);
 }
 
+static struct mixture_call mixture_call(const struct node_call *c)
+{
+    const struct linked_node *n = c->node;
+    struct expert_parallel *ep = &c->stage->seams->ep;
+    struct mixture_call m = { .ep = ep, .body = { c, body_forward, body_input, body_weight },
+                              .x = tensor_own_rows(c->stage->tp, node_buffer(c, n->x[0]), c->micro->N), .y = node_buffer(c, n->y),
+                              .weights = node_buffer(c, n->x[1]), .experts = choices(c) };
+    for (int i = 0; i < ep->scheme->slots; i++) m.kept[i] = node_buffer(c, n->statistic[i]);
+    for (int i = 0; i < ep->scheme->gradient_slots; i++) m.left[i] = node_buffer(c, n->gradient[i]);
+    return m;
+}
+
+/* Where tensor parallelism cuts F inside each expert, what comes back is a part of a sum: of the output, and of both gradients, that of
+ * the weights before the router has it. */
 enum error_code node_mixture_forward(const struct node_call *c, struct error *err)
 {
-    struct device *d = c->stage->device;
-    (void)err;
-    dev_expert_order(d, kept(c, ORDER), kept(c, COUNTS), choices(c));
-    dev_gather_forward(d, kept(c, ROWS), tensor_own_rows(c->stage->tp, node_buffer(c, c->node->x[0]), c->micro->N), kept(c, ORDER), mixture(c)->k);
-    experts_forward(c, UP_W, kept(c, UP), kept(c, ROWS));
-    dev_swiglu_forward(d, kept(c, ACT), kept(c, UP));
-    experts_forward(c, DOWN_W, kept(c, RESULTS), kept(c, ACT));
-    dev_combine_forward(d, node_buffer(c, c->node->y), kept(c, RESULTS), kept(c, ORDER), node_buffer(c, c->node->x[1]));
-    return OK;
+    struct mixture_call m = mixture_call(c);
+    const enum error_code e = m.ep->scheme->forward(&m, err);
+    return e ? e : tensor_add_parts(c->stage->tp, m.y, err);
 }
 
 enum error_code node_mixture_input(const struct node_call *c, struct error *err)
 {
-    struct device *d = c->stage->device;
-    const struct linked_node *n = c->node;
-    const int64_t rows = tensor_rows(kept(c, ROWS));
-    struct tensor d_act = device_tensor_2d(d, BUFFERS, rows, tensor_cols(kept(c, ACT)));
-    struct tensor d_rows = device_tensor_2d(d, BUFFERS, rows, tensor_cols(kept(c, ROWS)));
-    const bool room = d_act.data && d_rows.data;
-    if (room) {
-        dev_combine_backward_input(d, left(c, D_RESULTS), node_buffer(c, n->dx[1]), node_buffer(c, n->dy), kept(c, RESULTS), kept(c, ORDER),
-                                   node_buffer(c, n->x[1]));
-        experts_input(c, DOWN_W, d_act, left(c, D_RESULTS));
-        dev_swiglu_backward_input(d, left(c, D_UP), d_act, kept(c, UP));
-        experts_input(c, UP_W, d_rows, left(c, D_UP));
-        dev_gather_backward_input(d, node_buffer(c, n->dx[0]), d_rows, kept(c, ORDER), mixture(c)->k);
-    }
-    device_free(d, d_act), device_free(d, d_rows);
-    return room ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of the experts of layer %d", c->part->layer);
+    struct mixture_call m = mixture_call(c);
+    m.dx = node_buffer(c, c->node->dx[0]), m.d_weights = node_buffer(c, c->node->dx[1]), m.dy = node_buffer(c, c->node->dy);
+    enum error_code e = m.ep->scheme->input(&m, err);
+    if (!e) e = tensor_add_parts(c->stage->tp, m.dx, err);
+    return e ? e : tensor_add_parts(c->stage->tp, m.d_weights, err);
 }
 
 enum error_code node_mixture_weight(const struct node_call *c, struct error *err)
 {
-    (void)err;
-    experts_weight(c, DOWN_W, left(c, D_RESULTS), kept(c, ACT));
-    experts_weight(c, UP_W, left(c, D_UP), kept(c, ROWS));
-    return OK;
+    struct mixture_call m = mixture_call(c);
+    return m.ep->scheme->weight(&m, err);
 }

@@ -138,7 +138,7 @@ static enum error_code rotary_input(const struct node_call *c, struct error *err
 static struct attention_call attention_call(const struct node_call *c)
 {
     const struct linked_node *n = c->node;
-    struct attention_call a = { .cp = c->stage->cp, .shape = attention(c), .qkv = buffer(c, n->x[0]), .out = buffer(c, n->y) };
+    struct attention_call a = { .cp = &c->stage->seams->cp, .shape = attention(c), .qkv = buffer(c, n->x[0]), .out = buffer(c, n->y) };
     for (int i = 0; i < a.cp->scheme->slots; i++) a.kept[i] = buffer(c, n->statistic[i]);
     return a;
 }

@@ -42,7 +42,7 @@ static enum error_code link_parts(struct stage *s, struct error *err)
         p->index = p->layer + 1;
         p->first_buffer = s->buffers;
         p->linked.buffers = BUFFER_FIRST_OWN;
-        if (has) e = link_layer(&p->linked, c, s->cp->scheme, p->layer, plan->recompute, keeps_nothing(s), err);
+        if (has) e = link_layer(&p->linked, c, s->seams, p->layer, plan->recompute, keeps_nothing(s), err);
         s->buffers += p->linked.buffers;
         for (int v = 0; v < p->linked.nodes; v++) {
             p->weight[v] = program_weight(c, p->linked.node[v].is, p->layer);
@@ -79,10 +79,10 @@ static bool make_microbatch(struct stage *s, struct microbatch *m, int rank, int
 }
 
 /* The tables of integers and of rotary positions are inputs, not tensors of the model: they are not counted. */
-enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp, struct context_parallel *cp,
+enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp, struct seams *seams,
                            struct data_parallel *data, int index, int rank, struct error *err)
 {
-    *s = (struct stage){ .plan = plan, .device = device, .tp = tp, .cp = cp, .data = data, .parameters = data->parameters, .index = index,
+    *s = (struct stage){ .plan = plan, .device = device, .tp = tp, .seams = seams, .data = data, .parameters = data->parameters, .index = index,
                          .first = index == 0, .last = index == plan->stages - 1, .first_layer = (int)plan_first_layer(plan, index) };
     s->layers = (int)plan_first_layer(plan, index + 1) - s->first_layer;
     s->micro = calloc((size_t)plan->micros, sizeof *s->micro);
@@ -250,7 +250,7 @@ struct collective_cost stage_attention_cost(const struct stage *s, int micro)
 {
     struct collective_cost sum = { 0 };
     for (int i = 0; i < s->layers + 2; i++) {
-        const struct collective_cost one = linked_attention_cost(&s->part[i].linked, s->cp, s->micro[micro].N);
+        const struct collective_cost one = linked_attention_cost(&s->part[i].linked, &s->seams->cp, s->micro[micro].N);
         sum.messages += one.messages, sum.bytes += one.bytes, sum.additions += one.additions;
     }
     return sum;

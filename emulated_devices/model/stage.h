@@ -42,7 +42,7 @@ struct stage {
     const struct plan *plan;
     struct device *device;
     struct tensor_parallel *tp;
-    struct context_parallel *cp;
+    struct seams *seams;
     struct data_parallel *data;
     int index;                                  /* 0 .. stages-1 */
     int first_layer, layers;
@@ -61,7 +61,7 @@ struct stage {
 };
 
 /** A stage with nothing in flight, on the device of this rank.  @return OK or ERR_MEMORY. */
-enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *, struct context_parallel *,
+enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *, struct seams *,
                            struct data_parallel *, int index, int rank, struct error *);
 void stage_close(struct stage *);
 

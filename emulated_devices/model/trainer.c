@@ -54,6 +54,7 @@ static enum error_code make_groups(struct trainer *t, struct error *err)
     if (!e) e = group_along(&t->tp, t->comm, &t->plan.mesh, TRAFFIC_TENSOR, AXIS_BIT(TP), err);
     if (!e) e = group_along(&t->pp, t->comm, &t->plan.mesh, TRAFFIC_PIPELINE, AXIS_BIT(PP), err);
     if (!e) e = group_along(&t->cp, t->comm, &t->plan.mesh, TRAFFIC_ATTENTION, AXIS_BIT(CP), err);
+    if (!e) e = group_along(&t->ep, t->comm, &t->plan.mesh, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
     return !e && forward_only(t) ? zeroth_open(t, err) : e;
 }
 
@@ -69,8 +70,8 @@ static enum error_code make_schemes(struct trainer *t, struct error *err)
     t->tensor.device = t->device;
     t->tensor.allreduce = p->allreduce;
     t->tensor.S = plan_tensor_share(p, t->comm->rank).S;
-    t->context = plan_context_share(p, &t->tensor, t->comm->rank);
-    t->context.group = &t->cp;
+    t->seams = plan_seams(p, &t->tensor, t->comm->rank);
+    t->seams.cp.group = &t->cp, t->seams.ep.group = &t->ep;
     t->tensor.wide_gradients = !p->data.narrow_gradients;
     e = tensor_open(&t->tensor, &t->tp, err);
     t->data.request = p->data;
@@ -94,7 +95,7 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
     t->times = calloc((size_t)t->schedule.count[t->pp.rank] + 1, sizeof *t->times);
     if (t->stage == NULL || t->scratch == NULL || t->counted == NULL || t->times == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)(t->plan.B * t->plan.S));
     for (int c = 0; c < t->plan.chunks && !e; c++) {
-        e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->context, &t->data, t->schedule.stage_of[t->pp.rank][c], t->comm->rank, err);
+        e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->seams, &t->data, t->schedule.stage_of[t->pp.rank][c], t->comm->rank, err);
         t->stages_open += !e;
     }
     return e;
@@ -166,7 +167,7 @@ void trainer_close(struct trainer *t)
     free(t->parameters.all), free(t->spec);
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
-    struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->replica, &t->side, &t->sides };
+    struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->ep, &t->replica, &t->side, &t->sides };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     *t = (struct trainer){ 0 };
 }

@@ -16,12 +16,12 @@ struct trainer {
     struct plan plan;
     struct device *device;
     struct comm *comm;
-    struct group world, dp, tp, pp, cp, replica;        /* dp: who has the same weights, along dp and cp; replica: of devices that add up one gradient: the world, unless replicas train apart */
+    struct group world, dp, tp, pp, cp, ep, replica;        /* dp: who has the same weights, along dp and cp; replica: of devices that add up one gradient: the world, unless replicas train apart */
     struct group side, sides;           /* without a backward pass: who takes losses on one side of the weights, on either one (zeroth.h) */
     struct schedule schedule;
     struct action_time *times;          /* [actions of this device] of the last step, in virtual time */
     struct tensor_parallel tensor;
-    struct context_parallel context;
+    struct seams seams;
     struct data_parallel data;
     struct parameters parameters;
     struct param_spec *spec;            /* [model_param_count] of the whole model, for who looks at other devices' */

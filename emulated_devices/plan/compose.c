@@ -6,7 +6,8 @@
 /* Sorted by the first of each pair. */
 static const struct clash clashes[] = {
     { HAS_tp, HAS_low_rank, "cuts matrices, and @ projects whole ones", "--dp and --pp" },
-    { HAS_tp, HAS_mixture, "no scheme cuts the experts of @", "--tp 1" },
+
+    { HAS_tp_cuts_stream, HAS_mixture, "cuts the stream, whose rows the routers of @ need whole", "--tensor 1d" },
 
     { HAS_tiles, HAS_tp, "with @ a matrix is cut already, and devices talk in the midst of it", "--tp 1" },
     { HAS_tiles, HAS_weights_whole,

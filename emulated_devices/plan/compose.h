@@ -20,6 +20,7 @@ struct facts {
 /* X(id, name in the list: what has it, or the usual example).  Of a plan that has it, features.c says flag and value. */
 #define FEATURES(X)                                                                                 \
     X(tp,                     "--tp P")                                                             \
+    X(tp_cuts_stream,         "--tensor 1d-sp, 2d, 2.5d or 3d")                                     \
     X(tp_uneven,               "--tp P")                                                            \
     X(tiles,                  "--tiles T")                                                          \
     X(quantized_weights,      "--quantize-weights")                                                 \

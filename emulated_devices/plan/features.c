@@ -43,6 +43,13 @@ static bool tp(const struct facts *f, struct typed *t)
     return P > 1 && say(t, "--tp %d", P);
 }
 
+static bool tp_cuts_stream(const struct facts *f, struct typed *t)
+{
+    const struct tensor_scheme *s;
+    return tp(f, NULL) && !tensor_scheme_find(&s, f->plan->tensor, NULL) && (s->stream.rows | s->stream.columns) &&
+           say(t, "--tensor %s", f->plan->tensor);
+}
+
 static bool tp_uneven(const struct facts *f, struct typed *t) { return tp(f, t) && plan_copies_lie_apart(f->plan); }
 
 /* ---- how weights, gradients and optimizer state move -------------------------------------------- */

@@ -188,6 +188,15 @@ static enum error_code check_loss_scale(const struct plan *p, struct error *err)
     return OK;
 }
 
+static enum error_code check_dispatch(const struct plan *p, struct error *err)
+{
+    const struct expert_scheme *s;
+    const enum error_code e = expert_scheme_find(&s, p->dispatch, err);
+    if (e) return e;
+    const char *needs = s->refuses(&p->model, p->mesh.size[EP]);
+    return needs ? fail(err, ERR_PLAN, "--ep %d: --dispatch %s needs %s", p->mesh.size[EP], s->head.name, needs) : OK;
+}
+
 /* On every device: they may have different numbers of heads.  Devices that share sequences train together. */
 static enum error_code check_attention(const struct plan *p, const struct shards *s, struct error *err)
 {
@@ -218,9 +227,7 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
     if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
-    for (int axis = 0; axis < AXIS_COUNT && !e; axis++)
-        if (axis == EP && p->mesh.size[axis] > 1)
-            e = fail(err, ERR_PLAN, "--%s %d: no scheme for this axis is registered; it must be 1", axis_name(axis), p->mesh.size[axis]);
+    if (!e) e = check_dispatch(p, err);
     if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
     if (!e) e = check_attention(p, &shards, err);
     if (!e) e = check_allreduce(p, tensor, err);
@@ -277,6 +284,14 @@ struct context_parallel plan_context_share(const struct plan *p, const struct te
     struct context_parallel cp = { .tp = tp, .devices = p->mesh.size[CP], .rank = mesh_coordinate(&p->mesh, rank, CP), .S = p->S };
     attention_scheme_find(&cp.scheme, p->attention, NULL);
     return cp;
+}
+
+struct seams plan_seams(const struct plan *p, const struct tensor_parallel *tp, int rank)
+{
+    struct seams s = { .tp = tp, .cp = plan_context_share(p, tp, rank),
+                       .ep = { .tp = tp, .devices = p->mesh.size[EP], .rank = mesh_coordinate(&p->mesh, rank, EP) } };
+    expert_scheme_find(&s.ep.scheme, p->dispatch, NULL);
+    return s;
 }
 
 /* Tokens of each sequence. */

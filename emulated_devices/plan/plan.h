@@ -6,10 +6,9 @@
 #define ORRERY_PLAN_PLAN_H
 
 #include "emulated_devices/comm/mesh.h"
-#include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
-#include "emulated_devices/schemes/tensor/tensor.h"
+#include "emulated_devices/schemes/seams.h"
 #include "ref/optim/loss_scale.h"
 
 enum { PLAN_MOST_STAGES = 1024 };
@@ -32,7 +31,7 @@ struct plan {
     uint64_t seed;
     const struct cluster *cluster;      /* that devices are part of, whose nodes decide which collectives fit; NULL: all are equally far */
     struct data_request data;           /* the data-parallel scheme, and who shares what */
-    const char *tensor, *attention, *schedule, *allreduce;      /* names in the registries; schedule: or a file */
+    const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule: or a file */
     const char *recompute;              /* which layers compute activations again: recompute.h; NULL: none */
     const struct optimizer *optimizer;
     struct hyperparameters hyper;
@@ -109,6 +108,9 @@ struct tensor_parallel plan_tensor_share(const struct plan *, int rank);
 
 /** A device's share of each sequence, likewise.  @param tp  kept: whose heads; NULL where only tokens are asked for. */
 struct context_parallel plan_context_share(const struct plan *, const struct tensor_parallel *tp, int rank);
+
+/** All of a device's shares that a part of the model is run with, likewise. */
+struct seams plan_seams(const struct plan *, const struct tensor_parallel *tp, int rank);
 
 /** A device's boxes of a parameter that it holds, and of one of its tiles; of what is not tiled tile 0 is all of it. */
 struct layout plan_layout(const struct plan *, int rank, const struct param_spec *);

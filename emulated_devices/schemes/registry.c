@@ -1,6 +1,7 @@
 /* registry.c -- every scheme of every kind.  A new one adds its file and one line here; of each kind the first is the default. */
 #include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/data/data.h"
+#include "emulated_devices/schemes/experts/experts.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/io/options.h"
@@ -16,6 +17,7 @@
     X(tensor_scheme, tensor_scheme_3d)              \
     X(attention_scheme, attention_scheme_whole)     \
     X(attention_scheme, attention_scheme_ulysses)   \
+    X(expert_scheme, expert_scheme_here)            \
     X(data_scheme, data_scheme_ddp)                 \
     X(data_scheme, data_scheme_zero1)               \
     X(data_scheme, data_scheme_zero2)               \

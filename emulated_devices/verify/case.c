@@ -49,7 +49,7 @@ struct plan case_plan(int dp, int tp, int pp)
 {
     struct plan p = {
         .model = nasty, .B = CASE_BATCH, .S = CASE_TOKENS, .micros = CASE_BATCH / dp >= 2 ? 2 : 1, .chunks = 1, .dtype = F64, .seed = 7,
-        .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
+        .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name, .dispatch = expert_scheme_at(0)->head.name,
         .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 1000 }, .schedule = schedule_generator_at(0)->head.name,
         .allreduce = algorithm_find(ALLREDUCE, NULL)->name, .hyper = { .lr = 0.05 },
     };

@@ -30,7 +30,8 @@ static void open_layer(struct layer *l, const char *scheme, int t, const char *r
     l->tp = (struct tensor_parallel){ .config = &l->model, .device = &l->device, .S = S };
     assert_int_equal(tensor_scheme_find(&l->tp.scheme, scheme, NULL), OK);
     tensor_share(&l->tp, t, t - 1);
-    assert_int_equal(link_layer(&l->block, &model, attention_scheme_at(0), 0, recompute, false, NULL), OK);
+    const struct seams lists = seams_alone(NULL);
+    assert_int_equal(link_layer(&l->block, &model, &lists, 0, recompute, false, NULL), OK);
 }
 
 static int64_t rows(const struct layer *l, enum tensor_place place) { return tensor_rows_at(&l->tp, place, N).count; }
@@ -58,15 +59,15 @@ static void check(const char *scheme, int t, const char *recompute, double paper
     double sum = 0, unexplained = 0;
     uint64_t kept = 0;
     open_layer(&l, scheme, t, recompute);
-    const struct context_parallel whole = context_whole(&l.tp);
+    const struct seams alone = seams_alone(&l.tp);
     assert_int_equal(layer_memory(&l.tp, N, recompute, term, NULL), OK);
     for (int i = 0; i < LAYER_MEMORY_TERMS; i++) {
         sum += term[i].paper, kept += term[i].kept;
         if (term[i].why == NULL) unexplained += term[i].paper - (double)term[i].kept;
     }
     assert_true(sum == paper);
-    assert_int_equal(linked_keeps(&l.block, &whole, N), everything(&l));
-    assert_int_equal(linked_drops(&l.block, &whole, N), dropped(&l, recompute));
+    assert_int_equal(linked_keeps(&l.block, &alone, N), everything(&l));
+    assert_int_equal(linked_drops(&l.block, &alone, N), dropped(&l, recompute));
     assert_int_equal(kept, everything(&l) - dropped(&l, recompute));
     assert_true(unexplained == 0);
     device_close(&l.device);

@@ -89,7 +89,10 @@ static const char *backward(void)
     return text;
 }
 
-static void block_of(const struct model_config *c, const char *recompute) { assert_int_equal(link_layer(&l, c, attention_scheme_at(0), 0, recompute, false, NULL), OK); }
+/* seams_alone(NULL), from main on. */
+static struct seams alone;
+
+static void block_of(const struct model_config *c, const char *recompute) { assert_int_equal(link_layer(&l, c, &alone, 0, recompute, false, NULL), OK); }
 
 static void test_gpt2(void **state)
 {
@@ -120,12 +123,12 @@ static void test_llama(void **state)
 static void test_ends(void **state)
 {
     (void)state;
-    assert_int_equal(link_layer(&l, &gpt2, attention_scheme_at(0), -1, NULL, false, NULL), OK);
+    assert_int_equal(link_layer(&l, &gpt2, &alone, -1, NULL, false, NULL), OK);
     assert_string_equal(kept(), "in");
     assert_string_equal(backward(), "embedding>tokens");          /* dropout's backward, in place */
     assert_string_equal(runs(LIST_WEIGHT), "tokens placed");
     assert_false(list_uses_weights(&l, LIST_INPUT));
-    assert_int_equal(link_layer(&l, &gpt2, attention_scheme_at(0), 2, NULL, false, NULL), OK);
+    assert_int_equal(link_layer(&l, &gpt2, &alone, 2, NULL, false, NULL), OK);
     assert_string_equal(kept(), "in ln_f logits");
     assert_int_equal(l.slot[2].gradient, l.slot[2].value);        /* the logits become their own gradient */
     assert_string_equal(backward(), "loss>logits [logits] logits>ln_f [ln_f] ln_f>in [in]");
@@ -150,7 +153,7 @@ static void test_forward_only(void **state)
 {
     int made = 0, dropped = 0;
     (void)state;
-    assert_int_equal(link_layer(&l, &llama, attention_scheme_at(0), 0, NULL, true, NULL), OK);
+    assert_int_equal(link_layer(&l, &llama, &alone, 0, NULL, true, NULL), OK);
     for (int i = 0; i < l.list[LIST_FORWARD].count; i++) {
         made += l.list[LIST_FORWARD].step[i].kind == STEP_MAKE;
         dropped += l.list[LIST_FORWARD].step[i].kind == STEP_DROP;
@@ -183,7 +186,7 @@ static void test_memory_balances(void **state)
     for (int c = 0; c < 9; c++)
         for (int layer = -1; layer <= 2; layer++) {
             int held[LINK_BUFFERS] = { 0 };
-            assert_int_equal(link_layer(&l, c < 3 ? &gpt2 : c < 6 ? &llama : &gptj, attention_scheme_at(0), layer, choices[c % 3], false, NULL), OK);
+            assert_int_equal(link_layer(&l, c < 3 ? &gpt2 : c < 6 ? &llama : &gptj, &alone, layer, choices[c % 3], false, NULL), OK);
             for (enum list which = 0; which < LIST_COUNT; which++)
                 for (int i = 0; i < l.list[which].count; i++) {
                     const struct part_step step = l.list[which].step[i];
@@ -200,10 +203,10 @@ static void test_refusals(void **state)
     static struct node endless[LINK_NODES + 2];
     struct error err;
     (void)state;
-    assert_int_equal(link_part(&l, unknown, &gpt2, attention_scheme_at(0), RECOMPUTE_NONE, false, &err), ERR_PLAN);
+    assert_int_equal(link_part(&l, unknown, &gpt2, &alone, RECOMPUTE_NONE, false, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "reads c, which nobody has made before it"));
     for (int i = 0; i <= LINK_NODES; i++) endless[i] = (struct node){ OP_DROPOUT, .out = "a", .in = { "in" }, .place = "mlp" };
-    assert_int_equal(link_part(&l, endless, &gpt2, attention_scheme_at(0), RECOMPUTE_NONE, false, &err), ERR_PLAN);
+    assert_int_equal(link_part(&l, endless, &gpt2, &alone, RECOMPUTE_NONE, false, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "more than"));
 }
 
@@ -226,6 +229,7 @@ static void test_parameters(void **state)
 
 int main(void)
 {
+    alone = seams_alone(NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama), cmocka_unit_test(test_ends), cmocka_unit_test(test_recomputation),
         cmocka_unit_test(test_forward_only), cmocka_unit_test(test_gptj), cmocka_unit_test(test_memory_balances),

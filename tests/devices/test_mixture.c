@@ -1,6 +1,6 @@
 /* A Mixtral on devices equals the one-device model: over copies of the model, stages and microbatches, with weights in shards.
- * ranks: 1 2 3 4
- * verify ranks: 6 8
+ * ranks: 1 2 3 4 6
+ * verify ranks: 5 8
  *
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory peaks by formula.
  * The balance loss is of all tokens of the batch in all layers: with the tokens of one microbatch, copy or stage alone it would be another.
@@ -23,6 +23,20 @@ static void test_every_mesh(void **state)
         struct plan p = mixtral(dp, test_size / dp);
         if (plan_check(&p, &err) == OK) check(&p);
     }
+}
+
+/* F of every expert is cut; output, gradient of the input and gradient of the weights are then parts of sums. */
+static void test_inside_experts(void **state)
+{
+    (void)state;
+    for (int tp = 2; tp <= test_size; tp++)
+        for (int other = 0; test_size % tp == 0 && other < 3; other++) {
+            const int rest = test_size / tp;
+            struct plan p = case_plan(other == 0 ? rest : 1, tp, other == 1 ? rest : 1);
+            case_take_mixtral(&p);
+            if (other == 2) case_take_context(&p, rest, rest > 1 ? "ulysses" : "whole");
+            if ((other == 0 || rest > 1) && plan_check(&p, &err) == OK) check(&p);
+        }
 }
 
 static void test_every_data_scheme(void **state)
@@ -82,7 +96,13 @@ static void test_refusals(void **state)
     expect_refused(p, "--tiles 2");
     p = mixtral(1, 1);
     mesh_make(&p.mesh, two, NULL);
-    expect_refused(p, "--tp 2: no scheme cuts the experts");
+    p.tensor = "1d-sp";
+    expect_refused(p, "--tensor 1d-sp: cuts the stream");
+    p = case_plan(1, 1, 1);
+    case_take_mixtral(&p);
+    const int experts[AXIS_COUNT] = { [DP] = 1, [TP] = 1, [PP] = 1, [CP] = 1, [EP] = 2 };
+    mesh_make(&p.mesh, experts, NULL);
+    expect_refused(p, "--ep 2: --dispatch here needs");
     p = mixtral(1, 1);
     case_take_mezo(&p, 1);
     expect_refused(p, "--optimizer mezo");
@@ -91,7 +111,7 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_every_mesh), MPI_TEST(test_every_data_scheme), MPI_TEST(test_recomputation), MPI_TEST(test_rules), MPI_TEST(test_refusals),
+        MPI_TEST(test_every_mesh), MPI_TEST(test_inside_experts), MPI_TEST(test_every_data_scheme), MPI_TEST(test_recomputation), MPI_TEST(test_rules), MPI_TEST(test_refusals),
     };
     return MPI_RUN("mixture", tests);
 }

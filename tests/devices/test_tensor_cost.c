@@ -59,9 +59,9 @@ static int64_t layer_keeps(const char *name, int P)
 {
     struct tensor_parallel tp = of(shape, name, P, P - 1);
     struct linked block;
-    const struct context_parallel whole = context_whole(&tp);
-    assert_int_equal(link_layer(&block, shape, whole.scheme, 0, NULL, false, NULL), OK);
-    return (int64_t)(linked_keeps(&block, &whole, N) / sizeof(double));
+    const struct seams alone = seams_alone(&tp);
+    assert_int_equal(link_layer(&block, shape, &alone, 0, NULL, false, NULL), OK);
+    return (int64_t)(linked_keeps(&block, &alone, N) / sizeof(double));
 }
 
 static void test_1d(void **state)

@@ -71,8 +71,8 @@ enum error_code tensor_predict(struct tensor_figures *f, const struct bench_tens
     const int64_t N = shape_tokens(s);
     static struct linked block;
     enum error_code e = stand_open(&p, s, b->dtype, scheme, P, err);
-    const struct context_parallel whole = context_whole(&p.tp);
-    if (!e) e = link_layer(&block, &p.plan.model, whole.scheme, 0, NULL, false, err);
+    const struct seams alone = seams_alone(&p.tp);
+    if (!e) e = link_layer(&block, &p.plan.model, &alone, 0, NULL, false, err);
     if (e) return e;
     *f = (struct tensor_figures){ 0 };
     clock_open(&p.device.clock, &b->cluster, b->dtype);
@@ -84,7 +84,7 @@ enum error_code tensor_predict(struct tensor_figures *f, const struct bench_tens
         f->bytes = larger(f->bytes, c.bytes);
         f->mean += (double)c.bytes / P;
         f->weights = larger(f->weights, weight_bytes(&p));
-        f->kept = larger(f->kept, linked_keeps(&block, &whole, N));
+        f->kept = larger(f->kept, linked_keeps(&block, &alone, N));
         if (r == 0 || r == P - 1) f->transfers = (picoseconds)larger((uint64_t)f->transfers, (uint64_t)linked_time(&block, &p.tp, N));
     }
     stand_close(&p);

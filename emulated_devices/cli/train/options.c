@@ -193,7 +193,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     struct offload_flags offload = { 0 };
     struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
     struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
-    *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name, .data = { .scheme = data_scheme_at(0)->head.name },
+    *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name, .dispatch = expert_scheme_at(0)->head.name, .data = { .scheme = data_scheme_at(0)->head.name },
                                             .schedule = schedule_generator_at(0)->head.name,
                                             .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
     const struct option table[] = {
@@ -206,6 +206,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
         { "--attention", "NAME", OPTION_STRING, &o->plan.attention, .help = "how sequences are split over cp" },
+        { "--dispatch", "NAME", OPTION_STRING, &o->plan.dispatch, .help = "how experts are split over ep" },
         { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute, .help = "activations to compute again in backward: none, selective, full, or layers such as 0,2-5, in full" },
         { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline: registered, or your own" },
         { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given, .help = "stages on each device of the pipeline" },

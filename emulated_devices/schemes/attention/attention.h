@@ -52,9 +52,6 @@ struct attention_scheme {
 
 SCHEME_CASTS(ATTENTION_SCHEME, attention_scheme)        /* attention_scheme_at, attention_scheme_find */
 
-/** The trivial way: whole sequences on each device of a tensor-parallel group.  Pure. */
-struct context_parallel context_whole(const struct tensor_parallel *);
-
 /** The tokens of each sequence that this device has.  For intervals_free. */
 struct intervals context_tokens(const struct context_parallel *);
 

@@ -48,15 +48,3 @@ const struct attention_scheme attention_scheme_whole = {
     .refuses = refuses, .cut = cut, .slots = 1, .kept = kept, .reads_input = true, .reads_output = true,
     .forward = forward, .backward_input = backward_input,
 };
-
-struct context_parallel context_whole(const struct tensor_parallel *tp)
-{
-    return (struct context_parallel){ .scheme = &attention_scheme_whole, .tp = tp, .devices = 1, .S = tp->S };
-}
-
-struct intervals context_tokens(const struct context_parallel *cp)
-{
-    struct intervals tokens = { 0 };
-    cp->scheme->cut(&tokens, cp->S, cp->devices, cp->rank);
-    return tokens;
-}

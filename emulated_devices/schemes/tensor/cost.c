@@ -69,6 +69,7 @@ void forecast_norm(struct forecast *f, enum tensor_pass pass, int64_t N)
 
 void forecast_matrix(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N)
 {
+    if (role == ROLE_ROUTER) return;                    /* every device has all of it */
     f->tp->scheme->matrix_cost(f, role, pass, N, model_has_bias(f->tp->config, role));
     if (role == ROLE_QKV && pass == WEIGHT_PASS) forecast_heads(f);
 }

@@ -230,7 +230,7 @@ int64_t tensor_counted(const struct tensor_parallel *tp, const struct param_spec
     const struct weight_cut w = s->weight(p->role);
     const struct tensor_cut cut = cut_of(s, p);
     const struct layout own = tensor_layout(tp, p);
-    const unsigned tells = is_matrix(p) ? w.out | w.in | w.sub : cut.columns | (s->cuts_vectors ? cut.rows : 0);
+    const unsigned tells = p->role == ROLE_ROUTER ? 0 : is_matrix(p) ? w.out | w.in | w.sub : cut.columns | (s->cuts_vectors ? cut.rows : 0);
     for (int a = 0; a < TENSOR_AXES; a++)
         if (!(tells & MESH_AXIS(a)) && tp->at[a] != 0) return 0;
     if (p->role != ROLE_QKV || tp->heads.copy == 0) return layout_count(&own);

@@ -169,7 +169,7 @@ enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struc
 /** What that adding up sends. */
 void forecast_heads(struct forecast *);
 
-/* ---- norm.c, cross_entropy.c, shared.c: the same for all schemes --------------------------------------------------- */
+/* ---- norm.c, cross_entropy.c, shared.c, parts.c: the same for all schemes --------------------------------------------------- */
 
 /* The model's kind of norm as in ref/ops/ops.h, on this device's piece; an rmsnorm has no mean and no b.
  * Collective over the devices that share rows, or columns. */
@@ -202,6 +202,13 @@ void shared_release(struct tensor_parallel *, struct shared *);
  *  Where no other device has other rows, it is the gradient itself. */
 enum error_code shared_begin(struct tensor_parallel *, struct tensor_cut, struct tensor g, int64_t rows, struct shared *, struct error *);
 enum error_code shared_give(struct tensor_parallel *, struct tensor_cut, struct shared *, struct error *);
+
+/** Add up what devices that share the inner side each have a part of, such as what experts cut in F make.  Collective over them.
+ *  @return OK or ERR_COMM.  Adds in the order of the all-reduce. */
+enum error_code tensor_add_parts(struct tensor_parallel *, struct tensor, struct error *);
+
+/** What a pass through a mixture of experts adds up so, for N tokens. */
+void forecast_mixture(struct forecast *, enum tensor_pass, int64_t N);
 
 /** Uninitialised BUFFERS, in the device's format or in that of weights' gradients. @return OK or ERR_MEMORY. */
 enum error_code tensor_buffer(struct tensor_parallel *, struct tensor *, int64_t rows, int64_t cols, struct error *);

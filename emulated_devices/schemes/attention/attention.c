@@ -1,0 +1,8 @@
+#include "emulated_devices/schemes/attention/attention.h"
+
+struct intervals context_tokens(const struct context_parallel *cp)
+{
+    struct intervals tokens = { 0 };
+    cp->scheme->cut(&tokens, cp->S, cp->devices, cp->rank);
+    return tokens;
+}

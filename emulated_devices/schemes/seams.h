@@ -1,0 +1,17 @@
+/* seams.h -- the schemes that a part of the model calls while it runs, together: over tp, cp and ep. */
+#ifndef ORRERY_SEAMS_H
+#define ORRERY_SEAMS_H
+
+#include "emulated_devices/schemes/attention/attention.h"
+#include "emulated_devices/schemes/experts/experts.h"
+
+struct seams {
+    const struct tensor_parallel *tp;
+    struct context_parallel cp;
+    struct expert_parallel ep;
+};
+
+/** Those of a tensor-parallel group alone: whole sequences, all experts on each device.  Pure.  tp: kept; NULL where only lists are linked. */
+struct seams seams_alone(const struct tensor_parallel *tp);
+
+#endif
