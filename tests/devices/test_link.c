@@ -199,7 +199,7 @@ static void test_memory_balances(void **state)
 
 static void test_refusals(void **state)
 {
-    static const struct node unknown[] = { { OP_NORM, .out = "a", .in = { "in" } }, { OP_GELU, .out = "b", .in = { "c" } }, { OP_END } };
+    static const struct node unknown[] = { { OP_NORM, .out = "a", .in = { "in" } }, { OP_GELU, .out = "b", .in = { "c" } }, { .op = OP_END } };
     static struct node endless[LINK_NODES + 2];
     struct error err;
     (void)state;

@@ -18,7 +18,7 @@ static const struct node block[] = {
     { OP_MIXTURE,   .out = "mlp.out",      .in = { "ln_2", "router.weights" }, .param = "block_sparse_moe.experts" },
     { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.out" },          .place = "mlp", .unseen = true },
     { OP_ADD,       .out = "out",          .in = { "mid", "mlp.dropped" } },
-    { OP_END }
+    { .op = OP_END }
 };
 
 const struct program program_mixtral = { llama_embedding, block, llama_loss, "model.layers.%d." };
