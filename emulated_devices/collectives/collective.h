@@ -140,8 +140,18 @@ enum error_code algorithm_check(enum operation, const char *flag, const char *na
 /** What member `rank` of P spends on this collective; all zero where nothing need be sent.  c->in and c->out are not read. */
 struct collective_cost collective_cost(const struct algorithm *, int rank, int P, const struct collective *);
 
-/** What this device spends on a collective that collective_run would run under this name.  Local. */
-struct collective_cost group_cost(const struct group *, enum operation, const char *name, const struct collective *);
+/**
+ * What this device sends and adds in a collective that collective_run would run under this name.  Local.
+ * Totals are the algorithm's cost function.  So are levels where all members are equally near; elsewhere they are those of a
+ * rehearsal: the algorithm runs, and what it would send is written down instead.
+ */
+struct account group_cost(const struct group *, enum operation, const char *name, const struct collective *);
+
+/** The same of one algorithm, for a call whose nodes are set. */
+struct traffic collective_traffic(const struct algorithm *, const struct group *, const struct collective *);
+
+/** Enter it as expected: for a scheme that does what an algorithm does, but does it itself.  collective_run enters its own calls. */
+void collective_expect(const struct group *, enum operation, const char *name, const struct collective *);
 
 /** The time that this collective is predicted to take on the group's cluster, when its members begin together.  Local. */
 picoseconds group_time(const struct group *, enum operation, const char *name, const struct collective *);

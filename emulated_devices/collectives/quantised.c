@@ -48,7 +48,7 @@ enum error_code quantised_allgather(struct group *g, const char *algorithm, stru
     return e;
 }
 
-struct collective_cost quantised_allgather_cost(const struct group *g, const char *algorithm, int64_t n, struct block_format f)
+struct account quantised_allgather_cost(const struct group *g, const char *algorithm, int64_t n, struct block_format f)
 {
     const struct collective c = gather_call(g, quantised_bytes(f, n));
     return group_cost(g, ALLGATHER, algorithm, &c);
@@ -114,6 +114,8 @@ struct step {
 
 static struct collective step_call(int64_t each, int64_t bytes) { return (struct collective){ .count = each * bytes, .dtype = U8 }; }
 
+static uint64_t step_additions(const struct group *g, int64_t n, int64_t each) { return (uint64_t)((g->size - 1) * each * n); }
+
 static const char *code_from(const struct step *s, const char *in, int member, int64_t i) { return in + (member * s->each + i) * s->bytes; }
 
 /* In the order of members. */
@@ -163,6 +165,7 @@ static enum error_code run_step(const struct step *s, struct error *err)
     for (int m = 0; m < P && !e; m++)
         for (int64_t i = 0; i < s->each; i++)
             encode(d, codes + (m * s->each + i) * s->bytes, quantised_block(s->X, s->n, i * P + m), s->format);
+    ledger_additions(&s->group->comm->expected, s->group, ALLTOALL, step_additions(s->group, s->n, s->each));
     if (!e) e = collective_run(s->group, ALLTOALL, NULL, &c, err);
     if (!e) add_up(s, codes + all, one);
     if (!e && tracked(s->x)) e = track(s, codes + all, err);
@@ -171,11 +174,11 @@ static enum error_code run_step(const struct step *s, struct error *err)
     return e;
 }
 
-static struct collective_cost step_cost(const struct group *g, int64_t n, int64_t each, struct block_format f)
+static struct account step_cost(const struct group *g, int64_t n, int64_t each, struct block_format f)
 {
     const struct collective c = step_call(each, quantised_bytes(f, n));
-    struct collective_cost cost = group_cost(g, ALLTOALL, NULL, &c);
-    cost.additions += (uint64_t)((g->size - 1) * each * n);
+    struct account cost = group_cost(g, ALLTOALL, NULL, &c);
+    cost.of[ALLTOALL].additions += step_additions(g, n, each);
     return cost;
 }
 
@@ -222,9 +225,10 @@ enum error_code quantised_reduce_scatter(struct quantised_group *q, struct tenso
     return e;
 }
 
-struct collective_cost quantised_reduce_scatter_cost(const struct quantised_group *q, int64_t n, struct block_format f)
+struct account quantised_reduce_scatter_cost(const struct quantised_group *q, int64_t n, struct block_format f)
 {
     if (!q->two_steps) return step_cost(q->whole, n, 1, f);
-    const struct collective_cost a = step_cost(&q->inside, n, q->between.size, f), b = step_cost(&q->between, n, 1, f);
-    return (struct collective_cost){ .messages = a.messages + b.messages, .bytes = a.bytes + b.bytes, .additions = a.additions + b.additions };
+    struct account sum = step_cost(&q->inside, n, q->between.size, f);
+    account_add(&sum, step_cost(&q->between, n, 1, f), 1);
+    return sum;
 }

@@ -54,7 +54,7 @@ enum error_code quantised_as_gathered(struct tensor row, int64_t n, struct block
 enum error_code quantised_allgather(struct group *, const char *algorithm, struct tensor own, struct tensor all, struct block_format, struct error *);
 
 /** Messages, bytes and additions of this member, exactly.  @param n  elements of one piece. */
-struct collective_cost quantised_allgather_cost(const struct group *, const char *algorithm, int64_t n, struct block_format);
+struct account quantised_allgather_cost(const struct group *, const char *algorithm, int64_t n, struct block_format);
 
 /* A group, and where it is on several nodes of the cluster with as many members each, side by side, the groups of the two steps;
  * otherwise one step among all. */
@@ -84,14 +84,14 @@ void quantised_group_close(struct quantised_group *);
 enum error_code quantised_reduce_scatter(struct quantised_group *, struct tensor row, struct block_format, struct tracking tracking, struct error *);
 
 /** Messages, bytes and additions of this member, exactly.  @param n  elements of one block. */
-struct collective_cost quantised_reduce_scatter_cost(const struct quantised_group *, int64_t n, struct block_format);
+struct account quantised_reduce_scatter_cost(const struct quantised_group *, int64_t n, struct block_format);
 
 /**
  * The same on a ring, quantised anew at every hop: worse, and here to be compared with (`orrery bench quantized`).
  * Collective over the group; arguments and errors as quantised_reduce_scatter.
  */
 enum error_code quantised_ring_reduce_scatter(struct group *, struct tensor row, struct block_format, struct tracking, struct error *);
-struct collective_cost quantised_ring_reduce_scatter_cost(const struct group *, int64_t n, struct block_format);
+struct account quantised_ring_reduce_scatter_cost(const struct group *, int64_t n, struct block_format);
 
 /* Block i of a row of blocks of n elements. */
 static inline struct tensor quantised_block(struct tensor row, int64_t n, int64_t i)

@@ -96,6 +96,13 @@ static enum error_code go_round(struct hop *h, struct tensor row, struct trackin
     return OK;
 }
 
+static void enter(struct ledger *l, const struct group *g, int64_t n, struct block_format f)
+{
+    const uint64_t hops = (uint64_t)(g->size - 1);
+    ledger_messages(l, g, REDUCE_SCATTER, around(g->rank + 1, g->size), (uint64_t)quantised_bytes(f, n), hops);
+    ledger_additions(l, g, REDUCE_SCATTER, hops * (uint64_t)n);
+}
+
 enum error_code quantised_ring_reduce_scatter(struct group *g, struct tensor row, struct block_format f, struct tracking t, struct error *err)
 {
     struct device *d = g->comm->device;
@@ -107,6 +114,7 @@ enum error_code quantised_ring_reduce_scatter(struct group *g, struct tensor row
     enum error_code e = sums.data && codes && h.value ? OK : fail(err, ERR_MEMORY, "no memory for %lld bytes of codes", (long long)(2 * bytes));
     if (!e && tracked(t)) e = tracking_open(&h.sums, n, err);
     if (!e && tracked(t)) e = tracking_open(&h.came_with, n, err);
+    enter(&g->comm->expected, g, n, f);
     if (!e) e = go_round(&h, row, t, err);
     tracking_close(&h.sums), tracking_close(&h.came_with);
     free(h.value);
@@ -115,8 +123,9 @@ enum error_code quantised_ring_reduce_scatter(struct group *g, struct tensor row
     return e;
 }
 
-struct collective_cost quantised_ring_reduce_scatter_cost(const struct group *g, int64_t n, struct block_format f)
+struct account quantised_ring_reduce_scatter_cost(const struct group *g, int64_t n, struct block_format f)
 {
-    const uint64_t hops = (uint64_t)(g->size - 1);
-    return (struct collective_cost){ .messages = hops, .bytes = hops * (uint64_t)quantised_bytes(f, n), .additions = hops * (uint64_t)n, .steps = hops };
+    struct ledger l = { 0 };
+    enter(&l, g, n, f);
+    return l.of[g->kind];
 }

@@ -106,6 +106,8 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
     if (code != OK) return code;
     if (trivial || works_in_out(op)) copy_in(&here, c, g->size);
     if (works_in_out(op)) call.in = call.out;
+    const struct traffic expected = collective_traffic(a, g, c);
+    traffic_add(&g->comm->expected.of[g->kind].of[op], &expected);
     g->call = contract_number(op, a, c, g->size);
     code = trivial ? OK : a->run(g, c, err);
     g->call = 0;
@@ -117,13 +119,6 @@ struct collective_cost collective_cost(const struct algorithm *a, int rank, int 
 {
     if (nothing_to_do(a->operation, c, P)) return (struct collective_cost){ 0 };
     return a->cost(rank, P, c);
-}
-
-struct collective_cost group_cost(const struct group *g, enum operation op, const char *name, const struct collective *c)
-{
-    struct collective call = *c;
-    call.nodes = group_nodes(g);
-    return collective_cost(algorithm_for(g, op, name, &call), g->rank, g->size, &call);
 }
 
 picoseconds group_time(const struct group *g, enum operation op, const char *name, const struct collective *c)

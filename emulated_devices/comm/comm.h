@@ -35,6 +35,8 @@ struct comm {
     int rank, size;
     uint32_t *contexts;                         /* [size] groups made so far together with each device */
     struct ledger counted;                      /* every message and addition so far */
+    struct ledger expected;                     /* what the formulas say of every call so far */
+    struct traffic *rehearsal;                  /* not NULL: messages are entered here and not sent, and no time passes */
     struct transport *transport;                /* MPI's side of it */
     struct group *everyone;                     /* for agreement and barriers */
     bool checks_calls;                          /* collectives make sure that all members call them alike */
@@ -169,6 +171,13 @@ struct listener {
     void (*received)(void *context, const struct exchange *, int from, const void *data, uint64_t bytes);
     void (*reduced)(void *context, const struct exchange *, enum dtype, const void *into, int64_t count);
 };
+
+/* Enter what no collective does, messages to one member and additions, under the group's kind.  Local. */
+void ledger_messages(struct ledger *, const struct group *, enum operation, int peer, uint64_t bytes, uint64_t times);
+void ledger_additions(struct ledger *, const struct group *, enum operation, uint64_t count);
+
+/** The level of the link to a member. */
+int group_level(const struct group *, int member);
 
 /** Scratch memory for the time of an exchange, from the device's arena (tag BUFFERS). NULL only if the machine has none left. */
 void *exchange_scratch(struct exchange *, uint64_t bytes);

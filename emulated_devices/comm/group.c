@@ -66,6 +66,22 @@ enum error_code group_world(struct group *g, struct comm *c, struct error *err)
     return group_finish(g, c, member, c->size, TRAFFIC_OTHER, 0, err);
 }
 
+int group_level(const struct group *g, int member)
+{
+    const struct cluster *c = &g->comm->device->clock.cluster;
+    return link_between(c->link, c->levels, g->comm->rank, g->member[member]);
+}
+
+void ledger_messages(struct ledger *l, const struct group *g, enum operation op, int peer, uint64_t bytes, uint64_t times)
+{
+    traffic_send(&l->of[g->kind].of[op], group_level(g, peer), bytes, times);
+}
+
+void ledger_additions(struct ledger *l, const struct group *g, enum operation op, uint64_t count)
+{
+    l->of[g->kind].of[op].additions += count;
+}
+
 void group_close(struct group *g)
 {
     free(g->member);

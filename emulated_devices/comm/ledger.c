@@ -20,21 +20,35 @@ const char *traffic_kind_name(enum traffic_kind kind)
     return kind < TRAFFIC_KIND_COUNT ? name[kind] : "unknown kind";
 }
 
-static void add(struct traffic *sum, const struct traffic *t)
+void traffic_send(struct traffic *t, int level, uint64_t bytes, uint64_t times)
 {
-    sum->messages_sent += t->messages_sent, sum->bytes_sent += t->bytes_sent;
-    sum->messages_received += t->messages_received, sum->bytes_received += t->bytes_received;
-    sum->additions += t->additions;
+    t->messages_sent += times, t->bytes_sent += times * bytes;
+    t->level[level].messages += times, t->level[level].bytes += times * bytes;
+}
+
+/* Numbers without a sign wrap round: times < 0 takes out exactly what was entered. */
+static void add_times(struct traffic *sum, const struct traffic *t, uint64_t times)
+{
+    sum->messages_sent += times * t->messages_sent, sum->bytes_sent += times * t->bytes_sent;
+    sum->messages_received += times * t->messages_received, sum->bytes_received += times * t->bytes_received;
+    sum->additions += times * t->additions;
     for (int l = 0; l < CLUSTER_LEVELS; l++) {
-        sum->level[l].messages += t->level[l].messages;
-        sum->level[l].bytes += t->level[l].bytes;
+        sum->level[l].messages += times * t->level[l].messages;
+        sum->level[l].bytes += times * t->level[l].bytes;
     }
 }
 
-struct traffic ledger_kind(const struct ledger *l, enum traffic_kind kind)
+void traffic_add(struct traffic *sum, const struct traffic *t) { add_times(sum, t, 1); }
+
+void account_add(struct account *sum, struct account c, int64_t times)
+{
+    for (enum operation op = 0; op < OPERATION_COUNT; op++) add_times(&sum->of[op], &c.of[op], (uint64_t)times);
+}
+
+struct traffic account_total(const struct account *a)
 {
     struct traffic sum = { 0 };
-    for (enum operation op = 0; op < CONTROL; op++) add(&sum, &l->of[kind][op]);
+    for (enum operation op = 0; op < CONTROL; op++) traffic_add(&sum, &a->of[op]);
     return sum;
 }
 
@@ -46,4 +60,10 @@ struct sent ledger_level(const struct ledger *l, int level)
         sum.messages += all.level[level].messages, sum.bytes += all.level[level].bytes;
     }
     return sum;
+}
+
+bool traffic_equal(const struct traffic *a, const struct traffic *b, int level)
+{
+    if (level >= 0) return a->level[level].messages == b->level[level].messages && a->level[level].bytes == b->level[level].bytes;
+    return a->messages_sent == b->messages_sent && a->bytes_sent == b->bytes_sent && a->additions == b->additions;
 }

@@ -12,6 +12,7 @@
 #define ORRERY_LEDGER_H
 
 #include "emulated_devices/device/cluster.h"
+#include <stdbool.h>
 
 #define OPERATIONS(X)                        \
     X(POINT_TO_POINT, "send")                \
@@ -64,12 +65,26 @@ struct traffic {
     struct sent level[CLUSTER_LEVELS];          /* of what is sent, by the level of the link; CONTROL has none */
 };
 
-struct ledger { struct traffic of[TRAFFIC_KIND_COUNT][OPERATION_COUNT]; };
+struct account { struct traffic of[OPERATION_COUNT]; };         /* of one kind */
+struct ledger { struct account of[TRAFFIC_KIND_COUNT]; };
 
-/** All operations of a kind together, but CONTROL. */
-struct traffic ledger_kind(const struct ledger *, enum traffic_kind);
+/** One more message, or several of the same size, over a link of this level. */
+void traffic_send(struct traffic *, int level, uint64_t bytes, uint64_t times);
+
+/** sum += t. */
+void traffic_add(struct traffic *sum, const struct traffic *t);
+
+/** sum += times c.  times < 0 takes out again what was entered. */
+void account_add(struct account *sum, struct account c, int64_t times);
+
+/** All operations together, but CONTROL. */
+struct traffic account_total(const struct account *);
+static inline struct traffic ledger_kind(const struct ledger *l, enum traffic_kind kind) { return account_total(&l->of[kind]); }
 
 /** What was sent over links of one level, all kinds and operations together. */
 struct sent ledger_level(const struct ledger *, int level);
+
+/** Whether two say the same of what is sent and added up; of one level alone if level >= 0.  What is received is not compared. */
+bool traffic_equal(const struct traffic *, const struct traffic *, int level);
 
 #endif

@@ -46,6 +46,7 @@ REDUCE(u8, uint8_t, unsigned, SAME, (uint8_t))
 void reduce_local(struct exchange *x, enum reduction how, enum dtype t, void *into, const void *from, int64_t count)
 {
     struct comm *c = x->group->comm;
+    if (c->rehearsal != NULL) { c->rehearsal->additions += (uint64_t)count; return; }
     switch (t) {
     case F32: reduce_f32(how, into, from, count); break;
     case F64: reduce_f64(how, into, from, count); break;
@@ -56,7 +57,7 @@ void reduce_local(struct exchange *x, enum reduction how, enum dtype t, void *in
     case U8:  reduce_u8(how, into, from, count); break;
     case DTYPE_COUNT: break;
     }
-    c->counted.of[x->group->kind][x->operation].additions += (uint64_t)count;
+    c->counted.of[x->group->kind].of[x->operation].additions += (uint64_t)count;
     if (x->operation == CONTROL) return;
     clock_compute(&c->device->clock, "reduce", elementwise_cost(count, 3, 1, t));
     flight_read(c->device->clock.flight, c->device->clock.now, from, (uint64_t)count * dtype_size(t));
@@ -67,7 +68,7 @@ void reduce_local(struct exchange *x, enum reduction how, enum dtype t, void *in
 void reduce_finish(struct exchange *x, enum reduction how, enum dtype t, void *data, int64_t count)
 {
     const int by = x->group->size;
-    if (how != AVERAGE || count == 0) return;
+    if (how != AVERAGE || count == 0 || x->group->comm->rehearsal != NULL) return;
     switch (t) {
     case F32: divide_f32(data, count, by); break;
     case F64: divide_f64(data, count, by); break;

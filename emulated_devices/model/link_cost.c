@@ -23,14 +23,14 @@ static void enter_lists(struct forecast *f, const struct linked *p, int64_t N)
             if (p->list[which].step[i].kind == STEP_RUN) enter_node(f, p->node[p->list[which].step[i].at].is, pass_of[which], N);
 }
 
-struct collective_cost linked_cost(const struct linked *p, const struct tensor_parallel *tp, int64_t N)
+struct account linked_cost(const struct linked *p, const struct tensor_parallel *tp, int64_t N)
 {
     struct forecast f = { .tp = tp };
     enter_lists(&f, p, N);
     return f.sum;
 }
 
-struct collective_cost linked_attention_cost(const struct linked *p, const struct context_parallel *cp, int64_t N)
+struct account linked_attention_cost(const struct linked *p, const struct context_parallel *cp, int64_t N)
 {
     struct forecast f = { .tp = cp->tp };
     const int64_t rows = tensor_rows_at(cp->tp, INNER, N).count;
@@ -49,11 +49,13 @@ picoseconds linked_time(const struct linked *p, const struct tensor_parallel *tp
     return f.time;
 }
 
-struct collective_cost block_cost(const struct tensor_parallel *tp, int64_t N)
+struct traffic block_cost(const struct tensor_parallel *tp, int64_t N)
 {
+    struct account sum = { 0 };
     struct linked block;
     const struct seams alone = seams_alone(tp);
-    return link_layer(&block, tp->config, &alone, 0, NULL, false, NULL) ? (struct collective_cost){ 0 } : linked_cost(&block, tp, N);
+    if (link_layer(&block, tp->config, &alone, 0, NULL, false, NULL) == OK) sum = linked_cost(&block, tp, N);
+    return account_total(&sum);
 }
 
 picoseconds block_time(const struct tensor_parallel *tp, int64_t N)

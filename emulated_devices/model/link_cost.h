@@ -4,11 +4,11 @@
 
 #include "emulated_devices/model/link.h"
 
-/** Messages, bytes and additions of this device on the tp group for all lists of a part, one microbatch of N tokens, exactly. */
-struct collective_cost linked_cost(const struct linked *, const struct tensor_parallel *, int64_t N);
+/** What this device sends and adds on the tp group for all lists of a part, one microbatch of N tokens, exactly. */
+struct account linked_cost(const struct linked *, const struct tensor_parallel *, int64_t N);
 
 /** The same on the cp group: what attention sends. */
-struct collective_cost linked_attention_cost(const struct linked *, const struct context_parallel *, int64_t N);
+struct account linked_attention_cost(const struct linked *, const struct context_parallel *, int64_t N);
 
 /**
  * The time that these collectives are predicted to take one after the other on the cluster of the device's clock, with what they
@@ -18,7 +18,7 @@ struct collective_cost linked_attention_cost(const struct linked *, const struct
 picoseconds linked_time(const struct linked *, const struct tensor_parallel *, int64_t N);
 
 /** The same of one block, without recomputation.  @return zeros for a model that devices have no program for. */
-struct collective_cost block_cost(const struct tensor_parallel *, int64_t N);
+struct traffic block_cost(const struct tensor_parallel *, int64_t N);
 picoseconds block_time(const struct tensor_parallel *, int64_t N);
 
 #endif

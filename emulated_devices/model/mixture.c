@@ -61,9 +61,9 @@ enum error_code routers_loss(struct trainer *t, double *loss, struct error *err)
     return e;
 }
 
-struct collective_cost routers_cost(const struct trainer *t)
+struct account routers_cost(const struct trainer *t)
 {
     const struct collective sums = { .count = sums_of(&t->plan), .dtype = F64, .reduction = SUM };
-    const struct collective_cost none = { 0 };
+    const struct account none = { 0 };
     return is_mixture(&t->plan) ? group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &sums) : none;
 }

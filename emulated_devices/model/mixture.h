@@ -25,6 +25,6 @@ enum error_code routers_share(struct trainer *, struct error *);
 enum error_code routers_loss(struct trainer *, double *loss, struct error *);
 
 /** What sharing the sums sends. */
-struct collective_cost routers_cost(const struct trainer *);
+struct account routers_cost(const struct trainer *);
 
 #endif

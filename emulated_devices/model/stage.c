@@ -246,22 +246,17 @@ void stage_backward_held(const struct stage *s, int micro, bool input, bool weig
 
 /* ---- the same, as messages ---------------------------------------------------------------------------------------------- */
 
-struct collective_cost stage_attention_cost(const struct stage *s, int micro)
+struct account stage_attention_cost(const struct stage *s, int micro)
 {
-    struct collective_cost sum = { 0 };
-    for (int i = 0; i < s->layers + 2; i++) {
-        const struct collective_cost one = linked_attention_cost(&s->part[i].linked, &s->seams->cp, s->micro[micro].N);
-        sum.messages += one.messages, sum.bytes += one.bytes, sum.additions += one.additions;
-    }
+    struct account sum = { 0 };
+    for (int i = 0; i < s->layers + 2; i++)
+        account_add(&sum, linked_attention_cost(&s->part[i].linked, &s->seams->cp, s->micro[micro].N), 1);
     return sum;
 }
 
-struct collective_cost stage_cost(const struct stage *s, int micro)
+struct account stage_cost(const struct stage *s, int micro)
 {
-    struct collective_cost sum = { 0 };
-    for (int i = 0; i < s->layers + 2; i++) {
-        const struct collective_cost one = linked_cost(&s->part[i].linked, s->tp, s->micro[micro].N);
-        sum.messages += one.messages, sum.bytes += one.bytes, sum.additions += one.additions;
-    }
+    struct account sum = { 0 };
+    for (int i = 0; i < s->layers + 2; i++) account_add(&sum, linked_cost(&s->part[i].linked, s->tp, s->micro[micro].N), 1);
     return sum;
 }

@@ -116,10 +116,10 @@ void stage_forward_held(const struct stage *, int micro, struct held *);
 void stage_backward_held(const struct stage *, int micro, bool input, bool weight, struct held *);
 
 /** What a microbatch's passes through the stage send on the tp group, exactly. */
-struct collective_cost stage_cost(const struct stage *, int micro);
+struct account stage_cost(const struct stage *, int micro);
 
 /** The same on the cp group. */
-struct collective_cost stage_attention_cost(const struct stage *, int micro);
+struct account stage_attention_cost(const struct stage *, int micro);
 
 /** Bytes of its piece of the stream, which goes from stage to stage. */
 uint64_t stage_message_bytes(const struct stage *, int micro);

@@ -257,11 +257,13 @@ static enum error_code reduce_one(struct trainer *t, int unit, struct error *err
     for (int i = 0; i < holders && !e; i++) {
         if (place[i] == t->pp.rank) memcpy(all + (uint64_t)i * bytes, g.data, bytes);
         else e = exchange_both(&x, place[i], g.data, bytes, place[i], all + (uint64_t)i * bytes, bytes, err);
+        if (place[i] != t->pp.rank) ledger_messages(&t->comm->expected, &t->pp, ALLREDUCE, place[i], bytes, 1);
     }
     for (int i = 0; i < holders && !e; i++) {
         if (i == 0) memcpy(g.data, all, bytes);
         else reduce_local(&x, SUM, g.dtype, g.data, all + (uint64_t)i * bytes, tensor_count(g));
     }
+    ledger_additions(&t->comm->expected, &t->pp, ALLREDUCE, (uint64_t)((holders - 1) * tensor_count(g)));
     exchange_release(&x, all);
     if (!e) e = data_put_gradient(&t->data, u, err);
     return e ? e : track_shared(t, unit, place, holders, err);
@@ -417,19 +419,25 @@ static uint64_t activation_message(const void *context, int micro)
     return stage_message_bytes(&t->stage[0], micro);
 }
 
-static struct collective_cost pipeline_cost(const struct trainer *t)
+/* A unit's gradient goes to every other place that holds it, and theirs come. */
+static void enter_shared(struct ledger *l, const struct trainer *t, const struct unit *u)
 {
-    const struct traffic sends = schedule_traffic(&t->schedule, t->pp.rank, activation_message, t);
-    const uint64_t passes = (uint64_t)plan_passes(&t->plan);
-    struct collective_cost c = { .messages = passes * sends.messages_sent, .bytes = passes * sends.bytes_sent };
-    for (int u = 0; u < t->data.units && !forward_only(t); u++) {
-        const uint64_t times = (uint64_t)((holders_of(&t->data.unit[u]) - 1) * t->plan.updates);
-        const struct tensor g = data_own_gradient(&t->data, &t->data.unit[u]);
-        c.messages += times;
-        c.bytes += times * tensor_bytes(g);
-        c.additions += times * (uint64_t)tensor_count(g);
-    }
-    return c;
+    int place[MESH_MOST_DEVICES];
+    const int holders = holders_of(u) > 1 ? plan_holders(&t->plan, &t->schedule, &u->parameter[0].spec, place) : 1;
+    const struct tensor g = data_own_gradient(&t->data, u);
+    for (int i = 0; i < holders && holders > 1; i++)
+        if (place[i] != t->pp.rank) ledger_messages(l, &t->pp, ALLREDUCE, place[i], tensor_bytes(g), 1);
+    ledger_additions(l, &t->pp, ALLREDUCE, (uint64_t)((holders - 1) * tensor_count(g)));
+}
+
+static struct account pipeline_cost(const struct trainer *t)
+{
+    struct account sum = { 0 };
+    struct ledger shared = { 0 };
+    account_add(&sum, schedule_cost(&t->schedule, &t->pp, activation_message, t), plan_passes(&t->plan));
+    for (int u = 0; u < t->data.units && !forward_only(t); u++) enter_shared(&shared, t, &t->data.unit[u]);
+    account_add(&sum, shared.of[TRAFFIC_PIPELINE], t->plan.updates);
+    return sum;
 }
 
 /* Walk the list: an input is held from when it arrives, the rest from forward to the end of the weights' backward. */
@@ -474,47 +482,50 @@ uint64_t trainer_least(const struct trainer *t)
     return kept.weights + kept.gradients + kept.optimizer + at_once;
 }
 
-static struct collective_cost result_cost(const struct trainer *t)
+static struct account result_cost(const struct trainer *t)
 {
     const struct collective numbers = { .count = RESULT_NUMBERS, .dtype = F64, .reduction = SUM };
     if (forward_only(t)) return zeroth_cost(t);
-    const struct collective_cost a = group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &numbers), b = routers_cost(t);
-    return (struct collective_cost){ .messages = a.messages + b.messages, .bytes = a.bytes + b.bytes, .additions = a.additions + b.additions };
+    struct account sum = group_cost(&t->replica, ALLREDUCE, t->plan.allreduce, &numbers);
+    account_add(&sum, routers_cost(t), 1);
+    return sum;
 }
 
-struct collective_cost trainer_cost(const struct trainer *t, enum traffic_kind kind)
+/* Of all microbatches that pass through this device. */
+static struct account stages_cost(const struct trainer *t, struct account (*cost)(const struct stage *, int micro))
 {
-    const uint64_t passes = (uint64_t)plan_passes(&t->plan);
-    struct collective_cost sum = { 0 };
-    if (kind == TRAFFIC_RESULT) return result_cost(t);
-    if (kind == TRAFFIC_DATA) return data_cost(&t->data);
-    if (kind == TRAFFIC_PIPELINE) return pipeline_cost(t);
-    if (kind != TRAFFIC_TENSOR && kind != TRAFFIC_ATTENTION) return sum;
+    struct account sum = { 0 };
     for (int c = 0; c < t->plan.chunks; c++)
         for (int i = 0; i < t->plan.micros; i++) {
             const struct stage *s = &t->stage[c];
             const struct place at = place_of(&t->schedule, i, s->index);
             if (at.device != t->pp.rank || at.chunk != c) continue;             /* another place's microbatch */
-            const struct collective_cost one = kind == TRAFFIC_TENSOR ? stage_cost(s, i) : stage_attention_cost(s, i);
-            sum.messages += passes * one.messages;
-            sum.bytes += passes * one.bytes;
-            sum.additions += passes * one.additions;
+            account_add(&sum, cost(s, i), plan_passes(&t->plan));
         }
     return sum;
 }
 
-struct collective_cost trainer_cost_so_far(const struct trainer *t, enum traffic_kind kind, int64_t steps)
+struct account trainer_cost(const struct trainer *t, enum traffic_kind kind)
 {
-    const uint64_t done = (uint64_t)steps, skipped = (uint64_t)(t->skipped - t->skipped_before);
-    const uint64_t rounds = (uint64_t)outer_steps(&t->data.outer, t->step - steps, t->step);
-    const bool dp = kind == TRAFFIC_DATA;
-    const struct collective_cost one = trainer_cost(t, kind), none = { 0 };
-    const struct collective_cost less = dp ? data_renewal_cost(&t->data) : none, more = dp ? data_outer_cost(&t->data) : none;
-    const int64_t left_out = (int64_t)skipped, taken = steps * t->plan.updates - left_out;
-    const struct collective_cost saved = dp ? data_saved_by_projecting(&t->data, taken, left_out) : none;
-    return (struct collective_cost){ .messages = done * one.messages + rounds * more.messages - skipped * less.messages - saved.messages,
-                                     .bytes = done * one.bytes + rounds * more.bytes - skipped * less.bytes - saved.bytes,
-                                     .additions = done * one.additions + rounds * more.additions - skipped * less.additions - saved.additions };
+    switch (kind) {
+    case TRAFFIC_TENSOR:    return stages_cost(t, stage_cost);
+    case TRAFFIC_ATTENTION: return stages_cost(t, stage_attention_cost);
+    case TRAFFIC_DATA:      return data_cost(&t->data);
+    case TRAFFIC_PIPELINE:  return pipeline_cost(t);
+    case TRAFFIC_RESULT:    return result_cost(t);
+    default:                return (struct account){ 0 };
+    }
+}
+
+void trainer_predict(const struct trainer *t, int64_t steps, struct ledger *l)
+{
+    const int64_t skipped = t->skipped - t->skipped_before, taken = steps * t->plan.updates - skipped;
+    struct account *const data = &l->of[TRAFFIC_DATA];
+    *l = (struct ledger){ 0 };
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) account_add(&l->of[kind], trainer_cost(t, kind), steps);
+    account_add(data, data_outer_cost(&t->data), outer_steps(&t->data.outer, t->step - steps, t->step));
+    account_add(data, data_renewal_cost(&t->data), -skipped);
+    account_add(data, data_saved_by_projecting(&t->data, taken, skipped), -1);
 }
 
 struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *t, int64_t steps)

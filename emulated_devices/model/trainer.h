@@ -95,13 +95,13 @@ enum error_code trainer_update(struct trainer *, struct step_result *, struct er
 /** What every step's seed of dropout is made from. */
 uint64_t dropout_seed(uint64_t seed, int64_t step);
 
-/** What this device sends in one step for one kind of schemes, by formula, exactly: what the counters must show.
- *  Of an optimizer that projects gradients, in a step that finds directions anew. */
-struct collective_cost trainer_cost(const struct trainer *, enum traffic_kind);
+/** What this device sends and adds in one step for one kind of schemes, from the table of the model, the plan and the schedule,
+ *  exactly.  Of an optimizer that projects gradients, in a step that finds directions anew. */
+struct account trainer_cost(const struct trainer *, enum traffic_kind);
 
-/** The same for the steps that this trainer has done since it was opened: of skipped ones, without the new weights; of projected
- *  gradients, without what was projected away. */
-struct collective_cost trainer_cost_so_far(const struct trainer *, enum traffic_kind, int64_t steps);
+/** The same of all kinds, for the steps that this trainer has done since it was opened: of skipped ones, without the new weights; of
+ *  projected gradients, without what was projected away.  What the counters must show, and what the calls must have entered. */
+void trainer_predict(const struct trainer *, int64_t steps, struct ledger *);
 
 /** What this device has read from the slow tier and written to it in these steps, by formula, exactly: what the tier has counted. */
 struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *, int64_t steps);

@@ -45,10 +45,10 @@ enum error_code zeroth_losses(struct trainer *t, struct step_result *out, struct
     return e;
 }
 
-struct collective_cost zeroth_cost(const struct trainer *t)
+struct account zeroth_cost(const struct trainer *t)
 {
     const struct collective losses = { .count = 2, .dtype = F64, .reduction = SUM };
-    const struct collective_cost one = group_cost(&t->side, ALLREDUCE, t->plan.allreduce, &losses);
-    const struct collective_cost two = group_cost(&t->sides, ALLREDUCE, t->plan.allreduce, &losses);
-    return (struct collective_cost){ .messages = one.messages + two.messages, .bytes = one.bytes + two.bytes, .additions = one.additions + two.additions };
+    struct account sum = group_cost(&t->side, ALLREDUCE, t->plan.allreduce, &losses);
+    account_add(&sum, group_cost(&t->sides, ALLREDUCE, t->plan.allreduce, &losses), 1);
+    return sum;
 }

@@ -30,6 +30,6 @@ enum error_code zeroth_open(struct trainer *, struct error *);
 enum error_code zeroth_losses(struct trainer *, struct step_result *, struct error *);
 
 /** What zeroth_losses sends for the losses alone. */
-struct collective_cost zeroth_cost(const struct trainer *);
+struct account zeroth_cost(const struct trainer *);
 
 #endif

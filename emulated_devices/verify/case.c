@@ -2,6 +2,7 @@
 #include "emulated_devices/model/plan_memory.h"
 #include "emulated_devices/verify/hash.h"
 #include "emulated_devices/verify/replicas.h"
+#include "emulated_devices/verify/traffic.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <stdio.h>
@@ -193,20 +194,6 @@ static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *
 
 /* ---- what is counted ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code check_traffic(const struct trainer *t, struct error *err)
-{
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) {
-        const struct traffic did = ledger_kind(&t->comm->counted, kind);
-        const struct collective_cost want = trainer_cost_so_far(t, kind, steps_of(&t->plan));
-        if (did.messages_sent != want.messages || did.bytes_sent != want.bytes || did.additions != want.additions)
-            return fail(err, ERR_CHECK, "device %d, %s: counted %llu messages, %llu bytes, %llu additions; the formulas say %llu, %llu, %llu",
-                        t->comm->rank, traffic_kind_name(kind), (unsigned long long)did.messages_sent,
-                        (unsigned long long)did.bytes_sent, (unsigned long long)did.additions, (unsigned long long)want.messages,
-                        (unsigned long long)want.bytes, (unsigned long long)want.additions);
-    }
-    return OK;
-}
-
 /* On the slow tier. */
 static enum error_code check_tier(const struct trainer *t, struct error *err)
 {
@@ -271,7 +258,7 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
 static void judge(struct outcome *o, const struct trainer *t)
 {
     enum error_code e = OK;
-    enum error_code counted = check_traffic(t, &o->traffic);
+    enum error_code counted = traffic_check(t, steps_of(&t->plan), &o->traffic);
     if (!counted) counted = check_tier(t, &o->traffic);
     o->traffic.code = comm_agree(t->comm, counted, &o->traffic);
     o->memory.code = comm_agree(t->comm, check_memory(t, &o->memory), &o->memory);

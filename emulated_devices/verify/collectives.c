@@ -51,7 +51,7 @@ static enum error_code check_cost(const struct exact_call *c, const struct algor
 
 static enum error_code run_call(struct group *g, const struct algorithm *a, struct exact_call *c, struct error *err)
 {
-    const struct traffic *now = &g->comm->counted.of[g->kind][a->operation], before = *now;
+    const struct traffic *now = &g->comm->counted.of[g->kind].of[a->operation], before = *now;
     enum error_code e = collective_run(g, a->operation, a->name, &c->args, err);
     if (!e) e = check_values(c, a->name, err);
     if (!e) e = check_cost(c, a, &before, now, err);

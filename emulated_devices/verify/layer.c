@@ -75,7 +75,7 @@ uint64_t layer_peak(const struct trainer *t)
     return held.peak;
 }
 
-struct collective_cost layer_cost(const struct trainer *t)
+struct traffic layer_cost(const struct trainer *t)
 {
     return block_cost(&t->tensor, t->stage[0].micro[0].N);
 }

@@ -22,6 +22,6 @@ enum error_code layer_pass(struct trainer *, struct error *);
 uint64_t layer_peak(const struct trainer *);
 
 /** What this device sends and adds in a pass, by formula. */
-struct collective_cost layer_cost(const struct trainer *);
+struct traffic layer_cost(const struct trainer *);
 
 #endif

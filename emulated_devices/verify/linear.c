@@ -137,9 +137,9 @@ enum error_code linear_pass(struct linear_layer *l, enum tensor_pass pass, struc
     return s->linear_backward_weight(&l->tp, l->role, l->N, p[LINEAR_dW], tensor_none, p[LINEAR_dY], p[LINEAR_X], err);
 }
 
-struct collective_cost linear_pass_cost(const struct linear_layer *l, enum tensor_pass pass)
+struct traffic linear_pass_cost(const struct linear_layer *l, enum tensor_pass pass)
 {
     struct forecast f = { .tp = &l->tp };
     l->tp.scheme->matrix_cost(&f, l->role, pass, l->N, false);
-    return f.sum;
+    return account_total(&f.sum);
 }

@@ -53,6 +53,6 @@ double *linear_own(const struct linear_layer *, enum linear_matrix);
 enum error_code linear_pass(struct linear_layer *, enum tensor_pass, struct error *);
 
 /** What this device sends for a pass, by the scheme's cost function. */
-struct collective_cost linear_pass_cost(const struct linear_layer *, enum tensor_pass);
+struct traffic linear_pass_cost(const struct linear_layer *, enum tensor_pass);
 
 #endif

@@ -206,11 +206,11 @@ static void test_runs_by_name(void **state)
         struct collective c = call_of(op, 1000);
         if (op == ALLGATHER || op == REDUCE_SCATTER || op == GATHER || op == SCATTER) c.counts = uneven;
         if (op == ALLTOALL) c.counts = sent, c.recvcounts = received;
-        const struct traffic before = comm.counted.of[TRAFFIC_OTHER][op];
+        const struct traffic before = comm.counted.of[TRAFFIC_OTHER].of[op];
         const enum error_code code = collective_run(comm.everyone, op, "auto", &c, &err);
         const struct collective_cost want = collective_cost(algorithm_for(comm.everyone, op, "auto", &c), r, P, &c);
         ASSERT_ALL(code == OK, "%s auto: %s", operation_name(op), err.text);
-        ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER][op].bytes_sent - before.bytes_sent == want.bytes && comm.counted.of[TRAFFIC_OTHER][op].messages_sent - before.messages_sent == want.messages,
+        ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER].of[op].bytes_sent - before.bytes_sent == want.bytes && comm.counted.of[TRAFFIC_OTHER].of[op].messages_sent - before.messages_sent == want.messages,
                    "%s auto: counted something else than its choice costs", operation_name(op));
     }
     float x = 1;

@@ -256,7 +256,7 @@ static void check_unchanged(struct complaint *bad, enum operation op, const stru
 
 static void check_traffic(struct complaint *bad, const struct algorithm *a, const struct collective *c, const struct traffic *before)
 {
-    const struct traffic *now = &comm.counted.of[group.kind][a->operation];
+    const struct traffic *now = &comm.counted.of[group.kind].of[a->operation];
     const struct collective_cost want = collective_cost(a, group.rank, group.size, c);
     const uint64_t messages = now->messages_sent - before->messages_sent, bytes = now->bytes_sent - before->bytes_sent,
                    additions = now->additions - before->additions;
@@ -264,6 +264,14 @@ static void check_traffic(struct complaint *bad, const struct algorithm *a, cons
         COMPLAIN("cost says %llu messages, %llu bytes, %llu additions; did %llu, %llu, %llu",
                  (unsigned long long)want.messages, (unsigned long long)want.bytes, (unsigned long long)want.additions,
                  (unsigned long long)messages, (unsigned long long)bytes, (unsigned long long)additions);
+    const struct traffic *expected = &comm.expected.of[group.kind].of[a->operation];
+    for (int l = -1; l < CLUSTER_LEVELS; l++)
+        if (!traffic_equal(now, expected, l))
+            COMPLAIN("level %d: its calls expected %llu messages, %llu bytes; %llu and %llu were counted", l,
+                     (unsigned long long)(l < 0 ? expected->messages_sent : expected->level[l].messages),
+                     (unsigned long long)(l < 0 ? expected->bytes_sent : expected->level[l].bytes),
+                     (unsigned long long)(l < 0 ? now->messages_sent : now->level[l].messages),
+                     (unsigned long long)(l < 0 ? now->bytes_sent : now->level[l].bytes));
 }
 
 /* Rounds when a device sends one message and receives one at a time.  Exact for regular groups; else at most so many. */
@@ -326,7 +334,7 @@ static void run_case(const struct algorithm *a, struct collective c, bool in_pla
     unsigned char *given = c.in == in.data ? in.data : (unsigned char *)c.in;
     for (int64_t i = 0; i < ni; i++) put(c.dtype, given, i, start(op, &c, r, i));
 
-    const struct traffic before = comm.counted.of[group.kind][op];
+    const struct traffic before = comm.counted.of[group.kind].of[op];
     const uint64_t held = device.arena.now.total;
     arena_reset_peak(&device.arena);
     clock_reset(&device.clock);
@@ -449,6 +457,37 @@ static void test_algorithms_by_nodes(void **state)
             if (a->operation == ALLREDUCE) run_both_places(a, (struct collective){ .count = 77, .dtype = I32, .reduction = AVERAGE });
         }
     }
+}
+
+/* ---- levels ------------------------------------------------------------------------------------------------------------- */
+
+static void run_on_levels(const struct algorithm *a, struct collective c)
+{
+    struct complaint bad = { "" };
+    struct error err = { .code = OK };
+    const size_t each = dtype_size(c.dtype);
+    c.nodes = group_nodes(&group);
+    if (algorithm_refuses(a, group.size, &c) != NULL) return;
+    c.in = calloc((size_t)in_length(a->operation, &c, group.rank) + 1, each);
+    c.out = calloc((size_t)out_length(a->operation, &c, group.rank) + 1, each);
+    const struct traffic before = comm.counted.of[group.kind].of[a->operation];
+    const enum error_code code = collective_run(&group, a->operation, a->name, &c, &err);
+    check_traffic(&bad, a, &c, &before);
+    ASSERT_ALL(code == OK && bad.text[0] == '\0', "%s: %s%s", describe(a, &c, false), err.text, bad.text);
+    free((void *)(uintptr_t)c.in);
+    free(c.out);
+}
+
+/* Over links of which level each algorithm sends: what its rehearsal says, in pairs within nodes of four. */
+static void test_levels_of_every_algorithm(void **state)
+{
+    const struct cluster pairs = { .name = "pairs", .levels = 3, .link = { { .devices = 2, ONE_ROUND }, { .devices = 4, ONE_ROUND }, { ONE_ROUND } } };
+    const int64_t counts[] = { 1, group.size + 1, 40 * group.size };
+    (void)state;
+    clock_restart(&device.clock, &pairs, F32);
+    for (int i = 0; algorithms[i] != NULL; i++)
+        for (size_t k = 0; k < sizeof counts / sizeof *counts && selected(algorithms[i]); k++)
+            run_on_levels(algorithms[i], (struct collective){ .count = counts[k], .dtype = F32, .root = 0 });
 }
 
 /* ---- sums that round: all members of an allreduce hold the same bits, within the bound of summation ------------------------ */
@@ -738,13 +777,13 @@ static void test_a_message_beyond_int(void **state)
     ASSERT_ALL(x != NULL, "%zu bytes cannot be mapped", bytes);
     for (size_t i = 0; i < piece; i++) x[i] = group.rank == 1 ? (unsigned char)(i * 7 + (i >> 8)) : 0;
     const struct collective c = { .in = x, .out = x, .count = (int64_t)bytes, .dtype = U8, .root = 1 };
-    const uint64_t before = comm.counted.of[TRAFFIC_OTHER][BROADCAST].bytes_sent;
+    const uint64_t before = comm.counted.of[TRAFFIC_OTHER].of[BROADCAST].bytes_sent;
     const enum error_code code = collective_run(&group, BROADCAST, "binomial", &c, &err);
     size_t wrong = 0;
     for (size_t i = 0; i < piece; i++) wrong += x[i] != (unsigned char)(i * 7 + (i >> 8));
     ASSERT_ALL(code == OK && wrong == 0, "%zu bytes: %s; %zu of them differ", bytes, err.text, wrong);
-    ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER][BROADCAST].bytes_sent - before == (group.rank == 1 ? bytes : 0), "counted %llu bytes",
-               (unsigned long long)(comm.counted.of[TRAFFIC_OTHER][BROADCAST].bytes_sent - before));
+    ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER].of[BROADCAST].bytes_sent - before == (group.rank == 1 ? bytes : 0), "counted %llu bytes",
+               (unsigned long long)(comm.counted.of[TRAFFIC_OTHER].of[BROADCAST].bytes_sent - before));
     munmap(x, bytes);
     fclose(file);
 }
@@ -925,6 +964,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_DEVICES(test_every_algorithm), ON_DEVICES(test_algorithms_by_nodes), ON_DEVICES(test_same_bits_everywhere), ON_DEVICES(test_order_of_additions),
+        ON_DEVICES(test_levels_of_every_algorithm),
         ON_DEVICES(test_optima),
         ON_DEVICES(test_circulant_broadcast_is_optimal), ON_DEVICES(test_costs_of_large_counts), ON_DEVICES(test_a_message_beyond_int),
         ON_DEVICES(test_wrong_arguments), ON_DEVICES(test_wrong_buffers), ON_DEVICES(test_calls_that_differ),

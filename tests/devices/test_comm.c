@@ -349,7 +349,7 @@ static void test_counters_are_exact(void **state)
 {
     float x[10] = { 0 }, y[10] = { 1 };
     (void)state;
-    struct traffic *t = &comm.counted.of[TRAFFIC_OTHER][ALLGATHER];
+    struct traffic *t = &comm.counted.of[TRAFFIC_OTHER].of[ALLGATHER];
     struct exchange e = exchange_begin(&all, ALLGATHER);
     assert_int_equal(exchange_both(&e, right_of(&all), x, 40, left_of(&all), y, 40, &err), OK);
     assert_int_equal(exchange_both(&e, right_of(&all), x, 0, left_of(&all), y, 0, &err), OK);
@@ -359,9 +359,9 @@ static void test_counters_are_exact(void **state)
                "counted %llu sent, %llu bytes, %llu additions", (unsigned long long)t->messages_sent, (unsigned long long)t->bytes_sent,
                (unsigned long long)t->additions);
     comm_barrier(&comm);
-    const struct traffic *control = &comm.counted.of[TRAFFIC_OTHER][CONTROL];
+    const struct traffic *control = &comm.counted.of[TRAFFIC_OTHER].of[CONTROL];
     ASSERT_ALL(comm.size == 1 || control->messages_sent > 0, "a barrier sent nothing");
-    ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER][POINT_TO_POINT].messages_sent == 0, "something else was counted");
+    ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER].of[POINT_TO_POINT].messages_sent == 0, "something else was counted");
 }
 
 /* Two kinds of schemes talk over the same devices, as they do where dp = 1: each has a count of its own. */

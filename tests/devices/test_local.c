@@ -187,7 +187,7 @@ static double sent_along_dp(const struct comm *c)
 {
     double bytes = 0, sum = 0;
     MPI_Request request;
-    for (int op = 0; op < CONTROL; op++) bytes += (double)c->counted.of[TRAFFIC_DATA][op].bytes_sent;
+    for (int op = 0; op < CONTROL; op++) bytes += (double)c->counted.of[TRAFFIC_DATA].of[op].bytes_sent;
     MPI_Iallreduce(&bytes, &sum, 1, MPI_DOUBLE, MPI_SUM, harness, &request);
     patience_settle(&request);
     return sum;

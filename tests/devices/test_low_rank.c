@@ -108,7 +108,7 @@ static enum error_code train(const struct plan *p, struct counted *out)
         if (!e) e = trainer_update(&t, &result, &err);
         if (!e) e = replicas_check(&t, AFTER_OPTIMIZER, &compared, &err);
     }
-    const struct traffic *sent = &comm.counted.of[TRAFFIC_DATA][ALLREDUCE];
+    const struct traffic *sent = &comm.counted.of[TRAFFIC_DATA].of[ALLREDUCE];
     out->sent = (struct collective_cost){ .messages = sent->messages_sent, .bytes = sent->bytes_sent, .additions = sent->additions };
     out->optimizer = device.arena.peak.tag[OPTIMIZER];
     if (!e) trainer_close(&t);

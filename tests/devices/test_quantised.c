@@ -101,21 +101,18 @@ static const enum dtype dtypes[] = { F32, F64, BF16, F16 };
 /* What was sent since `before`, in all operations but CONTROL. */
 static struct collective_cost counted(void)
 {
-    struct collective_cost sum = { 0 };
-    for (int op = 0; op < CONTROL; op++) {
-        const struct traffic *t = &comm.counted.of[TRAFFIC_OTHER][op];
-        sum.messages += t->messages_sent, sum.bytes += t->bytes_sent, sum.additions += t->additions;
-    }
-    return sum;
+    const struct traffic t = ledger_kind(&comm.counted, TRAFFIC_OTHER);
+    return (struct collective_cost){ .messages = t.messages_sent, .bytes = t.bytes_sent, .additions = t.additions };
 }
 
-static void expect_cost(const char *what, struct collective_cost before, struct collective_cost want)
+static void expect_cost(const char *what, struct collective_cost before, struct account cost)
 {
+    const struct traffic want = account_total(&cost);
     const struct collective_cost now = counted();
     const uint64_t did[] = { now.messages - before.messages, now.bytes - before.bytes, now.additions - before.additions };
-    ASSERT_ALL(did[0] == want.messages && did[1] == want.bytes && did[2] == want.additions,
+    ASSERT_ALL(did[0] == want.messages_sent && did[1] == want.bytes_sent && did[2] == want.additions,
                "%s: counted %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu", what, (unsigned long long)did[0], (unsigned long long)did[1],
-               (unsigned long long)did[2], (unsigned long long)want.messages, (unsigned long long)want.bytes, (unsigned long long)want.additions);
+               (unsigned long long)did[2], (unsigned long long)want.messages_sent, (unsigned long long)want.bytes_sent, (unsigned long long)want.additions);
 }
 
 /* ---- all-gather ------------------------------------------------------------------------------------------------------------ */

@@ -157,7 +157,8 @@ static struct volume volume_of(struct data_request q)
     hyper = dp.optimizer->usual;
     ASSERT_ALL(data_open(&dp, 7, &err) == OK && step_once(&dp) == OK, "%s: %s", q.scheme, err.text);
     v.own_between = ledger_level(&comm.counted, 1).bytes;
-    v.by_gradients = data_level_cost(&dp, BY_GRADIENTS).bytes;
+    const struct account by_gradients = data_level_cost(&dp, BY_GRADIENTS);
+    v.by_gradients = account_total(&by_gradients).bytes_sent;
     for (int u = 0; u < dp.units; u++) v.elements += dp.unit[u].padded;
     double sum = (double)v.own_between;
     assert_int_equal(allreduce(&world, &sum, 1, F64, SUM, NULL, &err), OK);

@@ -15,7 +15,7 @@ static const struct sbp_sizes sizes = { .B = 7, .S = 5, .D = 21, .H = 7, .A = 3,
 static uint64_t bytes_sent(void)
 {
     uint64_t sum = 0;
-    for (int op = 0; op < CONTROL; op++) sum += comm.counted.of[TRAFFIC_OTHER][op].bytes_sent;
+    for (int op = 0; op < CONTROL; op++) sum += comm.counted.of[TRAFFIC_OTHER].of[op].bytes_sent;
     return sum;
 }
 
@@ -200,7 +200,7 @@ static int64_t by_hand_1d(int P, int64_t ND)
             tp.along[axes] = g;
             tp.along[axes].size = axes_size(&tp, axes), tp.along[axes].rank = axes_index(&tp, axes);
         }
-        sum += (int64_t)block_cost(&tp, ND / sizes.D).bytes;
+        sum += (int64_t)block_cost(&tp, ND / sizes.D).bytes_sent;
     }
     return sum / (int64_t)sizeof(double);
 }

@@ -9,7 +9,7 @@
 static uint64_t bytes_sent(void)
 {
     uint64_t sum = 0;
-    for (int op = 0; op < CONTROL; op++) sum += comm.counted.of[TRAFFIC_OTHER][op].bytes_sent;
+    for (int op = 0; op < CONTROL; op++) sum += comm.counted.of[TRAFFIC_OTHER].of[op].bytes_sent;
     return sum;
 }
 

@@ -177,9 +177,10 @@ static void sent_by(const char *scheme, int micros, uint64_t at[CLUSTER_LEVELS])
     open_engine((struct data_request){ .scheme = scheme, .group = 4 });
     step_of(micros);
     for (int l = 0; l < CLUSTER_LEVELS; l++) at[l] = ledger_level(&comm.counted, l).bytes;
-    const struct collective_cost copies = data_level_cost(&dp, BY_COPIES);
-    ASSERT_ALL(copies.bytes == at[2], "%s, %d microbatches: the second hop sends %llu bytes by its formula, %llu were counted", scheme, micros,
-               (unsigned long long)copies.bytes, (unsigned long long)at[2]);
+    const struct account second = data_level_cost(&dp, BY_COPIES);
+    const struct traffic copies = account_total(&second);
+    ASSERT_ALL(copies.bytes_sent == at[2], "%s, %d microbatches: the second hop sends %llu bytes by its formula, %llu were counted", scheme, micros,
+               (unsigned long long)copies.bytes_sent, (unsigned long long)at[2]);
     close_engine();
 }
 
@@ -248,15 +249,16 @@ static void test_units_go_in_buckets(void **state)
         open_engine((struct data_request){ .scheme = schemes[s], .bucket = sizes[i] * (int64_t)sizeof(float) });
         step_of(1);
         const int n = exchanges(sizes[i], true) + exchanges(sizes[i], false);
-        const struct collective_cost formula = data_cost(&dp);
+        const struct account cost = data_cost(&dp);
+        const struct traffic formula = account_total(&cost);
         int64_t padded = 0;
         for (int u = 0; u < dp.units; u++) padded += dp.unit[u].padded;
         ASSERT_ALL(messages_sent() == (uint64_t)(n * (P - 1)), "%s, --bucket of %lld elements: %llu messages, want %d", schemes[s], (long long)sizes[i],
                    (unsigned long long)messages_sent(), n * (P - 1));
         ASSERT_ALL(bytes_sent() == (uint64_t)(2 * padded / P * (P - 1)) * sizeof(float), "%s, --bucket of %lld elements: sent %llu bytes", schemes[s],
                    (long long)sizes[i], (unsigned long long)bytes_sent());
-        ASSERT_ALL(formula.messages == messages_sent() && formula.bytes == bytes_sent(), "%s, --bucket of %lld elements: the formula says %llu messages", schemes[s],
-                   (long long)sizes[i], (unsigned long long)formula.messages);
+        ASSERT_ALL(formula.messages_sent == messages_sent() && formula.bytes_sent == bytes_sent(), "%s, --bucket of %lld elements: the formula says %llu messages", schemes[s],
+                   (long long)sizes[i], (unsigned long long)formula.messages_sent);
         const uint64_t peak = device.arena.peak.tag[GRADIENTS];
         const int64_t unit = largest_unit(), waits = sizes[i] < padded ? (sizes[i] > unit ? sizes[i] : 0) + 2 * unit : padded;
         ASSERT_ALL(peak == data_peak(&dp).gradients, "%s, --bucket of %lld elements: gradients take %llu bytes, by the formula %llu", schemes[s],

@@ -44,8 +44,8 @@ static const struct model_config *shape = &model;
 static int64_t layer_sends(const char *name, int P, int rank)
 {
     const struct tensor_parallel tp = of(shape, name, P, rank);
-    const struct collective_cost c = block_cost(&tp, N);
-    return (int64_t)(c.bytes / sizeof(double));
+    const struct traffic c = block_cost(&tp, N);
+    return (int64_t)(c.bytes_sent / sizeof(double));
 }
 
 static int64_t all_send(const char *name, int P)

@@ -53,7 +53,7 @@ static struct traffic counted(void)
 {
     struct traffic sum = { 0 };
     for (int op = 0; op < CONTROL; op++) {
-        struct traffic *t = &comm.counted.of[TRAFFIC_TENSOR][op];
+        struct traffic *t = &comm.counted.of[TRAFFIC_TENSOR].of[op];
         sum.messages_sent += t->messages_sent, sum.bytes_sent += t->bytes_sent, sum.additions += t->additions;
         *t = (struct traffic){ 0 };
     }
@@ -65,14 +65,14 @@ static void check_pass(struct linear_layer *l, enum tensor_pass pass, enum linea
     struct error bad = { .code = linear_pass(l, pass, &err) };
     const struct walk w = walk(l, result, false);
     const struct traffic t = counted();
-    const struct collective_cost c = linear_pass_cost(l, pass);
+    const struct traffic c = linear_pass_cost(l, pass);
     const char *scheme = l->tp.scheme->head.name, *name = linear_matrix_name(result);
     ASSERT_ALL(bad.code == OK, "%s %s %s: %s", scheme, role, name, err.text);
     ASSERT_ALL(w.wrong == 0, "%s %s: %lld elements of %s are wrong; the first is %g, not %g", scheme, role, (long long)w.wrong, name, w.got, w.want);
-    ASSERT_ALL(t.messages_sent == c.messages && t.bytes_sent == c.bytes && t.additions == c.additions,
+    ASSERT_ALL(t.messages_sent == c.messages_sent && t.bytes_sent == c.bytes_sent && t.additions == c.additions,
                "%s %s %s: %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu", scheme, role, name,
                (unsigned long long)t.messages_sent, (unsigned long long)t.bytes_sent, (unsigned long long)t.additions,
-               (unsigned long long)c.messages, (unsigned long long)c.bytes, (unsigned long long)c.additions);
+               (unsigned long long)c.messages_sent, (unsigned long long)c.bytes_sent, (unsigned long long)c.additions);
 }
 
 static void check_layer(struct linear_layer *l, const char *role)

@@ -213,7 +213,7 @@ static void test_what_is_gathered_again(void **state)
         if (tiled) elements += head + (again ? L * (matrices(c) - (uint64_t)(c->D * c->F)) : 0);
         train_a_step(&s, &p);
         uint64_t sent = 0;
-        for (int op = 0; op < CONTROL; op++) sent += s.comm.counted.of[TRAFFIC_DATA][op].bytes_sent;
+        for (int op = 0; op < CONTROL; op++) sent += s.comm.counted.of[TRAFFIC_DATA].of[op].bytes_sent;
         ASSERT_ALL(sent == elements / P * (P - 1) * dtype_size(F64), "tiled %d, recomputing %d: %llu bytes sent, want %llu", tiled, again, (unsigned long long)sent,
                    (unsigned long long)(elements / P * (P - 1) * dtype_size(F64)));
         close_session(&s);

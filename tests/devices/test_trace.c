@@ -41,8 +41,8 @@ static void record(const char *file)
     good = good && collective_run(comm.everyone, ALLTOALL, "linear", &all, &err) == OK;
     comm_barrier(&comm);                                /* CONTROL: takes no time and is not shown */
     device.clock.trace = NULL;
-    sent = comm.counted.of[TRAFFIC_OTHER][ALLREDUCE].messages_sent + comm.counted.of[TRAFFIC_OTHER][ALLTOALL].messages_sent;
-    received = comm.counted.of[TRAFFIC_OTHER][ALLREDUCE].messages_received + comm.counted.of[TRAFFIC_OTHER][ALLTOALL].messages_received;
+    sent = comm.counted.of[TRAFFIC_OTHER].of[ALLREDUCE].messages_sent + comm.counted.of[TRAFFIC_OTHER].of[ALLTOALL].messages_sent;
+    received = comm.counted.of[TRAFFIC_OTHER].of[ALLREDUCE].messages_received + comm.counted.of[TRAFFIC_OTHER].of[ALLTOALL].messages_received;
     busy = device.clock.now;
     good = good && trace_write(&comm, &m, &trace, c.name, file, &err) == OK;
     ASSERT_ALL(good, "%s", err.text);

@@ -8,6 +8,8 @@
  */
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
+#include "emulated_devices/verify/traffic.h"
+#include <string.h>
 
 /* ---- tests ----------------------------------------------------------------------------------------------------------- */
 
@@ -75,12 +77,58 @@ static void test_fp32_within_measured_bound(void **state)
     ASSERT_ALL(test_rank != 0 || test_size == 1 || o.comparison.largest_error > 0, "fp32 on several devices equals the reference to the last bit: is it compared at all?");
 }
 
+static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+{
+    const struct plan *p = context;
+    for (int64_t i = 0; i < count * p->S; i++) {
+        ids[i] = (int32_t)((i + first * p->S) * (step + 3) % p->model.V);
+        labels[i] = (int32_t)((i * i + step) % p->model.V);
+    }
+}
+
+/* With dp = pp = 1 the tensor scheme and the sharing of losses talk over the same devices: each has a ledger of its own, by
+ * operation and level.  A ledger that says something else is named by device, kind, operation and level. */
+static void test_kinds_over_the_same_devices(void **state)
+{
+    struct device device;
+    struct comm comm;
+    struct trainer t;
+    struct step_result result;
+    struct plan p = case_plan(1, test_size, 1);
+    char want[200];
+    (void)state;
+    ASSERT_ALL(plan_check(&p, &err) == OK && device_open(&device, p.dtype, 0, &err) == OK, "%s", err.text);
+    ASSERT_ALL(comm_open(&comm, &device, &err) == OK, "%s", err.text);
+    ASSERT_ALL(trainer_open(&t, &p, &comm, (struct batch_source){ fill, &p }, &err) == OK, "%s", err.text);
+    ASSERT_ALL(trainer_gradients(&t, &result, &err) == OK && trainer_update(&t, &result, &err) == OK, "%s", err.text);
+    ASSERT_ALL(traffic_check(&t, 1, &err) == OK, "%s", err.text);
+
+    const struct traffic tensor = ledger_kind(&comm.counted, TRAFFIC_TENSOR), shared = ledger_kind(&comm.counted, TRAFFIC_RESULT);
+    ASSERT_ALL(memcmp(t.tp.member, t.replica.member, sizeof(int) * (size_t)test_size) == 0, "the groups have other members");
+    ASSERT_ALL(test_size == 1 || (tensor.messages_sent > 0 && shared.messages_sent > 0), "a kind has sent nothing");
+
+    struct traffic *entered = &comm.expected.of[TRAFFIC_TENSOR].of[ALLREDUCE];
+    entered->level[0].bytes++;
+    snprintf(want, sizeof want, "device %d, tensor allreduce over links of level ", test_rank);
+    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text, "one byte more at a level: %s", err.text);
+    entered->level[0].bytes--, entered->additions++;
+    snprintf(want, sizeof want, "device %d, tensor allreduce: counted ", test_rank);
+    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text, "one addition more: %s", err.text);
+    entered->additions--, comm.counted.of[TRAFFIC_DATA].of[ALLGATHER].messages_sent++;
+    snprintf(want, sizeof want, "device %d, data allgather: counted 1 messages", test_rank);
+    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text, "a message of another kind: %s", err.text);
+    trainer_close(&t);
+    comm_close(&comm);
+    device_close(&device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh),
         MPI_TEST(test_every_mesh_gpipe_untied_dropout),
         MPI_TEST(test_same_plan_same_bits),
+        MPI_TEST(test_kinds_over_the_same_devices),
         MPI_TEST(test_fp32_within_measured_bound),
     };
     return MPI_RUN("trainer", tests);

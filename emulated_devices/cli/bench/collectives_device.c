@@ -79,7 +79,7 @@ static enum error_code find_repeat(struct bench *b, struct lane *l, struct error
 /* Once, with everything looked at. */
 static enum error_code look_at(struct bench *b, struct lane *l, struct error *err)
 {
-    const struct traffic *t = &b->world->counted.of[TRAFFIC_OTHER][b->call.operation], before = *t;
+    const struct traffic *t = &b->world->counted.of[TRAFFIC_OTHER].of[b->call.operation], before = *t;
     struct clock *clock = &b->world->device->clock;
     memset(b->call.args.out, 0xff, dtype_size(b->call.args.dtype) * (size_t)exact_out_length(&b->call));
     comm_barrier(b->world);

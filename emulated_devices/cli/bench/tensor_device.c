@@ -39,7 +39,7 @@ static struct collective_cost sent(const struct comm *c)
 {
     struct collective_cost sum = { 0 };
     for (int op = 0; op < CONTROL; op++) {
-        const struct traffic *t = &c->counted.of[TRAFFIC_TENSOR][op];
+        const struct traffic *t = &c->counted.of[TRAFFIC_TENSOR].of[op];
         sum.messages += t->messages_sent, sum.bytes += t->bytes_sent, sum.additions += t->additions;
     }
     return sum;
@@ -63,8 +63,8 @@ static double timed(struct layer_bench *b, struct lane *l, const struct cluster 
 /* Whether this device sent, added and kept what its formulas say. */
 static bool as_formulas(const struct lane *l, struct collective_cost did, uint64_t peak)
 {
-    const struct collective_cost want = layer_cost(&l->trainer);
-    return did.messages == want.messages && did.bytes == want.bytes && did.additions == want.additions && peak == layer_peak(&l->trainer);
+    const struct traffic want = layer_cost(&l->trainer);
+    return did.messages == want.messages_sent && did.bytes == want.bytes_sent && did.additions == want.additions && peak == layer_peak(&l->trainer);
 }
 
 static enum error_code look_at(struct layer_bench *b, struct lane *l, struct error *err)

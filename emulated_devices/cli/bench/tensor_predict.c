@@ -79,10 +79,11 @@ enum error_code tensor_predict(struct tensor_figures *f, const struct bench_tens
     p.device.clock.cluster.memory_rate = 0;
     for (int r = 0; r < P; r++) {
         stand_at(&p, r, N);
-        const struct collective_cost c = linked_cost(&block, &p.tp, N);
-        f->messages = larger(f->messages, c.messages);
-        f->bytes = larger(f->bytes, c.bytes);
-        f->mean += (double)c.bytes / P;
+        const struct account calls = linked_cost(&block, &p.tp, N);
+        const struct traffic c = account_total(&calls);
+        f->messages = larger(f->messages, c.messages_sent);
+        f->bytes = larger(f->bytes, c.bytes_sent);
+        f->mean += (double)c.bytes_sent / P;
         f->weights = larger(f->weights, weight_bytes(&p));
         f->kept = larger(f->kept, linked_keeps(&block, &alone, N));
         if (r == 0 || r == P - 1) f->transfers = (picoseconds)larger((uint64_t)f->transfers, (uint64_t)linked_time(&block, &p.tp, N));

@@ -132,7 +132,7 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
     struct record own[2] = { { 0 } }, all[2][SHOW_MOST_DEVICES] = { { { 0 } } };
     struct show_trace t = { .P = world->size, .cluster = &a->cluster,
                             .call = { .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root, .nodes = group_nodes(world->everyone) } };
-    struct traffic *counted = &world->counted.of[TRAFFIC_OTHER][a->operation];
+    struct traffic *counted = &world->counted.of[TRAFFIC_OTHER].of[a->operation];
     struct show_verdict verdict = { 0 };
     t.algorithm = a->algorithm && strcmp(a->algorithm, ALGORITHM_AUTO) == 0 ? algorithm_choose(a->operation, t.P, &t.call, t.cluster)
                                                                             : algorithm_find(a->operation, a->algorithm);

@@ -49,18 +49,18 @@ static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum
 {
     static const enum linear_matrix result[] = { LINEAR_Y, LINEAR_dX, LINEAR_dW };
     const struct listener listener = { r, note_received, note_reduced };
-    const struct collective_cost cost = linear_pass_cost(l, pass);
+    const struct traffic cost = linear_pass_cost(l, pass);
     clock_restart(&world->device->clock, &rounds, F64);
     symbols_compute(l, r);
     world->listener = &listener;
     enum error_code e = linear_pass(l, pass, err);
     world->listener = NULL;
     for (int op = 0; op < CONTROL; op++) {
-        struct traffic *t = &world->counted.of[TRAFFIC_TENSOR][op];
+        struct traffic *t = &world->counted.of[TRAFFIC_TENSOR].of[op];
         o->messages += t->messages_sent, o->bytes += t->bytes_sent, o->additions += t->additions;
         *t = (struct traffic){ 0 };
     }
-    o->as_cost = o->messages == cost.messages && o->bytes == cost.bytes && o->additions == cost.additions;
+    o->as_cost = o->messages == cost.messages_sent && o->bytes == cost.bytes_sent && o->additions == cost.additions;
     const struct naming n = names(l, result[pass], false);
     o->whole = !n.wrong, o->got = symbol_number(n.got), o->want = symbol_number(n.want);
     return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"), err);

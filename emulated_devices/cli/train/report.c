@@ -302,8 +302,16 @@ static void add_sent(cJSON *to, uint64_t messages, uint64_t bytes)
     cJSON_AddNumberToObject(to, "bytes", (double)bytes);
 }
 
+static void add_operation(cJSON *kind, enum operation op, const struct traffic *t, const struct cluster *cluster)
+{
+    if (t->messages_sent == 0) return;
+    cJSON *o = cJSON_AddObjectToObject(kind, operation_name(op));
+    for (int l = 0; l < cluster->levels; l++)
+        if (t->level[l].messages > 0) add_sent(cJSON_AddObjectToObject(o, cluster->link[l].level), t->level[l].messages, t->level[l].bytes);
+}
+
 /* What a kind of schemes sent, and of it each operation, by the level of the link. */
-static void add_kind(cJSON *sent, enum traffic_kind kind, const struct ledger *counted)
+static void add_kind(cJSON *sent, enum traffic_kind kind, const struct ledger *counted, const struct cluster *cluster)
 {
     const struct traffic all = ledger_kind(counted, kind);
     cJSON *o = cJSON_AddObjectToObject(sent, traffic_kind_name(kind));
@@ -311,9 +319,10 @@ static void add_kind(cJSON *sent, enum traffic_kind kind, const struct ledger *c
         if (kind_axis[i].kind == kind) cJSON_AddStringToObject(o, "axis", axis_name(kind_axis[i].axis));
     add_sent(o, all.messages_sent, all.bytes_sent);
     cJSON_AddNumberToObject(o, "additions", (double)all.additions);
+    for (enum operation op = 0; op < CONTROL; op++) add_operation(o, op, &counted->of[kind].of[op], cluster);
 }
 
-static void add_device(cJSON *list, const struct mesh *m, const struct device_report *d)
+static void add_device(cJSON *list, const struct mesh *m, const struct cluster *cluster, const struct device_report *d)
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddItemToArray(list, o);
@@ -324,7 +333,7 @@ static void add_device(cJSON *list, const struct mesh *m, const struct device_re
     cJSON_AddNumberToObject(peak, "total", (double)d->peak.total);
     for (int t = 0; t < ARENA_TAG_COUNT; t++) cJSON_AddNumberToObject(peak, arena_tag_name(t), (double)d->peak.tag[t]);
     cJSON *sent = cJSON_AddObjectToObject(o, "sent");
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) add_kind(sent, kind, &d->counted);
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) add_kind(sent, kind, &d->counted, cluster);
     cJSON *tier = cJSON_AddObjectToObject(o, "slow_tier");
     cJSON_AddNumberToObject(tier, "weights", (double)d->offloaded.weights);
     cJSON_AddNumberToObject(tier, "gradients", (double)d->offloaded.gradients);
@@ -364,7 +373,7 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
         cJSON_AddBoolToObject(s, "skipped", r->step[i].skipped);
         cJSON_AddNumberToObject(s, "seconds", r->seconds[i]);
     }
-    for (int d = 0; d < r->options->plan.mesh.devices; d++) add_device(devices, &r->options->plan.mesh, &r->device[d]);
+    for (int d = 0; d < r->options->plan.mesh.devices; d++) add_device(devices, &r->options->plan.mesh, &r->options->cluster, &r->device[d]);
     if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
     if (r->divergence.what) add_divergence(root, &r->divergence);
     else cJSON_AddNumberToObject(root, "validation_loss", r->validation);

@@ -140,10 +140,13 @@ static enum error_code start_reference(struct session *r, struct batch_source so
 /* Traffic and memory are part of what is checked. */
 static enum error_code check_counts(const struct session *r, struct error *err)
 {
-    for (int d = 0; d < r->options->plan.mesh.devices; d++)
-        if (!r->record.device[d].exact || !r->record.device[d].exact_tier || !r->record.device[d].exact_memory)
+    for (int d = 0; d < r->options->plan.mesh.devices; d++) {
+        const struct device_report *one = &r->record.device[d];
+        if (!one->exact) return fail(err, ERR_CHECK, "%s", one->traffic.text);
+        if (!one->exact_tier || !one->exact_memory)
             return fail(err, ERR_CHECK, "device %d: counted %s differs from its formula", d,
-                        !r->record.device[d].exact ? "traffic" : r->record.device[d].exact_tier ? "memory" : "traffic of the slow tier");
+                        one->exact_tier ? "memory" : "traffic of the slow tier");
+    }
     return OK;
 }
 

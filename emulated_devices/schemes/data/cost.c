@@ -4,14 +4,12 @@
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/schemes/data/tiles.h"
 
-void cost_add(struct collective_cost *sum, struct collective_cost c, int64_t times)
+void cost_add(struct account *sum, struct account c, int64_t times)
 {
-    sum->messages += c.messages * (uint64_t)times;
-    sum->bytes += c.bytes * (uint64_t)times;
-    sum->additions += c.additions * (uint64_t)times;
+    account_add(sum, c, times);
 }
 
-static struct collective_cost allreduce_cost(const struct data_parallel *dp, const struct group *g, int64_t count)
+static struct account allreduce_cost(const struct data_parallel *dp, const struct group *g, int64_t count)
 {
     const struct collective call = { .count = count, .dtype = data_format(dp, KIND_GRADIENT) };
     return group_cost(g, ALLREDUCE, dp->allreduce, &call);
@@ -84,10 +82,10 @@ void foresee(struct data_parallel *dp)
 
 /* ---- traffic --------------------------------------------------------------------------------------------------------------------- */
 
-static struct collective_cost bucket_cost(const struct data_parallel *dp, int64_t n, int64_t times)
+static struct account bucket_cost(const struct data_parallel *dp, int64_t n, int64_t times)
 {
     const int64_t step = bucket_elements(dp);
-    struct collective_cost sum = { 0 };
+    struct account sum = { 0 };
     for (int64_t at = 0; at < n && !dp->shards.apart; at += step) cost_add(&sum, allreduce_cost(dp, dp->group, n - at < step ? n - at : step), times);
     return sum;
 }
@@ -95,27 +93,26 @@ static struct collective_cost bucket_cost(const struct data_parallel *dp, int64_
 /* Steps 1 .. t of the optimizer that find projections anew. */
 static int64_t refreshes_until(const struct data_parallel *dp, int64_t t) { return (t + dp->hyper->refresh - 1) / dp->hyper->refresh; }
 
-struct collective_cost data_saved_by_projecting(const struct data_parallel *dp, int64_t taken, int64_t skipped)
+struct account data_saved_by_projecting(const struct data_parallel *dp, int64_t taken, int64_t skipped)
 {
-    const struct collective_cost none = { 0 };
+    const struct account none = { 0 };
     if (!dp->optimizer->low_rank || dp->hyper->clip > 0) return none;
     const int64_t last = dp->coming - 1, whole = refreshes_until(dp, last) - refreshes_until(dp, last - taken) + dp->skipped_whole;
-    const struct collective_cost all = bucket_cost(dp, tensor_count(dp->gradients), taken + skipped - whole);
-    const struct collective_cost packed = bucket_cost(dp, low_rank_packed_elements(dp), taken + skipped - whole);
-    return (struct collective_cost){ .messages = all.messages - packed.messages, .bytes = all.bytes - packed.bytes,
-                                     .additions = all.additions - packed.additions };
+    struct account all = bucket_cost(dp, tensor_count(dp->gradients), taken + skipped - whole);
+    account_add(&all, bucket_cost(dp, low_rank_packed_elements(dp), taken + skipped - whole), -1);
+    return all;
 }
 
-struct collective_cost level_allreduce_cost(const struct data_parallel *dp, enum shard_level level, int64_t n)
+struct account level_allreduce_cost(const struct data_parallel *dp, enum shard_level level, int64_t n)
 {
     return allreduce_cost(dp, &dp->level[level], n);
 }
 
 /* New weights after a step: units in their order, as they are stepped. */
-static struct collective_cost renewal_cost(const struct data_parallel *dp, enum shard_level level)
+static struct account renewal_cost(const struct data_parallel *dp, enum shard_level level)
 {
     const int64_t capacity = bucket_capacity(dp, KIND_WEIGHT), stride = shards_stride(&dp->shards, level);
-    struct collective_cost sum = { 0 };
+    struct account sum = { 0 };
     struct bucket b = { 0 };
     for (int u = 0; u < dp->units; u++) {
         const int64_t n = dp->unit[u].padded;
@@ -127,9 +124,9 @@ static struct collective_cost renewal_cost(const struct data_parallel *dp, enum 
     return sum;
 }
 
-struct collective_cost data_level_cost(const struct data_parallel *dp, enum shard_level level)
+struct account data_level_cost(const struct data_parallel *dp, enum shard_level level)
 {
-    struct collective_cost sum = dp->reduction[level];
+    struct account sum = dp->reduction[level];
     if (gradients_in_one_block(dp)) return level == BY_COPIES ? bucket_cost(dp, tensor_count(dp->gradients), dp->updates) : sum;
     for (int u = 0; u < dp->units && level == BY_WEIGHTS; u++)
         cost_add(&sum, level_allgather_cost(dp, level, dp->unit[u].padded), dp->unit[u].gatherings);
@@ -137,24 +134,24 @@ struct collective_cost data_level_cost(const struct data_parallel *dp, enum shar
     return sum;
 }
 
-struct collective_cost data_cost(const struct data_parallel *dp)
+struct account data_cost(const struct data_parallel *dp)
 {
-    struct collective_cost sum = { 0 };
+    struct account sum = { 0 };
     for (enum shard_level l = BY_WEIGHTS; l < SHARD_LEVELS; l++) cost_add(&sum, data_level_cost(dp, l), 1);
     return sum;
 }
 
-struct collective_cost data_renewal_cost(const struct data_parallel *dp)
+struct account data_renewal_cost(const struct data_parallel *dp)
 {
-    struct collective_cost sum = { 0 };
+    struct account sum = { 0 };
     for (enum shard_level l = BY_GRADIENTS; l <= BY_OPTIMIZER && dp->shards.optimizer > 1; l++) cost_add(&sum, renewal_cost(dp, l), 1);
     return sum;
 }
 
 /* New weights are shared in the step that it ends, as in any other. */
-struct collective_cost data_outer_cost(const struct data_parallel *dp)
+struct account data_outer_cost(const struct data_parallel *dp)
 {
-    struct collective_cost sum = { 0 };
+    struct account sum = { 0 };
     for (int u = 0; u < dp->units && dp->shards.apart; u++)
         cost_add(&sum, allreduce_cost(dp, &dp->level[BY_COPIES], dp->unit[u].padded / dp->shards.optimizer), 1);
     return sum;

@@ -145,7 +145,7 @@ struct data_parallel {
     struct use *use;                            /* [uses] */
     struct bucket reducing;                     /* units whose gradients are finished here and wait for others to be reduced with */
     struct bucket sharing;                      /* units that have been stepped and wait for others to be gathered with */
-    struct collective_cost reduction[SHARD_LEVELS];     /* of a step, by level, where gradients are not all-reduced in one block */
+    struct account reduction[SHARD_LEVELS];     /* of a step, by level, where gradients are not all-reduced in one block */
     int64_t most_weights, most_gradients;       /* elements that are whole here for a while, at most: of weights that are gathered,
                                                    and of gradients that are scattered; shards that lie on the slow tier otherwise
                                                    and those that wait for others to be reduced with included */
@@ -292,20 +292,20 @@ struct tensor data_whole_state(const struct data_parallel *, const struct parame
 /* ---- what it costs ---------------------------------------------------------------------------------------------------- */
 
 /** Messages, bytes and additions of this device on the dp group in one step, exactly. */
-struct collective_cost data_cost(const struct data_parallel *);
+struct account data_cost(const struct data_parallel *);
 
 /** Of it, what a step that is skipped does not send: new weights, from who has stepped them. */
-struct collective_cost data_renewal_cost(const struct data_parallel *);
+struct account data_renewal_cost(const struct data_parallel *);
 
 /** What the steps that this device has done last have not sent because gradients were projected: `taken` steps of the optimizer
  *  up to now and `skipped` that were left out. */
-struct collective_cost data_saved_by_projecting(const struct data_parallel *, int64_t taken, int64_t skipped);
+struct account data_saved_by_projecting(const struct data_parallel *, int64_t taken, int64_t skipped);
 
 /** data_cost on the group of one level only. */
-struct collective_cost data_level_cost(const struct data_parallel *, enum shard_level);
+struct account data_level_cost(const struct data_parallel *, enum shard_level);
 
 /** What an outer step sends on the dp group besides. */
-struct collective_cost data_outer_cost(const struct data_parallel *);
+struct account data_outer_cost(const struct data_parallel *);
 /** The stride with which the update takes least, of many equal slices that take the host so long, and the device, or the slowest of
  *  the copies, so long: k slices take max((k-1) host, device). */
 int data_balanced_stride(picoseconds host, picoseconds device);

@@ -73,9 +73,9 @@ enum error_code level_reduce_scatter(struct data_parallel *, enum shard_level, s
 enum error_code level_allgather(struct data_parallel *, enum shard_level, struct tensor own, struct tensor row, struct error *);
 
 /* What they cost, on a row of n elements. */
-struct collective_cost level_reduce_scatter_cost(const struct data_parallel *, enum shard_level, int64_t n);
-struct collective_cost level_allreduce_cost(const struct data_parallel *, enum shard_level, int64_t n);
-struct collective_cost level_allgather_cost(const struct data_parallel *, enum shard_level, int64_t n);
+struct account level_reduce_scatter_cost(const struct data_parallel *, enum shard_level, int64_t n);
+struct account level_allreduce_cost(const struct data_parallel *, enum shard_level, int64_t n);
+struct account level_allgather_cost(const struct data_parallel *, enum shard_level, int64_t n);
 
 /* Elements first .. of a row as a tensor of their own. */
 static inline struct tensor slice(struct tensor row, struct interval r)
@@ -85,7 +85,7 @@ static inline struct tensor slice(struct tensor row, struct interval r)
 }
 
 /* sum += times c. */
-void cost_add(struct collective_cost *sum, struct collective_cost c, int64_t times);
+void cost_add(struct account *sum, struct account c, int64_t times);
 
 /* direction.c: a unit's weights, whole here, to where they are wanted; and one step of a stretch of the weights w, without gradients. */
 void move_weights(const struct data_parallel *, struct unit *);

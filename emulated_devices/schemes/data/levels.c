@@ -21,7 +21,7 @@ enum error_code level_reduce_scatter(struct data_parallel *dp, enum shard_level 
     return collective_run(&dp->level[level], REDUCE_SCATTER, dp->request.reduce_scatter, &c, err);
 }
 
-struct collective_cost level_reduce_scatter_cost(const struct data_parallel *dp, enum shard_level level, int64_t n)
+struct account level_reduce_scatter_cost(const struct data_parallel *dp, enum shard_level level, int64_t n)
 {
     const struct block_format f = dp->request.quantise_gradients;
     const struct collective call = { .count = n, .dtype = data_format(dp, KIND_GRADIENT) };
@@ -39,7 +39,7 @@ enum error_code level_allgather(struct data_parallel *dp, enum shard_level level
     return collective_run(&dp->level[level], ALLGATHER, dp->request.allgather, &c, err);
 }
 
-struct collective_cost level_allgather_cost(const struct data_parallel *dp, enum shard_level level, int64_t n)
+struct account level_allgather_cost(const struct data_parallel *dp, enum shard_level level, int64_t n)
 {
     const struct block_format f = dp->request.quantise_weights;
     const struct collective call = { .count = n, .dtype = data_format(dp, KIND_WEIGHT) };

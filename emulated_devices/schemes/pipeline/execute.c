@@ -24,6 +24,7 @@ static uint32_t message_name(const struct schedule *s, int micro, int stage, boo
 static void send_tensor(struct run_state *x, const struct action *a, struct tensor t, int to_stage, bool gradient)
 {
     struct exchange e = exchange_named(x->group, POINT_TO_POINT, message_name(x->schedule, a->micro, to_stage, gradient));
+    ledger_messages(&x->group->comm->expected, x->group, POINT_TO_POINT, a->peer, tensor_bytes(t), 1);
     x->sending[x->sends++] = (struct sending){ message_send(&e, a->peer, t.data, tensor_bytes(t)), t };
     arena_hand_over(&x->device->arena, t.data);
 }
@@ -112,14 +113,13 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
     return e;
 }
 
-struct traffic schedule_traffic(const struct schedule *s, int device, uint64_t (*bytes)(const void *, int), const void *context)
+struct account schedule_cost(const struct schedule *s, const struct group *group, uint64_t (*bytes)(const void *, int), const void *context)
 {
-    struct traffic t = { 0 };
-    for (int i = 0; i < s->count[device]; i++) {
-        const struct action *a = &s->actions[device][i];
+    struct ledger l = { 0 };
+    for (int i = 0; i < s->count[group->rank]; i++) {
+        const struct action *a = &s->actions[group->rank][i];
         if (a->kind != SEND_ACTIVATION && a->kind != SEND_GRADIENT) continue;
-        t.messages_sent++;
-        t.bytes_sent += bytes(context, a->micro);
+        ledger_messages(&l, group, POINT_TO_POINT, a->peer, bytes(context, a->micro), 1);
     }
-    return t;
+    return l.of[group->kind];
 }

@@ -35,8 +35,8 @@ struct action_time { int64_t start, end; };
 enum error_code schedule_execute(const struct schedule *, struct group *, const struct stage_operations *, void *context,
                                  struct action_time *times, struct error *);
 
-/** Messages and bytes the device at this place sends for one execution; bytes(context, micro) is the size of a microbatch's
- *  activations, which is that of their gradient. */
-struct traffic schedule_traffic(const struct schedule *, int device, uint64_t (*bytes)(const void *context, int micro), const void *context);
+/** What this device sends for one execution on a pp group; bytes(context, micro) is the size of a microbatch's activations, which is
+ *  that of their gradient. */
+struct account schedule_cost(const struct schedule *, const struct group *, uint64_t (*bytes)(const void *context, int micro), const void *context);
 
 #endif

@@ -5,10 +5,7 @@ static enum dtype own_format(const struct forecast *f) { return f->gradients ? t
 
 void forecast_on(struct forecast *f, const struct group *g, enum operation op, const char *name, struct collective call)
 {
-    const struct collective_cost one = group_cost(g, op, name, &call);
-    f->sum.messages += one.messages;
-    f->sum.bytes += one.bytes;
-    f->sum.additions += one.additions;
+    account_add(&f->sum, group_cost(g, op, name, &call), 1);
     if (f->timed) f->time += group_time(g, op, name, &call);
 }
 

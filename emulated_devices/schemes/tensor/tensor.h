@@ -225,7 +225,7 @@ enum error_code scatter_rows(struct tensor_parallel *, unsigned axes, const int6
 /* A list of collectives, summed up as it is written. */
 struct forecast {
     const struct tensor_parallel *tp;
-    struct collective_cost sum;
+    struct account sum;
     bool gradients;                             /* what is entered next are gradients of weights, in their own format */
     bool timed;                                 /* sum up their predicted times too */
     picoseconds time;

@@ -58,13 +58,24 @@ struct ring {
     int64_t count[MESH_MOST_DEVICES], longest;      /* rows of each chunk */
 };
 
-static struct ring ring_begin(struct tensor_parallel *tp, enum operation op, int64_t N)
+/* It sends what the ring's algorithm does, in another order of time. */
+static void expect(const struct ring *g, struct tensor rows)
+{
+    int64_t counts[MESH_MOST_DEVICES];
+    for (int c = 0; c < g->group->size; c++) counts[c] = g->count[c] * tensor_cols(rows);
+    const struct collective call = { .counts = counts, .dtype = rows.dtype, .reduction = SUM };
+    collective_expect(g->group, g->exchange.operation, "ring", &call);
+}
+
+/* rows: some of those that go round. */
+static struct ring ring_begin(struct tensor_parallel *tp, enum operation op, int64_t N, struct tensor rows)
 {
     struct ring g = { .group = &tp->along[SEQUENCE] };
     g.exchange = exchange_begin(g.group, op);
     tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, g.count);
     for (int c = 0; c < g.group->size; c++)
         if (g.count[c] > g.longest) g.longest = g.count[c];
+    expect(&g, rows);
     return g;
 }
 
@@ -114,7 +125,7 @@ static void close_buffers(struct tensor_parallel *tp, struct tensor *t, int n)
  * own: this device's rows; or, where there is room for all of them, all: then the chunks stay there. */
 static enum error_code gather_products(struct product p, int64_t N, struct tensor own, struct error *err)
 {
-    struct ring g = ring_begin(p.tp, ALLGATHER, N);
+    struct ring g = ring_begin(p.tp, ALLGATHER, N, own);
     const int P = g.group->size;
     const bool stays = tensor_rows(own) == N && P > 1;
     struct tensor buffer[2], next = tensor_none, here = tensor_own_rows(p.tp, own, N);
@@ -144,7 +155,7 @@ enum { TURNS = 2, PARTS = 0, SUMS = PARTS + TURNS, SUM_BUFFERS = SUMS + TURNS };
 /* own = this device's rows of the sum of everybody's products. */
 static enum error_code sum_products(struct product p, int64_t N, struct tensor own, struct error *err)
 {
-    struct ring g = ring_begin(p.tp, REDUCE_SCATTER, N);
+    struct ring g = ring_begin(p.tp, REDUCE_SCATTER, N, own);
     const int P = g.group->size;
     struct clock *clock = &p.tp->device->clock;
     struct tensor buffer[SUM_BUFFERS], sum = tensor_none, next = tensor_none;
