@@ -165,3 +165,15 @@ void comm_barrier(struct comm *c)
     struct error err;
     if (group_agree(c->everyone, OK, &err) != OK) comm_give_up(c, &err);
 }
+
+enum error_code comm_outline(struct comm *c, struct device *d, int rank, int size, struct error *err)
+{
+    *c = (struct comm){ .device = d, .rank = rank, .size = size, .contexts = calloc((size_t)size, sizeof *c->contexts) };
+    return c->contexts ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", size);
+}
+
+void comm_outline_close(struct comm *c)
+{
+    free(c->contexts);
+    c->contexts = NULL;
+}

@@ -56,6 +56,13 @@ bool comm_uses_ucx(void);
 /** Disconnect.  Collective; every exchange must be complete. */
 void comm_close(struct comm *);
 
+/**
+ * Stand for one of so many devices without connecting to them: groups can be made and formulas asked, and nothing can be sent.
+ * Local.  @return OK, or ERR_MEMORY with nothing to close.
+ */
+enum error_code comm_outline(struct comm *, struct device *, int rank, int size, struct error *);
+void comm_outline_close(struct comm *);
+
 /** End the whole job at once, from one device, when agreement is impossible.  Does not return. */
 void comm_abort(struct comm *, int exit_status) __attribute__((noreturn));
 

@@ -25,12 +25,14 @@ enum error_code plan_memory(const struct plan *p, int rank, bool steps, struct p
     enum error_code e = device_open(&device, p->dtype, 0, err);
     if (e) return e;
     if (p->cluster) clock_open(&device.clock, p->cluster, p->dtype);
-    struct comm nobody = { .device = &device, .rank = rank, .size = p->mesh.devices };
-    nobody.contexts = calloc((size_t)nobody.size, sizeof *nobody.contexts);
-    e = nobody.contexts ? trainer_outline(&t, p, &nobody, err) : fail(err, ERR_MEMORY, "no memory for a list of %d devices", nobody.size);
-    if (!e) read_outline(&t, steps, out);
-    if (nobody.contexts) trainer_close(&t);
-    free(nobody.contexts);
+    struct comm nobody;
+    e = comm_outline(&nobody, &device, rank, p->mesh.devices, err);
+    if (!e) {
+        e = trainer_outline(&t, p, &nobody, err);
+        if (!e) read_outline(&t, steps, out);
+        trainer_close(&t);
+        comm_outline_close(&nobody);
+    }
     device_close(&device);
     return e;
 }

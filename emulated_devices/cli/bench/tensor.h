@@ -46,12 +46,13 @@ struct stand {
     struct device device;
     struct comm comm;
     struct group group;
+    int P;
     struct plan plan;
     struct tensor_parallel tp;
     int64_t N;                          /* tokens of a microbatch */
 };
 enum error_code stand_open(struct stand *, const struct tensor_shape *, enum dtype, const struct tensor_scheme *, int P, struct error *);
-void stand_at(struct stand *, int rank, int64_t N);
+enum error_code stand_at(struct stand *, int rank, int64_t N, struct error *);
 void stand_close(struct stand *);
 
 /* ---- bench_tensor_claims.c: published figures beside ours ------------------------------------------------------------------------ */

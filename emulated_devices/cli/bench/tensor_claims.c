@@ -202,7 +202,8 @@ static enum error_code print_overlap(const struct bench_tensor *b, struct error 
     enum error_code e = stand_open(&p, &shape, b->dtype, scheme_of("1d-sp-overlap"), P, err);
     if (e) return e;
     clock_open(&p.device.clock, &b->cluster, b->dtype);
-    stand_at(&p, 0, shape_tokens(&shape));
+    e = stand_at(&p, 0, shape_tokens(&shape), err);
+    if (e) return stand_close(&p), e;
     for (int i = 0; i < SUMS; i++) {
         const double gain = overlap_gain(b, &p, widths[i]);
         product *= gain;
@@ -258,8 +259,8 @@ static enum error_code print_memory(const struct tensor_shape *s, const char *na
     const int64_t N = shape_tokens(s);
     enum error_code e = stand_open(&p, s, BF16, scheme_of(name), P, err);
     if (e) return e;
-    stand_at(&p, 0, N);
-    e = layer_memory(&p.tp, N, recompute, term, err);
+    e = stand_at(&p, 0, N, err);
+    if (!e) e = layer_memory(&p.tp, N, recompute, term, err);
     if (e) return stand_close(&p), e;
     printf("\n--tensor %s --tp %d --recompute %s\n", name, P, recompute);
     for (int i = 0; i < LAYER_MEMORY_TERMS; i++) {

@@ -3,8 +3,6 @@
 #include "emulated_devices/model/link_cost.h"
 #include <string.h>
 
-static int world_ranks[MESH_MOST_DEVICES];
-
 struct model_config shape_model(const struct tensor_shape *s)
 {
     return (struct model_config){ .name = "layer", .S = s->S, .D = s->D, .H = s->H, .K = s->H, .A = s->D / s->H, .F = 4 * s->D, .L = 1, .V = s->D,
@@ -16,38 +14,35 @@ enum error_code stand_open(struct stand *p, const struct tensor_shape *s, enum d
 {
     memset(p, 0, sizeof *p);
     p->plan = (struct plan){ .model = shape_model(s), .S = s->S };
-    for (int i = 0; i < P; i++) world_ranks[i] = i;
-    p->comm = (struct comm){ .device = &p->device };
-    p->group = (struct group){ .comm = &p->comm, .size = P, .member = world_ranks };
-    p->tp = (struct tensor_parallel){ .scheme = scheme, .config = &p->plan.model, .device = &p->device, .group = &p->group, .S = s->S };
+    p->P = P;
+    p->tp = (struct tensor_parallel){ .scheme = scheme, .config = &p->plan.model, .device = &p->device, .S = s->S };
     enum error_code e = tensor_check(scheme, &p->plan.model, P, err);
     return e ? e : device_open(&p->device, dtype, 0, err);
 }
 
-/* The devices that differ from this one in these axes only, as tensor_open finds them. */
-static void stand_along(struct stand *p, unsigned axes, int *member)
+/* Let another device stand. */
+static void leave(struct stand *p)
 {
-    const struct tensor_parallel *tp = &p->tp;
-    int n = 0;
-    for (int rank = 0; rank < p->group.size; rank++) {
-        bool along = true;
-        for (int a = TENSOR_AXES - 1, rest = rank; a >= 0; rest /= tp->mesh[a--])
-            along = along && ((axes & MESH_AXIS(a)) || rest % tp->mesh[a] == tp->at[a]);
-        if (along) member[n++] = rank;
-    }
-    p->tp.along[axes] = (struct group){ .comm = &p->comm, .member = member, .size = n, .rank = axes_index(tp, axes) };
+    if (p->comm.contexts == NULL) return;
+    tensor_close(&p->tp);
+    group_close(&p->group);
+    comm_outline_close(&p->comm);
 }
 
-void stand_at(struct stand *p, int rank, int64_t N)
+enum error_code stand_at(struct stand *p, int rank, int64_t N, struct error *err)
 {
-    static int members[TENSOR_AXIS_SETS][BENCH_TENSOR_DEVICES];
-    p->group.rank = rank;
-    tensor_share(&p->tp, p->group.size, rank);
-    for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++) stand_along(p, axes, members[axes]);
+    leave(p);
     p->N = N;
+    enum error_code e = comm_outline(&p->comm, &p->device, rank, p->P, err);
+    if (!e) e = group_world(&p->group, &p->comm, err);
+    return e ? e : tensor_open(&p->tp, &p->group, err);
 }
 
-void stand_close(struct stand *p) { device_close(&p->device); }
+void stand_close(struct stand *p)
+{
+    leave(p);
+    device_close(&p->device);
+}
 
 static uint64_t weight_bytes(const struct stand *p)
 {
@@ -78,7 +73,8 @@ enum error_code tensor_predict(struct tensor_figures *f, const struct bench_tens
     clock_open(&p.device.clock, &b->cluster, b->dtype);
     p.device.clock.cluster.memory_rate = 0;
     for (int r = 0; r < P; r++) {
-        stand_at(&p, r, N);
+        e = stand_at(&p, r, N, err);
+        if (e) break;
         const struct account calls = linked_cost(&block, &p.tp, N);
         const struct traffic c = account_total(&calls);
         f->messages = larger(f->messages, c.messages_sent);
@@ -89,5 +85,5 @@ enum error_code tensor_predict(struct tensor_figures *f, const struct bench_tens
         if (r == 0 || r == P - 1) f->transfers = (picoseconds)larger((uint64_t)f->transfers, (uint64_t)linked_time(&block, &p.tp, N));
     }
     stand_close(&p);
-    return OK;
+    return e;
 }
