@@ -33,7 +33,10 @@ NUMBERS = {"rank": 3, "refresh": 2, "galore_scale": 0.3, "history": 3, "damping"
 CLIP = 20.0                     # the gradients' norm is about 27
 MATRICES = {"wide": (12, 20), "tall": (20, 12), "square": (11, 11), "narrow": (2, 9)}       # the last has fewer rows than the rank
 REGULAR = {"vector": (13,)}
-SHAPES = {**MATRICES, **REGULAR}
+# Of a Llama: separate nn.Linear, so that the authors' script gives the optimizer each by itself.  `orrery` has q, k and v in one
+# parameter, and gate and up: their rows one below the other.
+LLAMA = {"q": (12, 12), "k": (4, 12), "v": (4, 12), "gate": (19, 12), "up": (19, 12)}
+LLAMA_REGULAR = {"norm": (12,)}
 LEAST_GAP = 0.02                # between neighbouring singular values that count, relative to the largest
 
 
@@ -95,21 +98,22 @@ def natural(self, G, step):
 projector.GaLoreProjector.get_orthogonal_matrix = directions
 
 
-def gradients(t, dtype):
-    return {name: drawn(f"{name}.gradient.{t}", *shape).to(dtype) for name, shape in SHAPES.items()}
+def gradients(t, dtype, shapes):
+    return {name: drawn(f"{name}.gradient.{t}", *shape).to(dtype) for name, shape in shapes.items()}
 
 
-def run(dtype, is_natural=False):
+def run(matrices, regular, dtype, is_natural=False):
     """What all parameters are after each step, and the states after the last."""
+    shapes = {**matrices, **regular}
     n, out = NUMBERS, {}
     projector.torch = WideTorch() if dtype == torch.float64 else torch
     projector.GaLoreProjector.project = natural if is_natural else THEIR_PROJECT
-    W = {name: torch.nn.Parameter(drawn(f"{name}.start", *shape).to(dtype)) for name, shape in SHAPES.items()}
-    projected = {"params": [W[x] for x in MATRICES], "rank": n["rank"], "update_proj_gap": n["refresh"], "scale": n["galore_scale"], "proj_type": "std"}
-    optimizer = AdamW([{"params": [W[x] for x in REGULAR]}, projected], lr=n["lr"], betas=(n["beta1"], n["beta2"]), eps=n["eps"],
+    W = {name: torch.nn.Parameter(drawn(f"{name}.start", *shape).to(dtype)) for name, shape in shapes.items()}
+    projected = {"params": [W[x] for x in matrices], "rank": n["rank"], "update_proj_gap": n["refresh"], "scale": n["galore_scale"], "proj_type": "std"}
+    optimizer = AdamW([{"params": [W[x] for x in regular]}, projected], lr=n["lr"], betas=(n["beta1"], n["beta2"]), eps=n["eps"],
                       weight_decay=n["weight_decay"], no_deprecation_warning=True)
     for t in range(1, STEPS + 1):
-        for name, G in gradients(t, dtype).items():
+        for name, G in gradients(t, dtype, shapes).items():
             W[name].grad = G
         norm = torch.nn.utils.clip_grad_norm_(list(W.values()), CLIP)
         assert norm > CLIP
@@ -118,27 +122,34 @@ def run(dtype, is_natural=False):
     for name, w in W.items():
         state = optimizer.state[w]
         out.update({f"{name}.exp_avg": state["exp_avg"], f"{name}.exp_avg_sq": state["exp_avg_sq"]})
-        if name in MATRICES:
+        if name in matrices:
             P = state["projector"].ortho_matrix
             out[f"{name}.projection"] = P if W[name].shape[0] < W[name].shape[1] else P.T.contiguous()
     return out
 
 
-def expect_unchanged_code_agrees(wide):
+def expect_unchanged_code_agrees(wide, matrices, regular):
     """In fp32, as they are, without the wider SVD: the same steps but for fp32's rounding, which the gaps and eps amplify."""
-    for key, x in run(torch.float32).items():
+    for key, x in run(matrices, regular, torch.float32).items():
         apart = ((x.double() - wide[key]).norm() / wide[key].norm()).item()
         assert apart < 1e-4, f"{key}: fp32 and fp64 are {apart:.2g} apart"
 
 
-def make():
-    tensors = {f"{name}.start": drawn(f"{name}.start", *shape) for name, shape in SHAPES.items()}
+def trained(matrices, regular):
+    """What is drawn, and both optimizers' runs."""
+    shapes = {**matrices, **regular}
+    tensors = {f"{name}.start": drawn(f"{name}.start", *shape) for name, shape in shapes.items()}
     for t in range(1, STEPS + 1):
-        tensors.update({f"{name}.gradient.{t}": G for name, G in gradients(t, torch.float64).items()})
-    wide = run(torch.float64)
-    expect_unchanged_code_agrees(wide)
+        tensors.update({f"{name}.gradient.{t}": G for name, G in gradients(t, torch.float64, shapes).items()})
+    wide = run(matrices, regular, torch.float64)
+    expect_unchanged_code_agrees(wide, matrices, regular)
     tensors.update({f"galore.{key}": x for key, x in wide.items()})
-    tensors.update({f"natural-galore.{key}": x for key, x in run(torch.float64, True).items()})
+    tensors.update({f"natural-galore.{key}": x for key, x in run(matrices, regular, torch.float64, True).items()})
+    return tensors
+
+
+def make():
+    tensors = {**trained(MATRICES, REGULAR), **trained(LLAMA, LLAMA_REGULAR)}
     metadata = {key: repr(x) for key, x in NUMBERS.items()}
     metadata.update(generator="golden/make_galore.py", steps=str(STEPS), clip=repr(CLIP), numpy=np.__version__, torch=torch.__version__,
                     galore_torch=importlib.metadata.version("galore-torch"))

@@ -8,8 +8,10 @@ static int64_t largest_rank(const struct model_config *c)
     int64_t most = 0;
     for (int i = 0; i < model_param_count(c); i++) {
         const struct param_spec s = model_param(c, i);
-        const int64_t shorter = s.dim[0] < s.dim[1] ? s.dim[0] : s.dim[1];
-        if (param_is_linear(&s) && shorter > most) most = shorter;
+        for (int k = 0; k < s.parts && param_is_linear(&s); k++) {
+            const int64_t shorter = s.part[k].rows < s.dim[1] ? s.part[k].rows : s.dim[1];
+            if (shorter > most) most = shorter;
+        }
     }
     return most;
 }

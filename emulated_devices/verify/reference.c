@@ -53,7 +53,8 @@ static enum error_code serial_open(struct serial_run *r, const struct plan *p, c
     for (int i = 0; ok && i < r->model.params; i++)
         for (int s = 0; ok && s < p->optimizer->states; s++) {
             struct tensor *t = &r->state[i * OPTIMIZER_MAX_STATES + s];
-            *t = low_rank_state(p->optimizer, &p->hyper, reference_low_rank(p, &r->model.spec[i]), r->master[i], s);
+            const struct low_rank_parts parts = reference_low_rank(p, &r->model.spec[i]);
+            *t = low_rank_parts_state(p->optimizer, &p->hyper, &parts, r->master[i], s);
             t->data = calloc(1, tensor_bytes(*t) + 1);
             ok = t->data != NULL;
         }
@@ -178,7 +179,7 @@ static struct step step_of(const struct reference *r, const struct serial_run *r
                           .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
 }
 
-static struct low_rank low_rank_at(const struct reference *r, int i) { return reference_low_rank(r->plan, &r->truth.model.spec[i]); }
+static struct low_rank_parts low_rank_at(const struct reference *r, int i) { return reference_low_rank(r->plan, &r->truth.model.spec[i]); }
 
 double distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
 
@@ -232,7 +233,8 @@ static double farther(struct tensor from, struct tensor a, struct tensor b)
 static void respond(struct reference *r, int i, double off, char *memory)
 {
     const size_t one = copy_bytes(r, i);
-    const struct low_rank p = low_rank_at(r, i);
+    const struct low_rank_parts p = low_rank_at(r, i);
+    const bool projected = low_rank_projects(&p);
     struct tensor plain[KINDS], up[KINDS], down[KINDS];
     const struct step s = step_of(r, &r->truth, i);
     copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up), copy_parameter(r, i, memory + 2 * one, down);
@@ -242,10 +244,10 @@ static void respond(struct reference *r, int i, double off, char *memory)
         tensor_set(down[1], n, g - by);
     }
     struct tensor *const tried[] = { plain, up, down };
-    for (int k = 0; k < 3; k++) galore_step(r->plan->optimizer, p, tried[k][0], tried[k][1], &tried[k][2], s);
-    r->response[i] += p.r > 0 ? hypot(distance(up[0], plain[0]), distance(down[0], plain[0])) : farther(plain[0], up[0], down[0]);
-    if (p.r > 0) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);    /* the step has made it N */
-    for (int k = 0; k < r->plan->optimizer->states && (is_mixed(r->plan) || p.r > 0); k++)
+    for (int k = 0; k < 3; k++) galore_parts_step(r->plan->optimizer, &p, tried[k][0], tried[k][1], &tried[k][2], s);
+    r->response[i] += projected ? hypot(distance(up[0], plain[0]), distance(down[0], plain[0])) : farther(plain[0], up[0], down[0]);
+    if (projected) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);    /* the step has made it N */
+    for (int k = 0; k < r->plan->optimizer->states && (is_mixed(r->plan) || projected); k++)
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
 }
 
@@ -253,7 +255,8 @@ static void respond(struct reference *r, int i, double off, char *memory)
 static void update(struct reference *r, struct serial_run *run, int i)
 {
     if (r->rule.delayed) memcpy(run->older[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
-    galore_step(r->plan->optimizer, low_rank_at(r, i), run->master[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
+    const struct low_rank_parts p = low_rank_at(r, i);
+    galore_parts_step(r->plan->optimizer, &p, run->master[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
     if (reference_has_masters(r->plan)) tensor_convert(run->model.w[i], run->master[i]);
 }
 

@@ -3,9 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct low_rank reference_low_rank(const struct plan *p, const struct param_spec *s)
+struct low_rank_parts reference_low_rank(const struct plan *p, const struct param_spec *s)
 {
-    return low_rank_of(p->optimizer, &p->hyper, param_is_linear(s), s->dim[0], s->dim[1]);
+    int64_t rows[PARAM_MOST_PARTS];
+    for (int i = 0; i < s->parts; i++) rows[i] = s->part[i].rows;
+    return low_rank_parts_of(p->optimizer, &p->hyper, param_is_linear(s), rows, s->parts, s->dim[1]);
 }
 
 static double largest_difference(struct tensor a, struct tensor b)
@@ -44,29 +46,57 @@ static struct turn turn_of(struct low_rank p, struct tensor P, const double *squ
     return (struct turn){ .P = sqrt(sum.P), .R = sqrt(sum.R) };
 }
 
-static enum error_code find_anew(struct reference *r, int i, struct low_rank p, char *scratch, double *square, struct error *err)
+/* One matrix of a parameter in one of the two runs. */
+struct matrix_run { struct tensor g, P; };
+
+static struct matrix_run matrix_of(const struct reference *r, const struct serial_run *run, int i, const struct low_rank_parts *all, int part)
 {
-    const int state = i * OPTIMIZER_MAX_STATES + LOW_RANK_PROJECTION;
-    const double off = largest_difference(r->twin.model.g[i], r->truth.model.g[i]);
-    enum error_code e = galore_refresh(p, r->twin.state[state], r->twin.model.g[i], scratch, NULL, err);
-    if (!e) e = galore_refresh(p, r->truth.state[state], r->truth.model.g[i], scratch, square, err);
-    if (!e) r->turn[i] = turn_of(p, r->truth.state[state], square, off);
+    const struct tensor whole = run->state[i * OPTIMIZER_MAX_STATES + LOW_RANK_PROJECTION];
+    return (struct matrix_run){
+        .g = low_rank_rows(all->part[part], run->model.g[i]),
+        .P = low_rank_part_state(r->plan->optimizer, &r->plan->hyper, all, part, run->master[i], whole, LOW_RANK_PROJECTION),
+    };
+}
+
+static enum error_code find_anew(struct low_rank p, struct matrix_run truth, struct matrix_run twin, char *scratch, double *square,
+                                 struct turn *turn, struct error *err)
+{
+    const double off = largest_difference(twin.g, truth.g);
+    enum error_code e = galore_refresh(p, twin.P, twin.g, scratch, NULL, err);
+    if (!e) e = galore_refresh(p, truth.P, truth.g, scratch, square, err);
+    if (!e) *turn = turn_of(p, truth.P, square, off);
     return e;
 }
 
-static enum error_code project_one(struct reference *r, int i, bool anew, struct error *err)
+static enum error_code project_matrix(struct reference *r, int i, const struct low_rank_parts *all, int part, bool anew, struct turn *turn,
+                                      struct error *err)
 {
-    const struct low_rank p = reference_low_rank(r->plan, &r->truth.model.spec[i]);
-    const int state = i * OPTIMIZER_MAX_STATES + LOW_RANK_PROJECTION;
-    if (p.r == 0) return OK;
-    char *scratch = malloc(galore_scratch(p, r->truth.model.g[i].dtype));
+    const struct low_rank p = all->part[part].p;
+    const struct matrix_run truth = matrix_of(r, &r->truth, i, all, part), twin = matrix_of(r, &r->twin, i, all, part);
+    char *scratch = malloc(galore_scratch(p, truth.g.dtype));
     double *square = malloc(sizeof *square * (size_t)p.a);
     enum error_code e = scratch && square ? OK : fail(err, ERR_MEMORY, "no memory to project the gradient of %s", r->truth.model.spec[i].name);
-    if (!e && anew) e = find_anew(r, i, p, scratch, square, err);
-    else r->turn[i].R = r->turn[i].P * sqrt(r->truth.model.ops->sum_of_squares(r->truth.model.g[i]));
-    if (!e) galore_project(p, r->truth.model.g[i], r->truth.state[state], scratch);
-    if (!e) galore_project(p, r->twin.model.g[i], r->twin.state[state], scratch);
+    if (!e && anew) e = find_anew(p, truth, twin, scratch, square, turn, err);
+    if (!e) galore_project(p, truth.g, truth.P, scratch);
+    if (!e) galore_project(p, twin.g, twin.P, scratch);
     free(scratch), free(square);
+    return e;
+}
+
+/* Of several matrices the squares of their turns add up, as those of their elements do. */
+static enum error_code project_one(struct reference *r, int i, bool anew, struct error *err)
+{
+    const struct low_rank_parts all = reference_low_rank(r->plan, &r->truth.model.spec[i]);
+    struct turn sum = { 0 };
+    enum error_code e = OK;
+    if (!low_rank_projects(&all)) return OK;
+    if (!anew) r->turn[i].R = r->turn[i].P * sqrt(r->truth.model.ops->sum_of_squares(r->truth.model.g[i]));
+    for (int part = 0; part < all.count && !e; part++) {
+        struct turn one = { 0 };
+        e = project_matrix(r, i, &all, part, anew, &one, err);
+        sum.P = hypot(sum.P, one.P), sum.R = hypot(sum.R, one.R);
+    }
+    if (anew && !e) r->turn[i] = sum;
     return e;
 }
 

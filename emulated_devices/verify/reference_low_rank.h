@@ -6,7 +6,7 @@
 #include "ref/optim/galore.h"
 
 /** How a plan's optimizer projects a parameter. */
-struct low_rank reference_low_rank(const struct plan *, const struct param_spec *);
+struct low_rank_parts reference_low_rank(const struct plan *, const struct param_spec *);
 
 enum project_when { BEFORE_REDUCTION, IN_THE_STEP };
 

@@ -11,7 +11,9 @@
  * P and Adam's two moments are a r + 2 b r numbers instead of Adam's 2 a b; Natural GaLore keeps s b r more.  Moments and
  * history stay as they are when P changes.
  *
- * Projected are the matrices of linear layers inside blocks.  Everything else takes the same AdamW without a projection.
+ * Projected are the matrices of linear layers inside blocks.  What is one parameter here and several matrices in the published model,
+ * queries, keys and values of a Llama or a GPT-J, gate and up, is projected matrix by matrix, as there: each has its P, its moments
+ * and its history.  A GPT-2's queries, keys and values are one matrix there too.  Everything else takes the same AdamW without a projection.
  * Clipping scales by the norm of the whole gradient, before it is projected.
  *
  * Source  the authors' code, galore-torch 1.0: adamw.py (order of a step), galore_projector.py (proj_type "std": which side, when P is
@@ -23,8 +25,7 @@
  *         - the sign of a singular vector is what LAPACK happens to return there; moments are carried from one P to the next, so the
  *           sign matters.  Here the vector's element of largest size is positive.
  *         - the singular vectors are computed in fp64 here, in fp32 there.
- *         - what is one parameter here is one matrix: queries, keys and values together, a Llama's gate and up together.  The
- *           authors' script projects each of these by itself.  It knows Llama only; what is projected of a GPT-2 or a mixture is ours.
+ *         - the authors' script knows Llama only.  What is projected of other models is ours: the same layers' matrices.
  *         - clipping multiplies by clip / norm, as for all optimizers here; PyTorch divides by the norm and 1e-6.
  *         - which parameters decay is the same for all optimizers here: matrices.  There all do, if any.
  *         - Natural GaLore follows the paper's algorithm, which projects one side.  The code its author released
@@ -51,6 +52,31 @@ struct low_rank {
 
 /** How an optimizer projects an [m,n] matrix.  @param linear  it is a linear layer's. */
 struct low_rank low_rank_of(const struct optimizer *, const struct hyperparameters *, bool linear, int64_t m, int64_t n);
+
+/* Matrices one below the other in one parameter. */
+enum { LOW_RANK_MOST_PARTS = 3 };
+struct low_rank_part { int64_t first, rows; struct low_rank p; };
+struct low_rank_parts { int count; struct low_rank_part part[LOW_RANK_MOST_PARTS]; };
+
+/** How a parameter of so many matrices [rows[i],n] is projected; one that is not has r 0 in its first part. */
+struct low_rank_parts low_rank_parts_of(const struct optimizer *, const struct hyperparameters *, bool linear, const int64_t rows[],
+                                        int parts, int64_t n);
+
+static inline bool low_rank_projects(const struct low_rank_parts *all) { return all->part[0].p.r > 0; }
+
+/** Elements of R of all parts together. */
+int64_t low_rank_reduced(const struct low_rank_parts *);
+
+/** The rows of a part in a tensor of the parameter's shape; all of one that is not projected. */
+struct tensor low_rank_rows(struct low_rank_part, struct tensor);
+
+/** As low_rank_state, of a whole parameter: where it has several parts a vector, their states one after another. */
+struct tensor low_rank_parts_state(const struct optimizer *, const struct hyperparameters *, const struct low_rank_parts *, struct tensor w,
+                                   int k);
+
+/** A part's state in that of its parameter. */
+struct tensor low_rank_part_state(const struct optimizer *, const struct hyperparameters *, const struct low_rank_parts *, int part,
+                                  struct tensor w, struct tensor state, int k);
 
 /** The shape of state k beside weights w, without data and in w's format; none where this state does not exist. */
 struct tensor low_rank_state(const struct optimizer *, const struct hyperparameters *, struct low_rank, struct tensor w, int k);
@@ -92,5 +118,8 @@ void galore_project(struct low_rank, struct tensor G, struct tensor P, void *scr
  * @param state  [o->states] of the shapes of low_rank_state.
  */
 void galore_step(const struct optimizer *, struct low_rank, struct tensor w, struct tensor g, const struct tensor state[], struct step);
+
+/** Step a parameter part by part.  g: in each part's rows its R. */
+void galore_parts_step(const struct optimizer *, const struct low_rank_parts *, struct tensor w, struct tensor g, const struct tensor state[], struct step);
 
 #endif

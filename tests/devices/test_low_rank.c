@@ -15,6 +15,16 @@ static const struct optimizer *named(const char *name)
     return o;
 }
 
+/* A Llama, whose queries, keys and values are three matrices in one parameter, with fewer rows of keys than the rank; and a GPT-J. */
+static struct plan of_parts(struct plan p, int which)
+{
+    const struct optimizer *o = p.optimizer;
+    if (which == 1) case_take_llama(&p), p.model.K = 1;
+    if (which == 2) case_take_gptj(&p);
+    case_take_low_rank(&p, o);
+    return p;
+}
+
 static struct plan low_rank_plan(int dp, int pp, const char *optimizer)
 {
     struct plan p = case_plan(dp, 1, pp);
@@ -39,6 +49,22 @@ static void test_agrees_with_one_device(void **state)
         ASSERT_ALL(case_take_schedule(&both, "chimera", &err) == OK, "%s", err.text);       /* two copies of each stage */
         check(&both);
     }
+}
+
+static void test_parts_agree_with_one_device(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        for (int which = 1; which <= 2; which++) {
+            struct plan dp = of_parts(low_rank_plan(test_size, 1, i ? "natural-galore" : "galore"), which);
+            check(&dp);
+            dp.hyper.clip = 0.01;
+            check(&dp);
+            if (test_size % 2 != 0) continue;
+            struct plan both = of_parts(low_rank_plan(test_size / 2, 2, i ? "natural-galore" : "galore"), which);
+            both.model.tied = which == 1;
+            check(&both);
+        }
 }
 
 /* Optimizer steps in mid-stream count as steps, skipped ones do not. */
@@ -71,11 +97,14 @@ static struct sizes sizes_of(const struct plan *p)
     struct sizes sum = { 0 };
     for (int i = 0; i < model_param_count(&p->model); i++) {
         const struct param_spec x = model_param(&p->model, i);
-        const uint64_t m = (uint64_t)x.dim[0], n = x.ndim == 2 ? (uint64_t)x.dim[1] : 1, a = m < n ? m : n, b = m < n ? n : m;
-        const bool projected = x.ndim == 2 && strncmp(x.name, "h.", 2) == 0;
-        sum.all += m * n;
-        sum.packed += projected ? b * r : m * n;
-        sum.states += projected ? a * r + 2 * b * r + s * b * r : 2 * m * n;
+        const bool projected = x.ndim == 2 && (strncmp(x.name, "h.", 2) == 0 || strncmp(x.name, "model.layers.", 13) == 0);
+        for (int k = 0; k < x.parts; k++) {                 /* each is a matrix of its own */
+            const uint64_t m = (uint64_t)x.part[k].rows, n = x.ndim == 2 ? (uint64_t)x.dim[1] : 1, a = m < n ? m : n, b = m < n ? n : m;
+            const uint64_t own = r < a ? r : a;
+            sum.all += m * n;
+            sum.packed += projected ? b * own : m * n;
+            sum.states += projected ? a * own + 2 * b * own + s * b * own : 2 * m * n;
+        }
     }
     return sum;
 }
@@ -121,10 +150,10 @@ static enum error_code train(const struct plan *p, struct counted *out)
 static void test_bytes_and_memory(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 6; i++)
         for (int steps = 1; steps <= 5; steps++)
             for (int clips = 0; clips < 2; clips++) {
-                struct plan p = low_rank_plan(test_size, 1, i ? "natural-galore" : "galore");
+                struct plan p = of_parts(low_rank_plan(test_size, 1, i % 2 ? "natural-galore" : "galore"), i / 2);
                 struct counted r = { .steps = steps };
                 p.hyper.clip = clips;                       /* by the norm of whole gradients, so that these are reduced in every step */
                 p.hyper.refresh = 3;                        /* steps 1 and 4 reduce whole gradients */
@@ -170,6 +199,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_agrees_with_one_device),
+        MPI_TEST(test_parts_agree_with_one_device),
         MPI_TEST(test_steps_are_the_optimizers),
         MPI_TEST(test_bytes_and_memory),
         MPI_TEST(test_what_does_not_fit_is_refused),

@@ -107,8 +107,13 @@ static void expect_as_stored(const struct safetensors *f, const char *name, stru
 
 /* ---- the authors' steps --------------------------------------------------------------------------------------------------- */
 
-static const char *const parameters[] = { "wide", "tall", "square", "narrow", "vector" };
-enum { PARAMETERS_HERE = sizeof parameters / sizeof *parameters };
+/* Two runs of the authors' code: shapes of all kinds, and the matrices of a Llama, which are separate there. */
+struct run { int count; const char *parameter[8]; };
+static const struct run runs[] = {
+    { 5, { "wide", "tall", "square", "narrow", "vector" } },
+    { 6, { "q", "k", "v", "gate", "up", "norm" } },
+};
+enum { PARAMETERS_MOST = 8 };
 
 struct followed { struct tensor w, state[OPTIMIZER_MAX_STATES]; struct low_rank p; struct far far; };
 
@@ -122,12 +127,12 @@ static struct hyperparameters numbers(const struct safetensors *f)
 }
 
 /* Of whole gradients, all parameters' together, as torch.nn.utils.clip_grad_norm_ has it: 1e-6 is added to the norm. */
-static double gradient_scale(const struct safetensors *f, const struct hyperparameters *h, int64_t t)
+static double gradient_scale(const struct safetensors *f, const struct run *r, const struct hyperparameters *h, int64_t t)
 {
     char name[64];
     double sum = 0;
-    for (int i = 0; i < PARAMETERS_HERE; i++) {
-        snprintf(name, sizeof name, "%s.gradient.%d", parameters[i], (int)t);
+    for (int i = 0; i < r->count; i++) {
+        snprintf(name, sizeof name, "%s.gradient.%d", r->parameter[i], (int)t);
         sum += pow(norm_of(stored(f, name)), 2);
     }
     assert_true(sqrt(sum) > h->clip);
@@ -170,23 +175,28 @@ static void expect_states(const struct safetensors *f, const struct optimizer *o
     }
 }
 
-static void follow_the_authors(const struct safetensors *f, const char *optimizer)
+static struct step step_at(const struct safetensors *f, const struct run *r, const struct hyperparameters *h, int64_t t)
+{
+    return (struct step){ .lr = h->lr, .weight_decay = number(f, "weight_decay"), .gradient_scale = gradient_scale(f, r, h, t), .t = t, .hyper = h };
+}
+
+static void follow_the_authors(const struct safetensors *f, const struct run *r, const char *optimizer)
 {
     const struct optimizer *o = named(optimizer);
     const struct hyperparameters h = numbers(f);
-    struct followed all[PARAMETERS_HERE] = { 0 };
-    for (int i = 0; i < PARAMETERS_HERE; i++) {
+    struct followed all[PARAMETERS_MOST] = { 0 };
+    for (int i = 0; i < r->count; i++) {
         char name[64];
-        snprintf(name, sizeof name, "%s.start", parameters[i]);
+        snprintf(name, sizeof name, "%s.start", r->parameter[i]);
         all[i].w = stored(f, name);
         all[i].p = low_rank_of(o, &h, all[i].w.ndim == 2, all[i].w.dim[0], all[i].w.ndim == 2 ? all[i].w.dim[1] : 1);
         make_states(o, &h, all[i].p, all[i].w, all[i].state);
     }
     for (int64_t t = 1; t <= (int64_t)number(f, "steps"); t++) {
-        const struct step s = { .lr = h.lr, .weight_decay = number(f, "weight_decay"), .gradient_scale = gradient_scale(f, &h, t), .t = t, .hyper = &h };
-        for (int i = 0; i < PARAMETERS_HERE; i++) follow_one(f, o, parameters[i], &all[i], s);
+        const struct step s = step_at(f, r, &h, t);
+        for (int i = 0; i < r->count; i++) follow_one(f, o, r->parameter[i], &all[i], s);
     }
-    for (int i = 0; i < PARAMETERS_HERE; i++) expect_states(f, o, parameters[i], &all[i]);
+    for (int i = 0; i < r->count; i++) expect_states(f, o, r->parameter[i], &all[i]);
     check_guards_and_free();
 }
 
@@ -196,8 +206,84 @@ static void steps_are_those_of_the_authors_code(void **unused)
     struct error err;
     (void)unused;
     if (safetensors_open(&f, "golden/galore.safetensors", &err) != OK) fail_msg("%s", err.text);
-    follow_the_authors(&f, "galore");
-    follow_the_authors(&f, "natural-galore");
+    for (int i = 0; i < 2; i++) {
+        follow_the_authors(&f, &runs[i], "galore");
+        follow_the_authors(&f, &runs[i], "natural-galore");
+    }
+    safetensors_close(&f);
+}
+
+/* ---- several matrices in one parameter -------------------------------------------------------------------------------------- */
+
+/* What is stored of each under `what`, rows one below the other. */
+static struct tensor stacked(const struct safetensors *f, const char *const matrix_name[], int count, const char *what)
+{
+    struct tensor part[LOW_RANK_MOST_PARTS];
+    int64_t rows = 0;
+    for (int i = 0; i < count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.%s", matrix_name[i], what);
+        part[i] = stored(f, name);
+        rows += tensor_rows(part[i]);
+    }
+    struct tensor all = matrix(F64, rows, tensor_cols(part[0]));
+    char *next = all.data;
+    for (int i = 0; i < count; next += tensor_bytes(part[i++])) memcpy(next, part[i].data, tensor_bytes(part[i]));
+    return all;
+}
+
+static void expect_bits(const char *what, struct tensor got, struct tensor want)
+{
+    if (memcmp(got.data, want.data, tensor_bytes(want)) != 0) fail_msg("%s: in one parameter a matrix is not stepped as by itself", what);
+}
+
+/* The matrices of one parameter, and each by itself: the same bits of weights and states after every step. */
+static void step_together_and_apart(const struct safetensors *f, const char *optimizer, const char *const name[], int count)
+{
+    const struct optimizer *o = named(optimizer);
+    const struct hyperparameters h = numbers(f);
+    struct tensor w = stacked(f, name, count, "start"), apart = copy_of(w), state[OPTIMIZER_MAX_STATES], own[LOW_RANK_MOST_PARTS][OPTIMIZER_MAX_STATES];
+    int64_t rows[LOW_RANK_MOST_PARTS];
+    for (int i = 0; i < count; i++) {
+        char start[64];
+        snprintf(start, sizeof start, "%s.start", name[i]);
+        rows[i] = tensor_rows(stored(f, start));
+    }
+    const struct low_rank_parts all = low_rank_parts_of(o, &h, true, rows, count, tensor_cols(w));
+    for (int k = 0; k < o->states; k++) state[k] = zeros(low_rank_parts_state(o, &h, &all, w, k));
+    for (int i = 0; i < count; i++) make_states(o, &h, all.part[i].p, low_rank_rows(all.part[i], w), own[i]);
+    for (int64_t t = 1; t <= (int64_t)number(f, "steps"); t++) {
+        char what[32];
+        snprintf(what, sizeof what, "gradient.%d", (int)t);
+        const struct step s = step_at(f, &runs[1], &h, t);
+        struct tensor g = stacked(f, name, count, what), alone = copy_of(g);
+        for (int i = 0; i < count; i++) {
+            const struct tensor P = low_rank_part_state(o, &h, &all, i, w, state[LOW_RANK_PROJECTION], LOW_RANK_PROJECTION);
+            project(all.part[i].p, P, low_rank_rows(all.part[i], g), low_rank_refreshes(&h, t));
+            project(all.part[i].p, own[i][LOW_RANK_PROJECTION], low_rank_rows(all.part[i], alone), low_rank_refreshes(&h, t));
+            galore_step(o, all.part[i].p, low_rank_rows(all.part[i], apart), low_rank_rows(all.part[i], alone), own[i], s);
+        }
+        galore_parts_step(o, &all, w, g, state, s);
+        expect_bits("weights", w, apart);
+        for (int i = 0; i < count; i++)
+            for (int k = 0; k < o->states; k++)
+                expect_bits(o->state_name[k], low_rank_part_state(o, &h, &all, i, w, state[k], k), own[i][k]);
+    }
+    check_guards_and_free();
+}
+
+static void matrices_of_one_parameter_step_apart(void **unused)
+{
+    static const char *const heads[] = { "q", "k", "v" }, *const feed[] = { "gate", "up" };
+    static const char *const optimizer[] = { "galore", "natural-galore" };
+    struct safetensors f;
+    struct error err;
+    (void)unused;
+    if (safetensors_open(&f, "golden/galore.safetensors", &err) != OK) fail_msg("%s", err.text);
+    for (int i = 0; i < 2; i++) {
+        step_together_and_apart(&f, optimizer[i], heads, 3);
+        step_together_and_apart(&f, optimizer[i], feed, 2);
+    }
     safetensors_close(&f);
 }
 
@@ -368,6 +454,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_those_of_the_authors_code),
+        cmocka_unit_test(matrices_of_one_parameter_step_apart),
         cmocka_unit_test(natural_gradient_solves_the_whole_system),
         cmocka_unit_test(columns_are_orthonormal_and_begin_positive),
         cmocka_unit_test(projecting_is_linear),

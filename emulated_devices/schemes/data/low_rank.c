@@ -2,21 +2,28 @@
 #include "emulated_devices/schemes/data/low_rank.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/data/gather.h"
-#include <stdio.h>
 #include <string.h>
 
-static struct low_rank projection_of(const struct data_parallel *dp, const struct param_spec *s)
+static struct low_rank_parts projection_of(const struct data_parallel *dp, const struct param_spec *s)
 {
-    return low_rank_of(dp->optimizer, dp->hyper, param_is_linear(s), s->dim[0], s->dim[1]);
+    int64_t rows[PARAM_MOST_PARTS];
+    for (int i = 0; i < s->parts; i++) rows[i] = s->part[i].rows;
+    return low_rank_parts_of(dp->optimizer, dp->hyper, param_is_linear(s), rows, s->parts, s->dim[1]);
 }
 
 /* ---- states --------------------------------------------------------------------------------------------------------------- */
 
-static struct tensor state_shape(const struct data_parallel *dp, const struct param_spec *s, int state)
+/* The weights' shape in the states' format. */
+static struct tensor shape_of(const struct data_parallel *dp, const struct param_spec *s)
 {
     const enum dtype t = data_format(dp, KIND_STATE);
-    const struct tensor w = s->ndim == 2 ? tensor_2d(NULL, t, s->dim[0], s->dim[1]) : tensor_1d(NULL, t, s->dim[0]);
-    return low_rank_state(dp->optimizer, dp->hyper, projection_of(dp, s), w, state);
+    return s->ndim == 2 ? tensor_2d(NULL, t, s->dim[0], s->dim[1]) : tensor_1d(NULL, t, s->dim[0]);
+}
+
+static struct tensor state_shape(const struct data_parallel *dp, const struct param_spec *s, int state)
+{
+    const struct low_rank_parts r = projection_of(dp, s);
+    return low_rank_parts_state(dp->optimizer, dp->hyper, &r, shape_of(dp, s), state);
 }
 
 int64_t low_rank_state_elements(const struct data_parallel *dp, const struct unit *u, int state)
@@ -36,54 +43,80 @@ struct tensor data_whole_state(const struct data_parallel *dp, const struct para
     return t;
 }
 
+/* In files each part has its own, under its name; of several parts the numbers in a row. */
+static void name_parts(const struct data_parallel *dp, struct param_spec *out, const struct param_spec *s, const struct low_rank_parts *r, int k)
+{
+    for (int i = 0; i < r->count && r->count > 1; i++)
+        out->part[i].rows = tensor_count(low_rank_part_state(dp->optimizer, dp->hyper, r, i, shape_of(dp, s), tensor_none, k));
+    if (r->count == 1) out->part[0].rows = out->dim[0];
+}
+
 struct param_spec data_spec(const struct data_parallel *dp, const struct param_spec *s, enum tensor_kind kind)
 {
     struct param_spec out = *s;
     if (kind < KIND_STATE || !dp->optimizer->low_rank) return out;
     const struct tensor t = state_shape(dp, s, (int)(kind - KIND_STATE));
-    if (t.ndim > 0 && projection_of(dp, s).r == 0) return out;
+    const struct low_rank_parts r = projection_of(dp, s);
+    if (t.ndim > 0 && !low_rank_projects(&r)) return out;
     out.ndim = t.ndim, out.dim[0] = t.dim[0], out.dim[1] = t.dim[1];
     out.file_transposed = false;
-    if (out.parts > 1) snprintf(out.part[0].name, sizeof out.part[0].name, "%s", s->name);
-    out.part[0].rows = t.dim[0];
-    out.parts = t.ndim > 0;
+    if (t.ndim == 0) out.parts = 0;
+    else name_parts(dp, &out, s, &r, (int)(kind - KIND_STATE));
     return out;
 }
 
 /* ---- projecting ------------------------------------------------------------------------------------------------------------- */
 
-static void *scratch_for(struct data_parallel *dp, struct low_rank r, const struct parameter *p, struct error *err)
+/* One matrix of a parameter: its gradient, its P, and memory to work in. */
+struct piece {
+    struct data_parallel *dp;
+    const struct parameter *parameter;
+    struct low_rank r;
+    struct tensor g, P;
+    void *scratch;
+};
+
+static struct piece piece_of(struct data_parallel *dp, const struct parameter *p, const struct low_rank_parts *all, int i)
 {
-    void *scratch = arena_alloc(&dp->device->arena, BUFFERS, galore_scratch(r, p->g.dtype));
-    if (scratch == NULL) fail(err, ERR_MEMORY, "no memory to project the gradient of %s", p->spec.name);
-    return scratch;
+    const struct tensor P = data_whole_state(dp, p, LOW_RANK_PROJECTION);
+    return (struct piece){
+        .dp = dp, .parameter = p, .r = all->part[i].p, .g = low_rank_rows(all->part[i], p->g),
+        .P = low_rank_part_state(dp->optimizer, dp->hyper, all, i, shape_of(dp, &p->spec), P, LOW_RANK_PROJECTION),
+    };
 }
 
-static void project(struct data_parallel *dp, struct low_rank r, struct parameter *p, void *scratch)
+static void project(const struct piece *x)
 {
-    galore_project(r, p->g, data_whole_state(dp, p, LOW_RANK_PROJECTION), scratch);
-    clock_compute(&dp->device->clock, "project gradient", linear_cost(r.b, r.a, r.r, p->g.dtype));
+    galore_project(x->r, x->g, x->P, x->scratch);
+    clock_compute(&x->dp->device->clock, "project gradient", linear_cost(x->r.b, x->r.a, x->r.r, x->g.dtype));
 }
 
 /* In double: G G^T, then its eigenvectors, 9 a^3 (G. Golub, C. Van Loan, "Matrix computations", 4th ed., section 8.3). */
-static enum error_code refresh(struct data_parallel *dp, struct low_rank r, struct parameter *p, void *scratch, struct error *err)
+static enum error_code refresh(const struct piece *x, struct error *err)
 {
-    const double a = (double)r.a, b = (double)r.b;
+    const double a = (double)x->r.a, b = (double)x->r.b;
     const struct op_cost cost = { .flops = 2 * a * a * b + 9 * a * a * a, .bytes = 8 * (a * b + 2 * a * a) };
-    clock_compute(&dp->device->clock, "find projection", cost);
-    return fail_about(err, galore_refresh(r, data_whole_state(dp, p, LOW_RANK_PROJECTION), p->g, scratch, NULL, err), p->spec.name);
+    clock_compute(&x->dp->device->clock, "find projection", cost);
+    return fail_about(err, galore_refresh(x->r, x->P, x->g, x->scratch, NULL, err), x->parameter->spec.name);
 }
 
-/* In place: R, then zeros.  anew: find P first. */
+static enum error_code project_piece(struct piece x, bool anew, struct error *err)
+{
+    struct arena *arena = &x.dp->device->arena;
+    x.scratch = arena_alloc(arena, BUFFERS, galore_scratch(x.r, x.g.dtype));
+    if (x.scratch == NULL) return fail(err, ERR_MEMORY, "no memory to project the gradient of %s", x.parameter->spec.name);
+    const enum error_code e = anew ? refresh(&x, err) : OK;
+    if (!e) project(&x);
+    arena_free(arena, x.scratch);
+    return e;
+}
+
+/* In place, each matrix: R, then zeros.  anew: find P first. */
 static enum error_code project_parameter(struct data_parallel *dp, struct parameter *p, bool anew, struct error *err)
 {
-    const struct low_rank r = projection_of(dp, &p->spec);
-    if (r.r == 0) return OK;
-    void *scratch = scratch_for(dp, r, p, err);
-    if (scratch == NULL) return err->code;
-    const enum error_code e = anew ? refresh(dp, r, p, scratch, err) : OK;
-    if (!e) project(dp, r, p, scratch);
-    arena_free(&dp->device->arena, scratch);
+    const struct low_rank_parts r = projection_of(dp, &p->spec);
+    enum error_code e = OK;
+    for (int i = 0; i < r.count && low_rank_projects(&r) && !e; i++) e = project_piece(piece_of(dp, p, &r, i), anew, err);
     return e;
 }
 
@@ -96,10 +129,21 @@ bool low_rank_in_step(const struct data_parallel *dp)
 
 /* ---- packing ---------------------------------------------------------------------------------------------------------------- */
 
+/* What is sent of a parameter: of each of its matrices R, from the matrix's first place on; or all of it. */
+struct stretch { struct tensor whole; int64_t sent; };
+
+static struct stretch stretch_of(const struct parameter *p, const struct low_rank_parts *r, int i)
+{
+    if (!low_rank_projects(r)) return (struct stretch){ p->g, layout_count(&p->layout) };
+    return (struct stretch){ low_rank_rows(r->part[i], p->g), r->part[i].p.b * r->part[i].p.r };
+}
+
+static int stretches(const struct low_rank_parts *r) { return low_rank_projects(r) ? r->count : 1; }
+
 static int64_t elements_sent(const struct data_parallel *dp, const struct parameter *p)
 {
-    const struct low_rank r = projection_of(dp, &p->spec);
-    return r.r > 0 ? r.b * r.r : layout_count(&p->layout);
+    const struct low_rank_parts r = projection_of(dp, &p->spec);
+    return low_rank_projects(&r) ? low_rank_reduced(&r) : layout_count(&p->layout);
 }
 
 int64_t low_rank_packed_elements(const struct data_parallel *dp)
@@ -119,10 +163,13 @@ static enum error_code pack_unit(struct data_parallel *dp, struct unit *u, struc
     enum error_code e = OK;
     for (int i = 0; i < u->count && !e; i++) {
         struct parameter *p = &u->parameter[i];
-        const int64_t n = elements_sent(dp, p);
+        const struct low_rank_parts r = projection_of(dp, &p->spec);
         e = project_parameter(dp, p, false, err);
-        memmove(front(dp, dp->packed), p->g.data, (size_t)n * dtype_size(p->g.dtype));
-        dp->packed += n;
+        for (int k = 0; k < stretches(&r); k++) {
+            const struct stretch s = stretch_of(p, &r, k);
+            memmove(front(dp, dp->packed), s.whole.data, (size_t)s.sent * dtype_size(s.whole.dtype));
+            dp->packed += s.sent;
+        }
     }
     return e;
 }
@@ -138,6 +185,15 @@ enum error_code low_rank_pack(struct data_parallel *dp, struct error *err)
     return e;
 }
 
+/* What ends before `at` among what was packed.  @return where it begins. */
+static int64_t put_back(const struct data_parallel *dp, struct stretch s, int64_t at)
+{
+    const size_t sent = (size_t)s.sent * dtype_size(s.whole.dtype);
+    memmove(s.whole.data, front(dp, at - s.sent), sent);
+    memset((char *)s.whole.data + sent, 0, tensor_bytes(s.whole) - sent);
+    return at - s.sent;
+}
+
 /* Nothing lies behind its own place: from the back, so that nothing is overwritten before it has moved. */
 void low_rank_unpack(struct data_parallel *dp)
 {
@@ -145,10 +201,8 @@ void low_rank_unpack(struct data_parallel *dp)
     for (int u = 0; u < dp->units; u++)
         for (int i = dp->unit[u].count - 1; i >= 0; i--) {
             const struct parameter *p = &dp->unit[u].parameter[i];
-            const size_t sent = (size_t)elements_sent(dp, p) * dtype_size(p->g.dtype);
-            at -= elements_sent(dp, p);
-            memmove(p->g.data, front(dp, at), sent);
-            memset((char *)p->g.data + sent, 0, tensor_bytes(p->g) - sent);
+            const struct low_rank_parts r = projection_of(dp, &p->spec);
+            for (int k = stretches(&r) - 1; k >= 0; k--) at = put_back(dp, stretch_of(p, &r, k), at);
         }
 }
 
@@ -156,12 +210,13 @@ void low_rank_unpack(struct data_parallel *dp)
 
 static void step_parameter(struct data_parallel *dp, const struct parameter *p, struct tensor master, struct step step)
 {
-    const struct low_rank r = projection_of(dp, &p->spec);
+    const struct low_rank_parts r = projection_of(dp, &p->spec);
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
     for (int k = 0; k < dp->optimizer->states; k++) state[k] = data_whole_state(dp, p, k);
     step.weight_decay = p->spec.decay ? dp->hyper->weight_decay : 0;
-    galore_step(dp->optimizer, r, parameter_view(p, slice(master, (struct interval){ p->place, 0 }).data, master.dtype), p->g, state, step);
-    if (r.r > 0) clock_compute(&dp->device->clock, "project back", linear_cost(r.b, r.r, r.a, master.dtype));
+    galore_parts_step(dp->optimizer, &r, parameter_view(p, slice(master, (struct interval){ p->place, 0 }).data, master.dtype), p->g, state, step);
+    for (int i = 0; i < r.count && low_rank_projects(&r); i++)
+        clock_compute(&dp->device->clock, "project back", linear_cost(r.part[i].p.b, r.part[i].p.r, r.part[i].p.a, master.dtype));
 }
 
 enum error_code low_rank_step(struct data_parallel *dp, struct unit *u, struct tensor master, struct step step, struct error *err)

@@ -1,0 +1,67 @@
+/* galore_parts.c -- matrices that are one parameter here and several in the published model, each projected by itself. */
+#include "ref/optim/galore.h"
+#include <assert.h>
+
+struct low_rank_parts low_rank_parts_of(const struct optimizer *o, const struct hyperparameters *h, bool linear, const int64_t rows[],
+                                        int parts, int64_t n)
+{
+    struct low_rank_parts all = { .count = parts };
+    int64_t first = 0;
+    assert(parts <= LOW_RANK_MOST_PARTS);
+    for (int i = 0; i < parts; first += rows[i++])
+        all.part[i] = (struct low_rank_part){ .first = first, .rows = rows[i], .p = low_rank_of(o, h, linear, rows[i], n) };
+    return all;
+}
+
+int64_t low_rank_reduced(const struct low_rank_parts *all)
+{
+    int64_t n = 0;
+    for (int i = 0; i < all->count; i++) n += all->part[i].p.b * all->part[i].p.r;
+    return n;
+}
+
+struct tensor low_rank_rows(struct low_rank_part part, struct tensor w)
+{
+    char *const data = w.data;
+    if (part.p.r == 0) return w;
+    return tensor_2d(data ? data + (size_t)(part.first * w.dim[1]) * dtype_size(w.dtype) : NULL, w.dtype, part.rows, w.dim[1]);
+}
+
+static struct tensor shape_of_part(const struct optimizer *o, const struct hyperparameters *h, struct low_rank_part part, struct tensor w, int k)
+{
+    return low_rank_state(o, h, part.p, low_rank_rows(part, w), k);
+}
+
+struct tensor low_rank_parts_state(const struct optimizer *o, const struct hyperparameters *h, const struct low_rank_parts *all,
+                                   struct tensor w, int k)
+{
+    const struct tensor one = shape_of_part(o, h, all->part[0], w, k);
+    int64_t n = 0;
+    if (all->count == 1) return one;
+    for (int i = 0; i < all->count; i++) n += tensor_count(shape_of_part(o, h, all->part[i], w, k));
+    return one.ndim == 0 ? tensor_none : tensor_1d(NULL, one.dtype, n);
+}
+
+struct tensor low_rank_part_state(const struct optimizer *o, const struct hyperparameters *h, const struct low_rank_parts *all, int part,
+                                  struct tensor w, struct tensor state, int k)
+{
+    struct tensor one = shape_of_part(o, h, all->part[part], w, k);
+    int64_t before = 0;
+    for (int i = 0; i < part; i++) before += tensor_count(shape_of_part(o, h, all->part[i], w, k));
+    one.data = state.data ? (char *)state.data + (size_t)before * dtype_size(one.dtype) : NULL;
+    return one;
+}
+
+void galore_parts_step(const struct optimizer *o, const struct low_rank_parts *all, struct tensor w, struct tensor g,
+                       const struct tensor state[], struct step s)
+{
+    if (!low_rank_projects(all)) {
+        galore_step(o, all->part[0].p, w, g, state, s);
+        return;
+    }
+    for (int i = 0; i < all->count; i++) {
+        struct tensor own[OPTIMIZER_MAX_STATES] = { 0 };
+        for (int k = 0; k < o->states; k++) own[k] = low_rank_part_state(o, s.hyper, all, i, w, state[k], k);
+        galore_step(o, all->part[i].p, low_rank_rows(all->part[i], w), low_rank_rows(all->part[i], g), own, s);
+    }
+}
