@@ -74,6 +74,10 @@ double wait_limit(double usual);
 /** Let the environment say so, here and in every process that is started from here. */
 void set_wait_limit(double seconds);
 
+/** What --backend says becomes the usual backend of this process and of those that it starts; NULL: it stays as it is.
+ *  @return OK, or ERR_USAGE naming the nearest. */
+enum error_code set_backend(const char *name, struct error *);
+
 /** Whether output goes to a person's terminal, also when mpiexec stands in between. */
 bool on_terminal(void);
 

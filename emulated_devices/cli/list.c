@@ -210,6 +210,11 @@ static void list_clusters(void)
     }
 }
 
+static void list_backends(void)
+{
+    for (int i = 0; backends[i] != NULL; i++) entry(backends[i]->name, backends[i]->description);
+}
+
 static void list_dtypes(void)
 {
     for (int t = 0; t < DTYPE_COUNT; t++) {
@@ -242,6 +247,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "collectives", "Collectives (--allreduce)", list_collectives },
     { "optimizers", "Optimizers (--optimizer)", list_optimizers },
     { "clusters", "Clusters, whose time the virtual clock tells (--cluster)", list_clusters },
+    { "backends", "Backends, which compute (--backend)", list_backends },
     { "dtypes", "Number formats (--dtype)", list_dtypes },
     { "clashes", "What does not go together", list_clashes },
 };

@@ -1,12 +1,13 @@
 #include "emulated_devices/collectives/algorithm.h"
+#include <stddef.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 void copy_elements(struct exchange *x, const struct collective *c, void *dst, const void *src, int64_t elements)
 {
     if (dst == src || elements == 0 || x->group->comm->rehearsal != NULL) return;
-    memmove(dst, src, bytes_of(c, elements));
-    clock_compute(&x->group->comm->device->clock, "copy", elementwise_cost(elements, 2, 0, c->dtype));
+    device_copy(x->group->comm->device, dst, src, bytes_of(c, elements));
+    device_charge(x->group->comm->device, "copy", elementwise_cost(elements, 2, 0, c->dtype));
 }
 
 int64_t block_first(const struct collective *c, int P, int b)
@@ -55,11 +56,23 @@ static void give_up(const struct exchange *x, uint64_t bytes)
     comm_abort(x->group->comm, error_exit_status(ERR_MEMORY));
 }
 
+/* What the host writes, and the device's scratch as which it counts. */
+struct small { void *scratch; max_align_t room[]; };
+
 void *exchange_small(struct exchange *x, uint64_t bytes)
 {
-    void *small = exchange_scratch(x, bytes);
-    if (small == NULL) give_up(x, bytes);
-    return small;
+    struct small *small = malloc(sizeof *small + (size_t)bytes);
+    void *scratch = exchange_scratch(x, bytes);
+    if (small == NULL || scratch == NULL) give_up(x, bytes);
+    small->scratch = scratch;
+    return small->room;
+}
+
+void exchange_small_end(struct exchange *x, void *room)
+{
+    struct small *small = (struct small *)((char *)room - offsetof(struct small, room));
+    exchange_release(x, small->scratch);
+    free(small);
 }
 
 enum error_code scratch_agreed(struct exchange *x, const struct collective *c, int64_t elements, void **scratch, struct error *err)

@@ -73,8 +73,9 @@ enum error_code wait_all(struct exchange *, struct message *, int number, struct
  */
 enum error_code scratch_agreed(struct exchange *, const struct collective *, int64_t elements, void **scratch, struct error *);
 
-/* Room for a few bytes, for exchange_release; never NULL: a member without memory for so little ends the job. */
+/* Room for a few bytes of the host's, counted as scratch; never NULL: a member without memory for so little ends the job. */
 void *exchange_small(struct exchange *, uint64_t bytes);
+void exchange_small_end(struct exchange *, void *);
 static inline struct message *message_list(struct exchange *x, int number) { return exchange_small(x, sizeof(struct message) * (uint64_t)number); }
 
 /* ---- arguments (arguments.c) ----------------------------------------------------------------------------------------- */

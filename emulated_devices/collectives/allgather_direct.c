@@ -14,20 +14,15 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 {
     const int P = g->size, r = g->rank;
     struct exchange x = exchange_begin(g, ALLGATHER);
-    const struct collective bytes = { .dtype = U8 };
-    void *scratch;
-    enum error_code code = scratch_agreed(&x, &bytes, (int64_t)(2 * P * sizeof(struct message)), &scratch, err);
-    if (code != OK) return code;
-
-    struct message *m = scratch;
+    struct message *m = message_list(&x, 2 * P);
     copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
     for (int k = 1; k < P; k++) {
         const int to = imod(r + k, P), from = imod(r - k, P);
         m[2 * k - 2] = message_receive(&x, from, block(c, c->out, P, from), bytes_of(c, block_length(c, P, from)));
         m[2 * k - 1] = message_send(&x, to, block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)));
     }
-    code = wait_all(&x, m, 2 * P - 2, err);
-    exchange_release(&x, scratch);
+    const enum error_code code = wait_all(&x, m, 2 * P - 2, err);
+    exchange_small_end(&x, m);
     return code;
 }
 

@@ -29,13 +29,12 @@ static enum error_code step(struct exchange *x, const struct collective *c, int 
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
 {
     const int P = g->size, r = g->rank;
-    const struct collective bytes = { .dtype = U8 };
     struct exchange x = exchange_begin(g, ALLGATHER);
-    void *messages;
-    enum error_code code = scratch_agreed(&x, &bytes, (int64_t)(2 * P * sizeof(struct message)), &messages, err);
-    if (code == OK) copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
+    struct message *messages = message_list(&x, 2 * P);
+    enum error_code code = OK;
+    copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
     for (int bit = 1 << (ceil_log2(P) - 1); bit >= 1 && code == OK; bit /= 2) code = step(&x, c, bit, messages, err);
-    exchange_release(&x, messages);
+    exchange_small_end(&x, messages);
     return code;
 }
 

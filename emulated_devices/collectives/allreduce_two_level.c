@@ -56,7 +56,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code == OK && node.me == 0) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
     if (code == OK) code = hand_out(&x, c, node, err);
     exchange_release(&x, scratch);
-    exchange_release(&x, edge);
+    exchange_small_end(&x, edge);
     return code;
 }
 

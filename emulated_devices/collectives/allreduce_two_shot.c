@@ -27,7 +27,7 @@ static enum error_code shot(struct exchange *x, const struct collective *c, void
         m[2 * k + 1] = message_send(x, to, element(c, c->out, block_start(c->count, P, out)), bytes_of(c, part_length(c->count, P, out)));
     }
     code = wait_all(x, m + 2, 2 * P - 2, err);
-    exchange_release(x, m);
+    exchange_small_end(x, m);
     return code;
 }
 

@@ -24,7 +24,7 @@ static enum error_code all_at_once(struct exchange *x, const struct collective *
         m[P - 2 + k] = message_send(x, to, given(c, to), bytes_of(c, given_to(c, to)));
     }
     const enum error_code code = wait_all(x, m, 2 * P - 2, err);
-    exchange_release(x, m);
+    exchange_small_end(x, m);
     return code;
 }
 

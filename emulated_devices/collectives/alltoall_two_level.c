@@ -78,7 +78,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code == OK && v.node.me == 0) code = trade(&x, &v, err);
     if (code == OK) code = hand_out(&x, &v, err);
     exchange_release(&x, memory);
-    exchange_release(&x, edge);
+    exchange_small_end(&x, edge);
     return code;
 }
 

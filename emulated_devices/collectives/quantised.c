@@ -13,14 +13,21 @@ int64_t quantised_bytes(struct block_format f, int64_t n) { return (block_quanti
 static void encode(struct device *d, char *code, struct tensor piece, struct block_format f)
 {
     const int64_t n = tensor_count(piece), used = block_quantised_bytes(f, n);
-    block_quantise(code, piece, f);
-    memset(code + used, 0, (size_t)(quantised_bytes(f, n) - used));
+    struct views v = views_of(d);
+    char *codes = view_write(&v, tensor_1d(code, U8, quantised_bytes(f, n))).data;
+    block_quantise(codes, view_read(&v, piece), f);
+    memset(codes + used, 0, (size_t)(quantised_bytes(f, n) - used));
+    views_end(&v);
     dev_charge(d, "quantise", piece, 2, 3);
 }
 
 static void decode(struct device *d, struct tensor piece, const char *code, struct block_format f)
 {
-    block_dequantise(piece, code, f);
+    struct views v = views_of(d);
+    const void *codes = host_read(d, code, (uint64_t)quantised_bytes(f, tensor_count(piece)));
+    block_dequantise(view_write(&v, piece), codes, f);
+    host_done(d, codes);
+    views_end(&v);
     dev_charge(d, "dequantise", piece, 2, 1);
 }
 
@@ -131,9 +138,11 @@ static void add_up(const struct step *s, const char *in, struct tensor one)
         }
 }
 
-static enum error_code track(const struct step *s, const char *in, struct error *err)
+static enum error_code track(const struct step *s, const char *codes, struct error *err)
 {
     const int64_t n = s->n;
+    struct device *d = s->group->comm->device;
+    const char *in = host_read(d, codes, (uint64_t)(s->group->size * s->each * s->bytes));
     double *room = malloc((2 * (size_t)n + 1) * sizeof *room), *magnitude = room;
     enum error_code e = room ? OK : fail(err, ERR_MEMORY, "no memory to track %lld elements", (long long)n);
     if (!e) e = tracking_scatter(s->group, s->x, n, s->each, s->y, err);
@@ -149,6 +158,7 @@ static enum error_code track(const struct step *s, const char *in, struct error 
         tracking_add_rounding(bound, magnitude, n, s->group->size, s->Y.dtype);
     }
     free(room);
+    host_done(d, in);
     return e;
 }
 
@@ -200,12 +210,12 @@ static void put_in_place(const struct quantised_group *q, struct tensor row, str
 {
     struct tensor own = quantised_block(row, s->n, q->whole->rank);
     const struct tracking to = tracking_from(t, s->n * q->whole->rank);
-    tensor_convert(own, s->Y);
+    device_convert(q->whole->comm->device, own, s->Y);
     dev_charge(q->whole->comm->device, "copy", own, 2, 0);
     if (!tracked(t)) return;
     memcpy(to.exact, s->y.exact, (size_t)s->n * sizeof *to.exact);
     memcpy(to.bound, s->y.bound, (size_t)s->n * sizeof *to.bound);
-    if (own.dtype != s->Y.dtype) tracking_add_storing(to.bound, own);
+    if (own.dtype != s->Y.dtype) tracking_add_storing(q->whole->comm->device, to.bound, own);
 }
 
 enum error_code quantised_reduce_scatter(struct quantised_group *q, struct tensor row, struct block_format f, struct tracking t, struct error *err)

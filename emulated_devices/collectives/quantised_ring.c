@@ -30,17 +30,33 @@ struct hop {
     double *value;                      /* [2n] for tracking */
 };
 
+static void quantise(struct device *d, char *code, int64_t bytes, struct tensor x, struct block_format f)
+{
+    struct views v = views_of(d);
+    char *codes = view_write(&v, tensor_1d(code, U8, bytes)).data;
+    memset(codes, 0, (size_t)bytes);
+    block_quantise(codes, view_read(&v, x), f);
+    views_end(&v);
+    dev_charge(d, "quantise", x, 2, 3);
+}
+
+static void dequantise(struct device *d, struct tensor x, char *code, int64_t bytes, struct block_format f)
+{
+    struct views v = views_of(d);
+    block_dequantise(view_write(&v, x), view_read(&v, tensor_1d(code, U8, bytes)).data, f);
+    views_end(&v);
+}
+
 /* The sum so far to the next device; what the one before has, into `came`. */
 static enum error_code pass_on(struct hop *h, struct error *err)
 {
     const int P = h->group->size, next = around(h->group->rank + 1, P), before = around(h->group->rank - 1, P);
-    memset(h->out, 0, (size_t)h->bytes);
-    block_quantise(h->out, h->sum, h->format);
-    dev_charge(h->group->comm->device, "quantise", h->sum, 2, 3);
+    struct device *d = h->group->comm->device;
+    quantise(d, h->out, h->bytes, h->sum, h->format);
     const enum error_code e = exchange_both(&h->exchange, next, h->out, (uint64_t)h->bytes, before, h->in, (uint64_t)h->bytes, err);
     if (e) return e;
-    block_dequantise(h->came, h->in, h->format);
-    dev_charge(h->group->comm->device, "dequantise", h->came, 2, 1);
+    dequantise(d, h->came, h->in, h->bytes, h->format);
+    dev_charge(d, "dequantise", h->came, 2, 1);
     return OK;
 }
 
@@ -53,9 +69,12 @@ static enum error_code track(struct hop *h, enum dtype from, struct error *err)
     const struct tensor value = tensor_1d(h->value + h->n, F64, h->n);
     enum error_code e = exchange_both(&control, around(h->group->rank + 1, P), h->sums.exact, bytes, around(h->group->rank - 1, P), h->came_with.exact, bytes, err);
     if (e) return e;
+    struct views v = views_of(h->group->comm->device);
+    const char *codes = view_read(&v, tensor_1d(h->in, U8, h->bytes)).data;
     memset(h->value, 0, (size_t)h->n * sizeof *h->value);
-    block_dequantise(value, h->in, h->format);
-    tracking_add_codes(h->came_with.bound, h->value, h->in, h->format, value, from);
+    block_dequantise(value, codes, h->format);
+    tracking_add_codes(h->came_with.bound, h->value, codes, h->format, value, from);
+    views_end(&v);
     tracking_add_rounding(h->came_with.bound, h->value, h->n, 1, h->came.dtype);
     return OK;
 }
@@ -64,19 +83,19 @@ static enum error_code track(struct hop *h, enum dtype from, struct error *err)
 static void add_own(struct hop *h, struct tensor row, struct tracking t, int b)
 {
     const int64_t n = h->n;
-    tensor_convert(h->sum, quantised_block(row, n, b));
+    device_convert(h->group->comm->device, h->sum, quantised_block(row, n, b));
     reduce_local(&h->exchange, SUM, h->sum.dtype, h->came.data, h->sum.data, n);
-    memcpy(h->sum.data, h->came.data, tensor_bytes(h->came));
+    device_copy(h->group->comm->device, h->sum.data, h->came.data, tensor_bytes(h->came));
     if (!tracked(t)) return;
     memcpy(h->sums.exact, h->came_with.exact, 2 * (size_t)n * sizeof(double));
-    tracking_add(h->sums, tracking_from(t, b * n), h->sum);
+    tracking_add(h->group->comm->device, h->sums, tracking_from(t, b * n), h->sum);
 }
 
 static enum error_code go_round(struct hop *h, struct tensor row, struct tracking t, struct error *err)
 {
     const int P = h->group->size, r = h->group->rank;
     enum error_code e = OK;
-    tensor_convert(h->sum, quantised_block(row, h->n, around(r - 1, P)));
+    device_convert(h->group->comm->device, h->sum, quantised_block(row, h->n, around(r - 1, P)));
     if (tracked(t)) {
         memcpy(h->sums.exact, t.exact + around(r - 1, P) * h->n, (size_t)h->n * sizeof(double));
         memcpy(h->sums.bound, t.bound + around(r - 1, P) * h->n, (size_t)h->n * sizeof(double));
@@ -88,11 +107,11 @@ static enum error_code go_round(struct hop *h, struct tensor row, struct trackin
     }
     if (e) return e;
     struct tensor own = quantised_block(row, h->n, r);
-    tensor_convert(own, h->sum);
+    device_convert(h->group->comm->device, own, h->sum);
     if (!tracked(t)) return OK;
     memcpy(t.exact + r * h->n, h->sums.exact, (size_t)h->n * sizeof(double));
     memcpy(t.bound + r * h->n, h->sums.bound, (size_t)h->n * sizeof(double));
-    if (own.dtype != h->sum.dtype) tracking_add_storing(t.bound + r * h->n, own);
+    if (own.dtype != h->sum.dtype) tracking_add_storing(h->group->comm->device, t.bound + r * h->n, own);
     return OK;
 }
 

@@ -26,20 +26,21 @@ static enum error_code exchange_all(struct exchange *x, const struct collective 
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
 {
     const int P = g->size, r = g->rank;
-    const int64_t own = block_length(c, P, r), messages = (int64_t)(2 * P * sizeof(struct message) / dtype_size(c->dtype));
+    const int64_t own = block_length(c, P, r);
     struct exchange x = exchange_begin(g, REDUCE_SCATTER);
-    void *scratch;
-    enum error_code code = scratch_agreed(&x, c, messages + P * own, &scratch, err);
+    void *blocks;
+    enum error_code code = scratch_agreed(&x, c, P * own, &blocks, err);
     if (code != OK) return code;
-    void *blocks = element(c, scratch, messages);
-    code = exchange_all(&x, c, blocks, scratch, err);
+    struct message *m = message_list(&x, 2 * P);
+    code = exchange_all(&x, c, blocks, m, err);
     if (code == OK) {
         copy_elements(&x, c, element(c, blocks, own * r), const_block(c, c->in, P, r), own);
         for (int i = 1; i < P; i++) reduce_local(&x, c->reduction, c->dtype, blocks, element(c, blocks, own * i), own);
         reduce_finish(&x, c->reduction, c->dtype, blocks, own);
         copy_elements(&x, c, c->out, blocks, own);
     }
-    exchange_release(&x, scratch);
+    exchange_small_end(&x, m);
+    exchange_release(&x, blocks);
     return code;
 }
 

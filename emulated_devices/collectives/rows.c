@@ -47,7 +47,7 @@ enum error_code everybody_adds(struct exchange *x, const struct collective *c, s
         m[2 * k + 1] = message_send(x, row_member(w, w.me + k), data, bytes_of(c, n));
     }
     code = wait_all(x, m + 2, 2 * w.size - 2, err);
-    exchange_release(x, m);
+    exchange_small_end(x, m);
     if (code != OK) return code;
     copy_elements(x, c, element(c, scratch, n * w.me), data, n);
     for (int i = 1; i < w.size; i++) reduce_local(x, c->reduction, c->dtype, scratch, element(c, scratch, n * i), n);

@@ -18,9 +18,12 @@ void tracking_close(struct tracking *t)
     *t = (struct tracking){ 0 };
 }
 
-void tracking_start(struct tracking t, struct tensor x)
+void tracking_start(struct device *d, struct tracking t, struct tensor x)
 {
-    for (int64_t i = 0; i < tensor_count(x); i++) t.exact[i] = tensor_get(x, i), t.bound[i] = 0;
+    struct views v = views_of(d);
+    const struct tensor seen = view_read(&v, x);
+    for (int64_t i = 0; i < tensor_count(x); i++) t.exact[i] = tensor_get(seen, i), t.bound[i] = 0;
+    views_end(&v);
 }
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------------- */
@@ -39,17 +42,23 @@ static double stored(struct tensor x, int64_t i)
     return u / (1 - u) * fabs(tensor_get(x, i)) + (x.dtype == F16 ? 0x1p-25 : 0);
 }
 
-void tracking_add_storing(double *bound, struct tensor x)
+void tracking_add_storing(struct device *d, double *bound, struct tensor x)
 {
-    for (int64_t i = 0; i < tensor_count(x); i++) bound[i] += stored(x, i);
+    struct views v = views_of(d);
+    const struct tensor seen = view_read(&v, x);
+    for (int64_t i = 0; i < tensor_count(x); i++) bound[i] += stored(seen, i);
+    views_end(&v);
 }
 
-void tracking_add(struct tracking into, struct tracking x, struct tensor now)
+void tracking_add(struct device *d, struct tracking into, struct tracking x, struct tensor now)
 {
+    struct views v = views_of(d);
+    const struct tensor seen = view_read(&v, now);
     for (int64_t i = 0; i < tensor_count(now); i++) {
-        into.bound[i] += x.bound[i] + stored(now, i);
+        into.bound[i] += x.bound[i] + stored(seen, i);
         into.exact[i] = exact_sum(into.exact[i], x.exact[i], &into.bound[i]);
     }
+    views_end(&v);
 }
 
 /* |x| <= |x'| + 2 s, whatever the code. */
@@ -134,7 +143,7 @@ enum error_code tracking_sum(struct exchange *control, int members, const int *m
         if (!e) add_sum(t, magnitude, self ? own : in, n);
     }
     if (!e) tracking_add_rounding(t.bound, magnitude, n, members, sum.dtype);
-    if (!e && sum.dtype == F16) tracking_add_storing(t.bound, sum);
+    if (!e && sum.dtype == F16) tracking_add_storing(control->group->comm->device, t.bound, sum);
     free(own);
     return e;
 }

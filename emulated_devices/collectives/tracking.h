@@ -24,12 +24,12 @@ enum error_code tracking_open(struct tracking *, int64_t n, struct error *);
 void tracking_close(struct tracking *);
 
 /** Begin: what is there now is exact. */
-void tracking_start(struct tracking, struct tensor x);
+void tracking_start(struct device *, struct tracking, struct tensor x);
 
 /**
  * Row `into` has taken x in: its sums and bounds add up, and the rounding of each sum, of which `now` is the result.
  */
-void tracking_add(struct tracking into, struct tracking x, struct tensor now);
+void tracking_add(struct device *, struct tracking into, struct tracking x, struct tensor now);
 
 /**
  * What one message with codes allows: block_add_bounds(), and the rounding of fp64 to fp32 if they were made of that.
@@ -43,7 +43,7 @@ void tracking_add_codes(double *bound, double *magnitude, const void *code, stru
 void tracking_add_rounding(double *bound, const double *magnitude, int64_t n, int m, enum dtype);
 
 /** Numbers were rounded to the format in which they now are in x. */
-void tracking_add_storing(double *bound, struct tensor x);
+void tracking_add_storing(struct device *, double *bound, struct tensor x);
 
 /**
  * Sums over members: to member j those of its `each` segments of n elements, which are j, j + P, .. of x.

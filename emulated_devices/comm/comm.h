@@ -16,6 +16,7 @@
  *                         for whom and ends the job with status 1.  Long enough for a disk that takes in a checkpoint.
  *   ORRERY_CHECK_CALLS=1  before each collective its members compare how they were called; debug builds do, unless it is 0
  *   ORRERY_SYNCHRONOUS=1  no send completes before its receive has begun: finds programs that rely on buffering
+ *   ORRERY_BACKEND=NAME   of devices that are opened without naming one (device/device.h)
  *   ORRERY_STREAMS=W      off, earliest, latest or random:SEED: when what is in flight is there (device/flight.h); finds missing waits
  *   ORRERY_DELAY=N        up to N microseconds of random delay before sends and waits: finds results that depend on timing
  */
@@ -24,7 +25,7 @@
 
 #include "emulated_devices/comm/ledger.h"
 #include "emulated_devices/comm/mesh.h"
-#include "emulated_devices/device/device.h"
+#include "emulated_devices/device/backend.h"
 
 enum { WAIT_LIMIT = 120 };              /* seconds, unless the environment says otherwise */
 
@@ -151,15 +152,6 @@ enum error_code message_wait(struct comm *, struct message, struct error *);
 /** Send to one member while receiving from another, and wait for both.  A peer of -1 leaves that half out. */
 enum error_code exchange_both(struct exchange *, int to, const void *out, uint64_t out_bytes,
                               int from, void *in, uint64_t in_bytes, struct error *);
-
-#define REDUCTIONS(X) X(SUM, "sum") X(PRODUCT, "product") X(MAX, "max") X(MIN, "min") X(AVERAGE, "average")
-enum reduction {
-#define X(id, name) id,
-    REDUCTIONS(X)
-#undef X
-    REDUCTION_COUNT
-};
-const char *reduction_name(enum reduction);
 
 /**
  * into[i] = into[i] (op) from[i]: the only arithmetic of collectives; counted and charged to the clock.

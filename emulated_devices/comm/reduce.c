@@ -1,83 +1,26 @@
-/* reduce.c -- the arithmetic of collectives. */
 #include "emulated_devices/comm/comm.h"
-#include "ref/numeric/float16.h"
-
-const char *reduction_name(enum reduction r)
-{
-    static const char *const name[] = {
-#define X(id, text) [id] = text,
-        REDUCTIONS(X)
-#undef X
-    };
-    return r < REDUCTION_COUNT ? name[r] : "unknown reduction";
-}
-
-/* One loop for each number format and reduction, of what an element widens to: integers add and multiply as unsigned, so
- * that they wrap round instead of being undefined; 16-bit numbers in fp32, whose sum, product or quotient, rounded again
- * to 16 bits, is rounded as if once (S. Figueroa, doi:10.1145/221332.221334: 24 >= 2 * 11 + 2 bits).
- * x != x is NaN: once one is in, MAX and MIN keep it.  For integers the compiler drops that comparison. */
-#define REDUCE(suffix, type, wide, WIDEN, NARROW)                                                                 \
-static void reduce_##suffix(enum reduction how, type *restrict into, const type *restrict from, int64_t n)         \
-{                                                                                                                  \
-    switch (how) {                                                                                                 \
-    case SUM:                                                                                                      \
-    case AVERAGE: EACH { const wide x = WIDEN(into[i]), y = WIDEN(from[i]); into[i] = NARROW(x + y); } break;      \
-    case PRODUCT: EACH { const wide x = WIDEN(into[i]), y = WIDEN(from[i]); into[i] = NARROW(x * y); } break;      \
-    case MAX:     EACH if (WIDEN(from[i]) > WIDEN(into[i]) || WIDEN(from[i]) != WIDEN(from[i])) into[i] = from[i]; break; \
-    case MIN:     EACH if (WIDEN(from[i]) < WIDEN(into[i]) || WIDEN(from[i]) != WIDEN(from[i])) into[i] = from[i]; break; \
-    case REDUCTION_COUNT: break;                                                                                   \
-    }                                                                                                              \
-}                                                                                                                  \
-static void divide_##suffix(type *x, int64_t n, int by)                                                            \
-{                                                                                                                  \
-    EACH x[i] = NARROW(WIDEN(x[i]) / by);                                                                          \
-}
-#define EACH for (int64_t i = 0; i < n; i++)
-#define SAME(x) (x)
-
-REDUCE(f32, float, float, SAME, SAME)
-REDUCE(f64, double, double, SAME, SAME)
-REDUCE(bf16, uint16_t, float, bf16_to_float, bf16_from_float)
-REDUCE(f16, uint16_t, float, fp16_to_float, fp16_from_float)
-REDUCE(i32, int32_t, uint32_t, SAME, (int32_t))
-REDUCE(i64, int64_t, uint64_t, SAME, (int64_t))
-REDUCE(u8, uint8_t, unsigned, SAME, (uint8_t))
 
 void reduce_local(struct exchange *x, enum reduction how, enum dtype t, void *into, const void *from, int64_t count)
 {
     struct comm *c = x->group->comm;
-    if (c->rehearsal != NULL) { c->rehearsal->additions += (uint64_t)count; return; }
-    switch (t) {
-    case F32: reduce_f32(how, into, from, count); break;
-    case F64: reduce_f64(how, into, from, count); break;
-    case BF16: reduce_bf16(how, into, from, count); break;
-    case F16: reduce_f16(how, into, from, count); break;
-    case I32: reduce_i32(how, into, from, count); break;
-    case I64: reduce_i64(how, into, from, count); break;
-    case U8:  reduce_u8(how, into, from, count); break;
-    case DTYPE_COUNT: break;
+    struct clock *clock = &c->device->clock;
+    if (c->rehearsal != NULL) {
+        c->rehearsal->additions += (uint64_t)count;
+        return;
     }
+    device_reduce(c->device, how, t, into, from, count);
     c->counted.of[x->group->kind].of[x->operation].additions += (uint64_t)count;
     if (x->operation == CONTROL) return;
-    clock_compute(&c->device->clock, "reduce", elementwise_cost(count, 3, 1, t));
-    flight_read(c->device->clock.flight, c->device->clock.now, from, (uint64_t)count * dtype_size(t));
-    clock_made(&c->device->clock, into, (uint64_t)count * dtype_size(t));
+    device_charge(c->device, "reduce", elementwise_cost(count, 3, 1, t));
+    flight_read(clock->flight, clock->now, from, (uint64_t)count * dtype_size(t));
+    clock_made(clock, into, (uint64_t)count * dtype_size(t));
     if (c->listener != NULL) c->listener->reduced(c->listener->context, x, t, into, count);
 }
 
 void reduce_finish(struct exchange *x, enum reduction how, enum dtype t, void *data, int64_t count)
 {
-    const int by = x->group->size;
+    struct device *d = x->group->comm->device;
     if (how != AVERAGE || count == 0 || x->group->comm->rehearsal != NULL) return;
-    switch (t) {
-    case F32: divide_f32(data, count, by); break;
-    case F64: divide_f64(data, count, by); break;
-    case BF16: divide_bf16(data, count, by); break;
-    case F16: divide_f16(data, count, by); break;
-    case I32: divide_i32(data, count, by); break;
-    case I64: divide_i64(data, count, by); break;
-    case U8:  divide_u8(data, count, by); break;
-    case DTYPE_COUNT: break;
-    }
-    if (x->operation != CONTROL) clock_compute(&x->group->comm->device->clock, "divide", elementwise_cost(count, 2, 1, t));
+    device_divide(d, t, data, count, x->group->size);
+    if (x->operation != CONTROL) device_charge(d, "divide", elementwise_cost(count, 2, 1, t));
 }

@@ -106,6 +106,19 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
     return OK;
 }
 
+/* MPI may read a send's data, and write a receive's where they do not come inside the head or go aside. */
+static void open_view(struct comm *c, struct slot *s)
+{
+    if (s->sending) s->view = (char *)(uintptr_t)host_read(c->device, s->data, s->bytes);       /* MPI knows a buffer as void * */
+    else if (s->pieces > 0 && !s->late) s->view = host_write(c->device, s->data, s->bytes);
+}
+
+static void close_view(struct comm *c, struct slot *s)
+{
+    if (s->view != NULL) host_done(c->device, s->view);
+    s->view = NULL;
+}
+
 /* Answers to messages that turned out not to ask for one, of exchanges that failed.  What a probe has seen is received at once. */
 static void forget_answers(MPI_Comm answers)
 {
@@ -126,6 +139,7 @@ void transport_close(struct comm *c)
     if (t->answers != MPI_COMM_NULL) forget_answers(t->answers);
     free_communicators(t);
     for (int i = 0; i < t->slots; i++) {
+        close_view(c, &t->slot[i]);
         free(t->slot[i].stage);
         free(t->slot[i].body);
         free(t->slot[i].aside);
@@ -195,7 +209,7 @@ static int send(struct transport *t, const void *data, int bytes, int to, int ta
 }
 
 /* Where the body comes from or goes to: a late receive keeps it aside until it is waited for. */
-static char *body_of(const struct slot *s) { return s->late && !s->sending ? s->aside : s->data; }
+static char *body_of(const struct slot *s) { return s->late && !s->sending ? s->aside : s->view; }
 
 static int start_body(struct transport *t, struct slot *s, int peer, int tag)
 {
@@ -228,7 +242,7 @@ static void start_send(struct transport *t, struct slot *s, int peer)
                                .context = s->exchange.group->context[s->peer], .call = s->exchange.call, .serial = s->passage.serial,
                                .named = s->exchange.named, .rendezvous = s->passage.rendezvous };
     const int inside = s->pieces == 0 ? (int)s->bytes : 0;
-    if (inside > 0) memcpy(s->stage + 1, s->data, (size_t)inside);
+    if (inside > 0) memcpy(s->stage + 1, s->view, (size_t)inside);
     s->failed = send(t, s->stage, (int)sizeof *s->stage + inside, peer, slot_tag(s), t->heads, &s->head);
     if (s->failed != MPI_SUCCESS) s->head = MPI_REQUEST_NULL;
 }
@@ -252,8 +266,10 @@ static struct flight *flight_of(const struct comm *c, const struct slot *s) { re
 
 static void start_send_now(struct comm *c, struct slot *s)
 {
-    s->hash = flight_of(c, s) != NULL ? flight_hash(s->data, s->bytes) : 0;
+    open_view(c, s);
+    s->hash = flight_of(c, s) != NULL ? flight_hash(s->view, s->bytes) : 0;
     start(c->transport, s);
+    if (s->pieces == 0) close_view(c, s);                       /* all of it is in the head */
 }
 
 /* MPI keeps the order of messages as they are started: those that are held go first. */
@@ -294,7 +310,8 @@ static void begin_receive(struct comm *c, struct slot *s)
         s->aside_room = s->aside != NULL ? s->bytes : 0;
         s->late = s->aside != NULL;
     }
-    if (s->late) arena_poison(s->data, s->bytes);
+    if (s->late) arena_poison(&c->device->arena, s->data, s->bytes);
+    open_view(c, s);
     start(c->transport, s);
 }
 
@@ -320,6 +337,7 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
     s->peer = peer;
     s->sending = sending;
     s->late = false;
+    s->view = NULL;
     s->head = s->reply = MPI_REQUEST_NULL;
     s->failed = MPI_SUCCESS;
     s->passage = *passage;
@@ -477,9 +495,18 @@ static enum error_code finish_receive(struct comm *c, struct slot *s, struct err
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     if (!of_this_exchange(s)) return wrong_exchange(s, err);
     if (s->stage->call != s->exchange.call) return wrong_call(s, err);
-    if (s->pieces == 0 && s->bytes > 0) memcpy(s->data, s->stage + 1, (size_t)s->bytes);
-    else if (s->late && s->bytes > 0) memcpy(s->data, s->aside, (size_t)s->bytes);
+    close_view(c, s);
+    if (s->pieces == 0) device_copy(c->device, s->data, s->stage + 1, s->bytes);
+    else if (s->late) device_copy(c->device, s->data, s->aside, s->bytes);
     return OK;
+}
+
+static uint64_t hash_now(struct comm *c, const struct slot *s)
+{
+    const void *view = host_read(c->device, s->data, s->bytes);
+    const uint64_t hash = flight_hash(view, s->bytes);
+    host_done(c->device, view);
+    return hash;
 }
 
 static enum error_code finish_send(struct comm *c, struct slot *s, struct error *err)
@@ -489,7 +516,8 @@ static enum error_code finish_send(struct comm *c, struct slot *s, struct error 
     if (rc == MPI_SUCCESS) rc = body;
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
-    return flight_of(c, s) != NULL && flight_hash(s->data, s->bytes) != s->hash ? changed(s, err) : OK;
+    close_view(c, s);
+    return flight_of(c, s) != NULL && hash_now(c, s) != s->hash ? changed(s, err) : OK;
 }
 
 static bool abandon_request(MPI_Request *request, bool sending)
@@ -530,6 +558,8 @@ enum error_code transport_wait(struct comm *c, int slot, struct passage *passage
     if (s->failed != MPI_SUCCESS) code = mpi_failed(s, s->failed, err);
     else code = s->sending ? finish_send(c, s, err) : finish_receive(c, s, err);
     hear(passage, s);
-    if (code == OK || abandon(s)) slot_free(t, slot);
+    if (code != OK && !abandon(s)) return code;
+    close_view(c, s);
+    slot_free(t, slot);
     return code;
 }

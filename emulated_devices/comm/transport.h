@@ -51,7 +51,8 @@ struct slot {
     MPI_Request reply;
     int64_t *answer;                    /* behind the stage, since slots move: when the receive was posted, in virtual time */
     struct passage passage;             /* what the clock knows of it */
-    void *data;
+    void *data;                         /* the device's, or the host's */
+    char *view;                         /* the same for MPI, while it may read or write there; NULL: not now */
     uint64_t bytes;                     /* to send, or expected */
     int pieces, room;                   /* body has space for this many */
     int peer;                           /* rank in the group */

@@ -1,20 +1,20 @@
 #include "emulated_devices/device/arena.h"
-#include "emulated_devices/device/flight.h"
+#include "emulated_devices/device/backend.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A block in memory:  [ struct arena_block | guard | the caller's bytes | guard ].
+/* What the backend gives for a block is  [ guard | the caller's bytes | guard ].
  * Guards are there in every build, so that the layout does not depend on poison; they are written and checked only with it. */
 struct arena_block {
-    struct arena_block *previous, *next;
+    struct arena_block *next;           /* in the list of those held, or of those to spare */
+    unsigned char *data;                /* the caller's bytes */
     uint64_t bytes;
     enum arena_tag tag;
     bool uncounted;                     /* handed over: no longer the device's memory */
 };
 
-enum { ALIGNMENT = 64, GUARD = 64, FRONT = 128 };   /* FRONT: the header, padded, and the guard before the data */
-_Static_assert(sizeof(struct arena_block) <= FRONT - GUARD, "the header must leave room for the guard");
+enum { GUARD = 64 };
 
 /* A quiet NaN both as two floats and as one double, and easy to recognise in a debugger. */
 static const uint64_t POISON = 0x7ff8dead7ff8dead;
@@ -30,35 +30,47 @@ const char *arena_tag_name(enum arena_tag tag)
     return tag < ARENA_TAG_COUNT ? name[tag] : "unknown";
 }
 
-void arena_open(struct arena *a, uint64_t budget)
+void arena_open(struct arena *a, struct device *d, uint64_t budget)
 {
-    *a = (struct arena){ .budget = budget };
+    *a = (struct arena){ .device = d, .budget = budget };
 #ifndef NDEBUG
     a->poison = true;
 #endif
 }
 
+static void give_back(struct arena *a, struct arena_block *b)
+{
+    a->device->backend->release(a->device, b->data - GUARD, b->bytes + 2 * GUARD);
+    free(b);
+}
+
 void arena_close(struct arena *a)
 {
-    while (a->blocks != NULL) arena_free(a, (unsigned char *)a->blocks + FRONT);
-    for (int i = 0; i < ARENA_SPARE_LISTS; i++)
+    for (int i = 0; i < ARENA_LISTS; i++)
+        while (a->held[i] != NULL) arena_free(a, a->held[i]->data);
+    for (int i = 0; i < ARENA_LISTS; i++)
         while (a->spare[i] != NULL) {
             struct arena_block *b = a->spare[i];
             a->spare[i] = b->next;
-            free(b);
+            give_back(a, b);
         }
+}
+
+static int list_of(uint64_t key) { return (int)(key * 0x9E3779B97F4A7C15u >> 58); }
+
+/* Where the block with this address is linked in.  @return NULL if there is none. */
+static struct arena_block **held_at(struct arena *a, const void *data)
+{
+    struct arena_block **at = &a->held[list_of((uint64_t)(uintptr_t)data)];
+    while (*at != NULL && (*at)->data != data) at = &(*at)->next;
+    return *at != NULL ? at : NULL;
 }
 
 /* A training step asks for the same sizes again and again.  Memory fresh from the system costs a page fault for each 4 KB,
  * which for large tensors is more than what is computed on them: freed blocks wait here for the next request of their size. */
-static struct arena_block **spare_list(struct arena *a, uint64_t bytes)
-{
-    return &a->spare[bytes * 0x9E3779B97F4A7C15u >> 58];
-}
-
 static struct arena_block *take_spare(struct arena *a, uint64_t bytes)
 {
-    for (struct arena_block **at = spare_list(a, bytes); *at != NULL; at = &(*at)->next)
+    for (struct arena_block **at = &a->spare[list_of(bytes)]; *at != NULL; at = &(*at)->next)
         if ((*at)->bytes == bytes) {
             struct arena_block *b = *at;
             *at = b->next;
@@ -68,44 +80,62 @@ static struct arena_block *take_spare(struct arena *a, uint64_t bytes)
     return NULL;
 }
 
+static struct arena_block *take_new(struct arena *a, uint64_t bytes)
+{
+    struct arena_block *b = bytes <= SIZE_MAX - 2 * GUARD ? malloc(sizeof *b) : NULL;
+    unsigned char *memory = b != NULL ? a->device->backend->allocate(a->device, (size_t)bytes + 2 * GUARD) : NULL;
+    if (memory == NULL) {
+        free(b);
+        return NULL;
+    }
+    b->data = memory + GUARD;
+    return b;
+}
+
 /* Together with what is in use, spare blocks never take more than the device has held at its peak. */
 static void keep_or_free(struct arena *a, struct arena_block *b)
 {
     if (a->poison || a->now.total + a->spare_bytes + b->bytes > a->peak.total) {
-        free(b);
+        give_back(a, b);
         return;
     }
-    struct arena_block **list = spare_list(a, b->bytes);
+    struct arena_block **list = &a->spare[list_of(b->bytes)];
     b->next = *list;
     *list = b;
     a->spare_bytes += b->bytes;
 }
 
-void arena_poison(void *data, uint64_t bytes)
+void arena_poison(const struct arena *a, void *data, uint64_t bytes)
 {
-    unsigned char *p = data;
+    unsigned char *const view = host_write(a->device, data, bytes), *p = view;
     for (; bytes >= sizeof POISON; p += sizeof POISON, bytes -= sizeof POISON) memcpy(p, &POISON, sizeof POISON);
     memcpy(p, &POISON, bytes);
+    host_done(a->device, view);
 }
 
-static void write_guards(unsigned char *data, uint64_t bytes)
+static void write_guard(struct arena *a, unsigned char *guard)
 {
-    memset(data - GUARD, GUARD_BYTE, GUARD);
-    memset(data + bytes, GUARD_BYTE, GUARD);
+    unsigned char *view = host_write(a->device, guard, GUARD);
+    memset(view, GUARD_BYTE, GUARD);
+    host_done(a->device, view);
+}
+
+/* @return how many bytes of it, from `first` on in steps of `step`, are as they were written. */
+static int guard_intact(struct arena *a, const unsigned char *guard, int first, int step)
+{
+    const unsigned char *view = host_read(a->device, guard, GUARD);
+    int n = 0;
+    while (n < GUARD && view[first + n * step] == GUARD_BYTE) n++;
+    host_done(a->device, view);
+    return n;
 }
 
 /* If not, *offset says which byte was overwritten, counted from the first of the data. */
-static bool guards_intact(const unsigned char *data, uint64_t bytes, int64_t *offset)
+static bool guards_intact(struct arena *a, const struct arena_block *b, int64_t *offset)
 {
-    for (int i = 1; i <= GUARD; i++) {
-        *offset = -i;
-        if (data[-i] != GUARD_BYTE) return false;
-    }
-    for (int i = 0; i < GUARD; i++) {
-        *offset = (int64_t)bytes + i;
-        if (data[bytes + i] != GUARD_BYTE) return false;
-    }
-    return true;
+    const int front = guard_intact(a, b->data - GUARD, GUARD - 1, -1), back = guard_intact(a, b->data + b->bytes, 0, 1);
+    *offset = front < GUARD ? -1 - front : (int64_t)b->bytes + back;
+    return front == GUARD && back == GUARD;
 }
 
 static void count(struct arena *a, enum arena_tag tag, uint64_t bytes)
@@ -121,60 +151,54 @@ static void count(struct arena *a, enum arena_tag tag, uint64_t bytes)
 
 void *arena_alloc(struct arena *a, enum arena_tag tag, uint64_t bytes)
 {
-    if (bytes > SIZE_MAX - FRONT - GUARD - ALIGNMENT) return NULL;
-    const size_t whole = (FRONT + (size_t)bytes + GUARD + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     struct arena_block *b = take_spare(a, bytes);
-    if (b == NULL) b = aligned_alloc(ALIGNMENT, whole);
+    if (b == NULL) b = take_new(a, bytes);
     if (b == NULL) return NULL;
 
-    *b = (struct arena_block){ .next = a->blocks, .bytes = bytes, .tag = tag };
-    if (b->next != NULL) b->next->previous = b;
-    a->blocks = b;
+    struct arena_block **list = &a->held[list_of((uint64_t)(uintptr_t)b->data)];
+    *b = (struct arena_block){ .next = *list, .data = b->data, .bytes = bytes, .tag = tag };
+    *list = b;
     count(a, tag, bytes);
-
-    unsigned char *data = (unsigned char *)b + FRONT;
     if (a->poison) {
-        write_guards(data, bytes);
-        arena_poison(data, bytes);
+        write_guard(a, b->data - GUARD), write_guard(a, b->data + bytes);
+        arena_poison(a, b->data, bytes);
     }
-    return data;
+    return b->data;
 }
 
-void arena_free(struct arena *a, void *p)
+void arena_free(struct arena *a, void *data)
 {
-    if (p == NULL) return;
-    unsigned char *data = p;
-    struct arena_block *b = (struct arena_block *)(data - FRONT);
+    if (data == NULL) return;
+    struct arena_block **at = held_at(a, data), *b = *at;
     int64_t offset;
 
     flight_freed(a->flight, data, b->bytes);
-    if (a->poison && !guards_intact(data, b->bytes, &offset)) {
+    if (a->poison && !guards_intact(a, b, &offset)) {
         fprintf(stderr, "arena: something wrote at byte %lld of a block of %llu bytes (%s)\n",
                 (long long)offset, (unsigned long long)b->bytes, arena_tag_name(b->tag));
         abort();
     }
-    if (a->poison) arena_poison(data, b->bytes);
-    if (b->previous != NULL) b->previous->next = b->next;
-    else a->blocks = b->next;
-    if (b->next != NULL) b->next->previous = b->previous;
-    arena_hand_over(a, p);
+    if (a->poison) arena_poison(a, data, b->bytes);
+    arena_hand_over(a, data);
+    *at = b->next;
     keep_or_free(a, b);
 }
 
-bool arena_find(const struct arena *a, const void *p, enum arena_tag *tag)
+bool arena_look(const struct arena *a, const void *p, enum arena_tag *tag, uint64_t *bytes)
 {
-    for (const struct arena_block *b = a->blocks; b != NULL; b = b->next) {
-        const unsigned char *data = (const unsigned char *)b + FRONT, *at = p;
-        if (at < data || at >= data + b->bytes) continue;
-        *tag = b->tag;
-        return true;
-    }
+    for (int i = 0; i < ARENA_LISTS; i++)
+        for (const struct arena_block *b = a->held[i]; b != NULL; b = b->next) {
+            const unsigned char *at = p;
+            if (at < b->data || at >= b->data + b->bytes) continue;
+            *tag = b->tag, *bytes = b->bytes;
+            return true;
+        }
     return false;
 }
 
-void arena_hand_over(struct arena *a, void *p)
+void arena_hand_over(struct arena *a, void *data)
 {
-    struct arena_block *b = (struct arena_block *)((unsigned char *)p - FRONT);
+    struct arena_block *b = *held_at(a, data);
     if (b->uncounted) return;
     b->uncounted = true;
     a->now.tag[b->tag] -= b->bytes;

@@ -1,31 +1,52 @@
 /* compute.h -- what a device computes: each operation of ref/ops/ops.h, done by the device's backend and charged to its clock.
  *
- * The arguments after the device are those of the operation, and mean the same.  Callers never touch ->ops.
+ * The arguments after the device are those of the operation, and mean the same.  Callers never touch ->ops.  A REQUIRED operation every
+ * backend with numbers has; an OPTIONAL one the host does where the backend has not (backend.h).
  * Charged are floating-point operations as in ref/ops, and each tensor once for every time it is read or written;
  * exp and tanh count as one operation, which rounds down what they cost and hardly shows beside the matrices.
  */
 #ifndef ORRERY_COMPUTE_H
 #define ORRERY_COMPUTE_H
 
-#include "emulated_devices/device/device.h"
-#include "ref/numeric/convert.h"
+#include "emulated_devices/device/backend.h"
 #include "ref/numeric/exact_sum.h"
+
+static inline void backend_begin(struct device *d)
+{
+    if (d->backend->begin != NULL) d->backend->begin(d);
+}
+
+static inline void backend_end(struct device *d)
+{
+    if (d->backend->end != NULL) d->backend->end(d);
+}
+
+#define REQUIRED(d, operation, ...)                                         \
+    do {                                                                    \
+        if ((d)->ops == NULL) break;                    /* no numbers */    \
+        backend_begin(d), (d)->ops->operation(__VA_ARGS__), backend_end(d); \
+    } while (0)
+#define OPTIONAL(d, operation, ...)                                         \
+    do {                                                                    \
+        if ((d)->ops == NULL || (d)->ops->operation != NULL) REQUIRED(d, operation, __VA_ARGS__); \
+        else generic_##operation(d, __VA_ARGS__);                           \
+    } while (0)
 
 /* An operation that streams: so many tensors the size of X, so many operations for each element. */
 static inline void dev_charge(struct device *d, const char *what, struct tensor X, int tensors, double flops_each)
 {
-    clock_compute(&d->clock, what, elementwise_cost(tensor_count(X), tensors, flops_each, X.dtype));
+    device_charge(d, what, elementwise_cost(tensor_count(X), tensors, flops_each, X.dtype));
 }
 
 static inline void dev_charge_linear(struct device *d, const char *what, struct tensor rows, struct tensor W)
 {
-    clock_compute(&d->clock, what, linear_cost(tensor_rows(rows), tensor_cols(W), tensor_rows(W), d->dtype));
+    device_charge(d, what, linear_cost(tensor_rows(rows), tensor_cols(W), tensor_rows(W), d->dtype));
 }
 
 /* To another format: Y = X, rounded. */
 static inline void dev_round(struct device *d, struct tensor Y, struct tensor X)
 {
-    tensor_convert(Y, X);
+    device_convert(d, Y, X);
     dev_charge(d, "round", X, 2, 1);
 }
 
@@ -34,13 +55,13 @@ static inline void dev_round(struct device *d, struct tensor Y, struct tensor X)
 static inline void dev_embedding_forward(struct device *d, struct tensor Y, struct tensor ids, struct tensor W, int64_t first,
                                          bool accumulate)
 {
-    d->ops->embedding_forward(Y, ids, W, first, accumulate);
+    REQUIRED(d, embedding_forward, Y, ids, W, first, accumulate);
     dev_charge(d, "embedding forward", Y, accumulate ? 3 : 2, accumulate ? 1 : 0);
 }
 
 static inline void dev_embedding_backward_weight(struct device *d, struct tensor dW, struct tensor dY, struct tensor ids, int64_t first)
 {
-    d->ops->embedding_backward_weight(dW, dY, ids, first);
+    REQUIRED(d, embedding_backward_weight, dW, dY, ids, first);
     dev_charge(d, "embedding backward weight", dY, 3, 1);
 }
 
@@ -49,55 +70,55 @@ static inline void dev_embedding_backward_weight(struct device *d, struct tensor
 static inline void dev_layernorm_forward(struct device *d, struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X,
                                          struct tensor w, struct tensor b, double eps)
 {
-    d->ops->layernorm_forward(Y, mean, rstd, X, w, b, eps);
+    REQUIRED(d, layernorm_forward, Y, mean, rstd, X, w, b, eps);
     dev_charge(d, "layernorm forward", X, 2, 8);
 }
 
 static inline void dev_layernorm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
                                                 struct tensor mean, struct tensor rstd)
 {
-    d->ops->layernorm_backward_input(dX, dY, X, w, mean, rstd);
+    REQUIRED(d, layernorm_backward_input, dX, dY, X, w, mean, rstd);
     dev_charge(d, "layernorm backward input", X, 3, 13);
 }
 
 static inline void dev_layernorm_backward_weight(struct device *d, struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
                                                  struct tensor mean, struct tensor rstd)
 {
-    d->ops->layernorm_backward_weight(dw, db, dY, X, mean, rstd);
+    REQUIRED(d, layernorm_backward_weight, dw, db, dY, X, mean, rstd);
     dev_charge(d, "layernorm backward weight", X, 2, 5);
 }
 
 /* In pieces; statistics of a row weigh little beside the row. */
 static inline void dev_row_sums(struct device *d, struct tensor sum, struct tensor X)
 {
-    d->ops->row_sums(sum, X);
+    OPTIONAL(d, row_sums, sum, X);
     dev_charge(d, "row sums", X, 1, 1);
 }
 
 static inline void dev_row_centred_squares(struct device *d, struct tensor sum, struct tensor X, struct tensor mean)
 {
-    d->ops->row_centred_squares(sum, X, mean);
+    OPTIONAL(d, row_centred_squares, sum, X, mean);
     dev_charge(d, "row squares", X, 1, 3);
 }
 
 static inline void dev_layernorm_forward_part(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w,
                                               struct tensor b, struct tensor mean, int64_t width, double eps)
 {
-    d->ops->layernorm_forward_part(Y, rstd, X, w, b, mean, width, eps);
+    OPTIONAL(d, layernorm_forward_part, Y, rstd, X, w, b, mean, width, eps);
     dev_charge(d, "layernorm forward", X, 2, 4);
 }
 
 static inline void dev_layernorm_backward_sums(struct device *d, struct tensor sums, struct tensor dY, struct tensor X, struct tensor w,
                                                struct tensor mean, struct tensor rstd)
 {
-    d->ops->layernorm_backward_sums(sums, dY, X, w, mean, rstd);
+    OPTIONAL(d, layernorm_backward_sums, sums, dY, X, w, mean, rstd);
     dev_charge(d, "layernorm backward sums", X, 2, 6);
 }
 
 static inline void dev_layernorm_backward_part(struct device *d, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
                                                struct tensor mean, struct tensor rstd, struct tensor sums, int64_t width)
 {
-    d->ops->layernorm_backward_part(dX, dY, X, w, mean, rstd, sums, width);
+    OPTIONAL(d, layernorm_backward_part, dX, dY, X, w, mean, rstd, sums, width);
     dev_charge(d, "layernorm backward input", X, 3, 7);
 }
 
@@ -105,20 +126,20 @@ static inline void dev_layernorm_backward_part(struct device *d, struct tensor d
 
 static inline void dev_rmsnorm_forward(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps)
 {
-    d->ops->rmsnorm_forward(Y, rstd, X, w, eps);
+    REQUIRED(d, rmsnorm_forward, Y, rstd, X, w, eps);
     dev_charge(d, "rmsnorm forward", X, 2, 4);
 }
 
 static inline void dev_rmsnorm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
                                               struct tensor rstd)
 {
-    d->ops->rmsnorm_backward_input(dX, dY, X, w, rstd);
+    REQUIRED(d, rmsnorm_backward_input, dX, dY, X, w, rstd);
     dev_charge(d, "rmsnorm backward input", X, 3, 9);
 }
 
 static inline void dev_rmsnorm_backward_weight(struct device *d, struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd)
 {
-    d->ops->rmsnorm_backward_weight(dw, dY, X, rstd);
+    REQUIRED(d, rmsnorm_backward_weight, dw, dY, X, rstd);
     dev_charge(d, "rmsnorm backward weight", X, 2, 3);
 }
 
@@ -126,51 +147,51 @@ static inline void dev_rmsnorm_backward_weight(struct device *d, struct tensor d
 
 static inline void dev_linear_forward(struct device *d, struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
 {
-    d->ops->linear_forward(Y, X, W, b);
+    REQUIRED(d, linear_forward, Y, X, W, b);
     dev_charge_linear(d, "linear forward", X, W);
 }
 
 static inline void dev_linear_forward_add(struct device *d, struct tensor Y, struct tensor X, struct tensor W)
 {
-    d->ops->linear_forward_add(Y, X, W);
+    OPTIONAL(d, linear_forward_add, Y, X, W);
     dev_charge_linear(d, "linear forward", X, W);
 }
 
 static inline void dev_linear_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor W)
 {
-    d->ops->linear_backward_input(dX, dY, W);
+    REQUIRED(d, linear_backward_input, dX, dY, W);
     dev_charge_linear(d, "linear backward input", dY, W);
 }
 
 static inline void dev_column_sums(struct device *d, struct tensor db, struct tensor dY)
 {
-    d->ops->column_sums(db, dY);
+    OPTIONAL(d, column_sums, db, dY);
     dev_charge(d, "column sums", dY, 1, 1);
 }
 
 static inline void dev_linear_backward_weight(struct device *d, struct tensor dW, struct tensor db, struct tensor dY, struct tensor X)
 {
-    d->ops->linear_backward_weight(dW, db, dY, X);
+    REQUIRED(d, linear_backward_weight, dW, db, dY, X);
     dev_charge_linear(d, "linear backward weight", dY, dW);
 }
 
 /* Rows first .. of a matrix. */
 static inline void dev_linear_forward_columns(struct device *d, struct tensor Y, int64_t first, struct tensor X, struct tensor W, struct tensor b)
 {
-    d->ops->linear_forward_columns(Y, first, X, W, b);
+    OPTIONAL(d, linear_forward_columns, Y, first, X, W, b);
     dev_charge_linear(d, "linear forward", X, W);
 }
 
 static inline void dev_linear_backward_input_columns(struct device *d, struct tensor dX, struct tensor dY, int64_t first, struct tensor W,
                                                      bool accumulate)
 {
-    d->ops->linear_backward_input_columns(dX, dY, first, W, accumulate);
+    OPTIONAL(d, linear_backward_input_columns, dX, dY, first, W, accumulate);
     dev_charge_linear(d, "linear backward input", dY, W);
 }
 
 static inline void dev_linear_backward_weight_columns(struct device *d, struct tensor dW, struct tensor dY, int64_t first, struct tensor X)
 {
-    d->ops->linear_backward_weight_columns(dW, dY, first, X);
+    OPTIONAL(d, linear_backward_weight_columns, dW, dY, first, X);
     dev_charge_linear(d, "linear backward weight", dY, dW);
 }
 
@@ -178,34 +199,34 @@ static inline void dev_linear_backward_weight_columns(struct device *d, struct t
 
 static inline void dev_attention_forward(struct device *d, struct tensor O, struct tensor lse, struct tensor QKV, struct attention a)
 {
-    d->ops->attention_forward(O, lse, QKV, a);
-    clock_compute(&d->clock, "attention forward", attention_forward_cost(tensor_rows(QKV), a, d->dtype));
+    REQUIRED(d, attention_forward, O, lse, QKV, a);
+    device_charge(d, "attention forward", attention_forward_cost(tensor_rows(QKV), a, d->dtype));
 }
 
 static inline void dev_attention_backward_input(struct device *d, struct tensor dQKV, struct tensor dO, struct tensor O, struct tensor lse,
                                                 struct tensor QKV, struct attention a)
 {
-    d->ops->attention_backward_input(dQKV, dO, O, lse, QKV, a);
-    clock_compute(&d->clock, "attention backward input", attention_backward_cost(tensor_rows(QKV), a, d->dtype));
+    REQUIRED(d, attention_backward_input, dQKV, dO, O, lse, QKV, a);
+    device_charge(d, "attention backward input", attention_backward_cost(tensor_rows(QKV), a, d->dtype));
 }
 
 /* ---- rotary: what turns of queries and keys once each way, values not at all ---------------------------------------------------- */
 
 static inline void dev_charge_rotary(struct device *d, const char *what, struct tensor QKV, struct tensor table, struct attention a)
 {
-    clock_compute(&d->clock, what, elementwise_cost(tensor_rows(QKV) * (a.H + a.K) * tensor_cols(table), 2, 3, d->dtype));
+    device_charge(d, what, elementwise_cost(tensor_rows(QKV) * (a.H + a.K) * tensor_cols(table), 2, 3, d->dtype));
 }
 
 static inline void dev_rotary_forward(struct device *d, struct tensor QKV, struct tensor positions, struct tensor table, struct attention a)
 {
-    d->ops->rotary_forward(QKV, positions, table, a);
+    REQUIRED(d, rotary_forward, QKV, positions, table, a);
     dev_charge_rotary(d, "rotary forward", QKV, table, a);
 }
 
 static inline void dev_rotary_backward_input(struct device *d, struct tensor dQKV, struct tensor positions, struct tensor table,
                                              struct attention a)
 {
-    d->ops->rotary_backward_input(dQKV, positions, table, a);
+    REQUIRED(d, rotary_backward_input, dQKV, positions, table, a);
     dev_charge_rotary(d, "rotary backward input", dQKV, table, a);
 }
 
@@ -213,57 +234,57 @@ static inline void dev_rotary_backward_input(struct device *d, struct tensor dQK
 
 static inline void dev_route_forward(struct device *d, struct tensor weights, struct tensor experts, struct tensor logits, bool normalized)
 {
-    d->ops->route_forward(weights, experts, logits, normalized);
+    OPTIONAL(d, route_forward, weights, experts, logits, normalized);
     dev_charge(d, "route forward", logits, 1, (double)tensor_cols(weights) + 2);
 }
 
 static inline void dev_route_backward_input(struct device *d, struct tensor dlogits, struct tensor dweights, struct tensor weights,
                                             struct tensor experts, struct tensor logits, bool normalized)
 {
-    d->ops->route_backward_input(dlogits, dweights, weights, experts, logits, normalized);
+    OPTIONAL(d, route_backward_input, dlogits, dweights, weights, experts, logits, normalized);
     dev_charge(d, "route backward input", logits, 2, 4);
 }
 
 static inline void dev_expert_order(struct device *d, struct tensor order, struct tensor counts, struct tensor experts)
 {
-    d->ops->expert_order(order, counts, experts);
+    OPTIONAL(d, expert_order, order, counts, experts);
 }
 
 static inline void dev_gather_forward(struct device *d, struct tensor rows, struct tensor X, struct tensor order, int64_t k)
 {
-    d->ops->gather_forward(rows, X, order, k);
+    OPTIONAL(d, gather_forward, rows, X, order, k);
     dev_charge(d, "gather forward", rows, 2, 0);
 }
 
 static inline void dev_gather_backward_input(struct device *d, struct tensor dX, struct tensor drows, struct tensor order, int64_t k)
 {
-    d->ops->gather_backward_input(dX, drows, order, k);
+    OPTIONAL(d, gather_backward_input, dX, drows, order, k);
     dev_charge(d, "gather backward input", drows, 3, 1);
 }
 
 static inline void dev_combine_forward(struct device *d, struct tensor Y, struct tensor rows, struct tensor order, struct tensor weights)
 {
-    d->ops->combine_forward(Y, rows, order, weights);
+    OPTIONAL(d, combine_forward, Y, rows, order, weights);
     dev_charge(d, "combine forward", rows, 3, 2);
 }
 
 static inline void dev_combine_backward_input(struct device *d, struct tensor drows, struct tensor dweights, struct tensor dY,
                                               struct tensor rows, struct tensor order, struct tensor weights)
 {
-    d->ops->combine_backward_input(drows, dweights, dY, rows, order, weights);
+    OPTIONAL(d, combine_backward_input, drows, dweights, dY, rows, order, weights);
     dev_charge(d, "combine backward input", rows, 3, 3);
 }
 
 static inline void dev_router_losses_forward(struct device *d, double *sums, struct tensor logits, struct tensor experts)
 {
-    d->ops->router_losses_forward(sums, logits, experts);
+    OPTIONAL(d, router_losses_forward, sums, logits, experts);
     dev_charge(d, "router losses forward", logits, 1, 4);
 }
 
 static inline void dev_router_losses_backward_input(struct device *d, struct tensor dlogits, struct tensor logits, const double *slope,
                                                     double z_slope)
 {
-    d->ops->router_losses_backward_input(dlogits, logits, slope, z_slope);
+    OPTIONAL(d, router_losses_backward_input, dlogits, logits, slope, z_slope);
     dev_charge(d, "router losses backward input", logits, 3, 8);
 }
 
@@ -271,49 +292,51 @@ static inline void dev_router_losses_backward_input(struct device *d, struct ten
 
 static inline void dev_gelu_forward(struct device *d, struct tensor Y, struct tensor X)
 {
-    d->ops->gelu_forward(Y, X);
+    REQUIRED(d, gelu_forward, Y, X);
     dev_charge(d, "gelu forward", X, 2, 8);
 }
 
 static inline void dev_gelu_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X)
 {
-    d->ops->gelu_backward_input(dX, dY, X);
+    REQUIRED(d, gelu_backward_input, dX, dY, X);
     dev_charge(d, "gelu backward input", X, 3, 16);
 }
 
 static inline void dev_swiglu_forward(struct device *d, struct tensor Y, struct tensor X)
 {
-    d->ops->swiglu_forward(Y, X);
+    REQUIRED(d, swiglu_forward, Y, X);
     dev_charge(d, "swiglu forward", Y, 3, 5);
 }
 
 static inline void dev_swiglu_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X)
 {
-    d->ops->swiglu_backward_input(dX, dY, X);
+    REQUIRED(d, swiglu_backward_input, dX, dY, X);
     dev_charge(d, "swiglu backward input", dY, 5, 13);
 }
 
 static inline void dev_add(struct device *d, struct tensor Y, struct tensor A, struct tensor B)
 {
-    d->ops->add(Y, A, B);
+    REQUIRED(d, add, Y, A, B);
     dev_charge(d, "add", Y, 3, 1);
 }
 
 static inline void dev_dropout(struct device *d, struct tensor Y, struct tensor X, struct dropout drop)
 {
-    d->ops->dropout(Y, X, drop);
+    REQUIRED(d, dropout, Y, X, drop);
     dev_charge(d, "dropout", X, 2, 1);
 }
 
 static inline void dev_scale(struct device *d, struct tensor Y, double a)
 {
-    d->ops->scale(Y, a);
+    REQUIRED(d, scale, Y, a);
     dev_charge(d, "scale", Y, 2, 1);
 }
 
 static inline void dev_add_squares(struct device *d, struct exact_sum *sum, struct tensor X)
 {
-    exact_add_squares(sum, X);
+    struct views v = views_of(d);
+    exact_add_squares(sum, view_read(&v, X));
+    views_end(&v);
     dev_charge(d, "sum of squares", X, 1, 2);
 }
 
@@ -321,21 +344,26 @@ static inline void dev_add_squares(struct device *d, struct exact_sum *sum, stru
 
 static inline void dev_cross_entropy_max(struct device *d, struct tensor top, struct tensor logits)
 {
-    d->ops->cross_entropy_max(top, logits);
+    REQUIRED(d, cross_entropy_max, top, logits);
     dev_charge(d, "cross entropy max", logits, 1, 1);
 }
 
 static inline void dev_cross_entropy_sums(struct device *d, struct tensor total, struct tensor hit, struct tensor logits, struct tensor top,
                                           struct tensor labels, int64_t first)
 {
-    d->ops->cross_entropy_sums(total, hit, logits, top, labels, first);
+    REQUIRED(d, cross_entropy_sums, total, hit, logits, top, labels, first);
     dev_charge(d, "cross entropy sums", logits, 1, 3);
 }
 
 static inline double dev_cross_entropy_loss(struct device *d, struct tensor total, struct tensor top, struct tensor hit,
                                             struct tensor labels, int ignore)
 {
-    const double loss = d->ops->cross_entropy_loss(total, top, hit, labels, ignore);
+    double loss = 0;
+    if (d->ops != NULL) {
+        backend_begin(d);
+        loss = d->ops->cross_entropy_loss(total, top, hit, labels, ignore);
+        backend_end(d);
+    }
     dev_charge(d, "cross entropy loss", total, 3, 4);
     return loss;
 }
@@ -343,8 +371,11 @@ static inline double dev_cross_entropy_loss(struct device *d, struct tensor tota
 static inline void dev_cross_entropy_backward(struct device *d, struct tensor dlogits, struct tensor logits, struct tensor total,
                                               struct tensor top, struct tensor labels, int64_t first, int ignore, double scale)
 {
-    d->ops->cross_entropy_backward(dlogits, logits, total, top, labels, first, ignore, scale);
+    REQUIRED(d, cross_entropy_backward, dlogits, logits, total, top, labels, first, ignore, scale);
     dev_charge(d, "cross entropy backward", logits, 2, 5);
 }
+
+#undef REQUIRED
+#undef OPTIONAL
 
 #endif

@@ -1,15 +1,33 @@
-#include "emulated_devices/device/device.h"
+#include "emulated_devices/device/backend.h"
+#include <stdlib.h>
 
-enum error_code device_open(struct device *d, enum dtype t, uint64_t budget, struct error *err)
+#ifdef NDEBUG
+#define USUAL "cpu"
+#else
+#define USUAL "discrete"
+#endif
+
+static enum error_code usual_backend(const struct backend **b, struct error *err)
 {
-    const struct ops *ops = ops_for(t);
-    if (ops == NULL)
-        return fail(err, ERR_USAGE, "no backend computes in %s: use fp32 or fp64", t < DTYPE_COUNT ? dtype_name(t) : "an unknown format");
+    const char *named = getenv("ORRERY_BACKEND");
+    const char *name = named != NULL && *named != '\0' ? named : USUAL;
+    const enum error_code e = backend_check("ORRERY_BACKEND", name, err);
+    *b = backend_find(name);
+    return e;
+}
+
+enum error_code device_open(struct device *d, const struct backend *b, enum dtype t, uint64_t budget, struct error *err)
+{
     struct cluster usual;
-    const enum error_code e = cluster_find(&usual, CLUSTER_USUAL, err);
+    enum error_code e = b == NULL ? usual_backend(&b, err) : OK;
+    const struct ops *ops = e ? NULL : b->ops(t);
+    if (!e && ops == NULL)
+        e = fail(err, ERR_USAGE, "the backend %s does not compute in %s: use fp32 or fp64", b->name, t < DTYPE_COUNT ? dtype_name(t) : "an unknown format");
+    if (!e) e = cluster_find(&usual, CLUSTER_USUAL, err);
     if (e) return e;
-    *d = (struct device){ .dtype = t, .ops = ops };
-    arena_open(&d->arena, budget);
+    *d = (struct device){ .backend = b, .dtype = t, .ops = b->has_numbers ? ops : NULL };
+    if (b->open != NULL && (e = b->open(d, err)) != OK) return e;
+    arena_open(&d->arena, d, budget);
 #ifndef NDEBUG
     d->streams.when = FLIGHT_RANDOM;
 #endif
@@ -20,6 +38,7 @@ enum error_code device_open(struct device *d, enum dtype t, uint64_t budget, str
 void device_close(struct device *d)
 {
     arena_close(&d->arena);
+    if (d->backend->close != NULL) d->backend->close(d);
 }
 
 struct tensor device_tensor_1d(struct device *d, enum arena_tag tag, int64_t n)

@@ -1,4 +1,4 @@
-/* device.h -- one emulated device: memory, time and a backend that computes. */
+/* device.h -- one emulated device: memory, time and a backend that computes (backend.h). */
 #ifndef ORRERY_DEVICE_H
 #define ORRERY_DEVICE_H
 
@@ -6,24 +6,33 @@
 #include "emulated_devices/device/flight.h"
 #include "ref/error.h"
 
+struct backend;
+
 struct device {
+    const struct backend *backend;
+    void *state;                        /* the backend's */
     struct arena arena;
     struct clock clock;
     struct flight_mode streams;         /* whether what is in flight can be seen; looked at by comm_open */
     enum dtype dtype;                   /* of weights, activations and gradients */
-    const struct ops *ops;              /* the backend's table for that format; called through compute.h only */
+    uint64_t operations;                /* charged so far, and what they came to */
+    struct op_cost done;
+    const struct ops *ops;              /* the backend's for that format, called through compute.h only; NULL: it has no numbers */
 };
 
 /**
  * Prepare a device that computes in one number format.
  * It is part of the usual cluster; clock_open(&d->clock, ...), before comm_open, makes it one of another.
+ * @param d       stays where it is until device_close.
+ * @param backend NULL: the one that ORRERY_BACKEND names; without that "cpu", or in debug builds "discrete".
  * @param budget  bytes of emulated memory; 0: no limit.
- * @return OK, or ERR_USAGE if no backend computes in this format.
+ * @return OK; ERR_USAGE if the backend does not compute in this format, or ORRERY_BACKEND names none; or the backend's own
+ *         error.  After failure there is nothing to close.
  */
-enum error_code device_open(struct device *, enum dtype, uint64_t budget, struct error *);
+enum error_code device_open(struct device *d, const struct backend *backend, enum dtype, uint64_t budget, struct error *);
 void device_close(struct device *);
 
-/* Tensors from the device's arena, in its format.  .data is NULL if the machine is out of memory. */
+/* Tensors from the device's arena, in its format.  .data is an address for the backend (backend.h), NULL if it has no memory. */
 struct tensor device_tensor_1d(struct device *, enum arena_tag, int64_t n);
 struct tensor device_tensor_2d(struct device *, enum arena_tag, int64_t rows, int64_t cols);
 

@@ -1,5 +1,5 @@
 #include "emulated_devices/device/flight.h"
-#include "emulated_devices/device/arena.h"
+#include "emulated_devices/device/backend.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +88,17 @@ uint64_t flight_hash(const void *data, uint64_t bytes)
 
 const char *flight_trouble(const struct flight *f) { return f != NULL ? f->trouble : ""; }
 
+/* Both sides of what is moved, and what is hashed, may be the device's memory or the host's. */
+static void move(const struct flight *f, void *to, const void *from, uint64_t bytes) { device_copy(f->arena->device, to, from, bytes); }
+
+static uint64_t hash_of(const struct flight *f, const void *data, uint64_t bytes)
+{
+    const void *view = host_read(f->arena->device, data, bytes);
+    const uint64_t hash = flight_hash(view, bytes);
+    host_done(f->arena->device, view);
+    return hash;
+}
+
 /* ---- the list ------------------------------------------------------------------------------------------------------- */
 
 static bool meets(const char *a, uint64_t n, const char *b, uint64_t m) { return a != NULL && b != NULL && a < b + m && b < a + n; }
@@ -126,9 +137,10 @@ static const char *name_of(enum stream s)
 static void judge_source(struct flight *f, const struct pending *p)
 {
     enum arena_tag tag;
-    if (flight_hash(p->from, p->bytes) == p->hash || f->trouble[0] != '\0') return;
+    uint64_t block;
+    if (hash_of(f, p->from, p->bytes) == p->hash || f->trouble[0] != '\0') return;
     snprintf(f->trouble, sizeof f->trouble, "%llu bytes of %s were changed while the %s stream still read them, until %.3f us: a buffer is used "
-             "again too early", (unsigned long long)p->bytes, arena_find(f->arena, p->from, &tag) ? arena_tag_name(tag) : "memory",
+             "again too early", (unsigned long long)p->bytes, arena_look(f->arena, p->from, &tag, &block) ? arena_tag_name(tag) : "memory",
              name_of(p->stream), (double)p->done / 1e6);
 }
 
@@ -136,7 +148,7 @@ static void land(struct flight *f, int i)
 {
     const struct pending *p = &f->list[i];
     if (p->kind == SOURCE) judge_source(f, p);
-    else if (p->kind != MARK) memcpy(p->to, p->aside != NULL ? p->aside : p->from, (size_t)p->bytes);
+    else if (p->kind != MARK) move(f, p->to, p->aside != NULL ? p->aside : p->from, p->bytes);
     drop(f, i);
 }
 
@@ -211,7 +223,7 @@ void flight_enter(struct flight *f, enum stream s)
         struct pending *p = &f->list[i];
         if (p->stream != s || p->kind == COPY || p->kind == MARK) continue;
         if (p->kind == SOURCE) judge_source(f, p);
-        else memcpy(p->to, p->aside, (size_t)p->bytes);
+        else move(f, p->to, p->aside, p->bytes);
         p->open = true;
     }
 }
@@ -232,7 +244,7 @@ static void choose(struct flight *f)
         struct pending *p = &f->list[i];
         if (!p->open || p->kind != SOURCE) continue;
         if (is_result(f, p->from, p->bytes)) drop(f, i);
-        else p->hash = flight_hash(p->from, p->bytes), p->open = false;
+        else p->hash = hash_of(f, p->from, p->bytes), p->open = false;
     }
     const bool late = flight_late(f);
     for (int i = f->count - 1; i >= 0; i--)
@@ -250,11 +262,11 @@ void flight_leave(struct flight *f)
         if (!p->open) continue;
         if (p->aside == NULL) p->aside = malloc((size_t)p->bytes);
         if (p->aside == NULL) drop(f, i);
-        else memcpy(p->aside, p->to, (size_t)p->bytes);
+        else move(f, p->aside, p->to, p->bytes);
     }
     for (int i = 0; i < f->count; i++)
         if (f->list[i].open) {
-            arena_poison(f->list[i].to, f->list[i].bytes);
+            arena_poison(f->arena, f->list[i].to, f->list[i].bytes);
             f->list[i].open = f->list[i].fresh = false;
         }
 }
@@ -264,7 +276,8 @@ void flight_leave(struct flight *f)
 static bool followed(const struct flight *f, const void *data, uint64_t bytes)
 {
     enum arena_tag tag;
-    return f != NULL && f->at_work != COMPUTE && bytes > 0 && arena_find(f->arena, data, &tag);
+    uint64_t block;
+    return f != NULL && f->at_work != COMPUTE && bytes > 0 && arena_look(f->arena, data, &tag, &block);
 }
 
 void flight_wrote(struct flight *f, picoseconds now, void *data, uint64_t bytes)
@@ -304,7 +317,7 @@ void flight_copied(struct flight *f, enum stream engine, picoseconds start, pico
     struct pending p = { .kind = COPY, .stream = engine, .start = start, .done = done, .to = to, .from = from, .bytes = bytes };
     const bool late = flight_late(f);
     if (!late) make_mark(&p);
-    if (add(f, p) && late) arena_poison(to, bytes);
+    if (add(f, p) && late) arena_poison(f->arena, to, bytes);
 }
 
 /* ---- what the arena tells ----------------------------------------------------------------------------------------------- */
@@ -318,7 +331,7 @@ static void read_now(struct flight *f, int i)
         land(f, i);
         return;
     }
-    memcpy(p->aside, p->from, (size_t)p->bytes);
+    move(f, p->aside, p->from, p->bytes);
     p->from = NULL;
 }
 

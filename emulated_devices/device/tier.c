@@ -1,5 +1,5 @@
 #include "emulated_devices/device/tier.h"
-#include "emulated_devices/device/flight.h"
+#include "emulated_devices/device/backend.h"
 #include "ref/io/output.h"
 #include <errno.h>
 #include <stdio.h>
@@ -61,9 +61,9 @@ static enum error_code open_file(struct tier *t, const char *folder, struct erro
 
 /* ---- the tier ------------------------------------------------------------------------------------------------------- */
 
-enum error_code tier_open(struct tier *t, struct clock *clock, const char *folder, uint64_t bytes, struct error *err)
+enum error_code tier_open(struct tier *t, struct device *d, const char *folder, uint64_t bytes, struct error *err)
 {
-    *t = (struct tier){ .clock = clock, .size = bytes, .file = -1 };
+    *t = (struct tier){ .device = d, .size = bytes, .file = -1 };
     if (!folder) t->memory = calloc(1, (size_t)bytes + 1);
     enum error_code e = folder ? open_file(t, folder, err) : OK;
     if (!folder && t->memory == NULL) e = fail(err, ERR_MEMORY, "no memory for a slow tier of %llu bytes", (unsigned long long)bytes);
@@ -73,7 +73,7 @@ enum error_code tier_open(struct tier *t, struct clock *clock, const char *folde
 
 void tier_close(struct tier *t)
 {
-    if (t->clock == NULL) return;                       /* never opened */
+    if (t->device == NULL) return;                       /* never opened */
     if (t->file >= 0) {
         if (t->memory) munmap(t->memory, (size_t)t->size);
         close(t->file);
@@ -92,7 +92,7 @@ struct tensor tier_place(struct tier *t, enum dtype format, int64_t n)
 
 static picoseconds drive(struct tier *t, const char *what, uint64_t bytes, picoseconds from)
 {
-    return t->file < 0 ? from : clock_job(t->clock, DRIVE, what, from, time_at_rate(bytes, t->clock->cluster.host.drive_rate));
+    return t->file < 0 ? from : clock_job(&t->device->clock, DRIVE, what, from, time_at_rate(bytes, t->device->clock.cluster.host.drive_rate));
 }
 
 picoseconds tier_announce(struct tier *t, uint64_t bytes, picoseconds from) { return drive(t, "read", bytes, from); }
@@ -100,9 +100,16 @@ picoseconds tier_announce(struct tier *t, uint64_t bytes, picoseconds from) { re
 static enum error_code move(struct tier *t, bool writes, struct tensor home, void *device, struct error *err)
 {
     const uint64_t bytes = tensor_bytes(home);
-    if (t->file >= 0) return transfer(t->file, writes, device, bytes, (uint64_t)((char *)home.data - t->memory), err);
-    memcpy(writes ? home.data : device, writes ? device : home.data, (size_t)bytes);
-    return OK;
+    if (t->file < 0) {
+        device_copy(t->device, writes ? home.data : device, writes ? device : home.data, bytes);
+        return OK;
+    }
+    struct views v = views_of(t->device);
+    const struct tensor here = tensor_1d(device, U8, (int64_t)bytes);
+    void *at = writes ? view_read(&v, here).data : view_write(&v, here).data;
+    const enum error_code e = transfer(t->file, writes, at, bytes, (uint64_t)((char *)home.data - t->memory), err);
+    views_end(&v);
+    return e;
 }
 
 enum error_code tier_read(struct tier *t, struct tensor to, struct tensor home, picoseconds *when, struct error *err)
@@ -111,10 +118,10 @@ enum error_code tier_read(struct tier *t, struct tensor to, struct tensor home, 
     if (bytes == 0) return OK;
     t->traffic.reads++, t->traffic.bytes_read += bytes;
     const picoseconds start = *when;
-    flight_before_copy(t->clock->flight, start, to.data, home.data, bytes);
-    *when = clock_copy(t->clock, FETCH, *when, bytes);
+    flight_before_copy(t->device->clock.flight, start, to.data, home.data, bytes);
+    *when = clock_copy(&t->device->clock, FETCH, *when, bytes);
     const enum error_code e = move(t, false, home, to.data, err);
-    if (!e) flight_copied(t->clock->flight, FETCH, start, *when, to.data, home.data, bytes);
+    if (!e) flight_copied(t->device->clock.flight, FETCH, start, *when, to.data, home.data, bytes);
     return e;
 }
 
@@ -124,9 +131,9 @@ enum error_code tier_write(struct tier *t, struct tensor home, struct tensor fro
     if (bytes == 0) return OK;
     t->traffic.writes++, t->traffic.bytes_written += bytes;
     const picoseconds start = *when;
-    flight_before_copy(t->clock->flight, start, home.data, from.data, bytes);
-    *when = drive(t, "write", bytes, clock_copy(t->clock, FLUSH, *when, bytes));
+    flight_before_copy(t->device->clock.flight, start, home.data, from.data, bytes);
+    *when = drive(t, "write", bytes, clock_copy(&t->device->clock, FLUSH, *when, bytes));
     const enum error_code e = move(t, true, home, from.data, err);
-    if (!e) flight_copied(t->clock->flight, t->file < 0 ? FLUSH : DRIVE, start, *when, home.data, from.data, bytes);
+    if (!e) flight_copied(t->device->clock.flight, t->file < 0 ? FLUSH : DRIVE, start, *when, home.data, from.data, bytes);
     return e;
 }

@@ -12,14 +12,14 @@
 #ifndef ORRERY_TIER_H
 #define ORRERY_TIER_H
 
-#include "emulated_devices/device/clock.h"
+#include "emulated_devices/device/device.h"
 #include "ref/error.h"
 #include "ref/numeric/tensor.h"
 
 struct tier_traffic { uint64_t reads, bytes_read, writes, bytes_written; };     /* operations, and their payload */
 
 struct tier {
-    struct clock *clock;
+    struct device *device;
     char *memory;                       /* the host's, or the file's mapped; NULL: there is no tier */
     uint64_t size, placed;              /* bytes; taken by homes */
     int file;                           /* -1: the host's memory */
@@ -36,7 +36,7 @@ static inline uint64_t tier_room(uint64_t bytes) { return (bytes + 63) / 64 * 64
  * @param bytes   the sum of all homes' tier_room.
  * @return OK, ERR_FILE naming the folder, or ERR_MEMORY; after failure there is no tier.
  */
-enum error_code tier_open(struct tier *, struct clock *, const char *folder, uint64_t bytes, struct error *);
+enum error_code tier_open(struct tier *, struct device *, const char *folder, uint64_t bytes, struct error *);
 void tier_close(struct tier *);
 
 /** The next home, of n elements.  They must have been counted in tier_open. */

@@ -61,8 +61,8 @@ enum error_code collect_own(const struct trainer *t, const struct parameter *p, 
     *own = tensor_1d(NULL, data_format(&t->data, kind), kept->count);
     own->data = malloc(tensor_bytes(*own) + 1);
     if (own->data == NULL) return fail(err, ERR_MEMORY, "no memory to collect %s", p->spec.name);
-    if (!data_keeps_whole(&t->data, kind)) unit_take(u, part, data_kept_tensor(&t->data, u, kind).data, p, own->data, own->dtype);
-    else if (kept->count > 0) memcpy(own->data, whole.data, tensor_bytes(whole));
+    if (!data_keeps_whole(&t->data, kind)) unit_take(t->comm->device, u, part, data_kept_tensor(&t->data, u, kind).data, p, own->data, own->dtype);
+    else if (kept->count > 0) device_copy(t->comm->device, own->data, whole.data, tensor_bytes(whole));
     return OK;
 }
 
@@ -166,9 +166,9 @@ void collect_keep(struct trainer *t, const struct parameter *p, enum tensor_kind
     const struct unit *u = unit_with(t, p);
     if (data_keeps_whole(&t->data, kind)) {
         const struct tensor state = data_whole_state(&t->data, p, (int)(kind - KIND_STATE));
-        memcpy(state.data, piece.data, tensor_bytes(state));
+        device_copy(t->comm->device, state.data, piece.data, tensor_bytes(state));
         return;
     }
     const struct interval part = data_kept(&t->data.shards, u, kind), own = unit_owned(u, part, p);
-    unit_put(u, part, data_kept_tensor(&t->data, u, kind).data, p, (char *)piece.data + (size_t)own.first * dtype_size(piece.dtype), piece.dtype);
+    unit_put(t->comm->device, u, part, data_kept_tensor(&t->data, u, kind).data, p, (char *)piece.data + (size_t)own.first * dtype_size(piece.dtype), piece.dtype);
 }

@@ -22,7 +22,7 @@ enum error_code plan_memory(const struct plan *p, int rank, bool steps, struct p
 {
     struct device device;
     struct trainer t;
-    enum error_code e = device_open(&device, p->dtype, 0, err);
+    enum error_code e = device_open(&device, NULL, p->dtype, 0, err);
     if (e) return e;
     if (p->cluster) clock_open(&device.clock, p->cluster, p->dtype);
     struct comm nobody;

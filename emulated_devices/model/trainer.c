@@ -255,12 +255,12 @@ static enum error_code reduce_one(struct trainer *t, int unit, struct error *err
     char *all = exchange_scratch(&x, bytes * (uint64_t)holders);
     e = all ? OK : fail(err, ERR_MEMORY, "no memory for the other copies of the gradient of %s", u->parameter[0].spec.name);
     for (int i = 0; i < holders && !e; i++) {
-        if (place[i] == t->pp.rank) memcpy(all + (uint64_t)i * bytes, g.data, bytes);
+        if (place[i] == t->pp.rank) device_copy(t->comm->device, all + (uint64_t)i * bytes, g.data, bytes);
         else e = exchange_both(&x, place[i], g.data, bytes, place[i], all + (uint64_t)i * bytes, bytes, err);
         if (place[i] != t->pp.rank) ledger_messages(&t->comm->expected, &t->pp, ALLREDUCE, place[i], bytes, 1);
     }
     for (int i = 0; i < holders && !e; i++) {
-        if (i == 0) memcpy(g.data, all, bytes);
+        if (i == 0) device_copy(t->comm->device, g.data, all, bytes);
         else reduce_local(&x, SUM, g.dtype, g.data, all + (uint64_t)i * bytes, tensor_count(g));
     }
     ledger_additions(&t->comm->expected, &t->pp, ALLREDUCE, (uint64_t)((holders - 1) * tensor_count(g)));

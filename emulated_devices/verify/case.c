@@ -162,7 +162,12 @@ enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error 
 static uint64_t hash_own(const struct trainer *t)
 {
     uint64_t h = HASH_START;
-    for (int u = 0; u < t->data.units; u++) h = hash_bytes(h, t->data.unit[u].own_w.data, tensor_bytes(t->data.unit[u].own_w));
+    for (int u = 0; u < t->data.units; u++) {
+        struct views v = views_of(t->comm->device);
+        const struct tensor own = view_read(&v, t->data.unit[u].own_w);
+        h = hash_bytes(h, own.data, tensor_bytes(own));
+        views_end(&v);
+    }
     return h;
 }
 
@@ -352,7 +357,7 @@ static enum error_code with_trainer(const struct plan *plan, struct work *w, str
     struct comm comm;
     struct trainer t;
     const struct batch_source source = { fill, plan };
-    enum error_code e = device_open(&device, plan->dtype, 0, err);
+    enum error_code e = device_open(&device, NULL, plan->dtype, 0, err);
     if (e) return e;
     if (plan->cluster) clock_open(&device.clock, plan->cluster, plan->dtype);
     e = comm_open(&comm, &device, err);

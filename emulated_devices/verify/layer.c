@@ -40,9 +40,12 @@ enum error_code layer_open(struct trainer *t, const struct plan *plan, struct co
     return e;
 }
 
-static void fill(struct tensor t)
+static void fill(struct device *d, struct tensor t)
 {
-    for (int64_t i = 0; i < tensor_count(t); i++) tensor_set(t, i, (double)(i * 7919 % 64 - 32) / 32);
+    struct views v = views_of(d);
+    const struct tensor seen = view_write(&v, t);
+    for (int64_t i = 0; i < tensor_count(t); i++) tensor_set(seen, i, (double)(i * 7919 % 64 - 32) / 32);
+    views_end(&v);
 }
 
 static enum error_code no_memory(struct error *err) { return fail(err, ERR_MEMORY, "no memory for one layer's activations"); }
@@ -52,14 +55,14 @@ enum error_code layer_pass(struct trainer *t, struct error *err)
     struct stage *s = &t->stage[0];
     struct tensor in = stage_input(s, 0);
     if (in.data == NULL) return no_memory(err);
-    fill(in);
+    fill(s->device, in);
     enum error_code e = stage_forward(s, 0, err);
     struct tensor out = stage_take_output(s, 0);
     if (tensor_present(out)) device_free(s->device, out);
     if (e) return e;
     struct tensor gradient = stage_output_gradient(s, 0);
     if (gradient.data == NULL) return no_memory(err);
-    fill(gradient);
+    fill(s->device, gradient);
     e = stage_backward(s, 0, true, true, err);
     gradient = stage_take_input_gradient(s, 0);
     if (tensor_present(gradient)) device_free(s->device, gradient);

@@ -110,7 +110,7 @@ enum error_code linear_open(struct linear_layer *l, struct group *g, struct erro
         struct part p = linear_part(l, g->rank, m);
         e = tensor_buffer(&l->tp, &l->piece[m], rows_of_room(l, m), intervals_total(&p.cols), err);
         part_free(&p);
-        if (!e) memset(l->piece[m].data, 0, tensor_bytes(l->piece[m]));
+        if (!e) device_zero(l->tp.device, l->piece[m]);
     }
     return e;
 }
@@ -122,10 +122,10 @@ void linear_close(struct linear_layer *l)
     tensor_close(&l->tp);
 }
 
-double *linear_own(const struct linear_layer *l, enum linear_matrix m)
+struct tensor linear_own(const struct linear_layer *l, enum linear_matrix m)
 {
     const bool has_room = (m == LINEAR_X || m == LINEAR_dY) && side_of(l, m) == STREAM;
-    return (has_room ? tensor_own_rows(&l->tp, l->piece[m], l->N) : l->piece[m]).data;
+    return has_room ? tensor_own_rows(&l->tp, l->piece[m], l->N) : l->piece[m];
 }
 
 enum error_code linear_pass(struct linear_layer *l, enum tensor_pass pass, struct error *err)

@@ -47,7 +47,7 @@ enum error_code linear_open(struct linear_layer *, struct group *, struct error 
 void linear_close(struct linear_layer *);
 
 /** Elements of this device's own rows of a matrix, in the order of linear_part. */
-double *linear_own(const struct linear_layer *, enum linear_matrix);
+struct tensor linear_own(const struct linear_layer *, enum linear_matrix);
 
 /** Y, dX or dW.  Collective over the group; FORWARD_PASS, INPUT_PASS, WEIGHT_PASS in this order. */
 enum error_code linear_pass(struct linear_layer *, enum tensor_pass, struct error *);

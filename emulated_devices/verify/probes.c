@@ -39,12 +39,15 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
         const int rank = p->trainer->comm->rank;
         struct part part = plan_part(plan, rank, e->width, e->cols, micro, gradient);
         const struct tensor beside = tensor_2d(*truth, t.dtype, intervals_total(&part.rows), intervals_total(&part.cols));
+        struct views v = views_of(p->trainer->comm->device);
+        const struct tensor seen = p->isolate ? view_write(&v, t) : view_read(&v, t);
         if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, e->width)) p->sums[i].difference = NAN;  /* of another shape */
         else {
-            add_up(&p->sums[i], t, beside);
-            if (p->keep) p->shown[i * plan->micros + micro] = copy_part(t, beside);
-            if (p->isolate) replace(t, beside);
+            add_up(&p->sums[i], seen, beside);
+            if (p->keep) p->shown[i * plan->micros + micro] = copy_part(seen, beside);
+            if (p->isolate) replace(seen, beside);
         }
+        views_end(&v);
         part_free(&part);
         free(*truth);
         *truth = NULL;

@@ -73,7 +73,7 @@ test_lists_and_help() {
     done
     run train --help;                       expect_no_out '\[-1\]|\[0\].*default'
     run list;                               expect_status 0; expect_silent; expect_columns 100; expect_no_out 'null'
-    for word in models tensor data schedules collectives optimizers clusters dtypes; do
+    for word in models tensor data schedules collectives optimizers clusters backends dtypes; do
         run list $word;                     expect_status 0; expect_silent; expect_out '^  [a-z0-9]'
     done
     run list clashes;                       expect_status 0; expect_silent; expect_out '^  --tiles T$'; expect_out '^      with --tp P a matrix is cut already'

@@ -38,7 +38,7 @@ static void list_parameters(void)
 
 static void open_engine(struct data_request q)
 {
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     clock_open(&device.clock, &machine, F32);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&world, &comm, &err), OK);

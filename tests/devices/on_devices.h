@@ -16,7 +16,7 @@ static struct comm comm;
 static int open_devices(void **state)
 {
     struct error err;
-    assert_int_equal(device_open(&device, F64, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F64, 0, &err), OK);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     return harness_before(state);
 }

@@ -232,7 +232,7 @@ static int open_devices(void **state)
 {
     struct error err;
     (void)state;
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     clock_open(&device.clock, &h100, F32);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     return harness_before(state);
@@ -243,7 +243,7 @@ static int open_meeting(void **state)
 {
     struct error err;
     (void)state;
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     clock_open(&device.clock, &meeting, F32);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     return harness_before(state);

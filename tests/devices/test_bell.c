@@ -21,7 +21,7 @@ static struct error err;
 static int open_bells(void **state)
 {
     (void)state;
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     bells_open(&bells, MPI_COMM_WORLD);
     return harness_before(state);

@@ -208,7 +208,7 @@ static void test_a_trace_is_bounded(void **state)
 static void open_all(void)
 {
     struct error err;
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&group, &comm, &err), OK);
     clock_restart(&device.clock, &machine, F32);

@@ -943,7 +943,7 @@ static int open_devices(void **state)
 {
     struct error err;
     (void)state;
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     device.arena.poison = true;
     clock_open(&device.clock, &one_port, F32);
     group_open();

@@ -14,7 +14,7 @@ static struct error err;
 static int open_devices(void **state)
 {
     (void)state;
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&all, &comm, &err), OK);
     return harness_before(state);

@@ -46,7 +46,7 @@ static const struct cluster rendezvous = { .name = "rendezvous", .levels = 1, .l
 
 static int open_device(void **state)
 {
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     clock_open(&device.clock, &rendezvous, F32);
     return harness_before(state);
 }

@@ -70,7 +70,7 @@ static int be_a_device(const char *what)
     struct device d;
     struct comm c;
     struct error err;
-    if (device_open(&d, F32, 0, &err) != OK || comm_open(&c, &d, &err) != OK) return 9;
+    if (device_open(&d, NULL, F32, 0, &err) != OK || comm_open(&c, &d, &err) != OK) return 9;
     if (strcmp(what, "ring") == 0) wait_in_a_ring(&c);
     else if (strcmp(what, "away") == 0) stay_away(&c);
     else if (strcmp(what, "stop") == 0) stop(&c);

@@ -218,7 +218,7 @@ static int open_devices(void **state)
 {
     int reversed[64];
     struct error err;
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     device.arena.poison = true;
     clock_open(&device.clock, &flat, F32);
     assert_int_equal(comm_open(&comm, &device, &err), OK);

@@ -25,7 +25,7 @@ struct layer {
 static void open_layer(struct layer *l, const char *scheme, int t, const char *recompute)
 {
     memset(l, 0, sizeof *l);
-    assert_int_equal(device_open(&l->device, BF16, 0, NULL), OK);
+    assert_int_equal(device_open(&l->device, NULL, BF16, 0, NULL), OK);
     l->model = model;
     l->tp = (struct tensor_parallel){ .config = &l->model, .device = &l->device, .S = S };
     assert_int_equal(tensor_scheme_find(&l->tp.scheme, scheme, NULL), OK);

@@ -70,7 +70,7 @@ static void begin(struct session *s, const struct plan *p)
 {
     s->plan = *p;
     ASSERT_ALL(plan_check(&s->plan, &err) == OK, "refused: %s", err.text);
-    ASSERT_ALL(device_open(&s->device, p->dtype, 0, &err) == OK && comm_open(&s->comm, &s->device, &err) == OK, "%s", err.text);
+    ASSERT_ALL(device_open(&s->device, NULL, p->dtype, 0, &err) == OK && comm_open(&s->comm, &s->device, &err) == OK, "%s", err.text);
     ASSERT_ALL(trainer_open(&s->trainer, &s->plan, &s->comm, (struct batch_source){ fill, &s->plan }, &err) == OK, "%s", err.text);
 }
 

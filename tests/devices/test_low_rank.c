@@ -127,7 +127,7 @@ static enum error_code train(const struct plan *p, struct counted *out)
     struct trainer t;
     struct step_result result;
     uint64_t compared = 0;
-    enum error_code e = device_open(&device, p->dtype, 0, &err);
+    enum error_code e = device_open(&device, NULL, p->dtype, 0, &err);
     if (e) return e;
     e = comm_open(&comm, &device, &err);
     if (!e) e = trainer_open(&t, p, &comm, (struct batch_source){ fill, p }, &err);

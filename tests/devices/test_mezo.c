@@ -96,7 +96,7 @@ static void train_steps(struct session *s, struct plan *p, int steps)
 {
     struct step_result result;
     ASSERT_ALL(plan_check(p, &err) == OK, "%s", err.text);
-    ASSERT_ALL(device_open(&s->device, p->dtype, 0, &err) == OK, "%s", err.text);
+    ASSERT_ALL(device_open(&s->device, NULL, p->dtype, 0, &err) == OK, "%s", err.text);
     ASSERT_ALL(comm_open(&s->comm, &s->device, &err) == OK, "%s", err.text);
     ASSERT_ALL(trainer_open(&s->trainer, p, &s->comm, (struct batch_source){ fill, p }, &err) == OK, "%s", err.text);
     for (int i = 0; i < steps; i++)

@@ -226,12 +226,12 @@ static void test_parts_against_an_owner(void **state)
     const int P = test_size;
     for (int by_owner = 0; by_owner < 2; by_owner++) {
         struct tier tier;
-        assert_int_equal(device_open(&device, F32, 0, &err), OK);
+        assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
         clock_open(&device.clock, &machine, F32);
         assert_int_equal(comm_open(&comm, &device, &err), OK);
         assert_int_equal(group_world(&world, &comm, &err), OK);
         const int64_t n = by_owner ? (comm.rank == 0 ? N : 0) : N / P;
-        assert_int_equal(tier_open(&tier, &device.clock, NULL, tier_room((uint64_t)n * 4), &err), OK);
+        assert_int_equal(tier_open(&tier, &device, NULL, tier_room((uint64_t)n * 4), &err), OK);
         struct load l = { .group = &world, .tier = &tier, .home = tier_place(&tier, F32, n), .whole = tensor_1d(whole[by_owner], F32, N) };
         for (int64_t i = 0; i < n; i++) tensor_set(l.home, i, (double)(by_owner ? i : comm.rank * n + i));
         const picoseconds then = alone(&world, by_owner ? BROADCAST : ALLGATHER, N);

@@ -25,7 +25,7 @@ static void open_on(picoseconds latency, int64_t rate, uint64_t eager)
 {
     const struct cluster machine = { .name = "test", .flop_rate = { [F64] = 1000000 }, .levels = 1,
                                      .link = { { .level = "node", .latency = latency, .rate = rate, .eager = eager } } };
-    assert_int_equal(device_open(&device, F64, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F64, 0, &err), OK);
     clock_open(&device.clock, &machine, F64);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&group, &comm, &err), OK);

@@ -32,8 +32,11 @@ static void break_and_pass_on(void *context, const char *name, int layer, bool g
     const struct mistake *m = b->mistake;
     const struct trainer *trainer = b->probes->trainer;
     const bool here = m->coordinate < 0 || mesh_coordinate(&trainer->plan.mesh, trainer->comm->rank, m->axis) == m->coordinate;
+    struct views v = views_of(trainer->comm->device);
+    const struct tensor seen = view_write(&v, t);
     if (m->name && strcmp(m->name, name) == 0 && m->layer == layer && m->gradient == gradient && here)
-        for (int64_t i = 0; i < tensor_count(t); i++) tensor_set(t, i, m->factor == 0 ? 0 : m->factor * tensor_get(t, i));
+        for (int64_t i = 0; i < tensor_count(t); i++) tensor_set(seen, i, m->factor == 0 ? 0 : m->factor * tensor_get(seen, i));
+    views_end(&v);
     b->probes->probe.see(b->probes->probe.context, name, layer, gradient, micro, t);
 }
 
@@ -118,7 +121,7 @@ static struct comparison run(struct plan *p, const struct mistake *mistake, bool
     const struct batch_source source = { fill, p };
     c = (struct comparison){ 0 };
     ASSERT_ALL(plan_check(p, &err) == OK, "%s", err.text);
-    ASSERT_ALL(device_open(&device, p->dtype, 0, &err) == OK, "%s", err.text);
+    ASSERT_ALL(device_open(&device, NULL, p->dtype, 0, &err) == OK, "%s", err.text);
     ASSERT_ALL(comm_open(&comm, &device, &err) == OK, "%s", err.text);
     ASSERT_ALL(trainer_open(&t, p, &comm, source, &err) == OK, "%s", err.text);
     ASSERT_ALL(test_rank != 0 || reference_open(&ref, p, source, &err) == OK, "%s", err.text);
@@ -307,7 +310,7 @@ static enum error_code copies(struct plan *p, struct slip *slip, uint64_t *compa
     struct interval kept;
     struct tensor own = tensor_none;
     ASSERT_ALL(plan_check(p, &err) == OK, "%s", err.text);
-    ASSERT_ALL(device_open(&device, p->dtype, 0, &err) == OK, "%s", err.text);
+    ASSERT_ALL(device_open(&device, NULL, p->dtype, 0, &err) == OK, "%s", err.text);
     ASSERT_ALL(comm_open(&comm, &device, &err) == OK, "%s", err.text);
     ASSERT_ALL(trainer_open(&t, p, &comm, source, &err) == OK, "%s", err.text);
     enum error_code e = trainer_gradients(&t, &result, &err);

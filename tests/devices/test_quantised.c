@@ -25,7 +25,7 @@ static struct error err;
 
 static void open_world(const struct cluster *m)
 {
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     clock_open(&device.clock, m, F32);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
 }
@@ -210,7 +210,7 @@ static void reduce_once(struct group *g, int q, enum input how, int64_t n, enum 
     struct tensor row = row_of(how, r, P * n, t, f), untouched = row_of(how, r, P * n, t, f), own = quantised_block(row, n, r);
     struct tracking track;
     assert_int_equal(tracking_open(&track, P * n, &err), OK);
-    tracking_start(track, row);
+    tracking_start(&device, track, row);
     const struct collective_cost before = counted();
     ASSERT_ALL(quantised_reduce_scatter(&two, row, f, track, &err) == OK, "%s: %s", what, err.text);
     expect_cost(what, before, quantised_reduce_scatter_cost(&two, n, f));
@@ -353,7 +353,7 @@ static struct losses lose(struct group *g, bool ring, enum input how, struct blo
     struct tracking track;
     struct tensor row = row_of(how, g->rank, (int64_t)g->size * N, F32, f);
     ASSERT_ALL(tracking_open(&track, tensor_count(row), &err) == OK, "%s", err.text);
-    tracking_start(track, row);
+    tracking_start(&device, track, row);
     const struct collective_cost before = counted();
     ASSERT_ALL((ring ? quantised_ring_reduce_scatter(g, row, f, track, &err) : quantised_reduce_scatter(&all, row, f, track, &err)) == OK, "%s", err.text);
     expect_cost(ring ? "ring" : "all to all", before, ring ? quantised_ring_reduce_scatter_cost(g, N, f) : quantised_reduce_scatter_cost(&all, N, f));

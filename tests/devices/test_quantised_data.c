@@ -141,7 +141,7 @@ static struct volume volume_of(struct data_request q)
     struct hyperparameters hyper;
     const struct cluster *nodes = test_size == 8 ? &fours : &pairs;
     struct volume v = { 0 };
-    assert_int_equal(device_open(&device, BF16, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, BF16, 0, &err), OK);
     clock_open(&device.clock, nodes, BF16);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&world, &comm, &err), OK);

@@ -141,7 +141,9 @@ static struct tensor cut(const struct placement *p, const struct shape *t, struc
     struct tensor piece = piece_make(&device, t, &p->mesh, s, comm.rank);
     struct box all = { 0 };
     memcpy(all.extent, t->dim, sizeof all.extent);
-    box_pack(t->ndim, all, signature_box(t, &p->mesh, s, comm.rank), of.data, piece.data, sizeof(double));
+    struct views v = views_of(&device);
+    box_pack(t->ndim, all, signature_box(t, &p->mesh, s, comm.rank), of.data, view_write(&v, piece).data, sizeof(double));
+    views_end(&v);
     return piece;
 }
 
@@ -152,7 +154,9 @@ static double worst(const struct placement *p, const struct sbp_graph *g, const 
     for (int t = 0; t < g->tensors; t++) {
         if (!is_made(g, t) || signature_has(a->tensor[t], SBP_P)) continue;
         struct tensor want = cut(p, &g->tensor[t].shape, a->tensor[t], all[t]);
-        const double off = distance(piece[t], want.data);
+        struct views v = views_of(&device);
+        const double off = distance(view_read(&v, piece[t]), view_read(&v, want).data);
+        views_end(&v);
         if (exceeds(off, most)) most = off, *which = t;
         device_free(&device, want);
     }

@@ -57,7 +57,7 @@ static void open_on(picoseconds latency)
     struct cluster c;
     assert_int_equal(cluster_find(&c, "textbook", &err), OK);
     c.link[0].eager = ALWAYS_EAGER, c.link[0].latency = latency, c.link[0].rate = 0;
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     clock_open(&device.clock, &c, F32);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&group, &comm, &err), OK);

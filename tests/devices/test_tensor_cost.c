@@ -191,7 +191,7 @@ static void test_refusals(void **state)
 
 int main(void)
 {
-    if (device_open(&device, F64, 0, NULL) != OK) return 1;
+    if (device_open(&device, NULL, F64, 0, NULL) != OK) return 1;
     comm.device = &device;
     for (int i = 0; i < MESH_MOST_DEVICES; i++) members[i] = i;
     const struct CMUnitTest tests[] = {

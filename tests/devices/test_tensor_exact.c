@@ -42,10 +42,12 @@ static void walk_run(void *context, struct run r)
 
 static struct walk walk(struct linear_layer *l, enum linear_matrix m, bool fill)
 {
-    struct walk w = { .layer = l, .matrix = m, .piece = linear_own(l, m), .fill = fill };
+    struct views v = views_of(&device);
+    struct walk w = { .layer = l, .matrix = m, .piece = view_write(&v, linear_own(l, m)).data, .fill = fill };
     struct part p = linear_part(l, l->tp.group->rank, m);
     part_each_run(&p, walk_run, &w);
     part_free(&p);
+    views_end(&v);
     return w;
 }
 
@@ -77,11 +79,15 @@ static void check_pass(struct linear_layer *l, enum tensor_pass pass, enum linea
 
 static void check_layer(struct linear_layer *l, const char *role)
 {
-    assert_int_equal(device_open(&device, F64, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F64, 0, &err), OK);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     ASSERT_ALL(linear_open(l, comm.everyone, &err) == OK, "%s", err.text);
-    for (enum linear_matrix m = 0; m < LINEAR_MATRIX_COUNT; m++)
-        for (int64_t k = 0; k < tensor_count(l->piece[m]); k++) ((double *)l->piece[m].data)[k] = m == LINEAR_dW ? 0 : NAN;
+    for (enum linear_matrix m = 0; m < LINEAR_MATRIX_COUNT; m++) {
+        struct views v = views_of(&device);
+        double *x = view_write(&v, l->piece[m]).data;
+        for (int64_t k = 0; k < tensor_count(l->piece[m]); k++) x[k] = m == LINEAR_dW ? 0 : NAN;
+        views_end(&v);
+    }
     walk(l, LINEAR_X, true), walk(l, LINEAR_W, true), walk(l, LINEAR_dY, true);
     check_pass(l, FORWARD_PASS, LINEAR_Y, role);
     check_pass(l, INPUT_PASS, LINEAR_dX, role);

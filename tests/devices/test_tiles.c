@@ -159,7 +159,7 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
 static void train_a_step(struct session *s, struct plan *p)
 {
     struct step_result result;
-    ASSERT_ALL(plan_check(p, &err) == OK && device_open(&s->device, p->dtype, 0, &err) == OK, "%s", err.text);
+    ASSERT_ALL(plan_check(p, &err) == OK && device_open(&s->device, NULL, p->dtype, 0, &err) == OK, "%s", err.text);
     ASSERT_ALL(comm_open(&s->comm, &s->device, &err) == OK, "%s", err.text);
     ASSERT_ALL(trainer_open(&s->trainer, p, &s->comm, (struct batch_source){ fill, p }, &err) == OK, "%s", err.text);
     ASSERT_ALL(trainer_gradients(&s->trainer, &result, &err) == OK && trainer_update(&s->trainer, &result, &err) == OK, "%s", err.text);

@@ -27,7 +27,7 @@ static void record(const char *file)
     struct mesh m;
     int size[AXIS_COUNT];
     assert_int_equal(cluster_find(&c, "a100-ethernet", &err), OK);
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     clock_open(&device.clock, &c, F32);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     for (int a = 0; a < AXIS_COUNT; a++) size[a] = a == DP ? comm.size : 1;
@@ -175,7 +175,7 @@ static void test_a_folder_that_is_not_there(void **state)
     struct mesh m;
     (void)state;
     assert_int_equal(mesh_make(&m, size, &err), OK);
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     const enum error_code e = trace_write(&comm, &m, &none, "x", "/nowhere/not/there.json", &err);
     ASSERT_ALL(e == ERR_FILE && strstr(err.text, "/nowhere/not/there.json") != NULL, "code %d: %s", (int)e, err.text);

@@ -97,7 +97,7 @@ static void test_kinds_over_the_same_devices(void **state)
     struct plan p = case_plan(1, test_size, 1);
     char want[200];
     (void)state;
-    ASSERT_ALL(plan_check(&p, &err) == OK && device_open(&device, p.dtype, 0, &err) == OK, "%s", err.text);
+    ASSERT_ALL(plan_check(&p, &err) == OK && device_open(&device, NULL, p.dtype, 0, &err) == OK, "%s", err.text);
     ASSERT_ALL(comm_open(&comm, &device, &err) == OK, "%s", err.text);
     ASSERT_ALL(trainer_open(&t, &p, &comm, (struct batch_source){ fill, &p }, &err) == OK, "%s", err.text);
     ASSERT_ALL(trainer_gradients(&t, &result, &err) == OK && trainer_update(&t, &result, &err) == OK, "%s", err.text);

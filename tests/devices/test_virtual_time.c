@@ -36,7 +36,7 @@ static struct cluster textbook(uint64_t eager)
 
 static void open_on(const struct cluster *c)
 {
-    assert_int_equal(device_open(&device, F32, 0, &err), OK);
+    assert_int_equal(device_open(&device, NULL, F32, 0, &err), OK);
     clock_open(&device.clock, c, F32);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&group, &comm, &err), OK);

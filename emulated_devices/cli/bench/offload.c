@@ -28,7 +28,7 @@ static enum error_code load(struct comm *world, int P, int64_t n, bool by_owner,
     if (e) return e;
     clock_reset(&world->device->clock);
     const int64_t own = by_owner ? (world->rank == 0 ? n : 0) : n / P;
-    e = tier_open(&tier, &world->device->clock, NULL, tier_room((uint64_t)own * sizeof(float)), err);
+    e = tier_open(&tier, world->device, NULL, tier_room((uint64_t)own * sizeof(float)), err);
     if (!e) {
         struct load l = { .group = &group, .tier = &tier, .home = tier_place(&tier, F32, own) };
         l.whole = device_tensor_1d(world->device, PARAMETERS, n);
@@ -163,7 +163,7 @@ static enum error_code run_strides(struct comm *world, const struct asked *a, st
 {
     struct device narrow;
     if (world->rank != 0) return OK;
-    enum error_code e = device_open(&narrow, BF16, 0, err);
+    enum error_code e = device_open(&narrow, NULL, BF16, 0, err);
     if (e) return e;
     clock_open(&narrow.clock, &a->cluster, BF16);
     struct device *const usual = world->device;

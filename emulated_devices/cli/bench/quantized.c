@@ -41,7 +41,7 @@ static void fill(const struct bench *b, enum numbers how)
         const double u = random_uniform(3, (uint64_t)b->world->rank, (uint64_t)i);
         x[i] = (float)(how == RANDOM ? 2 * u - 1 : 1 + u);
     }
-    tracking_start(b->tracking, b->row);
+    tracking_start(b->world->device, b->tracking, b->row);
 }
 
 static enum error_code reduce(struct bench *b, enum way way, struct block_format f, struct error *err)

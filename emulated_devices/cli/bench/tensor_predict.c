@@ -17,7 +17,7 @@ enum error_code stand_open(struct stand *p, const struct tensor_shape *s, enum d
     p->P = P;
     p->tp = (struct tensor_parallel){ .scheme = scheme, .config = &p->plan.model, .device = &p->device, .S = s->S };
     enum error_code e = tensor_check(scheme, &p->plan.model, P, err);
-    return e ? e : device_open(&p->device, dtype, 0, err);
+    return e ? e : device_open(&p->device, NULL, dtype, 0, err);
 }
 
 /* Let another device stand. */

@@ -9,7 +9,7 @@ enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, dev
     struct device device;
     struct comm world;
     char place[32];
-    enum error_code e = device_open(&device, dtype, 0, err);
+    enum error_code e = device_open(&device, NULL, dtype, 0, err);
     if (e) return e;
     if (cluster) clock_open(&device.clock, cluster, dtype);
     e = comm_open(&world, &device, err);

@@ -1,5 +1,6 @@
 /* process.c -- what one process does for itself: its surroundings, its share of the cores, its rank before MPI is up. */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/device/backend.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/comm/comm.h"
 #include <fcntl.h>
@@ -157,6 +158,14 @@ void set_wait_limit(double seconds)
     char text[32];
     snprintf(text, sizeof text, "%.17g", seconds);
     setenv("ORRERY_WAIT_LIMIT", text, 1);
+}
+
+enum error_code set_backend(const char *name, struct error *err)
+{
+    if (name == NULL) return OK;
+    const enum error_code e = backend_check("--backend", name, err);
+    if (!e) setenv("ORRERY_BACKEND", name, 1);
+    return e;
 }
 
 bool on_terminal(void)

@@ -29,21 +29,23 @@ struct asked {
 
 /* ---- what happens here -------------------------------------------------------------------------------------------------------- */
 
-static void add_event(struct record *r, int from, picoseconds time, const void *symbols, int64_t count)
+static void add_event(struct record *r, struct device *d, int from, picoseconds time, const void *symbols, int64_t count)
 {
+    const int64_t *seen = host_read(d, symbols, (uint64_t)count * sizeof *seen);
     record_event(r, from, time, count);
-    for (int64_t i = 0; i < count; i++) record_number(r, ((const int64_t *)symbols)[i]);
+    for (int64_t i = 0; i < count; i++) record_number(r, seen[i]);
+    host_done(d, seen);
 }
 
 static void note_received(void *record, const struct exchange *x, int from, const void *data, uint64_t bytes)
 {
-    add_event(record, from, x->group->comm->device->clock.received, data, (int64_t)(bytes / sizeof(int64_t)));
+    add_event(record, x->group->comm->device, from, x->group->comm->device->clock.received, data, (int64_t)(bytes / sizeof(int64_t)));
 }
 
 static void note_reduced(void *record, const struct exchange *x, enum dtype t, const void *into, int64_t count)
 {
     (void)t;
-    add_event(record, -1, x->group->comm->device->clock.now, into, count);
+    add_event(record, x->group->comm->device, -1, x->group->comm->device->clock.now, into, count);
 }
 
 /* ---- input ----------------------------------------------------------------------------------------------------------------------- */

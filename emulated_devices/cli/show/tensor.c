@@ -12,13 +12,18 @@ struct asked { const struct tensor_scheme *scheme; const char *role; enum param_
 
 static void note_received(void *record, const struct exchange *x, int from, const void *data, uint64_t bytes)
 {
-    symbols_record(record, x->group->member[from], x->group->comm->device->clock.received, data, (int64_t)(bytes / sizeof(double)));
+    struct device *d = x->group->comm->device;
+    const double *seen = host_read(d, data, bytes);
+    symbols_record(record, x->group->member[from], d->clock.received, seen, (int64_t)(bytes / sizeof *seen));
+    host_done(d, seen);
 }
 
 static void note_reduced(void *record, const struct exchange *x, enum dtype t, const void *into, int64_t count)
 {
-    (void)t;
-    symbols_record(record, SUM_MADE, x->group->comm->device->clock.now, into, count);
+    struct device *d = x->group->comm->device;
+    const double *seen = host_read(d, into, (uint64_t)count * dtype_size(t));
+    symbols_record(record, SUM_MADE, d->clock.now, seen, count);
+    host_done(d, seen);
 }
 
 /* Every element of this device's piece of a matrix: give it its name, or see whether it has it. */
@@ -37,10 +42,13 @@ static void name_run(void *context, struct run r)
 
 static struct naming names(const struct linear_layer *l, enum linear_matrix m, bool give)
 {
-    struct naming n = { .matrix = m, .cols = linear_cols(l, m), .whole = (1u << l->tp.devices) - 1, .piece = linear_own(l, m), .give = give };
+    struct views v = views_of(l->tp.device);
+    struct naming n = { .matrix = m, .cols = linear_cols(l, m), .whole = (1u << l->tp.devices) - 1, .give = give };
+    n.piece = view_write(&v, linear_own(l, m)).data;
     struct part p = linear_part(l, l->tp.rank, m);
     part_each_run(&p, name_run, &n);
     part_free(&p);
+    views_end(&v);
     return n;
 }
 

@@ -183,9 +183,16 @@ void train_set_rates(struct hyperparameters *h, const struct train_options *o, i
     h->warmup = o->warmup >= 0 ? updates * o->warmup : h->steps / 10;
 }
 
+/* What asks for numbers, of a backend that has none. */
+static enum error_code refuse_numbers(const struct train_options *o, const char *backend, struct error *err)
+{
+    const char *flag = o->check ? "--check" : o->save ? "--save" : o->dump ? "--dump" : o->sample ? "--sample" : NULL;
+    return flag ? fail(err, ERR_USAGE, "%s: the backend %s only counts, and has no numbers", flag, backend) : OK;
+}
+
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
-    const char *model = NULL, *grad_dtype = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
+    const char *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, limit = wait_limit(WAIT_LIMIT);
     uint64_t bucket = 25 << 20;
@@ -274,6 +281,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--dump", "FILE", OPTION_STRING, &o->dump, .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it" },
         { "--isolate", NULL, OPTION_SWITCH, &o->isolate, .help = "with --check: give every operation the right inputs, so that a mistake shows only where it is made" },
         { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid, .help = "in every step, before and after the optimizer, compare what must be equal to the last bit on several devices; exit 3 if it is not" },
+        { "--backend", "NAME", OPTION_STRING, &backend, .help = "what computes, and has the memory; `orrery list backends` shows them; default: cpu" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
         WAIT_LIMIT_OPTION(limit),
         { "--save", "DIR", OPTION_STRING, &o->save, .help = "write a checkpoint at the end" },
@@ -290,6 +298,9 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         return OK;
     }
     set_wait_limit(limit);
+    e = set_backend(backend, err);
+    if (!e && backend && !backend_find(backend)->has_numbers) e = refuse_numbers(o, backend, err);
+    if (e) return e;
 
     if (o->resume) e = take_resumed(o, table, argc, argv, &steps, &lr_steps, err);
     else if (o->override) e = fail(err, ERR_USAGE, "--override: is for --resume DIR, where another run would be refused");

@@ -263,7 +263,7 @@ void report_end(const struct train_record *r)
     }
     report_rounds(r);
     if (r->divergence.what) fprintf(r->out, "DIVERGED at step %lld: the %s is %g\n", (long long)r->divergence.step, r->divergence.what, r->divergence.value);
-    else fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
+    else if (r->has_numbers) fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
     if (p->optimizer->forward_only) print_slope(r);
     fprintf(r->out, "traffic counted messages, bytes and additions of every kind%s %s the formulas on every device\n",
             p->data.offload ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
@@ -376,7 +376,7 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
     for (int d = 0; d < r->options->plan.mesh.devices; d++) add_device(devices, &r->options->plan.mesh, &r->options->cluster, &r->device[d]);
     if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
     if (r->divergence.what) add_divergence(root, &r->divergence);
-    else cJSON_AddNumberToObject(root, "validation_loss", r->validation);
+    else if (r->has_numbers) cJSON_AddNumberToObject(root, "validation_loss", r->validation);
     cJSON_AddNumberToObject(root, "median_step_seconds", median_seconds(r));
     cJSON_AddStringToObject(root, "cluster", r->options->cluster.name);
     cJSON_AddNumberToObject(root, "virtual_step_ps", virtual_step(r));

@@ -181,7 +181,7 @@ static enum error_code judge(struct session *r, const struct text *text, struct 
     const struct train_options *o = r->options;
     enum error_code e = OK;
     r->record.divergence = r->divergence;
-    if (!r->divergence.what) e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
+    if (!r->divergence.what && r->record.has_numbers) e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
     if (e) return e;
     if (r->speaks) find_divergence(&r->record);
     struct error unread;
@@ -239,7 +239,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     const struct batch_source source = { fill_from_text, &tokens };
     enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
     if (e) return e;
-    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o), .truth = "the one-device run",
+    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o), .has_numbers = comm->device->backend->has_numbers, .truth = "the one-device run",
                                      .overridden = overridden };
     r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
     r.record.seconds = calloc((size_t)o->steps + 1, sizeof *r.record.seconds);
@@ -269,7 +269,7 @@ static enum error_code train_device(const struct train_options *o, struct error 
     char place[64], overridden[240] = "";
     const int threads = use_cores(o->plan.mesh.devices);
     uint64_t together;
-    enum error_code e = device_open(&device, o->plan.dtype, o->memory, err);
+    enum error_code e = device_open(&device, NULL, o->plan.dtype, o->memory, err);
     if (e) return e;
     clock_open(&device.clock, &o->cluster, o->plan.dtype);
     if (o->check || o->golden) device.streams = (struct flight_mode){ FLIGHT_RANDOM, o->plan.seed };

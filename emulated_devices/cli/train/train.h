@@ -100,6 +100,7 @@ struct train_record {
     const char *overridden;             /* in what it differs from the run that it goes on with; empty: in nothing */
     const char *truth;                  /* what it was compared with, in words */
     struct device_report *device;       /* [devices] */
+    bool has_numbers;                   /* of the backend */
     double validation;                  /* loss on the validation text */
     uint64_t copies;                    /* elements that were compared with another device's (replicas.h) */
     struct divergence divergence;

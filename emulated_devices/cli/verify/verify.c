@@ -10,10 +10,12 @@
 static enum error_code parse(struct verify_options *o, int argc, char **argv, bool *help, struct error *err)
 {
     double limit = wait_limit(SHORT_WAIT_LIMIT);
+    const char *backend = NULL;
     const struct option table[] = {
         { "WHAT", NULL, OPTION_CHOICE, &o->what, .choices = verify_families, .help = "one family; default: all" },
         { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES, .help = "on all meshes of 1 to N devices" },
         CLUSTER_OPTION(o->cluster_name, "on whose nodes collectives are"),
+        { "--backend", "NAME", OPTION_STRING, &backend, .help = "what computes; `orrery list backends` shows them; default: cpu" },
         WAIT_LIMIT_OPTION(limit),
         { "--quiet", NULL, OPTION_SWITCH, &o->quiet, .help = "no lines for people" },
         { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without those lines" },
@@ -28,7 +30,7 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
                     "messages, bytes, additions and peak memory equal their formulas. Schedules that add in\n"
                     "the same order end with the same bits. Collectives are exact.", table);
     set_wait_limit(limit);
-    return e;
+    return e ? e : set_backend(backend, err);
 }
 
 /* Take a job's cases and counts over from what it has written. */

@@ -13,7 +13,6 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/attention.h"
-#include <string.h>
 
 enum { QKV, OUT, LSE };                 /* what is kept */
 
@@ -67,14 +66,14 @@ struct block { char *packed; struct tensor t; int64_t row, rows, column, columns
 static char *move(struct device *d, struct block b, enum way way)
 {
     const size_t size = dtype_size(b.t.dtype), pitch = (size_t)tensor_cols(b.t) * size, length = (size_t)b.columns * size;
-    for (int64_t r = 0; r < b.rows; r++, b.packed += length) {
-        char *at = (char *)b.t.data + (size_t)(b.row + r) * pitch + (size_t)b.column * size;
-        const struct tensor here = tensor_1d(at, b.t.dtype, b.columns);
-        if (way == PACK) memcpy(b.packed, at, length);
-        else if (way == UNPACK) memcpy(at, b.packed, length);
-        else dev_add(d, here, here, tensor_1d(b.packed, b.t.dtype, b.columns));
+    char *const at = (char *)b.t.data + (size_t)b.row * pitch + (size_t)b.column * size;
+    if (way == PACK) device_copy_rows(d, b.packed, length, at, pitch, length, b.rows);
+    if (way == UNPACK) device_copy_rows(d, at, pitch, b.packed, length, length, b.rows);
+    for (int64_t r = 0; r < b.rows && way == ADD; r++) {
+        const struct tensor here = tensor_1d(at + (size_t)r * pitch, b.t.dtype, b.columns);
+        dev_add(d, here, here, tensor_1d(b.packed + (size_t)r * length, b.t.dtype, b.columns));
     }
-    return b.packed;
+    return b.packed + (size_t)b.rows * length;
 }
 
 /* A member's heads of all rows here: queries, then keys, then values, each of all rows. */
@@ -170,7 +169,7 @@ static enum error_code backward_input(struct attention_call *c, struct error *er
     enum error_code e = d_out.data && d_in.data ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of attention");
     if (!e) e = exchange(cp, c->d_out, d_out, false, true, false, err);
     if (!e) dev_attention_backward_input(d, d_in, d_out, out, c->kept[LSE], in, shape_here(c));
-    if (!e && adds) memset(c->d_qkv.data, 0, tensor_bytes(c->d_qkv));
+    if (!e && adds) device_zero(d, c->d_qkv);
     if (!e) e = exchange(cp, c->d_qkv, d_in, true, false, adds, err);
     device_free(d, d_out), device_free(d, d_in);
     return e;

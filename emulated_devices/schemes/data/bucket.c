@@ -1,7 +1,6 @@
 #include "emulated_devices/schemes/data/bucket.h"
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- which units ------------------------------------------------------------------------------------------------------------------- */
 
@@ -57,7 +56,7 @@ static void move_blocks(struct data_parallel *dp, struct tensor pack, const stru
         for (int i = 0; i < n; i++) {
             const int64_t each = tensor_count(row[i]) / of;
             char *in_pack = (char *)pack.data + (size_t)at * size, *in_row = (char *)row[i].data + (size_t)(b * each) * size;
-            memcpy(way == INTO_PACK ? in_pack : in_row, way == INTO_PACK ? in_row : in_pack, (size_t)each * size);
+            device_copy(dp->device, way == INTO_PACK ? in_pack : in_row, way == INTO_PACK ? in_row : in_pack, (size_t)each * size);
             at += each;
         }
     dev_charge(dp->device, "pack", slice(pack, (struct interval){ 0, count_rows(row, n) / of * blocks.count }), 2, 0);

@@ -34,8 +34,10 @@ void move_weights(const struct data_parallel *dp, struct unit *u)
     if (u->moved) return;
     for (int i = 0; i < u->count; i++) {
         const struct parameter *p = &u->parameter[i];
-        struct moving m = { dp, p, slice(u->w, (struct interval){ p->place, layout_count(&p->layout) }) };
+        struct views v = views_of(dp->device);
+        struct moving m = { dp, p, view_write(&v, slice(u->w, (struct interval){ p->place, layout_count(&p->layout) })) };
         layout_each_run(&p->layout, move_run, &m);
+        views_end(&v);
     }
     dev_charge(dp->device, "move weights", u->w, 2, 2);
     u->moved = true;

@@ -5,7 +5,6 @@
 #include "emulated_devices/schemes/data/low_rank.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- where they are ------------------------------------------------------------------------------------------------------------ */
 
@@ -28,7 +27,7 @@ static enum error_code open_row(struct data_parallel *dp, const struct unit *u, 
     if (u->rows == 0) return OK;
     *row = device_tensor_in(dp->device, BUFFERS, u->g.dtype, u->padded);
     if (row->data == NULL) return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
-    unit_from_whole(u, (struct interval){ 0, u->padded }, row->data, u->g.data, row->dtype);
+    unit_from_whole(dp->device, u, (struct interval){ 0, u->padded }, row->data, u->g.data, row->dtype);
     return OK;
 }
 
@@ -39,7 +38,7 @@ static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, str
     const enum error_code e = offload_take_sum(dp, u, err);
     if (!e) dev_add(dp->device, u->sum, u->sum, slice(row, kept));
     clock_made(&dp->device->clock, u->sum.data, tensor_bytes(u->sum));
-    if (!e && tracked(t)) tracking_add(u->tracking, tracking_from(t, kept.first), u->sum);
+    if (!e && tracked(t)) tracking_add(dp->device, u->tracking, tracking_from(t, kept.first), u->sum);
     if (u->rows > 0) device_free(dp->device, row);
     device_free(dp->device, u->g);
     return e;
@@ -58,7 +57,7 @@ static enum error_code scatter(struct data_parallel *dp, const struct bucket *b,
         half[i] = slice(row[i], cut);
     }
     if (!e && dp->tracks) e = tracking_open(&t, tensor_count(row[0]), err);
-    if (!e && tracked(t)) tracking_start(t, row[0]);
+    if (!e && tracked(t)) tracking_start(dp->device, t, row[0]);
     if (!e) e = bucket_reduce_scatter(dp, BY_WEIGHTS, row, b->units, t, err);
     if (!e) e = bucket_reduce_scatter(dp, BY_GRADIENTS, half, b->units, tracking_from(t, cut.first), err);
     for (int i = 0; i < b->units && !e; i++) e = add_to_kept(dp, &dp->unit[b->unit[i]], row[i], t, err);
@@ -88,7 +87,7 @@ static enum error_code reduce_last(struct data_parallel *dp, const struct bucket
         last = u;
     }
     if (n == 0) return OK;
-    if (dp->tracks && dp->shards.gradients == 1) tracking_start(last->tracking, last->sum);
+    if (dp->tracks && dp->shards.gradients == 1) tracking_start(dp->device, last->tracking, last->sum);
     enum error_code e = bucket_reduce_scatter(dp, BY_OPTIMIZER, row, n, last->tracking, err);
     if (!e && !dp->shards.apart) e = bucket_allreduce(dp, BY_COPIES, own, n, err);
     return e || !dp->tracks ? e : track_copies(dp, last, err);
@@ -181,7 +180,7 @@ static enum error_code begin(struct data_parallel *dp, struct unit *u, struct er
     } else {
         u->g.data = arena_alloc(&dp->device->arena, GRADIENTS, tensor_bytes(u->g));
         if (u->g.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradient of %s and what belongs to it", u->parameter[0].spec.name);
-        memset(u->g.data, 0, tensor_bytes(u->g));
+        device_zero(dp->device, u->g);
     }
     show_gradients(u);
     return e;

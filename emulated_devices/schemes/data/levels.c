@@ -60,9 +60,13 @@ enum error_code data_as_gathered(const struct data_request *q, const struct shar
 enum error_code data_requantise(struct data_parallel *dp, struct error *err)
 {
     enum error_code e = OK;
-    for (int u = 0; u < dp->units; u++)
+    for (int u = 0; u < dp->units; u++) {
+        struct views v = views_of(dp->device);
+        const struct tensor own = view_write(&v, dp->unit[u].own_w);
         for (enum shard_level l = BY_OPTIMIZER; l > BY_WEIGHTS && !e; l--)
-            e = data_as_gathered(&dp->request, &dp->shards, l, &dp->unit[u], dp->unit[u].own_w, err);
+            e = data_as_gathered(&dp->request, &dp->shards, l, &dp->unit[u], own, err);
+        views_end(&v);
+    }
     return e;
 }
 
@@ -97,11 +101,13 @@ enum error_code data_track(struct data_parallel *dp, struct error *err)
 void data_settle_tracking(struct data_parallel *dp)
 {
     for (int u = 0; u < dp->units && dp->tracks; u++) {
-        const struct tensor g = data_own_gradient(dp, &dp->unit[u]);
+        struct views v = views_of(dp->device);
+        const struct tensor g = view_read(&v, data_own_gradient(dp, &dp->unit[u]));
         const struct tracking t = data_own_tracking(dp, &dp->unit[u]);
         for (int64_t i = 0; i < tensor_count(g); i++) {
             const double off = fabs(tensor_get(g, i) - t.exact[i]);
             t.bound[i] = off == 0 ? 0 : off / t.bound[i];
         }
+        views_end(&v);
     }
 }

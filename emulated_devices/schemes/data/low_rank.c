@@ -2,7 +2,6 @@
 #include "emulated_devices/schemes/data/low_rank.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/data/gather.h"
-#include <string.h>
 
 static struct low_rank_parts projection_of(const struct data_parallel *dp, const struct param_spec *s)
 {
@@ -67,7 +66,7 @@ struct param_spec data_spec(const struct data_parallel *dp, const struct param_s
 
 /* ---- projecting ------------------------------------------------------------------------------------------------------------- */
 
-/* One matrix of a parameter: its gradient, its P, and memory to work in. */
+/* One matrix of a parameter: its gradient, its P, and memory to work in; while it is projected, host views of them. */
 struct piece {
     struct data_parallel *dp;
     const struct parameter *parameter;
@@ -88,7 +87,7 @@ static struct piece piece_of(struct data_parallel *dp, const struct parameter *p
 static void project(const struct piece *x)
 {
     galore_project(x->r, x->g, x->P, x->scratch);
-    clock_compute(&x->dp->device->clock, "project gradient", linear_cost(x->r.b, x->r.a, x->r.r, x->g.dtype));
+    device_charge(x->dp->device, "project gradient", linear_cost(x->r.b, x->r.a, x->r.r, x->g.dtype));
 }
 
 /* In double: G G^T, then its eigenvectors, 9 a^3 (G. Golub, C. Van Loan, "Matrix computations", 4th ed., section 8.3). */
@@ -96,18 +95,21 @@ static enum error_code refresh(const struct piece *x, struct error *err)
 {
     const double a = (double)x->r.a, b = (double)x->r.b;
     const struct op_cost cost = { .flops = 2 * a * a * b + 9 * a * a * a, .bytes = 8 * (a * b + 2 * a * a) };
-    clock_compute(&x->dp->device->clock, "find projection", cost);
+    device_charge(x->dp->device, "find projection", cost);
     return fail_about(err, galore_refresh(x->r, x->P, x->g, x->scratch, NULL, err), x->parameter->spec.name);
 }
 
 static enum error_code project_piece(struct piece x, bool anew, struct error *err)
 {
-    struct arena *arena = &x.dp->device->arena;
-    x.scratch = arena_alloc(arena, BUFFERS, galore_scratch(x.r, x.g.dtype));
-    if (x.scratch == NULL) return fail(err, ERR_MEMORY, "no memory to project the gradient of %s", x.parameter->spec.name);
+    struct device *d = x.dp->device;
+    const struct tensor scratch = device_tensor_in(d, BUFFERS, U8, (int64_t)galore_scratch(x.r, x.g.dtype));
+    if (scratch.data == NULL) return fail(err, ERR_MEMORY, "no memory to project the gradient of %s", x.parameter->spec.name);
+    struct views v = views_of(d);
+    x.g = view_write(&v, x.g), x.P = view_write(&v, x.P), x.scratch = view_write(&v, scratch).data;
     const enum error_code e = anew ? refresh(&x, err) : OK;
     if (!e) project(&x);
-    arena_free(arena, x.scratch);
+    views_end(&v);
+    device_free(d, scratch);
     return e;
 }
 
@@ -167,7 +169,7 @@ static enum error_code pack_unit(struct data_parallel *dp, struct unit *u, struc
         e = project_parameter(dp, p, false, err);
         for (int k = 0; k < stretches(&r); k++) {
             const struct stretch s = stretch_of(p, &r, k);
-            memmove(front(dp, dp->packed), s.whole.data, (size_t)s.sent * dtype_size(s.whole.dtype));
+            device_copy(dp->device, front(dp, dp->packed), s.whole.data, (size_t)s.sent * dtype_size(s.whole.dtype));
             dp->packed += s.sent;
         }
     }
@@ -189,8 +191,8 @@ enum error_code low_rank_pack(struct data_parallel *dp, struct error *err)
 static int64_t put_back(const struct data_parallel *dp, struct stretch s, int64_t at)
 {
     const size_t sent = (size_t)s.sent * dtype_size(s.whole.dtype);
-    memmove(s.whole.data, front(dp, at - s.sent), sent);
-    memset((char *)s.whole.data + sent, 0, tensor_bytes(s.whole) - sent);
+    device_copy(dp->device, s.whole.data, front(dp, at - s.sent), sent);
+    device_zero(dp->device, tensor_1d((char *)s.whole.data + sent, U8, (int64_t)(tensor_bytes(s.whole) - sent)));
     return at - s.sent;
 }
 
@@ -212,11 +214,14 @@ static void step_parameter(struct data_parallel *dp, const struct parameter *p, 
 {
     const struct low_rank_parts r = projection_of(dp, &p->spec);
     struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
-    for (int k = 0; k < dp->optimizer->states; k++) state[k] = data_whole_state(dp, p, k);
+    struct views v = views_of(dp->device);
+    for (int k = 0; k < dp->optimizer->states; k++) state[k] = view_write(&v, data_whole_state(dp, p, k));
     step.weight_decay = p->spec.decay ? dp->hyper->weight_decay : 0;
-    galore_parts_step(dp->optimizer, &r, parameter_view(p, slice(master, (struct interval){ p->place, 0 }).data, master.dtype), p->g, state, step);
+    const struct tensor w = parameter_view(p, slice(master, (struct interval){ p->place, 0 }).data, master.dtype);
+    galore_parts_step(dp->optimizer, &r, view_write(&v, w), view_write(&v, p->g), state, step);
+    views_end(&v);
     for (int i = 0; i < r.count && low_rank_projects(&r); i++)
-        clock_compute(&dp->device->clock, "project back", linear_cost(r.part[i].p.b, r.part[i].p.r, r.part[i].p.a, master.dtype));
+        device_charge(dp->device, "project back", linear_cost(r.part[i].p.b, r.part[i].p.r, r.part[i].p.a, master.dtype));
 }
 
 enum error_code low_rank_step(struct data_parallel *dp, struct unit *u, struct tensor master, struct step step, struct error *err)

@@ -14,7 +14,6 @@
  */
 #include "emulated_devices/schemes/data/offload.h"
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- the tier ------------------------------------------------------------------------------------------------------------------ */
 
@@ -47,7 +46,7 @@ enum error_code offload_open_tier(struct data_parallel *dp, struct error *err)
     if (!dp->request.offload) return OK;
     uint64_t bytes = room_of(dp, KIND_WEIGHT, landing_elements(dp));
     for (int u = 0; u < dp->units; u++) bytes += unit_room(dp, &dp->unit[u]);
-    const enum error_code e = tier_open(&dp->tier, &dp->device->clock, dp->request.offload_to, bytes, err);
+    const enum error_code e = tier_open(&dp->tier, dp->device, dp->request.offload_to, bytes, err);
     dp->landing = tier_place(&dp->tier, data_format(dp, KIND_WEIGHT), e ? 0 : landing_elements(dp));
     return dp->request.offload_to ? fail_about(err, e, "--offload-to") : e;
 }
@@ -122,7 +121,7 @@ static enum error_code take(struct data_parallel *dp, struct unit *u, struct ten
     struct clock *clock = &dp->device->clock;
     u->sum = device_tensor_in(dp->device, GRADIENTS, home.dtype, tensor_count(home));
     if (u->sum.data == NULL) return fail(err, ERR_MEMORY, "the machine has no memory left for the gradient of %s", u->parameter[0].spec.name);
-    memset(u->sum.data, 0, tensor_bytes(u->sum));
+    device_zero(dp->device, u->sum);
     if (!filled) return OK;
     picoseconds when = tier_announce(&dp->tier, tensor_bytes(home), u->flushed > clock->now ? u->flushed : clock->now);
     const enum error_code e = tier_read(&dp->tier, u->sum, home, &when, err);

@@ -48,7 +48,7 @@ static struct tensor zeros(struct data_parallel *dp, enum arena_tag tag, enum te
 {
     if (offloads(&dp->request, tag)) return tier_place(&dp->tier, data_format(dp, kind), n);
     const struct tensor t = device_tensor_in(dp->device, tag, data_format(dp, kind), n);
-    if (t.data) memset(t.data, 0, tensor_bytes(t));
+    if (t.data) device_zero(dp->device, t);
     *failed = *failed || t.data == NULL;
     return t;
 }
@@ -129,8 +129,10 @@ static void draw_stretch(void *context, struct portion s)
 static void draw(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind, uint64_t seed)
 {
     const struct interval own = data_kept(&dp->shards, u, kind);
-    struct draw d = { .seed = seed, .own = data_kept_tensor(dp, u, kind), .first = own.first };
+    struct views v = views_of(dp->device);
+    struct draw d = { .seed = seed, .own = view_write(&v, data_kept_tensor(dp, u, kind)), .first = own.first };
     unit_each_stretch(u, own, draw_stretch, &d);
+    views_end(&v);
 }
 
 /* ---- versions ----------------------------------------------------------------------------------------------------------------- */
@@ -150,7 +152,7 @@ void data_use_older(struct data_parallel *dp, bool older)
 void data_same_versions(struct data_parallel *dp)
 {
     for (int i = 0; i < dp->units && dp->versions > 1; i++)
-        memcpy(dp->unit[i].older.data, dp->unit[i].own_w.data, tensor_bytes(dp->unit[i].own_w));
+        device_copy(dp->device, dp->unit[i].older.data, dp->unit[i].own_w.data, tensor_bytes(dp->unit[i].own_w));
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------------------- */

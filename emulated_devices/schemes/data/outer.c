@@ -8,7 +8,6 @@
  */
 #include "emulated_devices/schemes/data/gather.h"
 #include "emulated_devices/device/compute.h"
-#include <string.h>
 
 const char *share_replica(struct shards *s, const struct data_request *q)
 {
@@ -22,21 +21,24 @@ void data_start_round(struct data_parallel *dp)
 {
     for (int i = 0; i < dp->units && dp->shards.apart; i++) {
         struct unit *u = &dp->unit[i];
-        memcpy(u->anchor.data, data_kept_tensor(dp, u, KIND_MASTER).data, tensor_bytes(u->anchor));
-        if (u->momentum.data) memset(u->momentum.data, 0, tensor_bytes(u->momentum));
+        device_copy(dp->device, u->anchor.data, data_kept_tensor(dp, u, KIND_MASTER).data, tensor_bytes(u->anchor));
+        if (u->momentum.data) device_zero(dp->device, u->momentum);
     }
 }
 
 static enum error_code step_unit(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     const struct tensor theta = data_kept_tensor(dp, u, KIND_MASTER), g = data_own_gradient(dp, u);
-    outer_gradient(g, u->anchor, theta);
+    struct views v = views_of(dp->device);
+    outer_gradient(view_write(&v, g), view_read(&v, u->anchor), view_read(&v, theta));
+    views_end(&v);
     dev_charge(dp->device, "outer gradient", g, 3, 1);
     const enum error_code e = allreduce(&dp->level[BY_COPIES], g.data, tensor_count(g), g.dtype, SUM, dp->allreduce, err);
     if (e) return e;
-    outer_step(theta, u->anchor, u->momentum, g, shards_replicas(&dp->shards), dp->outer);
+    outer_step(view_write(&v, theta), view_write(&v, u->anchor), view_write(&v, u->momentum), view_read(&v, g), shards_replicas(&dp->shards), dp->outer);
+    views_end(&v);
     dev_charge(dp->device, "outer step", g, u->momentum.data ? 6 : 4, u->momentum.data ? 7 : 3);
-    memset(g.data, 0, tensor_bytes(g));
+    device_zero(dp->device, g);
     return renew_weights(dp, u, err);
 }
 

@@ -173,9 +173,13 @@ static void run_kernel(const struct stepping *x, int i, struct operands o)
 {
     const struct step_slice *s = &x->dp->slice[i];
     const int64_t first = data_kept(&x->dp->shards, s->unit, KIND_MASTER).first + s->own.first;
-    struct kernel kernel = { .dp = x->dp, .step = x->step, .o = o, .first = first };
+    struct views v = views_of(x->dp->device);
+    struct kernel kernel = { .dp = x->dp, .step = x->step, .first = first };
+    kernel.o.gradient = view_read(&v, o.gradient), kernel.o.master = view_write(&v, o.master);
+    for (int k = 0; k < x->dp->optimizer->states; k++) kernel.o.state[k] = view_write(&v, o.state[k]);
     unit_each_stretch(s->unit, (struct interval){ first, s->own.count }, step_stretch, &kernel);
-    if (data_has_masters(x->dp)) tensor_convert(o.weight, o.master);
+    views_end(&v);
+    if (data_has_masters(x->dp)) device_convert(x->dp->device, o.weight, o.master);
 }
 
 static enum error_code step_on_device(struct stepping *x, int i, struct error *err)
@@ -185,8 +189,8 @@ static enum error_code step_on_device(struct stepping *x, int i, struct error *e
     struct operands o = on_device(x, i);
     clock_wait(clock, x->filled[round_of(x->dp, i) % OFFLOAD_BUFFERS]);
     run_kernel(x, i, o);
-    clock_compute(clock, "optimizer step", slice_step_cost(x->dp, n));
-    if (data_has_masters(x->dp)) clock_compute(clock, "round weights", slice_round_cost(x->dp, n));
+    device_charge(x->dp->device, "optimizer step", slice_step_cost(x->dp, n));
+    if (data_has_masters(x->dp)) device_charge(x->dp->device, "round weights", slice_round_cost(x->dp, n));
     return x->dp->request.offload ? flush(x, i, &o, err) : OK;
 }
 

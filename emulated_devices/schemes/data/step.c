@@ -125,7 +125,7 @@ static enum error_code share_weights(struct data_parallel *dp, struct unit *u, s
 enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     if (data_has_masters(dp)) {
-        tensor_convert(stepped_weights(dp, u), u->master);
+        device_convert(dp->device, stepped_weights(dp, u), u->master);
         dev_charge(dp->device, "round weights", u->master, 2, 1);
     }
     return share_weights(dp, u, err);
@@ -133,10 +133,10 @@ enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct e
 
 static void clear_gradient(struct data_parallel *dp, struct unit *u)
 {
-    if (has_gradients(dp) && !offloads(&dp->request, GRADIENTS)) memset(u->own_g.data, 0, tensor_bytes(u->own_g));
+    if (has_gradients(dp) && !offloads(&dp->request, GRADIENTS)) device_zero(dp->device, u->own_g);
     u->added = false;
     u->squares = (struct exact_sum){ .infinite = 0 };
-    if (tracked(u->tracking)) tracking_start(u->tracking, u->own_g);
+    if (tracked(u->tracking)) tracking_start(dp->device, u->tracking, u->own_g);
 }
 
 void data_skip_step(struct data_parallel *dp)

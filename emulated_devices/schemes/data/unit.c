@@ -69,7 +69,7 @@ struct interval unit_owned(const struct unit *u, struct interval part, const str
 }
 
 /* only: NULL for all parameters, which lie where they do in the whole; else `array` begins at element `first` of this one. */
-struct copy { char *row, *array; int64_t row_first, first; const struct parameter *only; size_t size; bool fills_row; };
+struct copy { struct device *device; char *row, *array; int64_t row_first, first; const struct parameter *only; size_t size; bool fills_row; };
 
 static void copy_stretch(void *context, struct portion s)
 {
@@ -77,32 +77,36 @@ static void copy_stretch(void *context, struct portion s)
     if (c->only && s.parameter != c->only) return;
     char *row = c->row + (size_t)(s.row - c->row_first) * c->size;
     char *array = c->array + (size_t)(s.piece + (c->only ? -c->first : s.parameter->place)) * c->size;
-    memcpy(c->fills_row ? row : array, c->fills_row ? array : row, (size_t)s.length * c->size);
+    void *to = c->fills_row ? row : array;
+    const void *from = c->fills_row ? array : row;
+    if (c->device != NULL) device_copy(c->device, to, from, (size_t)s.length * c->size);
+    else memcpy(to, from, (size_t)s.length * c->size);
 }
 
-void unit_to_whole(const struct unit *u, struct interval part, const void *row, void *whole, enum dtype t)
+void unit_to_whole(struct device *d, const struct unit *u, struct interval part, const void *row, void *whole, enum dtype t)
 {
-    struct copy c = { .row = (char *)(uintptr_t)row, .array = whole, .row_first = part.first, .size = dtype_size(t) };
+    struct copy c = { .device = d, .row = (char *)(uintptr_t)row, .array = whole, .row_first = part.first, .size = dtype_size(t) };
     unit_each_stretch(u, part, copy_stretch, &c);
 }
 
-void unit_from_whole(const struct unit *u, struct interval part, void *row, const void *whole, enum dtype t)
+void unit_from_whole(struct device *d, const struct unit *u, struct interval part, void *row, const void *whole, enum dtype t)
 {
-    struct copy c = { .row = row, .array = (char *)(uintptr_t)whole, .row_first = part.first, .size = dtype_size(t), .fills_row = true };
-    memset(row, 0, (size_t)part.count * c.size);
+    struct copy c = { .device = d, .row = row, .array = (char *)(uintptr_t)whole, .row_first = part.first, .size = dtype_size(t), .fills_row = true };
+    if (d != NULL) device_zero(d, tensor_1d(row, t, part.count));
+    else memset(row, 0, (size_t)part.count * c.size);
     unit_each_stretch(u, part, copy_stretch, &c);
 }
 
-void unit_take(const struct unit *u, struct interval part, const void *row, const struct parameter *p, void *owned, enum dtype t)
+void unit_take(struct device *d, const struct unit *u, struct interval part, const void *row, const struct parameter *p, void *owned, enum dtype t)
 {
-    struct copy c = { .row = (char *)(uintptr_t)row, .array = owned, .row_first = part.first, .only = p, .size = dtype_size(t) };
+    struct copy c = { .device = d, .row = (char *)(uintptr_t)row, .array = owned, .row_first = part.first, .only = p, .size = dtype_size(t) };
     c.first = unit_owned(u, part, p).first;
     unit_each_stretch(u, part, copy_stretch, &c);
 }
 
-void unit_put(const struct unit *u, struct interval part, void *row, const struct parameter *p, const void *owned, enum dtype t)
+void unit_put(struct device *d, const struct unit *u, struct interval part, void *row, const struct parameter *p, const void *owned, enum dtype t)
 {
-    struct copy c = { .row = row, .array = (char *)(uintptr_t)owned, .row_first = part.first, .only = p, .size = dtype_size(t), .fills_row = true };
+    struct copy c = { .device = d, .row = row, .array = (char *)(uintptr_t)owned, .row_first = part.first, .only = p, .size = dtype_size(t), .fills_row = true };
     c.first = unit_owned(u, part, p).first;
     unit_each_stretch(u, part, copy_stretch, &c);
 }

@@ -68,12 +68,13 @@ void unit_each_stretch(const struct unit *, struct interval part, void (*f)(void
 /** The elements of a parameter's piece that lie in a part of the row: always neighbours. */
 struct interval unit_owned(const struct unit *, struct interval part, const struct parameter *);
 
-/** Copy between a part of the row and the whole parameters, one after another; when filling the row, padding becomes 0. */
-void unit_to_whole(const struct unit *, struct interval part, const void *row, void *whole, enum dtype);
-void unit_from_whole(const struct unit *, struct interval part, void *row, const void *whole, enum dtype);
+/** Copy between a part of the row and the whole parameters, one after another; when filling the row, padding becomes 0.
+ *  The device may be NULL: then all memory is the host's; else either side may be. */
+void unit_to_whole(struct device *, const struct unit *, struct interval part, const void *row, void *whole, enum dtype);
+void unit_from_whole(struct device *, const struct unit *, struct interval part, void *row, const void *whole, enum dtype);
 
 /** Copy the elements of one parameter that lie in a part of the row, to or from an array of just them. */
-void unit_take(const struct unit *, struct interval part, const void *row, const struct parameter *, void *owned, enum dtype);
-void unit_put(const struct unit *, struct interval part, void *row, const struct parameter *, const void *owned, enum dtype);
+void unit_take(struct device *, const struct unit *, struct interval part, const void *row, const struct parameter *, void *owned, enum dtype);
+void unit_put(struct device *, const struct unit *, struct interval part, void *row, const struct parameter *, const void *owned, enum dtype);
 
 #endif

@@ -79,7 +79,7 @@ static enum error_code gather_row(struct data_parallel *dp, struct unit *u, stru
     const struct tensor own = offloads(&dp->request, PARAMETERS) ? u->shard : u->own_w;
     const enum error_code e = level_allgather(dp, BY_WEIGHTS, own, row, err);
     if (u->rows > 0) {
-        if (!e) unit_to_whole(u, (struct interval){ 0, u->padded }, row.data, u->w.data, row.dtype);
+        if (!e) unit_to_whole(dp->device, u, (struct interval){ 0, u->padded }, row.data, u->w.data, row.dtype);
         device_free(dp->device, row);
     }
     return e;

@@ -23,7 +23,7 @@ struct expert_parallel {
     int devices, rank;
 };
 
-/* Rows sorted by expert, on their way through the experts of this device.  counts: int32 [E], rows of each. */
+/* Rows sorted by expert, on their way through the experts of this device.  counts: int32 [E], rows of each; the host's. */
 struct expert_rows { struct tensor rows, up, act, results; const int32_t *counts; };
 struct expert_gradients { struct tensor rows, up, act, results; };
 

@@ -35,10 +35,11 @@ static struct tensor kept(const struct expert_parallel *ep, int slot, int64_t ro
 
 static struct tensor left(const struct expert_parallel *ep, int slot, int64_t rows) { return kept(ep, slot == D_UP ? UP : RESULTS, rows); }
 
-static struct expert_rows rows_of(const struct mixture_call *c)
+/* With the counts where the host can read them, until the views end. */
+static struct expert_rows rows_of(const struct mixture_call *c, struct views *v)
 {
     return (struct expert_rows){ .rows = c->kept[ROWS], .up = c->kept[UP], .act = c->kept[ACT], .results = c->kept[RESULTS],
-                                 .counts = c->kept[COUNTS].data };
+                                 .counts = view_read(v, c->kept[COUNTS]).data };
 }
 
 static enum error_code forward(struct mixture_call *c, struct error *err)
@@ -47,7 +48,9 @@ static enum error_code forward(struct mixture_call *c, struct error *err)
     (void)err;
     dev_expert_order(d, c->kept[ORDER], c->kept[COUNTS], c->experts);
     dev_gather_forward(d, c->kept[ROWS], c->x, c->kept[ORDER], tensor_cols(c->experts));
-    c->body.forward(c->body.context, rows_of(c));
+    struct views v = views_of(d);
+    c->body.forward(c->body.context, rows_of(c, &v));
+    views_end(&v);
     dev_combine_forward(d, c->y, c->kept[RESULTS], c->kept[ORDER], c->weights);
     return OK;
 }
@@ -62,7 +65,9 @@ static enum error_code input(struct mixture_call *c, struct error *err)
     const bool room = g.act.data && g.rows.data;
     if (room) {
         dev_combine_backward_input(d, g.results, c->d_weights, c->dy, c->kept[RESULTS], c->kept[ORDER], c->weights);
-        c->body.input(c->body.context, rows_of(c), g);
+        struct views v = views_of(d);
+        c->body.input(c->body.context, rows_of(c, &v), g);
+        views_end(&v);
         dev_gather_backward_input(d, c->dx, g.rows, c->kept[ORDER], tensor_cols(c->experts));
     }
     device_free(d, g.act), device_free(d, g.rows);
@@ -72,7 +77,9 @@ static enum error_code input(struct mixture_call *c, struct error *err)
 static enum error_code weight(struct mixture_call *c, struct error *err)
 {
     (void)err;
-    c->body.weight(c->body.context, rows_of(c), (struct expert_gradients){ .results = c->left[D_RESULTS], .up = c->left[D_UP] });
+    struct views v = views_of(c->ep->tp->device);
+    c->body.weight(c->body.context, rows_of(c, &v), (struct expert_gradients){ .results = c->left[D_RESULTS], .up = c->left[D_UP] });
+    views_end(&v);
     return OK;
 }
 

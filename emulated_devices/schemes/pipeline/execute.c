@@ -1,6 +1,5 @@
 #include "emulated_devices/schemes/pipeline/execute.h"
 #include <stdlib.h>
-#include <string.h>
 
 /* A tensor on its way to another device. */
 struct sending { struct message message; struct tensor tensor; };
@@ -40,7 +39,7 @@ static enum error_code receive_tensor(struct run_state *x, const struct action *
 static enum error_code hand_over(struct run_state *x, struct tensor from, struct tensor to, struct error *err)
 {
     if (to.data == NULL) return fail(err, ERR_MEMORY, "no memory to hand a microbatch to the next stage");
-    memcpy(to.data, from.data, tensor_bytes(to));
+    device_copy(x->device, to.data, from.data, tensor_bytes(to));
     device_free(x->device, from);
     return OK;
 }

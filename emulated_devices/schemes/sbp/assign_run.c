@@ -28,7 +28,7 @@ static enum error_code bring(const struct execution *r, int tensor, struct signa
     const struct boxing b = boxing_plan(t, &r->place->mesh, kept, want);
     struct tensor copy = piece_make(r->device, t, &r->place->mesh, kept, r->place->all.comm->rank);
     enum error_code e = group_agree(&r->place->all, copy.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for %s", r->graph->tensor[tensor].name), err);
-    if (!e) memcpy(copy.data, r->piece[tensor].data, tensor_bytes(copy));
+    if (!e) device_copy(r->device, copy.data, r->piece[tensor].data, tensor_bytes(copy));
     if (!e) e = boxing_run(r->place, t, &b, &copy, err);
     *operand = shaped(r, tensor, want, copy);
     return e;

@@ -50,7 +50,7 @@ static size_t element(const struct move *m) { return dtype_size(m->from.dtype); 
 /* ---- one part to many ----------------------------------------------------------------------------------------------------- */
 
 /* What this device gives each member and takes from it, packed one after another in the order of members. */
-struct parcels { int64_t *given, *taken; char *out, *in; };
+struct parcels { int64_t *given, *taken; struct tensor out, in; };
 
 static enum error_code parcels_make(struct parcels *p, const struct move *m, const struct group *g, struct error *err)
 {
@@ -60,30 +60,36 @@ static enum error_code parcels_make(struct parcels *p, const struct move *m, con
         sends += p->given[i] = box_count(boxing_parcel(m->shape, &m->place->mesh, m->step, m->self, g->member[i]), m->shape->ndim);
         takes += p->taken[i] = box_count(boxing_parcel(m->shape, &m->place->mesh, m->step, g->member[i], m->self), m->shape->ndim);
     }
-    p->out = arena_alloc(&m->device->arena, BUFFERS, (uint64_t)sends * element(m));
-    p->in = arena_alloc(&m->device->arena, BUFFERS, (uint64_t)takes * element(m));
-    return p->given && p->taken && p->out && p->in ? OK : fail(err, ERR_MEMORY, "no memory to pack %lld elements", (long long)(sends + takes));
+    p->out = device_tensor_in(m->device, BUFFERS, m->from.dtype, sends);
+    p->in = device_tensor_in(m->device, BUFFERS, m->from.dtype, takes);
+    return p->given && p->taken && p->out.data && p->in.data ? OK : fail(err, ERR_MEMORY, "no memory to pack %lld elements", (long long)(sends + takes));
 }
 
 static void parcels_free(struct parcels *p, struct device *d)
 {
     free(p->given), free(p->taken);
-    arena_free(&d->arena, p->out);
-    arena_free(&d->arena, p->in);
+    device_free(d, p->out);
+    device_free(d, p->in);
 }
 
 static void pack_all(const struct move *m, const struct group *g, const struct parcels *p)
 {
-    char *at = p->out;
+    struct views v = views_of(m->device);
+    const void *from = view_read(&v, m->from).data;
+    char *at = view_write(&v, p->out).data;
     for (int i = 0; i < g->size; at += (size_t)p->given[i] * element(m), i++)
-        box_pack(m->shape->ndim, m->old, boxing_parcel(m->shape, &m->place->mesh, m->step, m->self, g->member[i]), m->from.data, at, element(m));
+        box_pack(m->shape->ndim, m->old, boxing_parcel(m->shape, &m->place->mesh, m->step, m->self, g->member[i]), from, at, element(m));
+    views_end(&v);
 }
 
 static void unpack_all(const struct move *m, const struct group *g, const struct parcels *p)
 {
-    const char *at = p->in;
+    struct views v = views_of(m->device);
+    const char *at = view_read(&v, p->in).data;
+    void *to = view_write(&v, m->to).data;
     for (int i = 0; i < g->size; at += (size_t)p->taken[i] * element(m), i++)
-        box_unpack(m->shape->ndim, m->new, boxing_parcel(m->shape, &m->place->mesh, m->step, g->member[i], m->self), m->to.data, at, element(m));
+        box_unpack(m->shape->ndim, m->new, boxing_parcel(m->shape, &m->place->mesh, m->step, g->member[i], m->self), to, at, element(m));
+    views_end(&v);
 }
 
 static enum error_code redistribute(struct move *m, struct error *err)
@@ -93,7 +99,7 @@ static enum error_code redistribute(struct move *m, struct error *err)
     struct parcels p;
     enum error_code e = group_agree(g, parcels_make(&p, m, g, err), err);
     if (!e) {
-        const struct collective c = { .in = p.out, .out = p.in, .counts = p.given, .recvcounts = p.taken, .dtype = m->from.dtype };
+        const struct collective c = { .in = p.out.data, .out = p.in.data, .counts = p.given, .recvcounts = p.taken, .dtype = m->from.dtype };
         pack_all(m, g, &p);
         e = collective_run(g, ALLTOALL, "linear", &c, err);
         if (!e) unpack_all(m, g, &p);
@@ -110,24 +116,35 @@ static enum error_code sum_and_split(struct move *m, struct error *err)
     struct group *g = &m->place->along[m->step->axis];
     const int64_t all = box_count(m->old, m->shape->ndim);
     int64_t *count = calloc((size_t)g->size, sizeof *count);
-    char *packed = arena_alloc(&m->device->arena, BUFFERS, (uint64_t)all * element(m)), *at = packed;
-    enum error_code e = group_agree(g, count && packed ? OK : fail(err, ERR_MEMORY, "no memory to pack %lld elements", (long long)all), err);
+    const struct tensor packed = device_tensor_in(m->device, BUFFERS, m->from.dtype, all);
+    struct views v = views_of(m->device);
+    char *at = view_write(&v, packed).data;
+    const void *from = view_read(&v, m->from).data;
+    enum error_code e = group_agree(g, count && packed.data ? OK : fail(err, ERR_MEMORY, "no memory to pack %lld elements", (long long)all), err);
     for (int i = 0; i < g->size && !e; at += (size_t)count[i] * element(m), i++) {
         const struct box b = signature_box(m->shape, &m->place->mesh, m->step->to, g->member[i]);
         count[i] = box_count(b, m->shape->ndim);
-        box_pack(m->shape->ndim, m->old, b, m->from.data, at, element(m));
+        box_pack(m->shape->ndim, m->old, b, from, at, element(m));
     }
-    const struct collective c = { .in = packed, .out = m->to.data, .count = all, .counts = count, .dtype = m->from.dtype, .reduction = SUM };
+    views_end(&v);
+    const struct collective c = { .in = packed.data, .out = m->to.data, .count = all, .counts = count, .dtype = m->from.dtype, .reduction = SUM };
     if (!e) e = collective_run(g, REDUCE_SCATTER, "ring", &c, err);
-    arena_free(&m->device->arena, packed);
+    device_free(m->device, packed);
     free(count);
     return e;
 }
 
 static enum error_code sum_all(struct move *m, struct error *err)
 {
-    memcpy(m->to.data, m->from.data, tensor_bytes(m->from));
+    device_copy(m->device, m->to.data, m->from.data, tensor_bytes(m->from));
     return allreduce(&m->place->along[m->step->axis], m->to.data, tensor_count(m->to), m->to.dtype, SUM, "ring", err);
+}
+
+static void unpack_own(const struct move *m)
+{
+    struct views v = views_of(m->device);
+    box_unpack(m->shape->ndim, m->new, m->old, view_write(&v, m->to).data, view_read(&v, m->from).data, element(m));
+    views_end(&v);
 }
 
 /* B: the first has it, the others zeros.  S: each has its part among zeros.  Nothing is sent. */
@@ -135,9 +152,9 @@ static enum error_code make_partial(struct move *m, struct error *err)
 {
     (void)err;
     const int k = m->step->axis;
-    memset(m->to.data, 0, tensor_bytes(m->to));
+    device_zero(m->device, m->to);
     if (m->step->from.on[k].kind == SBP_S || sbp_place(&m->place->mesh, m->self, k) == 0)
-        box_unpack(m->shape->ndim, m->new, m->old, m->to.data, m->from.data, element(m));
+        unpack_own(m);
     return OK;
 }
 

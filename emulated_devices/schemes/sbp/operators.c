@@ -1,7 +1,6 @@
 /* operators.c -- what an operation does with pieces: those of ref/ops, on the rows and columns that the piece has. */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/sbp/graph.h"
-#include <string.h>
 
 /* All but the first dimension in one. */
 static struct tensor rows(struct tensor t)
@@ -37,7 +36,7 @@ static bool linear_dx(struct device *d, const struct sbp_op *op, struct tensor d
 static bool linear_dw(struct device *d, const struct sbp_op *op, struct tensor dW, const struct tensor in[])
 {
     (void)op;
-    memset(dW.data, 0, tensor_bytes(dW));
+    device_zero(d, dW);
     dev_linear_backward_weight(d, as_weight(dW, in[1]), tensor_none, rows(in[0]), rows(in[1]));
     return true;
 }
@@ -45,7 +44,7 @@ static bool linear_dw(struct device *d, const struct sbp_op *op, struct tensor d
 static bool copy(struct device *d, const struct sbp_op *op, struct tensor Y, const struct tensor in[])
 {
     (void)op;
-    memcpy(Y.data, in[0].data, tensor_bytes(Y));
+    device_copy(d, Y.data, in[0].data, tensor_bytes(Y));
     dev_charge(d, "copy", flat(Y), 2, 0);
     return true;
 }
@@ -73,7 +72,7 @@ static bool bias_dw(struct device *d, const struct sbp_op *op, struct tensor db,
 {
     (void)op;
     const struct tensor dY = rows(in[0]), b = flat(db);
-    memset(b.data, 0, tensor_bytes(b));
+    device_zero(d, b);
     for (int64_t n = 0; n < dY.dim[0]; n++)
         dev_add(d, b, b, tensor_1d((char *)dY.data + (size_t)(n * dY.dim[1]) * dtype_size(dY.dtype), dY.dtype, dY.dim[1]));
     return true;
@@ -132,7 +131,7 @@ static bool norm(struct device *d, const struct sbp_op *op, struct tensor Y, con
 {
     (void)op;
     struct statistics s;
-    if (statistics_of(d, &s, rows(in[0]), in[1])) memcpy(Y.data, s.y.data, tensor_bytes(Y));
+    if (statistics_of(d, &s, rows(in[0]), in[1])) device_copy(d, Y.data, s.y.data, tensor_bytes(Y));
     return statistics_free(d, s);
 }
 
@@ -150,7 +149,7 @@ static bool norm_dw(struct device *d, const struct sbp_op *op, struct tensor dwb
 {
     (void)op;
     struct statistics s;
-    memset(dwb.data, 0, tensor_bytes(dwb));
+    device_zero(d, dwb);
     if (statistics_of(d, &s, rows(in[1]), in[2])) dev_layernorm_backward_weight(d, half(dwb, 0), half(dwb, 1), rows(in[0]), rows(in[1]), s.mean, s.rstd);
     return statistics_free(d, s);
 }

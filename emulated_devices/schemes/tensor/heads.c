@@ -13,7 +13,6 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
-#include <string.h>
 
 struct heads heads_at(const struct model_config *c, int parts, int index)
 {
@@ -53,8 +52,8 @@ enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, str
     if (tp->heads.copies == 1) return tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
     enum error_code e = tensor_gradient_buffer(tp, &earlier, tensor_rows(keys), tensor_cols(keys), err);
     if (e) return e;
-    memcpy(earlier.data, keys.data, tensor_bytes(keys));
-    memset(keys.data, 0, tensor_bytes(keys));
+    device_copy(tp->device, earlier.data, keys.data, tensor_bytes(keys));
+    device_zero(tp->device, keys);
     e = tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
     if (!e) e = allreduce(&tp->copies, keys.data, tensor_count(keys), keys.dtype, SUM, tp->allreduce, err);
     if (!e) dev_add(tp->device, keys, earlier, keys);

@@ -9,7 +9,6 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
-#include <string.h>
 
 static bool is_rms(const struct tensor_parallel *tp) { return tp->config->norm == NORM_RMS; }
 
@@ -26,7 +25,7 @@ static enum error_code zeroes(struct tensor_parallel *tp, struct tensor *t, enum
     *t = tensor_1d(NULL, dtype, n);
     t->data = arena_alloc(&tp->device->arena, BUFFERS, tensor_bytes(*t));
     if (t->data == NULL) return fail(err, ERR_MEMORY, "no memory for %lld zeroes", (long long)n);
-    memset(t->data, 0, tensor_bytes(*t));
+    device_zero(tp->device, *t);
     return OK;
 }
 
@@ -91,7 +90,7 @@ static enum error_code backward_in_parts(struct tensor_parallel *tp, struct tens
     if (e) return e;
     const struct tensor second = tensor_1d((char *)sums.data + (size_t)n * dtype_size(sums.dtype), sums.dtype, n);
     dev_layernorm_backward_sums(tp->device, sums, dY, X, w, mean, rstd);
-    if (is_rms(tp)) memset(sums.data, 0, tensor_bytes(second));
+    if (is_rms(tp)) device_zero(tp->device, tensor_1d(sums.data, sums.dtype, n));
     e = sum_columns(tp, is_rms(tp) ? second : sums, err);
     if (!e) dev_layernorm_backward_part(tp->device, dX, dY, X, w, mean, rstd, sums, tp->config->D);
     device_free(tp->device, sums);

@@ -8,7 +8,6 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
-#include <string.h>
 
 enum error_code tensor_buffer(struct tensor_parallel *tp, struct tensor *t, int64_t rows, int64_t cols, struct error *err)
 {
@@ -89,7 +88,7 @@ enum error_code shared_begin(struct tensor_parallel *tp, struct tensor_cut cut, 
     *s = (struct shared){ .piece = g, .taken = g };
     if (!tensor_present(g) || alone(tp, cut)) return OK;
     enum error_code e = tensor_gradient_buffer(tp, &s->taken, rows, tensor_cols(as_rows(g)), err);
-    if (!e) memset(s->taken.data, 0, tensor_bytes(s->taken));
+    if (!e) device_zero(tp->device, s->taken);
     return e;
 }
 

@@ -1,7 +1,6 @@
 /* summa.c -- the three products of summa.h, step by step. */
 #include "emulated_devices/schemes/tensor/summa.h"
 #include "emulated_devices/device/compute.h"
-#include <string.h>
 
 /* Devices of one row differ in their column, and the other way round. */
 #define ALONG_ROW    GRID_COLUMN
@@ -133,7 +132,7 @@ static enum error_code weight_step(struct tensor_parallel *tp, enum param_role r
     if (e) return e;
     e = tensor_gradient_buffer(tp, &part, tensor_rows(sum), I, err);
     if (!e) {
-        memset(part.data, 0, tensor_bytes(part));
+        device_zero(tp->device, part);
         if (tensor_present(ids)) dev_embedding_backward_weight(tp->device, part, x, ids, tp->tokens.first);
         else dev_linear_backward_weight(tp->device, part, tensor_none, dY, x);
         e = reduce_to(tp, ALONG_COLUMN, l, part, sum, err);

@@ -23,7 +23,6 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
-#include <string.h>
 
 #define I_AXIS MESH_AXIS(0)
 #define J_AXIS MESH_AXIS(1)
@@ -156,7 +155,7 @@ static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role
 {
     int64_t rows[MESH_MOST_DEVICES];
     enum error_code e = tensor_gradient_buffer(tp, w, weight_rows(tp, role, rows), cols, err);
-    if (!e) memset(w->data, 0, tensor_bytes(*w));
+    if (!e) device_zero(tp->device, *w);
     return e;
 }
 

@@ -1,0 +1,44 @@
+/* cpu -- memory is the host's, operations are ref/'s: OpenMP and BLAS.
+ *
+ * A host view is the memory itself and costs nothing.
+ */
+#include "emulated_devices/device/backend.h"
+#include "ref/numeric/convert.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+static void *allocate(struct device *d, size_t bytes)
+{
+    (void)d;
+    if (bytes > SIZE_MAX - ALIGNMENT) return NULL;
+    return aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+}
+
+static void release(struct device *d, void *data, size_t bytes)
+{
+    (void)d, (void)bytes;
+    free(data);
+}
+
+static void copy(struct device *d, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                 size_t rows)
+{
+    (void)d;
+    for (size_t r = 0; r < rows; r++) memmove((char *)to + r * to_pitch, (const char *)from + r * from_pitch, width);
+}
+
+static const void *read_it(struct device *d, const void *data, size_t bytes) { return (void)d, (void)bytes, data; }
+
+static void *write_it(struct device *d, void *data, size_t bytes) { return (void)d, (void)bytes, data; }
+
+static void done(struct device *d, const void *view) { (void)d, (void)view; }
+
+const struct backend backend_cpu = {
+    .name = "cpu", .description = "computes on this machine's cores: OpenMP and BLAS",
+    .has_numbers = true,
+    .allocate = allocate, .release = release, .copy = copy,
+    .host_read = read_it, .host_write = write_it, .host_done = done,
+    .ops = ops_for,
+};

@@ -1,0 +1,179 @@
+/* discrete -- computes as cpu does, in memory that the host cannot touch, like that of a device behind a bus.
+ *
+ * Device memory is open while an operation runs, and at no other time; a host view is a copy, which a view to write
+ * puts back when it is given back.  So whoever dereferences device memory stops here with one line, and so does
+ * whoever writes to a view that is for reading, releases what is still looked at, or never gives a view back.  Debug
+ * builds use it.
+ */
+#define _DEFAULT_SOURCE                 /* sigaction's SA_SIGINFO */
+#include "emulated_devices/device/backend.h"
+#include "emulated_devices/device/backends/range.h"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t ADDRESSES = (size_t)1 << 36;        /* a device; nothing lies behind those that are not used */
+
+struct view {
+    struct view *next;
+    char *data;                         /* the device's */
+    size_t bytes;
+    bool writes;
+    uint64_t hash;                      /* of what a view to read shows */
+    char shown[];
+};
+
+struct discrete {
+    struct discrete *next;              /* in the list of all devices of the process, for the fault handler */
+    struct device *device;
+    struct range range;
+    int opened;                         /* operations that are running */
+    struct view *views;
+};
+
+static struct discrete *all;
+static struct sigaction usual;
+
+static struct discrete *of(struct device *d) { return d->state; }
+
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
+
+/* Where it happens the program is lost: what a handler may not do in general harms nothing here. */
+static void fault(int signal, siginfo_t *info, void *context)
+{
+    (void)context;
+    for (struct discrete *s = all; s != NULL; s = s->next) {
+        if (!range_holds(&s->range, info->si_addr)) continue;
+        enum arena_tag tag;
+        uint64_t bytes;
+        const bool known = arena_look(&s->device->arena, info->si_addr, &tag, &bytes);
+        fprintf(stderr, "orrery: device memory is touched without a host view: %p in ", info->si_addr);
+        if (known) fprintf(stderr, "a tensor of %llu bytes (%s)\n", (unsigned long long)bytes, arena_tag_name(tag));
+        else fprintf(stderr, "no tensor that there is\n");
+    }
+    sigaction(signal, &usual, NULL);    /* the access is made again, and is nobody's now */
+}
+
+static void catch_faults(void)
+{
+    struct sigaction a = { .sa_sigaction = fault, .sa_flags = SA_SIGINFO };
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGSEGV, &a, &usual);
+}
+
+static void stop(const char *what, const struct view *v)
+{
+    fprintf(stderr, "orrery: %s: %llu bytes of device memory, at %p\n", what, (unsigned long long)v->bytes,
+            (void *)v->data);
+    abort();
+}
+
+/* ---- the device -------------------------------------------------------------------------------------------------- */
+
+static enum error_code open_it(struct device *d, struct error *err)
+{
+    struct discrete *s = calloc(1, sizeof *s);
+    if (s == NULL || !range_open(&s->range, ADDRESSES)) {
+        free(s);
+        return fail(err, ERR_MEMORY, "the backend discrete has no addresses for a device's memory");
+    }
+    if (all == NULL) catch_faults();
+    s->device = d;
+    s->next = all;
+    all = s;
+    d->state = s;
+    return OK;
+}
+
+static void close_it(struct device *d)
+{
+    struct discrete *s = of(d), **at = &all;
+    if (s->views != NULL) stop("a host view was never given back", s->views);
+    while (*at != s) at = &(*at)->next;
+    *at = s->next;
+    if (all == NULL) sigaction(SIGSEGV, &usual, NULL);
+    range_close(&s->range);
+    free(s);
+}
+
+static void begin(struct device *d)
+{
+    if (of(d)->opened++ == 0) range_protect(&of(d)->range, true);
+}
+
+static void end(struct device *d)
+{
+    if (--of(d)->opened == 0) range_protect(&of(d)->range, false);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static bool meets(const struct view *v, const char *data, size_t bytes) { return v->data < data + bytes
+                                                                          && data < v->data + v->bytes; }
+
+static void *allocate(struct device *d, size_t bytes) { return range_take(&of(d)->range, bytes); }
+
+static void release(struct device *d, void *data, size_t bytes)
+{
+    for (struct view *v = of(d)->views; v != NULL; v = v->next)
+        if (meets(v, data, bytes)) stop("memory is released while the host looks at it", v);
+    range_give(&of(d)->range, data, bytes);
+}
+
+static void copy(struct device *d, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                 size_t rows)
+{
+    begin(d);
+    for (size_t r = 0; r < rows; r++) memmove((char *)to + r * to_pitch, (const char *)from + r * from_pitch, width);
+    end(d);
+}
+
+/* ---- host views -------------------------------------------------------------------------------------------------- */
+
+static struct view *view(struct device *d, void *data, size_t bytes, bool writes)
+{
+    struct view *v = malloc(sizeof *v + bytes);
+    if (v == NULL) fprintf(stderr, "orrery: no memory for a host view of %zu bytes\n", bytes), abort();
+    for (struct view *other = of(d)->views; other != NULL; other = other->next)
+        if ((writes || other->writes) && meets(other, data, bytes))
+            stop("somebody else looks at what a host view writes", other);
+    *v = (struct view){ .next = of(d)->views, .data = data, .bytes = bytes, .writes = writes };
+    copy(d, v->shown, bytes, data, bytes, bytes, 1);
+    of(d)->views = v;
+    return v;
+}
+
+static const void *host_reads(struct device *d, const void *data, size_t bytes)
+{
+    if (!range_holds(&of(d)->range, data)) return data;
+    struct view *v = view(d, (char *)(uintptr_t)data, bytes, false);
+    v->hash = flight_hash(v->shown, bytes);
+    return v->shown;
+}
+
+static void *host_writes(struct device *d, void *data, size_t bytes)
+{
+    return range_holds(&of(d)->range, data) ? view(d, data, bytes, true)->shown : data;
+}
+
+static void host_gives_back(struct device *d, const void *shown)
+{
+    struct view **at = &of(d)->views, *v;
+    while ((v = *at) != NULL && v->shown != shown) at = &v->next;
+    if (v == NULL) return;                                      /* the host's own memory */
+    if (v->writes) copy(d, v->data, v->bytes, v->shown, v->bytes, v->bytes, 1);
+    else if (flight_hash(v->shown, v->bytes) != v->hash) stop("a host view for reading was written to", v);
+    *at = v->next;
+    free(v);
+}
+
+const struct backend backend_discrete = {
+    .name = "discrete",
+    .description = "computes as cpu, in memory that the host sees copies of only: finds accesses that do not ask",
+    .has_numbers = true,
+    .open = open_it, .close = close_it, .begin = begin, .end = end,
+    .allocate = allocate, .release = release, .copy = copy,
+    .host_read = host_reads, .host_write = host_writes, .host_done = host_gives_back,
+    .ops = ops_for,
+};

@@ -1,0 +1,66 @@
+#define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE, madvise */
+#include "emulated_devices/device/backends/range.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct hole {
+    struct hole *next;
+    char *at;
+    size_t bytes;
+};
+
+bool range_open(struct range *r, size_t size)
+{
+    void *base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *r = (struct range){ .base = base == MAP_FAILED ? NULL : base, .size = size,
+                         .page = (size_t)sysconf(_SC_PAGESIZE) };
+    return r->base != NULL;
+}
+
+void range_close(struct range *r)
+{
+    while (r->holes != NULL) {
+        struct hole *h = r->holes;
+        r->holes = h->next;
+        free(h);
+    }
+    munmap(r->base, r->size);
+}
+
+static size_t whole_pages(const struct range *r, size_t bytes) { return (bytes + r->page - 1) / r->page * r->page; }
+
+void *range_take(struct range *r, size_t bytes)
+{
+    const size_t need = whole_pages(r, bytes);
+    if (need < bytes) return NULL;
+    for (struct hole **at = &r->holes; *at != NULL; at = &(*at)->next)
+        if ((*at)->bytes == need) {
+            struct hole *h = *at;
+            char *const found = h->at;
+            *at = h->next;
+            free(h);
+            return found;
+        }
+    if (need > r->size - r->used) return NULL;
+    r->used += need;
+    return r->base + r->used - need;
+}
+
+/* Without memory to remember them the addresses are lost; there are many. */
+void range_give(struct range *r, void *at, size_t bytes)
+{
+    struct hole *h = malloc(sizeof *h);
+    madvise(at, whole_pages(r, bytes), MADV_DONTNEED);
+    if (h == NULL) return;
+    *h = (struct hole){ .next = r->holes, .at = at, .bytes = whole_pages(r, bytes) };
+    r->holes = h;
+}
+
+void range_protect(struct range *r, bool opened)
+{
+    if (r->used == 0 || mprotect(r->base, r->used, opened ? PROT_READ | PROT_WRITE : PROT_NONE) == 0) return;
+    perror("orrery: the memory of a device cannot be protected");
+    abort();
+}

@@ -1,0 +1,23 @@
+/* reduction.h -- element-wise arithmetic of collectives, on memory of the host. */
+#ifndef ORRERY_REDUCTION_H
+#define ORRERY_REDUCTION_H
+
+#include "ref/numeric/dtype.h"
+#include <stdint.h>
+
+#define REDUCTIONS(X) X(SUM, "sum") X(PRODUCT, "product") X(MAX, "max") X(MIN, "min") X(AVERAGE, "average")
+enum reduction {
+#define X(id, name) id,
+    REDUCTIONS(X)
+#undef X
+    REDUCTION_COUNT
+};
+const char *reduction_name(enum reduction);
+
+/** into[i] = into[i] (op) from[i]; AVERAGE adds.  MAX and MIN keep a NaN that either side has. */
+void reduction_apply(enum reduction, enum dtype, void *into, const void *from, int64_t n);
+
+/** x[i] = x[i] / by.  Integers round toward zero. */
+void reduction_divide(enum dtype, void *x, int64_t n, int by);
+
+#endif
