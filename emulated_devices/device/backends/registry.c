@@ -6,6 +6,7 @@
 #define BACKENDS(X)                                                                                                    \
     X(cpu)                                                                                                             \
     X(discrete)                                                                                                        \
+    X(count)                                                                                                           \
 
 #define X(name) extern const struct backend backend_##name;
 BACKENDS(X)
