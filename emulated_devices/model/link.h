@@ -77,8 +77,8 @@ struct linked {
  * @param forward_only  there is no backward pass: everything is dropped.
  * @return OK; ERR_PLAN if the table cannot be run: it reads a slot that nobody has made, or is too long.
  */
-enum error_code link_part(struct linked *, const struct node *table, const struct model_config *, const struct seams *,
-                          enum recompute, bool forward_only, struct error *);
+enum error_code link_part(struct linked *, const struct node *table, const struct model_config *, const struct seams *seams,
+                          enum recompute recompute, bool forward_only, struct error *);
 
 /** The same of one block of the plan's model, or of its other parts.  layer -1: the embedding; L: the loss. */
 enum error_code link_layer(struct linked *, const struct model_config *, const struct seams *, int layer, const char *recompute,

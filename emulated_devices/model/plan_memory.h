@@ -19,7 +19,7 @@ struct plan_memory {
  * @param steps  whether it trains; if not, it only keeps what it has.
  * @return OK or ERR_MEMORY.
  */
-enum error_code plan_memory(const struct plan *, int rank, bool steps, struct plan_memory *, struct error *);
+enum error_code plan_memory(const struct plan *plan, int rank, bool steps, struct plan_memory *, struct error *);
 
 /* Of all devices together, and of the one that takes most. */
 struct plan_memories { int most; struct plan_memory of_most; uint64_t device_bytes, offloaded; };

@@ -58,7 +58,7 @@ struct step_result {
  * @param comm  of an outline that only is looked at, it need not be connected: device, rank, size and contexts suffice.
  * @return OK or ERR_MEMORY; trainer_close works after both.
  */
-enum error_code trainer_outline(struct trainer *, const struct plan *, struct comm *, struct error *);
+enum error_code trainer_outline(struct trainer *, const struct plan *plan, struct comm *comm, struct error *);
 
 /**
  * Build this device's part: its outline, initial weights, optimizer state.
