@@ -47,7 +47,7 @@ enum error_code fail_about(struct error *err, enum error_code code, const char *
 /** What a code means in general, in a few words; never NULL. */
 const char *error_meaning(enum error_code code);
 
-/** The exit status of a program that ends with this code: 0 done, 1 failed, 2 wrong usage, 3 a check did not hold. */
+/** The exit status of a program that ends with this code: 0 done, 1 failed, 2 wrong usage, 3 a check failed. */
 int error_exit_status(enum error_code code);
 
 #endif

@@ -14,16 +14,16 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
 {
     const struct option table[] = {
         { "GOLDEN", NULL, OPTION_STRING, &o->golden, .required = true, .help = "a golden file" },
-        { "ACTUAL", NULL, OPTION_STRING, &o->actual, .required = true, .help = "a safetensors file with tensors of the same names, or a folder with one for each rank" },
-        { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats, .help = "what the tensors were computed in; default: the widest that is stored" },
+        { "ACTUAL", NULL, OPTION_STRING, &o->actual, .required = true, .help = "a safetensors file with tensors of the same names, or a folder with one file per rank" },
+        { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats, .help = "number format of the computation; default: the widest one in ACTUAL" },
         { "--map", "FILE", OPTION_STRING, &o->map, .help = "JSON: what the tensors are called and how they are cut; see docs/checking.md" },
-        { "--all", NULL, OPTION_SWITCH, &o->all, .help = "a line for every tensor" },
-        { "--json", "FILE", OPTION_STRING, &o->json, .help = "everything as JSON; -: to standard output, and lines for people to standard error" },
+        { "--all", NULL, OPTION_SWITCH, &o->all, .help = "print a line for every tensor" },
+        { "--json", "FILE", OPTION_STRING, &o->json, .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { 0 }
     };
     enum error_code e = options_parse("check", argc - 2, argv + 2, table, &o->help, err);
     if (!e && o->help)
-        print_usage("check", "GOLDEN ACTUAL [options]", "Compare somebody's tensors with a golden file, and name the first that is wrong.\n\n"
+        print_usage("check", "GOLDEN ACTUAL [options]", "Compare the tensors of another program with a golden file, and name the first wrong one.\n\n"
                     "Each tensor is held to its own bound: what rounding in its format does to a one-device model.\n"
                     "The exit status is 0 if all hold, 3 if one does not, 1 if a file cannot be used.", table);
     return e;

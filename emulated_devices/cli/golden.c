@@ -24,13 +24,13 @@ static enum error_code parse(struct golden_options *o, int argc, char **argv, bo
     const struct option table[] = {
         { "DIR", NULL, OPTION_STRING, &o->folder, .help = "the folder of the golden files" },
         { "--measure", NULL, OPTION_SWITCH, &o->measure, .help = "measure the bounds and write them beside the files" },
-        { "--runs", "N", OPTION_INT, &o->runs, .min = 0, .max = 1000000, .help = "also make N clean disturbed runs of each file in fp32, bf16 and fp16 and count alarms" },
+        { "--runs", "N", OPTION_INT, &o->runs, .min = 0, .max = 1000000, .help = "also make N correct runs of each file, with random rounding errors, in fp32, bf16 and fp16; count the false alarms" },
         { 0 }
     };
     enum error_code e = options_parse("golden", argc - 2, argv + 2, table, help, err);
     if (!e && *help)
-        print_usage("golden", "[DIR] [options]", "Hold the one-device model to golden files: in fp64 to 1e-12, in fp32, bf16 and fp16 to half the bound stored\n"
-                    "beside each tensor. What is shown is the largest error/bound, and whose it is.", table);
+        print_usage("golden", "[DIR] [options]", "Compare the one-device model with golden files: in fp64 within 1e-12, in fp32, bf16 and fp16 within\n"
+                    "half the bound stored beside each tensor. Shown are the largest error/bound and its tensor.", table);
     return e;
 }
 
@@ -111,7 +111,7 @@ static enum error_code count_alarms(const struct golden *g, enum dtype t, const 
         if (e) return e;
     }
     if (runs > 0) printf("%-*s clean  %d alarms in %d runs; at most %.2g, %s\n", name_width, "", alarms, runs, most.ratio, name);
-    return alarms ? fail(err, ERR_CHECK, "%s: %d of %d clean runs raised an alarm", shown_path(g->file.path).text, alarms, runs) : OK;
+    return alarms ? fail(err, ERR_CHECK, "%s: %d of %d correct runs raised an alarm", shown_path(g->file.path).text, alarms, runs) : OK;
 }
 
 /* In how many tensors this format could hide anything is said where there are any. */

@@ -51,9 +51,9 @@ static void list_auto(enum operation op)
 static void explain_auto(void)
 {
     printf("\n");
-    entry(ALGORITHM_AUTO, "for every operation: the algorithm with the least predicted time, by its cost function and the cluster's links; not the "
-          "fastest, and nothing is measured. The prediction leaves out copies, how sums wait for one another, and what else uses ports meanwhile. What "
-          "it chooses takes up to 1.25 times as long as the best, in the cases tried, mostly less than 1.06: docs/virtual_clock.md");
+    entry(ALGORITHM_AUTO, "for every operation: the algorithm with the least predicted time, by its cost function and the cluster's links. Nothing "
+          "is measured. The prediction ignores local copies, sums that wait for other sums, and contention for ports. In the cases "
+          "tried its choice takes at most 1.25 times as long as the best, mostly less than 1.06 times: docs/virtual_clock.md");
 }
 
 static void list_collectives(void)
@@ -97,35 +97,35 @@ static void list_tensor(void) { list_schemes(TENSOR_SCHEME, "memory", NULL); }
 /* What goes with every scheme that shares something. */
 static void list_quantising(void)
 {
-    entry("--quantize-weights", "int8 or int4: what gathers weights carries codes, with a scale for each --quantize-block of them; all devices, "
-          "their owner too, compute with what the codes stand for");
-    field("sends bits/8 + 4/block bytes an element, where each of a format's would be sent");
-    field("memory a master copy beside the optimizer's state, where weights are gathered after the step");
+    entry("--quantize-weights", "int8 or int4: weights are gathered as codes, with one scale per --quantize-block elements; all devices, the "
+          "owner included, compute with the dequantised values");
+    field("sends bits/8 + 4/block bytes an element instead of the format's size");
+    field("memory a master copy beside the optimizer's state, if weights are gathered after the step");
     field("from ZeRO++ (qwZ), arXiv:2306.10209; codes and scales are those of DeepSpeed 0.19.8");
-    entry("--quantize-gradients", "int8 or int4: gradients are reduced by all-to-alls of codes, inside nodes and then between them, and added up: fp16 in fp16, all else in fp32 or fp64");
+    entry("--quantize-gradients", "int8 or int4: gradients are reduced by all-to-alls of codes, inside nodes and then between them; sums of fp16 are made in fp16, all others in fp32 or fp64");
     field("sends bits/8 + 4/block bytes an element; n/q of n elements leave a node of q devices");
-    field("memory codes of what is being reduced, twice");
+    field("memory two buffers of codes of the unit that is being reduced");
     field("from ZeRO++ (qgZ), arXiv:2306.10209; codes and scales are those of DeepSpeed 0.19.8");
 }
 
 /* What any of them takes besides. */
 static void list_offload(void)
 {
-    entry("--offload WHAT", "optimizer state, gradients or weights on a slow tier, the host's memory or a file for each device (--offload-to)");
-    field("moves weights: a read for each gathering, a write a step, and in formats without masters a read for it; gradients: a write and a "
-          "read a step, both again for each further pass; optimizer state: a read and a write a step. n/P of each, on each device's own link");
-    field("memory weights two parts and the shards of two, gradients one part and a shard, optimizer state three slices (--offload-slice)");
-    field("--offload-stride K: the device steps every K-th slice, the host the others meanwhile");
+    entry("--offload WHAT", "optimizer state, gradients or weights on a slow tier: the host's memory, or one file per device (--offload-to)");
+    field("moves weights: a read for each gather, a write a step, and without masters a read for the step; gradients: a write and a "
+          "read a step, both once more for each further backward pass; optimizer state: a read and a write a step. n/P of each, on each device's own link");
+    field("memory weights: two parts and the shards of two; gradients: one part and a shard; optimizer state: three slices (--offload-slice)");
+    field("--offload-stride K: the device steps every Kth slice, the host the others at the same time");
     field("from ZeRO-Infinity, arXiv:2104.07857; ZeRO-Offload, arXiv:2101.06840; Deep Optimizer States, arXiv:2410.21316");
 }
 
 /* What those take that gather weights before use. */
 static void list_tiles(void)
 {
-    entry("--tiles T", "each matrix as T ranges of outputs, which are gathered, used, reduced and stepped one after the other; with every scheme that "
-          "gathers weights before use, and with --offload weights; not with --tp");
-    field("sends what the scheme does, and gathers again what would still be whole: of the loss and of recomputed layers");
-    field("memory weights whole at once: two tiles, and what is not tiled of a layer or two; gradients: a tile and what is not tiled of its layer");
+    entry("--tiles T", "each matrix as T ranges of outputs, which are gathered, used, reduced and stepped one after the other; for schemes that "
+          "gather weights before use, and for --offload weights; not with --tp");
+    field("sends what the scheme sends, and gathers the output matrix and the matrices of recomputed layers once more");
+    field("memory weights: two tiles, and the norms and biases of a layer or two; gradients: a tile, and the norms and biases of its layer");
     field("from ZeRO-Infinity, arXiv:2104.07857, section 5.1.3");
 }
 
@@ -167,7 +167,7 @@ static void list_links(const struct cluster *c)
     for (int l = 0; l < c->levels; l++) {
         const struct link *k = &c->link[l];
         char gap[64] = "", eager[80] = "", devices[32] = "";
-        if (k->gap > 0) snprintf(gap, sizeof gap, ", each message holds a port for %g us", (double)k->gap * 1e-6);
+        if (k->gap > 0) snprintf(gap, sizeof gap, ", each message occupies a port for %g us more", (double)k->gap * 1e-6);
         if (k->eager != ALWAYS_EAGER) snprintf(eager, sizeof eager, ", above %s a message waits for its receiver", size_format(k->eager).text);
         if (k->devices > 0) snprintf(devices, sizeof devices, "; %d devices", k->devices);
         field("%-8s %g us, %g GB/s%s%s%s", k->level, (double)k->latency * 1e-6, (double)k->rate * 1e-3, gap, eager, devices);
@@ -201,7 +201,7 @@ static void list_clusters(void)
     for (int i = 0; cluster_texts[i]; i++) {
         char text[600];
         if (cluster_parse(&c, cluster_texts[i], "a shipped cluster", NULL) != OK) continue;
-        snprintf(text, sizeof text, "%s%s", c.description, strcmp(c.name, CLUSTER_USUAL) == 0 ? " (the usual one)" : "");
+        snprintf(text, sizeof text, "%s%s", c.description, strcmp(c.name, CLUSTER_USUAL) == 0 ? " (default)" : "");
         entry(c.name, text);
         list_device(&c);
         field("from %s", c.source);
@@ -246,10 +246,10 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "schedules", "Pipeline schedules, over pp (--schedule)", list_schedules },
     { "collectives", "Collectives (--allreduce)", list_collectives },
     { "optimizers", "Optimizers (--optimizer)", list_optimizers },
-    { "clusters", "Clusters, whose time the virtual clock tells (--cluster)", list_clusters },
-    { "backends", "Backends, which compute (--backend)", list_backends },
+    { "clusters", "Clusters for the virtual clock (--cluster)", list_clusters },
+    { "backends", "Backends, which execute operations (--backend)", list_backends },
     { "dtypes", "Number formats (--dtype)", list_dtypes },
-    { "clashes", "What does not go together", list_clashes },
+    { "clashes", "What cannot be combined", list_clashes },
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 
@@ -266,7 +266,7 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
     enum error_code e = options_parse("list", argc - 2, argv + 2, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("list", "[WHAT]", "Show everything registered, by the names that the other commands take.", table);
+        print_usage("list", "[WHAT]", "List everything registered, by the names that other commands take.", table);
         return OK;
     }
     for (int i = 0; i < PARTS; i++) {

@@ -5,14 +5,14 @@
 #include <string.h>
 
 static const struct command commands[] = {
-    { "train", "train a model on a mesh of emulated devices, and check it against one", command_train },
-    { "verify", "run everything registered on every fitting mesh, and check it against one device", command_verify },
-    { "check", "somebody's tensors beside a golden file: the first wrong one, where, by how much", command_check },
-    { "show", "draw a pipeline schedule, or a collective step by step, without training anything", command_show },
-    { "bench", "training steps, schedules, collectives: each figure beside a limit, a published one or MPI's", command_bench },
-    { "golden", "hold the one-device model to golden files; measure the bounds beside them", command_golden },
-    { "dump", "every tensor of the one-device model on one batch, in a file", command_dump },
-    { "list", "everything registered: name, what it needs, what it costs, where it is from", command_list },
+    { "train", "train a model on a mesh of emulated devices, and compare it with one device", command_train },
+    { "verify", "run every registered scheme on every mesh that fits, and compare it with one device", command_verify },
+    { "check", "compare another program's tensors with a golden file; name the first wrong one", command_check },
+    { "show", "draw a pipeline schedule, a collective or a matrix product, without training", command_show },
+    { "bench", "measure steps, schedules, collectives, beside a limit, a published figure or MPI", command_bench },
+    { "golden", "compare the one-device model with golden files; measure the bounds beside them", command_golden },
+    { "dump", "write every tensor of the one-device model on one batch to a file", command_dump },
+    { "list", "list everything registered: name, requirements, cost, source", command_list },
     { 0 }
 };
 
@@ -21,7 +21,7 @@ static void print_help(void)
     printf("Orrery: a laptop-size model of a GPU cluster. Every device is a process; the numbers are real.\n\n"
            "usage: orrery COMMAND [options]        orrery COMMAND --help\n\n");
     print_commands(commands);
-    printf("\nExit status: 0 done, 1 failed while running, 2 wrong usage, 3 a check did not hold.\n");
+    printf("\nExit status: 0 done, 1 failed while running, 2 wrong usage, 3 a check failed.\n");
 }
 
 int main(int argc, char **argv)

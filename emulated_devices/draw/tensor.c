@@ -140,7 +140,7 @@ static void print_totals(const struct pass_outcome *o, int P, int64_t steps)
         as_cost = as_cost && o[d].as_cost, whole = whole && o[d].whole;
     }
     printf("  %lld step%s, %llu messages, %llu bytes, %llu additions: %s;\n  %s\n", (long long)steps, steps == 1 ? "" : "s", messages, bytes, additions,
-           as_cost ? "on every device what the cost function says" : "THE COST FUNCTION SAYS OTHERWISE",
+           as_cost ? "on every device what the cost function says" : "THE COST FUNCTION DIFFERS",
            whole ? "every device has its piece of the result, with all parts in it" : "A PIECE OF THE RESULT IS NOT WHAT IT MUST BE");
 }
 

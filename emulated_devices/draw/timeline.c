@@ -15,7 +15,7 @@ void timeline_say_rest(FILE *to, const struct schedule *s)
             s->chunks > 1 ? "stages' microbatches" : "microbatches");
     fprintf(to, "  messages  %lld\n", (long long)schedule_messages(s));
     fprintf(to, "  order     weight gradients are %sadded in the order of the microbatches\n", schedule_adds_in_order(s) ? "" : "not ");
-    fprintf(to, "  sends     %s if each blocks until its receive\n", schedule_survives_blocking_sends(s) ? "it runs even" : "it would hang");
+    fprintf(to, "  sends     %s if each send blocks until its receive\n", schedule_survives_blocking_sends(s) ? "it runs even" : "it would hang");
 }
 
 static enum error_code write_text(const char *path, const char *text, size_t bytes, struct error *err)

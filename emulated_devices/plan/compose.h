@@ -94,10 +94,10 @@ const struct clash *clash_at(int place);
 /** The first clash of a plan at this place or behind it.  @return NULL if there is none. */
 const struct clash *clash_of(const struct facts *, int place);
 
-/** A row in general, for a list under its first feature: "reason; it takes ..". */
+/** A row in general, for a list under its first feature: "reason; use ..". */
 void clash_describe(const struct clash *, char *text, size_t size);
 
-/** Part of plan_check.  @return OK, or ERR_PLAN with the first clash: "FLAG VALUE: reason; it takes ..". */
+/** Part of plan_check.  @return OK, or ERR_PLAN with the first clash: "FLAG VALUE: reason; use ..". */
 enum error_code plan_check_compose(const struct facts *, struct error *);
 
 #endif

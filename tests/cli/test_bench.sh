@@ -12,7 +12,7 @@ test_published_table() {
 # Formulas that ours equal, and those of the v family, which ours are at most.
 test_published_formulas() {
     run bench schedules
-    expect_out '^counts 2vP-P-2 waits .* gives 12 of its 12 rates'
+    expect_out '^2vP-P-2 message delays, which gives 12 of its 12 rates'
     expect_out '^dualpipe +\(P/2-1\)\(F&B\+B-3W\) +6 +8 +4 +54 +54 '
     expect_out '^dualpipev +\(P-1\)\(F&B\+B-3W\) +6 +8 +4 +126 +126 '
     expect_out '^zb-v +0 +6 +6 +6 +0 +0 '

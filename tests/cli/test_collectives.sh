@@ -25,7 +25,7 @@ END
     expect_out '^  0 -> 1  b2\(02\)   1 -> 2  b0\(01\)   2 -> 0  b1\(12\)$'
     expect_out '^4 steps, '
     expect_out "^every device sent and added what the algorithm's cost function says$"
-    expect_out '^every device has the result that it must have$'
+    expect_out '^every device has the expected result$'
 }
 
 # Every algorithm; at its end every cell that must be is finished.
@@ -39,7 +39,7 @@ test_every_algorithm() {
             [ "$name" = two_level ] && devices=8    # two nodes of 4
             run show $op "$name" --devices $devices --plain --cluster "$([ "$name" = two_level ] && echo a100-ethernet || echo h100-infiniband)"
             expect_status 0; expect_silent; expect_columns 100; expect_out "^every device sent and added"
-            [ $op = barrier ] || expect_out '^every device has the result that it must have'
+            [ $op = barrier ] || expect_out '^every device has the expected result'
             case $op in
             allreduce|allgather|broadcast)
                 [ "$(tail -n $((devices + 5)) "$place/out" | grep -cE '^    device [0-9]+( +\*)+$')" = $devices ] ||
@@ -130,7 +130,7 @@ test_train_with_auto() {
     expect_status 0; expect_out '^traffic counted messages, bytes and additions .* equal the formulas'; expect_out '^OK'
     run train --data text --dp 2 --allreduce auot;  expect_status 2; expect_error 'did you mean auto\?'
     run list collectives;                           expect_out '^  auto .*least predicted time'; expect_columns 100
-    expect_out 'takes up to 1\.25 times'
+    expect_out 'at most 1\.25 times'
 }
 
 run_tests test_ring_as_drawn test_every_algorithm test_show_other_lengths test_show_refusals test_nodes test_bench test_bench_every_operation \

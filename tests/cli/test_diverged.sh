@@ -27,7 +27,7 @@ test_beside_one_device() {
                  '--dp 2 --zero 3 --quantize-weights int8 --quantize-gradients int8'; do
         train $wild $flags --check ref --json j
         expect_status 1; expect_error "$line, and so did the one-device run, first in [a-z_. 0-9]+ at step [0-9]+: that is not the plan's fault; try"
-        expect_out '^DIVERGED: nothing was found wrong with the plan'; expect_no_out '^FAILED'; expect_no_out '^OK:'
+        expect_out '^DIVERGED: no error was found in the plan'; expect_no_out '^FAILED'; expect_no_out '^OK:'
         grep -q '"reference_diverged":' j || complain 'JSON says nothing of it'
         grep -q '"holds":[[:space:]]*false' j || complain 'JSON says that it holds'
     done
@@ -70,7 +70,7 @@ test_more_tokens_than_bytes() {
     train --steps 0 --sample 40;                                            expect_status 0; expect_no_out '^warning'
     zero_model big 50257
     run train --data "$text" --model big --steps 1 --batch 2 --sample 40;   expect_status 0; expect_silent
-    expect_out '^warning .*V=50257 tokens, and the text is read as bytes: only tokens 0 to 255 occur'; expect_out 'such as --model small'
+    expect_out '^warning .*V=50257 tokens, but the text is read as bytes: only tokens 0 to 255 occur'; expect_out 'such as --model small'
     expect_out '<[0-9]{4,5}>'
 }
 

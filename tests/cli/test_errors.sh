@@ -21,8 +21,8 @@ test_unknown_words() {
     train --optimizer galore --refresh 0;   refuses 2 '--refresh 0: must be a whole number from 1 '
     train --optimizer galore --history 3;   refuses 2 '--history: is for --optimizer natural-galore, not galore'
     train --rank 4;                         refuses 2 '--rank: is for --optimizer galore and natural-galore, not adamw'
-    train --optimizer galore --tp 2;        refuses 2 '--tp 2: cuts matrices, and --optimizer galore projects whole ones; it takes --dp and --pp'
-    train --optimizer galore --dp 2 --zero 2;   refuses 2 '--data-parallel zero2: keeps parts of matrices, .*; it takes ddp'
+    train --optimizer galore --tp 2;        refuses 2 '--tp 2: cuts matrices, and --optimizer galore projects whole ones; use --dp and --pp'
+    train --optimizer galore --dp 2 --zero 2;   refuses 2 '--data-parallel zero2: keeps parts of matrices, .*; it needs ddp'
     train --tensor 1e;                      refuses 2 '--tensor 1e: .*did you mean 1d\?'
     train --data-parallel everything;     refuses 2 '--data-parallel everything: must be one of .*ddp'
     train --schedule 1f2b;                  refuses 2 '--schedule.*1f2b.*did you mean .?1f1b'
@@ -64,7 +64,7 @@ test_plans_that_do_not_fit() {
     train --pp 4 --schedule skippipe --skip 3;       refuses 2 'skippipe: P=4.*skip=1\.\.2 would fit'
     train --pp 4 --update-every 4;          refuses 2 '1f1b: steps the weights once.*--update-every 4 is for pipedream-2bw'
     train --pp 4 --micro 8 --schedule pipedream-2bw --update-every 2;  refuses 2 'at least P microbatches.*; 4 or more would fit'
-    train --pp 4 --micro 8 --schedule pipedream-2bw; refuses 2 '--clip 1: --schedule pipedream-2bw with more than --micro 4 steps .*; it takes --clip 0'
+    train --pp 4 --micro 8 --schedule pipedream-2bw; refuses 2 '--clip 1: --schedule pipedream-2bw with more than --micro 4 steps .*; use --clip 0'
     train --pp 4 --placement fast;          refuses 2 '--placement fast: must be one of even, speed'
     train --pp 4 --timeline /nowhere/x;     refuses 1 '--timeline /nowhere/x: cannot be written'
     train --dp 2 --batch 1;                 refuses 2 '--batch 1: --dp 2 times --micro 1 needs at least 2 sequences'
@@ -199,10 +199,10 @@ test_checkpoints_that_are_broken() {
     bad training edit $t 's/"--lr":[^,]*,/"--lr": 0.001,/';         refuses 1 'training\.json: --lr must be a text'
     bad training edit $t 's/"--seed":[^,]*,/"--sead": "42",/';      refuses 2 '--sead is not a flag'
     local good="run train --data $text --steps 1 --resume $place/good"
-    $good --optimizer sgd;                  refuses 2 '--resume .*good: cannot be gone on with: --optimizer: saved adamw, now sgd.*--model DIR begins anew'
-    $good --seed 7;                         refuses 2 '--resume .*good: this would be another run: --seed: saved 42, now 7; --override'
-    $good --seed 7 --dp 2;                  refuses 2 '--resume .*good: this would be another run: --seed: saved 42, now 7; --override'
-    $good --model small;                    refuses 2 '--resume .*good: cannot be gone on with: model D: saved 32, now 96'
+    $good --optimizer sgd;                  refuses 2 '--resume .*good: cannot be resumed: --optimizer: saved adamw, now sgd.*--model DIR starts a new run'
+    $good --seed 7;                         refuses 2 '--resume .*good: this would be a different run: --seed: saved 42, now 7; --override'
+    $good --seed 7 --dp 2;                  refuses 2 '--resume .*good: this would be a different run: --seed: saved 42, now 7; --override'
+    $good --model small;                    refuses 2 '--resume .*good: cannot be resumed: model D: saved 32, now 96'
 }
 
 run_tests test_unknown_words test_plans_that_do_not_fit test_texts test_outputs_that_cannot_be_written test_memory_that_cannot_do test_memory \

@@ -25,10 +25,10 @@ test_round_trip() {
 test_the_model_is_the_last_outer_steps() {
     train $small --dp 2 --steps 0 --save start;                                                 expect_status 0
     train $small --dp 2 --data-parallel local-sgd --local-steps 3 --steps 2 --save early;       expect_status 0
-    expect_out '^rounds  2 replicas, 0 outer steps, one every 3 steps; the model is that of step 0, '
+    expect_out '^rounds  2 replicas, 0 outer steps, one every 3 steps; the saved model is that of step 0; '
     cmp -s <(tail -c 4000 start/model.safetensors) <(tail -c 4000 early/model.safetensors) || complain 'the model is not where the round began'
     train $small --dp 2 --data-parallel local-sgd --local-steps 3 --steps 3 --save later;       expect_status 0
-    expect_out '^rounds  2 replicas, 1 outer step, one every 3 steps; the last has just been taken$'
+    expect_out '^rounds  2 replicas, 1 outer step, one every 3 steps; the last one after the last step$'
     ! cmp -s <(tail -c 4000 start/model.safetensors) <(tail -c 4000 later/model.safetensors) || complain 'the outer step has made nothing of it'
 }
 
@@ -37,9 +37,9 @@ test_parting_and_not_meeting() {
     train $small --dp 2 --steps 2 --lr-steps 4 --save together;                                 expect_status 0
     train $small --dp 3 --data-parallel diloco --local-steps 2 --steps 2 --resume together --override --check ref --save apart;     expect_status 0; expect_out '^OK: '
     train $small --dp 3 --zero 0 --steps 1 --resume apart;                                      expect_status 2
-    expect_error '--resume apart: cannot be gone on with: --data-parallel: saved diloco, now not given; .*; --model DIR begins anew from its weights'
+    expect_error '--resume apart: cannot be resumed: --data-parallel: saved diloco, now not given; .*; --model DIR starts a new run from its weights'
     train $small --dp 2 --steps 1 --resume apart --override;                                    expect_status 2
-    expect_error '--resume apart: cannot be gone on with: replicas: saved 3, now 2'
+    expect_error '--resume apart: cannot be resumed: replicas: saved 3, now 2'
     run train --data "$text" $small --dp 2 --steps 1 --model apart;                             expect_status 0
 }
 
@@ -47,7 +47,7 @@ refuses() { expect_status 2; expect_error "$1"; }
 test_refusals() {
     train --dp 2 --local-steps 4;                                                   refuses '--local-steps 4: --data-parallel ddp reduces gradients in every step; .*local-sgd and diloco'
     train --dp 2 --zero 2 --outer-lr 1;                                             refuses '--outer-lr 1: --data-parallel zero2 reduces'
-    train --dp 2 --data-parallel diloco --outer-momentum 0;                         refuses '--outer-momentum 0: without it diloco is --data-parallel local-sgd'
+    train --dp 2 --data-parallel diloco --outer-momentum 0;                         refuses '--outer-momentum 0: without momentum diloco is --data-parallel local-sgd'
     train --dp 2 --data-parallel diloco --local-steps 0;                            refuses '--local-steps 0: '
     train --dp 4 --data-parallel diloco --shards 1,2,2 --shard-group 2;             refuses 'takes --shards W,G,O or --shard-group, not both'
     train --dp 2 --data-parallel diloco --dtype fp16;                               refuses '--dtype fp16: needs a loss scale, .*--dtype bf16 needs none'

@@ -15,7 +15,7 @@ test_sides_are_one_device() {
     saved one --steps 50
     saved two --steps 50 --dp 2 --perturb 2;                        same_weights one two
     saved shards --steps 50 --dp 2 --perturb 2 --zero 3;            same_weights one shards
-    expect_out '^slope   .* at most 16 bytes a step; no gradient is kept, and none is sent'
+    expect_out '^slope   .* at most 16 bytes a step; no gradients are kept or sent'
 }
 
 # The same parts of the batch, added in the same order, by four devices and by eight; weights whole and in shards.
@@ -77,13 +77,13 @@ test_refusals() {
     train $m --clip 1;                                  refuses '--clip 1: --optimizer mezo has no gradients to clip'
     train $m --grad-dtype fp32;                         refuses '--grad-dtype: --optimizer mezo has no gradients'
     train $m --dtype fp16 --loss-scale 1024;            refuses '--loss-scale 1024: --optimizer mezo has no gradients that could underflow'
-    train $m --dp 2 --zero 1;                           refuses '--data-parallel zero1: shares gradients or optimizer state, and --optimizer mezo has none'
+    train $m --dp 2 --zero 1;                           refuses '--data-parallel zero1: shards gradients or optimizer state, and --optimizer mezo has none'
     train $m --dp 2 --zero 3 --reduce-scatter ring;     refuses '--reduce-scatter ring: --optimizer mezo has no gradients to reduce'
     train $m --dp 2 --zero 3 --reshard-after-forward no;            refuses '--reshard-after-forward no: there is no backward pass'
-    train $m --pp 2 --micro 4 --schedule pipedream-2bw; refuses '--schedule pipedream-2bw: steps the weights in mid-stream, by gradients'
+    train $m --pp 2 --micro 4 --schedule pipedream-2bw; refuses '--schedule pipedream-2bw: steps the weights inside the schedule, by gradients'
     train $m --dp 16 --batch 16 --perturb 2 --allreduce two_level;       refuses '--allreduce two_level: needs a group on several nodes .*; the devices that add up losses have P=8'
     run train $m --check "$top/golden/gpt2-tied.safetensors";       refuses 'gpt2-tied.safetensors: golden files have no steps of mezo'
-    train $m --check ref --isolate;                     refuses '--isolate: of --optimizer mezo losses and weights are compared'
+    train $m --check ref --isolate;                     refuses '--isolate: with --optimizer mezo only losses and weights are compared'
     train $m --pp 2 --timeline x.svg;                   refuses '--timeline x.svg: draws forward and backward passes; .*--trace FILE'
 }
 refuses() { expect_status 2; expect_error "$1"; [ -z "$out" ] || complain 'it says something before it refuses'; }

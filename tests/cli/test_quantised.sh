@@ -22,12 +22,12 @@ test_resumed() {
 test_refusals() {
     train --dp 2 --quantize-weights int8;                   expect_status 2; expect_error '--quantize-weights int8: --data-parallel ddp with --dp 2 gathers no weights'
     train --zero 3 --quantize-gradients int4;               expect_status 2; expect_error 'zero3 with --dp 1 reduce-scatters no gradients'
-    train --dp 2 --tp 2 --zero 3 --quantize-weights int8;   expect_status 2; expect_error 'with --tp 2 .*; it takes --tp 1'
+    train --dp 2 --tp 2 --zero 3 --quantize-weights int8;   expect_status 2; expect_error 'with --tp 2 .*; use --tp 1'
     train --dp 2 --zero 3 --quantize-weights int7;          expect_status 2; expect_error 'did you mean int8\?'
     train --dp 2 --zero 3 --quantize-block 64;              expect_status 2; expect_error '--quantize-block 64: is for --quantize-weights'
     train --dp 2 --zero 3 --quantize-weights int8 --quantize-block 0;   expect_status 2; expect_error '--quantize-block 0'
     run train --check "$top/golden/gpt2-tied.safetensors" --dp 2 --zero 3 --quantize-weights int8
-    expect_status 2; expect_error 'golden files have nothing quantised'
+    expect_status 2; expect_error 'golden files are not quantised'
 }
 
 # Two nodes of 4: two steps send as much as one, a quarter of it between nodes; the ring loses more than either.

@@ -36,9 +36,9 @@ test_another_run_is_refused() {
         [ "$flag" != "$change" ] || flag=${change% *}
         change=${change%%:*}
         run train --resume kept --steps 1 $change
-        expect_status 2; expect_error "--resume kept: this would be another run: .*$flag: saved .*, now .*; --override goes on all the same\$"
+        expect_status 2; expect_error "--resume kept: this would be a different run: .*$flag: saved .*, now .*; --override continues anyway\$"
         run train --resume kept --steps 1 $change --override;               expect_status 0
-        expect_out "^another run than was saved: .*$flag: saved .*, now "
+        expect_out "^differs from the saved run: .*$flag: saved .*, now "
     done
     run train --resume kept --steps 1 --lr 2e-3 --seed 7 --dp 2
     expect_status 2; expect_error '--seed: saved 42, now 7; --lr: saved 0\.001, now 0\.002; --override'
@@ -56,11 +56,11 @@ test_what_cannot_be_gone_on_with() {
     local change
     for change in '--optimizer adamw' '--rank 5' '--model llama-tiny' '--untied'; do
         run train --resume kept --steps 1 $change;                          expect_status 2
-        expect_error '--resume kept: cannot be gone on with: .*saved .*, now .*; --model DIR begins anew from its weights$'
-        run train --resume kept --steps 1 $change --override;               expect_status 2; expect_error 'cannot be gone on with'
+        expect_error '--resume kept: cannot be resumed: .*saved .*, now .*; --model DIR starts a new run from its weights$'
+        run train --resume kept --steps 1 $change --override;               expect_status 2; expect_error 'cannot be resumed'
     done
     run train --model kept --data "$text" --steps 1 --optimizer adamw;      expect_status 0
-    run train --override --steps 1;                                         expect_status 2; expect_error '--override: is for --resume DIR'
+    run train --override --steps 1;                                         expect_status 2; expect_error '--override: is only for --resume DIR'
 }
 
 # Given again as they were, or changed where that changes no function: free.
@@ -71,7 +71,7 @@ test_what_is_free() {
     run train --resume kept --steps 1 --pp 2 --schedule gpipe --micro 2 --check ref;    expect_status 0; expect_out '^OK: '
     run train --resume kept;                                                expect_status 0; expect_out '^step +4/4 '       # what was left
     run train --resume kept --save kept;                                    expect_status 0
-    run train --resume kept;                                                expect_status 2; expect_error '--resume kept: all of its 4 steps are done; --steps N goes on'
+    run train --resume kept;                                                expect_status 2; expect_error '--resume kept: all of its 4 steps are done; --steps N continues'
     mkdir elsewhere; mv "$text" elsewhere/moved
     run train --resume kept --steps 1;                                      expect_status 1; expect_error '--data .*/text: cannot be opened'
     run train --resume kept --steps 1 --data elsewhere/moved;               expect_status 0

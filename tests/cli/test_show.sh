@@ -24,7 +24,7 @@ test_every_schedule() {
 
 test_numbers() {
     run show schedule 1f1b --pp 4 --micro 8 --F 2 --I 3 --W 1 --plain
-    expect_out '^  time      66, when of a stage F takes 2, I 3, W 1, and a message 0$'      # (M + P - 1)(F + I + W)
+    expect_out '^  time      66, with stage times F 2, I 3, W 1, and 0 for a message$'      # (M + P - 1)(F + I + W)
     expect_out '^  bubble    27.27 %: 48 of work, in 66 '
     expect_out '^  memory    4 3 2 1 microbatches'
     expect_out '^  messages  48$'                                                             # 2 M (P - 1)
@@ -130,11 +130,11 @@ test_train_partial_and_streaming_files() {
     sed -E 's/^update 2/update 3/; s/^versions 2/versions 1/; s/ (U[0-9]+)//g' stream >once
     run $train --pp 2 --schedule once;                  expect_status 1; expect_error 'U2 of chunk 0 is missing'
 
-    # Steps in mid-stream with one version drain the pipeline in between.
+    # Steps inside the schedule with one version drain the pipeline in between.
     printf '%s\n' 'orrery schedule 1' 'devices 2' 'micros 4' 'chunks 1' 'place 0: 0' 'place 1: 1' 'update 2' 'versions 1' \
         'device 0: F0 F1 B0 B1 U1 F2 F3 B2 B3 U3' 'device 1: F0 B0 F1 B1 U1 F2 B2 F3 B3 U3' >drained
     run $train --pp 2 --schedule drained;               expect_status 0; expect_out '^OK'
-    run ${train/--clip 0/--clip 1} --pp 2 --schedule drained;  expect_status 2; expect_error '--clip 1: --schedule drained with more than --micro 2 steps the weights in mid-stream'
+    run ${train/--clip 0/--clip 1} --pp 2 --schedule drained;  expect_status 2; expect_error '--clip 1: --schedule drained with more than --micro 2 steps the weights inside the schedule'
     run show schedule 1f1b --pp 2 --limit 3;            expect_status 2; expect_error '--limit 3 is for zb-1p and zb-2p'
 }
 

@@ -1,4 +1,4 @@
-/* The table of what does not go together: for each row there is a plan that is refused by it and by no other.
+/* The table of what cannot be combined: for each row there is a plan that is refused by it and by no other.
  * tier: check
  */
 #include <stdarg.h>
@@ -58,6 +58,7 @@ static void take(struct plan *p, enum feature f)
     const struct block_format codes = { 8, 100 };
     switch (f) {
     case HAS_tp: case HAS_tp_uneven: split(p, TP, 2); break;
+    case HAS_tp_cuts_stream: split(p, TP, 2), p->tensor = "1d-sp"; break;
     case HAS_tiles: p->data.tiles = 3; break;
     case HAS_quantized_weights: p->data.quantise_weights = codes; break;
     case HAS_quantized_gradients: p->data.quantise_gradients = codes; break;
@@ -185,8 +186,8 @@ static void test_a_refusal_names_both_flags(void **state)
     (void)state;
     take(&p, HAS_tiles), take(&p, HAS_tp);
     assert_int_equal(plan_check(&p, &err), ERR_PLAN);
-    assert_non_null(strstr(err.text, "--tiles 3: with --tp 2 a matrix is cut already, and devices talk"));
-    assert_non_null(strstr(err.text, "; it takes --tp 1"));
+    assert_non_null(strstr(err.text, "--tiles 3: --tp 2 cuts the same matrices"));
+    assert_non_null(strstr(err.text, "; use --tp 1"));
 }
 
 int main(void)

@@ -203,7 +203,7 @@ static void test_with_every_schedule(void **state)
     ASSERT_ALL(trained >= 10, "only %d schedules could be trained with", trained);
 }
 
-/* Steps in mid-stream, and two versions of the weights: as far as they are whole. */
+/* Steps inside the schedule, and two versions of the weights: as far as they are whole. */
 static void test_steps_in_mid_stream(void **state)
 {
     static const char *const schemes[] = { "zero1", "zero2" };

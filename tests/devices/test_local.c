@@ -236,7 +236,7 @@ static void test_refusals(void **state)
     p = apart_plan(6, 1, 1, "diloco"), p.dtype = F16, refused(p, "--dtype fp16: needs a loss scale");
     p = apart_plan(6, 1, 1, "diloco"), p.dtype = BF16, p.data.narrow_gradients = true, refused(p, "--grad-dtype bf16: ");
     p = apart_plan(3, 1, 2, "local-sgd"), p.allreduce = "auto", refused(p, "--allreduce auto: may add in another order");
-    p = apart_plan(3, 1, 2, "local-sgd"), p.schedule = "pipedream-2bw", p.micros = 4, refused(p, "--schedule pipedream-2bw: steps the weights in mid-stream");
+    p = apart_plan(3, 1, 2, "local-sgd"), p.schedule = "pipedream-2bw", p.micros = 4, refused(p, "--schedule pipedream-2bw: steps the weights inside the schedule");
     p = apart_plan(6, 1, 1, "zero1"), p.data.outer.every = 2, refused(p, "--local-steps 2: --data-parallel zero1 reduces gradients in every step");
 }
 

@@ -67,7 +67,7 @@ static void test_parts_agree_with_one_device(void **state)
         }
 }
 
-/* Optimizer steps in mid-stream count as steps, skipped ones do not. */
+/* Optimizer steps inside the schedule count as steps, skipped ones do not. */
 static void test_steps_are_the_optimizers(void **state)
 {
     (void)state;

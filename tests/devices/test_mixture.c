@@ -91,13 +91,13 @@ static void test_refusals(void **state)
     struct plan p = mixtral(1, 1);
     const int two[AXIS_COUNT] = { [DP] = 1, [TP] = 2, [PP] = 1, [CP] = 1, [EP] = 1 };
     p.micros = 2, p.schedule = "1f1b";
-    expect_refused(p, "--schedule gpipe does all of them first");
+    expect_refused(p, "use --schedule gpipe, which does all forward passes first");
     p.schedule = "gpipe", p.data.scheme = "zero3", p.data.tiles = 2;
     expect_refused(p, "--tiles 2");
     p = mixtral(1, 1);
     mesh_make(&p.mesh, two, NULL);
     p.tensor = "1d-sp";
-    expect_refused(p, "--tensor 1d-sp: cuts the stream");
+    expect_refused(p, "--tensor 1d-sp: cuts rows of the residual stream");
     p = case_plan(1, 1, 1);
     case_take_mixtral(&p);
     const int experts[AXIS_COUNT] = { [DP] = 1, [TP] = 1, [PP] = 1, [CP] = 1, [EP] = 2 };

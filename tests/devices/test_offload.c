@@ -180,7 +180,7 @@ static void test_a_file(void **state)
 
 /* ---- schedules ------------------------------------------------------------------------------------------------------------- */
 
-/* Passes in other orders, steps in mid-stream, two versions of the weights on the device. */
+/* Passes in other orders, steps inside the schedule, two versions of the weights on the device. */
 static void test_with_schedules(void **state)
 {
     static const char *const schedules[] = { "zb-v", "chimera", "pipedream-2bw" };

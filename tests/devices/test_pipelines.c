@@ -1,5 +1,5 @@
 /* Every pipeline schedule trains a model as one device does by the same rule, whatever the number of microbatches, the placement of
- * layers and the steps in mid-stream; in fp64 to 1e-12, and with the memory and messages of its formulas.
+ * layers and the steps inside the schedule; in fp64 to 1e-12, and with the memory and messages of its formulas.
  * ranks: 3 4
  * verify ranks: 8
  */
@@ -88,7 +88,7 @@ static void test_activations_are_those_of_the_schedule(void **state)
     }
 }
 
-/* Optimizer steps in mid-stream with two versions of the weights, over copies and parts of layers too: batches of two and
+/* Optimizer steps inside the schedule with two versions of the weights, over copies and parts of layers too: batches of two and
  * three microbatches, the last of which is shorter. */
 static void test_updates_in_mid_stream(void **state)
 {
@@ -118,7 +118,7 @@ static void test_updates_refuse_clipping(void **state)
     p.micros = 2 * test_size;
     p.hyper.clip = 1;
     const enum error_code e = plan_check(&p, &err);
-    ASSERT_ALL(e == ERR_PLAN && strstr(err.text, "--clip 1: ") && strstr(err.text, "--clip 0"), "clipping in mid-stream: %s", err.text);
+    ASSERT_ALL(e == ERR_PLAN && strstr(err.text, "--clip 1: ") && strstr(err.text, "--clip 0"), "clipping inside the schedule: %s", err.text);
 }
 
 /* Each number of stages that can be left out; other ones, other weights. */

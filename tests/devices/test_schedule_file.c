@@ -267,12 +267,12 @@ static void test_show(void **state)
                               "  2  ......F0-I0-F1-I1-F2-I2-W0-F3-I3-W1-F4-I4-W2-W3-W4-\n"
                               "     F forward  I backward for input  W backward for weights  \n"
                               "\nzb-h1: 3 devices, 5 microbatches, 1 stage on each device\n"
-                              "  time      17, when of a stage F takes 1, I 1, W 1, and a message 0\n"
+                              "  time      17, with stage times F 1, I 1, W 1, and 0 for a message\n"
                               "  bubble    11.76 %: 15 of work, in 17 from a device's first action to its last\n"
                               "  memory    3 3 3 microbatches held at most, device by device\n"
                               "  messages  20\n"
                               "  order     weight gradients are added in the order of the microbatches\n"
-                              "  sends     it would hang if each blocks until its receive\n");
+                              "  sends     it would hang if each send blocks until its receive\n");
     FILE *f = fopen(svg, "r");
     assert_non_null(f);
     assert_int_equal(fread(text, 1, 4, f), 4);

@@ -3,17 +3,17 @@
 
 /* The first is the default. */
 static const struct command topics[] = {
-    { "step", "a training step beside this machine's matrix product", bench_step_topic },
-    { "schedules", "published bubble rates beside ours, and all schedules side by side", bench_schedules_topic },
+    { "step", "the speed of a training step, beside this machine's matrix product", bench_step_topic },
+    { "schedules", "published bubble rates beside ours; all schedules side by side", bench_schedules_topic },
     { "collectives", "every algorithm of a collective beside MPI's own", bench_collectives_topic },
-    { "tensor", "the tensor schemes for one layer, counted, and beside what papers claim", bench_tensor_topic },
-    { "quantized", "what sums lose that travel as int8 or int4 codes, beside the proven bound", bench_quantized_topic },
-    { "offload", "weights read over all links beside one owner's, and the offloaded update by stride", bench_offload_topic },
+    { "tensor", "the tensor schemes for one layer: counted costs beside the claims of papers", bench_tensor_topic },
+    { "quantized", "the error of sums that are sent as int8 or int4 codes, beside the proven bound", bench_quantized_topic },
+    { "offload", "loading weights over all links or from one owner; the offloaded update by stride", bench_offload_topic },
     { 0 }
 };
 
 enum error_code command_bench(int argc, char **argv, int *status, struct error *err)
 {
-    return run_topic("Figures, each beside the limit or the published value it is held against; without WHAT, `step`.", topics, true,
+    return run_topic("Measure something, beside a limit or a published value. Without WHAT: `step`.", topics, true,
                      argc, argv, status, err);
 }

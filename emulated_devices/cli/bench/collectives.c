@@ -21,21 +21,21 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
                                               "scatter", "scan", "barrier", NULL };
     const struct option table[] = {
         { "OP", NULL, OPTION_CHOICE, &a->operation, .choices = operations, .help = "which collective" },
-        { "--algo", "A,B", OPTION_STRING, &a->algorithms, .help = "algorithms, or all" },
+        { "--algo", "A,B", OPTION_STRING, &a->algorithms, .help = "a list of algorithms, or all" },
         { "--devices", "N,N", OPTION_STRING, &a->devices, .given = &a->devices_given, .help = "a table for each number of devices" },
         { "--bytes", "LIST", OPTION_STRING, &a->bytes, .help = "sizes of the vector: 4K,1M, or 8:4M for 8, 128, 2K and so on to 4M" },
-        CLUSTER_OPTION(a->cluster, "whose virtual time is shown"),
-        { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_MOST_RUNS, .help = "of which the median is shown" },
+        CLUSTER_OPTION(a->cluster, "whose virtual times are shown"),
+        { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_MOST_RUNS, .help = "number of runs; the median is shown" },
         { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no table" },
         { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the table" },
         { 0 }
     };
     enum error_code e = options_parse("bench collectives", argc - 3, argv + 3, table, help, err);
     if (!e && *help)
-        print_usage("bench collectives", "[OP] [options]", "Every algorithm of a collective beside MPI's own, measured in turn in the same run.\n\n"
-                    "Bandwidths are as in nccl-tests: size / time, and what that is of each link's work. Messages and bytes are\n"
-                    "the busiest device's; virtual time is that of the emulated cluster. MPI's own runs twice: as the blocking\n"
-                    "call, and non-blocking with the core given away while waiting.", table);
+        print_usage("bench collectives", "[OP] [options]", "Measure every algorithm of a collective beside MPI's own, in turn, in the same run.\n\n"
+                    "Bandwidths as in nccl-tests: algorithm (size / time) and bus bandwidth. Messages and bytes are the\n"
+                    "busiest device's; virtual time is that of the emulated cluster. MPI's own runs twice: as a blocking\n"
+                    "call, and non-blocking, yielding the CPU while it waits.", table);
     return e;
 }
 
@@ -62,7 +62,7 @@ static enum error_code take_algorithms(struct bench_collectives *b, const char *
     }
     for (const char *rest = list; next_word(&rest, ',', word);) {
         const struct algorithm *a = algorithm_find(b->operation, word);
-        if (a == NULL && strcmp(word, ALGORITHM_AUTO) == 0) return fail(err, ERR_USAGE, "--algo auto: which it takes is under each table; name algorithms");
+        if (a == NULL && strcmp(word, ALGORITHM_AUTO) == 0) return fail(err, ERR_USAGE, "--algo auto: name algorithms; the line under each table says which one auto takes");
         if (a == NULL) return algorithm_check(b->operation, "--algo", word, err);
         if (b->algorithms == BENCH_ALGORITHMS) return fail(err, ERR_USAGE, "--algo %s: at most %d", shown(list).text, BENCH_ALGORITHMS);
         b->algorithm[b->algorithms++] = a;

@@ -142,8 +142,8 @@ static enum error_code print_strides(struct comm *alone, const struct asked *a, 
     }
     if (e) return e;
     const picoseconds by_host = host / slices, moved = time_at_rate(14 * (uint64_t)(model_elements(&model) / slices), a->cluster.copy_rate);
-    printf("\nThe update of %d slices of up to %d elements, bf16 weights on the device, the rest with the\nhost, one device: every k-th slice is "
-           "read, stepped by the device and written back, the host\nsteps the others (Deep Optimizer States, arXiv:2410.21316)\n\n", slices, a->slice);
+    printf("\nThe update of %d slices of up to %d elements, bf16 weights on the device, the rest in host\nmemory, one device: every kth slice is "
+           "read, stepped by the device and written back; the host\nsteps the others (Deep Optimizer States, arXiv:2410.21316)\n\n", slices, a->slice);
     printf("%10s %12s %10s %12s %12s\n", "stride", "virtual us", "of host's", "formula", "published");
     print_stride("host alone", host, host, 1, published(1), "");
     for (int k = 1; k <= MOST_STRIDE; k++) {
@@ -153,7 +153,7 @@ static enum error_code print_strides(struct comm *alone, const struct asked *a, 
         print_stride(name, took[k], host, most / k / (double)by_host, k > 1 ? published(k) : 0, k == best ? "  least" : "");
     }
     printf("\nformula: max((k-1) host, copies)/k of a slice, in units of the host's time for one;\nleast at stride %d\n"
-           "published: the 20B model on 4 A100, of its own host's\n", data_balanced_stride(by_host, moved));
+           "published: the 20B model on 4 A100s, in units of its own host's time\n", data_balanced_stride(by_host, moved));
     return OK;
 }
 
@@ -195,8 +195,8 @@ enum error_code bench_offload_topic(int argc, char **argv, int *status, struct e
     enum error_code e = options_parse("bench offload", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("bench offload", "[options]", "Weights read over every device's link beside one owner's, and the update of offloaded states by\n"
-                    "stride, in virtual time.", table);
+        print_usage("bench offload", "[options]", "Load weights over every device's link or from one owner, and update offloaded states with several\n"
+                    "strides, in virtual time.", table);
         return OK;
     }
     e = cluster_find(&a.cluster, a.cluster_name, err);

@@ -111,9 +111,9 @@ static enum error_code print_all(struct bench *b, struct error *err)
     enum error_code e = OK;
     if (b->world->rank == 0)
         printf("Reduce-scatter of fp32 as codes: %d devices of %s, %d elements for each, %d a block\n\n"
-               "Per device: messages, bytes, of them at the outermost link level; virtual time. Root mean\n"
-               "square of errors and of their bounds, the largest error/bound of an element, and the error as\n"
-               "a multiple of the first row's.\n\n"
+               "Per device: messages, bytes, bytes at the outermost link level; virtual time. Then the root\n"
+               "mean square of the errors and of their bounds, the largest error/bound of an element, and the\n"
+               "error relative to the first row's.\n\n"
                "  %-19s %5s %10s %10s %10s   %9s %9s %6s %7s\n",
                b->world->size, a->cluster.name, a->elements, a->block, "", "sent", "bytes", "outermost", "us", "error", "bound", "worst", "/ once");
     for (int bits = 8; bits >= 4; bits -= 4)
@@ -147,19 +147,19 @@ enum error_code bench_quantized_topic(int argc, char **argv, int *status, struct
     struct asked a = { .devices = 8, .elements = 4096, .block = 256, .cluster_name = "a100-ethernet" };
     bool help;
     const struct option table[] = {
-        { "--devices", "N", OPTION_INT, &a.devices, .min = 2, .max = 64, .given = &a.devices_given, .help = "that add up" },
-        { "--elements", "N", OPTION_INT, &a.elements, .min = 1, .max = 1 << 22, .help = "of the sum that each device keeps" },
-        { "--code", "CODE", OPTION_CHOICE, &a.code, .choices = codes, .help = "only this one" },
+        { "--devices", "N", OPTION_INT, &a.devices, .min = 2, .max = 64, .given = &a.devices_given, .help = "members of the group" },
+        { "--elements", "N", OPTION_INT, &a.elements, .min = 1, .max = 1 << 22, .help = "elements of the sum that each device keeps" },
+        { "--code", "CODE", OPTION_CHOICE, &a.code, .choices = codes, .help = "measure only this code" },
         { "--block", "N", OPTION_INT, &a.block, .min = 1, .max = 1e9, .help = "elements that share a scale" },
-        CLUSTER_OPTION(a.cluster_name, "whose nodes make the two steps"),
+        CLUSTER_OPTION(a.cluster_name, "whose nodes the two steps follow"),
         { 0 }
     };
     enum error_code e = options_parse("bench quantized", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("bench quantized", "[options]", "What a reduce-scatter loses when its messages carry int8 or int4 codes, beside the proven bound:\n"
-                    "quantised once and exchanged all to all, in two steps inside and between nodes, and at every hop\n"
-                    "of a ring. Exit 3 if an element is off by more than its bound.", table);
+        print_usage("bench quantized", "[options]", "Measure the error of a reduce-scatter of int8 or int4 codes, beside the proven bound:\n"
+                    "quantised once and exchanged all to all; in two steps, inside and between nodes; and at every hop\n"
+                    "of a ring. Exit status 3 if an error exceeds its bound.", table);
         return OK;
     }
     e = cluster_find(&a.cluster, a.cluster_name, err);

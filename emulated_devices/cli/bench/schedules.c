@@ -41,9 +41,9 @@ static enum error_code print_published(struct error *err)
     int same = 0;
     for (int i = 0; i < PUBLISHED_SETTINGS; i++)
         same += digits_apart(published_digits(published_interleaved_formula(&published_settings[i])), published_settings[i].bubble[PUBLISHED_INTERLEAVED]) == 0;
-    printf("\nA difference is in units of the last digit. The paper's interleaved rates are a closed form that\n"
-           "counts 2vP-P-2 waits for a message, and gives %d of its %d rates to the last digit; executed, a\n"
-           "device waits 2(vP-1) times; ours has them all.\n\n", same, PUBLISHED_SETTINGS);
+    printf("\nDifferences are in units of the last digit. For interleaved schedules the paper has a closed form with\n"
+           "2vP-P-2 message delays, which gives %d of its %d rates to the last digit. An executed schedule has\n"
+           "2(vP-1) of them; ours counts all.\n\n", same, PUBLISHED_SETTINGS);
     return e;
 }
 
@@ -135,7 +135,7 @@ static void print_schedule(const struct schedule *s, const struct timing *t)
 
 static enum error_code print_all(const struct wanted *w, struct error *err)
 {
-    printf("All schedules: %d devices, %d microbatches; of a device's layers F takes %llu, I %llu, W %llu; a message %llu\n\n", w->pp, w->micro,
+    printf("All schedules: %d devices, %d microbatches; all layers of a device take F %llu, I %llu, W %llu; a message %llu\n\n", w->pp, w->micro,
            (unsigned long long)w->forward, (unsigned long long)w->backward_input, (unsigned long long)w->backward_weight,
            (unsigned long long)w->communication);
     printf("%-14s %6s %9s  %9s  %8s  %8s   %s\n", "schedule", "chunks", "bubble", "time", "memory", "messages", "adds in order");
@@ -170,15 +170,15 @@ enum error_code bench_schedules_topic(int argc, char **argv, int *status, struct
         { "--pp", "P", OPTION_INT, &w.pp, .min = 1, .max = 256, .help = "devices" },
         { "--micro", "M", OPTION_INT, &w.micro, .min = 1, .max = 4096, .help = "microbatches" },
         { "--F", "T", OPTION_UINT64, &w.forward, .min = 0, .max = LONGEST, .help = "time of a forward, in any unit" },
-        { "--I", "T", OPTION_UINT64, &w.backward_input, .min = 0, .max = LONGEST, .help = "of a backward for the input" },
-        { "--W", "T", OPTION_UINT64, &w.backward_weight, .min = 0, .max = LONGEST, .help = "of a backward for the weights" },
-        { "--comm", "T", OPTION_UINT64, &w.communication, .min = 0, .max = LONGEST, .help = "of a message, from send to arrival" },
+        { "--I", "T", OPTION_UINT64, &w.backward_input, .min = 0, .max = LONGEST, .help = "time of a backward for the input" },
+        { "--W", "T", OPTION_UINT64, &w.backward_weight, .min = 0, .max = LONGEST, .help = "time of a backward for the weights" },
+        { "--comm", "T", OPTION_UINT64, &w.communication, .min = 0, .max = LONGEST, .help = "time of a message, from send to arrival" },
         { 0 }
     };
     enum error_code e = options_parse("bench schedules", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("bench schedules", "[options]", "Bubble rates as published beside ours, then all schedules side by side.", table);
+        print_usage("bench schedules", "[options]", "Compare bubble rates with published ones, then all schedules with each other.", table);
         return OK;
     }
     e = print_published(err);

@@ -187,7 +187,7 @@ static enum error_code bench_step(struct bench_step *b, const char *program, str
     e = open_serial(b, &c, err);
     if (!e && !gemm_open(&g)) e = fail(err, ERR_MEMORY, "no memory for three matrices of %d x %d", GEMM_SIZE, GEMM_SIZE);
     if (!e) {
-        printf("model %s, batch %lld x %lld tokens, fp32, %d threads; medians of %d, of %d rounds of everything in turn\n", c.name, (long long)b->batch,
+        printf("model %s, batch %lld x %lld tokens, fp32, %d threads; medians of %d steps and of %d rounds over all rows\n", c.name, (long long)b->batch,
                (long long)c.S, threads, b->runs, b->rounds);
         fflush(stdout);
         serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);       /* warm up */
@@ -207,15 +207,15 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
     (void)status;
     const struct option table[] = {
         { "--model", "NAME", OPTION_STRING, &b.model, .help = "a preset" },
-        { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e6, .help = "sequences; default: the preset's, at least 8, which every mesh takes" },
-        { "--runs", "N", OPTION_INT, &b.runs, .min = 1, .max = MAX_RUNS, .help = "steps, of which the median counts" },
-        { "--rounds", "N", OPTION_INT, &b.rounds, .min = 1, .max = MAX_ROUNDS, .help = "of everything in turn, of which the median is shown" },
+        { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e6, .help = "sequences; default: the preset's, but at least 8, so that every mesh fits" },
+        { "--runs", "N", OPTION_INT, &b.runs, .min = 1, .max = MAX_RUNS, .help = "steps per measurement; the median counts" },
+        { "--rounds", "N", OPTION_INT, &b.rounds, .min = 1, .max = MAX_ROUNDS, .help = "rounds over all rows; the median is shown" },
         { 0 }
     };
     enum error_code e = options_parse("bench step", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("bench step", "[options]", "Measure speed, with this machine's limit measured in the same run.", table);
+        print_usage("bench step", "[options]", "Measure the speed of a training step, and this machine's limit in the same run.", table);
         return OK;
     }
     b.batch = batch;

@@ -27,19 +27,19 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         { "--seq", "S", OPTION_INT, &a->S, .min = 1, .max = 1e6, .help = "tokens in a sequence" },
         { "--batch", "B", OPTION_INT, &a->B, .min = 1, .max = 65536, .help = "sequences in a microbatch" },
         { "--devices", "N,N", OPTION_STRING, &a->devices, .help = "sizes of the tp group" },
-        { "--run", "N", OPTION_INT, &a->run, .min = 0, .max = BENCH_TENSOR_RUN_DEVICES, .help = "groups of up to N devices really compute the layer; 0: none" },
-        { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_TENSOR_RUNS, .help = "of which the median is shown, all in turn" },
+        { "--run", "N", OPTION_INT, &a->run, .min = 0, .max = BENCH_TENSOR_RUN_DEVICES, .help = "groups of up to N devices also compute the layer; 0: none" },
+        { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_TENSOR_RUNS, .help = "runs of every scheme, in turn; the median is shown" },
         { "--dtype", "NAME", OPTION_CHOICE, &a->dtype, .choices = dtypes, .help = "number format" },
-        CLUSTER_OPTION(a->cluster, "whose virtual time is shown"),
+        CLUSTER_OPTION(a->cluster, "whose virtual times are shown"),
         { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no tables" },
         { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the tables" },
         { 0 }
     };
     enum error_code e = options_parse("bench tensor", argc - 3, argv + 3, table, help, err);
     if (!e && *help)
-        print_usage("bench tensor", "[options]", "The tensor schemes side by side, for one layer and microbatch, forward and backward: what their cost\n"
-                    "functions say, what devices that compute it count, from where on one overtakes another beside what\n"
-                    "papers claim, and what a layer keeps beside the published account.", table);
+        print_usage("bench tensor", "[options]", "Compare the tensor schemes for one layer and microbatch, forward and backward: costs predicted by\n"
+                    "formulas, costs counted in a real run, the sizes from which one scheme beats another beside the\n"
+                    "claims of papers, and the memory that a layer keeps beside the published figures.", table);
     return e;
 }
 
@@ -155,9 +155,9 @@ static void print_head(const struct bench_tensor *b)
 {
     const struct tensor_shape *s = &b->shape;
     printf("One layer and microbatch, forward and backward: N=%lld tokens in %lld sequences, D=%lld, H=%lld, F=4D,\n"
-           "%s. By the schemes' formulas: what the device sends that sends most, MB of weights and of what is\n"
+           "%s. By formula: sends of the device that sends most, MB of weights and of what is\n"
            "kept for backward, and the transfers' time one after another on %s.\n"
-           "Counted, where the layer was computed: virtual time, the part of it that is computing, buffers, and\n"
+           "Counted, where the layer was computed: virtual time, the compute time in it, buffers, and\n"
            "wall time on %ld cores, median of %d.\n\n", (long long)shape_tokens(s), (long long)s->B, (long long)s->D, (long long)s->H,
            dtype_name(b->dtype), b->cluster.name, sysconf(_SC_NPROCESSORS_ONLN), b->runs);
     printf("%31s %8s %8s %8s |%8s %8s %7s %7s %5s\n", "sent", "weights", "kept", "transf.", "virtual", "comput.", "buffers", "wall", "x");

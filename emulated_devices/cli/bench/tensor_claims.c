@@ -71,7 +71,7 @@ static void print_crossings(const struct bench_tensor *b)
 {
     static const char *const names[] = { "2d", "2.5d", "3d" };
     static const int sizes[] = { 4, 8, 9, 16, 18, 27, 32, 64 };
-    printf("\nFrom which N/D on a scheme needs less than 1d, at D=%lld in %s: what devices send on average, by\n"
+    printf("\nThe N/D above which a scheme needs less than 1d, at D=%lld in %s: what devices send on average, by\n"
            "the cost functions and by the formulas of the matrices alone; time of the transfers on\n%s\n\n", (long long)b->shape.D, dtype_name(b->dtype), b->cluster.name);
     printf("%4s  %-6s %-8s %9s %9s %9s\n", "P", "scheme", "mesh", "sent", "formula", "time");
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
@@ -163,8 +163,8 @@ static void print_measured(const struct bench_tensor *b)
         { "Tesseract, arXiv:2105.14500", &tesseract, two, 1.53 }, { "Bian et al., arXiv:2105.14450", three, one, 2.32 },
         { "Bian et al., arXiv:2105.14450", three, two, 1.57 },
     };
-    printf("\nHow many times as fast: what the papers' abstracts state, measured on their GPUs with their shapes;\n"
-           "ours, in %s: how many times less is sent, and as fast a layer is on %s.\n"
+    printf("\nSpeed-ups: those that the papers' abstracts state, measured on their GPUs with their shapes, and\n"
+           "ours, in %s: the ratio of what is sent, and of a layer's time on %s.\n"
            "%d devices, D=%lld, H=%lld, %lld sequences of %lld; matrices, attention, then transfers; 2.5d as 4x4x4\n\n"
            "%-32s %-21s %7s %7s %7s\n", dtype_name(b->dtype), b->cluster.name, P, (long long)shape.D, (long long)shape.H, (long long)shape.B,
            (long long)shape.S, "source", "", "claimed", "sent", "time");
@@ -209,7 +209,7 @@ static enum error_code print_overlap(const struct bench_tensor *b, struct error 
         product *= gain;
         most = fmax(most, gain);
     }
-    printf("\nProducts with the sum that follows, on %d devices: D=%lld (T-NLG's), %lld sequences of %lld; staggered\n"
+    printf("\nProducts that a sum follows, on %d devices: D=%lld (T-NLG's), %lld sequences of %lld; staggered\n"
            "over one after the other; geometric mean and most\n\n%-32s %-21s %7s %7s %7s %7s\n", P, (long long)shape.D, (long long)shape.B, (long long)shape.S,
            "source", "", "claimed", "most", "time", "most");
     printf("%-32s %-21s %7.2f %7.2f %7.2f %7.2f\n", "T3, arXiv:2401.16677", "1d-sp-overlap, 1d-sp", 1.30, 1.47, pow(product, 1.0 / SUMS), most);
@@ -242,7 +242,7 @@ enum error_code print_claims(const struct bench_tensor *b, struct error *err)
     if (e) return e;
     print_derived(b);
     if (cluster_check(&b->cluster, BENCH_TENSOR_DEVICES, b->dtype, NULL) != OK)
-        printf("\nBelow, times on more devices than %s has are those with all of them on its last link.\n", b->cluster.name);
+        printf("\nBelow, devices beyond those that %s has are taken to be on its last link.\n", b->cluster.name);
     print_crossings(b);
     print_shapes(b);
     print_measured(b);

@@ -220,7 +220,7 @@ static enum error_code report_death(const struct watch *w, int devices, struct e
 static enum error_code report_death_of_manager(int how, struct error *err)
 {
     if (WIFSIGNALED(how)) return fail(err, ERR_COMM, "%s died: %s; all devices were stopped", ORRERY_MPIEXEC, strsignal(WTERMSIG(how)));
-    return fail(err, ERR_COMM, "the process by which %s holds the devices (hydra_pmi_proxy) died; all devices were stopped", ORRERY_MPIEXEC);
+    return fail(err, ERR_COMM, "the parent process of the devices, hydra_pmi_proxy of %s, died; all devices were stopped", ORRERY_MPIEXEC);
 }
 
 /* Who was killed could say nothing; then what the others say is a consequence. */
@@ -250,7 +250,7 @@ static void say_stopped(int left, int devices)
 {
     fprintf(stderr, "orrery: stopped: %s; ", strsignal(caught));
     if (left == 0) fprintf(stderr, "all %d devices have ended\n", devices);
-    else fprintf(stderr, "%d process%s of %d devices cannot be ended\n", left, left == 1 ? "" : "es", devices);
+    else fprintf(stderr, "%d process%s of %d devices could not be ended\n", left, left == 1 ? "" : "es", devices);
 }
 
 enum error_code launch(int devices, int argc, char **argv, int *status, struct error *err)

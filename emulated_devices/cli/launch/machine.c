@@ -115,7 +115,7 @@ static enum error_code check_files(int devices, struct error *err)
 enum error_code machine_check_memory(int devices, uint64_t model, struct error *err)
 {
     const uint64_t bytes = (uint64_t)devices * DEVICE_BYTES + model, memory = free_memory();
-    char of_it[64] = "without a model in it";
+    char of_it[64] = "not counting the model";
     if (bytes <= memory) return OK;
     if (model > 0) snprintf(of_it, sizeof of_it, "at least %s of it for the model", size_format(model).text);
     return fail(err, ERR_MEMORY, "%d device%s need%s %s of memory, %s; this machine has %s left", devices, devices == 1 ? "" : "s",

@@ -177,11 +177,11 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     while (a.operation < OPERATION_COUNT && strcmp(operation_name(a.operation), argv[2]) != 0) a.operation++;
     if (a.operation == OPERATION_COUNT) return fail(err, ERR_USAGE, "show %s: there is no such collective", argv[2]);
     const struct option table[] = {
-        { "ALGO", NULL, OPTION_STRING, &a.algorithm, .help = "algorithm, or auto: the least predicted time; default: the first that orrery list collectives shows" },
-        { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "how many take part" },
+        { "ALGO", NULL, OPTION_STRING, &a.algorithm, .help = "algorithm, or auto (the least predicted time); default: the first one of `orrery list collectives`" },
+        { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "number of devices" },
         { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20, .help = "elements of the vector; -1: one for each device" },
         { "--root", "R", OPTION_INT, &a.root, .min = 0, .max = SHOW_MOST_DEVICES - 1, .help = "for collectives that have one" },
-        CLUSTER_OPTION(cluster, "whose time is shown"),
+        CLUSTER_OPTION(cluster, "whose times are shown"),
         WAIT_LIMIT_OPTION(limit),
         { "--plain", NULL, OPTION_SWITCH, &a.plain, .help = "no colours" },
         { 0 }
@@ -190,7 +190,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     enum error_code e = options_parse(command, argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage(command, "[ALGO] [options]", "Run a collective for real, and draw step by step who sends what to whom and what everybody has.", table);
+        print_usage(command, "[ALGO] [options]", "Run a collective, and draw step by step what each device sends and holds.", table);
         return OK;
     }
     set_wait_limit(limit);

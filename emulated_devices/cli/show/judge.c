@@ -103,7 +103,7 @@ static enum error_code judge_traffic(const struct show_trace *t, struct error *e
         const struct traffic *did = &t->traffic[r];
         const struct collective_cost cost = collective_cost(t->algorithm, r, t->P, &t->call);
         if (cost.messages == did->messages_sent && cost.bytes == did->bytes_sent && cost.additions == did->additions) continue;
-        printf("THE COST FUNCTION SAYS OTHERWISE: device %d sent %llu messages and %llu bytes and added %llu; it says %llu, %llu, %llu\n", r,
+        printf("THE COST FUNCTION DIFFERS: device %d sent %llu messages and %llu bytes and added %llu; the cost function says %llu, %llu, %llu\n", r,
                (unsigned long long)did->messages_sent, (unsigned long long)did->bytes_sent, (unsigned long long)did->additions,
                (unsigned long long)cost.messages, (unsigned long long)cost.bytes, (unsigned long long)cost.additions);
         if (!e) e = fail(err, ERR_CHECK, "show %s %s: device %d did not send and add what the cost function says", operation_name(t->algorithm->operation),
@@ -116,6 +116,6 @@ static enum error_code judge_traffic(const struct show_trace *t, struct error *e
 enum error_code show_verdict_print(const struct show_trace *t, struct error *err)
 {
     const enum error_code traffic = judge_traffic(t, err), results = judge_results(t, err);      /* a wrong result is the worse news */
-    if (!results && t->algorithm->operation != BARRIER) printf("every device has the result that it must have\n");
+    if (!results && t->algorithm->operation != BARRIER) printf("every device has the expected result\n");
     return results ? results : traffic;
 }

@@ -78,7 +78,7 @@ static enum error_code show_graph(struct sbp_graph *g, const char *strategy, con
     if (!e) e = assign(g, m, MOST_STATES, a, err);
     if (!e) {
         struct drawing d = { g, a, 0 };
-        printf("operation, its operands as they are kept, and -> its result as it comes; elements sent, and how\n\n");
+        printf("operation, signatures of its operands -> of its result; elements sent, and how\n\n");
         assignment_each(g, a, print_journey, &d);
         e = print_summary(g, a, d.elements, err);
     }
@@ -95,7 +95,7 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
     const struct option table[] = {
         { "MODEL", NULL, OPTION_STRING, &model, .help = "mlp or block, each with its backward pass" },
         { "--mesh", "P|PxQ", OPTION_STRING, &mesh, .help = "devices, in one axis or two" },
-        { "--as", "NAME", OPTION_STRING, &strategy, .help = "dp, 1d, sp, 2d: pin the signatures that make it; free: search them all" },
+        { "--as", "NAME", OPTION_STRING, &strategy, .help = "dp, 1d, sp, 2d: the signatures of that scheme; free: search all" },
         { "--batch", "B", OPTION_INT, &B, .min = 1, .max = 1 << 20, .help = "sequences" },
         { "--seq", "S", OPTION_INT, &S, .min = 1, .max = 1 << 20, .help = "tokens of each" },
         { "--width", "D", OPTION_INT, &D, .min = 1, .max = 1 << 20, .help = "model width" },
@@ -106,7 +106,7 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
     enum error_code e = options_parse("show sbp", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("show sbp", "[MODEL] [options]", "Split, broadcast and partial-sum signatures: which make a graph parallel, and what travels between them.", table);
+        print_usage("show sbp", "[MODEL] [options]", "Show the split, broadcast and partial-sum signatures of a parallel graph, and their transfers.", table);
         return OK;
     }
     struct sbp_mesh m;

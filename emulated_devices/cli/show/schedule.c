@@ -20,20 +20,20 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *done,
 {
     static const uint64_t LONGEST = 100000000000;      /* a tenth of a second: times four million cells it fits in 64 bits */
     const struct option table[] = {
-        { "NAME|FILE", NULL, OPTION_STRING, &a->name, .help = "a registered schedule, or one of your own; without it, the list of them" },
+        { "NAME|FILE", NULL, OPTION_STRING, &a->name, .help = "a registered schedule, or a file of your own; default: list the registered ones" },
         { .kind = OPTION_HEADING, .help = "Schedule" },
         { "--pp", "P", OPTION_INT, &a->pp, .min = 1, .max = 4096, .given = &a->pp_given, .help = "devices" },
         { "--micro", "M", OPTION_INT, &a->micro, .min = 1, .max = 1 << 20, .given = &a->micro_given, .help = "microbatches" },
-        { "--chunks", "V", OPTION_INT, &a->chunks, .min = 0, .max = 1024, .help = "stages on each device; 0: as the schedule has it" },
+        { "--chunks", "V", OPTION_INT, &a->chunks, .min = 0, .max = 1024, .help = "stages on each device; 0: the schedule's own number" },
         { "--limit", "N", OPTION_INT, &a->limit, .min = 0, .max = 1 << 20, .help = "memory for zb-1p and zb-2p, in microbatches" },
-        { "--skip", "N", OPTION_INT, &a->skip, .min = 0, .max = 4096, .help = "stages that a skippipe microbatch leaves out; 0: a third of the middle ones" },
+        { "--skip", "N", OPTION_INT, &a->skip, .min = 0, .max = 4096, .help = "stages that a skippipe microbatch skips; 0: a third of the middle ones" },
         { "--update-every", "N", OPTION_INT, &a->update_every, .min = 0, .max = 1 << 20, .help = "microbatches of a pipedream-2bw batch; 0: pp" },
         { .kind = OPTION_HEADING, .help = "Times of a stage, in any unit" },
         { "--F", "T", OPTION_UINT64, &a->forward, .help = "forward" },
         { "--I", "T", OPTION_UINT64, &a->backward_input, .help = "backward for the input" },
         { "--W", "T", OPTION_UINT64, &a->backward_weight, .help = "backward for the weights" },
         { "--comm", "T", OPTION_UINT64, &a->communication, .help = "a message, from send to arrival" },
-        { "--U", "T", OPTION_UINT64, &a->update, .help = "an optimizer's step in mid-stream" },
+        { "--U", "T", OPTION_UINT64, &a->update, .help = "an optimizer's step inside the schedule" },
         { .kind = OPTION_HEADING, .help = "Output" },
         { "--svg", "FILE", OPTION_STRING, &a->svg, .help = "also draw to an SVG file" },
         { "--save", "FILE", OPTION_STRING, &a->save, .help = "also write the schedule as text" },
@@ -42,7 +42,7 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *done,
     };
     enum error_code code = options_parse("show schedule", argc, argv, table, done, err);
     if (code == OK && *done)
-        print_usage("show schedule", "[NAME|FILE] [options]", "Draw a pipeline schedule, and say what it costs.", table);
+        print_usage("show schedule", "[NAME|FILE] [options]", "Draw a pipeline schedule, with its bubble, memory and messages.", table);
     const uint64_t times[] = { a->forward, a->backward_input, a->backward_weight, a->communication, a->update };
     static const char *const flag[] = { "--F", "--I", "--W", "--comm", "--U" };
     for (int i = 0; code == OK && i < 5; i++)
@@ -87,7 +87,7 @@ static void say_numbers(FILE *to, const struct schedule *s, const struct timing 
 {
     fprintf(to, "\n%s: %d device%s, %d microbatch%s, %d stage%s on each device\n", s->name, s->devices, plural(s->devices), s->micros,
             s->micros == 1 ? "" : "es", s->chunks, plural(s->chunks));
-    fprintf(to, "  time      %lld, when of a stage F takes %llu, I %llu, W %llu, and a message %llu\n", (long long)t->makespan,
+    fprintf(to, "  time      %lld, with stage times F %llu, I %llu, W %llu, and %llu for a message\n", (long long)t->makespan,
             (unsigned long long)a->forward, (unsigned long long)a->backward_input, (unsigned long long)a->backward_weight,
             (unsigned long long)a->communication);
     fprintf(to, "  bubble    %.2f %%: %lld of work, in %lld from a device's first action to its last\n",

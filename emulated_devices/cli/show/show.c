@@ -11,22 +11,22 @@ static enum error_code show_schedule_topic(int argc, char **argv, int *status, s
 
 static const struct command topics[] = {
     { "schedule", "a pipeline schedule as a timeline, with its bubble, memory and messages", show_schedule_topic },
-    { "allreduce", "step by step: every device's numbers summed, on all of them", show_collective },
+    { "allreduce", "step by step: the sum of all devices' vectors, on every device", show_collective },
     { "reduce", "the same sum, on one device", show_collective },
-    { "reduce-scatter", "the same sum, a block on each", show_collective },
-    { "broadcast", "one device's vector, to all", show_collective },
-    { "scatter", "one device's blocks, one to each", show_collective },
-    { "gather", "everybody's block, on one device", show_collective },
-    { "allgather", "everybody's block, on all of them", show_collective },
-    { "alltoall", "from everybody a block for everybody", show_collective },
-    { "scan", "for each device the sum of those before it and its own", show_collective },
-    { "barrier", "everybody waits for everybody", show_collective },
-    { "tensor", "a linear layer under a tensor scheme: who has which block, what travels, what is multiplied", show_tensor },
-    { "sbp", "what split, broadcast and partial-sum signatures make of a layer, and what travels", show_sbp },
+    { "reduce-scatter", "the same sum, one block on each device", show_collective },
+    { "broadcast", "one device's vector, sent to all", show_collective },
+    { "scatter", "one device's blocks, one for each device", show_collective },
+    { "gather", "the blocks of all devices, on one device", show_collective },
+    { "allgather", "the blocks of all devices, on every device", show_collective },
+    { "alltoall", "a block from every device for every device", show_collective },
+    { "scan", "prefix sums: of a device and all before it", show_collective },
+    { "barrier", "every device waits for all others", show_collective },
+    { "tensor", "a linear layer under a tensor scheme: blocks of each device, sends, products, sums", show_tensor },
+    { "sbp", "split, broadcast and partial-sum signatures of a layer, and transfers between them", show_sbp },
     { 0 }
 };
 
 enum error_code command_show(int argc, char **argv, int *status, struct error *err)
 {
-    return run_topic("Show what something does, without training anything.", topics, false, argc, argv, status, err);
+    return run_topic("Draw what something does, without training.", topics, false, argc, argv, status, err);
 }

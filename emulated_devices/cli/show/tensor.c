@@ -131,7 +131,7 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
     enum error_code e = options_parse("show tensor", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("show tensor", "[NAME] [options]", "Run a linear layer forward and backward under a tensor scheme, and draw from what happened which\nblock of which matrix is where, what travels, and what is multiplied and added, step by step.", table);
+        print_usage("show tensor", "[NAME] [options]", "Run a linear layer forward and backward under a tensor scheme, and draw step by step\nwhich device has which block, and what is sent, multiplied and added.", table);
         return OK;
     }
     set_wait_limit(limit);

@@ -28,11 +28,11 @@ void report_start(const struct train_record *r, const struct text *text)
     fprintf(r->out, "batch   %lld sequences of %lld tokens, %d microbatch%s a copy\n", (long long)p->B, (long long)p->S, p->micros, p->micros == 1 ? "" : "es");
     fprintf(r->out, "text    %s, %lld bytes\n", shown_path(text->name).text, (long long)text->count);
     if (o->resume) fprintf(r->out, "resumed %s, at step %lld\n", shown_path(o->resume).text, (long long)o->saved.step);
-    if (r->overridden[0]) fprintf(r->out, "another run than was saved: %s\n", r->overridden);
+    if (r->overridden[0]) fprintf(r->out, "differs from the saved run: %s\n", r->overridden);
     if (p->model.V > TEXT_VOCABULARY)
-        fprintf(r->out, "warning the model has V=%lld tokens, and the text is read as bytes: only tokens 0 to 255 occur; take a model of bytes, V=256, "
+        fprintf(r->out, "warning the model has V=%lld tokens, but the text is read as bytes: only tokens 0 to 255 occur; use a model with V=256, "
                 "such as --model small\n", (long long)p->model.V);
-    if (o->check) fprintf(r->out, "check   one device runs beside it; each difference is held to what rounding alone does to a disturbed twin\n");
+    if (o->check) fprintf(r->out, "check   against one device, with bounds measured by adding random rounding errors to a second one-device run\n");
     fprintf(r->out, "\n");
     fflush(r->out);
 }
@@ -179,10 +179,10 @@ void report_memory(const struct train_record *r)
 {
     static const char *const memory[] = { "parameters", "weights", "gradients", "optimizer", "activations", "buffers", "together", NULL };
     static const char *const tier[] = { "weights", "gradients", "optimizer", "read", "written", NULL };
-    fprintf(r->out, "\nmemory of each device at most, in bytes\n");
+    fprintf(r->out, "\npeak memory of each device, in bytes\n");
     print_ranges(r, memory, same_memory, memory_row);
     if (r->options->plan.data.offload == 0) return;
-    fprintf(r->out, "\nslow tier of each device: what lies there, what is read and written, in bytes and operations\n");
+    fprintf(r->out, "\nslow tier of each device: what is stored, read and written, in bytes and operations\n");
     print_ranges(r, tier, same_tier, tier_row);
 }
 
@@ -206,7 +206,7 @@ static void print_slope(const struct train_record *r)
         const uint64_t bytes = ledger_kind(&r->device[d].counted, TRAFFIC_RESULT).bytes_sent;
         if (bytes > most) most = bytes;
     }
-    fprintf(r->out, "slope   from two losses, for which a device sends at most %llu bytes a step; no gradient is kept, and none is sent\n",
+    fprintf(r->out, "slope   from two losses, for which a device sends at most %llu bytes a step; no gradients are kept or sent\n",
             (unsigned long long)(r->steps > 0 ? most / (uint64_t)r->steps : 0));
 }
 
@@ -237,16 +237,16 @@ static void report_rounds(const struct train_record *r)
     if (o.every == 0) return;
     fprintf(r->out, "rounds  %d replica%s, %lld outer step%s, one every %lld steps", replicas, replicas == 1 ? "" : "s",
             (long long)outer_steps(&o, r->first_step, done), outer_steps(&o, r->first_step, done) == 1 ? "" : "s", (long long)o.every);
-    if (done % o.every == 0) fprintf(r->out, "; the last has just been taken\n");
-    else fprintf(r->out, "; the model is that of step %lld, what was learned since only --resume goes on from\n", (long long)(done - done % o.every));
+    if (done % o.every == 0) fprintf(r->out, "; the last one after the last step\n");
+    else fprintf(r->out, "; the saved model is that of step %lld; only --resume continues from the steps after it\n", (long long)(done - done % o.every));
 }
 
 /* What --paranoid has compared. */
 void report_copies(const struct train_record *r)
 {
     if (!r->options->paranoid) return;
-    if (r->copies == 0) fprintf(r->out, "copies  none were compared: no two devices hold the same element of anything\n");
-    else fprintf(r->out, "copies  %llu elements have the bits that another device has, in all steps together; none has others\n", (unsigned long long)r->copies);
+    if (r->copies == 0) fprintf(r->out, "copies  none were compared: no element is on two devices\n");
+    else fprintf(r->out, "copies  %llu elements compared with another device's, in all steps together: all bits are equal\n", (unsigned long long)r->copies);
 }
 
 void report_end(const struct train_record *r)
@@ -258,7 +258,7 @@ void report_end(const struct train_record *r)
         const double s = median_seconds(r);
         fprintf(r->out, "\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s, (double)(p->B * p->S) / s,
                step_flops(p) / s / 1e9);
-        fprintf(r->out, "virtual %.1f us a step on cluster %s, if nothing held anything up that the clock does not know\n",
+        fprintf(r->out, "virtual %.1f us a step on cluster %s (lower bound: contention is not modelled)\n",
                 1e-6 * virtual_step(r), r->options->cluster.name);
     }
     report_rounds(r);

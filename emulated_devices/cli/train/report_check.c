@@ -18,7 +18,7 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
         fprintf(out, "  wrong on  %s: %d of the %d devices that have it\n", diagnose_place(text, sizeof text, &p->mesh, on), devices_count(&on->failing),
                 devices_count(&on->holding));
     if (diagnose_scale(text, sizeof text, &p->mesh, p->micros, on)[0]) fprintf(out, "  it is     %s\n", text);
-    if (c->before[0]) fprintf(out, "  before    all is well up to %s\n", c->before);
+    if (c->before[0]) fprintf(out, "  before    the last right tensor is %s\n", c->before);
     if (c->from[0]) fprintf(out, "  made by   %s\n", c->from);
     fprintf(out, "  in all    %lld of %lld comparisons do not hold\n", (long long)c->wrong, (long long)c->compared);
 }
@@ -26,7 +26,7 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
 static const char *verdict(const struct train_record *r)
 {
     if (r->comparison.failed) return "FAILED: the plan does not compute what one device computes.";
-    if (r->divergence.what) return "DIVERGED: nothing was found wrong with the plan, but these are not numbers to train with.";
+    if (r->divergence.what) return "DIVERGED: no error was found in the plan, but the loss or norm is not finite.";
     if (r->options->plan.optimizer->forward_only) return "OK: both losses, the slope and every weight of every device are what one device computes.";
     if (!data_quantises(&r->options->plan.data)) return "OK: every activation, gradient, weight and loss of every device is what one device computes.";
     return "OK: every activation, gradient, weight and loss of every device is what one device computes with weights quantised alike;\n"

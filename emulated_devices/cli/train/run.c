@@ -256,6 +256,6 @@ enum error_code train_check_saved(const struct train_options *o, const struct te
     if (f.count == 0 || (o->override && f.for_good == NULL)) return OK;
     if (f.left_out) snprintf(more, sizeof more, "; and %d more", f.left_out);
     return fail(err, ERR_USAGE, "--resume %.80s: %s: %s%s; %s", shown_path(o->resume).text,
-                f.for_good ? "cannot be gone on with" : "this would be another run", differences, more,
-                f.for_good ? "--model DIR begins anew from its weights" : "--override goes on all the same");
+                f.for_good ? "cannot be resumed" : "this would be a different run", differences, more,
+                f.for_good ? "--model DIR starts a new run from its weights" : "--override continues anyway");
 }

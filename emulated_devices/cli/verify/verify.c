@@ -13,22 +13,22 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
     const char *backend = NULL;
     const struct option table[] = {
         { "WHAT", NULL, OPTION_CHOICE, &o->what, .choices = verify_families, .help = "one family; default: all" },
-        { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES, .help = "on all meshes of 1 to N devices" },
-        CLUSTER_OPTION(o->cluster_name, "on whose nodes collectives are"),
-        { "--backend", "NAME", OPTION_STRING, &backend, .help = "what computes; `orrery list backends` shows them; default: cpu" },
+        { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES, .help = "try all meshes of 1 to N devices" },
+        CLUSTER_OPTION(o->cluster_name, "whose nodes collectives follow"),
+        { "--backend", "NAME", OPTION_STRING, &backend, .help = "what executes operations; `orrery list backends` shows them; default: cpu" },
         WAIT_LIMIT_OPTION(limit),
-        { "--quiet", NULL, OPTION_SWITCH, &o->quiet, .help = "no lines for people" },
-        { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without those lines" },
+        { "--quiet", NULL, OPTION_SWITCH, &o->quiet, .help = "no text output" },
+        { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without text output" },
         { 0 }
     };
     enum error_code e = options_parse("verify", argc - 2, argv + 2, table, help, err);
     if (!e && *help)
-        print_usage("verify", "[WHAT] [options]", "Run everything registered on every fitting mesh, and check it against one device.\n\n"
-                    "Schemes train three steps with SGD, in a shape in which nothing divides: in fp64 tied, in fp64\n"
+        print_usage("verify", "[WHAT] [options]", "Run every registered scheme on every mesh that fits, and compare it with one device.\n\n"
+                    "Schemes train three steps with SGD, with sizes that do not divide: in fp64 tied, in fp64\n"
                     "untied with dropout, in fp32; data schemes on up to 4 devices also in bf16 and fp16. Every loss,\n"
-                    "gradient and weight of every device is held to its measured bound, in fp64 also to 1e-12;\n"
-                    "messages, bytes, additions and peak memory equal their formulas. Schedules that add in\n"
-                    "the same order end with the same bits. Collectives are exact.", table);
+                    "gradient and weight of every device has a measured bound, in fp64 also the bound 1e-12;\n"
+                    "messages, bytes, additions and peak memory must equal their formulas. Schedules that add in\n"
+                    "the same order must end with the same bits. Results of collectives must be exact.", table);
     set_wait_limit(limit);
     return e ? e : set_backend(backend, err);
 }

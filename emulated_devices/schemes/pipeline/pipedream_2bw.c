@@ -1,4 +1,4 @@
-/* pipedream-2bw: 1F1B that is never drained; the optimizer steps in mid-stream, and two versions of the weights are kept.
+/* pipedream-2bw: 1F1B that is never drained; the optimizer steps inside the schedule, and two versions of the weights are kept.
  *
  * Source    D. Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, arXiv:2006.09503, section 3.1, figure 2.
  * Needs     P >= 1, M >= 1; a batch (microbatches between two optimizer steps) of at least P microbatches
@@ -6,7 +6,7 @@
  * Memory    min(P-r, M) microbatches on device r, and two versions of the weights
  * Messages  2 M (P-1)
  * Equals    not plain training: batch t is computed with the weights of step t-1, W(t+1) = W(t) - step(gradient at W(t-1)),
- *           W(-1) = W(0); the one-device run does the same (verify/rule.h).  No clipping in mid-stream: it would need the
+ *           W(-1) = W(0); the one-device run does the same (verify/rule.h).  No clipping inside the schedule: it would need the
  *           gradients of devices that are not so far yet
  *
  * U after a batch's last backward makes a new version.  Microbatches on their way keep the old one, forward and backward; a

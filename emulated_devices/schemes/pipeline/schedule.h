@@ -31,7 +31,7 @@
     X(BACKWARD,           "B",  "backward for input and weights, layer by layer")           \
     X(BACKWARD_INPUT,     "I",  "backward for the stage's input; keeps what W needs")       \
     X(BACKWARD_WEIGHT,    "W",  "backward for the stage's weights; frees the microbatch")   \
-    X(UPDATE,             "U",  "optimizer's step in mid-stream, after the last microbatch of a batch") \
+    X(UPDATE,             "U",  "optimizer's step inside the schedule, after the last microbatch of a batch") \
     X(SEND_ACTIVATION,    "sa", "a stage's output to the device of the next stage")         \
     X(RECEIVE_ACTIVATION, "ra", "a stage's input from the device of the stage before")      \
     X(SEND_GRADIENT,      "sg", "the gradient of a stage's input to the device before")     \
@@ -64,7 +64,7 @@ struct schedule {
     int *route_of;                      /* [micros] */
     struct action **actions;            /* [devices][count[device]] */
     int *count;
-    int weight_versions;                /* copies of the weights a device keeps: 1, or 2 when updates happen in mid-stream */
+    int weight_versions;                /* copies of the weights a device keeps: 1, or 2 when updates happen inside the schedule */
     int update_every;                   /* microbatches of one optimizer step; == micros: one step, after the whole list */
 };
 
@@ -109,7 +109,7 @@ enum error_code schedule_validate(const struct schedule *, struct error *);
 /** Would it run even if every send held up its device until the receive (a blocking synchronous send)? */
 bool schedule_survives_blocking_sends(const struct schedule *);
 
-/** Would it run if in mid-stream every device waited at its optimizer step until all others stand at theirs of that batch? */
+/** Would it run if inside the schedule every device waited at its optimizer step until all others stand at theirs of that batch? */
 bool schedule_updates_can_meet(const struct schedule *);
 
 /** Does every chunk add its weight gradients in the order of the microbatches?  Then the sum has the same bits as 1F1B's. */

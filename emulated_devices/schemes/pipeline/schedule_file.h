@@ -21,7 +21,7 @@
  *     route 0: 0.0 1.0                   stage 0 on device 0, chunk 0; stage 1 on device 1, chunk 0; `-` leaves a stage out
  *     route 1: 1.1 0.1
  *     takes 1: 1 3                       microbatches 1 and 3 take route 1; all others take route 0
- * Optimizer steps in mid-stream:
+ * Optimizer steps inside the schedule:
  *     update 4                           microbatches of a batch
  *     versions 2                         weight versions kept
  */

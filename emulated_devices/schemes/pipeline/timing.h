@@ -12,7 +12,7 @@
 struct schedule_times {
     const int64_t *forward, *backward_input, *backward_weight;      /* [stages]; a whole backward (B) is the sum of the two */
     int64_t communication;                                          /* from the send's start to the message's arrival */
-    int64_t update;                                                 /* an optimizer step in mid-stream, per chunk */
+    int64_t update;                                                 /* an optimizer step inside the schedule, per chunk */
 };
 
 struct timing {

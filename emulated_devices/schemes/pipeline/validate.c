@@ -185,7 +185,7 @@ static enum error_code check_backward(struct check *c, int micro, int chunk, str
     return code;
 }
 
-/* Updates in mid-stream: batch b (update_every microbatches) uses the weights that batch b-2 left (versions-1 batches are
+/* Updates inside the schedule: batch b (update_every microbatches) uses the weights that batch b-2 left (versions-1 batches are
  * in between), so its forwards come after U of batch b - versions, and U of a batch after its last backward. */
 static enum error_code check_updates(struct check *c, int chunk)
 {
