@@ -101,19 +101,33 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
     return e;
 }
 
-/* The parts that the device's list of actions uses, in order. */
+/* Which of this step's optimizer steps a microbatch belongs to. */
+static int batch_of(const struct trainer *t, int micro) { return micro / t->schedule.update_every; }
+
+static int list_action(const struct trainer *t, const struct action *a, struct use *use)
+{
+    const struct stage *stage = &t->stage[a->chunk];
+    if (a->kind == FORWARD) return stage_uses_forward(stage, use);
+    if (a->kind == BACKWARD || a->kind == BACKWARD_INPUT || a->kind == BACKWARD_WEIGHT)
+        return stage_uses_backward(stage, a->kind != BACKWARD_WEIGHT, a->kind != BACKWARD_INPUT, use);
+    if (a->kind != UPDATE || a->micro == t->schedule.micros - 1) return 0;
+    use[0] = (struct use){ .pass = PASS_UPDATE };
+    return 1;
+}
+
+/* The parts that the device's list of actions uses, in order.  Where two versions of the weights are kept, a batch is computed with the one
+ * before the newest that it could have: when U of batch b is still to come, batch b works with the older one, and batch b+1 with the newest. */
 static int list_pass(const struct trainer *t, struct use *use)
 {
     const struct schedule *s = &t->schedule;
     const int self = t->pp.rank;
-    int n = 0;
+    int n = 0, updated = 0;
     for (int i = 0; i < s->count[self]; i++) {
         const struct action *a = &s->actions[self][i];
-        const struct stage *stage = &t->stage[a->chunk];
-        if (a->kind == FORWARD) n += stage_uses_forward(stage, use + n);
-        if (a->kind == BACKWARD || a->kind == BACKWARD_INPUT || a->kind == BACKWARD_WEIGHT)
-            n += stage_uses_backward(stage, a->kind != BACKWARD_WEIGHT, a->kind != BACKWARD_INPUT, use + n);
-        if (a->kind == UPDATE && a->micro < s->micros - 1) use[n++] = (struct use){ .pass = PASS_UPDATE };
+        for (const int end = n + list_action(t, a, use + n); n < end; n++) {
+            use[n].older = batch_of(t, a->micro) == updated;
+            updated += use[n].pass == PASS_UPDATE;
+        }
     }
     return n;
 }
@@ -179,9 +193,6 @@ void trainer_watch(struct trainer *t, const struct probe *probe)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------------ */
 
-/* Which of this step's optimizer steps a microbatch belongs to. */
-static int batch_of(const struct trainer *t, int micro) { return micro / t->schedule.update_every; }
-
 /* Labels that count, of all sequences of the replica that one optimizer step is taken for. */
 static void count_labels(struct trainer *t, const int32_t *labels)
 {
@@ -237,7 +248,7 @@ static enum error_code track_shared(struct trainer *t, int unit, const int *plac
 {
     const struct unit *u = &t->data.unit[unit];
     struct exchange control = exchange_named(&t->pp, CONTROL, SHARED_NAME + (uint32_t)unit);
-    return t->data.tracks ? tracking_sum(&control, holders, place, data_own_tracking(&t->data, u), data_own_gradient(&t->data, u), err) : OK;
+    return tracked(u->tracking) ? tracking_sum(&control, holders, place, data_own_tracking(&t->data, u), data_own_gradient(&t->data, u), err) : OK;
 }
 
 /* Add up the gradients of all places that hold a unit, in order of place, so that all get the same bits.  They have been
@@ -295,20 +306,16 @@ static enum error_code update(struct trainer *t, double gradient_scale, struct e
 /* The last one is left to trainer_update, which knows the norm. */
 static enum error_code update_in_stream(struct trainer *t, int micro, struct error *err)
 {
-    data_use_older(&t->data, false);
     if (micro == t->plan.micros - 1) return OK;
     enum error_code e = reduce(t, err);
     return e ? e : update(t, 1, err);
 }
 
-/* Where two versions are kept, a batch is computed with the one before the newest that it could have: when U of batch b
- * is still to come, batch b works with the older one, and batch b+1 with the newest. */
 static enum error_code compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
 {
     struct trainer *t = context;
     struct stage *s = &t->stage[chunk];
     if (kind == UPDATE) return update_in_stream(t, micro, err);
-    data_use_older(&t->data, batch_of(t, micro) == t->updated);
     s->counted = t->counted[batch_of(t, micro)];
     if (kind == FORWARD) return stage_forward(s, micro, err);
     return stage_backward(s, micro, kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT, err);
@@ -370,7 +377,6 @@ static enum error_code gradients(struct trainer *t, struct step_result *out, str
 {
     double loss;
     enum error_code e = trainer_pass(t, &loss, err);
-    data_use_older(&t->data, false);
     if (!e) e = reduce(t, err);
     if (!e) e = share_result(t, loss, out, err);
     return e;

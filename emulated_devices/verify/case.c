@@ -202,7 +202,7 @@ static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *
 /* On the slow tier. */
 static enum error_code check_tier(const struct trainer *t, struct error *err)
 {
-    const struct tier_traffic did = t->data.tier.traffic, want = trainer_tier_traffic_so_far(t, CASE_STEPS);
+    const struct tier_traffic did = data_tier_traffic_so_far(&t->data), want = trainer_tier_traffic_so_far(t, CASE_STEPS);
     if (did.reads == want.reads && did.bytes_read == want.bytes_read && did.writes == want.writes && did.bytes_written == want.bytes_written) return OK;
     return fail(err, ERR_CHECK, "device %d, slow tier: counted %llu bytes in %llu reads, %llu in %llu writes; the formulas say %llu in %llu, %llu in %llu",
                 t->comm->rank, (unsigned long long)did.bytes_read, (unsigned long long)did.reads, (unsigned long long)did.bytes_written,

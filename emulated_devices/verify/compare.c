@@ -176,9 +176,9 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     data_settle_tracking(&t->data);
     for (int i = model_param_count(&t->plan.model) - 1; i >= 0 && !e; i--) {
         const struct job j = { .result = c, .worst = &c->gradient, .kind = "gradient", .of = "", .ignored = overflow };
-        e = t->data.tracks ? compare_quantised(t, ref, i, j, err) : compare_one(t, ref, i, KIND_GRADIENT, j, err);
+        e = data_tracks(&t->data) ? compare_quantised(t, ref, i, j, err) : compare_one(t, ref, i, KIND_GRADIENT, j, err);
     }
-    if (!e && t->data.tracks) e = reference_take_gradients(ref, t, err);
+    if (!e && data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
     if (here && !e && !(overflow && !isfinite(result->norm))) comparison_number(c, &c->norm, "norm", result->norm, reference_norm(ref), reference_norm_bound(ref), v.step);
     return e;
 }

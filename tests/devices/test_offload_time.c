@@ -52,7 +52,7 @@ static void test_reads_and_writes(void **state)
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         open_engine((struct data_request){ .scheme = "zero3", .offload = c[i].offload, .offload_slice = 32, .offload_stride = c[i].stride });
         step_of(1);
-        const struct tier_traffic *t = &dp.tier.traffic;
+        const struct tier_traffic so_far = data_tier_traffic_so_far(&dp), *t = &so_far;
         ASSERT_ALL(t->bytes_read == 4 * c[i].read / P && t->bytes_written == 4 * c[i].written / P,
                    "offload %u stride %d: read %llu bytes, written %llu, want %llu and %llu", c[i].offload, c[i].stride, (unsigned long long)t->bytes_read,
                    (unsigned long long)t->bytes_written, (unsigned long long)(4 * c[i].read / P), (unsigned long long)(4 * c[i].written / P));
@@ -177,7 +177,7 @@ static picoseconds updated_in(int stride)
     set_uses(NULL, 0);
     const picoseconds before = device.clock.now;
     ASSERT_ALL(data_step(&dp, 1, 1, &err) == OK, "%s", err.text);
-    const picoseconds took = device.clock.now - before, want = update_time(dp.slices, stride);
+    const picoseconds took = device.clock.now - before, want = update_time(data_slices(&dp), stride);
     ASSERT_ALL(took == want, "stride %d: the update takes %lld, want %lld", stride, (long long)took, (long long)want);
     close_engine();
     return took;

@@ -105,7 +105,7 @@ static enum error_code update(struct comm *alone, const struct asked *a, int str
         clock_reset(&alone->device->clock);
         e = data_open(&dp, 1, err);
         if (!e) e = data_step(&dp, 1, 1, err);
-        *took = alone->device->clock.now, *slices = dp.slices;
+        *took = alone->device->clock.now, *slices = data_slices(&dp);
         data_close(&dp);
     }
     free(parameters.all);

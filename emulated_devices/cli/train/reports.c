@@ -24,7 +24,7 @@ static struct device_report own_report(const struct trainer *t, int64_t steps)
     for (int tag = 0; tag < BUFFERS && steps > 0; tag++) r.exact_memory = r.exact_memory && r.peak.tag[tag] == trainer_peak(t, tag);
     const struct tier_traffic tier = trainer_tier_traffic_so_far(t, steps);
     r.offloaded = data_offloaded(&t->data);
-    r.tier = t->data.tier.traffic;
+    r.tier = data_tier_traffic_so_far(&t->data);
     r.exact_tier = memcmp(&r.tier, &tier, sizeof tier) == 0;
     r.counted = t->comm->counted;
     r.exact = traffic_check(t, steps, &r.traffic) == OK;

@@ -4,12 +4,11 @@
 
 /* ---- which units ------------------------------------------------------------------------------------------------------------------- */
 
-int64_t bucket_capacity(const struct data_parallel *dp, enum tensor_kind kind)
+int64_t bucket_capacity(const struct data_parallel *dp, const struct sharing *over, enum tensor_kind kind)
 {
-    const struct data_request *q = &dp->request;
-    const struct block_format f = kind == KIND_GRADIENT ? q->quantise_gradients : q->quantise_weights;
-    if (dp->shards.weights > 1 || q->offload || f.bits > 0) return 0;
-    return q->bucket / (int64_t)dtype_size(data_format(dp, kind));
+    const struct wire *wire = kind == KIND_GRADIENT ? over->gradients : over->weights;
+    if (over->shards.weights > 1 || dp->unit_by_unit || wire->alone) return 0;
+    return dp->request.bucket / (int64_t)dtype_size(data_format(dp, kind));
 }
 
 enum error_code bucket_open(struct bucket *b, int units, struct error *err)
@@ -24,10 +23,11 @@ void bucket_close(struct bucket *b)
     *b = (struct bucket){ 0 };
 }
 
-void bucket_add(struct bucket *b, int unit, int64_t elements)
+void bucket_add(struct bucket *b, const struct unit *u, int unit)
 {
+    b->over = u->over;
     b->unit[b->units++] = unit;
-    b->elements += elements;
+    b->elements += u->padded;
 }
 
 /* ---- packing ------------------------------------------------------------------------------------------------------------------------ */
@@ -64,24 +64,26 @@ static void move_blocks(struct data_parallel *dp, struct tensor pack, const stru
 
 /* ---- collectives ------------------------------------------------------------------------------------------------------------------- */
 
-enum error_code bucket_reduce_scatter(struct data_parallel *dp, enum shard_level level, struct tensor row[], int n, struct tracking t, struct error *err)
+enum error_code bucket_reduce_scatter(struct data_parallel *dp, struct sharing *over, enum shard_level level, struct tensor row[], int n,
+                                      struct tracking t, struct error *err)
 {
-    const int P = shards_size(&dp->shards, level);
+    const int P = shards_size(&over->shards, level);
     struct tensor pack;
-    if (n == 1) return level_reduce_scatter(dp, level, row[0], t, err);
+    if (n == 1) return over->gradients->reduce_scatter(over, level, row[0], t, err);
     if (n == 0 || P == 1) return OK;
     enum error_code e = open_pack(dp, &pack, row, n, err);
     if (e) return e;
     move_blocks(dp, pack, row, n, (struct interval){ 0, P }, P, INTO_PACK);
-    e = level_reduce_scatter(dp, level, pack, t, err);
-    if (!e) move_blocks(dp, pack, row, n, (struct interval){ shards_digit(&dp->shards, level), 1 }, P, OUT_OF_PACK);
+    e = over->gradients->reduce_scatter(over, level, pack, t, err);
+    if (!e) move_blocks(dp, pack, row, n, (struct interval){ shards_digit(&over->shards, level), 1 }, P, OUT_OF_PACK);
     device_free(dp->device, pack);
     return e;
 }
 
-enum error_code bucket_allreduce(struct data_parallel *dp, enum shard_level level, struct tensor row[], int n, struct error *err)
+enum error_code bucket_allreduce(struct data_parallel *dp, struct sharing *over, enum shard_level level, struct tensor row[], int n,
+                                 struct error *err)
 {
-    struct group *g = &dp->level[level];
+    struct group *g = &over->level[level];
     struct tensor pack;
     if (n == 1) return allreduce(g, row[0].data, tensor_count(row[0]), row[0].dtype, SUM, dp->allreduce, err);
     if (n == 0 || g->size == 1) return OK;
@@ -95,18 +97,25 @@ enum error_code bucket_allreduce(struct data_parallel *dp, enum shard_level leve
 }
 
 /* own[] lies in its place in row[]. */
-enum error_code bucket_allgather(struct data_parallel *dp, enum shard_level level, struct tensor own[], struct tensor row[], int n, struct error *err)
+enum error_code bucket_allgather(struct data_parallel *dp, struct sharing *over, enum shard_level level, struct tensor own[], struct tensor row[],
+                                 int n, struct error *err)
 {
-    const int P = shards_size(&dp->shards, level), self = shards_digit(&dp->shards, level);
+    const int P = shards_size(&over->shards, level), self = shards_digit(&over->shards, level);
     struct tensor pack;
-    if (n == 1) return level_allgather(dp, level, own[0], row[0], err);
+    if (n == 1) return over->weights->allgather(over, level, own[0], row[0], err);
     if (n == 0 || P == 1) return OK;
     enum error_code e = open_pack(dp, &pack, row, n, err);
     if (e) return e;
     const int64_t each = tensor_count(pack) / P;
     move_blocks(dp, pack, row, n, (struct interval){ self, 1 }, P, INTO_PACK);
-    e = level_allgather(dp, level, slice(pack, (struct interval){ self * each, each }), pack, err);
+    e = over->weights->allgather(over, level, slice(pack, (struct interval){ self * each, each }), pack, err);
     if (!e) move_blocks(dp, pack, row, n, (struct interval){ 0, P }, P, OUT_OF_PACK);
     device_free(dp->device, pack);
     return e;
+}
+
+struct account allreduce_cost(const struct data_parallel *dp, const struct group *g, int64_t elements)
+{
+    const struct collective call = { .count = elements, .dtype = data_format(dp, KIND_GRADIENT) };
+    return group_cost(g, ALLREDUCE, dp->allreduce, &call);
 }

@@ -15,23 +15,35 @@
 #ifndef ORRERY_BUCKET_H
 #define ORRERY_BUCKET_H
 
-#include "emulated_devices/schemes/data/gather.h"
+#include "emulated_devices/schemes/data/stage.h"
+
+/* Units that are reduced, or gathered, in one exchange: all shared by the same devices. */
+struct bucket { struct sharing *over; int units; int64_t elements; int *unit; };
 
 /* Elements of this kind, weights or gradients, that go together; 0: units go one by one. */
-int64_t bucket_capacity(const struct data_parallel *, enum tensor_kind);
+int64_t bucket_capacity(const struct data_parallel *, const struct sharing *, enum tensor_kind);
 
 /* Whether a unit may join those that wait, and whether they wait for no more. */
-static inline bool bucket_takes(const struct bucket *b, int64_t capacity, int64_t elements) { return b->units == 0 || b->elements + elements <= capacity; }
+static inline bool bucket_takes(const struct bucket *b, const struct unit *u, int64_t capacity)
+{
+    return b->units == 0 || (b->over == u->over && b->elements + u->padded <= capacity);
+}
 static inline bool bucket_is_full(const struct bucket *b, int64_t capacity) { return b->elements >= capacity; }
 
 enum error_code bucket_open(struct bucket *, int units, struct error *);
 void bucket_close(struct bucket *);
-void bucket_add(struct bucket *, int unit, int64_t elements);
+void bucket_add(struct bucket *, const struct unit *, int unit);
+static inline void bucket_empty(struct bucket *b) { b->units = 0, b->elements = 0; }
 
 /* The collectives of a level on n rows at once, each cut as by itself: gradients in place, weights from own[] to row[].  t: beside the only
  * row, or none. */
-enum error_code bucket_reduce_scatter(struct data_parallel *, enum shard_level, struct tensor row[], int n, struct tracking t, struct error *);
-enum error_code bucket_allreduce(struct data_parallel *, enum shard_level, struct tensor row[], int n, struct error *);
-enum error_code bucket_allgather(struct data_parallel *, enum shard_level, struct tensor own[], struct tensor row[], int n, struct error *);
+enum error_code bucket_reduce_scatter(struct data_parallel *, struct sharing *, enum shard_level, struct tensor row[], int n, struct tracking t,
+                                      struct error *);
+enum error_code bucket_allreduce(struct data_parallel *, struct sharing *, enum shard_level, struct tensor row[], int n, struct error *);
+enum error_code bucket_allgather(struct data_parallel *, struct sharing *, enum shard_level, struct tensor own[], struct tensor row[], int n,
+                                 struct error *);
+
+/* What an all-reduce of so many elements of gradients costs on a group. */
+struct account allreduce_cost(const struct data_parallel *, const struct group *, int64_t elements);
 
 #endif

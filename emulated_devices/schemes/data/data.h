@@ -72,6 +72,9 @@ struct data_scheme {
 
 static inline bool offloads(const struct data_request *q, enum arena_tag what) { return q->offload >> what & 1; }
 
+/* For .share, of schemes whose copies train apart: replicas on one device each, on --shard-group N of them, or as --shards has it. */
+const char *share_replica(struct shards *, const struct data_request *);
+
 /* How many devices share what a scheme shards: all, or as many as --shard-group says. */
 static inline int shard_group(const struct shards *s, const struct data_request *q) { return q->group > 0 ? q->group : s->P; }
 
@@ -105,13 +108,19 @@ struct outer data_outer(const struct data_request *);
 /* One pass over one part; PASS_UPDATE: over all of them, the optimizer's step in mid-stream; PASS_TURN: none, weights are wanted
  * elsewhere from there on. */
 enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE, PASS_TURN };
-struct use { int part; enum pass pass; int tile; };     /* tile: its unit, where a part is used tile by tile; 0: none */
+struct use {
+    int part;
+    enum pass pass;
+    int tile;                                   /* its unit, where a part is used tile by tile; 0: none */
+    bool older;                                 /* the weights' older version, where there are two */
+};
+struct stretch;
 
-/* What is stepped at once: elements of what this device steps of a unit's row. */
-struct step_slice { struct unit *unit; struct interval own; int64_t before; bool last; };     /* before: elements of earlier slices; last: of its unit */
+struct data_stage;
+struct sharing;
 
-/* Units that are reduced, or gathered, in one exchange: bucket.h. */
-struct bucket { int units; int64_t elements; int *unit; };
+/* One stage of the engine, and its state (stage.h). */
+struct data_link { const struct data_stage *stage; void *state; };
 
 struct data_parallel {
     const struct data_scheme *scheme;
@@ -119,42 +128,26 @@ struct data_parallel {
     const struct model_config *config;
     struct device *device;
     struct group *group;                        /* along dp: devices with the same pieces and other sequences */
-    struct group level[SHARD_LEVELS];           /* of it, those that differ in one digit (shards.h) */
     struct parameters *parameters;
     const struct optimizer *optimizer;
     const struct hyperparameters *hyper;
     const char *allreduce;                      /* algorithm; NULL: the default */
     int versions;                               /* of the weights: 2 where a schedule's microbatches still need those before the last
                                                    step (pipedream_2bw.c); then weights are not in shards */
-    bool older;                                 /* w and own_w are the older version */
-    struct { uint64_t key; double along; } direction;   /* acquired weights are w + along z: mezo.h */
+    /* what data_open makes of them */
     struct shards shards;
-    struct quantised_group scatter[SHARD_LEVELS];       /* of level[], where gradients are quantised */
-    bool tracks;                                /* what gradients would be without quantising (data_track) */
     struct outer outer;                         /* of replicas that train apart */
+    struct sharing *sharing;                    /* who shares the units, and how their numbers travel */
+    struct data_link *chain;                    /* ends with a stage that is NULL */
     int units;
     struct unit *unit;                          /* [units] */
-    struct tensor gradients;                    /* all units' g, if they are kept whole: last unit first, as backward finishes them */
-    int64_t reduced;                            /* elements of it that have been all-reduced in this step */
-    int64_t coming;                             /* the optimizer's step that gradients are computed for, from 1 */
-    int packed_units;                           /* of a low-rank optimizer (low_rank.h): units, last one first, whose gradients have been packed */
-    int64_t packed;                             /* ... and their elements, at the front of the block */
-    int64_t skipped_whole;                      /* ... and steps left out whose gradients had been reduced whole */
+    struct tensor gradients;                    /* all units' g, where they are kept whole: last unit first, as backward finishes them */
+    bool unit_by_unit;                          /* units are never packed into one exchange */
+    void (*step_stretch)(const struct stretch *);       /* with its gradient, or along a direction */
+    bool stepped;                               /* at least once: before that there are no buffers for the step */
     int uses, at;                               /* passes of a step; the one that comes next */
     int updates;                                /* optimizer steps among them, the last one counted */
     struct use *use;                            /* [uses] */
-    struct bucket reducing;                     /* units whose gradients are finished here and wait for others to be reduced with */
-    struct bucket sharing;                      /* units that have been stepped and wait for others to be gathered with */
-    struct account reduction[SHARD_LEVELS];     /* of a step, by level, where gradients are not all-reduced in one block */
-    int64_t most_weights, most_gradients;       /* elements that are whole here for a while, at most: of weights that are gathered,
-                                                   and of gradients that are scattered; shards that lie on the slow tier otherwise
-                                                   and those that wait for others to be reduced with included */
-    struct tier tier;                           /* of what is offloaded own_w, own_g, master and state are homes there */
-    struct tensor landing;                      /* there: all weights that the host steps, for a device that keeps them itself */
-    struct step_slice *slice;                   /* [slices] what a step goes through */
-    int slices;
-    int64_t longest_slice;
-    bool stepped;                               /* at least once: before that there are no buffers for slices */
 };
 
 /* ---- building ------------------------------------------------------------------------------------------------------- */
@@ -226,9 +219,6 @@ enum error_code data_step(struct data_parallel *, int64_t t, double gradient_sca
 /** Say which step of the optimizer, from 1, the next gradients are for; after data_step it is the one after. */
 void data_expect_step(struct data_parallel *, int64_t t);
 
-/** Let weights be the older version, or the newest, until told otherwise.  Nothing where there is one. */
-void data_use_older(struct data_parallel *, bool older);
-
 /** Leave a step out: gradients are zero again, and nothing else has changed. */
 void data_skip_step(struct data_parallel *);
 
@@ -241,6 +231,14 @@ enum error_code data_requantise(struct data_parallel *, struct error *);
 
 /** What a level's gathering makes of the weights in a part of a unit's row that its pieces fill.  Local.  @return OK or ERR_MEMORY. */
 enum error_code data_as_gathered(const struct data_request *, const struct shards *, enum shard_level, const struct unit *, struct tensor row, struct error *);
+
+/** Whether gradients are tracked. */
+static inline bool data_tracks(const struct data_parallel *dp)
+{
+    bool any = false;
+    for (int u = 0; u < dp->units; u++) any = any || tracked(dp->unit[u].tracking);
+    return any;
+}
 
 /** From now on track beside quantised gradients what they would be otherwise, and how far they may be off.  Nothing where they are
  *  not quantised.  Local; all devices do it.  @return OK or ERR_MEMORY. */
@@ -310,8 +308,17 @@ struct account data_outer_cost(const struct data_parallel *);
  *  the copies, so long: k slices take max((k-1) host, device). */
 int data_balanced_stride(picoseconds host, picoseconds device);
 
+/** Bytes that a device keeps from step to step, wherever they lie. */
+struct model_state data_kept_bytes(const struct data_parallel *);
+
 /** Peak bytes of PARAMETERS, GRADIENTS and OPTIMIZER, exactly. */
 struct model_state data_peak(const struct data_parallel *);
+
+/** How many slices the step goes through where the optimizer's state, or what else it steps, lies on the slow tier; 0: it lies nowhere else. */
+int data_slices(const struct data_parallel *);
+
+/** What this device has read from the slow tier and written to it so far. */
+struct tier_traffic data_tier_traffic_so_far(const struct data_parallel *);
 
 /** Bytes of them that are on the device from the first moment to the last. */
 struct model_state data_resident(const struct data_parallel *);

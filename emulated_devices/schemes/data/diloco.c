@@ -12,7 +12,7 @@
  * Equals   reassociates: ref/model/local.h, with replicas added in the order of the all-reduce.  One replica alone is looking ahead
  *          (M. Zhang et al., "Lookahead optimizer", arXiv:1907.08610) with momentum
  */
-#include "emulated_devices/schemes/data/gather.h"
+#include "emulated_devices/schemes/data/data.h"
 
 const struct data_scheme data_scheme_diloco = {
     .head = { .kind = DATA_SCHEME, .equality = DIFFERS,

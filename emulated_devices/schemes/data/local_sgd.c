@@ -15,7 +15,7 @@
  * Equals   reassociates: ref/model/local.h, with replicas added in the order of the all-reduce.  With H = 1, sgd, no clipping and as many
  *          labels in each replica, ddp but for rounding: the mean of steps is the step of the mean
  */
-#include "emulated_devices/schemes/data/gather.h"
+#include "emulated_devices/schemes/data/data.h"
 
 const struct data_scheme data_scheme_local_sgd = {
     .head = { .kind = DATA_SCHEME, .equality = DIFFERS,

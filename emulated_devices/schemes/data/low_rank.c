@@ -1,7 +1,28 @@
-/* low_rank.c -- see low_rank.h. */
-#include "emulated_devices/schemes/data/low_rank.h"
+/* low_rank.c -- optimizers that step whole matrices in few directions, where everything is whole: ddp.
+ *
+ * Source   ref/optim/galore.h.  The authors' script reduces whole gradients in every step (PyTorch's DDP); that projected ones
+ *          are reduced where they are enough is ours.  Projecting is linear, so the step is the same but for rounding
+ * Layout   as ddp; of the states, each parameter's one after another in the shapes of low_rank_state
+ * Talks    steps that find P anew, and with --clip all steps, all-reduce gradients as ddp does and project in the optimizer's step;
+ *          every device computes P of the sum, from the same bits by the same code, so that P is equal everywhere without being
+ *          sent.  In all other steps, a unit that backward has
+ *          finished is projected and packed: of each projected matrix R, of all else the whole gradient, towards the front of
+ *          the block of gradients; buckets are consecutive stretches of what is packed.  r/a of a matrix's bytes: b r for a b.
+ *          After the last bucket everything goes back to its place, R first and zeros behind it.  What copies of a stage send
+ *          each other along pp stays as it is, zeros among it
+ * Memory   weights n, gradients n, optimizer state a r + 2 b r a matrix, natural-galore s b r more; 2 n of what is not projected
+ * Equals   reassociates: P^T (G1 + G2) = P^T G1 + P^T G2 but for rounding.  What is not linear, Adam and the natural gradient,
+ *          comes after the reduction, on every device from the same bits
+ */
+#include "emulated_devices/schemes/data/allreduce.h"
 #include "emulated_devices/device/compute.h"
-#include "emulated_devices/schemes/data/gather.h"
+#include "ref/optim/galore.h"
+
+/* units: last one first, whose gradients have been packed, at the front of the block; coming: the optimizer's step that gradients are computed
+ * for, from 1; skipped_whole: steps left out whose gradients had been reduced whole. */
+struct projection { struct front front; int units; int64_t coming, skipped_whole; };
+
+static struct projection *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_projection); }
 
 static struct low_rank_parts projection_of(const struct data_parallel *dp, const struct param_spec *s)
 {
@@ -25,11 +46,13 @@ static struct tensor state_shape(const struct data_parallel *dp, const struct pa
     return low_rank_parts_state(dp->optimizer, dp->hyper, &r, shape_of(dp, s), state);
 }
 
-int64_t low_rank_state_elements(const struct data_parallel *dp, const struct unit *u, int state)
+/* Of all parameters of a unit. */
+static int64_t unit_states(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
 {
+    const int state = (int)(kind - KIND_STATE);
     int64_t n = 0;
     for (int i = 0; i < u->count; i++) n += tensor_count(state_shape(dp, &u->parameter[i].spec, state));
-    return n;
+    return state < dp->optimizer->states ? n : -1;
 }
 
 struct tensor data_whole_state(const struct data_parallel *dp, const struct parameter *p, int state)
@@ -122,25 +145,21 @@ static enum error_code project_parameter(struct data_parallel *dp, struct parame
     return e;
 }
 
-void data_expect_step(struct data_parallel *dp, int64_t t) { dp->coming = t; }
-
-bool low_rank_in_step(const struct data_parallel *dp)
-{
-    return dp->optimizer->low_rank && !low_rank_takes_whole(dp->hyper, dp->coming);
-}
+/* Whether gradients of the step that comes are reduced projected.  Otherwise they stay whole until the step. */
+static bool is_packed(const struct data_parallel *dp, const struct projection *x) { return !low_rank_takes_whole(dp->hyper, x->coming); }
 
 /* ---- packing ---------------------------------------------------------------------------------------------------------------- */
 
 /* What is sent of a parameter: of each of its matrices R, from the matrix's first place on; or all of it. */
-struct stretch { struct tensor whole; int64_t sent; };
+struct outgoing { struct tensor whole; int64_t count; };
 
-static struct stretch stretch_of(const struct parameter *p, const struct low_rank_parts *r, int i)
+static struct outgoing outgoing_of(const struct parameter *p, const struct low_rank_parts *r, int i)
 {
-    if (!low_rank_projects(r)) return (struct stretch){ p->g, layout_count(&p->layout) };
-    return (struct stretch){ low_rank_rows(r->part[i], p->g), r->part[i].p.b * r->part[i].p.r };
+    if (!low_rank_projects(r)) return (struct outgoing){ p->g, layout_count(&p->layout) };
+    return (struct outgoing){ low_rank_rows(r->part[i], p->g), r->part[i].p.b * r->part[i].p.r };
 }
 
-static int stretches(const struct low_rank_parts *r) { return low_rank_projects(r) ? r->count : 1; }
+static int outgoings(const struct low_rank_parts *r) { return low_rank_projects(r) ? r->count : 1; }
 
 static int64_t elements_sent(const struct data_parallel *dp, const struct parameter *p)
 {
@@ -148,64 +167,102 @@ static int64_t elements_sent(const struct data_parallel *dp, const struct parame
     return low_rank_projects(&r) ? low_rank_reduced(&r) : layout_count(&p->layout);
 }
 
-int64_t low_rank_packed_elements(const struct data_parallel *dp)
+static int64_t packed_elements(const struct data_parallel *dp)
 {
     int64_t n = 0;
     for (int i = 0; i < dp->parameters->count; i++) n += elements_sent(dp, &dp->parameters->all[i]);
     return n;
 }
 
-static char *front(const struct data_parallel *dp, int64_t element)
+static char *place_in_block(const struct data_parallel *dp, int64_t element)
 {
     return (char *)dp->gradients.data + (size_t)element * dtype_size(dp->gradients.dtype);
 }
 
-static enum error_code pack_unit(struct data_parallel *dp, struct unit *u, struct error *err)
+static enum error_code pack_unit(struct data_parallel *dp, struct projection *x, struct unit *u, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < u->count && !e; i++) {
         struct parameter *p = &u->parameter[i];
         const struct low_rank_parts r = projection_of(dp, &p->spec);
         e = project_parameter(dp, p, false, err);
-        for (int k = 0; k < stretches(&r); k++) {
-            const struct stretch s = stretch_of(p, &r, k);
-            device_copy(dp->device, front(dp, dp->packed), s.whole.data, (size_t)s.sent * dtype_size(s.whole.dtype));
-            dp->packed += s.sent;
+        for (int k = 0; k < outgoings(&r); k++) {
+            const struct outgoing s = outgoing_of(p, &r, k);
+            device_copy(dp->device, place_in_block(dp, x->front.ready), s.whole.data, (size_t)s.count * dtype_size(s.whole.dtype));
+            x->front.ready += s.count;
         }
     }
     return e;
 }
 
-enum error_code low_rank_pack(struct data_parallel *dp, struct error *err)
+/* The units that backward has finished since the last call. */
+static enum error_code pack(struct data_parallel *dp, struct projection *x, struct error *err)
 {
     enum error_code e = OK;
-    for (; dp->packed_units < dp->units && !e; dp->packed_units++) {
-        struct unit *u = &dp->unit[dp->units - 1 - dp->packed_units];
+    for (; x->units < dp->units && !e; x->units++) {
+        struct unit *u = &dp->unit[dp->units - 1 - x->units];
         if (u->due > 0) break;
-        e = pack_unit(dp, u, err);
+        e = pack_unit(dp, x, u, err);
     }
     return e;
 }
 
 /* What ends before `at` among what was packed.  @return where it begins. */
-static int64_t put_back(const struct data_parallel *dp, struct stretch s, int64_t at)
+static int64_t put_back(const struct data_parallel *dp, struct outgoing s, int64_t at)
 {
-    const size_t sent = (size_t)s.sent * dtype_size(s.whole.dtype);
-    device_copy(dp->device, s.whole.data, front(dp, at - s.sent), sent);
-    device_zero(dp->device, tensor_1d((char *)s.whole.data + sent, U8, (int64_t)(tensor_bytes(s.whole) - sent)));
-    return at - s.sent;
+    const size_t bytes = (size_t)s.count * dtype_size(s.whole.dtype);
+    device_copy(dp->device, s.whole.data, place_in_block(dp, at - s.count), bytes);
+    device_zero(dp->device, tensor_1d((char *)s.whole.data + bytes, U8, (int64_t)(tensor_bytes(s.whole) - bytes)));
+    return at - s.count;
 }
 
 /* Nothing lies behind its own place: from the back, so that nothing is overwritten before it has moved. */
-void low_rank_unpack(struct data_parallel *dp)
+static void unpack(struct data_parallel *dp, const struct projection *x)
 {
-    int64_t at = dp->packed;
+    int64_t at = x->front.ready;
     for (int u = 0; u < dp->units; u++)
         for (int i = dp->unit[u].count - 1; i >= 0; i--) {
             const struct parameter *p = &dp->unit[u].parameter[i];
             const struct low_rank_parts r = projection_of(dp, &p->spec);
-            for (int k = stretches(&r) - 1; k >= 0; k--) at = put_back(dp, stretch_of(p, &r, k), at);
+            for (int k = outgoings(&r) - 1; k >= 0; k--) at = put_back(dp, outgoing_of(p, &r, k), at);
         }
+}
+
+/* ---- reducing ----------------------------------------------------------------------------------------------------------------- */
+
+/* What is finished: projected on the compute stream, reduced on the other. */
+static enum error_code reduce(struct data_parallel *dp, struct error *err)
+{
+    struct projection *x = own_state(dp);
+    const enum error_code e = x->front.packed ? pack(dp, x, err) : OK;
+    if (e) return e;
+    if (!x->front.packed) x->front.ready = finished_elements(dp);
+    clock_begin(&dp->device->clock, COMMUNICATION);
+    const enum error_code reduced = reduce_front(dp, &x->front, err);
+    clock_end(&dp->device->clock);
+    return reduced;
+}
+
+static enum error_code end(struct data_parallel *dp, struct use use, struct error *err)
+{
+    (void)use;
+    return reduce(dp, err);
+}
+
+/* Everything back to its place. */
+static void settle(struct data_parallel *dp)
+{
+    struct projection *x = own_state(dp);
+    if (x->front.packed) unpack(dp, x);
+    x->front.reduced = x->front.ready = x->units = 0;
+}
+
+static void expect(struct data_parallel *dp, int64_t t)
+{
+    struct projection *x = own_state(dp);
+    x->coming = t;
+    x->front.packed = is_packed(dp, x);
+    x->front.elements = x->front.packed ? packed_elements(dp) : tensor_count(dp->gradients);
 }
 
 /* ---- the step ----------------------------------------------------------------------------------------------------------------- */
@@ -224,13 +281,63 @@ static void step_parameter(struct data_parallel *dp, const struct parameter *p, 
         device_charge(dp->device, "project back", linear_cost(r.part[i].p.b, r.part[i].p.r, r.part[i].p.a, master.dtype));
 }
 
-enum error_code low_rank_step(struct data_parallel *dp, struct unit *u, struct tensor master, struct step step, struct error *err)
+/* Projecting first what is still whole.  ERR_CHECK if singular vectors cannot be found. */
+static enum error_code step_unit(struct data_parallel *dp, const struct projection *x, struct unit *u, struct step step, struct error *err)
 {
+    const struct tensor master = data_kept_tensor(dp, u, KIND_MASTER);
     enum error_code e = OK;
     for (int i = 0; i < u->count && !e; i++) {
         struct parameter *p = &u->parameter[i];
-        if (!low_rank_in_step(dp)) e = project_parameter(dp, p, low_rank_refreshes(dp->hyper, dp->coming), err);
+        if (!x->front.packed) e = project_parameter(dp, p, low_rank_refreshes(dp->hyper, x->coming), err);
         if (!e) step_parameter(dp, p, master, step);
     }
+    return e ? e : renew_weights(dp, u, err);
+}
+
+static enum error_code step_all(struct data_parallel *dp, struct step step, bool share, struct error *err)
+{
+    enum error_code e = OK;
+    (void)share;
+    for (int i = 0; i < dp->units && !e; i++) e = step_unit(dp, own_state(dp), &dp->unit[i], step, err);
     return e;
 }
+
+static void skip(struct data_parallel *dp)
+{
+    struct projection *x = own_state(dp);
+    x->skipped_whole += !x->front.packed;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------------------- */
+
+static enum error_code expect_first(struct data_parallel *dp, struct error *err)
+{
+    (void)err;
+    expect(dp, 1);
+    return OK;
+}
+
+/* ---- traffic ------------------------------------------------------------------------------------------------------------------ */
+
+/* Steps 1 .. t of the optimizer that find projections anew. */
+static int64_t refreshes_until(const struct data_parallel *dp, int64_t t) { return (t + dp->hyper->refresh - 1) / dp->hyper->refresh; }
+
+struct account data_saved_by_projecting(const struct data_parallel *dp, int64_t taken, int64_t skipped)
+{
+    const struct projection *x = own_state(dp);
+    if (x == NULL || dp->hyper->clip > 0) return (struct account){ 0 };
+    const int64_t last = x->coming - 1, whole = refreshes_until(dp, last) - refreshes_until(dp, last - taken) + x->skipped_whole;
+    struct account saved = { 0 };
+    account_add(&saved, front_cost(dp, tensor_count(dp->gradients), false), taken + skipped - whole);
+    account_add(&saved, front_cost(dp, packed_elements(dp), true), whole - taken - skipped);
+    return saved;
+}
+
+static bool takes_part(const struct data_parallel *dp) { return dp->optimizer->low_rank; }
+
+const struct data_stage stage_projection = {
+    .name = "projection", .takes_part = takes_part, .state = sizeof (struct projection), .outline = expect_first,
+    .keeps = KEEPS_STATES(unit_states),
+    .kept = OPTIMIZER_MAX_STATES, .end = end,
+    .finish = reduce, .settle = settle, .expect = expect, .step = step_all, .skip = skip, .cost = allreduce_cost_of_step,
+};

@@ -17,6 +17,8 @@
 
 /* ---- the tier ------------------------------------------------------------------------------------------------------------------ */
 
+static struct tier *own_tier(const struct data_parallel *dp) { return chain_state(dp, &stage_tier); }
+
 static uint64_t room_of(const struct data_parallel *dp, enum tensor_kind kind, int64_t n)
 {
     return tier_room((uint64_t)n * dtype_size(data_format(dp, kind)));
@@ -25,93 +27,96 @@ static uint64_t room_of(const struct data_parallel *dp, enum tensor_kind kind, i
 static uint64_t unit_room(const struct data_parallel *dp, const struct unit *u)
 {
     uint64_t sum = 0;
-    if (offloads(&dp->request, PARAMETERS)) sum += room_of(dp, KIND_WEIGHT, kept_elements(dp, u, BY_WEIGHTS));
-    if (offloads(&dp->request, GRADIENTS)) sum += room_of(dp, KIND_GRADIENT, kept_elements(dp, u, BY_GRADIENTS));
+    if (offloads(&dp->request, PARAMETERS)) sum += room_of(dp, KIND_WEIGHT, kept_elements(u, BY_WEIGHTS));
+    if (offloads(&dp->request, GRADIENTS)) sum += room_of(dp, KIND_GRADIENT, kept_elements(u, BY_GRADIENTS));
     if (offloads(&dp->request, OPTIMIZER))
-        sum += (uint64_t)(dp->optimizer->states + data_has_masters(dp)) * room_of(dp, KIND_STATE, kept_elements(dp, u, BY_OPTIMIZER));
+        sum += (uint64_t)(dp->optimizer->states + data_has_masters(dp)) * room_of(dp, KIND_STATE, kept_elements(u, BY_OPTIMIZER));
     return sum;
 }
 
-/* Weights that the host has stepped come to a device that keeps them.  Each slice has a place of its own: the host steps the next one
- * while this one's are on their way. */
-static int64_t landing_elements(const struct data_parallel *dp)
+/* Units' memory is made by others: what of it lies here is copied to the device. */
+static enum error_code outline(struct data_parallel *dp, struct error *err)
 {
-    int64_t n = 0;
-    for (int u = 0; u < dp->units; u++) n += kept_elements(dp, &dp->unit[u], BY_OPTIMIZER);
-    return dp->request.offload_stride > 1 && !offloads(&dp->request, PARAMETERS) ? n : 0;
-}
-
-enum error_code offload_open_tier(struct data_parallel *dp, struct error *err)
-{
-    if (!dp->request.offload) return OK;
-    uint64_t bytes = room_of(dp, KIND_WEIGHT, landing_elements(dp));
-    for (int u = 0; u < dp->units; u++) bytes += unit_room(dp, &dp->unit[u]);
-    const enum error_code e = tier_open(&dp->tier, dp->device, dp->request.offload_to, bytes, err);
-    dp->landing = tier_place(&dp->tier, data_format(dp, KIND_WEIGHT), e ? 0 : landing_elements(dp));
-    return dp->request.offload_to ? fail_about(err, e, "--offload-to") : e;
-}
-
-/* Without offloading a slice is all that this device steps of a unit. */
-enum error_code offload_list_slices(struct data_parallel *dp, struct error *err)
-{
-    const int64_t most = dp->request.offload ? dp->request.offload_slice : INT64_MAX;
-    for (int u = 0; u < dp->units; u++) {
-        const int64_t n = kept_elements(dp, &dp->unit[u], BY_OPTIMIZER);
-        dp->slices += (int)(n / most + (n % most > 0));
-        if (n > dp->longest_slice) dp->longest_slice = n < most ? n : most;
-    }
-    dp->slice = calloc((size_t)dp->slices + 1, sizeof *dp->slice);
-    if (dp->slice == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d slices of the optimizer's state", dp->slices);
-    struct step_slice *next = dp->slice;
-    int64_t before = 0;
-    for (int u = 0; u < dp->units; u++) {
-        const int64_t n = kept_elements(dp, &dp->unit[u], BY_OPTIMIZER);
-        for (int64_t at = 0; at < n; at += next++->own.count)
-            *next = (struct step_slice){ &dp->unit[u], { at, n - at < most ? n - at : most }, before + at, n - at <= most };
-        before += n;
+    (void)err;
+    dp->unit_by_unit = true;
+    for (int i = 0; i < dp->units; i++) {
+        struct unit *u = &dp->unit[i];
+        u->copied_w = offloads(&dp->request, PARAMETERS) ? kept_elements(u, BY_WEIGHTS) : 0;
+        u->copied_g = offloads(&dp->request, GRADIENTS) ? kept_elements(u, BY_GRADIENTS) : 0;
     }
     return OK;
 }
 
-void offload_close(struct data_parallel *dp)
+static enum error_code fill(struct data_parallel *dp, struct error *err)
 {
-    for (int i = 0; i < dp->units && dp->unit; i++) {
-        struct unit *u = &dp->unit[i];
-        device_free(dp->device, u->shard);
-        if (u->sum.data != u->own_g.data) device_free(dp->device, u->sum);
-    }
-    free(dp->slice);
-    dp->slice = NULL, dp->slices = 0;
-    tier_close(&dp->tier);
+    uint64_t bytes = room_of(dp, KIND_WEIGHT, landing_elements(dp));
+    for (int u = 0; u < dp->units; u++) bytes += unit_room(dp, &dp->unit[u]);
+    const enum error_code e = tier_open(own_tier(dp), dp->device, dp->request.offload_to, bytes, err);
+    return dp->request.offload_to ? fail_about(err, e, "--offload-to") : e;
+}
+
+static void close_tier(struct data_parallel *dp)
+{
+    tier_close(own_tier(dp));
+}
+
+static struct tensor place(struct data_parallel *dp, enum arena_tag tag, enum dtype format, int64_t n)
+{
+    return offloads(&dp->request, tag) ? tier_place(own_tier(dp), format, n) : tensor_none;
+}
+
+bool on_tier(const struct data_parallel *dp, struct tensor t)
+{
+    const struct tier *tier = own_tier(dp);
+    const char *at = t.data;
+    return tier && at && tier->memory && at >= tier->memory && at <= tier->memory + tier->size;
+}
+
+static void unmake(struct data_parallel *dp, struct unit *u)
+{
+    if (u->copied_w > 0) device_free(dp->device, u->shard);
+    if (u->copied_g > 0) device_free(dp->device, u->sum);
 }
 
 /* ---- weights ------------------------------------------------------------------------------------------------------------------- */
 
-static bool weights_are_here(const struct data_parallel *dp, const struct unit *u)
+static bool is_here(const struct unit *u) { return u->copied_w == 0 || u->w.data != NULL || u->shard.data != NULL; }
+
+/* From the drive to the host. */
+static void announce(struct data_parallel *dp, struct unit *u)
 {
-    return !offloads(&dp->request, PARAMETERS) || u->padded == 0 || u->w.data != NULL || u->shard.data != NULL;
+    if (!is_here(u) && u->announced == 0) u->announced = tier_announce(own_tier(dp), tensor_bytes(u->own_w), dp->device->clock.now);
 }
 
-void offload_announce_weights(struct data_parallel *dp, struct unit *u)
+static enum error_code fetch(struct data_parallel *dp, struct unit *u, struct error *err)
 {
-    if (!weights_are_here(dp, u) && u->announced == 0) u->announced = tier_announce(&dp->tier, tensor_bytes(u->own_w), dp->device->clock.now);
-}
-
-enum error_code offload_fetch_weights(struct data_parallel *dp, struct unit *u, struct error *err)
-{
-    if (weights_are_here(dp, u)) return OK;
-    offload_announce_weights(dp, u);
-    u->shard = device_tensor_1d(dp->device, PARAMETERS, tensor_count(u->own_w));
+    if (is_here(u)) return OK;
+    announce(dp, u);
+    u->shard = device_tensor_1d(dp->device, PARAMETERS, u->copied_w);
     if (u->shard.data == NULL) return fail(err, ERR_MEMORY, "the machine has no memory left to read %s", u->parameter[0].spec.name);
     u->fetched = u->announced > dp->device->clock.now ? u->announced : dp->device->clock.now;
     u->announced = 0;
-    return tier_read(&dp->tier, u->shard, u->own_w, &u->fetched, err);
+    return tier_read(own_tier(dp), u->shard, u->own_w, &u->fetched, err);
 }
 
-void offload_drop_weights(struct data_parallel *dp, struct unit *u)
+static void drop(struct data_parallel *dp, struct unit *u)
 {
+    if (u->copied_w == 0) return;
     device_free(dp->device, u->shard);
     u->shard = tensor_none;
+}
+
+/* What will be gathered at the uses after the next one. */
+static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+{
+    int unit[2];
+    enum error_code e = OK;
+    const int next = ahead ? next_weight_use(dp, dp->at) : -1;
+    const int second = next < 0 ? -1 : next_weight_use(dp, next), third = second < 0 ? -1 : next_weight_use(dp, second);
+    (void)use;
+    for (int i = 0, n = second < 0 ? 0 : units_at(dp, dp->use[second], unit); i < n && !e; i++) e = fetch(dp, &dp->unit[unit[i]], err);
+    for (int i = 0, n = third < 0 ? 0 : units_at(dp, dp->use[third], unit); i < n; i++) announce(dp, &dp->unit[unit[i]]);
+    return e;
 }
 
 /* ---- gradients ----------------------------------------------------------------------------------------------------------------- */
@@ -123,8 +128,8 @@ static enum error_code take(struct data_parallel *dp, struct unit *u, struct ten
     if (u->sum.data == NULL) return fail(err, ERR_MEMORY, "the machine has no memory left for the gradient of %s", u->parameter[0].spec.name);
     device_zero(dp->device, u->sum);
     if (!filled) return OK;
-    picoseconds when = tier_announce(&dp->tier, tensor_bytes(home), u->flushed > clock->now ? u->flushed : clock->now);
-    const enum error_code e = tier_read(&dp->tier, u->sum, home, &when, err);
+    picoseconds when = tier_announce(own_tier(dp), tensor_bytes(home), u->flushed > clock->now ? u->flushed : clock->now);
+    const enum error_code e = tier_read(own_tier(dp), u->sum, home, &when, err);
     clock_wait(clock, when);
     return e;
 }
@@ -132,16 +137,10 @@ static enum error_code take(struct data_parallel *dp, struct unit *u, struct ten
 static enum error_code put(struct data_parallel *dp, struct unit *u, struct tensor home, struct tensor from, struct error *err)
 {
     u->flushed = dp->device->clock.now;
-    const enum error_code e = tier_write(&dp->tier, home, from, &u->flushed, err);
+    const enum error_code e = tier_write(own_tier(dp), home, from, &u->flushed, err);
     device_free(dp->device, u->sum);
     u->sum = tensor_none;
     return e;
-}
-
-enum error_code offload_take_sum(struct data_parallel *dp, struct unit *u, struct error *err)
-{
-    if (!offloads(&dp->request, GRADIENTS)) return OK;
-    return take(dp, u, u->own_g, u->added, err);
 }
 
 static void count_squares(struct data_parallel *dp, struct unit *u, struct tensor g)
@@ -150,11 +149,17 @@ static void count_squares(struct data_parallel *dp, struct unit *u, struct tenso
     unit_add_squares(dp, u, g, &u->squares);
 }
 
-enum error_code offload_put_sum(struct data_parallel *dp, struct unit *u, bool last, struct error *err)
+/* With what has been added to it in this step. */
+static enum error_code take_own(struct data_parallel *dp, struct unit *u, struct error *err)
 {
-    if (!offloads(&dp->request, GRADIENTS)) return OK;
-    const struct interval part = last ? stepped_gradients(dp, u) : (struct interval){ 0, tensor_count(u->own_g) };
-    if (last) count_squares(dp, u, slice(u->sum, part));
+    return on_tier(dp, u->own_g) ? take(dp, u, u->own_g, u->added, err) : OK;
+}
+
+static enum error_code put_own(struct data_parallel *dp, struct unit *u, bool finished, struct error *err)
+{
+    const struct interval part = finished ? stepped_gradients(u) : (struct interval){ 0, tensor_count(u->own_g) };
+    if (!on_tier(dp, u->own_g)) return OK;
+    if (finished) count_squares(dp, u, slice(u->sum, part));
     u->added = true;
     return put(dp, u, slice(u->own_g, part), slice(u->sum, part), err);
 }
@@ -162,7 +167,7 @@ enum error_code offload_put_sum(struct data_parallel *dp, struct unit *u, bool l
 enum error_code data_take_gradient(struct data_parallel *dp, struct unit *u, struct tensor *g, struct error *err)
 {
     *g = data_own_gradient(dp, u);
-    if (!offloads(&dp->request, GRADIENTS)) return OK;
+    if (!on_tier(dp, u->own_g)) return OK;
     const enum error_code e = take(dp, u, *g, true, err);
     *g = u->sum;
     return e;
@@ -170,9 +175,50 @@ enum error_code data_take_gradient(struct data_parallel *dp, struct unit *u, str
 
 enum error_code data_put_gradient(struct data_parallel *dp, struct unit *u, struct error *err)
 {
-    if (!offloads(&dp->request, GRADIENTS)) return OK;
+    if (!on_tier(dp, u->own_g)) return OK;
     count_squares(dp, u, u->sum);
     const enum error_code e = put(dp, u, data_own_gradient(dp, u), u->sum, err);
     clock_wait(&dp->device->clock, u->flushed);
     return e;
 }
+
+void join_tier(struct data_parallel *dp)
+{
+    for (enum stream s = FETCH; s < STREAMS; s++) clock_join(&dp->device->clock, s);
+}
+
+static void settle(struct data_parallel *dp)
+{
+    join_tier(dp);
+}
+
+static void clear(struct data_parallel *dp, struct unit *u)
+{
+    (void)dp;
+    u->added = false;
+    u->squares = (struct exact_sum){ .infinite = 0 };
+}
+
+/* ---- what lies here ------------------------------------------------------------------------------------------------------------ */
+
+struct tier_traffic data_tier_traffic_so_far(const struct data_parallel *dp)
+{
+    const struct tier *tier = own_tier(dp);
+    return tier ? tier->traffic : (struct tier_traffic){ 0 };
+}
+
+struct model_state data_offloaded(const struct data_parallel *dp)
+{
+    const struct model_state all = data_kept_bytes(dp);
+    return (struct model_state){ .weights = offloads(&dp->request, PARAMETERS) ? all.weights : 0,
+                                 .gradients = offloads(&dp->request, GRADIENTS) ? all.gradients : 0,
+                                 .optimizer = offloads(&dp->request, OPTIMIZER) ? all.optimizer : 0 };
+}
+
+static bool takes_part(const struct data_parallel *dp) { return dp->request.offload != 0; }
+
+const struct data_stage stage_tier = {
+    .name = "slow tier", .takes_part = takes_part, .state = sizeof (struct tier), .outline = outline, .fill = fill, .close = close_tier,
+    .place = place, .unmake = unmake, .fetch = fetch, .drop = drop, .acquire = acquire, .take_sum = take_own, .put_sum = put_own, .settle = settle,
+    .clear = clear,
+};

@@ -16,7 +16,97 @@
  */
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
-#include "ref/numeric/convert.h"
+#include <stdlib.h>
+
+/* What is stepped at once: elements of what this device steps of a unit's row; before: elements of earlier slices; last: of its unit. */
+struct step_slice { struct unit *unit; struct interval own; int64_t before; bool last; };
+
+struct slices {
+    struct tier *tier;
+    int count;
+    struct step_slice *all;                     /* [count] */
+    int64_t longest;
+    struct tensor landing;                      /* on the tier: all weights that the host steps, for a device that keeps them itself */
+};
+
+/* A step on its way through the slices. */
+struct stepping {
+    struct data_parallel *dp;
+    const struct slices *s;
+    struct step step;
+    struct operands buffer[OFFLOAD_BUFFERS];    /* on the device, of what lies on the slow tier */
+    picoseconds start;                          /* virtual times: of the step; at which a buffer has been read, and written back; at
+                                                   which all weights that the host has stepped so far have landed */
+    picoseconds filled[OFFLOAD_BUFFERS], emptied[OFFLOAD_BUFFERS], landed;
+};
+
+/* ---- the list ------------------------------------------------------------------------------------------------------------------ */
+
+/* The last of each `stride` slices is the device's. */
+static int stride(const struct data_parallel *dp) { return dp->request.offload_stride > 1 ? dp->request.offload_stride : 1; }
+static bool stepped_by_host(const struct data_parallel *dp, int slice) { return slice % stride(dp) != stride(dp) - 1; }
+
+static int buffers_of_step(const struct data_parallel *dp, const struct slices *s)
+{
+    const int own = s->count / stride(dp);
+    return own < OFFLOAD_BUFFERS ? own : OFFLOAD_BUFFERS;
+}
+
+static int buffer_of(const struct data_parallel *dp, int slice) { return slice / stride(dp) % OFFLOAD_BUFFERS; }
+
+/* Each slice has a place of its own: the host steps the next one while this one's weights are on their way. */
+int64_t landing_elements(const struct data_parallel *dp)
+{
+    int64_t n = 0;
+    for (int u = 0; u < dp->units; u++) n += kept_elements(&dp->unit[u], BY_OPTIMIZER);
+    return stride(dp) > 1 && !offloads(&dp->request, PARAMETERS) ? n : 0;
+}
+
+static void add_slices(struct slices *s, struct unit *u, int64_t before, int64_t most)
+{
+    const int64_t n = kept_elements(u, BY_OPTIMIZER);
+    for (int64_t at = 0; at < n; at += most) {
+        const struct interval own = { at, n - at < most ? n - at : most };
+        s->all[s->count++] = (struct step_slice){ u, own, before + at, n - at <= most };
+        if (own.count > s->longest) s->longest = own.count;
+    }
+}
+
+static enum error_code open_slices(struct data_parallel *dp, struct error *err)
+{
+    struct slices *s = chain_state(dp, &stage_slices);
+    const int64_t most = dp->request.offload_slice;
+    int64_t count = 0, before = 0;
+    s->landing = tensor_1d(NULL, data_format(dp, KIND_WEIGHT), landing_elements(dp));
+    for (int u = 0; u < dp->units; u++) count += kept_elements(&dp->unit[u], BY_OPTIMIZER) / most + 1;
+    s->all = calloc((size_t)count + 1, sizeof *s->all);
+    if (s->all == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %lld slices of the optimizer's state", (long long)count);
+    for (int u = 0; u < dp->units; u++) {
+        add_slices(s, &dp->unit[u], before, most);
+        before += kept_elements(&dp->unit[u], BY_OPTIMIZER);
+    }
+    return OK;
+}
+
+static enum error_code place_landing(struct data_parallel *dp, struct error *err)
+{
+    struct slices *s = chain_state(dp, &stage_slices);
+    (void)err;
+    s->tier = chain_state(dp, &stage_tier);
+    s->landing = tier_place(s->tier, s->landing.dtype, tensor_count(s->landing));
+    return OK;
+}
+
+static void close_slices(struct data_parallel *dp)
+{
+    free(((struct slices *)chain_state(dp, &stage_slices))->all);
+}
+
+int data_slices(const struct data_parallel *dp)
+{
+    const struct slices *s = chain_state(dp, &stage_slices);
+    return s ? s->count : 0;
+}
 
 /* ---- operands ------------------------------------------------------------------------------------------------------------------ */
 
@@ -24,57 +114,46 @@ enum { MOST_OPERANDS = 3 + OPTIMIZER_MAX_STATES };
 
 struct operand { struct tensor *at; enum arena_tag tag; enum tensor_kind kind; bool read, written; };
 
-/* What is stepped, in the order in which it is moved.  A master is the weights themselves in formats that need none. */
+/* What of a slice lies on the tier, in the order in which it is moved.  A master is the weights themselves in formats that need none. */
 static int list_operands(const struct data_parallel *dp, struct operands *o, struct operand out[MOST_OPERANDS])
 {
     const bool masters = data_has_masters(dp);
-    int n = 0;
-    out[n++] = (struct operand){ &o->gradient, GRADIENTS, KIND_GRADIENT, .read = true };
-    out[n++] = (struct operand){ &o->master, masters ? OPTIMIZER : PARAMETERS, KIND_MASTER, .read = true, .written = true };
+    struct operand all[MOST_OPERANDS];
+    int n = 0, there = 0;
+    all[n++] = (struct operand){ &o->gradient, GRADIENTS, KIND_GRADIENT, .read = true };
+    all[n++] = (struct operand){ &o->master, masters ? OPTIMIZER : PARAMETERS, KIND_MASTER, .read = true, .written = true };
     for (int s = 0; s < dp->optimizer->states; s++)
-        out[n++] = (struct operand){ &o->state[s], OPTIMIZER, KIND_STATE, .read = true, .written = true };
-    if (masters) out[n++] = (struct operand){ &o->weight, PARAMETERS, KIND_WEIGHT, .written = true };
-    return n;
+        all[n++] = (struct operand){ &o->state[s], OPTIMIZER, KIND_STATE, .read = true, .written = true };
+    if (masters) all[n++] = (struct operand){ &o->weight, PARAMETERS, KIND_WEIGHT, .written = true };
+    for (int k = 0; k < n; k++)
+        if (offloads(&dp->request, all[k].tag)) out[there++] = all[k];
+    return there;
 }
 
 /* Where a slice lies. */
-static struct operands homes(const struct data_parallel *dp, const struct step_slice *s)
-{
-    struct operands o = { .gradient = slice(data_own_gradient(dp, s->unit), s->own),
-                          .master = slice(data_kept_tensor(dp, s->unit, KIND_MASTER), s->own),
-                          .weight = slice(stepped_weights(dp, s->unit), s->own) };
-    for (int i = 0; i < dp->optimizer->states; i++) o.state[i] = slice(s->unit->state[i], s->own);
-    return o;
-}
-
-static int round_of(const struct data_parallel *dp, int slice)
-{
-    return dp->request.offload_stride > 1 ? slice / dp->request.offload_stride : slice;
-}
+static struct operands homes(const struct stepping *x, int i) { return unit_operands(x->dp, x->s->all[i].unit, x->s->all[i].own); }
 
 /* With what lies on the slow tier in the slice's buffer. */
 static struct operands on_device(struct stepping *x, int i)
 {
-    struct operands o = homes(x->dp, &x->dp->slice[i]), *buffer = &x->buffer[round_of(x->dp, i) % OFFLOAD_BUFFERS];
+    struct operands o = homes(x, i);
     struct operand at[MOST_OPERANDS], in[MOST_OPERANDS];
     const int n = list_operands(x->dp, &o, at);
-    list_operands(x->dp, buffer, in);
-    for (int k = 0; k < n; k++)
-        if (offloads(&x->dp->request, at[k].tag)) *at[k].at = slice(*in[k].at, (struct interval){ 0, x->dp->slice[i].own.count });
+    list_operands(x->dp, &x->buffer[buffer_of(x->dp, i)], in);
+    for (int k = 0; k < n; k++) *at[k].at = slice(*in[k].at, (struct interval){ 0, x->s->all[i].own.count });
     return o;
 }
 
 /* ---- buffers ------------------------------------------------------------------------------------------------------------------- */
 
-enum error_code stepping_open(struct stepping *x, struct data_parallel *dp, struct step step, struct error *err)
+static enum error_code open_buffers(struct stepping *x, struct error *err)
 {
-    *x = (struct stepping){ .dp = dp, .step = step, .start = dp->device->clock.now };
+    struct data_parallel *dp = x->dp;
     bool failed = false;
-    for (int b = 0; b < buffers_of_step(dp); b++) {
+    for (int b = 0; b < buffers_of_step(dp, x->s); b++) {
         struct operand in[MOST_OPERANDS];
         for (int k = 0, n = list_operands(dp, &x->buffer[b], in); k < n; k++) {
-            if (!offloads(&dp->request, in[k].tag)) continue;
-            *in[k].at = device_tensor_in(dp->device, in[k].tag, data_format(dp, in[k].kind), dp->longest_slice);
+            *in[k].at = device_tensor_in(dp->device, in[k].tag, data_format(dp, in[k].kind), x->s->longest);
             failed = failed || in[k].at->data == NULL;
         }
         x->filled[b] = x->emptied[b] = x->start;
@@ -82,7 +161,7 @@ enum error_code stepping_open(struct stepping *x, struct data_parallel *dp, stru
     return failed ? fail(err, ERR_MEMORY, "the machine has no memory left for %d slices of the optimizer's state", OFFLOAD_BUFFERS) : OK;
 }
 
-void stepping_close(struct stepping *x)
+static void close_buffers(struct stepping *x)
 {
     for (int b = 0; b < OFFLOAD_BUFFERS; b++) {
         struct operand in[MOST_OPERANDS];
@@ -92,131 +171,167 @@ void stepping_close(struct stepping *x)
 
 /* ---- moving -------------------------------------------------------------------------------------------------------------------- */
 
-static enum error_code fetch(struct stepping *x, int i, struct error *err)
+static enum error_code fill(struct stepping *x, int i, struct error *err)
 {
-    struct data_parallel *dp = x->dp;
-    const int b = round_of(dp, i) % OFFLOAD_BUFFERS;
-    struct operands from = homes(dp, &dp->slice[i]), to = on_device(x, i);
+    const int b = buffer_of(x->dp, i);
+    struct operands from = homes(x, i), to = on_device(x, i);
     struct operand home[MOST_OPERANDS], here[MOST_OPERANDS];
-    const int n = list_operands(dp, &from, home);
+    const int n = list_operands(x->dp, &from, home);
     uint64_t bytes = 0;
     enum error_code e = OK;
-    list_operands(dp, &to, here);
+    list_operands(x->dp, &to, here);
     for (int k = 0; k < n; k++)
-        if (home[k].read && offloads(&dp->request, home[k].tag)) bytes += tensor_bytes(*home[k].at);
-    x->filled[b] = tier_announce(&dp->tier, bytes, x->emptied[b]);
+        if (home[k].read) bytes += tensor_bytes(*home[k].at);
+    x->filled[b] = tier_announce(x->s->tier, bytes, x->emptied[b]);
     for (int k = 0; k < n && !e; k++)
-        if (home[k].read && offloads(&dp->request, home[k].tag)) e = tier_read(&dp->tier, *here[k].at, *home[k].at, &x->filled[b], err);
+        if (home[k].read) e = tier_read(x->s->tier, *here[k].at, *home[k].at, &x->filled[b], err);
     return e;
 }
 
 static enum error_code flush(struct stepping *x, int i, struct operands *from, struct error *err)
 {
-    struct data_parallel *dp = x->dp;
-    const int b = round_of(dp, i) % OFFLOAD_BUFFERS;
-    struct operands to = homes(dp, &dp->slice[i]);
+    const int b = buffer_of(x->dp, i);
+    struct operands to = homes(x, i);
     struct operand home[MOST_OPERANDS], here[MOST_OPERANDS];
     enum error_code e = OK;
-    x->emptied[b] = dp->device->clock.now;
-    list_operands(dp, from, here);
-    for (int k = 0, n = list_operands(dp, &to, home); k < n && !e; k++) {
-        picoseconds when = dp->device->clock.now;
-        if (!home[k].written || !offloads(&dp->request, home[k].tag)) continue;
-        e = tier_write(&dp->tier, *home[k].at, *here[k].at, &when, err);
+    x->emptied[b] = x->dp->device->clock.now;
+    list_operands(x->dp, from, here);
+    for (int k = 0, n = list_operands(x->dp, &to, home); k < n && !e; k++) {
+        picoseconds when = x->dp->device->clock.now;
+        if (!home[k].written) continue;
+        e = tier_write(x->s->tier, *home[k].at, *here[k].at, &when, err);
         x->emptied[b] = when;
     }
     return e;
 }
 
-enum error_code slice_fetch_ahead(struct stepping *x, int i, struct error *err)
+/* What will be stepped by the device while slices from this one on are. */
+static enum error_code fill_ahead(struct stepping *x, int i, struct error *err)
 {
-    const int k = x->dp->request.offload_stride > 1 ? x->dp->request.offload_stride : 1, own = i + k - 1, next = own + k;
+    const int k = stride(x->dp), own = i + k - 1, next = own + k;
     enum error_code e = OK;
-    if (!x->dp->request.offload || i % k != 0) return OK;
-    if (i == 0 && own < x->dp->slices) e = fetch(x, own, err);
-    return e || next >= x->dp->slices ? e : fetch(x, next, err);
+    if (i % k != 0) return OK;
+    if (i == 0 && own < x->s->count) e = fill(x, own, err);
+    return e || next >= x->s->count ? e : fill(x, next, err);
 }
 
 /* ---- stepping ------------------------------------------------------------------------------------------------------------------ */
 
-struct op_cost slice_step_cost(const struct data_parallel *dp, int64_t n)
-{
-    const double each = (double)dtype_size(data_format(dp, KIND_MASTER)) * (2 + 2 * dp->optimizer->states)
-                        + (has_gradients(dp) ? (double)dtype_size(data_format(dp, KIND_GRADIENT)) : 0);
-    return (struct op_cost){ .flops = (double)dp->optimizer->operations * (double)n, .bytes = each * (double)n };
-}
-
-struct op_cost slice_round_cost(const struct data_parallel *dp, int64_t n)
-{
-    return data_has_masters(dp) ? elementwise_cost(n, 2, 1, data_format(dp, KIND_MASTER)) : (struct op_cost){ 0, 0 };
-}
-
-struct kernel { const struct data_parallel *dp; struct step step; struct operands o; int64_t first; };
-
-static void step_stretch(void *context, struct portion s)
-{
-    struct kernel *x = context;
-    const struct optimizer *o = x->dp->optimizer;
-    const struct interval here = { s.row - x->first, s.length };
-    struct tensor state[OPTIMIZER_MAX_STATES] = { 0 };
-    for (int i = 0; i < o->states; i++) state[i] = slice(x->o.state[i], here);
-    x->step.weight_decay = s.parameter->spec.decay ? x->dp->hyper->weight_decay : 0;
-    if (o->forward_only) {
-        step_along(x->dp, s, slice(x->o.master, here), x->step);
-        return;
-    }
-    optimizer_step(o, slice(x->o.master, here), slice(x->o.gradient, here), state, x->step);
-}
-
-/* The arithmetic, whoever does it.  Padding is not stepped. */
-static void run_kernel(const struct stepping *x, int i, struct operands o)
-{
-    const struct step_slice *s = &x->dp->slice[i];
-    const int64_t first = data_kept(&x->dp->shards, s->unit, KIND_MASTER).first + s->own.first;
-    struct views v = views_of(x->dp->device);
-    struct kernel kernel = { .dp = x->dp, .step = x->step, .first = first };
-    kernel.o.gradient = view_read(&v, o.gradient), kernel.o.master = view_write(&v, o.master);
-    for (int k = 0; k < x->dp->optimizer->states; k++) kernel.o.state[k] = view_write(&v, o.state[k]);
-    unit_each_stretch(s->unit, (struct interval){ first, s->own.count }, step_stretch, &kernel);
-    views_end(&v);
-    if (data_has_masters(x->dp)) device_convert(x->dp->device, o.weight, o.master);
-}
-
 static enum error_code step_on_device(struct stepping *x, int i, struct error *err)
 {
     struct clock *clock = &x->dp->device->clock;
-    const int64_t n = x->dp->slice[i].own.count;
+    const struct step_slice *s = &x->s->all[i];
     struct operands o = on_device(x, i);
-    clock_wait(clock, x->filled[round_of(x->dp, i) % OFFLOAD_BUFFERS]);
-    run_kernel(x, i, o);
-    device_charge(x->dp->device, "optimizer step", slice_step_cost(x->dp, n));
-    if (data_has_masters(x->dp)) device_charge(x->dp->device, "round weights", slice_round_cost(x->dp, n));
-    return x->dp->request.offload ? flush(x, i, &o, err) : OK;
+    clock_wait(clock, x->filled[buffer_of(x->dp, i)]);
+    step_operands(x->dp, s->unit, s->own, &o, x->step);
+    device_charge(x->dp->device, "optimizer step", step_cost(x->dp, s->own.count));
+    if (data_has_masters(x->dp)) device_charge(x->dp->device, "round weights", round_cost(x->dp, s->own.count));
+    return flush(x, i, &o, err);
 }
 
 /* Where everything lies.  Weights that the device keeps go there when the host has rounded them. */
 static enum error_code step_on_host(struct stepping *x, int i, struct error *err)
 {
-    struct data_parallel *dp = x->dp;
-    const int64_t n = dp->slice[i].own.count;
-    const struct op_cost step = slice_step_cost(dp, n), round = slice_round_cost(dp, n);
-    struct operands o = homes(dp, &dp->slice[i]);
+    const struct step_slice *s = &x->s->all[i];
+    const struct op_cost step = step_cost(x->dp, s->own.count), round = round_cost(x->dp, s->own.count);
+    const struct op_cost both = { step.flops + round.flops, step.bytes + round.bytes };
+    struct operands o = homes(x, i);
     const struct tensor kept = o.weight;
-    const bool lands = !offloads(&dp->request, PARAMETERS);
-    if (lands) o.weight = slice(dp->landing, (struct interval){ dp->slice[i].before, n });
-    run_kernel(x, i, o);
-    picoseconds when = clock_host(&dp->device->clock, "optimizer step", x->start,
-                                  (struct op_cost){ step.flops + round.flops, step.bytes + round.bytes }, data_format(dp, KIND_MASTER));
+    const bool lands = tensor_count(x->s->landing) > 0;
+    if (lands) o.weight = slice(x->s->landing, (struct interval){ s->before, s->own.count });
+    step_operands(x->dp, s->unit, s->own, &o, x->step);
+    picoseconds when = clock_host(&x->dp->device->clock, "optimizer step", x->start, both, data_format(x->dp, KIND_MASTER));
     if (!lands) return OK;
-    const enum error_code e = tier_read(&dp->tier, kept, o.weight, &when, err);
+    const enum error_code e = tier_read(x->s->tier, kept, o.weight, &when, err);
     x->landed = when;
     return e;
 }
 
-enum error_code slice_step(struct stepping *x, int i, struct error *err)
+static enum error_code step_one(struct stepping *x, int i, bool share, struct error *err)
 {
-    return stepped_by_host(x->dp, i) ? step_on_host(x, i, err) : step_on_device(x, i, err);
+    const struct step_slice *s = &x->s->all[i];
+    enum error_code e = fill_ahead(x, i, err);
+    if (!e) e = stepped_by_host(x->dp, i) ? step_on_host(x, i, err) : step_on_device(x, i, err);
+    if (e || !s->last || !share) return e;
+    const struct shards *over = &s->unit->over->shards;
+    if (over->optimizer > over->weights) clock_wait(&x->dp->device->clock, x->landed);
+    return share_weights(x->dp, s->unit, err);
 }
+
+/* The next step begins when everything is where it lies. */
+static enum error_code step_slices(struct data_parallel *dp, struct step step, bool share, struct error *err)
+{
+    struct slices *s = chain_state(dp, &stage_slices);
+    struct stepping x = { .dp = dp, .s = s, .step = step, .start = dp->device->clock.now };
+    enum error_code e = open_buffers(&x, err);
+    for (int i = 0; i < s->count && !e; i++) e = step_one(&x, i, share, err);
+    close_buffers(&x);
+    join_tier(dp);
+    return e;
+}
+
+/* ---- prediction ---------------------------------------------------------------------------------------------------------------- */
+
+/* In which what lies on the tier is on the device for a while. */
+static struct model_state buffers(const struct data_parallel *dp, const struct slices *s)
+{
+    struct operands o;
+    struct operand there[MOST_OPERANDS];
+    struct model_state sum = { 0 };
+    const uint64_t n = dp->stepped ? (uint64_t)(buffers_of_step(dp, s) * s->longest) : 0;
+    for (int k = 0, operands = list_operands(dp, &o, there); k < operands; k++)
+        *model_state_of(&sum, there[k].tag) += n * dtype_size(data_format(dp, there[k].kind));
+    return sum;
+}
+
+uint64_t data_step_buffers(const struct data_parallel *dp)
+{
+    const struct slices *s = chain_state(dp, &stage_slices);
+    const struct model_state sum = s ? buffers(dp, s) : (struct model_state){ 0 };
+    return sum.weights + sum.gradients + sum.optimizer;
+}
+
+static void passing(const struct data_parallel *dp, struct model_state *sum)
+{
+    const struct model_state there = buffers(dp, chain_state(dp, &stage_slices));
+    if (there.weights > sum->weights) sum->weights = there.weights;
+    if (there.gradients > sum->gradients) sum->gradients = there.gradients;
+    if (there.optimizer > sum->optimizer) sum->optimizer = there.optimizer;
+}
+
+/* One slice's, of one step of the optimizer. */
+static void slice_moves(const struct data_parallel *dp, const struct slices *s, int i, struct tier_traffic *t)
+{
+    struct operands o;
+    struct operand there[MOST_OPERANDS];
+    const int64_t n = s->all[i].own.count;
+    if (stepped_by_host(dp, i)) {
+        if (tensor_count(s->landing) > 0) add_reads(t, 1, n, data_format(dp, KIND_WEIGHT));
+        return;
+    }
+    for (int k = 0, operands = list_operands(dp, &o, there); k < operands; k++) {
+        if (there[k].read) add_reads(t, 1, n, data_format(dp, there[k].kind));
+        if (there[k].written) add_writes(t, 1, n, data_format(dp, there[k].kind));
+    }
+}
+
+static void update_moves(const struct data_parallel *dp, struct tier_traffic *t)
+{
+    const struct slices *s = chain_state(dp, &stage_slices);
+    for (int i = 0; i < s->count; i++) slice_moves(dp, s, i, t);
+}
+
+static void moves(const struct data_parallel *dp, struct tier_traffic *t)
+{
+    for (int i = 0; i < dp->updates; i++) update_moves(dp, t);
+}
+
+static bool takes_part(const struct data_parallel *dp) { return dp->request.offload != 0; }
+
+const struct data_stage stage_slices = {
+    .name = "slices", .takes_part = takes_part, .state = sizeof (struct slices), .outline = open_slices, .fill = place_landing, .close = close_slices, .step = step_slices,
+    .passing = passing, .moves = moves, .update_moves = update_moves,
+};
 
 /* Up to 1 + device/host a larger stride gives the host what it does meanwhile for nothing; beyond, the device waits for it. */
 int data_balanced_stride(picoseconds host, picoseconds device)

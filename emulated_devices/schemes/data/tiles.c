@@ -46,19 +46,11 @@ int data_unit_of(const struct model_config *c, const struct data_request *q, con
 
 static int untiled_unit(int part) { return part == 0 ? UNIT_POSITIONS : UNIT_BLOCKS + part - 1; }
 
-int data_units_at(const struct data_parallel *dp, struct use u, int unit[2])
+/* Where matrices are tiled, what a part has besides. */
+int data_units_of_part(const struct model_config *c, const struct data_request *q, int part, int unit[2])
 {
-    int n = 0;
-    if (!uses_tiles(&dp->request)) return data_units_of(dp->config, u.part, unit);
-    unit[n++] = untiled_unit(u.part);
-    if (u.tile > 0) unit[n++] = u.tile;
-    return n;
-}
-
-int data_gradients_at(const struct data_parallel *dp, struct use u, int unit[2])
-{
-    if (u.tile == 0) return data_units_at(dp, u, unit);
-    unit[0] = u.tile;
+    if (!uses_tiles(q)) return data_units_of(c, part, unit);
+    unit[0] = untiled_unit(part);
     return 1;
 }
 

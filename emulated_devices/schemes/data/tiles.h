@@ -34,11 +34,8 @@ struct layout tile_layout(const struct layout *, int tiles, int t);
 int data_unit_count(const struct model_config *, const struct data_request *);
 int data_unit_of(const struct model_config *, const struct data_request *, const struct param_spec *, int tile);
 
-/** The units that are needed at once: of a tile's use what else belongs to its part, and the tile.  @return how many, at most 2. */
-int data_units_at(const struct data_parallel *, struct use, int unit[2]);
-
-/** Of them those whose gradients a backward pass for the weights adds to. */
-int data_gradients_at(const struct data_parallel *, struct use, int unit[2]);
+/** The units that a part needs as long as it is used.  @return how many, at most 2. */
+int data_units_of_part(const struct model_config *, const struct data_request *, int part, int unit[2]);
 
 /** Whether every matrix has rows for so many tiles.  @return OK or ERR_PLAN naming one that has not. */
 enum error_code data_check_tiles(const struct data_request *, const struct model_config *, struct error *);

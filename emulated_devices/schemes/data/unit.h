@@ -29,7 +29,10 @@ static inline int unit_of(const struct param_spec *s)
     return s->role == ROLE_TOKENS ? UNIT_TOKENS : s->layer < 0 ? UNIT_POSITIONS : UNIT_BLOCKS + s->layer;
 }
 
+struct sharing;
+
 struct unit {
+    struct sharing *over;               /* the devices that share it (sharing.h) */
     int count;
     struct parameter *parameter;        /* [count] neighbours in the device's list */
     int rows;                           /* parts each parameter is cut into by rows; 0: flat */
@@ -40,8 +43,10 @@ struct unit {
                                            where the optimizer steps copies of the weights */
     struct tracking tracking;           /* beside own_g, where that is quantised on its way and this is tracked */
     struct tensor anchor, momentum;     /* of replicas that train apart: what is stepped here as the last outer step left it; outer.h */
-    struct tensor shard, sum;           /* copies of own_w and own_g on the device while they are needed, where those lie on the
-                                           slow tier; elsewhere sum is own_g */
+    struct tensor shard, sum;           /* own_w and own_g on the device: themselves, or where those lie on the slow tier copies, while they
+                                           are needed */
+    int64_t copied_w, copied_g;         /* elements of these copies; 0: there are none */
+    bool passing_w, passing_g;          /* w is here only while it is used, g while passes add to it; otherwise they are kept */
     bool added;                         /* own_g has something of this step */
     struct exact_sum squares;           /* this device's part of the unit's squared norm, if own_g is not here */
     picoseconds ready;                  /* virtual time at which w has been gathered */

@@ -1,0 +1,262 @@
+/* data.c -- the seam: each call goes through the plan's chain of stages. */
+#include "emulated_devices/schemes/data/stage.h"
+#include "emulated_devices/schemes/data/tiles.h"
+
+int data_units_of(const struct model_config *c, int part, int unit[2])
+{
+    int n = 0;
+    if (part == 0) unit[n++] = UNIT_TOKENS, unit[n++] = UNIT_POSITIONS;
+    else unit[n++] = UNIT_BLOCKS + part - 1;
+    if (part == (int)c->L + 1 && c->tied) unit[n++] = UNIT_TOKENS;
+    return n;
+}
+
+/* ---- the list of passes ------------------------------------------------------------------------------------------------------ */
+
+int units_at(const struct data_parallel *dp, struct use u, int unit[2])
+{
+    int n = data_units_of_part(dp->config, &dp->request, u.part, unit);
+    if (u.tile > 0) unit[n++] = u.tile;
+    return n;
+}
+
+int gradients_at(const struct data_parallel *dp, struct use u, int unit[2])
+{
+    if (u.tile == 0) return units_at(dp, u, unit);
+    unit[0] = u.tile;
+    return 1;
+}
+
+int next_weight_use(const struct data_parallel *dp, int use)
+{
+    for (int i = use + 1; i < dp->uses && !renews_weights(dp->use[i].pass); i++)
+        if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) return i;
+    return -1;
+}
+
+void count_due(struct data_parallel *dp, int from_use)
+{
+    for (int u = 0; u < dp->units; u++) dp->unit[u].due = 0;
+    for (int i = from_use; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++) {
+        int unit[2];
+        if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) continue;
+        for (int k = 0, n = gradients_at(dp, dp->use[i], unit); k < n; k++) dp->unit[unit[k]].due++;
+    }
+}
+
+/* After an update begin the list again, or go on behind it. */
+static void go_on(struct data_parallel *dp)
+{
+    dp->at = dp->at < dp->uses ? dp->at + 1 : 0;
+    count_due(dp, dp->at);
+}
+
+void data_set_uses(struct data_parallel *dp, struct use *use, int uses)
+{
+    dp->use = use;
+    dp->at = dp->uses = uses;
+    dp->updates = 1;
+    for (int i = 0; i < uses; i++) dp->updates += use[i].pass == PASS_UPDATE;
+    TELL(dp, foresee);
+    go_on(dp);
+}
+
+/* ---- weights ------------------------------------------------------------------------------------------------------------------ */
+
+/* Whether the pass that comes uses a part as a whole: not tile by tile. */
+static bool is_whole_use(const struct data_parallel *dp, int part)
+{
+    return dp->at < dp->uses && dp->use[dp->at].part == part && dp->use[dp->at].tile == 0 && dp->use[dp->at].pass != PASS_BACKWARD_WEIGHT;
+}
+
+static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
+{
+    enum error_code e = OK;
+    CALL(e, dp, acquire, use, ahead && !dp->request.no_prefetch, err);
+    return e;
+}
+
+/* Where matrices are tiled, what a part has besides; the first tile's use comes next. */
+enum error_code data_acquire(struct data_parallel *dp, int part, struct error *err)
+{
+    if (dp->at >= dp->uses || dp->use[dp->at].part != part)
+        return fail(err, ERR_PLAN, "part %d of the model is used, where the list of passes has another", part);
+    return acquire(dp, (struct use){ .part = part, .older = dp->use[dp->at].older }, is_whole_use(dp, part), err);
+}
+
+void data_release(struct data_parallel *dp, int part)
+{
+    int unit[2];
+    const bool whole = is_whole_use(dp, part);
+    for (int i = 0, n = units_at(dp, (struct use){ .part = part }, unit); i < n; i++) TELL(dp, release, whole ? dp->at : dp->at - 1, unit[i]);
+    dp->at += whole;
+}
+
+enum error_code data_acquire_tile(struct data_parallel *dp, const struct parameter *tile, struct error *err)
+{
+    if (dp->at >= dp->uses || dp->use[dp->at].tile != data_unit_of(dp->config, &dp->request, &tile->spec, tile->tile))
+        return fail(err, ERR_PLAN, "tile %d of %s is used, where the list of passes has another", tile->tile, tile->spec.name);
+    return acquire(dp, dp->use[dp->at], true, err);
+}
+
+void data_release_tile(struct data_parallel *dp, const struct parameter *tile)
+{
+    TELL(dp, release, dp->at, data_unit_of(dp->config, &dp->request, &tile->spec, tile->tile));
+    dp->at++;
+}
+
+/* ---- gradients ------------------------------------------------------------------------------------------------------------------ */
+
+static enum error_code begin(struct data_parallel *dp, struct use use, struct error *err)
+{
+    int unit[2];
+    enum error_code e = OK;
+    for (int i = 0, n = gradients_at(dp, use, unit); i < n; i++)
+        CALL(e, dp, begin, &dp->unit[unit[i]], err);
+    return e;
+}
+
+static enum error_code end(struct data_parallel *dp, struct use use, struct error *err)
+{
+    int unit[2];
+    enum error_code e = OK;
+    for (int i = 0, n = gradients_at(dp, use, unit); i < n; i++) dp->unit[unit[i]].due--;
+    CALL(e, dp, end, use, err);
+    dp->at++;
+    return e;
+}
+
+static struct use use_of_part(int part) { return (struct use){ .part = part }; }
+
+static struct use use_of_tile(const struct data_parallel *dp, const struct parameter *p)
+{
+    return (struct use){ .tile = data_unit_of(dp->config, &dp->request, &p->spec, p->tile) };
+}
+
+enum error_code data_begin_gradient(struct data_parallel *dp, int part, struct error *err) { return begin(dp, use_of_part(part), err); }
+enum error_code data_end_gradient(struct data_parallel *dp, int part, struct error *err) { return end(dp, use_of_part(part), err); }
+
+enum error_code data_begin_tile_gradient(struct data_parallel *dp, const struct parameter *tile, struct error *err)
+{
+    return begin(dp, use_of_tile(dp, tile), err);
+}
+
+enum error_code data_end_tile_gradient(struct data_parallel *dp, const struct parameter *tile, struct error *err)
+{
+    return end(dp, use_of_tile(dp, tile), err);
+}
+
+enum error_code data_finish_gradients(struct data_parallel *dp, struct error *err)
+{
+    enum error_code e = OK;
+    CALL(e, dp, finish, err);
+    clock_join(&dp->device->clock, COMMUNICATION);
+    TELL(dp, settle);
+    go_on(dp);
+    return e;
+}
+
+/* ---- the step ------------------------------------------------------------------------------------------------------------------- */
+
+void data_expect_step(struct data_parallel *dp, int64_t t)
+{
+    TELL(dp, expect, t);
+}
+
+static void clear(struct data_parallel *dp)
+{
+    for (int u = 0; u < dp->units; u++)
+        TELL(dp, clear, &dp->unit[u]);
+}
+
+void data_skip_step(struct data_parallel *dp)
+{
+    clear(dp);
+    TELL(dp, skip);
+}
+
+/* Weights are shared, unless the outer step is about to change them. */
+enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
+{
+    const struct step step = { .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
+    const bool share = !outer_follows(&dp->outer, t);
+    enum error_code e = OK;
+    TELL(dp, before);
+    CALL(e, dp, step, step, share, err);
+    if (!e) e = share_weights(dp, NULL, err);
+    dp->stepped = true;
+    data_expect_step(dp, t + 1);
+    clear(dp);
+    CALL(e, dp, after, t, err);
+    return e;
+}
+
+/* ---- sums over the chain ---------------------------------------------------------------------------------------------------------- */
+
+struct account data_level_cost(const struct data_parallel *dp, enum shard_level level)
+{
+    struct account sum = { 0 };
+    TELL(dp, cost, level, &sum);
+    return sum;
+}
+
+struct account data_cost(const struct data_parallel *dp)
+{
+    struct account sum = { 0 };
+    for (enum shard_level l = BY_WEIGHTS; l < SHARD_LEVELS; l++) account_add(&sum, data_level_cost(dp, l), 1);
+    return sum;
+}
+
+struct model_state data_resident(const struct data_parallel *dp)
+{
+    const struct model_state kept = data_kept_bytes(dp), away = data_offloaded(dp);
+    return (struct model_state){ kept.weights - away.weights, kept.gradients - away.gradients, kept.optimizer - away.optimizer };
+}
+
+struct model_state data_peak(const struct data_parallel *dp)
+{
+    const struct model_state here = data_resident(dp);
+    struct model_state more = { 0 };
+    TELL(dp, passing, &more);
+    return (struct model_state){ here.weights + more.weights, here.gradients + more.gradients, here.optimizer + more.optimizer };
+}
+
+uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pass)
+{
+    const bool gradients = pass == PASS_BACKWARD_WEIGHT;
+    int64_t n = 0;
+    int unit[2];
+    for (int k = 0, units = units_at(dp, (struct use){ .part = part }, unit); k < units; k++) {
+        const struct unit *u = &dp->unit[unit[k]];
+        if (gradients ? u->passing_g : u->passing_w) n += whole_elements(u);
+    }
+    return (uint64_t)n * dtype_size(data_format(dp, gradients ? KIND_GRADIENT : KIND_WEIGHT));
+}
+
+void add_reads(struct tier_traffic *t, int64_t times, int64_t elements, enum dtype format)
+{
+    if (elements == 0) return;                          /* moves nothing, and is no operation */
+    t->reads += (uint64_t)times;
+    t->bytes_read += (uint64_t)(times * elements) * dtype_size(format);
+}
+
+void add_writes(struct tier_traffic *t, int64_t times, int64_t elements, enum dtype format)
+{
+    if (elements == 0) return;
+    t->writes += (uint64_t)times;
+    t->bytes_written += (uint64_t)(times * elements) * dtype_size(format);
+}
+
+struct tier_traffic data_tier_traffic(const struct data_parallel *dp)
+{
+    struct tier_traffic t = { 0 };
+    TELL(dp, moves, &t);
+    return t;
+}
+
+struct tier_traffic data_tier_update_traffic(const struct data_parallel *dp)
+{
+    struct tier_traffic t = { 0 };
+    TELL(dp, update_moves, &t);
+    return t;
+}

@@ -1,0 +1,105 @@
+/* kept.c -- what each device keeps of a unit, in which format, and its part of the gradients' norm. */
+#include "emulated_devices/schemes/data/stage.h"
+#include "emulated_devices/device/compute.h"
+
+/* ---- what is kept ------------------------------------------------------------------------------------------------------------ */
+
+/* Gradients are compared where they are finished: what each device steps. */
+static enum shard_level level_of(enum tensor_kind kind) { return kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT ? BY_WEIGHTS : BY_OPTIMIZER; }
+
+struct interval data_kept(const struct shards *s, const struct unit *u, enum tensor_kind kind)
+{
+    return shards_range(s, level_of(kind), u->padded);
+}
+
+bool data_keeps_first(const struct shards *s, enum tensor_kind kind)
+{
+    const int place = s->apart && !kind_is_common(kind) ? s->rank % s->optimizer : s->rank;
+    return place < shards_stride(s, level_of(kind) + 1);
+}
+
+struct tensor stepped_weights(const struct unit *u)
+{
+    struct interval own = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded);
+    own.first -= shards_range(&u->over->shards, BY_WEIGHTS, u->padded).first;
+    return slice(u->own_w, own);
+}
+
+struct interval stepped_gradients(const struct unit *u)
+{
+    struct interval own = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded);
+    own.first -= shards_range(&u->over->shards, BY_GRADIENTS, u->padded).first;
+    return own;
+}
+
+struct tensor data_own_gradient(const struct data_parallel *dp, const struct unit *u)
+{
+    (void)dp;
+    return slice(u->own_g, stepped_gradients(u));
+}
+
+struct tracking data_own_tracking(const struct data_parallel *dp, const struct unit *u)
+{
+    (void)dp;
+    return tracking_from(u->tracking, stepped_gradients(u).first);
+}
+
+struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
+{
+    switch (kind) {
+    case KIND_WEIGHT: return u->own_w;
+    case KIND_OLDER_WEIGHT: return u->older;
+    case KIND_GRADIENT: return data_own_gradient(dp, u);
+    case KIND_EXACT_GRADIENT: return tensor_1d(data_own_tracking(dp, u).exact, F64, tensor_count(data_own_gradient(dp, u)));
+    case KIND_GRADIENT_EXCESS: return tensor_1d(data_own_tracking(dp, u).bound, F64, tensor_count(data_own_gradient(dp, u)));
+    case KIND_MASTER: return data_has_masters(dp) ? u->master : stepped_weights(u);
+    case KIND_ANCHOR: return u->anchor;
+    case KIND_MOMENTUM: return u->momentum;
+    default: return u->state[kind - KIND_STATE];
+    }
+}
+
+enum dtype data_format(const struct data_parallel *dp, enum tensor_kind kind)
+{
+    const enum dtype weights = dp->device->dtype;
+    if (kind == KIND_EXACT_GRADIENT || kind == KIND_GRADIENT_EXCESS) return F64;
+    const bool narrow = kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT || (kind == KIND_GRADIENT && dp->request.narrow_gradients);
+    return narrow ? weights : dtype_wide(weights);
+}
+
+/* ---- the norm ------------------------------------------------------------------------------------------------------------------ */
+
+struct norm { struct data_parallel *dp; struct tensor g; int64_t first; struct exact_sum *sum; };
+
+static void add_squares(void *context, struct portion s)
+{
+    struct norm *n = context;
+    const int64_t left = s.parameter->counted - s.piece, length = left < s.length ? left : s.length;
+    if (length > 0) dev_add_squares(n->dp->device, n->sum, slice(n->g, (struct interval){ s.row - n->first, length }));
+}
+
+/* Copies have the same gradients: each takes its part of them.  The sum is exact, so it does not matter who adds what. */
+static struct interval counted_here(const struct unit *u)
+{
+    const struct interval own = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded);
+    const struct group *copies = &u->over->level[BY_COPIES];
+    const int64_t first = block_start(own.count, copies->size, copies->rank), end = block_start(own.count, copies->size, copies->rank + 1);
+    return (struct interval){ own.first + first, end - first };
+}
+
+void unit_add_squares(struct data_parallel *dp, const struct unit *u, struct tensor g, struct exact_sum *sum)
+{
+    struct norm n = { .dp = dp, .g = g, .first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first, .sum = sum };
+    unit_each_stretch(u, counted_here(u), add_squares, &n);
+}
+
+/* Those on the slow tier were summed up before they went there. */
+void data_norm_part(struct data_parallel *dp, struct exact_sum *sum)
+{
+    *sum = (struct exact_sum){ .infinite = 0 };
+    for (int i = 0; i < dp->units; i++) {
+        const struct unit *u = &dp->unit[i];
+        if (on_tier(dp, u->own_g)) exact_add(sum, &u->squares);
+        else unit_add_squares(dp, u, data_own_gradient(dp, u), sum);
+    }
+}
