@@ -196,11 +196,13 @@ static void place_gradients(struct linked *l)
 
 static void add_step(struct steps *list, enum step_kind kind, int at) { list->step[list->count++] = (struct part_step){ .kind = kind, .at = at }; }
 
+/* Recomputation leaves alone what has left the part. */
 static void run_forward(struct linked *l, struct steps *list, int v)
 {
     const struct linked_node *n = &l->node[v];
+    const bool left = list == &l->list[LIST_AGAIN] && n->out >= 0 && l->slot[n->out].value == BUFFER_OUT;
     add_step(list, STEP_RUN, v);
-    if (n->out >= 0 && !n->is->unseen) add_step(list, STEP_SHOW, n->out);
+    if (n->out >= 0 && !n->is->unseen && !left) add_step(list, STEP_SHOW, n->out);
 }
 
 /* The first node that touches a buffer of values, and the last. */
