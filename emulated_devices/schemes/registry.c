@@ -58,11 +58,11 @@ static const struct scheme *const schemes[] = {
 enum { COUNT = sizeof schemes / sizeof *schemes };
 
 static const struct scheme_kind_info kinds[SCHEME_KINDS] = {
-    [TENSOR_SCHEME]    = { "tensor", "Tensor parallelism, over tp (--tensor)", "--tensor" },
-    [ATTENTION_SCHEME] = { "attention", "Context parallelism, over cp (--attention)", "--attention" },
-    [EXPERT_SCHEME]    = { "experts", "Expert parallelism, over ep (--dispatch)", "--dispatch" },
-    [DATA_SCHEME]      = { "data", "Data parallelism, over dp (--data-parallel)", "--data-parallel" },
-    [PIPELINE_SCHEME]  = { "schedules", "Pipeline schedules, over pp (--schedule)", "--schedule" },
+    [TENSOR_SCHEME]    = { "tensor", "Tensor parallelism, over tp (--tensor)", "--tensor", "tensor" },
+    [ATTENTION_SCHEME] = { "attention", "Context parallelism, over cp (--attention)", "--attention", "attention" },
+    [EXPERT_SCHEME]    = { "experts", "Expert parallelism, over ep (--dispatch)", "--dispatch", "experts" },
+    [DATA_SCHEME]      = { "data", "Data parallelism, over dp (--data-parallel)", "--data-parallel", "data" },
+    [PIPELINE_SCHEME]  = { "schedules", "Pipeline schedules, over pp (--schedule)", "--schedule", "pipeline" },
 };
 
 const struct scheme_kind_info *scheme_kind_info(enum scheme_kind kind) { return &kinds[kind]; }

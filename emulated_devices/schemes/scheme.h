@@ -40,6 +40,7 @@ struct scheme_kind_info {
     const char *name;                   /* in commands: `orrery list tensor` */
     const char *title;                  /* in the list */
     const char *flag;                   /* that chooses one */
+    const char *family;                 /* of cases: `orrery verify tensor` */
 };
 const struct scheme_kind_info *scheme_kind_info(enum scheme_kind);
 

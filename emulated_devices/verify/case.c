@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- plans ------------------------------------------------------------------------------------------------------------- */
 
@@ -44,6 +45,22 @@ void case_take_mixtral(struct plan *p)
     p->model.F = 13, p->model.mlp = MLP_MIXTURE;
     p->model.mixture = (struct mixture_config){ .E = 5, .k = 2, .normalized = true, .balance_coefficient = 0.5, .z_coefficient = 0.1 };
     p->schedule = "gpipe";
+}
+
+static void take_gpt2(struct plan *p) { (void)p; }
+
+static const struct case_model models[] = { { "gpt2", take_gpt2 }, { "llama", case_take_llama },
+                                            { "gptj", case_take_gptj }, { "mixtral", case_take_mixtral } };
+
+const struct case_model *case_model_at(int place)
+{
+    return place < (int)(sizeof models / sizeof *models) ? &models[place] : NULL;
+}
+
+void case_take_dropout(struct plan *p)
+{
+    p->model.tied = false;
+    p->model.dropout_embedding = 0.1, p->model.dropout_residual = 0.2, p->model.dropout_attention = 0.3;
 }
 
 struct plan case_plan(int dp, int tp, int pp)
@@ -103,6 +120,17 @@ void case_take_mezo(struct plan *p, int sides)
     p->perturb = sides;
 }
 
+void case_take_optimizer(struct plan *p, const struct optimizer *o, int sides)
+{
+    if (o->low_rank) case_take_low_rank(p, o);
+    else if (o->forward_only) case_take_mezo(p, sides);
+    else {
+        p->optimizer = o;
+        p->hyper = o->usual;
+        p->hyper.clip = 0, p->hyper.eps = 1e-4;
+    }
+}
+
 double case_fp64_error(const struct plan *p)
 {
     return p->optimizer->forward_only ? CASE_FP64_ERROR / p->hyper.distance : CASE_FP64_ERROR;
@@ -114,7 +142,7 @@ void case_take_data(struct plan *p, const struct data_scheme *s)
     p->data.outer = (struct outer){ .every = s->outer.every > 0 ? CASE_LOCAL_STEPS : 0 };
 }
 
-static int steps_of(const struct plan *p) { return data_outer(&p->data).every > 0 ? CASE_STEPS_APART : CASE_STEPS; }
+int case_steps(const struct plan *p) { return data_outer(&p->data).every > 0 ? CASE_STEPS_APART : CASE_STEPS; }
 
 void case_take_speeds(struct plan *p)
 {
@@ -135,26 +163,78 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
 
 /* ---- bits -------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t hash_skips(uint64_t h, const struct schedule *s)
+#define ADD(h, x) ((h) = hash_bytes((h), &(x), sizeof(x)))
+
+static void add_text(uint64_t *h, const char *text) { *h = hash_bytes(*h, text ? text : "", text ? strlen(text) + 1 : 1); }
+
+static void add_skips(uint64_t *h, const struct schedule *s)
 {
     for (int m = 0; m < s->micros; m++)
         for (int t = 0; t < s->stages; t++) {
             const int skip[] = { m, t, s->stages };
-            if (place_of(s, m, t).device < 0) h = hash_bytes(h, skip, sizeof skip);
+            if (place_of(s, m, t).device < 0) ADD(*h, skip);
         }
-    return h;
+}
+
+/* A tied embedding's two uses are added up where they are made, in the order in which they come. */
+static bool adds_both_uses(const struct plan *p, const struct schedule *s)
+{
+    struct param_spec tokens = model_param(&p->model, 0);
+    return p->model.tied && s->stages > 1 && plan_holders(p, s, &tokens, NULL) == 1;
+}
+
+/* Those that add up weight gradients in the order of the microbatches, on one copy of each stage, make the same sums. */
+static void add_schedule(uint64_t *h, const struct plan *p, const struct schedule *s)
+{
+    struct place place[2];
+    const int rule[] = { s->micros, s->update_every, s->weight_versions };
+    ADD(*h, rule);
+    add_skips(h, s);
+    if (schedule_adds_in_order(s) && schedule_holders(s, 0, place, 2) == 1 && !adds_both_uses(p, s)) return;
+    add_text(h, p->schedule);
+    ADD(*h, s->chunks);
+}
+
+/* Over dp sums are made level by level, in each in the order of ranks; of gradients in shards for every microbatch. */
+static void add_levels(uint64_t *h, const struct plan *p, const struct shards *s)
+{
+    for (enum shard_level l = BY_WEIGHTS; l < SHARD_LEVELS; l++) {
+        const int level[] = { shards_size(s, l), l < BY_OPTIMIZER && p->micros > 1 };
+        if (level[0] > 1) ADD(*h, level);
+    }
+    const struct data_request *q = &p->data;
+    const int64_t number[] = { q->tiles, q->narrow_gradients, q->quantise_weights.bits, q->quantise_gradients.bits, q->quantise_weights.block };
+    ADD(*h, number);
+    add_text(h, q->reduce_scatter), add_text(h, q->allgather);
+    if (!data_quantises(q) && !s->apart) return;
+    add_text(h, q->scheme);
+    const int64_t exact[] = { s->weights, s->gradients, s->optimizer, q->bucket, q->outer.every };
+    ADD(*h, exact);
+}
+
+static void add_model(uint64_t *h, const struct plan *p)
+{
+    const struct model_config *c = &p->model;
+    const int64_t shape[] = { c->tied, c->L, p->B, p->S, p->dtype, p->perturb, (int64_t)p->seed };
+    const double number[] = { c->dropout_embedding, c->dropout_residual, c->dropout_attention, p->loss_scale };
+    add_text(h, c->name);
+    ADD(*h, shape), ADD(*h, number);
 }
 
 enum error_code case_bits_key(const struct plan *p, uint64_t *key, struct error *err)
 {
     struct schedule s;
-    struct place place[2];
-    enum error_code e = plan_schedule(p, &s, err);
+    struct shards shards;
+    enum error_code e = data_shards(&shards, &p->data, plan_copies(p), 0, err);
+    if (!e) e = plan_schedule(p, &s, err);
     if (e) return e;
-    const int rule[] = { s.micros, s.update_every, s.weight_versions };
-    *key = hash_bytes(HASH_START, rule, sizeof rule);
-    *key = hash_skips(*key, &s);
-    if (!schedule_adds_in_order(&s) || schedule_holders(&s, 0, place, 2) != 1) *key = 0;
+    *key = HASH_START;
+    ADD(*key, p->mesh.size), ADD(*key, p->hyper);
+    add_text(key, p->tensor), add_text(key, p->attention), add_text(key, p->dispatch);
+    add_text(key, p->allreduce), add_text(key, p->optimizer->name);
+    add_model(key, p);
+    add_levels(key, p, &shards);
+    add_schedule(key, p, &s);
     schedule_free(&s);
     return OK;
 }
@@ -263,7 +343,7 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
 static void judge(struct outcome *o, const struct trainer *t)
 {
     enum error_code e = OK;
-    enum error_code counted = traffic_check(t, steps_of(&t->plan), &o->traffic);
+    enum error_code counted = traffic_check(t, case_steps(&t->plan), &o->traffic);
     if (!counted) counted = check_tier(t, &o->traffic);
     o->traffic.code = comm_agree(t->comm, counted, &o->traffic);
     o->memory.code = comm_agree(t->comm, check_memory(t, &o->memory), &o->memory);
@@ -290,7 +370,7 @@ static enum error_code steps(struct trainer *t, struct reference *ref, struct ou
     enum error_code e = compare_weights(t, ref, &o->comparison, err);
     o->initial_equal = o->comparison.largest_error == 0;
     probes_open(&probes, t, false);
-    for (int s = 0; s < steps_of(&t->plan) && !e; s++) {
+    for (int s = 0; s < case_steps(&t->plan) && !e; s++) {
         e = compare_begin(&probes, ref, err);
         if (!e) e = trainer_gradients(t, &result, err);
         if (!e) e = check_copies(t, BEFORE_OPTIMIZER, o, err);

@@ -41,6 +41,10 @@ struct outcome {
 /** A plan in fp64 with the default schemes, tied, two microbatches; a layer more than two stages on each device need. */
 struct plan case_plan(int dp, int tp, int pp);
 
+/* A shape of each architecture; the first is the one that case_plan begins with. */
+struct case_model { const char *name; void (*take)(struct plan *); };
+const struct case_model *case_model_at(int place);      /* NULL behind the last */
+
 /** Train a Llama instead, as nasty: query heads in groups of 3, so that from 4 parts on key/value heads have copies. */
 void case_take_llama(struct plan *);
 
@@ -52,6 +56,15 @@ void case_take_gptj(struct plan *);
 
 /** Train a Mixtral instead: 5 experts of which a token goes to 2, with a balance loss and a z loss, all forward passes first. */
 void case_take_mixtral(struct plan *);
+
+/** Untie the output matrix, and drop out in all three places. */
+void case_take_dropout(struct plan *);
+
+/** Give a plan an optimizer, without clipping.  sides: of one that is forward_only, 1 or 2 (plan.h). */
+void case_take_optimizer(struct plan *, const struct optimizer *, int sides);
+
+/** How many steps a case of a plan takes. */
+int case_steps(const struct plan *);
 
 /** Give a plan a schedule, with as many chunks and microbatches as it takes.
  *  @return OK, or what plan_check has against the last that was tried; the plan is then of no use. */
@@ -68,10 +81,11 @@ void case_take_data(struct plan *, const struct data_scheme *);
 void case_take_speeds(struct plan *);
 
 /**
- * Which plans of one mesh and model must end with the same bits: those of one key, if it is not 0.
+ * Plans of one key end with the same bits, where data schemes have their usual algorithms.
  *
- * Each adds up weight gradients in the order of the microbatches, on one copy of each stage; over dp, in the order of ranks, whatever else
- * is in a bucket.
+ * What changes no bit is left out of the key: recomputing, where numbers lie and when they are gathered, buckets, which stages devices
+ * have, the order in which a schedule computes, who keeps what.  What is in it is who adds what in which order: weight gradients in the
+ * order of the microbatches, on one copy of each stage; over dp level by level, in the order of ranks.
  */
 enum error_code case_bits_key(const struct plan *, uint64_t *key, struct error *);
 

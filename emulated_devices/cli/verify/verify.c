@@ -9,10 +9,12 @@
 
 static enum error_code parse(struct verify_options *o, int argc, char **argv, bool *help, struct error *err)
 {
+    const char *families[2 + SCHEME_KINDS] = { NULL };
     double limit = wait_limit(SHORT_WAIT_LIMIT);
     const char *backend = NULL;
+    for (int i = 0; verify_family(i); i++) families[i] = verify_family(i);
     const struct option table[] = {
-        { "WHAT", NULL, OPTION_CHOICE, &o->what, .choices = verify_families, .help = "one family; default: all" },
+        { "WHAT", NULL, OPTION_CHOICE, &o->what, .choices = families, .help = "one family; default: all" },
         { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES, .help = "try all meshes of 1 to N devices" },
         CLUSTER_OPTION(o->cluster_name, "whose nodes collectives follow"),
         { "--backend", "NAME", OPTION_STRING, &backend, .help = "what executes operations; `orrery list backends` shows them; default: cpu" },
@@ -23,12 +25,13 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
     };
     enum error_code e = options_parse("verify", argc - 2, argv + 2, table, help, err);
     if (!e && *help)
-        print_usage("verify", "[WHAT] [options]", "Run every registered scheme on every mesh that fits, and compare it with one device.\n\n"
-                    "Schemes train three steps with SGD, with sizes that do not divide: in fp64 tied, in fp64\n"
-                    "untied with dropout, in fp32; data schemes on up to 4 devices also in bf16 and fp16. Every loss,\n"
-                    "gradient and weight of every device has a measured bound, in fp64 also the bound 1e-12;\n"
-                    "messages, bytes, additions and peak memory must equal their formulas. Schedules that add in\n"
-                    "the same order must end with the same bits. Results of collectives must be exact.", table);
+        print_usage("verify", "[WHAT] [options]", "Run everything registered on every fitting mesh, and check it against one device.\n\n"
+                    "Schemes train three steps, in shapes in which nothing divides: every scheme on every mesh that\n"
+                    "splits its axis, and every pair of scheme, model, optimizer, format, recomputation, codes, tiles,\n"
+                    "offloading .. that go together, in at least one case. Every loss, gradient and weight of every\n"
+                    "device is held to its measured bound, in fp64 also to 1e-12; messages, bytes, additions and peak\n"
+                    "memory equal their formulas. Plans that add in the same order end with the same bits, whatever\n"
+                    "the schedule and wherever numbers lie. Collectives are exact.", table);
     set_wait_limit(limit);
     return e ? e : set_backend(backend, err);
 }

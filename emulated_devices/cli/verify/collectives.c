@@ -1,0 +1,75 @@
+/* collectives.c -- `orrery verify collectives`: every algorithm of every operation; rank 0 speaks. */
+#include "emulated_devices/verify/collectives.h"
+#include "emulated_devices/cli/verify/verify.h"
+#include <stdio.h>
+#include <string.h>
+
+static const char *plural(int n) { return n == 1 ? "" : "s"; }
+
+/* What has been found of one operation, for a line. */
+struct tally { char names[400], refused[200]; int calls; bool failed; };
+
+static void add_name(char *list, size_t size, const char *name)
+{
+    const size_t used = strlen(list);
+    snprintf(list + used, size - used, "%s%s", used ? " " : "", name);
+}
+
+static void print_tally(enum operation op, const struct tally *t)
+{
+    char line[800];
+    int used = snprintf(line, sizeof line, "%s, %d calls: %s", t->failed ? "FAILED" : "ok", t->calls, t->names);
+    if (t->refused[0]) snprintf(line + used, sizeof line - (size_t)used, "; not for this group: %s", t->refused);
+    printf("  %-15s ", operation_name(op));
+    print_wrapped(stdout, 18, line);
+    fflush(stdout);
+}
+
+static void record_algorithm(struct job *j, const struct algorithm *a, const struct algorithm_outcome *o, struct tally *t)
+{
+    char scheme[80];
+    snprintf(scheme, sizeof scheme, "%s %s", operation_name(a->operation), a->name);
+    if (o->refused) {
+        struct error why;
+        fail(&why, ERR_PLAN, "%s", o->refused);
+        verify_refuse(j, "collectives", scheme, &why);
+        add_name(t->refused, sizeof t->refused, a->name);
+        return;
+    }
+    cJSON *c = verify_begin_case(j, "collectives", scheme, &o->verdict);
+    cJSON_AddNumberToObject(c, "calls", o->calls);
+    cJSON_AddNumberToObject(c, "elements", (double)o->elements);
+    t->calls += o->calls;
+    t->failed = t->failed || o->verdict.code != OK;
+    add_name(t->names, sizeof t->names, a->name);
+    if (j->prints && o->verdict.code) printf("      %s\n", o->verdict.text);
+}
+
+/* The members in reverse: who confuses devices with members fails. */
+static enum error_code open_group(struct group *g, struct comm *world, struct error *err)
+{
+    int ranks[VERIFY_MOST_DEVICES];
+    for (int i = 0; i < world->size; i++) ranks[i] = world->size - 1 - i;
+    return comm_agree(world, group_of(g, world, ranks, world->size, TRAFFIC_OTHER, 0, err), err);
+}
+
+enum error_code verify_collectives(struct job *j, struct error *err)
+{
+    struct group g;
+    enum error_code e = open_group(&g, j->world, err);
+    if (e) return e;
+    const struct cluster *m = &j->world->device->clock.cluster;
+    if (j->prints)
+        printf("\n%d device%s of %s, collectives: exact results, messages, bytes and additions\n", j->world->size, plural(j->world->size), m->name);
+    struct tally t = { .calls = 0 };
+    for (int i = 0; algorithms[i] && !e; i++) {
+        struct algorithm_outcome o;
+        e = verify_algorithm(&g, algorithms[i], &o, err);
+        if (!e && j->speaks) record_algorithm(j, algorithms[i], &o, &t);
+        if (e || (algorithms[i + 1] && algorithms[i + 1]->operation == algorithms[i]->operation)) continue;
+        if (j->prints) print_tally(algorithms[i]->operation, &t);       /* the last of its operation */
+        t = (struct tally){ .calls = 0 };
+    }
+    group_close(&g);
+    return e;
+}

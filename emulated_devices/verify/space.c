@@ -1,0 +1,401 @@
+#include "emulated_devices/verify/space.h"
+#include "emulated_devices/verify/case.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { EVERY = (1u << SCHEME_KINDS) - 1, ONLY_DATA = 1u << DATA_SCHEME, ONLY_PIPELINE = 1u << PIPELINE_SCHEME };
+
+/* What is known of a dimension. */
+struct info {
+    const char *name;
+    unsigned varies;                    /* kinds of schemes in whose cases it varies */
+    int values;                         /* 0: counted in space_open */
+    void (*take)(const struct space *, struct plan *, int value);
+    void (*show)(const struct space *, int value, struct value_name *);
+};
+
+static void set_name(struct value_name *n, const char *text) { snprintf(n->text, sizeof n->text, "%s", text); }
+
+/* ---- mesh ------------------------------------------------------------------------------------------------------------------------- */
+
+static const enum axis axis_of[SCHEME_KINDS] = {
+    [TENSOR_SCHEME] = TP, [ATTENTION_SCHEME] = CP, [EXPERT_SCHEME] = EP, [DATA_SCHEME] = DP, [PIPELINE_SCHEME] = PP,
+};
+enum axis axis_of_kind(enum scheme_kind k) { return axis_of[k]; }
+
+static bool has_schemes(enum axis axis)
+{
+    for (int k = 0; k < SCHEME_KINDS; k++)
+        if (axis_of[k] == axis) return scheme_at((enum scheme_kind)k, 0) != NULL;
+    return false;
+}
+
+/* All ways to split what is left of the devices over the axes from this one on. */
+static void add_meshes(struct space *s, int size[AXIS_COUNT], int axis, int left)
+{
+    if (axis == AXIS_COUNT && left == 1 && s->meshes < SPACE_MOST_MESHES) memcpy(s->mesh[s->meshes++], size, sizeof s->mesh[0]);
+    if (axis == AXIS_COUNT) return;
+    for (int n = 1; n <= left; n++) {
+        if (left % n != 0 || (n > 1 && !has_schemes((enum axis)axis))) continue;
+        size[axis] = n;
+        add_meshes(s, size, axis + 1, left / n);
+    }
+}
+
+/* The plan begins with it. */
+static void take_mesh(const struct space *s, struct plan *p, int value)
+{
+    const int *size = s->mesh[value];
+    *p = case_plan(size[DP], size[TP], size[PP]);
+    (void)mesh_make(&p->mesh, size, NULL);
+}
+
+static void show_mesh(const struct space *s, int value, struct value_name *n)
+{
+    int used = 0;
+    set_name(n, "one device");
+    for (int a = 0; a < AXIS_COUNT; a++)
+        if (s->mesh[value][a] > 1)
+            used += snprintf(n->text + used, sizeof n->text - (size_t)used, "%s%s=%d", used ? " " : "", axis_name((enum axis)a),
+                             s->mesh[value][a]);
+}
+
+/* ---- model ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void take_model(const struct space *s, struct plan *p, int value) { (void)s, case_model_at(value)->take(p); }
+static void show_model(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, case_model_at(value)->name); }
+
+static void take_embedding(const struct space *s, struct plan *p, int value)
+{
+    (void)s;
+    if (value) case_take_dropout(p);
+}
+static void show_embedding(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, value ? "untied" : "tied"); }
+
+/* ---- schemes ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void take_tensor(const struct space *s, struct plan *p, int value) { (void)s, p->tensor = tensor_scheme_at(value)->head.name; }
+static void show_tensor(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, tensor_scheme_at(value)->head.name); }
+
+static void take_attention(const struct space *s, struct plan *p, int value)
+{
+    (void)s, p->attention = attention_scheme_at(value)->head.name;
+}
+static void show_attention(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, attention_scheme_at(value)->head.name);
+}
+
+static void take_experts(const struct space *s, struct plan *p, int value)
+{
+    (void)s, p->dispatch = expert_scheme_at(value)->head.name;
+}
+static void show_experts(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, expert_scheme_at(value)->head.name);
+}
+
+static bool takes(const struct data_form *f, int P)
+{
+    const struct data_request q = { .scheme = f->scheme->head.name, .group = f->group, .shards = { f->shards[0], f->shards[1], f->shards[2] } };
+    struct shards any;
+    return data_shards(&any, &q, P, 0, NULL) == OK;
+}
+
+static void add_form(struct space *s, struct data_form f)
+{
+    for (int P = 1; P <= s->devices; P++)
+        if (s->devices % P == 0 && takes(&f, P) && s->forms < SPACE_MOST_FORMS) {
+            s->form[s->forms++] = f;
+            return;
+        }
+}
+
+static void add_chains(struct space *s, const struct data_scheme *d)
+{
+    for (int o = 1; o <= s->devices; o++)
+        for (int g = 1; g <= o; g++)
+            for (int w = 1; w <= g; w++)
+                if (o % g == 0 && g % w == 0) add_form(s, (struct data_form){ .scheme = d, .shards = { w, g, o } });
+}
+
+/* Each scheme as it is; if its copies train apart, or it asks for a group, with groups of every size; if it asks for a chain of groups,
+ * with every chain. */
+static void add_forms(struct space *s)
+{
+    for (int i = 0; data_scheme_at(i); i++) {
+        const struct data_scheme *d = data_scheme_at(i);
+        const int before = s->forms;
+        add_form(s, (struct data_form){ .scheme = d });
+        for (int n = 2; n < s->devices && (s->forms == before || d->outer.every > 0); n++)
+            if (s->devices % n == 0) add_form(s, (struct data_form){ .scheme = d, .group = n });
+        if (s->forms == before) add_chains(s, d);
+    }
+}
+
+static void take_data(const struct space *s, struct plan *p, int value)
+{
+    const struct data_form *f = &s->form[value];
+    case_take_data(p, f->scheme);
+    p->data.group = f->group;
+    memcpy(p->data.shards, f->shards, sizeof f->shards);
+}
+
+static void show_data(const struct space *s, int value, struct value_name *n)
+{
+    const struct data_form *f = &s->form[value];
+    const char *name = f->scheme->head.name;
+    if (f->shards[0]) snprintf(n->text, sizeof n->text, "%s %d|%d|%d", name, f->shards[0], f->shards[1], f->shards[2]);
+    else if (f->group) snprintf(n->text, sizeof n->text, "%s /%d", name, f->group);
+    else set_name(n, name);
+}
+
+static void take_schedule(const struct space *s, struct plan *p, int value)
+{
+    const struct schedule_generator *g = schedule_generator_at(value);
+    (void)s;
+    p->schedule = g->head.name;
+    if (g->chunks) p->chunks = g->chunks;
+}
+static void show_schedule(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, schedule_generator_at(value)->head.name);
+}
+
+static const int micros[] = { 2, 4, 1 };
+enum { MICROS = sizeof micros / sizeof *micros };
+static void take_micros(const struct space *s, struct plan *p, int value) { (void)s, p->micros = micros[value]; }
+static void show_micros(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, snprintf(n->text, sizeof n->text, "M=%d", micros[value]);
+}
+
+static void take_chunks(const struct space *s, struct plan *p, int value) { (void)s, p->chunks = value ? 2 : p->chunks; }
+static void show_chunks(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, value ? "v=2" : "v=1");
+}
+
+static void take_placement(const struct space *s, struct plan *p, int value)
+{
+    (void)s;
+    if (value) case_take_speeds(p);
+}
+static void show_placement(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, value ? "by speed" : "even"); }
+
+/* ---- optimizer and format ----------------------------------------------------------------------------------------------------------- */
+
+/* Plain SGD first, which hides no constant factor; one that is forward_only once more, with its losses on two halves of the copies. */
+static const struct optimizer *optimizer_at(int value, int *sides)
+{
+    const struct plan usual = case_plan(1, 1, 1);
+    *sides = 1;
+    if (value-- == 0) return usual.optimizer;
+    for (int i = 0; optimizers[i]; i++)
+        for (*sides = 1; optimizers[i] != usual.optimizer && *sides <= 1 + optimizers[i]->forward_only; ++*sides)
+            if (value-- == 0) return optimizers[i];
+    return NULL;
+}
+
+static void take_optimizer(const struct space *s, struct plan *p, int value)
+{
+    int sides;
+    const struct optimizer *o = optimizer_at(value, &sides);
+    (void)s;
+    if (value) case_take_optimizer(p, o, sides);
+}
+static void show_optimizer(const struct space *s, int value, struct value_name *n)
+{
+    int sides;
+    const struct optimizer *o = optimizer_at(value, &sides);
+    (void)s, snprintf(n->text, sizeof n->text, "%s%s", o->name, sides > 1 ? " /2" : "");
+}
+
+/* In bf16 gradients are fp32; in fp16 they are fp16, where they can be, so that both ways are there. */
+static const enum dtype formats[] = { F64, F32, BF16, F16 };
+enum { FORMATS = sizeof formats / sizeof *formats };
+static void take_format(const struct space *s, struct plan *p, int value)
+{
+    const bool projects = p->optimizer->low_rank, none = p->optimizer->forward_only;
+    (void)s;
+    p->dtype = formats[value];
+    if (p->dtype != F16 || none) return;
+    p->loss_scale = 1024;
+    p->data.narrow_gradients = !projects;
+}
+static void show_format(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, dtype_name(formats[value])); }
+
+static const char *const recomputes[] = { "none", "full", "selective" };
+enum { RECOMPUTES = sizeof recomputes / sizeof *recomputes };
+static void take_recompute(const struct space *s, struct plan *p, int value) { (void)s, p->recompute = recomputes[value]; }
+static void show_recompute(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, snprintf(n->text, sizeof n->text, "recompute %s", recomputes[value]);
+}
+
+/* ---- how weights, gradients and optimizer state move ---------------------------------------------------------------------------------- */
+
+/* Weights and gradients as codes, in blocks that nothing divides by. */
+static const int codes[][2] = { { 0, 0 }, { 8, 4 }, { 4, 8 } };
+enum { CODES = sizeof codes / sizeof *codes, BLOCK = 100 };
+static void take_codes(const struct space *s, struct plan *p, int value)
+{
+    (void)s;
+    if (value == 0) return;
+    p->data.quantise_weights = (struct block_format){ codes[value][0], BLOCK };
+    p->data.quantise_gradients = (struct block_format){ codes[value][1], BLOCK };
+}
+static void show_codes(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, snprintf(n->text, sizeof n->text, "int%d int%d", codes[value][0], codes[value][1]);
+}
+
+/* Nothing; everything, stepped by the device, and by device and host in turn; optimizer state alone. */
+enum { OFFLOAD_ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, SLICE = 100 };
+static const struct { const char *name; unsigned what; int stride; } offloads_[] = {
+    { "none", 0, 0 }, { "offload", OFFLOAD_ALL, 1 }, { "offload /3", OFFLOAD_ALL, 3 }, { "offload state", 1u << OPTIMIZER, 1 },
+};
+enum { OFFLOADS = sizeof offloads_ / sizeof *offloads_ };
+static void take_offload(const struct space *s, struct plan *p, int value)
+{
+    (void)s;
+    p->data.offload = offloads_[value].what, p->data.offload_stride = offloads_[value].stride, p->data.offload_slice = SLICE;
+}
+static void show_offload(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, offloads_[value].name); }
+
+static const int tile_counts[] = { 1, 3, 5 };
+enum { TILE_COUNTS = sizeof tile_counts / sizeof *tile_counts };
+static void take_tiles(const struct space *s, struct plan *p, int value) { (void)s, p->data.tiles = tile_counts[value]; }
+static void show_tiles(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, snprintf(n->text, sizeof n->text, "tiles %d", tile_counts[value]);
+}
+
+static const char *const gatherings[] = { "prefetch", "no prefetch", "kept" };
+enum { GATHERINGS = sizeof gatherings / sizeof *gatherings };
+static void take_gathering(const struct space *s, struct plan *p, int value)
+{
+    (void)s;
+    p->data.no_prefetch = value == 1, p->data.keep = value == 2;
+}
+static void show_gathering(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, gatherings[value]); }
+
+static const int64_t buckets[] = { 1000, 20000 };
+enum { BUCKETS = sizeof buckets / sizeof *buckets };
+static void take_bucket(const struct space *s, struct plan *p, int value) { (void)s, p->data.bucket = buckets[value]; }
+static void show_bucket(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, snprintf(n->text, sizeof n->text, "bucket %lld", (long long)buckets[value]);
+}
+
+/* ---- all ----------------------------------------------------------------------------------------------------------------------------- */
+
+/* In the order in which a plan takes them. */
+static const struct info info[DIMENSIONS] = {
+    [DIM_MESH]      = { "mesh", EVERY, 0, take_mesh, show_mesh },
+    [DIM_MODEL]     = { "model", EVERY, 0, take_model, show_model },
+    [DIM_EMBEDDING] = { "embedding", EVERY, 2, take_embedding, show_embedding },
+    [DIM_TENSOR]    = { "tensor", EVERY, 0, take_tensor, show_tensor },
+    [DIM_ATTENTION] = { "attention", EVERY, 0, take_attention, show_attention },
+    [DIM_EXPERTS]   = { "experts", EVERY, 0, take_experts, show_experts },
+    [DIM_DATA]      = { "data", ONLY_DATA, 0, take_data, show_data },
+    [DIM_SCHEDULE]  = { "schedule", ONLY_DATA | ONLY_PIPELINE, 0, take_schedule, show_schedule },
+    [DIM_MICROS]    = { "microbatches", ONLY_DATA | ONLY_PIPELINE, MICROS, take_micros, show_micros },
+    [DIM_CHUNKS]    = { "chunks", ONLY_PIPELINE, 2, take_chunks, show_chunks },
+    [DIM_PLACEMENT] = { "placement", ONLY_PIPELINE, 2, take_placement, show_placement },
+    [DIM_OPTIMIZER] = { "optimizer", ONLY_DATA, 0, take_optimizer, show_optimizer },
+    [DIM_FORMAT]    = { "format", EVERY, FORMATS, take_format, show_format },
+    [DIM_RECOMPUTE] = { "recompute", EVERY, RECOMPUTES, take_recompute, show_recompute },
+    [DIM_CODES]     = { "codes", ONLY_DATA, CODES, take_codes, show_codes },
+    [DIM_OFFLOAD]   = { "offload", ONLY_DATA, OFFLOADS, take_offload, show_offload },
+    [DIM_TILES]     = { "tiles", ONLY_DATA, TILE_COUNTS, take_tiles, show_tiles },
+    [DIM_GATHERING] = { "gathering", ONLY_DATA, GATHERINGS, take_gathering, show_gathering },
+    [DIM_BUCKET]    = { "bucket", ONLY_DATA, BUCKETS, take_bucket, show_bucket },
+};
+
+static int count_optimizers(void)
+{
+    int n = 0, sides;
+    while (optimizer_at(n, &sides)) n++;
+    return n;
+}
+
+static int count_schemes(enum scheme_kind kind)
+{
+    int n = 0;
+    while (scheme_at(kind, n)) n++;
+    return n;
+}
+
+void space_open(struct space *s, int devices)
+{
+    int size[AXIS_COUNT] = { 0 };
+    *s = (struct space){ .devices = devices };
+    add_meshes(s, size, 0, devices);
+    add_forms(s);
+    for (int d = 0; d < DIMENSIONS; d++) s->values[d] = info[d].values;
+    s->values[DIM_MESH] = s->meshes, s->values[DIM_DATA] = s->forms, s->values[DIM_OPTIMIZER] = count_optimizers();
+    s->values[DIM_ATTENTION] = count_schemes(ATTENTION_SCHEME);
+    s->values[DIM_EXPERTS] = count_schemes(EXPERT_SCHEME);
+    s->values[DIM_TENSOR] = count_schemes(TENSOR_SCHEME), s->values[DIM_SCHEDULE] = count_schemes(PIPELINE_SCHEME);
+    while (case_model_at(s->values[DIM_MODEL])) s->values[DIM_MODEL]++;
+}
+
+static const enum dimension of_kind[SCHEME_KINDS] = { [TENSOR_SCHEME] = DIM_TENSOR, [ATTENTION_SCHEME] = DIM_ATTENTION, [EXPERT_SCHEME] = DIM_EXPERTS, [DATA_SCHEME] = DIM_DATA, [PIPELINE_SCHEME] = DIM_SCHEDULE };
+enum dimension space_of_kind(enum scheme_kind k) { return of_kind[k]; }
+
+bool space_varies(enum scheme_kind kind, enum dimension d) { return info[d].varies >> kind & 1 || d == of_kind[kind]; }
+const char *dimension_name(enum dimension d) { return info[d].name; }
+
+struct value_name space_value(const struct space *s, enum dimension d, int value)
+{
+    struct value_name n;
+    info[d].show(s, value, &n);
+    return n;
+}
+
+struct plan space_plan(const struct space *s, const struct choice *x)
+{
+    struct plan p;
+    for (int d = 0; d < DIMENSIONS; d++) info[d].take(s, &p, x->value[d]);
+    return p;
+}
+
+enum { MOST_IN_16_BITS = 4 };           /* devices: on more, the same code takes longer; and what a pipeline moves it does not round */
+
+enum error_code space_check(const void *context, const struct choice *x, struct error *err)
+{
+    const struct space *s = context;
+    const int *size = s->mesh[x->value[DIM_MESH]];
+    for (int k = 0; k < SCHEME_KINDS; k++) {
+        const bool own = k == (int)s->kind, splits = size[axis_of[k]] > 1;
+        if (own ? !splits && s->devices > 1 : !splits && of_kind[k] && x->value[of_kind[k]] != 0)
+            return fail(err, ERR_USAGE, "%s is 1", axis_name(axis_of[k]));
+    }
+    const bool narrow = dtype_size(formats[x->value[DIM_FORMAT]]) == 2;
+    if (narrow && (s->devices > MOST_IN_16_BITS || s->kind == PIPELINE_SCHEME))
+        return fail(err, ERR_USAGE, "16 bits on fewer devices, and where a format can matter");
+    struct plan p = space_plan(s, x);
+    if (p.model.mlp == MLP_MIXTURE && dtype_size(p.dtype) == 2)
+        return fail(err, ERR_USAGE, "in 16 bits rounding sends a token to another expert");
+    if (x->value[DIM_CHUNKS] && schedule_generator_at(x->value[DIM_SCHEDULE])->chunks)
+        return fail(err, ERR_USAGE, "%s says how many stages a device has", p.schedule);
+    return plan_check(&p, err);
+}
+
+bool space_plain(const struct space *s, const struct choice *x, struct choice *plain)
+{
+    uint64_t key, other;
+    struct plan p = space_plan(s, x);
+    *plain = *x;
+    if (plan_check(&p, NULL) != OK || case_bits_key(&p, &key, NULL) != OK) return false;
+    for (int i = 0; i < 2 * DIMENSIONS; i++) {          /* twice: some go only after others */
+        const int d = i % DIMENSIONS;
+        struct choice c = *plain;
+        c.value[d] = 0;
+        if (plain->value[d] == 0) continue;
+        struct plan q = space_plan(s, &c);
+        if (plan_check(&q, NULL) == OK && case_bits_key(&q, &other, NULL) == OK && other == key) *plain = c;
+    }
+    return memcmp(plain, x, sizeof *x) != 0;
+}

@@ -1,0 +1,60 @@
+/* space.h -- what a case can be: the dimensions of all cases on so many devices, and their values, taken from the registries.
+ *
+ * A new scheme, optimizer or model is a value of its dimension because it is registered.  Which values go together is what plan_check
+ * says (plan/compose.c).
+ */
+#ifndef ORRERY_SPACE_H
+#define ORRERY_SPACE_H
+
+#include "emulated_devices/plan/plan.h"
+#include "emulated_devices/verify/covering.h"
+
+enum dimension {
+    DIM_MESH, DIM_MODEL, DIM_EMBEDDING, DIM_TENSOR, DIM_ATTENTION, DIM_EXPERTS, DIM_DATA, DIM_SCHEDULE, DIM_MICROS,
+    DIM_CHUNKS, DIM_PLACEMENT, DIM_OPTIMIZER, DIM_FORMAT,
+    DIM_RECOMPUTE, DIM_CODES, DIM_OFFLOAD, DIM_TILES, DIM_GATHERING, DIM_BUCKET, DIMENSIONS
+};
+
+/* A data scheme with what its name alone leaves open. */
+struct data_form { const struct data_scheme *scheme; int group, shards[3]; };
+
+enum { SPACE_MOST_MESHES = 512, SPACE_MOST_FORMS = 512 };
+
+struct space {
+    int devices;
+    enum scheme_kind kind;              /* whose cases are made */
+    int values[DIMENSIONS];
+    int meshes, mesh[SPACE_MOST_MESHES][AXIS_COUNT];
+    int forms;
+    struct data_form form[SPACE_MOST_FORMS];
+};
+
+void space_open(struct space *, int devices);
+
+/** The dimension that a kind's schemes are, and the axis of the mesh that they split. */
+enum dimension space_of_kind(enum scheme_kind);
+enum axis axis_of_kind(enum scheme_kind);
+
+/** Whether a dimension varies in the cases of a kind: what is about another kind of schemes alone stays as usual. */
+bool space_varies(enum scheme_kind, enum dimension);
+
+/** The plan of a choice, before plan_check. */
+struct plan space_plan(const struct space *, const struct choice *);
+
+/** For a covering.  context: a space.  @return OK; ERR_PLAN from plan_check; ERR_USAGE where the mesh does not split what the choice
+ *  is about. */
+enum error_code space_check(const void *context, const struct choice *, struct error *);
+
+struct value_name { char text[40]; };
+
+/** A value as in the table and in messages, such as "zero3 /2" or "offload /3". */
+struct value_name space_value(const struct space *, enum dimension, int value);
+const char *dimension_name(enum dimension);
+
+/**
+ * The most usual choice whose plan must end with the same bits: each dimension that changes none of them is made usual.
+ * @return whether it is another choice.
+ */
+bool space_plain(const struct space *, const struct choice *, struct choice *plain);
+
+#endif
