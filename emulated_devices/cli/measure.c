@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-double now(void)
+double measure_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -15,7 +15,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-double median(double *x, int n)
+double measure_median(double *x, int n)
 {
     qsort(x, (size_t)n, sizeof *x, by_value);
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;

@@ -3,9 +3,9 @@
 #define ORRERY_CLI_MEASURE_H
 
 /** Seconds since some moment in the past, by a clock that nobody sets. */
-double now(void);
+double measure_now(void);
 
 /** The middle of n values, or the mean of the two in the middle; sorts them.  n >= 1. */
-double median(double *x, int n);
+double measure_median(double *x, int n);
 
 #endif

@@ -141,14 +141,14 @@ enum error_code wait_all(struct exchange *x, struct message *m, int number, stru
     return code;
 }
 
-const void *given(const struct collective *c, int d)
+const void *algorithm_given(const struct collective *c, int d)
 {
     int64_t first = c->counts == NULL ? d * c->count : 0;
     for (int i = 0; i < d && c->counts != NULL; i++) first += c->counts[i];
     return const_element(c, c->in, first);
 }
 
-void *taken(const struct collective *c, int s)
+void *algorithm_taken(const struct collective *c, int s)
 {
     int64_t first = c->recvcounts == NULL ? s * c->count : 0;
     for (int i = 0; i < s && c->recvcounts != NULL; i++) first += c->recvcounts[i];
@@ -158,7 +158,7 @@ void *taken(const struct collective *c, int s)
 void keep_own(struct exchange *x, const struct collective *c)
 {
     const int r = x->group->rank;
-    copy_elements(x, c, taken(c, r), given(c, r), given_to(c, r));
+    copy_elements(x, c, algorithm_taken(c, r), algorithm_given(c, r), given_to(c, r));
 }
 
 int64_t longest_to_keep(const struct collective *c, int rank, int P)
@@ -169,10 +169,10 @@ int64_t longest_to_keep(const struct collective *c, int rank, int P)
     return longest;
 }
 
-const void *kept(struct exchange *x, const struct collective *c, int d, void *keep)
+const void *algorithm_kept(struct exchange *x, const struct collective *c, int d, void *keep)
 {
-    if (c->in != c->out) return given(c, d);
-    copy_elements(x, c, keep, given(c, d), given_to(c, d));
+    if (c->in != c->out) return algorithm_given(c, d);
+    copy_elements(x, c, keep, algorithm_given(c, d), given_to(c, d));
     return keep;
 }
 

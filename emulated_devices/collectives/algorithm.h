@@ -99,14 +99,14 @@ enum error_code contract_check(struct group *, enum operation, const struct algo
 /* What goes to device d and comes from device s, and where it lies. */
 static inline int64_t given_to(const struct collective *c, int d) { return c->counts != NULL ? c->counts[d] : c->count; }
 static inline int64_t taken_from(const struct collective *c, int s) { return c->recvcounts != NULL ? c->recvcounts[s] : c->count; }
-const void *given(const struct collective *, int d);
-void *taken(const struct collective *, int s);
+const void *algorithm_given(const struct collective *, int d);
+void *algorithm_taken(const struct collective *, int s);
 void keep_own(struct exchange *, const struct collective *);           /* in to out, from this device to itself */
 /* In place, what comes from a device lies where what goes to it was: an algorithm must send the one, or keep it, before the other
  * may come.  The longest block that it may have to keep; 0 if in and out are apart. */
 int64_t longest_to_keep(const struct collective *, int rank, int P);
 /* The block for device d, to be sent after it has been overwritten: copied to `keep` in place, else where it is. */
-const void *kept(struct exchange *, const struct collective *, int d, void *keep);
+const void *algorithm_kept(struct exchange *, const struct collective *, int d, void *keep);
 /* For algorithms that hand on blocks whose length only others know. */
 const char *needs_equal_counts(int P, const struct collective *);
 

@@ -22,7 +22,7 @@ static enum error_code inside(struct exchange *x, const struct collective *c, st
     enum error_code code = OK;
     for (int step = 0; step < node.size && code == OK; step++) {
         const int to = imod(node.me + step, node.size), source = imod(node.me - step, node.size);
-        for (int m = 0; m < nodes.size; m++) copy_elements(x, c, element(c, out, m * c->count), given(c, m * node.size + to), c->count);
+        for (int m = 0; m < nodes.size; m++) copy_elements(x, c, element(c, out, m * c->count), algorithm_given(c, m * node.size + to), c->count);
         void *in = element(c, from, source * line);
         if (step == 0) copy_elements(x, c, in, out, line);
         else code = exchange_both(x, row_member(node, to), out, bytes_of(c, line), row_member(node, source), in, bytes_of(c, line), err);
@@ -38,7 +38,7 @@ static enum error_code between(struct exchange *x, const struct collective *c, s
     for (int step = 0; step < nodes.size && code == OK; step++) {
         const int to = imod(nodes.me + step, nodes.size), source = imod(nodes.me - step, nodes.size);
         for (int l = 0; l < node.size; l++) copy_elements(x, c, element(c, out, l * c->count), element(c, from, l * line + to * c->count), c->count);
-        void *in = taken(c, source * node.size);
+        void *in = algorithm_taken(c, source * node.size);
         if (step == 0) copy_elements(x, c, in, out, column);
         else code = exchange_both(x, row_member(nodes, to), out, bytes_of(c, column), row_member(nodes, source), in, bytes_of(c, column), err);
     }

@@ -17,11 +17,11 @@ static enum error_code all_at_once(struct exchange *x, const struct collective *
     keep_own(x, c);
     for (int k = 1; k < P; k++) {
         const int from = imod(r - k, P);
-        m[k - 1] = message_receive(x, from, taken(c, from), bytes_of(c, taken_from(c, from)));
+        m[k - 1] = message_receive(x, from, algorithm_taken(c, from), bytes_of(c, taken_from(c, from)));
     }
     for (int k = 1; k < P; k++) {
         const int to = imod(r + k, P);
-        m[P - 2 + k] = message_send(x, to, given(c, to), bytes_of(c, given_to(c, to)));
+        m[P - 2 + k] = message_send(x, to, algorithm_given(c, to), bytes_of(c, given_to(c, to)));
     }
     const enum error_code code = wait_all(x, m, 2 * P - 2, err);
     exchange_small_end(x, m);

@@ -16,16 +16,16 @@
 
 static enum error_code step(struct exchange *x, const struct collective *c, int to, const void *block, int from, struct error *err)
 {
-    return exchange_both(x, to, block, bytes_of(c, given_to(c, to)), from, taken(c, from), bytes_of(c, taken_from(c, from)), err);
+    return exchange_both(x, to, block, bytes_of(c, given_to(c, to)), from, algorithm_taken(c, from), bytes_of(c, taken_from(c, from)), err);
 }
 
 /* The shifts by k and by P-k; one step where they are the same. */
 static enum error_code there_and_back(struct exchange *x, const struct collective *c, int k, void *keep, struct error *err)
 {
     const int P = x->group->size, r = x->group->rank, ahead = imod(r + k, P), behind = imod(r - k, P);
-    const void *for_behind = kept(x, c, behind, keep);
+    const void *for_behind = algorithm_kept(x, c, behind, keep);
     if (ahead == behind) return step(x, c, behind, for_behind, behind, err);
-    const enum error_code code = step(x, c, ahead, given(c, ahead), behind, err);
+    const enum error_code code = step(x, c, ahead, algorithm_given(c, ahead), behind, err);
     return code == OK ? step(x, c, behind, for_behind, ahead, err) : code;
 }
 

@@ -27,8 +27,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     keep_own(&x, c);
     for (int step = 1; step < P && code == OK; step++) {
         const int peer = r ^ step;
-        code = exchange_both(&x, peer, kept(&x, c, peer, keep), bytes_of(c, given_to(c, peer)),
-                             peer, taken(c, peer), bytes_of(c, taken_from(c, peer)), err);
+        code = exchange_both(&x, peer, algorithm_kept(&x, c, peer, keep), bytes_of(c, given_to(c, peer)),
+                             peer, algorithm_taken(c, peer), bytes_of(c, taken_from(c, peer)), err);
     }
     exchange_release(&x, keep);
     return code;

@@ -221,7 +221,7 @@ static void compile(const char *what, struct sbp_graph *g, const struct sbp_mesh
     struct assignment a;
     struct error err = { 0 };
     ASSERT_ALL(graph_strategy(g, m, strategy, &err) == OK, "%s %s: %s", what, strategy, err.text);
-    ASSERT_ALL(assign(g, m, 20000, &a, &err) == OK, "%s %s: %s", what, strategy, err.text);
+    ASSERT_ALL(sbp_assign(g, m, 20000, &a, &err) == OK, "%s %s: %s", what, strategy, err.text);
     ASSERT_ALL(a.exact, "%s %s: the search was cut short", what, strategy);
     ASSERT_ALL(a.elements == want, "%s %s: %lld elements; written by hand it is %lld", what, strategy, (long long)a.elements, (long long)want);
     run_assignment(strategy, g, &a);
@@ -333,7 +333,7 @@ static void test_search_is_brute_force(void **state)
             struct assignment a;
             struct error err = { 0 };
             make_chain(&g, &meshes[i], meshes[i].axes == 1 ? 6 : 3, seed);
-            assert_int_equal(assign(&g, &meshes[i], 100000, &a, &err), OK);
+            assert_int_equal(sbp_assign(&g, &meshes[i], 100000, &a, &err), OK);
             assert_int_equal(a.elements, brute_force(&g, &meshes[i], 0, g.tensor[0].pin));
             assert_true(a.exact);
         }
@@ -355,8 +355,8 @@ static void test_search_picks_what_is_smaller(void **state)
         struct error err = { 0 };
         graph_mlp(&free_graph, row[i].sizes), graph_mlp(&pinned, row[i].sizes);
         assert_int_equal(graph_strategy(&pinned, &line, row[i].like, &err), OK);
-        assert_int_equal(assign(&free_graph, &line, 20000, &found, &err), OK);
-        assert_int_equal(assign(&pinned, &line, 20000, &want, &err), OK);
+        assert_int_equal(sbp_assign(&free_graph, &line, 20000, &found, &err), OK);
+        assert_int_equal(sbp_assign(&pinned, &line, 20000, &want, &err), OK);
         assert_int_equal(found.elements, want.elements);
         const bool tokens_are_split = found.tensor[graph_find(&free_graph, "up")].on[0].kind == SBP_S && found.tensor[graph_find(&free_graph, "up")].on[0].dim == 0;
         assert_int_equal(tokens_are_split, i == 0);
@@ -373,7 +373,7 @@ static void test_no_legal_signature(void **state)
     struct assignment a;
     struct error err = { 0 };
     graph_mlp(&g, sizes);
-    assert_int_equal(assign(&g, &m, 1000, &a, &err), ERR_PLAN);
+    assert_int_equal(sbp_assign(&g, &m, 1000, &a, &err), ERR_PLAN);
     assert_string_equal(err.text, "linear, which makes up, has no legal signature on 50 devices: nothing in it can be cut so often");
     assert_int_equal(graph_strategy(&g, &m, "dp", &err), ERR_PLAN);
     assert_int_equal(graph_strategy(&g, &m, "3d", &err), ERR_USAGE);

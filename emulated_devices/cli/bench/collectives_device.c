@@ -64,9 +64,9 @@ static enum error_code find_repeat(struct bench *b, struct lane *l, struct error
     double quickest = 1e9;
     enum error_code e = OK;
     for (int i = 0; i < TRIES && !e; i++) {
-        const double start = now();
+        const double start = measure_now();
         e = run_once(b, l, err);
-        double took = now() - start;
+        double took = measure_now() - start;
         if (!e) e = allreduce(b->world->everyone, &took, 1, F64, MAX, NULL, err);
         if (took < quickest) quickest = took;
     }
@@ -97,9 +97,9 @@ static enum error_code time_lane(struct bench *b, struct lane *l, int run, struc
 {
     enum error_code e = OK;
     comm_barrier(b->world);
-    const double start = now();
+    const double start = measure_now();
     for (int64_t i = 0; i < l->repeat && !e; i++) e = run_once(b, l, err);
-    l->seconds[run] = (now() - start) / (double)l->repeat;
+    l->seconds[run] = (measure_now() - start) / (double)l->repeat;
     return e;
 }
 
@@ -122,7 +122,7 @@ static enum error_code measure(struct bench *b, struct error *err)
         for (int i = 0; i < b->lanes && !e; i++) e = time_lane(b, &b->lane[i], run, err);
     for (int i = 0; i < b->lanes && !e; i++) {
         e = allreduce(b->world->everyone, b->lane[i].seconds, b->asked->runs, F64, MAX, NULL, err);
-        b->lane[i].median = median(b->lane[i].seconds, b->asked->runs);
+        b->lane[i].median = measure_median(b->lane[i].seconds, b->asked->runs);
         b->wrong = b->wrong || b->lane[i].counted[WRONG] > 0;
     }
     return e;

@@ -28,9 +28,9 @@ static bool gemm_open(struct gemm *g)
 
 static double gemm_seconds(struct gemm *g)
 {
-    const double t0 = now();
+    const double t0 = measure_now();
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, GEMM_SIZE, GEMM_SIZE, GEMM_SIZE, 1, g->A, GEMM_SIZE, g->B, GEMM_SIZE, 0, g->C, GEMM_SIZE);
-    return now() - t0;
+    return measure_now() - t0;
 }
 
 /* One training step of the one-device model: forward, backward, clipped AdamW. */
@@ -38,7 +38,7 @@ static double serial_step(struct transformer *m, struct tensor *state, const int
 {
     const struct optimizer *adamw = optimizers[0];
     double loss;
-    const double t0 = now();
+    const double t0 = measure_now();
     if (transformer_forward(m, ids, labels, B, m->config.S, &loss, NULL) != OK) return 0;
     transformer_backward(m);
     const double scale = clip_scale(&adamw->usual, transformer_gradient_norm(m));
@@ -48,7 +48,7 @@ static double serial_step(struct transformer *m, struct tensor *state, const int
         optimizer_step(adamw, m->w[i], m->g[i], &state[i * OPTIMIZER_MAX_STATES], s);
     }
     transformer_zero_gradients(m);
-    return now() - t0;
+    return measure_now() - t0;
 }
 
 struct bench_step {
@@ -133,8 +133,8 @@ static void measure_serial(struct bench_step *b, struct gemm *g, struct pace *p,
         gemm[i] = gemm_seconds(g);
         step[i] = serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);
     }
-    p->gemm[round] = median(gemm, b->runs);
-    p->step[round] = median(step, b->runs);
+    p->gemm[round] = measure_median(gemm, b->runs);
+    p->step[round] = measure_median(step, b->runs);
 }
 
 static bool takes(const struct model_config *c, int64_t batch, const struct meshed *m)
@@ -158,18 +158,18 @@ static enum error_code bench_rounds(struct bench_step *b, const char *program, c
             if (mesh[i].data) pace.beside[i][round] = s / pace.meshed[i - 1][round];
         }
     }
-    const double rate = gemm_flops / median(pace.gemm, b->rounds);
+    const double rate = gemm_flops / measure_median(pace.gemm, b->rounds);
     printf("  %-34s %9.1f ms  %28.1f GFLOP/s\n", "OpenBLAS sgemm 2048 cubed", 1e3 * gemm_flops / rate, rate / 1e9);
-    print_row("one device, ref/", median(pace.step, b->rounds), flops, tokens, rate);
+    print_row("one device, ref/", measure_median(pace.step, b->rounds), flops, tokens, rate);
     printf("\n");
     for (int i = 0; i < MESHES; i++) {
         char what[64];
         if (!takes(c, b->batch, &mesh[i])) continue;
         snprintf(what, sizeof what, "orrery train dp=%d tp=%d pp=%d %s", mesh[i].dp, mesh[i].tp, mesh[i].pp,
                  mesh[i].data ? mesh[i].data : mesh[i].tp > 1 ? mesh[i].tensor : "");
-        print_row(what, median(pace.meshed[i], b->rounds), flops, tokens, rate);
-        printf("  %5.2f x one device", median(pace.ratio[i], b->rounds));
-        if (mesh[i].data) printf(", %.2f x ddp", median(pace.beside[i], b->rounds));
+        print_row(what, measure_median(pace.meshed[i], b->rounds), flops, tokens, rate);
+        printf("  %5.2f x one device", measure_median(pace.ratio[i], b->rounds));
+        if (mesh[i].data) printf(", %.2f x ddp", measure_median(pace.beside[i], b->rounds));
         printf("\n");
     }
     return OK;

@@ -145,7 +145,7 @@ static enum error_code run_jobs(const struct bench_tensor *b, const struct asked
             e = run_job(b, a, b->devices[i], program, path, status, err);
             if (!e && *status == 0) e = take_job(all, path, err);
         }
-    for (int i = 0; i < all->used; i++) all->row[i].median = median(all->row[i].seconds, all->row[i].runs);
+    for (int i = 0; i < all->used; i++) all->row[i].median = measure_median(all->row[i].seconds, all->row[i].runs);
     return e;
 }
 

@@ -95,9 +95,9 @@ static enum error_code measure(struct layer_bench *b, struct error *err)
         for (int i = 0; i < b->lanes && !e; i++) {
             double *seconds = &b->lane[i].seconds[run];
             comm_barrier(b->world);
-            const double start = now();
+            const double start = measure_now();
             pass(b, &b->lane[i]);
-            *seconds = now() - start;
+            *seconds = measure_now() - start;
             e = allreduce(b->world->everyone, seconds, 1, F64, MAX, NULL, err);
         }
     return e;

@@ -122,11 +122,11 @@ void family_sweep(const struct watch *w)
 
 int family_end(struct family *f, const struct watch *w, double patience)
 {
-    const double start = now();
+    const double start = measure_now();
     int left;
     for (;;) {
         family_reap(f);
-        const double waited = now() - start;
+        const double waited = measure_now() - start;
         left = signal_all(f, w, waited < patience ? 0 : SIGKILL);
         if ((left == 0 && f->job_ended) || waited > patience + 5) return left;
         poll(NULL, 0, 10);

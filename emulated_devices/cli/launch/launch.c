@@ -77,13 +77,13 @@ static void watch_job(struct watch *w, struct family *f)
         for (int i = 0; i < 2 && ready > 0; i++)
             if (p[i].revents) watch_read(w, &w->stream[i]);
         family_reap(f);
-        if (f->job_ended && ended == 0) ended = now();
-        if (f->job_ended && (ready == 0 || now() - ended > PROMPT)) return;
+        if (f->job_ended && ended == 0) ended = measure_now();
+        if (f->job_ended && (ready == 0 || measure_now() - ended > PROMPT)) return;
         if (!caught && !w->write_errno) continue;
         if (asked == 0) {
-            asked = now();
+            asked = measure_now();
             if (!f->job_ended) kill(f->job, SIGTERM);
-        } else if (now() - asked > PROMPT) return;
+        } else if (measure_now() - asked > PROMPT) return;
     }
 }
 

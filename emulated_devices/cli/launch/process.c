@@ -51,7 +51,7 @@ static void witness(int from, long device)
     unsigned char word = SIGKILL;                       /* the one that leaves no time for words */
     char line[96];
     if (read(from, &word, 1) != 1 || word != 0) {
-        const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d %.3f %d\n", device, word, now(), proxy_is_gone());
+        const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d %.3f %d\n", device, word, measure_now(), proxy_is_gone());
         if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
     }
     _exit(0);

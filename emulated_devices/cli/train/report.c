@@ -67,7 +67,7 @@ static double median_seconds(const struct train_record *r)
     double *sorted = malloc(sizeof *sorted * (size_t)(r->steps + 1)), middle = 0;
     if (sorted != NULL && r->steps > 0) {
         memcpy(sorted, r->seconds, sizeof *sorted * (size_t)r->steps);
-        middle = median(sorted, (int)r->steps);
+        middle = measure_median(sorted, (int)r->steps);
     }
     free(sorted);
     return middle;

@@ -94,7 +94,7 @@ static enum error_code report(const struct verify_options *o, cJSON *root, struc
 static enum error_code verify_all(const struct verify_options *o, char *program, struct error *err)
 {
     struct verify_count all = { 0 };
-    const double start = now();
+    const double start = measure_now();
     const char *path = handover_file(err);
     if (path == NULL) return err->code;
     cJSON *root = cJSON_CreateObject();
@@ -102,7 +102,7 @@ static enum error_code verify_all(const struct verify_options *o, char *program,
     cJSON_AddNumberToObject(root, "devices", o->devices);
     cJSON_AddArrayToObject(root, "cases");
     enum error_code e = run_jobs(o, program, path, root, &all, err);
-    if (!e) e = report(o, root, all, now() - start, err);
+    if (!e) e = report(o, root, all, measure_now() - start, err);
     cJSON_Delete(root);
     return e;
 }

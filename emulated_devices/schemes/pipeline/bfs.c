@@ -23,9 +23,9 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
     place_looped(s);
     for (int r = 0; r < q->devices; r++) {
         for (int c = 0; c < q->chunks; c++)
-            for (int m = 0; m < q->micros; m++) put(s, r, FORWARD, m, c);
+            for (int m = 0; m < q->micros; m++) schedule_put(s, r, FORWARD, m, c);
         for (int c = q->chunks - 1; c >= 0; c--)
-            for (int m = 0; m < q->micros; m++) put(s, r, BACKWARD, m, c);
+            for (int m = 0; m < q->micros; m++) schedule_put(s, r, BACKWARD, m, c);
     }
     return schedule_finish(s, err);
 }

@@ -21,13 +21,13 @@
 
 static void forward(struct dual *u, int stream)
 {
-    put(u->s, u->device, FORWARD, u->first[stream] + u->stride * u->forwards[stream]++, u->chunk[stream]);
+    schedule_put(u->s, u->device, FORWARD, u->first[stream] + u->stride * u->forwards[stream]++, u->chunk[stream]);
 }
 
 static void backward(struct dual *u, int stream, bool weights_later)
 {
     const int micro = u->first[stream] + u->stride * u->backwards[stream]++;
-    put(u->s, u->device, weights_later ? BACKWARD_INPUT : BACKWARD, micro, u->chunk[stream]);
+    schedule_put(u->s, u->device, weights_later ? BACKWARD_INPUT : BACKWARD, micro, u->chunk[stream]);
     if (weights_later) u->waiting[u->waits++] = 2 * micro + stream;
 }
 
@@ -35,7 +35,7 @@ static void weights(struct dual *u)
 {
     assert(u->waited < u->waits);
     const int w = u->waiting[u->waited++];
-    put(u->s, u->device, BACKWARD_WEIGHT, w / 2, u->chunk[w % 2]);
+    schedule_put(u->s, u->device, BACKWARD_WEIGHT, w / 2, u->chunk[w % 2]);
 }
 
 enum error_code dualpipe_steps(struct dual *u, int half, int depth, int n, struct error *err)

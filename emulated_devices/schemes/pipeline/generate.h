@@ -19,7 +19,7 @@ enum error_code schedule_begin(struct schedule *, const char *name, int devices,
 
 /** Append a computation.  A microbatch that does not exist is passed over: so a generator that wants a multiple of P
  *  microbatches may go through the next multiple, and what remains is still a valid schedule. */
-void put(struct schedule *, int device, enum action_kind, int micro, int chunk);
+void schedule_put(struct schedule *, int device, enum action_kind, int micro, int chunk);
 
 /** Stage c*P + d on device d, chunk c: the pipeline passes through all devices v times. */
 void place_looped(struct schedule *);

@@ -22,8 +22,8 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
     if (schedule_begin(s, "gpipe", q->devices, q->micros, 1, err) != OK) return err->code;
     place_looped(s);
     for (int r = 0; r < q->devices; r++) {
-        for (int m = 0; m < q->micros; m++) put(s, r, FORWARD, m, 0);
-        for (int m = 0; m < q->micros; m++) put(s, r, BACKWARD, m, 0);
+        for (int m = 0; m < q->micros; m++) schedule_put(s, r, FORWARD, m, 0);
+        for (int m = 0; m < q->micros; m++) schedule_put(s, r, BACKWARD, m, 0);
     }
     return schedule_finish(s, err);
 }

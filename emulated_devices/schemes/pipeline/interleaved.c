@@ -25,7 +25,7 @@ static void put_step(struct schedule *s, int r, enum action_kind kind, int k)
     const int P = s->devices, v = s->chunks;
     const int group = k / (P * v), within = k % (P * v);
     const int chunk = kind == FORWARD ? within / P : v - 1 - within / P;
-    put(s, r, kind, group * P + within % P, chunk);
+    schedule_put(s, r, kind, group * P + within % P, chunk);
 }
 
 static enum error_code make(struct schedule *s, const struct schedule_request *q, struct error *err)

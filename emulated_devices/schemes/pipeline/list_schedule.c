@@ -72,7 +72,7 @@ static void perform(struct lists *l, struct candidate k)
     l->end[k.backward][stage * s->micros + k.micro] = l->clock[k.device];
     l->held[at] += k.backward ? -1 : 1;
     l->next[k.backward][at] = comes_by(s, k.device, k.chunk, k.micro + 1);
-    put(s, k.device, k.backward ? BACKWARD : FORWARD, k.micro, k.chunk);
+    schedule_put(s, k.device, k.backward ? BACKWARD : FORWARD, k.micro, k.chunk);
 }
 
 enum error_code list_schedule(struct schedule *s, const struct schedule_request *q, const int *limit, struct error *err)

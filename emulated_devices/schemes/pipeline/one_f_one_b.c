@@ -26,10 +26,10 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
     place_looped(s);
     for (int r = 0; r < P; r++) {
         const int ahead = P - 1 - r < M ? P - 1 - r : M;
-        for (int m = 0; m < ahead; m++) put(s, r, FORWARD, m, 0);
+        for (int m = 0; m < ahead; m++) schedule_put(s, r, FORWARD, m, 0);
         for (int m = 0; m < M; m++) {
-            put(s, r, FORWARD, m + ahead, 0);
-            put(s, r, BACKWARD, m, 0);
+            schedule_put(s, r, FORWARD, m + ahead, 0);
+            schedule_put(s, r, BACKWARD, m, 0);
         }
     }
     return schedule_finish(s, err);

@@ -89,7 +89,7 @@ void schedule_free(struct schedule *s)
     memset(s, 0, sizeof *s);
 }
 
-void put(struct schedule *s, int device, enum action_kind kind, int micro, int chunk)
+void schedule_put(struct schedule *s, int device, enum action_kind kind, int micro, int chunk)
 {
     if (micro >= s->micros) return;
     assert(!action_is_message(kind) && micro >= 0 && chunk >= 0 && chunk < s->chunks);

@@ -134,13 +134,13 @@ static void put_line(struct v_plan *p, int d)
     int done[4] = { 0 }, *waiting = l->held, first = 0, last = 0;       /* what was held is not needed any more */
     for (int t = 0; t < p->length; t++) {
         const int part = l->unit[t], chunk = part == F1 || part == I1;
-        if (part == F0 || part == F1) put(p->s, d, FORWARD, done[part]++, chunk);
+        if (part == F0 || part == F1) schedule_put(p->s, d, FORWARD, done[part]++, chunk);
         if (part == I0 || part == I1) {
             waiting[last++] = 2 * done[part] + chunk;
-            put(p->s, d, BACKWARD_INPUT, done[part]++, chunk);
+            schedule_put(p->s, d, BACKWARD_INPUT, done[part]++, chunk);
         }
         if (part == WEIGHT) {
-            put(p->s, d, BACKWARD_WEIGHT, waiting[first] / 2, waiting[first] % 2);
+            schedule_put(p->s, d, BACKWARD_WEIGHT, waiting[first] / 2, waiting[first] % 2);
             first++;
         }
     }

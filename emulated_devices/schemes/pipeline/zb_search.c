@@ -155,7 +155,7 @@ static void put_plan(struct schedule *s, const struct plan *p)
         int done[PARTS] = { 0 };
         for (int i = 0; i < p->dev[d].length; i++) {
             const int part = p->dev[d].order[i];
-            put(s, d, kind[part], done[part]++, 0);
+            schedule_put(s, d, kind[part], done[part]++, 0);
         }
     }
 }

@@ -22,9 +22,9 @@
 
 struct counts { int f[2], i[2], w[2]; };
 
-static void forward(struct schedule *s, int r, struct counts *n, int chunk) { put(s, r, FORWARD, n->f[chunk]++, chunk); }
-static void input(struct schedule *s, int r, struct counts *n, int chunk) { put(s, r, BACKWARD_INPUT, n->i[chunk]++, chunk); }
-static void weight(struct schedule *s, int r, struct counts *n, int chunk) { put(s, r, BACKWARD_WEIGHT, n->w[chunk]++, chunk); }
+static void forward(struct schedule *s, int r, struct counts *n, int chunk) { schedule_put(s, r, FORWARD, n->f[chunk]++, chunk); }
+static void input(struct schedule *s, int r, struct counts *n, int chunk) { schedule_put(s, r, BACKWARD_INPUT, n->i[chunk]++, chunk); }
+static void weight(struct schedule *s, int r, struct counts *n, int chunk) { schedule_put(s, r, BACKWARD_WEIGHT, n->w[chunk]++, chunk); }
 
 static void device(struct schedule *s, int r, int M)
 {

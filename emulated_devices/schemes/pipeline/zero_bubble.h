@@ -8,13 +8,13 @@
 static inline void put_zero_bubble(struct schedule *s, int r, int ahead, int behind)
 {
     const int M = s->micros, first = ahead < M ? ahead : M;
-    for (int m = 0; m < first; m++) put(s, r, FORWARD, m, 0);
+    for (int m = 0; m < first; m++) schedule_put(s, r, FORWARD, m, 0);
     for (int m = 0; m < M; m++) {
-        put(s, r, FORWARD, m + first, 0);
-        put(s, r, BACKWARD_INPUT, m, 0);
-        if (m >= behind) put(s, r, BACKWARD_WEIGHT, m - behind, 0);
+        schedule_put(s, r, FORWARD, m + first, 0);
+        schedule_put(s, r, BACKWARD_INPUT, m, 0);
+        if (m >= behind) schedule_put(s, r, BACKWARD_WEIGHT, m - behind, 0);
     }
-    for (int m = M > behind ? M - behind : 0; m < M; m++) put(s, r, BACKWARD_WEIGHT, m, 0);
+    for (int m = M > behind ? M - behind : 0; m < M; m++) schedule_put(s, r, BACKWARD_WEIGHT, m, 0);
 }
 
 #endif

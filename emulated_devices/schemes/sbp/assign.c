@@ -274,7 +274,7 @@ static enum error_code search_open(struct search *s, struct error *err)
     return OK;
 }
 
-enum error_code assign(const struct sbp_graph *g, const struct sbp_mesh *m, int most, struct assignment *a, struct error *err)
+enum error_code sbp_assign(const struct sbp_graph *g, const struct sbp_mesh *m, int most, struct assignment *a, struct error *err)
 {
     struct search *s = calloc(1, sizeof *s);
     if (s == NULL) return fail(err, ERR_MEMORY, "no memory for a search");

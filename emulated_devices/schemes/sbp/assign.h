@@ -23,7 +23,7 @@ struct assignment {
  * @param most  states kept, > 0.
  * @return OK; ERR_PLAN, naming the operation that has no legal way; ERR_MEMORY.
  */
-enum error_code assign(const struct sbp_graph *, const struct sbp_mesh *, int most, struct assignment *, struct error *);
+enum error_code sbp_assign(const struct sbp_graph *, const struct sbp_mesh *, int most, struct assignment *, struct error *);
 
 /** Elements that one device sends in all the journeys of an assignment. */
 int64_t assignment_sent(const struct sbp_graph *, const struct assignment *, int device);
