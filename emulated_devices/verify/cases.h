@@ -38,7 +38,7 @@ struct case_outcome {
  * @param[out] plan  that was trained.
  * @return OK when there is an outcome, whatever its verdict; or the same error on every device.
  */
-enum error_code cases_run(struct cases *, const struct choice *, struct plan *, struct case_outcome *, struct error *);
+enum error_code cases_run(struct cases *, const struct choice *, struct plan *plan, struct case_outcome *, struct error *);
 
 /** What is not usual about a choice, in words, but for mesh, microbatches, chunks and what `but` says; empty if all is. */
 char *cases_describe(const struct cases *, const struct choice *, enum dimension but, char *text, size_t size);

@@ -37,7 +37,7 @@ struct sharing {
  * Make the groups.  Local; all devices of the group do it, in the same order among their groups.
  * @param group  devices with the same pieces and other sequences.  @return OK or ERR_MEMORY; sharing_close works after both.
  */
-enum error_code sharing_open(struct sharing *, const struct data_request *, const struct shards *, struct group *, struct error *);
+enum error_code sharing_open(struct sharing *, const struct data_request *, const struct shards *, struct group *group, struct error *);
 void sharing_close(struct sharing *);
 
 /** Whether numbers of a level are sent at all. */
