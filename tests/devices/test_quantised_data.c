@@ -91,7 +91,7 @@ static void test_tied_over_a_pipeline(void **state)
 
 /* Every unit is a multiple of 64, so that blocks of 8 fill the pieces of 4 and of 8 devices. */
 static const struct model_config even = {
-    .name = "even", .S = 64, .D = 64, .H = 4, .K = 4, .A = 16, .F = 64, .L = 2, .V = 64, .eps = 1e-5, .init_std = 0.2,
+    .name = "even", .S = 64, .D = 64, .H = 4, .K = 4, .A = 16, .F = 64, .L = 2, .V = 64, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.2,
 };
 enum { PARTS = 4, SCALED = 8 };
 
@@ -210,7 +210,7 @@ static void test_refusals(void **state)
     refused(quantised_plan("zero3", 0, (struct block_format){ 8, 0 }, none), "at least 1");
     struct plan p = quantised_plan("zero3", 0, int8, int4), tp = case_plan(2, test_size / 2, 1), stream = case_plan(test_size / 2, 1, 2);
     p.data.reduce_scatter = "direct";
-    refused(p, "all to all");
+    refused(p, "all-to-alls");
     tp.data = (struct data_request){ .scheme = "zero1", .bucket = 1, .quantise_gradients = int8 };
     refused(tp, "--tp 1");
     stream.schedule = "pipedream-2bw", stream.micros = 2, stream.hyper.clip = 0;

@@ -76,7 +76,7 @@ static enum error_code print_loads(struct comm *world, const struct asked *a, st
 /* ---- strides -------------------------------------------------------------------------------------------------------------------- */
 
 static const struct model_config model = {
-    .name = "bench", .S = 16, .D = 128, .H = 4, .K = 4, .A = 32, .F = 512, .L = 12, .V = 256, .tied = true, .eps = 1e-5, .init_std = 0.02,
+    .name = "bench", .S = 16, .D = 128, .H = 4, .K = 4, .A = 32, .F = 512, .L = 12, .V = 256, .tied = true, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.02,
 };
 
 /* Weights in bf16 stay on the device; gradients, masters and states lie with the host, as in DeepSpeed's offloading.  One device. */
