@@ -10,6 +10,7 @@ struct low_rank_parts low_rank_parts_of(const struct optimizer *o, const struct 
     assert(parts <= LOW_RANK_MOST_PARTS);
     for (int i = 0; i < parts; first += rows[i++])
         all.part[i] = (struct low_rank_part){ .first = first, .rows = rows[i], .p = low_rank_of(o, h, linear, rows[i], n) };
+    if (!low_rank_projects(&all)) all = (struct low_rank_parts){ .count = 1, .part = { { .rows = first, .p = all.part[0].p } } };
     return all;
 }
 
