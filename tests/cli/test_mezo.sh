@@ -37,12 +37,12 @@ test_grids_of_parts() {
 test_no_gradients() {
     mezo --steps 2 --dp 2 --perturb 2
     expect_number '"gradients":[0-9]+' 0; expect_number '"optimizer":[0-9]+' 0
-    expect_number '"all":\{"messages":[0-9]+,"bytes":[0-9]+' 32
-    expect_number '"dp":\{"messages":[0-9]+,"bytes":[0-9]+' 0
+    expect_number '"result":\{"messages":[0-9]+,"bytes":[0-9]+' 32
+    expect_number '"data":\{"axis":"dp","messages":[0-9]+,"bytes":[0-9]+' 0
     run train --model small --data "$text" --optimizer mezo --batch 2 --seq 8 --steps 2 --dp 2 --perturb 2 --json all.json;  expect_status 0
     expect_number '"gradients":[0-9]+' 0
-    expect_number '"all":\{"messages":[0-9]+,"bytes":[0-9]+' 32
-    expect_number '"dp":\{"messages":[0-9]+,"bytes":[0-9]+' 0
+    expect_number '"result":\{"messages":[0-9]+,"bytes":[0-9]+' 32
+    expect_number '"data":\{"axis":"dp","messages":[0-9]+,"bytes":[0-9]+' 0
 }
 
 test_it_learns() {
