@@ -41,7 +41,7 @@ static enum error_code print_published(struct error *err)
     int same = 0;
     for (int i = 0; i < PUBLISHED_SETTINGS; i++)
         same += digits_apart(published_digits(published_interleaved_formula(&published_settings[i])), published_settings[i].bubble[PUBLISHED_INTERLEAVED]) == 0;
-    printf("\nDifferences are in units of the last digit. For interleaved schedules the paper has a closed form with\n"
+    printf("\nDifferences are in units of the last digit.  For interleaved schedules the paper has a formula with\n"
            "2vP-P-2 message delays, which gives %d of its %d rates to the last digit. An executed schedule has\n"
            "2(vP-1) of them; ours counts all.\n\n", same, PUBLISHED_SETTINGS);
     return e;
