@@ -256,8 +256,8 @@ static void test_refusals(void **state)
     p.data.scheme = "zero2", refused(p, "--tiles 4: --data-parallel zero2 with --dp 4 gathers no weights before use");
     p = tiled_plan(4, 1, 28), refused(p, "--tiles 28: h.0.attn.c_proj.weight has 27 outputs");
     p = tiled_plan(4, 1, 4), p.data.keep = true, refused(p, "--tiles 4: --reshard-after-forward no");
-    p = tiled_plan(4, 1, 4), p.data.quantise_weights = (struct block_format){ 8, 64 }, refused(p, "of --quantize-weights int8 span a whole layer");
-    p = case_plan(2, 2, 1), p.data.scheme = "zero3", p.data.tiles = 4, refused(p, "--tiles 4: with --tp 2");
+    p = tiled_plan(4, 1, 4), p.data.quantise_weights = (struct block_format){ 8, 64 }, refused(p, "--tiles 4: quantisation blocks of --quantize-weights int8");
+    p = case_plan(2, 2, 1), p.data.scheme = "zero3", p.data.tiles = 4, refused(p, "--tiles 4: --tp 2 cuts the same matrices");
 }
 
 int main(void)
