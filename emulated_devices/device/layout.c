@@ -120,12 +120,6 @@ void layout_cut(const struct layout *l, const void *whole, void *piece, size_t s
     layout_each_run(l, copy_run, &c);
 }
 
-void layout_paste(const struct layout *l, void *whole, const void *piece, size_t size)
-{
-    struct copy c = { whole, (char *)piece, size, false };
-    layout_each_run(l, copy_run, &c);
-}
-
 void layout_paste_within(const struct layout *l, int64_t first, int64_t count, void *whole, const void *part, size_t size)
 {
     struct copy c = { whole, (char *)(uintptr_t)part, size, false };

