@@ -32,11 +32,13 @@ struct error {
 };
 
 /**
- * Record a failure: code and a printf-style line.  It is made plain: control characters and what is no UTF-8 become '?'.
+ * Record a failure: code and a printf-style line.  It is made plain: control characters and what is no UTF-8 become
+ * '?'.
  * @param[out] err   where to; may be NULL when the caller only wants the code.
  * @return code, so that a function can end with `return fail(err, ERR_FILE, "...")`.
  */
-enum error_code fail(struct error *err, enum error_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+enum error_code fail(struct error *err, enum error_code code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /**
  * Put a word before the line that a failure left: the argument it was about.  Does nothing if code is OK.

@@ -37,8 +37,8 @@ int64_t block_total(const struct collective *c, int P)
     return block_first(c, P, P);
 }
 
-/* Agreeing costs a round of messages, which small collectives, run many times a step, would feel; and a machine without a
- * megabyte left is beyond an orderly error.  All members must decide alike, so by what they all know. */
+/* Agreeing costs a round of messages, which small collectives, run many times a step, would feel; and a machine without
+ * a megabyte left is beyond an orderly error.  All members must decide alike, so by what they all know. */
 enum { AGREE_FROM = 1 << 20 };
 
 static bool worth_agreeing(const struct exchange *x, const struct collective *c)
@@ -51,8 +51,8 @@ static bool worth_agreeing(const struct exchange *x, const struct collective *c)
 /* Where members cannot agree, one that has no memory ends the job: the others are about to wait for it. */
 static void give_up(const struct exchange *x, uint64_t bytes)
 {
-    fprintf(stderr, "orrery: %s: device %d has no memory for %llu bytes of scratch\n", operation_name(x->operation), x->group->comm->rank,
-            (unsigned long long)bytes);
+    fprintf(stderr, "orrery: %s: device %d has no memory for %llu bytes of scratch\n", operation_name(x->operation),
+            x->group->comm->rank, (unsigned long long)bytes);
     comm_abort(x->group->comm, error_exit_status(ERR_MEMORY));
 }
 
@@ -75,13 +75,14 @@ void exchange_small_end(struct exchange *x, void *room)
     free(small);
 }
 
-enum error_code scratch_agreed(struct exchange *x, const struct collective *c, int64_t elements, void **scratch, struct error *err)
+enum error_code scratch_agreed(struct exchange *x, const struct collective *c, int64_t elements, void **scratch,
+                               struct error *err)
 {
     enum error_code code = OK;
     *scratch = exchange_scratch(x, bytes_of(c, elements));
     if (*scratch == NULL)
-        code = fail(err, ERR_MEMORY, "%s: device %d has no memory for %llu bytes of scratch", operation_name(x->operation),
-                    x->group->comm->rank, (unsigned long long)bytes_of(c, elements));
+        code = fail(err, ERR_MEMORY, "%s: device %d has no memory for %llu bytes of scratch",
+                    operation_name(x->operation), x->group->comm->rank, (unsigned long long)bytes_of(c, elements));
     if (worth_agreeing(x, c) && x->group->comm->rehearsal == NULL) code = group_agree(x->group, code, err);
     else if (code != OK) give_up(x, bytes_of(c, elements));
     if (code != OK) {
@@ -104,7 +105,8 @@ void comb_pack(struct exchange *x, const struct collective *c, struct comb k, vo
     int64_t at = 0;
     for (int i = 0; i < k.count; i++) {
         const int b = imod(k.first + i * k.stride, P);
-        copy_elements(x, c, element(c, packed, at), const_element(c, blocks, block_first(c, P, b)), block_length(c, P, b));
+        copy_elements(x, c, element(c, packed, at), const_element(c, blocks, block_first(c, P, b)),
+                      block_length(c, P, b));
         at += block_length(c, P, b);
     }
 }
@@ -115,7 +117,8 @@ void comb_unpack(struct exchange *x, const struct collective *c, struct comb k, 
     int64_t at = 0;
     for (int i = 0; i < k.count; i++) {
         const int b = imod(k.first + i * k.stride, P);
-        copy_elements(x, c, element(c, blocks, block_first(c, P, b)), const_element(c, packed, at), block_length(c, P, b));
+        copy_elements(x, c, element(c, blocks, block_first(c, P, b)), const_element(c, packed, at),
+                      block_length(c, P, b));
         at += block_length(c, P, b);
     }
 }
@@ -126,7 +129,8 @@ void comb_reduce(struct exchange *x, const struct collective *c, struct comb k, 
     int64_t at = 0;
     for (int i = 0; i < k.count; i++) {
         const int b = imod(k.first + i * k.stride, P);
-        reduce_local(x, c->reduction, c->dtype, element(c, blocks, block_first(c, P, b)), const_element(c, packed, at), block_length(c, P, b));
+        reduce_local(x, c->reduction, c->dtype, element(c, blocks, block_first(c, P, b)), const_element(c, packed, at),
+                     block_length(c, P, b));
         at += block_length(c, P, b);
     }
 }

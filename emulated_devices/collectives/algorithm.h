@@ -25,7 +25,7 @@ static inline const void *const_element(const struct collective *c, const void *
 /* dst = src, if they are not the same; charged to the device's memory. */
 void copy_elements(struct exchange *, const struct collective *, void *dst, const void *src, int64_t elements);
 
-/* ---- blocks -------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static inline int imod(int i, int P) { return (i % P + P) % P; }
 
@@ -56,7 +56,10 @@ void comb_unpack(struct exchange *, const struct collective *, struct comb, void
 void comb_reduce(struct exchange *, const struct collective *, struct comb, void *blocks, const void *packed);
 
 /* This device's block within an array of all of them. */
-static inline void *block(const struct collective *c, void *blocks, int P, int b) { return element(c, blocks, block_first(c, P, b)); }
+static inline void *block(const struct collective *c, void *blocks, int P, int b)
+{
+    return element(c, blocks, block_first(c, P, b));
+}
 static inline const void *const_block(const struct collective *c, const void *blocks, int P, int b)
 {
     return const_element(c, blocks, block_first(c, P, b));
@@ -65,52 +68,65 @@ static inline const void *const_block(const struct collective *c, const void *bl
 /* Wait for all; the first error is the one that is told. */
 enum error_code wait_all(struct exchange *, struct message *, int number, struct error *);
 
-/* ---- scratch ------------------------------------------------------------------------------------------------------- */
+/* ---- scratch ----------------------------------------------------------------------------------------------------- */
 
 /**
  * Scratch for an algorithm on every member, or ERR_MEMORY on every member (for small ones, the end of the job).
  * Collective over the group: all members ask, each for as many elements as it needs (also for none).
  */
-enum error_code scratch_agreed(struct exchange *, const struct collective *, int64_t elements, void **scratch, struct error *);
+enum error_code scratch_agreed(struct exchange *, const struct collective *, int64_t elements, void **scratch,
+                               struct error *);
 
-/* Room for a few bytes of the host's, counted as scratch; never NULL: a member without memory for so little ends the job. */
+/* Room for a few bytes of the host's, counted as scratch; never NULL:
+ * a member without memory for so little ends the job. */
 void *exchange_small(struct exchange *, uint64_t bytes);
 void exchange_small_end(struct exchange *, void *);
-static inline struct message *message_list(struct exchange *x, int number) { return exchange_small(x, sizeof(struct message) * (uint64_t)number); }
+static inline struct message *message_list(struct exchange *x, int number)
+{
+    return exchange_small(x, sizeof(struct message) * (uint64_t)number);
+}
 
-/* ---- arguments (arguments.c) ----------------------------------------------------------------------------------------- */
+/* ---- arguments (arguments.c) ------------------------------------------------------------------------------------- */
 
 /* Whether count, or counts, mean blocks of one vector. */
 bool operation_has_blocks(enum operation);
 
-/* OK or ERR_USAGE: of what all members pass alike; of what only this one knows, which is where its data lies, and the counts of an
- * all-to-all. */
+/* OK or ERR_USAGE: of what all members pass alike; of what only this one knows, which is where its data lies, and the
+ * counts of an all-to-all. */
 enum error_code arguments_check(enum operation, const struct collective *, int P, struct error *);
 enum error_code own_arguments_check(enum operation, const struct collective *, const struct group *, struct error *);
 
 /* A number for what members must agree on; equal where it is. */
 uint64_t contract_number(enum operation, const struct algorithm *, const struct collective *, int P);
 
-/* Whether all members make the same call; the same verdict on all, naming what differs and where.  Collective; counted as CONTROL. */
-enum error_code contract_check(struct group *, enum operation, const struct algorithm *, const struct collective *, struct error *);
+/* Whether all members make the same call; the same verdict on all, naming what differs and where.  Collective;
+ * counted as CONTROL. */
+enum error_code contract_check(struct group *, enum operation, const struct algorithm *, const struct collective *,
+                               struct error *);
 
-/* ---- alltoall ------------------------------------------------------------------------------------------------------ */
+/* ---- alltoall ---------------------------------------------------------------------------------------------------- */
 
 /* What goes to device d and comes from device s, and where it lies. */
-static inline int64_t given_to(const struct collective *c, int d) { return c->counts != NULL ? c->counts[d] : c->count; }
-static inline int64_t taken_from(const struct collective *c, int s) { return c->recvcounts != NULL ? c->recvcounts[s] : c->count; }
+static inline int64_t given_to(const struct collective *c, int d)
+{
+    return c->counts != NULL ? c->counts[d] : c->count;
+}
+static inline int64_t taken_from(const struct collective *c, int s)
+{
+    return c->recvcounts != NULL ? c->recvcounts[s] : c->count;
+}
 const void *algorithm_given(const struct collective *, int d);
 void *algorithm_taken(const struct collective *, int s);
 void keep_own(struct exchange *, const struct collective *);           /* in to out, from this device to itself */
-/* In place, what comes from a device lies where what goes to it was: an algorithm must send the one, or keep it, before the other
- * may come.  The longest block that it may have to keep; 0 if in and out are apart. */
+/* In place, what comes from a device lies where what goes to it was: an algorithm must send the one, or keep it, before
+ * the other may come.  The longest block that it may have to keep; 0 if in and out are apart. */
 int64_t longest_to_keep(const struct collective *, int rank, int P);
 /* The block for device d, to be sent after it has been overwritten: copied to `keep` in place, else where it is. */
 const void *algorithm_kept(struct exchange *, const struct collective *, int d, void *keep);
 /* For algorithms that hand on blocks whose length only others know. */
 const char *needs_equal_counts(int P, const struct collective *);
 
-/* ---- costs --------------------------------------------------------------------------------------------------------- */
+/* ---- costs ------------------------------------------------------------------------------------------------------- */
 
 static inline void cost_send(struct collective_cost *cost, const struct collective *c, int64_t elements)
 {
@@ -125,7 +141,8 @@ static inline int ceil_log2(int P)
     return bits;
 }
 
-/* ---- powers of two, and what is left over (powers.c) ------------------------------------------------------------------
+/* ---- powers of two, and what is left over (powers.c)
+ * ------------------------------------------------------------------
  *
  * Algorithms for a power of two take any P by folding: of the first 2*rest members, each even one gives its part to the
  * odd one after it, which works for both; the odd ones and all others are the core.
@@ -139,24 +156,30 @@ struct fold fold_of(int rank, int P);
 /* Which member is number i of the core. */
 static inline int fold_member(struct fold f, int i) { return i < f.rest ? 2 * i + 1 : i + f.rest; }
 /* The even one gives its vector to the odd one, which adds it / gets the finished vector back. */
-enum error_code fold_in(struct exchange *, const struct collective *, struct fold, void *x, void *scratch, struct error *);
+enum error_code fold_in(struct exchange *, const struct collective *, struct fold, void *x, void *scratch,
+                        struct error *);
 enum error_code fold_out(struct exchange *, const struct collective *, struct fold, void *x, struct error *);
 void fold_cost(struct collective_cost *, const struct collective *, struct fold, int64_t n);
-/* At the end of a cost function: the path, all that was sent and, of one that stands for two, the n elements it takes in first. */
+/* At the end of a cost function: the path, all that was sent and, of one that stands for two, the n
+ * elements it takes in first. */
 void fold_path(struct collective_cost *, const struct collective *, struct fold, int64_t n);
 
-/* A vector cut into one part for each of the core: equal parts (P = 0), or the blocks of the members each stands for. */
+/* A vector cut into one part for each of the core: equal parts (P = 0), or the blocks of the members
+ * each stands for. */
 struct cut { int P; struct fold f; };
 
-int64_t cut_edge(const struct collective *, struct cut, int part);          /* where part begins; part = core: the end */
-/* Recursive halving: member i of the core ends with the sum of part i, in its place in x.  scratch: half of x and one part more. */
-enum error_code halving_reduce_scatter(struct exchange *, const struct collective *, struct cut, void *x, void *scratch, struct error *);
+int64_t cut_edge(const struct collective *, struct cut, int part);         /* where part begins; part = core: the end */
+/* Recursive halving: member i of the core ends with the sum of part i, in its place in x.  scratch:
+ * half of x and one part more. */
+enum error_code halving_reduce_scatter(struct exchange *, const struct collective *, struct cut, void *x, void *scratch,
+                                       struct error *);
 /* Recursive doubling: from part i on member i of the core to all parts on all of them. */
 enum error_code doubling_allgather(struct exchange *, const struct collective *, struct cut, void *x, struct error *);
 void halving_cost(struct collective_cost *, const struct collective *, struct cut, bool reduces);
 int64_t halving_scratch(const struct collective *, struct cut);
 
-/* ---- circulant graphs: a device talks to those skip[k] away (circulant.c) ------------------------------------------------
+/* ---- circulant graphs: a device talks to those skip[k] away (circulant.c)
+ * ------------------------------------------------
  *
  * skip[0] = 1 .. skip[rounds] = P, each at least half of the next: P halved, rounding up, again and again.
  * Source: J. L. Traeff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv:2410.14234.
@@ -165,7 +188,7 @@ struct skips { int rounds, skip[32]; };
 
 struct skips circulant_skips(int P);
 
-/* ---- rows: some members at equal distances (rows.c) -------------------------------------------------------------------- */
+/* ---- rows: some members at equal distances (rows.c) -------------------------------------------------------------- */
 
 /* Member i of the row is member first + i*stride of the group; or member[i], where they are listed. */
 struct row { int size, me, first, stride; const int *member; };
@@ -177,18 +200,23 @@ static inline int row_member(struct row w, int i)
 }
 
 /* Ring over a row on n elements of x: afterwards member i holds the finished block i+1 of w.size; and back to all. */
-enum error_code ring_reduce_scatter(struct exchange *, const struct collective *, struct row, void *x, int64_t n, void *scratch, struct error *);
-enum error_code ring_allgather(struct exchange *, const struct collective *, struct row, void *x, int64_t n, struct error *);
+enum error_code ring_reduce_scatter(struct exchange *, const struct collective *, struct row, void *x, int64_t n,
+                                    void *scratch, struct error *);
+enum error_code ring_allgather(struct exchange *, const struct collective *, struct row, void *x, int64_t n,
+                               struct error *);
 void ring_cost(struct collective_cost *, const struct collective *, struct row, int64_t n, bool reduces);
 
-/* Every member of the row sends its whole x to every other; all add in the row's order.  scratch: w.size * n elements. */
-enum error_code everybody_adds(struct exchange *, const struct collective *, struct row, void *x, int64_t n, void *scratch, struct error *);
+/* Every member of the row sends its whole x to every other; all add in the row's order.  scratch:
+ * w.size * n elements. */
+enum error_code everybody_adds(struct exchange *, const struct collective *, struct row, void *x, int64_t n,
+                               void *scratch, struct error *);
 void everybody_cost(struct collective_cost *, const struct collective *, struct row, int64_t n);
 
-/* ---- nodes (nodes.c) ---------------------------------------------------------------------------------------------------
+/* ---- nodes (nodes.c)
+ * ---------------------------------------------------------------------------------------------------
  *
- * The nodes of c->nodes, or the nodes one takes the group to have where it is not on several.  Members of a node are side by
- * side, which needs_nodes and needs_even_nodes make sure of.
+ * The nodes of c->nodes, or the nodes one takes the group to have where it is not on several.  Members of a node are
+ * side by side, which needs_nodes and needs_even_nodes make sure of.
  */
 
 /* How far apart the members are: the level of the cluster that holds them all, and the nodes below it. */
@@ -216,7 +244,7 @@ struct row row_of_leaders(const struct collective *, int rank, int P, const int 
 const char *needs_nodes(int P, const struct collective *);
 const char *needs_even_nodes(int P, const struct collective *);
 
-/* ---- trees (trees.c) ----------------------------------------------------------------------------------------------------- */
+/* ---- trees (trees.c) --------------------------------------------------------------------------------------------- */
 
 enum { SEGMENT_BYTES = 32768 };                 /* long vectors travel in pieces of at most this size */
 
@@ -239,7 +267,8 @@ struct flow {
 };
 struct flow flow_open(struct tree, void *data, int64_t n);
 int flow_segments(const struct collective *, int64_t n);
-enum error_code flow_up(struct exchange *, const struct collective *, struct flow *, int segment, void *scratch, struct error *);
+enum error_code flow_up(struct exchange *, const struct collective *, struct flow *, int segment, void *scratch,
+                        struct error *);
 enum error_code flow_down(struct exchange *, const struct collective *, struct flow *, int segment, struct error *);
 enum error_code flow_close(struct exchange *, struct flow *, struct error *);
 void flow_cost(struct collective_cost *, const struct collective *, struct tree, int64_t n, bool up, bool down);
@@ -247,19 +276,23 @@ int64_t flow_scratch(const struct collective *, int64_t n);
 
 /* Binomial tree over members counted from root: v = rank - root mod P.  The bit that joins v to its parent. */
 int binomial_bit(int v, int P);
-enum error_code binomial_broadcast(struct exchange *, const struct collective *, int root, void *x, int64_t n, struct error *);
+enum error_code binomial_broadcast(struct exchange *, const struct collective *, int root, void *x, int64_t n,
+                                   struct error *);
 /* The root ends with the sum in x; the others' x is used up.  scratch: n elements. */
-enum error_code binomial_reduce(struct exchange *, const struct collective *, int root, void *x, int64_t n, void *scratch, struct error *);
-void binomial_cost(struct collective_cost *, const struct collective *, int rank, int P, int root, int64_t n, bool reduces);
+enum error_code binomial_reduce(struct exchange *, const struct collective *, int root, void *x, int64_t n,
+                                void *scratch, struct error *);
+void binomial_cost(struct collective_cost *, const struct collective *, int rank, int P, int root, int64_t n,
+                   bool reduces);
 
-/* Parts 0 .. P-1, part v for the member v after the root; each member of the tree handles those of the subtree below it.
- * by_device: the parts are the blocks of the members; else the vector cut into equal parts. */
+/* Parts 0 .. P-1, part v for the member v after the root; each member of the tree handles those of the subtree below
+ * it.  by_device: the parts are the blocks of the members; else the vector cut into equal parts. */
 struct parts { int P, root; bool by_device; };
 
 int64_t part_edge(const struct collective *, struct parts, int v);      /* elements before part v */
 int subtree_end(int v, int P);                                          /* parts of v's subtree: v .. subtree_end - 1 */
 /* data: part v of this member and those after it of its subtree; all of them at the root. */
-enum error_code binomial_scatter(struct exchange *, const struct collective *, struct parts, void *data, struct error *);
+enum error_code binomial_scatter(struct exchange *, const struct collective *, struct parts, void *data,
+                                 struct error *);
 enum error_code binomial_gather(struct exchange *, const struct collective *, struct parts, void *data, struct error *);
 void binomial_parts_cost(struct collective_cost *, const struct collective *, struct parts, int rank, bool scatters);
 

@@ -1,7 +1,7 @@
 /* allgather, Bruck's: the blocks one has double in every step, for any P.
  *
- * Source    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all communications in
- *           multiport message-passing systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949
+ * Source    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all communications
+ *           in multiport message-passing systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949
  * Needs     any P, any counts.
  * Idea      number the blocks from one's own.  With w(0) .. w(h-1) at hand, send them to the device h before, whose
  *           w(h) .. w(2h-1) they are; the last step sends only what is missing.
@@ -20,11 +20,13 @@ static int64_t span(const struct collective *c, int P, int r, int first, int las
 }
 
 /* Have w(0) .. w(have-1); exchange `many` of them with the devices at this distance. */
-static enum error_code extend(struct exchange *x, const struct collective *c, void *w, int distance, int many, struct error *err)
+static enum error_code extend(struct exchange *x, const struct collective *c, void *w, int distance, int many,
+                              struct error *err)
 {
     const int P = x->group->size, r = x->group->rank;
     return exchange_both(x, imod(r - distance, P), w, bytes_of(c, span(c, P, r, 0, many)), imod(r + distance, P),
-                         element(c, w, span(c, P, r, 0, distance)), bytes_of(c, span(c, P, r, distance, distance + many)), err);
+                         element(c, w, span(c, P, r, 0, distance)),
+                         bytes_of(c, span(c, P, r, distance, distance + many)), err);
 }
 
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
@@ -34,7 +36,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     void *w;
     enum error_code code = scratch_agreed(&x, c, block_total(c, P), &w, err);
     if (code == OK) copy_elements(&x, c, w, c->in, block_length(c, P, r));
-    for (int have = 1; have < P && code == OK; have *= 2) code = extend(&x, c, w, have, have < P - have ? have : P - have, err);
+    for (int have = 1; have < P && code == OK; have *= 2)
+        code = extend(&x, c, w, have, have < P - have ? have : P - have, err);
     if (code == OK) comb_unpack(&x, c, (struct comb){ r, 1, P }, c->out, w);
     exchange_release(&x, w);
     return code;

@@ -1,7 +1,7 @@
 /* allgather, Bruck's with several partners in a step: what one has grows fourfold.
  *
- * Source    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all communications in
- *           multiport message-passing systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949 (k = RADIX - 1 ports)
+ * Source    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all communications
+ *           in multiport message-passing systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949 (k = RADIX - 1 ports)
  * Needs     any P, any counts.
  * Idea      with w(0) .. w(h-1) at hand, send them to the devices h, 2h, .. (RADIX-1)h before, at once.
  * Cost      rounds  ceil(log4 P) where a device can send to three at once; bytes  n(P-1)/P
@@ -34,7 +34,8 @@ static enum error_code extend(struct exchange *x, const struct collective *c, vo
     int started = 0;
     for (int j = 1; j < RADIX && share(have, j, P) > 0; j++) {
         const int far = j * have, many = share(have, j, P);
-        m[started++] = message_receive(x, imod(r + far, P), element(c, w, span(c, P, r, 0, far)), bytes_of(c, span(c, P, r, far, far + many)));
+        m[started++] = message_receive(x, imod(r + far, P), element(c, w, span(c, P, r, 0, far)),
+                                       bytes_of(c, span(c, P, r, far, far + many)));
         m[started++] = message_send(x, imod(r - far, P), w, bytes_of(c, span(c, P, r, 0, many)));
     }
     return wait_all(x, m, started, err);

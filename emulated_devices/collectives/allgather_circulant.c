@@ -2,8 +2,8 @@
  *
  * Source    J. L. Traeff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv:2410.14234
  * Needs     any P, any counts.
- * Idea      P halved, rounding up, again and again, gives the skips.  In round k the s(k) blocks at hand grow to s(k+1):
- *           send s(k+1) - s(k) of them to the device s(k) before.  The mirror image of the reduce-scatter.
+ * Idea      P halved, rounding up, again and again, gives the skips.  In round k the s(k) blocks at hand grow to
+ *           s(k+1): send s(k+1) - s(k) of them to the device s(k) before.  The mirror image of the reduce-scatter.
  * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P.  Both the least possible.
  * Memory    the vector once more, since blocks are gathered in rotated order.
  * Rounding  permutes: bits are equal.
@@ -19,11 +19,13 @@ static int64_t span(const struct collective *c, int P, int r, int first, int las
 }
 
 /* Have w(0) .. w(have-1); exchange `many` of them with the devices at this distance. */
-static enum error_code extend(struct exchange *x, const struct collective *c, void *w, int distance, int many, struct error *err)
+static enum error_code extend(struct exchange *x, const struct collective *c, void *w, int distance, int many,
+                              struct error *err)
 {
     const int P = x->group->size, r = x->group->rank;
     return exchange_both(x, imod(r - distance, P), w, bytes_of(c, span(c, P, r, 0, many)), imod(r + distance, P),
-                         element(c, w, span(c, P, r, 0, distance)), bytes_of(c, span(c, P, r, distance, distance + many)), err);
+                         element(c, w, span(c, P, r, 0, distance)),
+                         bytes_of(c, span(c, P, r, distance, distance + many)), err);
 }
 
 static enum error_code run(struct group *g, const struct collective *c, struct error *err)
@@ -49,7 +51,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm allgather_circulant = {
-    .operation = ALLGATHER, .name = "circulant", .description = "skips are P halved again and again: fewest rounds and bytes",
+    .operation = ALLGATHER, .name = "circulant",
+    .description = "skips are P halved again and again: fewest rounds and bytes",
     .source = "Traeff 2024, arXiv:2410.14234",
     .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
 };

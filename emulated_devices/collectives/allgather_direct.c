@@ -28,8 +28,10 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    return (struct collective_cost){ .messages = (uint64_t)(P - 1), .bytes = bytes_of(c, (P - 1) * block_length(c, P, r)),
-                                     .steps = (uint64_t)(P - 1), .depth = 1 };
+    return (struct collective_cost){ .messages = (uint64_t)(P - 1),
+                                     .bytes = bytes_of(c, (P - 1) * block_length(c, P, r)),
+                                     .steps = (uint64_t)(P - 1),
+                                     .depth = 1 };
 }
 
 const struct algorithm allgather_direct = {

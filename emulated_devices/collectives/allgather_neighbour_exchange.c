@@ -1,10 +1,11 @@
 /* allgather, neighbour exchange: pairs of blocks between the left and the right neighbour in turn.
  *
- * Source    J. Chen, L. Zhang, Y. Zhang, W. Yuan, "Performance evaluation of allgather algorithms on terascale Linux cluster
- *           with fast Ethernet", HPC Asia 2005; in Open MPI's coll_base_allgather.c
+ * Source    J. Chen, L. Zhang, Y. Zhang, W. Yuan, "Performance evaluation of allgather algorithms on terascale Linux
+ *           cluster with fast Ethernet", HPC Asia 2005; in Open MPI's coll_base_allgather.c
  * Needs     P even; any counts.
- * Idea      first the devices of a pair (2j, 2j+1) exchange their blocks.  Then every device hands the pair of blocks it
- *           received last to its other neighbour, and receives one: half as many steps as the ring, only to neighbours.
+ * Idea      first the devices of a pair (2j, 2j+1) exchange their blocks.  Then every device hands the pair of blocks
+ *           it received last to its other neighbour, and receives one: half as many steps as the ring, only to
+ *           neighbours.
  * Cost      steps  P/2;  bytes  |b(r)| and then P/2 - 1 pairs of blocks
  * Memory    none: blocks 2p and 2p+1 lie side by side.
  * Rounding  permutes: bits are equal.
@@ -33,8 +34,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     const int P = g->size, r = g->rank, buddy = r ^ 1;
     struct exchange x = exchange_begin(g, ALLGATHER);
     copy_elements(&x, c, block(c, c->out, P, r), c->in, block_length(c, P, r));
-    enum error_code code = exchange_both(&x, buddy, block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)),
-                                         buddy, block(c, c->out, P, buddy), bytes_of(c, block_length(c, P, buddy)), err);
+    enum error_code code = exchange_both(&x, buddy, block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)), buddy,
+                                         block(c, c->out, P, buddy), bytes_of(c, block_length(c, P, buddy)), err);
     int give = r / 2;
     for (int i = 1; i < P / 2 && code == OK; i++) {
         const int peer = imod((r % 2 == 0) == (i % 2 == 1) ? r - 1 : r + 1, P), take = pair_in(r, i, P);
@@ -54,7 +55,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm allgather_neighbour_exchange = {
-    .operation = ALLGATHER, .name = "neighbour_exchange", .description = "pairs of blocks to the left and right neighbour in turn",
+    .operation = ALLGATHER, .name = "neighbour_exchange",
+    .description = "pairs of blocks to the left and right neighbour in turn",
     .source = "Chen et al. 2005; Open MPI coll_base_allgather.c", .cost_formula = "P/2 a + n(P-1)/P b",
     .needs = "P even", .refuses = refuses, .run = run, .cost = cost,
 };

@@ -1,11 +1,11 @@
 /* allgather, parallel aggregated trees: one binomial tree for each block, all at once, one message for all of a step.
  *
- * Source    S. Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", arXiv:2506.20252; in
- *           NCCL since 2.23.  Here without its limit on the size of buffers
+ * Source    S. Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", arXiv:2506.20252;
+ *           in NCCL since 2.23.  Here without its limit on the size of buffers
  * Needs     any P, any counts.
- * Idea      the reduce-scatter backwards.  In the step with the largest bit below P, then half of it, .. device r sends the
- *           blocks r, r-2bit, r-4bit, .. to r+bit, as far as they are there.  The far steps, first, carry the fewest blocks,
- *           where Bruck's carry the most.
+ * Idea      the reduce-scatter backwards.  In the step with the largest bit below P, then half of it, .. device r sends
+ *           the blocks r, r-2bit, r-4bit, .. to r+bit, as far as they are there.  The far steps, first, carry the
+ *           fewest blocks, where Bruck's carry the most.
  * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P
  * Memory    the blocks of a step twice, packed: up to n.
  * Rounding  permutes: bits are equal.
@@ -51,5 +51,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allgather_pat = {
     .operation = ALLGATHER, .name = "pat", .description = "a binomial tree for each block, all at once",
-    .source = "Jeaugey 2025, arXiv:2506.20252; NCCL 2.23", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+    .source = "Jeaugey 2025, arXiv:2506.20252; NCCL 2.23", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run,
+    .cost = cost,
 };

@@ -15,13 +15,16 @@
 /* Blocks that go to the device `bit` further on in this step: r, r - 2bit, .. */
 static int blocks_in(int bit, int P) { return (P - 1 - bit) / (2 * bit) + 1; }
 
-static enum error_code step(struct exchange *x, const struct collective *c, int bit, struct message *m, struct error *err)
+static enum error_code step(struct exchange *x, const struct collective *c, int bit, struct message *m,
+                            struct error *err)
 {
     const int P = x->group->size, r = x->group->rank, many = blocks_in(bit, P);
     for (int i = 0; i < many; i++) {
         const int give = imod(r - 2 * bit * i, P), take = imod(r - bit - 2 * bit * i, P);
-        m[2 * i] = message_receive(x, imod(r - bit, P), block(c, c->out, P, take), bytes_of(c, block_length(c, P, take)));
-        m[2 * i + 1] = message_send(x, imod(r + bit, P), block(c, c->out, P, give), bytes_of(c, block_length(c, P, give)));
+        m[2 * i] =
+            message_receive(x, imod(r - bit, P), block(c, c->out, P, take), bytes_of(c, block_length(c, P, take)));
+        m[2 * i + 1] =
+            message_send(x, imod(r + bit, P), block(c, c->out, P, give), bytes_of(c, block_length(c, P, give)));
     }
     return wait_all(x, m, 2 * many, err);
 }
@@ -47,6 +50,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm allgather_sparbit = {
-    .operation = ALLGATHER, .name = "sparbit", .description = "far partners first, every block its own message, nothing packed",
-    .source = "Loch and Koslovski 2021, arXiv:2109.08751", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+    .operation = ALLGATHER, .name = "sparbit",
+    .description = "far partners first, every block its own message, nothing packed",
+    .source = "Loch and Koslovski 2021, arXiv:2109.08751", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run,
+    .cost = cost,
 };

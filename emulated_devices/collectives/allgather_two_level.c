@@ -1,9 +1,9 @@
 /* allgather, two levels: between nodes among devices with the same place, then inside the node.
  *
- * Source    the hierarchical collectives of ZeRO++: G. Wang et al., "ZeRO++: extremely efficient collective communication
- *           for giant model training", arXiv:2306.10209
- * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above its
- *           root (1 for primes); any counts.
+ * Source    the hierarchical collectives of ZeRO++: G. Wang et al., "ZeRO++: extremely efficient collective
+ *           communication for giant model training", arXiv:2306.10209
+ * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above
+ *           its root (1 for primes); any counts.
  * Cost      steps  (P/q - 1) between nodes, (q-1) inside
  *           bytes  (P/q - 1)|b(r)| between nodes, (q-1) times the blocks with its place inside
  * Memory    the blocks of two places, packed.
@@ -15,7 +15,10 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* Blocks of all devices with one place in their nodes. */
-static struct comb of_place(int place, struct row node, struct row nodes) { return (struct comb){ place, node.size, nodes.size }; }
+static struct comb of_place(int place, struct row node, struct row nodes)
+{
+    return (struct comb){ place, node.size, nodes.size };
+}
 
 static enum error_code between(struct exchange *x, const struct collective *c, struct row nodes, struct error *err)
 {
@@ -23,13 +26,15 @@ static enum error_code between(struct exchange *x, const struct collective *c, s
     enum error_code code = OK;
     for (int step = 1; step < nodes.size && code == OK; step++) {
         const int from = row_member(nodes, nodes.me - step);
-        code = exchange_both(x, row_member(nodes, nodes.me + step), block(c, c->out, P, r), bytes_of(c, block_length(c, P, r)),
-                             from, block(c, c->out, P, from), bytes_of(c, block_length(c, P, from)), err);
+        code = exchange_both(x, row_member(nodes, nodes.me + step), block(c, c->out, P, r),
+                             bytes_of(c, block_length(c, P, r)), from, block(c, c->out, P, from),
+                             bytes_of(c, block_length(c, P, from)), err);
     }
     return code;
 }
 
-static enum error_code inside(struct exchange *x, const struct collective *c, struct row node, struct row nodes, void *out, void *in, struct error *err)
+static enum error_code inside(struct exchange *x, const struct collective *c, struct row node, struct row nodes,
+                              void *out, void *in, struct error *err)
 {
     const int P = x->group->size;
     const struct comb mine = of_place(node.me, node, nodes);
@@ -67,7 +72,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const struct row node = row_in_node(c, r, P), nodes = row_of_nodes(c, r, P);
-    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1), .steps_inside = (uint64_t)(node.size - 1) };
+    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1),
+                                    .steps_inside = (uint64_t)(node.size - 1) };
     for (int i = 1; i < nodes.size; i++) cost_send(&cost, c, block_length(c, P, r));
     const uint64_t between_bytes = cost.bytes;
     for (int i = 1; i < node.size; i++) cost_send(&cost, c, comb_length(c, P, of_place(node.me, node, nodes)));
@@ -78,6 +84,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allgather_two_level = {
     .operation = ALLGATHER, .name = "two_level", .description = "between nodes first, then inside them",
-    .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209", .cost_formula = "(P/q-1 + q-1) a + n(P-1)/P b", .run = run, .cost = cost,
+    .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209", .cost_formula = "(P/q-1 + q-1) a + n(P-1)/P b", .run = run,
+    .cost = cost,
     .needs = EVEN_NODES_NEEDED, .refuses = needs_even_nodes, .by_nodes = true,
 };

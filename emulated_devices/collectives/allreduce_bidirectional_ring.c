@@ -22,7 +22,7 @@ static struct way way_of(const struct collective *c, int which, int r, int P)
 {
     const int64_t start = block_start(c->count, 2, which);
     return (struct way){ .data = element(c, c->out, start), .n = block_start(c->count, 2, which + 1) - start,
-                         .me = which == 0 ? r : P - 1 - r,              /* to the left, number them the other way round */
+                         .me = which == 0 ? r : P - 1 - r,            /* to the left, number them the other way round */
                          .to = imod(which == 0 ? r + 1 : r - 1, P), .from = imod(which == 0 ? r - 1 : r + 1, P) };
 }
 
@@ -32,7 +32,8 @@ static int block_given(const struct way *w, int step, int P)
     return imod(step < P - 1 ? w->me - step : w->me + 1 - (step - (P - 1)), P);
 }
 
-static enum error_code both_ways(struct exchange *x, const struct collective *c, const struct way w[2], int step, struct error *err)
+static enum error_code both_ways(struct exchange *x, const struct collective *c, const struct way w[2], int step,
+                                 struct error *err)
 {
     const int P = x->group->size;
     struct message m[4];
@@ -43,7 +44,8 @@ static enum error_code both_ways(struct exchange *x, const struct collective *c,
     }
     for (int i = 0; i < 2; i++) {
         const int give = block_given(&w[i], step, P);
-        m[2 * i + 1] = message_send(x, w[i].to, element(c, w[i].data, block_start(w[i].n, P, give)), bytes_of(c, part_length(w[i].n, P, give)));
+        m[2 * i + 1] = message_send(x, w[i].to, element(c, w[i].data, block_start(w[i].n, P, give)),
+                                    bytes_of(c, part_length(w[i].n, P, give)));
     }
     return wait_all(x, m, 4, err);
 }
@@ -53,7 +55,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     const int P = g->size;
     struct exchange x = exchange_begin(g, ALLREDUCE);
     struct way w[2] = { way_of(c, 0, g->rank, P), way_of(c, 1, g->rank, P) };
-    const int64_t longest = part_length(w[1].n, P, 0);                  /* the second half is never shorter by more than its remainder */
+    /* the second half is never shorter by more than its remainder */
+    const int64_t longest = part_length(w[1].n, P, 0);
     const int64_t room = part_length(w[0].n, P, 0) > longest ? part_length(w[0].n, P, 0) : longest;
     void *scratch;
     enum error_code code = scratch_agreed(&x, c, 2 * room, &scratch, err);
@@ -74,7 +77,9 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
-    struct collective_cost cost = { .messages = 4 * (uint64_t)(P - 1), .steps = 4 * (uint64_t)(P - 1), .depth = 2 * (uint64_t)(P - 1) };
+    struct collective_cost cost = { .messages = 4 * (uint64_t)(P - 1),
+                                    .steps = 4 * (uint64_t)(P - 1),
+                                    .depth = 2 * (uint64_t)(P - 1) };
     for (int i = 0; i < 2; i++) {
         const int64_t n = block_start(c->count, 2, i + 1) - block_start(c->count, 2, i);
         const int me = i == 0 ? r : P - 1 - r;
@@ -85,6 +90,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm allreduce_bidirectional_ring = {
-    .operation = ALLREDUCE, .name = "bidirectional_ring", .description = "two rings in opposite directions, half of the vector each",
-    .order = BY_POSITION, .source = "Jouppi et al. 2020, doi:10.1145/3360307", .cost_formula = "4(P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .operation = ALLREDUCE, .name = "bidirectional_ring",
+    .description = "two rings in opposite directions, half of the vector each",
+    .order = BY_POSITION, .source = "Jouppi et al. 2020, doi:10.1145/3360307",
+    .cost_formula = "4(P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
 };

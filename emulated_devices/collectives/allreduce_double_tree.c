@@ -3,8 +3,9 @@
  * Source    P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
  *           Parallel Computing 35(12), 2009, doi:10.1016/j.parco.2009.09.001; the trees are drawn as in NCCL
  * Needs     any P, any count.
- * Idea      in a pipelined tree the leaves never send down and inner devices send everything twice.  With a second tree in
- *           which leaves and inner devices change places, and half of the data on each, everybody works about equally.
+ * Idea      in a pipelined tree the leaves never send down and inner devices send everything twice.  With a second tree
+ *           in which leaves and inner devices change places, and half of the data on each, everybody works about
+ *           equally.
  * Cost      messages  one for each segment, edge and direction;  bytes  at most about 2n at each device
  *           adds      n/2 for each child in each tree.  Steps grow with log2 P, not with P.
  * Memory    one scratch segment.
@@ -25,7 +26,8 @@ static void halves(const struct collective *c, int r, int P, struct flow f[2])
     }
 }
 
-static enum error_code up(struct exchange *x, const struct collective *c, struct flow *f, int s, void *scratch, struct error *err)
+static enum error_code up(struct exchange *x, const struct collective *c, struct flow *f, int s, void *scratch,
+                          struct error *err)
 {
     const int S = flow_segments(c, f->n);
     const int64_t first = block_start(f->n, S, s);
@@ -35,9 +37,10 @@ static enum error_code up(struct exchange *x, const struct collective *c, struct
     return code;
 }
 
-/* In step t a device passes up the segment that has been t steps on its way from the deepest leaf, and down the one that
- * has come back from the root: it never waits for what cannot have come yet. */
-static enum error_code pipeline(struct exchange *x, const struct collective *c, struct flow f[2], void *scratch, struct error *err)
+/* In step t a device passes up the segment that has been t steps on its way from the deepest leaf, and down the one
+ * that has come back from the root: it never waits for what cannot have come yet. */
+static enum error_code pipeline(struct exchange *x, const struct collective *c, struct flow f[2], void *scratch,
+                                struct error *err)
 {
     const int P = x->group->size, r = x->group->rank, S[2] = { flow_segments(c, f[0].n), flow_segments(c, f[1].n) };
     const int most = tree_double_levels(P), depth[2] = { tree_double_depth(r, P, 0), tree_double_depth(r, P, 1) };
@@ -77,15 +80,17 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     struct collective_cost cost = { 0 };
     const int S = flow_segments(c, (c->count + 1) / 2), levels = tree_double_levels(P);
     for (int i = 0; i < 2; i++)
-        flow_cost(&cost, c, tree_double(r, P, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i), true, true);
+        flow_cost(&cost, c, tree_double(r, P, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i), true,
+                  true);
     cost.depth = (uint64_t)(S - 1 + 2 * levels);
     cost.met = (uint64_t)(4 * (S - 1) + 2 * levels);
-    cost.path = bytes_of(c, c->count) * (uint64_t)(2 * S + levels) / (uint64_t)S;      /* four messages a step and device */
+    cost.path = bytes_of(c, c->count) * (uint64_t)(2 * S + levels) / (uint64_t)S;  /* four messages a step and device */
     return cost;
 }
 
 const struct algorithm allreduce_double_tree = {
-    .operation = ALLREDUCE, .name = "double_tree", .description = "two binary trees, half of the vector each, in segments",
+    .operation = ALLREDUCE, .name = "double_tree",
+    .description = "two binary trees, half of the vector each, in segments",
     .order = BY_POSITION, .source = "Sanders, Speck and Traeff 2009, doi:10.1016/j.parco.2009.09.001",
     .cost_formula = "(2 log2 P + 2S) a + about 2n b", .run = run, .cost = cost,
 };

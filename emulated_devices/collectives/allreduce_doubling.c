@@ -7,7 +7,8 @@
  *           bytes  n in each step: best for short vectors
  *           adds   n in each step
  * Memory    n elements of scratch.
- * Rounding  both of a pair compute (lower op higher), in that order: the same bits on all devices, though each adds by itself.
+ * Rounding  both of a pair compute (lower op higher), in that order: the same bits on all devices, though each adds by
+ *           itself.
  *
  * P = 4:    0     1     2     3
  *           0+1 = 0+1   2+3 = 2+3        exchange with the device 1 away
@@ -29,7 +30,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
         const int peer = f.me ^ distance;
         code = exchange_both(&x, fold_member(f, peer), mine, bytes, fold_member(f, peer), theirs, bytes, err);
         if (code != OK) break;
-        if (peer < f.me) {                                      /* the lower one's numbers are the left operand: add mine to them */
+        if (peer < f.me) {                          /* the lower one's numbers are the left operand: add mine to them */
             void *swap = mine;
             mine = theirs;
             theirs = swap;
@@ -61,7 +62,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm allreduce_doubling = {
-    .operation = ALLREDUCE, .name = "doubling", .description = "exchange sums at distance 1, 2, 4, ..: the fewest steps",
+    .operation = ALLREDUCE, .name = "doubling",
+    .description = "exchange sums at distance 1, 2, 4, ..: the fewest steps",
     .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "log2 P (a + n b)", .run = run, .cost = cost,
 };

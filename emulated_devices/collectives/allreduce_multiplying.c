@@ -1,10 +1,11 @@
 /* allreduce, recursive multiplying: recursive doubling with more than one partner in a step.
  *
- * Source    M. Ruefenacht, M. Bull, S. Booth, "Generalisation of recursive doubling for AllReduce: now with simulation",
- *           Parallel Computing 69, 2017, doi:10.1016/j.parco.2017.08.004
+ * Source    M. Ruefenacht, M. Bull, S. Booth, "Generalisation of recursive doubling for AllReduce: now with
+ *           simulation", Parallel Computing 69, 2017, doi:10.1016/j.parco.2017.08.004
  * Needs     any P: it is split into factors, 4 where possible, else primes; no remainder is left.
- * Idea      P = f1 f2 ..  In a step with factor f, f devices that differ in that digit of their number exchange all they
- *           have.  More messages, fewer dependent steps: good when sending to several at once costs little more than to one.
+ * Idea      P = f1 f2 ..  In a step with factor f, f devices that differ in that digit of their number exchange all
+ *           they have.  More messages, fewer dependent steps: good when sending to several at once costs little more
+ *           than to one.
  * Cost      sum of (f-1) messages of n elements each way, one after another on one port; adds the same times n
  * Memory    f n elements of scratch for the largest factor.
  * Rounding  all of a step add in the same order of members: the same bits on all devices.
@@ -31,7 +32,8 @@ static struct row row_of(int r, int weight, int factor)
 static int largest_factor(int P)
 {
     int largest = 1;
-    for (int left = P; left > 1; left /= next_factor(left)) if (next_factor(left) > largest) largest = next_factor(left);
+    for (int left = P; left > 1; left /= next_factor(left))
+        if (next_factor(left) > largest) largest = next_factor(left);
     return largest;
 }
 

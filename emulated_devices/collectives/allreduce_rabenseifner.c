@@ -29,7 +29,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code == OK && k.f.me >= 0) {
         code = halving_reduce_scatter(&x, c, k, c->out, scratch, err);
         const int64_t first = cut_edge(c, k, k.f.me);
-        if (code == OK) reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, first), cut_edge(c, k, k.f.me + 1) - first);
+        if (code == OK)
+            reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, first), cut_edge(c, k, k.f.me + 1) - first);
         if (code == OK) code = doubling_allgather(&x, c, k, c->out, err);
     }
     if (code == OK) code = fold_out(&x, c, k.f, c->out, err);

@@ -5,12 +5,14 @@
  * Needs     any P, any count; blocks may be empty (then so are their messages).
  * Idea      cut the vector into P blocks b0 .. b(P-1).  In every step each device sends one block to its right
  *           neighbour and receives another from its left, so all links work all the time.
- *           Reduce-scatter: after P-1 steps device r holds the finished block r+1.  Allgather: P-1 steps more hand it on.
+ *           Reduce-scatter: after P-1 steps device r holds the finished block r+1.  Allgather: P-1 steps more hand it
+ *           on.
  * Cost      steps  2(P-1)
  *           bytes  2n - |b(r+1)| - |b(r+2)|  elements: about 2n(P-1)/P, the least any algorithm can send
  *           adds   n - |b(r)|                          about  n(P-1)/P
  * Memory    one scratch block, ceil(n/P) elements.
- * Rounding  block b is added in the order of devices b, b+1, .., b-1: one sum, made once, so all devices end with its bits.
+ * Rounding  block b is added in the order of devices b, b+1, .., b-1: one sum, made once, so all devices end with its
+ *           bits.
  *
  * P = 3, a column for each block; device r starts with r0 r1 r2.  02+22: the partial sum of those two;  *: finished.
  *

@@ -25,13 +25,17 @@ static struct ring ring_of(const struct collective *c, int r, int P)
 /* Where a piece of a block lies, and how long it is. */
 static void *piece(const struct ring *g, int block, int segment, int64_t *n)
 {
-    const int64_t length = part_length(g->c->count, g->P, block), start = block_start(g->c->count, g->P, imod(block, g->P));
+    const int64_t length = part_length(g->c->count, g->P, block),
+                  start = block_start(g->c->count, g->P, imod(block, g->P));
     *n = part_length(length, g->S, segment);
     return element(g->c, g->c->out, start + block_start(length, g->S, segment));
 }
 
 /* The block that is sent in a step of 2(P-1); the one before it is received. */
-static int sent_in(const struct ring *g, int step) { return step < g->steps ? g->r - step : g->r + 1 - (step - g->steps); }
+static int sent_in(const struct ring *g, int step)
+{
+    return step < g->steps ? g->r - step : g->r + 1 - (step - g->steps);
+}
 
 static void start(struct exchange *x, const struct ring *g, int i, void *const scratch[2], struct message m[2])
 {
@@ -43,12 +47,14 @@ static void start(struct exchange *x, const struct ring *g, int i, void *const s
     m[1] = message_send(x, imod(g->r + 1, g->P), mine, bytes_of(g->c, n));
 }
 
-static enum error_code finish(struct exchange *x, const struct ring *g, int i, void *const scratch[2], struct message m[2], struct error *err)
+static enum error_code finish(struct exchange *x, const struct ring *g, int i, void *const scratch[2],
+                              struct message m[2], struct error *err)
 {
     const int step = i / g->S;
     int64_t n;
     void *mine = piece(g, sent_in(g, step) - 1, i % g->S, &n);
-    const enum error_code got = message_wait(x->group->comm, m[0], err), gone = message_wait(x->group->comm, m[1], got == OK ? err : NULL);
+    const enum error_code got = message_wait(x->group->comm, m[0], err),
+                          gone = message_wait(x->group->comm, m[1], got == OK ? err : NULL);
     if (got != OK || gone != OK) return got != OK ? got : gone;
     if (step < g->steps) reduce_local(x, g->c->reduction, g->c->dtype, mine, scratch[i % 2], n);
     if (step == g->steps - 1) reduce_finish(x, g->c->reduction, g->c->dtype, mine, n);
@@ -67,7 +73,8 @@ static enum error_code run(struct group *group, const struct collective *c, stru
     void *const scratch[2] = { memory, element(c, memory, room) };
 
     int started = 0;
-    for (int i = 0; i < pieces && code == OK; i++) {            /* at most two on their way; with S = 1 each needs the one before */
+    /* at most two on their way; with S = 1 each needs the one before */
+    for (int i = 0; i < pieces && code == OK; i++) {
         while (started < pieces && started <= i + (g.S > 1)) {
             start(&x, &g, started, scratch, m[started % 2]);
             started++;
@@ -90,6 +97,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm allreduce_segmented_ring = {
-    .operation = ALLREDUCE, .name = "segmented_ring", .description = "the ring in small pieces: adding overlaps with sending",
-    .order = BY_POSITION, .source = "Open MPI coll_base_allreduce.c", .cost_formula = "2(P-1)S a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .operation = ALLREDUCE, .name = "segmented_ring",
+    .description = "the ring in small pieces: adding overlaps with sending",
+    .order = BY_POSITION, .source = "Open MPI coll_base_allreduce.c", .cost_formula = "2(P-1)S a + 2n(P-1)/P b",
+    .run = run, .cost = cost,
 };

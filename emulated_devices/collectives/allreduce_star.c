@@ -29,7 +29,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (centre && code == OK) reduce_finish(&x, c->reduction, c->dtype, c->out, c->count);
     if (!centre && code == OK) code = exchange_both(&x, 0, c->out, bytes, -1, NULL, 0, err);
     if (!centre && code == OK) code = exchange_both(&x, -1, NULL, 0, 0, c->out, bytes, err);
-    for (int r = 1; r < g->size && centre && code == OK; r++) code = exchange_both(&x, r, c->out, bytes, -1, NULL, 0, err);
+    for (int r = 1; r < g->size && centre && code == OK; r++)
+        code = exchange_both(&x, r, c->out, bytes, -1, NULL, 0, err);
     exchange_release(&x, scratch);
     return code;
 }
@@ -38,7 +39,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const uint64_t peers = r == 0 ? (uint64_t)(P - 1) : 1;
     return (struct collective_cost){ .messages = peers, .bytes = peers * bytes_of(c, c->count),
-                                     .additions = r == 0 ? peers * (uint64_t)c->count : 0, .steps = 2 * (uint64_t)(P - 1),
+                                     .additions = r == 0 ? peers * (uint64_t)c->count : 0,
+                                     .steps = 2 * (uint64_t)(P - 1),
                                      .depth = 2 };
 }
 

@@ -3,11 +3,12 @@
  * Source    D. De Sensi, T. Bonato, D. Saam, T. Hoefler, "Swing: short-cutting rings for higher bandwidth allreduce",
  *           NSDI 2024, arXiv:2401.09356
  * Needs     any P (what is above a power of two is folded), any count.
- * Idea      recursive doubling talks at distance 1, 2, 4, ..; on a ring of links those messages share links.  Swing talks
- *           at distance 1, 1, 3, 5, 11, ..: rho(s) = (1 - (-2)^(s+1))/3, to one side for even devices and to the other for
- *           odd ones, so that partners still reach everybody in log2 P steps.
- *           In step s a device gives away the blocks of those it will not meet again: its partner and all whom the partner
- *           meets after s.  Afterwards device r holds the finished block r; the way back is the same in reverse.
+ * Idea      recursive doubling talks at distance 1, 2, 4, ..; on a ring of links those messages share links.  Swing
+ *           talks at distance 1, 1, 3, 5, 11, ..: rho(s) = (1 - (-2)^(s+1))/3, to one side for even devices and to the
+ *           other for odd ones, so that partners still reach everybody in log2 P steps.
+ *           In step s a device gives away the blocks of those it will not meet again: its partner and all whom the
+ *           partner meets after s.  Afterwards device r holds the finished block r; the way back is the same in
+ *           reverse.
  * Cost      steps  2 log2 P; 2 more if P is not a power of two
  *           bytes  2n - 2|b(r)| for a power of two: as few as the ring;  adds  the sum of the kept blocks in every step
  * Memory    n elements of scratch.
@@ -26,7 +27,14 @@ static int partner(int i, int s, int P)
 }
 
 /* Call visit for every block that i is responsible for from step s on: its own, and those of all whom it meets. */
-struct visitor { struct exchange *x; const struct collective *c; char *packed; int64_t at; int core; enum { COUNT, PACK, UNPACK, ADD } what; };
+struct visitor {
+    struct exchange *x;
+    const struct collective *c;
+    char *packed;
+    int64_t at;
+    int core;
+    enum { COUNT, PACK, UNPACK, ADD } what;
+};
 
 static void visit_block(struct visitor *v, int b)
 {
@@ -34,7 +42,8 @@ static void visit_block(struct visitor *v, int b)
     const int64_t n = part_length(c->count, v->core, b), start = block_start(c->count, v->core, b);
     if (v->what == PACK) copy_elements(v->x, c, element(c, v->packed, v->at), element(c, c->out, start), n);
     if (v->what == UNPACK) copy_elements(v->x, c, element(c, c->out, start), element(c, v->packed, v->at), n);
-    if (v->what == ADD) reduce_local(v->x, c->reduction, c->dtype, element(c, c->out, start), element(c, v->packed, v->at), n);
+    if (v->what == ADD)
+        reduce_local(v->x, c->reduction, c->dtype, element(c, c->out, start), element(c, v->packed, v->at), n);
     v->at += n;
 }
 
@@ -52,14 +61,16 @@ static int64_t length_from(const struct collective *c, int core, int i, int s)
 }
 
 /* One step, there (adding) or back.  There: give the partner's blocks, take mine.  Back: the other way round. */
-static enum error_code swing(struct exchange *x, const struct collective *c, struct fold f, int s, bool back, char *scratch, struct error *err)
+static enum error_code swing(struct exchange *x, const struct collective *c, struct fold f, int s, bool back,
+                             char *scratch, struct error *err)
 {
     const int peer = partner(f.me, s, f.core), give = back ? f.me : peer, take = back ? peer : f.me;
     const int64_t giving = length_from(c, f.core, give, s + 1), taking = length_from(c, f.core, take, s + 1);
     char *in = element(c, scratch, giving);
     struct visitor v = { .x = x, .c = c, .packed = scratch, .core = f.core, .what = PACK };
     visit_from(&v, give, s + 1);
-    const enum error_code code = exchange_both(x, fold_member(f, peer), scratch, bytes_of(c, giving), fold_member(f, peer), in, bytes_of(c, taking), err);
+    const enum error_code code = exchange_both(x, fold_member(f, peer), scratch, bytes_of(c, giving),
+                                               fold_member(f, peer), in, bytes_of(c, taking), err);
     v = (struct visitor){ .x = x, .c = c, .packed = in, .core = f.core, .what = back ? UNPACK : ADD };
     if (code == OK) visit_from(&v, take, s + 1);
     return code;
@@ -75,7 +86,9 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code == OK) code = fold_in(&x, c, f, c->out, scratch, err);
     if (f.me >= 0) {
         for (int s = 0; s < steps && code == OK; s++) code = swing(&x, c, f, s, false, scratch, err);
-        if (code == OK) reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, block_start(c->count, f.core, f.me)), part_length(c->count, f.core, f.me));
+        if (code == OK)
+            reduce_finish(&x, c->reduction, c->dtype, element(c, c->out, block_start(c->count, f.core, f.me)),
+                          part_length(c->count, f.core, f.me));
         for (int s = steps - 1; s >= 0 && code == OK; s--) code = swing(&x, c, f, s, true, scratch, err);
     }
     if (code == OK) code = fold_out(&x, c, f, c->out, err);
@@ -101,6 +114,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm allreduce_swing = {
-    .operation = ALLREDUCE, .name = "swing", .description = "halving and doubling among near partners: short ways on a torus",
-    .order = BY_POSITION, .source = "De Sensi et al. 2024, arXiv:2401.09356", .cost_formula = "2 log2 P a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .operation = ALLREDUCE, .name = "swing",
+    .description = "halving and doubling among near partners: short ways on a torus",
+    .order = BY_POSITION, .source = "De Sensi et al. 2024, arXiv:2401.09356",
+    .cost_formula = "2 log2 P a + 2n(P-1)/P b", .run = run, .cost = cost,
 };

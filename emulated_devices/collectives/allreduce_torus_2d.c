@@ -1,8 +1,8 @@
 /* allreduce, 2D torus: reduce-scatter along the rows, allreduce along the columns, allgather along the rows; rings all.
  *
  * Source    H. Mikami et al., "Massively distributed SGD: ImageNet/ResNet-50 training in a flash", arXiv:1811.05233
- * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above its
- *           root (1 for primes: then it is the ring); rows are nodes; any count.
+ * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above
+ *           its root (1 for primes: then it is the ring); rows are nodes; any count.
  * Cost      steps  2(q-1) + 2(P/q-1), where one ring takes 2(P-1)
  *           bytes  2n(P-1)/P when everything divides: as few as the ring
  *           adds   n(P-1)/P
@@ -57,7 +57,9 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm allreduce_torus_2d = {
-    .operation = ALLREDUCE, .name = "torus_2d", .description = "rings along rows and columns: few bytes, fewer steps than one ring",
-    .order = BY_POSITION, .source = "Mikami et al. 2018, arXiv:1811.05233", .cost_formula = "2(q-1 + P/q-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .operation = ALLREDUCE, .name = "torus_2d",
+    .description = "rings along rows and columns: few bytes, fewer steps than one ring",
+    .order = BY_POSITION, .source = "Mikami et al. 2018, arXiv:1811.05233",
+    .cost_formula = "2(q-1 + P/q-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
     .needs = EVEN_NODES_NEEDED, .refuses = needs_even_nodes, .by_nodes = true,
 };

@@ -1,7 +1,8 @@
 /* allreduce, two levels: add inside each node at its first device, ring among those, hand out inside the node.
  *
- * Source    the hierarchical scheme of MPI libraries and of NCCL before rails; for instance X. Jia et al., "Highly scalable
- *           deep learning training system with mixed-precision: training ImageNet in four minutes", arXiv:1807.11205
+ * Source    the hierarchical scheme of MPI libraries and of NCCL before rails; for instance X. Jia et al., "Highly
+ *           scalable deep learning training system with mixed-precision: training ImageNet in four minutes",
+ *           arXiv:1807.11205
  * Needs     several nodes, members of each side by side, as many as there are: q on this one, N nodes.
  * Cost      steps  2(q-1) inside, 2(N-1) between nodes
  *           bytes  a first device: the ring of N, and n(q-1) to its node; the others: n
@@ -17,7 +18,8 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code gather_sums(struct exchange *x, const struct collective *c, struct row node, void *scratch, struct error *err)
+static enum error_code gather_sums(struct exchange *x, const struct collective *c, struct row node, void *scratch,
+                                   struct error *err)
 {
     const uint64_t bytes = bytes_of(c, c->count);
     enum error_code code = OK;
@@ -29,7 +31,8 @@ static enum error_code gather_sums(struct exchange *x, const struct collective *
     return code;
 }
 
-static enum error_code ring_of_nodes(struct exchange *x, const struct collective *c, struct row nodes, void *scratch, struct error *err)
+static enum error_code ring_of_nodes(struct exchange *x, const struct collective *c, struct row nodes, void *scratch,
+                                     struct error *err)
 {
     enum error_code code = ring_reduce_scatter(x, c, nodes, c->out, c->count, scratch, err);
     return code == OK ? ring_allgather(x, c, nodes, c->out, c->count, err) : code;
@@ -40,7 +43,8 @@ static enum error_code hand_out(struct exchange *x, const struct collective *c, 
     const uint64_t bytes = bytes_of(c, c->count);
     enum error_code code = OK;
     if (node.me > 0) return exchange_both(x, -1, NULL, 0, node.first, c->out, bytes, err);
-    for (int i = 1; i < node.size && code == OK; i++) code = exchange_both(x, row_member(node, i), c->out, bytes, -1, NULL, 0, err);
+    for (int i = 1; i < node.size && code == OK; i++)
+        code = exchange_both(x, row_member(node, i), c->out, bytes, -1, NULL, 0, err);
     return code;
 }
 
@@ -81,6 +85,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm allreduce_two_level = {
     .operation = ALLREDUCE, .name = "two_level", .description = "inside nodes to one device, a ring of nodes, and back",
-    .order = BY_POSITION, .source = "Jia et al. 2018, arXiv:1807.11205", .cost_formula = "2(q-1 + N-1) a + (2(q-1)n + 2n) b", .run = run, .cost = cost,
+    .order = BY_POSITION, .source = "Jia et al. 2018, arXiv:1807.11205",
+    .cost_formula = "2(q-1 + N-1) a + (2(q-1)n + 2n) b", .run = run, .cost = cost,
     .needs = NODES_NEEDED, .refuses = needs_nodes, .by_nodes = true,
 };

@@ -5,7 +5,8 @@
  * Cost      steps  2 where a device can send to all at once; 2(P-1) through one port
  *           bytes  n - |b(r)| in the first shot, (P-1)|b(r)| in the second: about 2n(P-1)/P, as few as the ring
  *           adds   (P-1)|b(r)|
- * Memory    P blocks of scratch, about n in all: what the others send of this device's block, kept until it can be added in order.
+ * Memory    P blocks of scratch, about n in all: what the others send of this device's block, kept until it can be
+ *           added in order.
  * Rounding  block b is added by device b alone, in the order of devices 0, 1, .., P-1: the same bits on all.
  *
  * P = 3:     first   0 -b1-> 1   0 -b2-> 2   1 -b0-> 0   1 -b2-> 2   2 -b0-> 0   2 -b1-> 1
@@ -14,7 +15,8 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* Everybody to everybody: block to[k] out, a block in; in the first shot to scratch, in the second into place. */
-static enum error_code shot(struct exchange *x, const struct collective *c, void *scratch, bool second, struct error *err)
+static enum error_code shot(struct exchange *x, const struct collective *c, void *scratch, bool second,
+                            struct error *err)
 {
     const int P = x->group->size, r = x->group->rank;
     const int64_t own = part_length(c->count, P, r);
@@ -24,7 +26,8 @@ static enum error_code shot(struct exchange *x, const struct collective *c, void
         const int to = imod(r + k, P), from = imod(r - k, P), out = second ? r : to;
         void *in = second ? element(c, c->out, block_start(c->count, P, from)) : element(c, scratch, own * from);
         m[2 * k] = message_receive(x, from, in, bytes_of(c, second ? part_length(c->count, P, from) : own));
-        m[2 * k + 1] = message_send(x, to, element(c, c->out, block_start(c->count, P, out)), bytes_of(c, part_length(c->count, P, out)));
+        m[2 * k + 1] = message_send(x, to, element(c, c->out, block_start(c->count, P, out)),
+                                    bytes_of(c, part_length(c->count, P, out)));
     }
     code = wait_all(x, m + 2, 2 * P - 2, err);
     exchange_small_end(x, m);
@@ -41,7 +44,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code == OK) code = shot(&x, c, scratch, false, err);
     if (code == OK) {
         copy_elements(&x, c, element(c, scratch, own * r), mine, own);
-        for (int i = 1; i < P; i++) reduce_local(&x, c->reduction, c->dtype, scratch, element(c, scratch, own * i), own);
+        for (int i = 1; i < P; i++)
+            reduce_local(&x, c->reduction, c->dtype, scratch, element(c, scratch, own * i), own);
         reduce_finish(&x, c->reduction, c->dtype, scratch, own);
         copy_elements(&x, c, mine, scratch, own);
         code = shot(&x, c, NULL, true, err);
@@ -53,12 +57,16 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const int64_t own = part_length(c->count, P, r);
-    return (struct collective_cost){ .messages = 2 * (uint64_t)(P - 1), .bytes = bytes_of(c, c->count - own + (P - 1) * own),
-                                     .additions = (uint64_t)((P - 1) * own), .steps = 2 * (uint64_t)(P - 1),
+    return (struct collective_cost){ .messages = 2 * (uint64_t)(P - 1),
+                                     .bytes = bytes_of(c, c->count - own + (P - 1) * own),
+                                     .additions = (uint64_t)((P - 1) * own),
+                                     .steps = 2 * (uint64_t)(P - 1),
                                      .depth = 2 };
 }
 
 const struct algorithm allreduce_two_shot = {
-    .operation = ALLREDUCE, .name = "two_shot", .description = "one block to each, the sums to everybody: two steps on a full mesh",
-    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "2 a + 2n(P-1)/P b", .run = run, .cost = cost,
+    .operation = ALLREDUCE, .name = "two_shot",
+    .description = "one block to each, the sums to everybody: two steps on a full mesh",
+    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "2 a + 2n(P-1)/P b", .run = run,
+    .cost = cost,
 };

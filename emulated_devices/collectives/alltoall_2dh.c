@@ -1,10 +1,11 @@
-/* alltoall, two-dimensional hierarchical: first inside the node to the right place, then between nodes, in long messages.
+/* alltoall, two-dimensional hierarchical: first inside the node to the right place, then between nodes, in long
+ * messages.
  *
  * Source    C. Hwang et al., "Tutel: adaptive mixture-of-experts at scale", MLSys 2023, arXiv:2206.03382
- * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above its
- *           root (1 for primes); equal counts.
- * Idea      device l of a node takes over what its node has for all devices with place l; then those exchange it between
- *           nodes, q blocks together.
+ * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above
+ *           its root (1 for primes); equal counts.
+ * Idea      device l of a node takes over what its node has for all devices with place l; then those exchange it
+ *           between nodes, q blocks together.
  * Cost      steps  (q-1) inside, (P/q - 1) between nodes
  *           bytes  (q-1) P/q blocks inside, (P/q - 1) q blocks between: nearly 2n, but in messages q times as long
  * Memory    the vector twice.
@@ -16,31 +17,39 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* Stage 1 leaves from[l][m]: the block of node member l for the device of node m with this one's place. */
-static enum error_code inside(struct exchange *x, const struct collective *c, struct row node, struct row nodes, void *from, void *out, struct error *err)
+static enum error_code inside(struct exchange *x, const struct collective *c, struct row node, struct row nodes,
+                              void *from, void *out, struct error *err)
 {
     const int64_t line = nodes.size * c->count;
     enum error_code code = OK;
     for (int step = 0; step < node.size && code == OK; step++) {
         const int to = imod(node.me + step, node.size), source = imod(node.me - step, node.size);
-        for (int m = 0; m < nodes.size; m++) copy_elements(x, c, element(c, out, m * c->count), algorithm_given(c, m * node.size + to), c->count);
+        for (int m = 0; m < nodes.size; m++)
+            copy_elements(x, c, element(c, out, m * c->count), algorithm_given(c, m * node.size + to), c->count);
         void *in = element(c, from, source * line);
         if (step == 0) copy_elements(x, c, in, out, line);
-        else code = exchange_both(x, row_member(node, to), out, bytes_of(c, line), row_member(node, source), in, bytes_of(c, line), err);
+        else
+            code = exchange_both(x, row_member(node, to), out, bytes_of(c, line), row_member(node, source), in,
+                                 bytes_of(c, line), err);
     }
     return code;
 }
 
 /* Stage 2: a column of it to every node.  What comes is in the order of its sources, which lie side by side in out. */
-static enum error_code between(struct exchange *x, const struct collective *c, struct row node, struct row nodes, void *from, void *out, struct error *err)
+static enum error_code between(struct exchange *x, const struct collective *c, struct row node, struct row nodes,
+                               void *from, void *out, struct error *err)
 {
     const int64_t line = nodes.size * c->count, column = node.size * c->count;
     enum error_code code = OK;
     for (int step = 0; step < nodes.size && code == OK; step++) {
         const int to = imod(nodes.me + step, nodes.size), source = imod(nodes.me - step, nodes.size);
-        for (int l = 0; l < node.size; l++) copy_elements(x, c, element(c, out, l * c->count), element(c, from, l * line + to * c->count), c->count);
+        for (int l = 0; l < node.size; l++)
+            copy_elements(x, c, element(c, out, l * c->count), element(c, from, l * line + to * c->count), c->count);
         void *in = algorithm_taken(c, source * node.size);
         if (step == 0) copy_elements(x, c, in, out, column);
-        else code = exchange_both(x, row_member(nodes, to), out, bytes_of(c, column), row_member(nodes, source), in, bytes_of(c, column), err);
+        else
+            code = exchange_both(x, row_member(nodes, to), out, bytes_of(c, column), row_member(nodes, source), in,
+                                 bytes_of(c, column), err);
     }
     return code;
 }
@@ -67,7 +76,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const struct row node = row_in_node(c, r, P), nodes = row_of_nodes(c, r, P);
-    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1), .steps_inside = (uint64_t)(node.size - 1) };
+    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1),
+                                    .steps_inside = (uint64_t)(node.size - 1) };
     for (int i = 1; i < node.size; i++) cost_send(&cost, c, nodes.size * c->count);
     cost.path_inside = cost.bytes;
     for (int i = 1; i < nodes.size; i++) cost_send(&cost, c, node.size * c->count);
@@ -76,7 +86,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm alltoall_2dh = {
-    .operation = ALLTOALL, .name = "2dh", .description = "inside the node to the right place, then between nodes in long messages",
+    .operation = ALLTOALL, .name = "2dh",
+    .description = "inside the node to the right place, then between nodes in long messages",
     .source = "Tutel, Hwang et al. 2023, arXiv:2206.03382", .cost_formula = "(q-1 + P/q-1) a + n(2 - 1/q - q/P) b",
     .needs = "equal counts; " EVEN_NODES_NEEDED, .refuses = refuses, .by_nodes = true, .run = run, .cost = cost,
 };

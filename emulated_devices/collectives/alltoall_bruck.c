@@ -1,11 +1,12 @@
 /* alltoall, Bruck's: every block travels the binary digits of its way, so that few messages carry many blocks.
  *
- * Source    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all communications in
- *           multiport message-passing systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949
+ * Source    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all communications
+ *           in multiport message-passing systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949
  * Needs     any P; equal counts.
- * Idea      the block for the device i further on is number i.  In the step with bit 1, 2, 4, .. all numbers with that bit
- *           set move as far.  After all steps every block has gone i in all.
- * Cost      steps  ceil(log2 P);  bytes  about (n/2) log2 P: each block is sent once for each bit set.  For short blocks.
+ * Idea      the block for the device i further on is number i.  In the step with bit 1, 2, 4, .. all numbers with that
+ *           bit set move as far.  After all steps every block has gone i in all.
+ * Cost      steps  ceil(log2 P);  bytes  about (n/2) log2 P: each block is sent once for each bit set.  For short
+ *           blocks.
  * Memory    the vector, and half of it twice.
  * Rounding  permutes: bits are equal.
  *
@@ -42,14 +43,16 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (code != OK) return code;
     void *out = element(c, blocks, n), *in = element(c, blocks, n + half);
 
-    for (int i = 0; i < P; i++) copy_elements(&x, c, element(c, blocks, i * c->count), algorithm_given(c, imod(r + i, P)), c->count);
+    for (int i = 0; i < P; i++)
+        copy_elements(&x, c, element(c, blocks, i * c->count), algorithm_given(c, imod(r + i, P)), c->count);
     for (int bit = 1; bit < P && code == OK; bit *= 2) {
         const uint64_t bytes = bytes_of(c, moving(bit, P) * c->count);
         pack(&x, c, bit, out, blocks, true);
         code = exchange_both(&x, imod(r + bit, P), out, bytes, imod(r - bit, P), in, bytes, err);
         if (code == OK) pack(&x, c, bit, in, blocks, false);
     }
-    for (int i = 0; i < P && code == OK; i++) copy_elements(&x, c, algorithm_taken(c, imod(r - i, P)), element(c, blocks, i * c->count), c->count);
+    for (int i = 0; i < P && code == OK; i++)
+        copy_elements(&x, c, algorithm_taken(c, imod(r - i, P)), element(c, blocks, i * c->count), c->count);
     exchange_release(&x, blocks);
     return code;
 }
@@ -63,7 +66,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm alltoall_bruck = {
-    .operation = ALLTOALL, .name = "bruck", .description = "by the binary digits of the way: few messages for short blocks",
+    .operation = ALLTOALL, .name = "bruck",
+    .description = "by the binary digits of the way: few messages for short blocks",
     .source = "Bruck et al. 1997, doi:10.1109/71.642949", .cost_formula = "ceil(log2 P) a + n/2 log2 P b",
     .needs = "equal counts", .refuses = needs_equal_counts, .run = run, .cost = cost,
 };

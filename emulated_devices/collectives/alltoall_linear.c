@@ -3,7 +3,8 @@
  * Source    the basic algorithm of MPI libraries; what NCCL's grouped sends and receives do
  * Needs     any P, any counts.
  * Cost      steps  1 where a device can send to all at once; P-1 through one port;  bytes  all but what stays
- * Memory    the list of messages; in place the vector once more, since nothing of it is sure to be sent when the first block comes.
+ * Memory    the list of messages; in place the vector once more, since nothing of it is sure to be sent when the first
+ *           block comes.
  * Rounding  permutes: bits are equal.
  *
  *     all receives are posted, then all sends, each device beginning with the one after it

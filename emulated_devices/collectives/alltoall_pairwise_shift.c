@@ -5,8 +5,8 @@
  * Needs     any P, any counts.
  * Cost      steps  P-1;  bytes  all but what stays: n(P-1)/P, each element once
  * Memory    none; in place one block, the longest.
- * In place  a shift by k fills the place of the block that the shift by P-k sends.  So these two follow one another, and that block is
- *           kept in between.
+ * In place  a shift by k fills the place of the block that the shift by P-k sends.  So these two follow one another,
+ *           and that block is kept in between.
  * Rounding  permutes: bits are equal.
  *
  * P = 5     step 1: r -> r+1      step 2: r -> r-1      step 3: r -> r+2      step 4: r -> r-2      (mod P)
@@ -14,13 +14,16 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code step(struct exchange *x, const struct collective *c, int to, const void *block, int from, struct error *err)
+static enum error_code step(struct exchange *x, const struct collective *c, int to, const void *block, int from,
+                            struct error *err)
 {
-    return exchange_both(x, to, block, bytes_of(c, given_to(c, to)), from, algorithm_taken(c, from), bytes_of(c, taken_from(c, from)), err);
+    return exchange_both(x, to, block, bytes_of(c, given_to(c, to)), from, algorithm_taken(c, from),
+                         bytes_of(c, taken_from(c, from)), err);
 }
 
 /* The shifts by k and by P-k; one step where they are the same. */
-static enum error_code there_and_back(struct exchange *x, const struct collective *c, int k, void *keep, struct error *err)
+static enum error_code there_and_back(struct exchange *x, const struct collective *c, int k, void *keep,
+                                      struct error *err)
 {
     const int P = x->group->size, r = x->group->rank, ahead = imod(r + k, P), behind = imod(r - k, P);
     const void *for_behind = algorithm_kept(x, c, behind, keep);
@@ -49,7 +52,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm alltoall_pairwise_shift = {
-    .operation = ALLTOALL, .name = "pairwise_shift", .description = "to the device k further on, for every k in turn: no port is used twice",
+    .operation = ALLTOALL, .name = "pairwise_shift",
+    .description = "to the device k further on, for every k in turn: no port is used twice",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "(P-1) a + n(P-1)/P b", .run = run, .cost = cost,
 };

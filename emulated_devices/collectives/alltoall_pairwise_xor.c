@@ -42,7 +42,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm alltoall_pairwise_xor = {
-    .operation = ALLTOALL, .name = "pairwise_xor", .description = "in step k devices r and r xor k exchange: both ways of one link",
+    .operation = ALLTOALL, .name = "pairwise_xor",
+    .description = "in step k devices r and r xor k exchange: both ways of one link",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "(P-1) a + n(P-1)/P b", .needs = "P a power of two", .refuses = refuses, .run = run, .cost = cost,
 };

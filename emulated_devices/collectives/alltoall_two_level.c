@@ -3,21 +3,35 @@
  * Source    the leader scheme of MPI libraries
  * Needs     several nodes, members of each side by side, as many as there are: q on this one, N nodes; equal counts.
  * Cost      steps  (q-1) in, N-1 between nodes, (q-1) out
- *           bytes  a member: P blocks to its leader;  a leader: q blocks for each device elsewhere, P blocks to each member
- * Memory    at a leader everything of its node, q*P blocks, twice; and a message, q blocks for each of the largest node.
+ *           bytes  a member: P blocks to its leader;  a leader: q blocks for each device elsewhere, P blocks to each
+ *           member
+ * Memory    at a leader everything of its node, q*P blocks, twice; and a message, q blocks for each of the largest
+ *           node.
  * Rounding  permutes: bits are equal.
  *
  * P = 5 on nodes {0 1} {2 3} {4}:   1 -> 0, 3 -> 2      in, 5 blocks each
- *                                   0 -> 2, 2 -> 4 ..   4 blocks from 0 to 2, since 2 members talk to 2; 2 blocks from 2 to 4
- *                                   0 -> 1, 2 -> 3      out, 5 blocks each
+ *                                   0 -> 2, 2 -> 4 ..   4 blocks from 0 to 2, since 2 members talk to 2; 2 blocks from
+ *                                   2 to 4 0 -> 1, 2 -> 3      out, 5 blocks each
  */
 #include "emulated_devices/collectives/algorithm.h"
 
 /* A leader's view: have[l][d], the block of member l for device d; got[s][l], the block of device s for member l. */
-struct leader { const struct collective *c; struct row node, nodes; const int *edge; int P; void *have, *got, *message; };
+struct leader {
+    const struct collective *c;
+    struct row node, nodes;
+    const int *edge;
+    int P;
+    void *have, *got, *message;
+};
 
-static void *have(const struct leader *v, int l, int d) { return element(v->c, v->have, ((int64_t)l * v->P + d) * v->c->count); }
-static void *got(const struct leader *v, int s, int l) { return element(v->c, v->got, ((int64_t)s * v->node.size + l) * v->c->count); }
+static void *have(const struct leader *v, int l, int d)
+{
+    return element(v->c, v->have, ((int64_t)l * v->P + d) * v->c->count);
+}
+static void *got(const struct leader *v, int s, int l)
+{
+    return element(v->c, v->got, ((int64_t)s * v->node.size + l) * v->c->count);
+}
 static int members(const struct leader *v, int node) { return v->edge[node + 1] - v->edge[node]; }
 
 static enum error_code collect(struct exchange *x, const struct leader *v, struct error *err)
@@ -26,7 +40,8 @@ static enum error_code collect(struct exchange *x, const struct leader *v, struc
     enum error_code code = OK;
     if (v->node.me > 0) return exchange_both(x, v->node.first, v->c->in, bytes, -1, NULL, 0, err);
     copy_elements(x, v->c, v->have, v->c->in, v->P * v->c->count);
-    for (int l = 1; l < v->node.size && code == OK; l++) code = exchange_both(x, -1, NULL, 0, row_member(v->node, l), have(v, l, 0), bytes, err);
+    for (int l = 1; l < v->node.size && code == OK; l++)
+        code = exchange_both(x, -1, NULL, 0, row_member(v->node, l), have(v, l, 0), bytes, err);
     return code;
 }
 
@@ -38,11 +53,14 @@ static enum error_code trade(struct exchange *x, const struct leader *v, struct 
     for (int step = 0; step < v->nodes.size && code == OK; step++) {
         const int to = imod(v->nodes.me + step, v->nodes.size), from = imod(v->nodes.me - step, v->nodes.size);
         const int64_t line = members(v, to) * n, out = q * line, in = (int64_t)q * members(v, from) * n;
-        for (int l = 0; l < q; l++) copy_elements(x, v->c, element(v->c, v->message, l * line), have(v, l, v->edge[to]), line);
+        for (int l = 0; l < q; l++)
+            copy_elements(x, v->c, element(v->c, v->message, l * line), have(v, l, v->edge[to]), line);
         /* What comes is in the order of members there, each one's blocks for the members here. */
         void *const place = got(v, v->edge[from], 0);
         if (step == 0) copy_elements(x, v->c, place, v->message, out);
-        else code = exchange_both(x, v->edge[to], v->message, bytes_of(v->c, out), v->edge[from], place, bytes_of(v->c, in), err);
+        else
+            code = exchange_both(x, v->edge[to], v->message, bytes_of(v->c, out), v->edge[from], place,
+                                 bytes_of(v->c, in), err);
     }
     return code;
 }
@@ -54,7 +72,8 @@ static enum error_code hand_out(struct exchange *x, const struct leader *v, stru
     if (v->node.me > 0) return exchange_both(x, -1, NULL, 0, v->node.first, v->c->out, bytes, err);
     for (int l = 0; l < v->node.size && code == OK; l++) {
         void *line = l == 0 ? v->c->out : v->have;              /* what was collected is no longer needed */
-        for (int s = 0; s < v->P; s++) copy_elements(x, v->c, element(v->c, line, s * v->c->count), got(v, s, l), v->c->count);
+        for (int s = 0; s < v->P; s++)
+            copy_elements(x, v->c, element(v->c, line, s * v->c->count), got(v, s, l), v->c->count);
         if (l > 0) code = exchange_both(x, row_member(v->node, l), line, bytes, -1, NULL, 0, err);
     }
     return code;
@@ -64,7 +83,11 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 {
     struct exchange x = exchange_begin(g, ALLTOALL);
     int *edge = node_edges(&x, c);
-    struct leader v = { .c = c, .P = g->size, .edge = edge, .node = row_in_node(c, g->rank, g->size), .nodes = row_of_leaders(c, g->rank, g->size, edge) };
+    struct leader v = { .c = c,
+                        .P = g->size,
+                        .edge = edge,
+                        .node = row_in_node(c, g->rank, g->size),
+                        .nodes = row_of_leaders(c, g->rank, g->size, edge) };
     const int64_t all = v.node.me == 0 ? (int64_t)v.node.size * v.P * c->count : 0;
     const int64_t message = v.node.me == 0 ? (int64_t)v.node.size * largest_node(c, g->size) * c->count : 0;
     void *memory;
@@ -107,7 +130,8 @@ static const char *refuses(int P, const struct collective *c)
 }
 
 const struct algorithm alltoall_two_level = {
-    .operation = ALLTOALL, .name = "two_level", .description = "one device of each node collects, exchanges and hands out",
+    .operation = ALLTOALL, .name = "two_level",
+    .description = "one device of each node collects, exchanges and hands out",
     .source = "the leader scheme of MPI libraries", .cost_formula = "(2(q-1) + N-1) a + about 3qn b",
     .needs = "equal counts; " NODES_NEEDED, .refuses = refuses, .by_nodes = true, .run = run, .cost = cost,
 };

@@ -36,12 +36,13 @@ void collective_extents(enum operation op, const struct collective *c, int r, in
     *out = spread ? mine : (op == GATHER && !root ? 0 : all);
 }
 
-/* ---- what all members pass alike -------------------------------------------------------------------------------------- */
+/* ---- what all members pass alike --------------------------------------------------------------------------------- */
 
 static enum error_code check_counts(const char *which, const int64_t *counts, int P, const char *op, struct error *err)
 {
     for (int b = 0; counts != NULL && b < P; b++)
-        if (counts[b] < 0) return fail(err, ERR_USAGE, "%s: %s[%d] = %lld is negative", op, which, b, (long long)counts[b]);
+        if (counts[b] < 0)
+            return fail(err, ERR_USAGE, "%s: %s[%d] = %lld is negative", op, which, b, (long long)counts[b]);
     return OK;
 }
 
@@ -49,7 +50,8 @@ enum error_code arguments_check(enum operation op, const struct collective *c, i
 {
     const char *name = operation_name(op);
     if (c->count < 0) return fail(err, ERR_USAGE, "%s: count %lld is negative", name, (long long)c->count);
-    if ((unsigned)c->dtype >= DTYPE_COUNT) return fail(err, ERR_USAGE, "%s: dtype %d does not exist", name, (int)c->dtype);
+    if ((unsigned)c->dtype >= DTYPE_COUNT)
+        return fail(err, ERR_USAGE, "%s: dtype %d does not exist", name, (int)c->dtype);
     if ((unsigned)c->reduction >= REDUCTION_COUNT)
         return fail(err, ERR_USAGE, "%s: reduction %d does not exist", name, (int)c->reduction);
     if (has_root(op) && (c->root < 0 || c->root >= P))
@@ -59,7 +61,7 @@ enum error_code arguments_check(enum operation op, const struct collective *c, i
     return op == ALLTOALL ? OK : check_counts("counts", c->counts, P, name, err);
 }
 
-/* ---- what only this member knows: where its data lies, and the counts of an all-to-all ---------------------------------------- */
+/* ---- what only this member knows: where its data lies, and the counts of an all-to-all --------------------------- */
 
 static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes)
 {
@@ -79,9 +81,10 @@ static enum error_code bad_overlap(enum operation op, const struct group *g, str
 {
     const bool gathers = op == ALLGATHER || op == GATHER;
     if (!operation_has_blocks(op))
-        return fail(err, ERR_USAGE, "%s: in and out overlap on device %d; in place is in == out", operation_name(op), g->comm->rank);
-    return fail(err, ERR_USAGE, "%s: in and out overlap on device %d; in place is %s as block %d of %s", operation_name(op), g->comm->rank,
-                gathers ? "in" : "out", g->rank, gathers ? "out" : "in");
+        return fail(err, ERR_USAGE, "%s: in and out overlap on device %d; in place is in == out", operation_name(op),
+                    g->comm->rank);
+    return fail(err, ERR_USAGE, "%s: in and out overlap on device %d; in place is %s as block %d of %s",
+                operation_name(op), g->comm->rank, gathers ? "in" : "out", g->rank, gathers ? "out" : "in");
 }
 
 static bool lie_apart(enum operation op, const struct collective *c, const struct group *g)
@@ -91,7 +94,8 @@ static bool lie_apart(enum operation op, const struct collective *c, const struc
     return !overlap(c->in, bytes_of(c, in), c->out, bytes_of(c, out));
 }
 
-/* What goes to this device itself is what comes from it; in place that holds for every device, since one takes the other's place. */
+/* What goes to this device itself is what comes from it; in place that holds for every device,
+ * since one takes the other's place. */
 static enum error_code check_own_counts(const struct collective *c, const struct group *g, struct error *err)
 {
     enum error_code code = check_counts("counts", c->counts, g->size, "alltoall", err);
@@ -100,12 +104,14 @@ static enum error_code check_own_counts(const struct collective *c, const struct
     const bool in_place = c->in == c->out && !lie_apart(ALLTOALL, c, g);
     for (int b = 0; b < g->size; b++)
         if (c->counts[b] != c->recvcounts[b] && (in_place || b == g->rank))
-            return fail(err, ERR_USAGE, "alltoall%s: counts[%d] = %lld, but recvcounts[%d] = %lld on device %d%s", in_place ? " in place" : "", b,
-                        (long long)c->counts[b], b, (long long)c->recvcounts[b], g->comm->rank, b == g->rank ? ", for itself" : "");
+            return fail(err, ERR_USAGE, "alltoall%s: counts[%d] = %lld, but recvcounts[%d] = %lld on device %d%s",
+                        in_place ? " in place" : "", b, (long long)c->counts[b], b, (long long)c->recvcounts[b],
+                        g->comm->rank, b == g->rank ? ", for itself" : "");
     return OK;
 }
 
-enum error_code own_arguments_check(enum operation op, const struct collective *c, const struct group *g, struct error *err)
+enum error_code own_arguments_check(enum operation op, const struct collective *c, const struct group *g,
+                                    struct error *err)
 {
     const char *name = operation_name(op);
     const int device = g->comm->rank;
@@ -113,7 +119,9 @@ enum error_code own_arguments_check(enum operation op, const struct collective *
     const enum error_code code = op == ALLTOALL && c->counts != NULL ? check_own_counts(c, g, err) : OK;
     if (code != OK) return code;
     collective_extents(op, c, g->rank, g->size, &in, &out);
-    if (in > 0 && c->in == NULL) return fail(err, ERR_USAGE, "%s: in is NULL for %lld elements on device %d", name, (long long)in, device);
-    if (out > 0 && c->out == NULL) return fail(err, ERR_USAGE, "%s: out is NULL for %lld elements on device %d", name, (long long)out, device);
+    if (in > 0 && c->in == NULL)
+        return fail(err, ERR_USAGE, "%s: in is NULL for %lld elements on device %d", name, (long long)in, device);
+    if (out > 0 && c->out == NULL)
+        return fail(err, ERR_USAGE, "%s: out is NULL for %lld elements on device %d", name, (long long)out, device);
     return lie_apart(op, c, g) || lies_in_place(op, c, g->rank, g->size) ? OK : bad_overlap(op, g, err);
 }

@@ -5,8 +5,9 @@
  *     depth * latency  +  steps * gap  +  the largest of  (path * byte time  +  3 * additions * memory byte time)
  *
  * with the largest over all members, because the slowest one decides.  depth, steps and path are those of struct
- * collective_cost; an addition reads two numbers and writes one.  Copies within a device are not in it.  The link is that
- * between the members farthest apart; what an algorithm shaped by nodes does inside them is timed on the link below.
+ * collective_cost; an addition reads two numbers and writes one.  Copies within a device are not in it.  The link is
+ * that between the members farthest apart; what an algorithm shaped by nodes does inside them is timed on the link
+ * below.
  *
  * Where an algorithm's messages are longer than the link's eager limit, depth is that of messages which wait for their
  * receivers, if the cost function states one (collective_cost.met).
@@ -32,7 +33,8 @@ static struct road road_of(const struct cluster *m, int P, struct collective *c)
     return (struct road){ .outer = &m->link[s.outer], .inner = &m->link[s.outer > 0 ? s.outer - 1 : 0] };
 }
 
-/* Bytes through this member's ports.  With fewer messages than steps it waits for others that send as much as it does. */
+/* Bytes through this member's ports.  With fewer messages than steps it waits for others that send as
+ * much as it does. */
 static double path_bytes(const struct collective_cost *one, uint64_t steps)
 {
     if (one->path > 0) return (double)one->path;
@@ -78,11 +80,13 @@ picoseconds collective_time(const struct algorithm *a, int P, const struct colle
                           + seconds(3.0 * (double)bytes_of(&c, (int64_t)one.additions), m->memory_rate);
         if (busy > slowest) slowest = busy;
     }
-    const picoseconds outer = (picoseconds)(depth - inside) * road.outer->latency + (picoseconds)(steps - inside) * road.outer->gap;
+    const picoseconds outer =
+        (picoseconds)(depth - inside) * road.outer->latency + (picoseconds)(steps - inside) * road.outer->gap;
     return outer + (picoseconds)inside * (road.inner->latency + road.inner->gap) + (picoseconds)ceil(slowest * 1e12);
 }
 
-const struct algorithm *algorithm_choose(enum operation op, int P, const struct collective *asked, const struct cluster *m)
+const struct algorithm *algorithm_choose(enum operation op, int P, const struct collective *asked,
+                                         const struct cluster *m)
 {
     const struct algorithm *best = NULL;
     struct collective call = *asked, *const c = &call;
@@ -104,7 +108,8 @@ const struct algorithm *algorithm_choose(enum operation op, int P, const struct 
 
 static bool is_auto(const char *name) { return name != NULL && strcmp(name, ALGORITHM_AUTO) == 0; }
 
-const struct algorithm *algorithm_for(const struct group *g, enum operation op, const char *name, const struct collective *c)
+const struct algorithm *algorithm_for(const struct group *g, enum operation op, const char *name,
+                                      const struct collective *c)
 {
     if (!is_auto(name)) return algorithm_find(op, name);
     struct collective call = *c;

@@ -1,7 +1,7 @@
 /* barrier, dissemination: after step k everybody has heard, directly or not, from 2^(k+1) devices.
  *
- * Source    D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier synchronization", Int. J. Parallel Programming
- *           17(1), 1988, doi:10.1007/BF01379320
+ * Source    D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier synchronization", Int. J. Parallel
+ *           Programming 17(1), 1988, doi:10.1007/BF01379320
  * Needs     any P.
  * Cost      steps  ceil(log2 P), the fewest possible;  bytes  none: the messages are empty
  *
@@ -15,7 +15,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = OK;
     (void)c;
     for (int distance = 1; distance < g->size && code == OK; distance *= 2)
-        code = exchange_both(&x, imod(g->rank + distance, g->size), NULL, 0, imod(g->rank - distance, g->size), NULL, 0, err);
+        code = exchange_both(&x, imod(g->rank + distance, g->size), NULL, 0, imod(g->rank - distance, g->size), NULL, 0,
+                             err);
     return code;
 }
 
@@ -27,5 +28,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm barrier_dissemination = {
     .operation = BARRIER, .name = "dissemination", .description = "tell the device 1, 2, 4, .. further on",
-    .source = "Hensgen, Finkel and Manber 1988, doi:10.1007/BF01379320", .cost_formula = "ceil(log2 P) a", .run = run, .cost = cost,
+    .source = "Hensgen, Finkel and Manber 1988, doi:10.1007/BF01379320", .cost_formula = "ceil(log2 P) a", .run = run,
+    .cost = cost,
 };

@@ -30,6 +30,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm broadcast_chain = {
-    .operation = BROADCAST, .name = "chain", .description = "in segments from each device to the next: for long vectors",
+    .operation = BROADCAST, .name = "chain",
+    .description = "in segments from each device to the next: for long vectors",
     .source = "Open MPI coll_base_bcast.c", .cost_formula = "(S + P-2) (a + n/S b)", .run = run, .cost = cost,
 };

@@ -5,9 +5,9 @@
  *           in MPICH as circ_vring
  * Needs     any P, any count, any root.
  * Idea      Devices are counted from the root.  In round k (mod q, q = ceil(log2 P)) device v sends to v + skip(k) and
- *           receives from v - skip(k); the skips are P halved, rounding up, again and again.  A device's base block is the
- *           first it gets; from its second q rounds on it gets a new one in each.  Which one, every device finds for
- *           itself and for its receivers in O(log2 P) steps, without a message.
+ *           receives from v - skip(k); the skips are P halved, rounding up, again and again.  A device's base block is
+ *           the first it gets; from its second q rounds on it gets a new one in each.  Which one, every device finds
+ *           for itself and for its receivers in O(log2 P) steps, without a message.
  * Cost      steps  S-1 + q, S = ceil(bytes / SEGMENT_BYTES): nobody can send S segments to P devices in fewer
  *           bytes  n(P-1) of all devices together, as few as there can be; at most one segment a step from each
  * Memory    none.
@@ -25,12 +25,14 @@
 
 enum { MOST_ROUNDS = 32 };
 
-/* ---- who gets which segment when ----------------------------------------------------------------------------------------- */
+/* ---- who gets which segment when --------------------------------------------------------------------------------- */
 
-/* The first q segments that a device gets, by round; negative: of the q before, and so nothing in the first q rounds. */
+/* The first q segments that a device gets, by round; negative:
+ * of the q before, and so nothing in the first q rounds. */
 struct schedule { int segment[MOST_ROUNDS]; };
 
-/* The skips that are still to be given a round, largest first; after the smallest comes -1, which is also before the largest. */
+/* The skips that are still to be given a round, largest first;
+ * after the smallest comes -1, which is also before the largest. */
 struct remaining { int after[MOST_ROUNDS + 1], before[MOST_ROUNDS + 1]; };      /* of skip e: [e + 1] */
 
 static int next(const struct remaining *l, int e) { return l->after[e + 1]; }
@@ -42,7 +44,8 @@ static void strike(struct remaining *l, int e)
     l->before[after + 1] = before;
 }
 
-/* The smallest of the skips, largest first, that lead from the root to v: the first segment that v gets.  hops: how many. */
+/* The smallest of the skips, largest first, that lead from the root to v: the first segment that v gets.  hops:
+ * how many. */
 static int base_of(const struct skips *k, int v, int *hops)
 {
     *hops = v > 0;
@@ -55,8 +58,9 @@ static int base_of(const struct skips *k, int v, int *hops)
 
 struct search { const struct skips *k; int v, nearest; struct remaining left; struct schedule *found; };
 
-/* Depth first through the paths from `at`, each a sum of ever smaller skips, to where v receives from in this round and the
- * next ones.  The last skip of a path is its segment; none serves two rounds.  @return the first round not served yet. */
+/* Depth first through the paths from `at`, each a sum of ever smaller skips, to where v receives from in this round and
+ * the next ones.  The last skip of a path is its segment; none serves two rounds.
+ * @return the first round not served yet. */
 static int serve(struct search *s, int at, int largest, int round)
 {
     const int *skip = s->k->skip;
@@ -100,7 +104,7 @@ static int segment_in(const struct schedule *s, struct rounds t, int round)
     return b < 0 ? -1 : b < t.segments ? b : t.segments - 1;
 }
 
-/* ---- doing it -------------------------------------------------------------------------------------------------------------- */
+/* ---- doing it ---------------------------------------------------------------------------------------------------- */
 
 /* A device's part: what it gets, and by round what it gives to whom (not to the root, which has everything). */
 struct part { struct skips k; struct rounds t; int v, P; struct schedule own, to[MOST_ROUNDS]; };
@@ -122,7 +126,8 @@ static int gives(const struct part *p, int round)
     return imod(p->v + p->k.skip[i], p->P) == 0 ? -1 : segment_in(&p->to[i], p->t, round);
 }
 
-/* Messages of the last rounds, by round mod AHEAD, so that latencies overlap: a segment is waited for when it is to be passed on. */
+/* Messages of the last rounds, by round mod AHEAD, so that latencies overlap:
+ * a segment is waited for when it is to be passed on. */
 enum { AHEAD = 64 };
 struct under_way { struct exchange *x; const struct collective *c; struct message in[AHEAD], out[AHEAD]; };
 
@@ -205,6 +210,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm broadcast_circulant = {
-    .operation = BROADCAST, .name = "circulant", .description = "in segments along a circulant graph: fewest rounds there can be",
-    .source = "Traeff 2025, doi:10.1145/3735139", .cost_formula = "ceil(log2 P) a + (S-1 + ceil(log2 P)) n/S b", .run = run, .cost = cost,
+    .operation = BROADCAST, .name = "circulant",
+    .description = "in segments along a circulant graph: fewest rounds there can be",
+    .source = "Traeff 2025, doi:10.1145/3735139", .cost_formula = "ceil(log2 P) a + (S-1 + ceil(log2 P)) n/S b",
+    .run = run, .cost = cost,
 };

@@ -3,8 +3,8 @@
  * Source    P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
  *           Parallel Computing 35(12), 2009, doi:10.1016/j.parco.2009.09.001
  * Needs     any P, any count, any root.
- * Idea      both trees span the P-1 devices other than the root, which feeds the top of each.  Leaves of one are inside the
- *           other, so every device sends about as much as it receives.
+ * Idea      both trees span the P-1 devices other than the root, which feeds the top of each.  Leaves of one are inside
+ *           the other, so every device sends about as much as it receives.
  * Cost      messages  one for each segment and edge;  bytes  n at the root, at most about 2 halves elsewhere
  * Memory    none.
  * Rounding  permutes: bits are equal.
@@ -44,7 +44,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     }
     for (int t = 0; t < last && code == OK; t++)                /* segments in the order in which they can come */
         for (int i = 0; i < 2 && code == OK; i++)
-            if (t >= depth[i] && t - depth[i] < flow_segments(c, f[i].n)) code = flow_down(&x, c, &f[i], t - depth[i], err);
+            if (t >= depth[i] && t - depth[i] < flow_segments(c, f[i].n))
+                code = flow_down(&x, c, &f[i], t - depth[i], err);
     for (int i = 0; i < 2; i++) {
         const enum error_code closed = flow_close(&x, &f[i], code == OK ? err : NULL);
         if (code == OK) code = closed;
@@ -57,15 +58,17 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     struct collective_cost cost = { 0 };
     const int S = flow_segments(c, (c->count + 1) / 2), levels = 1 + tree_double_levels(P - 1);
     for (int i = 0; i < 2; i++)
-        flow_cost(&cost, c, tree_of(r, P, c->root, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i), false, true);
+        flow_cost(&cost, c, tree_of(r, P, c->root, i), block_start(c->count, 2, i + 1) - block_start(c->count, 2, i),
+                  false, true);
     cost.depth = P == 2 ? 1 : (uint64_t)(S - 1 + levels);
     cost.met = (uint64_t)(2 * (S - 1) + (levels > 2 ? levels : 2));
-    cost.path = bytes_of(c, c->count) * (uint64_t)(S - 1 + levels) / (uint64_t)S;      /* two messages a step and device */
+    cost.path = bytes_of(c, c->count) * (uint64_t)(S - 1 + levels) / (uint64_t)S;   /* two messages a step and device */
     return cost;
 }
 
 const struct algorithm broadcast_double_tree = {
-    .operation = BROADCAST, .name = "double_tree", .description = "half of the vector down each of two binary trees, in segments",
+    .operation = BROADCAST, .name = "double_tree",
+    .description = "half of the vector down each of two binary trees, in segments",
     .source = "Sanders, Speck and Traeff 2009, doi:10.1016/j.parco.2009.09.001",
     .cost_formula = "(log2 P + 2S) a + about n b", .run = run, .cost = cost,
 };

@@ -16,14 +16,17 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     struct exchange x = exchange_begin(g, BROADCAST);
     enum error_code code = OK;
     if (g->rank != c->root) return exchange_both(&x, -1, NULL, 0, c->root, c->out, bytes, err);
-    for (int k = 1; k < g->size && code == OK; k++) code = exchange_both(&x, imod(c->root + k, g->size), c->out, bytes, -1, NULL, 0, err);
+    for (int k = 1; k < g->size && code == OK; k++)
+        code = exchange_both(&x, imod(c->root + k, g->size), c->out, bytes, -1, NULL, 0, err);
     return code;
 }
 
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const uint64_t sends = r == c->root ? (uint64_t)(P - 1) : 0;
-    return (struct collective_cost){ .messages = sends, .bytes = sends * bytes_of(c, c->count), .steps = (uint64_t)(P - 1), .depth = 1 };
+    return (struct collective_cost){
+        .messages = sends, .bytes = sends * bytes_of(c, c->count), .steps = (uint64_t)(P - 1), .depth = 1
+    };
 }
 
 const struct algorithm broadcast_flat = {

@@ -1,7 +1,7 @@
 /* broadcast, scatter and doubling: the root deals out parts, then all exchange what they have at distance 1, 2, 4, ..
  *
- * Source    M. Barnett, L. Shuler, S. Gupta, D. Payne, R. van de Geijn, J. Watts, "Building a high-performance collective
- *           communication library", Supercomputing 1994; also doi:10.1177/1094342005051521
+ * Source    M. Barnett, L. Shuler, S. Gupta, D. Payne, R. van de Geijn, J. Watts, "Building a high-performance
+ *           collective communication library", Supercomputing 1994; also doi:10.1177/1094342005051521
  * Needs     P a power of two; any count, any root.
  * Cost      steps  2 log2 P
  *           bytes  2n(P-1)/P at the root
@@ -35,9 +35,11 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     enum error_code code = binomial_scatter(&x, c, p, element(c, c->out, part_edge(c, p, v)), err);
     for (int distance = 1; distance < P && code == OK; distance *= 2) {
         int64_t giving, taking;
-        const int64_t give = group_of_parts(c, P, v, distance, &giving), take = group_of_parts(c, P, v ^ distance, distance, &taking);
+        const int64_t give = group_of_parts(c, P, v, distance, &giving),
+                      take = group_of_parts(c, P, v ^ distance, distance, &taking);
         const int peer = imod((v ^ distance) + c->root, P);
-        code = exchange_both(&x, peer, element(c, c->out, give), bytes_of(c, giving), peer, element(c, c->out, take), bytes_of(c, taking), err);
+        code = exchange_both(&x, peer, element(c, c->out, give), bytes_of(c, giving), peer, element(c, c->out, take),
+                             bytes_of(c, taking), err);
     }
     return code;
 }
@@ -56,7 +58,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm broadcast_scatter_doubling = {
-    .operation = BROADCAST, .name = "scatter_doubling", .description = "deal out parts, then exchange by doubling: long vectors, few steps",
+    .operation = BROADCAST, .name = "scatter_doubling",
+    .description = "deal out parts, then exchange by doubling: long vectors, few steps",
     .source = "Barnett et al. 1994; doi:10.1177/1094342005051521", .cost_formula = "2 log2 P a + 2n(P-1)/P b",
     .needs = "P a power of two", .refuses = refuses, .run = run, .cost = cost,
 };

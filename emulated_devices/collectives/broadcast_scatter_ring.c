@@ -19,8 +19,10 @@ static enum error_code ring(struct exchange *x, const struct collective *c, stru
     enum error_code code = OK;
     for (int step = 0; step < P - 1 && code == OK; step++) {
         const int give = imod(v - step, P), take = imod(give - 1, P);
-        code = exchange_both(x, imod(r + 1, P), element(c, c->out, block_start(c->count, P, give)), bytes_of(c, part_length(c->count, P, give)),
-                             imod(r - 1, P), element(c, c->out, block_start(c->count, P, take)), bytes_of(c, part_length(c->count, P, take)), err);
+        code = exchange_both(x, imod(r + 1, P), element(c, c->out, block_start(c->count, P, give)),
+                             bytes_of(c, part_length(c->count, P, give)), imod(r - 1, P),
+                             element(c, c->out, block_start(c->count, P, take)),
+                             bytes_of(c, part_length(c->count, P, take)), err);
     }
     return code;
 }
@@ -43,7 +45,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm broadcast_scatter_ring = {
-    .operation = BROADCAST, .name = "scatter_ring", .description = "deal out parts, then pass them round: long vectors, any P",
+    .operation = BROADCAST, .name = "scatter_ring",
+    .description = "deal out parts, then pass them round: long vectors, any P",
     .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "(ceil(log2 P) + P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
 };

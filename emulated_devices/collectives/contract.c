@@ -1,17 +1,38 @@
 /* contract.c -- whether all members call the same collective with the same arguments.
  *
- * They must.  Every message carries a number for its sender's arguments, so that who was called with others does not take its data: the
- * job ends with one line, but the line cannot say what differs.  When the job checks calls (ORRERY_CHECK_CALLS, comm.h), every member
- * first tells member 0 how it was called; member 0 compares with its own call, and all learn the verdict.
+ * They must.  Every message carries a number for its sender's arguments, so that who was called with others does not
+ * take its data: the job ends with one line, but the line cannot say what differs.  When the job checks calls
+ * (ORRERY_CHECK_CALLS, comm.h), every member first tells member 0 how it was called; member 0 compares with its own
+ * call, and all learn the verdict.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include <stdio.h>
 #include <stdlib.h>
 
 /* What must be equal, as numbers with a name each.  An all-to-all's counts differ by right. */
-enum { OPERATION_OF, ALGORITHM_OF, COUNT_OF, DTYPE_OF, REDUCTION_OF, ROOT_OF, EXCLUSIVE_OF, HAS_COUNTS, COUNTS_SUM, COUNTS_HASH, TERMS };
-static const char *const term_name[TERMS] = { "operation", "algorithm", "count", "dtype", "reduction", "root", "exclusive", "whether there are counts",
-                                              "the sum of counts", "counts (by hash)" };
+enum {
+    OPERATION_OF,
+    ALGORITHM_OF,
+    COUNT_OF,
+    DTYPE_OF,
+    REDUCTION_OF,
+    ROOT_OF,
+    EXCLUSIVE_OF,
+    HAS_COUNTS,
+    COUNTS_SUM,
+    COUNTS_HASH,
+    TERMS
+};
+static const char *const term_name[TERMS] = { "operation",
+                                              "algorithm",
+                                              "count",
+                                              "dtype",
+                                              "reduction",
+                                              "root",
+                                              "exclusive",
+                                              "whether there are counts",
+                                              "the sum of counts",
+                                              "counts (by hash)" };
 struct terms { int64_t of[TERMS]; };
 
 static int64_t algorithm_number(const struct algorithm *a)
@@ -23,7 +44,8 @@ static int64_t algorithm_number(const struct algorithm *a)
 
 static struct terms terms_of(enum operation op, const struct algorithm *a, const struct collective *c, int P)
 {
-    struct terms t = { { op, algorithm_number(a), c->count, c->dtype, c->reduction, c->root, c->exclusive, c->counts != NULL } };
+    struct terms t = { { op, algorithm_number(a), c->count, c->dtype, c->reduction, c->root, c->exclusive,
+                         c->counts != NULL } };
     uint64_t hash = 1469598103934665603u;
     for (int b = 0; b < P && c->counts != NULL && op != ALLTOALL; b++) {
         t.of[COUNTS_SUM] += c->counts[b];
@@ -60,12 +82,14 @@ static enum error_code compare(const struct group *g, enum operation op, const s
         for (int m = 1; m < g->size; m++) {
             if (all[m].of[term] == all[0].of[term]) continue;
             if (first < 0) first = m;
-            else if (used < (int)sizeof others - 12) used += snprintf(others + used, sizeof others - (size_t)used, ", %d", g->member[m]);
+            else if (used < (int)sizeof others - 12)
+                used += snprintf(others + used, sizeof others - (size_t)used, ", %d", g->member[m]);
         }
         if (first < 0) continue;
         return fail(err, ERR_USAGE, "%s over %s: %s is %s on device %d, but %s on device %d%s%s", operation_name(op),
-                    axes_describe(g->axes, axes, sizeof axes), term_name[term], term_text(term, all[0].of[term], here), g->member[0],
-                    term_text(term, all[first].of[term], there), g->member[first], used > 0 ? "; it also differs on devices" : "", used > 0 ? others + 1 : "");
+                    axes_describe(g->axes, axes, sizeof axes), term_name[term], term_text(term, all[0].of[term], here),
+                    g->member[0], term_text(term, all[first].of[term], there), g->member[first],
+                    used > 0 ? "; it also differs on devices" : "", used > 0 ? others + 1 : "");
     }
     return OK;
 }
@@ -73,11 +97,13 @@ static enum error_code compare(const struct group *g, enum operation op, const s
 static enum error_code collect(struct exchange *x, struct terms *all, struct error *err)
 {
     enum error_code code = OK;
-    for (int m = 1; m < x->group->size && code == OK; m++) code = exchange_both(x, -1, NULL, 0, m, &all[m], sizeof all[m], err);
+    for (int m = 1; m < x->group->size && code == OK; m++)
+        code = exchange_both(x, -1, NULL, 0, m, &all[m], sizeof all[m], err);
     return code;
 }
 
-enum error_code contract_check(struct group *g, enum operation op, const struct algorithm *a, const struct collective *c, struct error *err)
+enum error_code contract_check(struct group *g, enum operation op, const struct algorithm *a,
+                               const struct collective *c, struct error *err)
 {
     struct exchange x = exchange_begin(g, CONTROL);
     const struct terms mine = terms_of(op, a, c, g->size);

@@ -16,7 +16,10 @@ struct span span_on(const struct cluster *m, const int *member, int P)
 
 struct nodes nodes_on(const struct cluster *m, const int *member, int P) { return span_on(m, member, P).nodes; }
 
-struct nodes group_nodes(const struct group *g) { return nodes_on(&g->comm->device->clock.cluster, g->member, g->size); }
+struct nodes group_nodes(const struct group *g)
+{
+    return nodes_on(&g->comm->device->clock.cluster, g->member, g->size);
+}
 
 static int node_of(const struct collective *c, int m) { return world_rank(c->nodes.member, m) / c->nodes.devices; }
 
@@ -88,7 +91,7 @@ struct row row_of_leaders(const struct collective *c, int rank, int P, const int
     return (struct row){ .size = node_count(c, P), .me = me, .member = edge };
 }
 
-/* ---- what is refused ------------------------------------------------------------------------------------------------- */
+/* ---- what is refused --------------------------------------------------------------------------------------------- */
 
 static bool side_by_side(const struct collective *c, int P)
 {

@@ -13,7 +13,8 @@ struct fold fold_of(int rank, int P)
 /* Whether a member of the core stands for two. */
 static bool stands_for_two(struct fold f) { return f.me >= 0 && f.me < f.rest; }
 
-enum error_code fold_in(struct exchange *x, const struct collective *c, struct fold f, void *data, void *scratch, struct error *err)
+enum error_code fold_in(struct exchange *x, const struct collective *c, struct fold f, void *data, void *scratch,
+                        struct error *err)
 {
     const int r = x->group->rank;
     const uint64_t bytes = bytes_of(c, c->count);
@@ -64,7 +65,8 @@ static struct level level_of(struct fold f, int half)
     return l;
 }
 
-enum error_code halving_reduce_scatter(struct exchange *x, const struct collective *c, struct cut k, void *data, void *scratch, struct error *err)
+enum error_code halving_reduce_scatter(struct exchange *x, const struct collective *c, struct cut k, void *data,
+                                       void *scratch, struct error *err)
 {
     enum error_code code = OK;
     for (int half = k.f.core / 2; half >= 1 && code == OK; half /= 2) {
@@ -73,13 +75,15 @@ enum error_code halving_reduce_scatter(struct exchange *x, const struct collecti
         const int64_t keep = l.lower ? low : middle, keeping = l.lower ? middle - low : high - middle;
         const int64_t give = l.lower ? middle : low, giving = l.lower ? high - middle : middle - low;
         const int peer = fold_member(k.f, l.peer);
-        code = exchange_both(x, peer, element(c, data, give), bytes_of(c, giving), peer, scratch, bytes_of(c, keeping), err);
+        code = exchange_both(x, peer, element(c, data, give), bytes_of(c, giving), peer, scratch, bytes_of(c, keeping),
+                             err);
         if (code == OK) reduce_local(x, c->reduction, c->dtype, element(c, data, keep), scratch, keeping);
     }
     return code;
 }
 
-enum error_code doubling_allgather(struct exchange *x, const struct collective *c, struct cut k, void *data, struct error *err)
+enum error_code doubling_allgather(struct exchange *x, const struct collective *c, struct cut k, void *data,
+                                   struct error *err)
 {
     enum error_code code = OK;
     for (int half = 1; half < k.f.core && code == OK; half *= 2) {
@@ -88,7 +92,8 @@ enum error_code doubling_allgather(struct exchange *x, const struct collective *
         const int64_t have = l.lower ? low : middle, having = l.lower ? middle - low : high - middle;
         const int64_t want = l.lower ? middle : low, wanting = l.lower ? high - middle : middle - low;
         const int peer = fold_member(k.f, l.peer);
-        code = exchange_both(x, peer, element(c, data, have), bytes_of(c, having), peer, element(c, data, want), bytes_of(c, wanting), err);
+        code = exchange_both(x, peer, element(c, data, have), bytes_of(c, having), peer, element(c, data, want),
+                             bytes_of(c, wanting), err);
     }
     return code;
 }

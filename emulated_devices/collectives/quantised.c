@@ -7,7 +7,7 @@
 
 int64_t quantised_bytes(struct block_format f, int64_t n) { return (block_quantised_bytes(f, n) + 3) / 4 * 4; }
 
-/* ---- pieces ------------------------------------------------------------------------------------------------------------- */
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
 /* Padding is sent, so it is zero. */
 static void encode(struct device *d, char *code, struct tensor piece, struct block_format f)
@@ -36,11 +36,15 @@ static enum error_code no_room(int64_t bytes, struct error *err)
     return fail(err, ERR_MEMORY, "the machine has no memory left for %lld bytes of codes", (long long)bytes);
 }
 
-/* ---- all-gather ------------------------------------------------------------------------------------------------------------ */
+/* ---- all-gather -------------------------------------------------------------------------------------------------- */
 
-static struct collective gather_call(const struct group *g, int64_t bytes) { return (struct collective){ .count = g->size * bytes, .dtype = U8 }; }
+static struct collective gather_call(const struct group *g, int64_t bytes)
+{
+    return (struct collective){ .count = g->size * bytes, .dtype = U8 };
+}
 
-enum error_code quantised_allgather(struct group *g, const char *algorithm, struct tensor own, struct tensor all, struct block_format f, struct error *err)
+enum error_code quantised_allgather(struct group *g, const char *algorithm, struct tensor own, struct tensor all,
+                                    struct block_format f, struct error *err)
 {
     struct device *d = g->comm->device;
     const int64_t n = tensor_count(own), bytes = quantised_bytes(f, n);
@@ -74,7 +78,7 @@ enum error_code quantised_as_gathered(struct tensor row, int64_t n, struct block
     return OK;
 }
 
-/* ---- groups of the two steps -------------------------------------------------------------------------------------------- */
+/* ---- groups of the two steps ------------------------------------------------------------------------------------- */
 
 static enum error_code open_row(struct group *g, const struct group *whole, struct row w, struct error *err)
 {
@@ -108,9 +112,10 @@ void quantised_group_close(struct quantised_group *q)
     *q = (struct quantised_group){ 0 };
 }
 
-/* ---- one step ----------------------------------------------------------------------------------------------------------- */
+/* ---- one step ---------------------------------------------------------------------------------------------------- */
 
-/* To member j of P go the blocks j, j + P, .. of X, `each` of them; Y, as many in the format of sums, has the sums of those that come. */
+/* To member j of P go the blocks j, j + P, .. of X, `each` of them;
+ * Y, as many in the format of sums, has the sums of those that come. */
 struct step {
     struct group *group;
     struct tensor X, Y;
@@ -119,11 +124,20 @@ struct step {
     struct block_format format;
 };
 
-static struct collective step_call(int64_t each, int64_t bytes) { return (struct collective){ .count = each * bytes, .dtype = U8 }; }
+static struct collective step_call(int64_t each, int64_t bytes)
+{
+    return (struct collective){ .count = each * bytes, .dtype = U8 };
+}
 
-static uint64_t step_additions(const struct group *g, int64_t n, int64_t each) { return (uint64_t)((g->size - 1) * each * n); }
+static uint64_t step_additions(const struct group *g, int64_t n, int64_t each)
+{
+    return (uint64_t)((g->size - 1) * each * n);
+}
 
-static const char *code_from(const struct step *s, const char *in, int member, int64_t i) { return in + (member * s->each + i) * s->bytes; }
+static const char *code_from(const struct step *s, const char *in, int member, int64_t i)
+{
+    return in + (member * s->each + i) * s->bytes;
+}
 
 /* In the order of members. */
 static void add_up(const struct step *s, const char *in, struct tensor one)
@@ -192,10 +206,12 @@ static struct account step_cost(const struct group *g, int64_t n, int64_t each, 
     return cost;
 }
 
-/* ---- reduce-scatter --------------------------------------------------------------------------------------------------------- */
+/* ---- reduce-scatter ---------------------------------------------------------------------------------------------- */
 
-/* Rank m = node * q + place.  First, to each place of the node, the blocks of that place in all nodes; then, to each node, its block. */
-static enum error_code run_steps(struct quantised_group *q, struct step *s, struct tensor between, struct tracking kept, struct error *err)
+/* Rank m = node * q + place.  First, to each place of the node, the blocks of that place in all nodes;
+ * then, to each node, its block. */
+static enum error_code run_steps(struct quantised_group *q, struct step *s, struct tensor between, struct tracking kept,
+                                 struct error *err)
 {
     struct step first = *s, second = *s;
     if (!q->two_steps) return run_step(s, err);
@@ -218,7 +234,8 @@ static void put_in_place(const struct quantised_group *q, struct tensor row, str
     if (own.dtype != s->Y.dtype) tracking_add_storing(q->whole->comm->device, to.bound, own);
 }
 
-enum error_code quantised_reduce_scatter(struct quantised_group *q, struct tensor row, struct block_format f, struct tracking t, struct error *err)
+enum error_code quantised_reduce_scatter(struct quantised_group *q, struct tensor row, struct block_format f,
+                                         struct tracking t, struct error *err)
 {
     struct device *d = q->whole->comm->device;
     const int64_t n = tensor_count(row) / q->whole->size, between = q->two_steps ? q->between.size * n : 0;
@@ -226,8 +243,15 @@ enum error_code quantised_reduce_scatter(struct quantised_group *q, struct tenso
     struct tracking room = { 0 };
     enum error_code e = sums.data ? OK : no_room((int64_t)tensor_bytes(sums), err);
     if (!e && tracked(t)) e = tracking_open(&room, n + between, err);
-    struct step s = { .group = q->whole, .X = row, .x = t, .n = n, .each = 1, .bytes = quantised_bytes(f, n), .format = f,
-                      .Y = tensor_1d(sums.data, sums.dtype, n), .y = room };
+    struct step s = { .group = q->whole,
+                      .X = row,
+                      .x = t,
+                      .n = n,
+                      .each = 1,
+                      .bytes = quantised_bytes(f, n),
+                      .format = f,
+                      .Y = tensor_1d(sums.data, sums.dtype, n),
+                      .y = room };
     if (!e) e = run_steps(q, &s, quantised_block(sums, n, 1), tracking_from(room, n), err);
     if (!e) put_in_place(q, row, t, &s);
     tracking_close(&room);

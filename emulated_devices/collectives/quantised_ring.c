@@ -5,8 +5,9 @@
  * Needs     any P, equal blocks.
  * Cost      steps  P-1;  bytes  (P-1) quantised_bytes(n);  adds  (P-1) n
  * Memory    two blocks in the wide format, two of codes.
- * Error     sum_{h=1}^{P-1} t_h/2, or t_h where the code is the largest, t_h the scale of the sum of h members that travels in hop h.  Nothing is quantised
- *           where it stays, so that with P = 2 it loses less than quantised_reduce_scatter, which quantises all.
+ * Error     sum_{h=1}^{P-1} t_h/2, or t_h where the code is the largest, t_h the scale of the sum of h members that
+ *           travels in hop h.  Nothing is quantised where it stays, so that with P = 2 it loses less than
+ *           quantised_reduce_scatter, which quantises all.
  *
  * P = 3     step 1     0 -Q(b2)-> 1    1 -Q(b0)-> 2    2 -Q(b1)-> 0
  *           step 2     0 -Q(b1 + what came)-> 1 ..     then device r has block r
@@ -53,7 +54,8 @@ static enum error_code pass_on(struct hop *h, struct error *err)
     const int P = h->group->size, next = around(h->group->rank + 1, P), before = around(h->group->rank - 1, P);
     struct device *d = h->group->comm->device;
     quantise(d, h->out, h->bytes, h->sum, h->format);
-    const enum error_code e = exchange_both(&h->exchange, next, h->out, (uint64_t)h->bytes, before, h->in, (uint64_t)h->bytes, err);
+    const enum error_code e =
+        exchange_both(&h->exchange, next, h->out, (uint64_t)h->bytes, before, h->in, (uint64_t)h->bytes, err);
     if (e) return e;
     dequantise(d, h->came, h->in, h->bytes, h->format);
     dev_charge(d, "dequantise", h->came, 2, 1);
@@ -67,7 +69,8 @@ static enum error_code track(struct hop *h, enum dtype from, struct error *err)
     struct exchange control = exchange_begin(h->group, CONTROL);
     const uint64_t bytes = 2 * (uint64_t)h->n * sizeof(double);
     const struct tensor value = tensor_1d(h->value + h->n, F64, h->n);
-    enum error_code e = exchange_both(&control, around(h->group->rank + 1, P), h->sums.exact, bytes, around(h->group->rank - 1, P), h->came_with.exact, bytes, err);
+    enum error_code e = exchange_both(&control, around(h->group->rank + 1, P), h->sums.exact, bytes,
+                                      around(h->group->rank - 1, P), h->came_with.exact, bytes, err);
     if (e) return e;
     struct views v = views_of(h->group->comm->device);
     const char *codes = view_read(&v, tensor_1d(h->in, U8, h->bytes)).data;
@@ -122,15 +125,26 @@ static void enter(struct ledger *l, const struct group *g, int64_t n, struct blo
     ledger_additions(l, g, REDUCE_SCATTER, hops * (uint64_t)n);
 }
 
-enum error_code quantised_ring_reduce_scatter(struct group *g, struct tensor row, struct block_format f, struct tracking t, struct error *err)
+enum error_code quantised_ring_reduce_scatter(struct group *g, struct tensor row, struct block_format f,
+                                              struct tracking t, struct error *err)
 {
     struct device *d = g->comm->device;
     const int64_t n = tensor_count(row) / g->size, bytes = quantised_bytes(f, n);
     const struct tensor sums = device_tensor_in(d, BUFFERS, dtype_wide(row.dtype), 2 * n);
     char *codes = arena_alloc(&d->arena, BUFFERS, 2 * (uint64_t)bytes);
-    struct hop h = { .group = g, .exchange = exchange_begin(g, REDUCE_SCATTER), .sum = tensor_1d(sums.data, sums.dtype, n), .came = quantised_block(sums, n, 1),
-                     .out = codes, .in = codes + bytes, .n = n, .bytes = bytes, .format = f, .value = calloc(2 * (size_t)n + 1, sizeof *h.value) };
-    enum error_code e = sums.data && codes && h.value ? OK : fail(err, ERR_MEMORY, "no memory for %lld bytes of codes", (long long)(2 * bytes));
+    struct hop h = { .group = g,
+                     .exchange = exchange_begin(g, REDUCE_SCATTER),
+                     .sum = tensor_1d(sums.data, sums.dtype, n),
+                     .came = quantised_block(sums, n, 1),
+                     .out = codes,
+                     .in = codes + bytes,
+                     .n = n,
+                     .bytes = bytes,
+                     .format = f,
+                     .value = calloc(2 * (size_t)n + 1, sizeof *h.value) };
+    enum error_code e = sums.data && codes && h.value
+                            ? OK
+                            : fail(err, ERR_MEMORY, "no memory for %lld bytes of codes", (long long)(2 * bytes));
     if (!e && tracked(t)) e = tracking_open(&h.sums, n, err);
     if (!e && tracked(t)) e = tracking_open(&h.came_with, n, err);
     enter(&g->comm->expected, g, n, f);

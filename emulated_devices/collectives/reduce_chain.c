@@ -2,7 +2,8 @@
  *
  * Source    the pipeline of Open MPI's coll_base_reduce.c
  * Needs     any P, any count, any root.
- * Cost      steps  S + P-2, S = ceil(bytes / SEGMENT_BYTES);  bytes  n from all but the root;  adds  n at all but the last
+ * Cost      steps  S + P-2, S = ceil(bytes / SEGMENT_BYTES);  bytes  n from all but the root;  adds  n at all but the
+ *           last
  * Memory    the vector at all but the root (the input is only read) and one segment.
  * Rounding  from the far end: root + (1 + (2 + ..)).
  *
@@ -39,6 +40,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm reduce_chain = {
-    .operation = REDUCE, .name = "chain", .description = "in segments towards the root, each adding its own: for long vectors",
-    .order = BY_TREE, .source = "Open MPI coll_base_reduce.c", .cost_formula = "(S + P-2) (a + n/S b)", .run = run, .cost = cost,
+    .operation = REDUCE, .name = "chain",
+    .description = "in segments towards the root, each adding its own: for long vectors",
+    .order = BY_TREE, .source = "Open MPI coll_base_reduce.c", .cost_formula = "(S + P-2) (a + n/S b)", .run = run,
+    .cost = cost,
 };

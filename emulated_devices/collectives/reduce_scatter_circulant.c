@@ -2,9 +2,9 @@
  *
  * Source    J. L. Traeff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv:2410.14234
  * Needs     any P, any counts.
- * Idea      number the blocks from one's own: w0 = b(r), w1 = b(r+1), ..  Halve P, rounding up, again and again: the skips.
- *           In the round that goes from s' to s = ceil(s'/2), send the sums of w(s) .. w(s'-1) to the device s further on;
- *           there they are w(0) .. w(s'-s-1) and are added.
+ * Idea      number the blocks from one's own: w0 = b(r), w1 = b(r+1), ..  Halve P, rounding up, again and again: the
+ *           skips.  In the round that goes from s' to s = ceil(s'/2), send the sums of w(s) .. w(s'-1) to the device s
+ *           further on; there they are w(0) .. w(s'-s-1) and are added.
  * Cost      steps  ceil(log2 P), bytes n - |b(r)|: both the least possible;  adds  as many as are received
  * Memory    the vector once, and half of it.
  * Rounding  block b is added in one place; the order depends on P alone.
@@ -58,6 +58,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm reduce_scatter_circulant = {
-    .operation = REDUCE_SCATTER, .name = "circulant", .description = "fewest rounds and fewest bytes at once, for any P",
-    .order = BY_POSITION, .source = "Traeff 2024, arXiv:2410.14234", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+    .operation = REDUCE_SCATTER, .name = "circulant",
+    .description = "fewest rounds and fewest bytes at once, for any P",
+    .order = BY_POSITION, .source = "Traeff 2024, arXiv:2410.14234", .cost_formula = "ceil(log2 P) a + n(P-1)/P b",
+    .run = run, .cost = cost,
 };

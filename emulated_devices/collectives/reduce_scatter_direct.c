@@ -11,7 +11,8 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code exchange_all(struct exchange *x, const struct collective *c, void *scratch, struct message *m, struct error *err)
+static enum error_code exchange_all(struct exchange *x, const struct collective *c, void *scratch, struct message *m,
+                                    struct error *err)
 {
     const int P = x->group->size, r = x->group->rank;
     const int64_t own = block_length(c, P, r);
@@ -53,5 +54,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm reduce_scatter_direct = {
     .operation = REDUCE_SCATTER, .name = "direct", .description = "each block directly to its owner, all at once",
-    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1)/P b", .run = run,
+    .cost = cost,
 };

@@ -14,7 +14,8 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code collect(struct exchange *x, const struct collective *c, struct cut k, void *work, struct error *err)
+static enum error_code collect(struct exchange *x, const struct collective *c, struct cut k, void *work,
+                               struct error *err)
 {
     const bool root = x->group->rank == c->root;
     enum error_code code = OK;
@@ -23,7 +24,8 @@ static enum error_code collect(struct exchange *x, const struct collective *c, s
         const int member = fold_member(k.f, i);
         if (root && i == k.f.me) copy_elements(x, c, element(c, c->out, first), element(c, work, first), n);
         else if (root) code = exchange_both(x, -1, NULL, 0, member, element(c, c->out, first), bytes_of(c, n), err);
-        else if (i == k.f.me) code = exchange_both(x, c->root, element(c, work, first), bytes_of(c, n), -1, NULL, 0, err);
+        else if (i == k.f.me)
+            code = exchange_both(x, c->root, element(c, work, first), bytes_of(c, n), -1, NULL, 0, err);
     }
     if (root && code == OK) reduce_finish(x, c->reduction, c->dtype, c->out, c->count);
     return code;
@@ -34,7 +36,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     const struct cut k = { .f = fold_of(g->rank, g->size) };
     struct exchange x = exchange_begin(g, REDUCE);
     void *work;
-    enum error_code code = scratch_agreed(&x, c, c->count + (k.f.rest > 0 ? c->count : halving_scratch(c, k)), &work, err);
+    enum error_code code =
+        scratch_agreed(&x, c, c->count + (k.f.rest > 0 ? c->count : halving_scratch(c, k)), &work, err);
     if (code != OK) return code;
     copy_elements(&x, c, work, c->in, c->count);
     code = fold_in(&x, c, k.f, work, element(c, work, c->count), err);
@@ -55,12 +58,14 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     if (k.f.me >= 0 && r != c->root) cost_send(&cost, c, cut_edge(c, k, k.f.me + 1) - cut_edge(c, k, k.f.me));
     fold_path(&cost, c, k.f, c->count);
     const int64_t others = c->count - part_length(c->count, k.f.core, 0);
-    if (r == c->root) cost.path += bytes_of(c, k.f.me >= 0 ? others : others + c->count);      /* the parts come in; one outside waits for them */
+    /* the parts come in; one outside waits for them */
+    if (r == c->root) cost.path += bytes_of(c, k.f.me >= 0 ? others : others + c->count);
     return cost;
 }
 
 const struct algorithm reduce_scatter_gather = {
-    .operation = REDUCE, .name = "scatter_gather", .description = "halving, then every part to the root: for long vectors",
+    .operation = REDUCE, .name = "scatter_gather",
+    .description = "halving, then every part to the root: for long vectors",
     .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "(log2 P + P-1) a + 2n(P-1)/P b", .run = run, .cost = cost,
 };

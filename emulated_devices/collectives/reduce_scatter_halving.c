@@ -23,7 +23,8 @@ static struct collective whole(const struct collective *c, int P)
 }
 
 /* One that stands for two gives the other its finished block. */
-static enum error_code give_back(struct exchange *x, const struct collective *c, struct fold f, void *work, struct error *err)
+static enum error_code give_back(struct exchange *x, const struct collective *c, struct fold f, void *work,
+                                 struct error *err)
 {
     const int P = x->group->size, r = x->group->rank;
     if (f.me < 0) return exchange_both(x, -1, NULL, 0, r + 1, c->out, bytes_of(c, block_length(c, P, r)), err);
@@ -47,7 +48,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     if (k.f.me >= 0 && code == OK) {
         code = halving_reduce_scatter(&x, &v, k, work, element(c, work, v.count), err);
         const int64_t first = cut_edge(&v, k, k.f.me);
-        if (code == OK) reduce_finish(&x, c->reduction, c->dtype, element(c, work, first), cut_edge(&v, k, k.f.me + 1) - first);
+        if (code == OK)
+            reduce_finish(&x, c->reduction, c->dtype, element(c, work, first), cut_edge(&v, k, k.f.me + 1) - first);
     }
     if (code == OK) code = give_back(&x, c, k.f, work, err);
     exchange_release(&x, work);

@@ -1,10 +1,12 @@
-/* reduce-scatter, parallel aggregated trees: one binomial tree for each block, all at once, one message for all of a step.
+/* reduce-scatter, parallel aggregated trees: one binomial tree for each block, all at once, one message for all of a
+ * step.
  *
- * Source    S. Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", arXiv:2506.20252; in
- *           NCCL since 2.23.  Here without its limit on the size of buffers
+ * Source    S. Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", arXiv:2506.20252;
+ *           in NCCL since 2.23.  Here without its limit on the size of buffers
  * Needs     any P, any counts.
- * Idea      the tree of block b is a binomial tree rooted at device b.  In the step with bit 1, 2, 4, .. device r sends its
- *           sums of the blocks r-bit, r-3bit, r-5bit, .. to r-bit, together.  The far steps, last, carry the fewest blocks.
+ * Idea      the tree of block b is a binomial tree rooted at device b.  In the step with bit 1, 2, 4, .. device r sends
+ *           its sums of the blocks r-bit, r-3bit, r-5bit, .. to r-bit, together.  The far steps, last, carry the fewest
+ *           blocks.
  * Cost      steps  ceil(log2 P), any P
  *           bytes  n - |b(r)|: each block but its own leaves a device once
  *           adds   as many as are received
@@ -59,5 +61,6 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 
 const struct algorithm reduce_scatter_pat = {
     .operation = REDUCE_SCATTER, .name = "pat", .description = "a binomial tree for each block, all at once",
-    .order = BY_POSITION, .source = "Jeaugey 2025, arXiv:2506.20252; NCCL 2.23", .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_POSITION, .source = "Jeaugey 2025, arXiv:2506.20252; NCCL 2.23",
+    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = run, .cost = cost,
 };

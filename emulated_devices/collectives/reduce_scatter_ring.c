@@ -28,7 +28,8 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
         void *sum = element(c, memory, step % 2 * room);
         code = exchange_both(&x, imod(r + 1, P), give, bytes_of(c, block_length(c, P, out)),
                              imod(r - 1, P), sum, bytes_of(c, block_length(c, P, in)), err);
-        if (code == OK) reduce_local(&x, c->reduction, c->dtype, sum, const_block(c, c->in, P, in), block_length(c, P, in));
+        if (code == OK)
+            reduce_local(&x, c->reduction, c->dtype, sum, const_block(c, c->in, P, in), block_length(c, P, in));
         give = sum;
     }
     if (code == OK) {
@@ -43,7 +44,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const int64_t n = block_total(c, P);
     return (struct collective_cost){ .messages = (uint64_t)(P - 1), .bytes = bytes_of(c, n - block_length(c, P, r)),
-                                     .additions = (uint64_t)(n - block_length(c, P, r - 1)), .steps = (uint64_t)(P - 1) };
+                                     .additions = (uint64_t)(n - block_length(c, P, r - 1)),
+                                     .steps = (uint64_t)(P - 1) };
 }
 
 const struct algorithm reduce_scatter_ring = {

@@ -1,11 +1,11 @@
 /* reduce-scatter, two levels: add inside the node first, so that each block crosses between nodes once a node.
  *
- * Source    the hierarchical collectives of ZeRO++: G. Wang et al., "ZeRO++: extremely efficient collective communication
- *           for giant model training", arXiv:2306.10209
- * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above its
- *           root (1 for primes); any counts.
- * Idea      device l of a node collects, from its node, the blocks of all devices with place l; then those exchange them
- *           between nodes.
+ * Source    the hierarchical collectives of ZeRO++: G. Wang et al., "ZeRO++: extremely efficient collective
+ *           communication for giant model training", arXiv:2306.10209
+ * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above
+ *           its root (1 for primes); any counts.
+ * Idea      device l of a node collects, from its node, the blocks of all devices with place l; then those exchange
+ *           them between nodes.
  * Cost      steps  (q-1) inside, (P/q - 1) between nodes
  *           bytes  inside n less the blocks with its place; between nodes the latter less |b(r)|: n - |b(r)| together
  *           adds   (q-1) times the blocks with its place, (P/q - 1)|b(r)|
@@ -18,7 +18,10 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* Blocks of all devices with one place in their nodes. */
-static struct comb of_place(int place, struct row node, struct row nodes) { return (struct comb){ place, node.size, nodes.size }; }
+static struct comb of_place(int place, struct row node, struct row nodes)
+{
+    return (struct comb){ place, node.size, nodes.size };
+}
 
 static int64_t longest_place(const struct collective *c, int P, struct row node, struct row nodes, int64_t *total)
 {
@@ -31,8 +34,8 @@ static int64_t longest_place(const struct collective *c, int P, struct row node,
     return most;
 }
 
-static enum error_code inside(struct exchange *x, const struct collective *c, struct row node, struct row nodes, void *sums,
-                              void *out, void *in, struct error *err)
+static enum error_code inside(struct exchange *x, const struct collective *c, struct row node, struct row nodes,
+                              void *sums, void *out, void *in, struct error *err)
 {
     const int P = x->group->size;
     const struct comb mine = of_place(node.me, node, nodes);
@@ -50,12 +53,14 @@ static enum error_code inside(struct exchange *x, const struct collective *c, st
     return code;
 }
 
-static enum error_code between(struct exchange *x, const struct collective *c, struct row node, struct row nodes, void *sums, void *in, struct error *err)
+static enum error_code between(struct exchange *x, const struct collective *c, struct row node, struct row nodes,
+                               void *sums, void *in, struct error *err)
 {
     const int P = x->group->size, r = x->group->rank;
     const int64_t own = block_length(c, P, r);
     enum error_code code = OK;
-    copy_elements(x, c, c->out, element(c, sums, comb_length(c, P, (struct comb){ node.me, node.size, nodes.me })), own);
+    copy_elements(x, c, c->out, element(c, sums, comb_length(c, P, (struct comb){ node.me, node.size, nodes.me })),
+                  own);
     for (int step = 1; step < nodes.size && code == OK; step++) {
         const int to = imod(nodes.me + step, nodes.size), peer = row_member(nodes, to);
         const int64_t at = comb_length(c, P, (struct comb){ node.me, node.size, to });
@@ -83,17 +88,22 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
 static struct collective_cost cost(int r, int P, const struct collective *c)
 {
     const struct row node = row_in_node(c, r, P), nodes = row_of_nodes(c, r, P);
-    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1), .steps_inside = (uint64_t)(node.size - 1) };
-    for (int i = 0; i < node.size; i++) if (i != node.me) cost_send(&cost, c, comb_length(c, P, of_place(i, node, nodes)));
+    struct collective_cost cost = { .steps = (uint64_t)(node.size - 1 + nodes.size - 1),
+                                    .steps_inside = (uint64_t)(node.size - 1) };
+    for (int i = 0; i < node.size; i++)
+        if (i != node.me) cost_send(&cost, c, comb_length(c, P, of_place(i, node, nodes)));
     cost.path_inside = cost.bytes;
-    for (int i = 0; i < nodes.size; i++) if (i != nodes.me) cost_send(&cost, c, block_length(c, P, row_member(nodes, i)));
+    for (int i = 0; i < nodes.size; i++)
+        if (i != nodes.me) cost_send(&cost, c, block_length(c, P, row_member(nodes, i)));
     cost.path = cost.bytes;
-    cost.additions = (uint64_t)((node.size - 1) * comb_length(c, P, of_place(node.me, node, nodes)) + (nodes.size - 1) * block_length(c, P, r));
+    cost.additions = (uint64_t)((node.size - 1) * comb_length(c, P, of_place(node.me, node, nodes)) +
+                                (nodes.size - 1) * block_length(c, P, r));
     return cost;
 }
 
 const struct algorithm reduce_scatter_two_level = {
     .operation = REDUCE_SCATTER, .name = "two_level", .description = "inside nodes first, then between them",
-    .order = BY_POSITION, .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209", .cost_formula = "(q-1 + P/q-1) a + n(P-1)/P b", .run = run, .cost = cost,
+    .order = BY_POSITION, .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209",
+    .cost_formula = "(q-1 + P/q-1) a + n(P-1)/P b", .run = run, .cost = cost,
     .needs = EVEN_NODES_NEEDED, .refuses = needs_even_nodes, .by_nodes = true,
 };

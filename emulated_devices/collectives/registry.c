@@ -2,13 +2,14 @@
 #include "emulated_devices/collectives/algorithm.h"
 #include <string.h>
 
-/* One line an algorithm; the first of an operation is its default.  Those of allreduce and reduce-scatter add in the order of ranks, so that
- * a sum's bits do not depend on how a vector is cut into buckets, shards or pieces. */
+/* One line an algorithm; the first of an operation is its default.  Those of allreduce and reduce-scatter add in the
+ * order of ranks, so that a sum's bits do not depend on how a vector is cut into buckets, shards or pieces. */
 #define ALGORITHMS(X)       \
     X(broadcast_binomial) X(broadcast_flat) X(broadcast_chain) X(broadcast_scatter_ring) X(broadcast_scatter_doubling) \
     X(broadcast_double_tree) X(broadcast_circulant) \
     X(allreduce_two_shot)   \
-    X(allreduce_ring) X(allreduce_bidirectional_ring) X(allreduce_segmented_ring) X(allreduce_doubling) X(allreduce_multiplying) \
+    X(allreduce_ring) X(allreduce_bidirectional_ring) X(allreduce_segmented_ring) X(allreduce_doubling) \
+    X(allreduce_multiplying) \
     X(allreduce_rabenseifner) X(allreduce_swing) X(allreduce_tree) X(allreduce_double_tree) X(allreduce_star) \
     X(allreduce_one_shot) X(allreduce_two_level) X(allreduce_torus_2d) \
     X(reduce_scatter_direct) X(reduce_scatter_ring) X(reduce_scatter_halving) X(reduce_scatter_pairwise) \
@@ -16,7 +17,8 @@
     X(allgather_ring) X(allgather_doubling) X(allgather_bruck) X(allgather_bruck_k) X(allgather_circulant) \
     X(allgather_neighbour_exchange) X(allgather_direct) X(allgather_pat) X(allgather_sparbit) X(allgather_two_level) \
     X(reduce_binomial) X(reduce_flat) X(reduce_chain) X(reduce_scatter_gather) \
-    X(alltoall_pairwise_shift) X(alltoall_pairwise_xor) X(alltoall_linear) X(alltoall_bruck) X(alltoall_2dh) X(alltoall_two_level) \
+    X(alltoall_pairwise_shift) X(alltoall_pairwise_xor) X(alltoall_linear) X(alltoall_bruck) \
+    X(alltoall_2dh) X(alltoall_two_level) \
     X(gather_binomial) X(gather_linear) X(scatter_binomial) X(scatter_linear) \
     X(barrier_dissemination) X(barrier_tree) X(scan_doubling) X(scan_linear)
 
@@ -34,18 +36,20 @@ const struct algorithm *const algorithms[] = {
 const struct algorithm *algorithm_find(enum operation op, const char *name)
 {
     for (int i = 0; algorithms[i] != NULL; i++)
-        if (algorithms[i]->operation == op && (name == NULL || strcmp(algorithms[i]->name, name) == 0)) return algorithms[i];
+        if (algorithms[i]->operation == op && (name == NULL || strcmp(algorithms[i]->name, name) == 0))
+            return algorithms[i];
     return NULL;
 }
 
 const char *adding_order_name(enum adding_order o)
 {
-    static const char *const name[] = { "nothing", "in the order of ranks, every element alike", "in the order of a tree, every element alike",
+    static const char *const name[] = { "nothing", "in the order of ranks, every element alike",
+                                        "in the order of a tree, every element alike",
                                         "in an order that depends on an element's place" };
     return name[o];
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 /* Whether no member has anything to send; every member finds the same. */
 static bool nothing_to_do(enum operation op, const struct collective *c, int P)
@@ -75,9 +79,10 @@ const char *algorithm_refuses(const struct algorithm *a, int P, const struct col
     return P > 1 && a->refuses != NULL ? a->refuses(P, c) : NULL;
 }
 
-/* What only this member can see to be wrong.  Where members do not ask each other before every call, one that finds them bad
- * ends the job: the others are about to wait for it. */
-static enum error_code check_alone(struct group *g, enum operation op, const struct collective *c, bool alone, struct error *err)
+/* What only this member can see to be wrong.  Where members do not ask each other before every call, one that finds
+ * them bad ends the job: the others are about to wait for it. */
+static enum error_code check_alone(struct group *g, enum operation op, const struct collective *c, bool alone,
+                                   struct error *err)
 {
     const enum error_code code = own_arguments_check(op, c, g, err);
     if (g->comm->checks_calls && g->size > 1) return group_agree(g, code, err);
@@ -85,7 +90,8 @@ static enum error_code check_alone(struct group *g, enum operation op, const str
     return code;
 }
 
-enum error_code collective_run(struct group *g, enum operation op, const char *algorithm, const struct collective *asked, struct error *err)
+enum error_code collective_run(struct group *g, enum operation op, const char *algorithm,
+                               const struct collective *asked, struct error *err)
 {
     enum error_code code = OK;
     struct collective call = *asked, *const c = &call;
@@ -129,7 +135,8 @@ picoseconds group_time(const struct group *g, enum operation op, const char *nam
     return collective_time(algorithm_for(g, op, name, &call), g->size, &call, &g->comm->device->clock.cluster);
 }
 
-enum error_code allreduce(struct group *g, void *x, int64_t count, enum dtype t, enum reduction how, const char *algorithm, struct error *err)
+enum error_code allreduce(struct group *g, void *x, int64_t count, enum dtype t, enum reduction how,
+                          const char *algorithm, struct error *err)
 {
     const struct collective c = { .in = x, .out = x, .count = count, .dtype = t, .reduction = how };
     return collective_run(g, ALLREDUCE, algorithm, &c, err);

@@ -1,8 +1,10 @@
-/* rehearse.c -- what a collective sends over links of each level: by its formula, or by going through it without sending.
+/* rehearse.c -- what a collective sends over links of each level: by its formula, or by going through it without
+ * sending.
  *
- * A cost function says how much a member sends, not to whom.  Where all members are equally near that is enough.  Elsewhere the
- * algorithm runs on a stage: the same group, but messages are entered instead of sent, nothing is copied, and no time passes.
- * What an algorithm sends depends on rank, P, counts and nodes, never on the data, so the rehearsal is exact.
+ * A cost function says how much a member sends, not to whom.  Where all members are equally near that is enough.
+ * Elsewhere the algorithm runs on a stage: the same group, but messages are entered instead of sent, nothing is copied,
+ * and no time passes.  What an algorithm sends depends on rank, P, counts and nodes, never on the data, so the
+ * rehearsal is exact.
  */
 #include "emulated_devices/collectives/algorithm.h"
 

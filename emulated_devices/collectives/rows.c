@@ -2,27 +2,30 @@
 #include "emulated_devices/collectives/algorithm.h"
 
 /* One turn of the ring: in every step a block goes right and the one before it comes from the left. */
-static enum error_code turn(struct exchange *x, const struct collective *c, struct row w, char *data, int64_t n, int first_give,
-                            void *scratch, struct error *err)
+static enum error_code turn(struct exchange *x, const struct collective *c, struct row w, char *data, int64_t n,
+                            int first_give, void *scratch, struct error *err)
 {
     enum error_code code = OK;
     for (int step = 0; step < w.size - 1 && code == OK; step++) {
         const int give = imod(first_give - step, w.size), take = imod(give - 1, w.size);
         void *mine = element(c, data, block_start(n, w.size, take));
         const int64_t taking = part_length(n, w.size, take);
-        code = exchange_both(x, row_member(w, w.me + 1), element(c, data, block_start(n, w.size, give)), bytes_of(c, part_length(n, w.size, give)),
-                             row_member(w, w.me - 1), scratch != NULL ? scratch : mine, bytes_of(c, taking), err);
+        code = exchange_both(x, row_member(w, w.me + 1), element(c, data, block_start(n, w.size, give)),
+                             bytes_of(c, part_length(n, w.size, give)), row_member(w, w.me - 1),
+                             scratch != NULL ? scratch : mine, bytes_of(c, taking), err);
         if (scratch != NULL && code == OK) reduce_local(x, c->reduction, c->dtype, mine, scratch, taking);
     }
     return code;
 }
 
-enum error_code ring_reduce_scatter(struct exchange *x, const struct collective *c, struct row w, void *data, int64_t n, void *scratch, struct error *err)
+enum error_code ring_reduce_scatter(struct exchange *x, const struct collective *c, struct row w, void *data, int64_t n,
+                                    void *scratch, struct error *err)
 {
     return turn(x, c, w, data, n, w.me, scratch, err);
 }
 
-enum error_code ring_allgather(struct exchange *x, const struct collective *c, struct row w, void *data, int64_t n, struct error *err)
+enum error_code ring_allgather(struct exchange *x, const struct collective *c, struct row w, void *data, int64_t n,
+                               struct error *err)
 {
     return turn(x, c, w, data, n, w.me + 1, NULL, err);
 }
@@ -37,7 +40,8 @@ void ring_cost(struct collective_cost *cost, const struct collective *c, struct 
     if (reduces) cost->additions += (uint64_t)(n - part_length(n, w.size, w.me));
 }
 
-enum error_code everybody_adds(struct exchange *x, const struct collective *c, struct row w, void *data, int64_t n, void *scratch, struct error *err)
+enum error_code everybody_adds(struct exchange *x, const struct collective *c, struct row w, void *data, int64_t n,
+                               void *scratch, struct error *err)
 {
     enum error_code code;
     struct message *m = message_list(x, 2 * w.size);

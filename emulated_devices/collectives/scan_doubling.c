@@ -2,8 +2,8 @@
  *
  * Source    W. D. Hillis, G. L. Steele, "Data parallel algorithms", CACM 29(12), 1986, doi:10.1145/7902.7903
  * Needs     any P, any count; inclusive or exclusive.
- * Cost      steps  ceil(log2 P);  bytes  n in every step that reaches somebody;  adds  n for each sum received (exclusive:
- *           and n more for each after the first, since the sum without its own is kept as well)
+ * Cost      steps  ceil(log2 P);  bytes  n in every step that reaches somebody;  adds  n for each sum received
+ *           (exclusive: and n more for each after the first, since the sum without its own is kept as well)
  * Memory    the vector twice; four times if exclusive.
  * Rounding  what comes from the left is the left operand.
  *
@@ -44,7 +44,9 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     void *memory;
     enum error_code code = scratch_agreed(&x, c, (c->exclusive ? 4 : 2) * c->count, &memory, err);
     if (code != OK) return code;
-    struct sums s = { .mine = memory, .theirs = element(c, memory, c->count), .before = element(c, memory, 2 * c->count),
+    struct sums s = { .mine = memory,
+                      .theirs = element(c, memory, c->count),
+                      .before = element(c, memory, 2 * c->count),
                       .spare = element(c, memory, 3 * c->count) };
 
     copy_elements(&x, c, s.mine, c->in, c->count);
@@ -72,6 +74,8 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
 }
 
 const struct algorithm scan_doubling = {
-    .operation = SCAN, .name = "doubling", .description = "sums reach 1, 2, 4, .. devices to the left: the fewest steps",
-    .order = BY_TREE, .source = "Hillis and Steele 1986, doi:10.1145/7902.7903", .cost_formula = "ceil(log2 P) (a + n b)", .run = run, .cost = cost,
+    .operation = SCAN, .name = "doubling",
+    .description = "sums reach 1, 2, 4, .. devices to the left: the fewest steps",
+    .order = BY_TREE, .source = "Hillis and Steele 1986, doi:10.1145/7902.7903",
+    .cost_formula = "ceil(log2 P) (a + n b)", .run = run, .cost = cost,
 };

@@ -26,7 +26,7 @@ void tracking_start(struct device *d, struct tracking t, struct tensor x)
     views_end(&v);
 }
 
-/* ---- bounds ------------------------------------------------------------------------------------------------------------- */
+/* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
 /* Sums without quantising are kept in double, which rounds too. */
 static double exact_sum(double a, double b, double *bound)
@@ -35,7 +35,8 @@ static double exact_sum(double a, double b, double *bound)
     return a + b;
 }
 
-/* |r - x| <= u |x| for r = x rounded, and so u/(1-u) |r|; fp16 is off by half its smallest number where it underflows. */
+/* |r - x| <= u |x| for r = x rounded, and so u/(1-u) |r|; fp16 is off by half its smallest number
+ * where it underflows. */
 static double stored(struct tensor x, int64_t i)
 {
     const double u = dtype_unit(x.dtype);
@@ -62,7 +63,8 @@ void tracking_add(struct device *d, struct tracking into, struct tracking x, str
 }
 
 /* |x| <= |x'| + 2 s, whatever the code. */
-void tracking_add_codes(double *bound, double *magnitude, const void *code, struct block_format f, struct tensor value, enum dtype from)
+void tracking_add_codes(double *bound, double *magnitude, const void *code, struct block_format f, struct tensor value,
+                        enum dtype from)
 {
     const double by_fp32 = from == F64 ? dtype_unit(F32) : 0;
     const float *const scale = code;
@@ -80,7 +82,7 @@ void tracking_add_rounding(double *bound, const double *magnitude, int64_t n, in
     for (int64_t i = 0; i < n; i++) bound[i] += mu / (1 - mu) * magnitude[i] + (magnitude[i] > 0 ? underflow : 0);
 }
 
-/* ---- what members tell each other --------------------------------------------------------------------------------------- */
+/* ---- what members tell each other -------------------------------------------------------------------------------- */
 
 /* All of `each` segments for one member, sums and then bounds. */
 static void pack(double *out, struct tracking x, int64_t n, int64_t each, int member, int P)
@@ -99,7 +101,8 @@ static void add_packed(struct tracking y, const double *in, int64_t count)
     }
 }
 
-enum error_code tracking_scatter(struct group *g, struct tracking x, int64_t n, int64_t each, struct tracking y, struct error *err)
+enum error_code tracking_scatter(struct group *g, struct tracking x, int64_t n, int64_t each, struct tracking y,
+                                 struct error *err)
 {
     struct exchange control = exchange_begin(g, CONTROL);
     const int P = g->size;
@@ -127,7 +130,8 @@ static void add_sum(struct tracking t, double *magnitude, const double *in, int6
     add_packed(t, in, n);
 }
 
-enum error_code tracking_sum(struct exchange *control, int members, const int *member, struct tracking t, struct tensor sum, struct error *err)
+enum error_code tracking_sum(struct exchange *control, int members, const int *member, struct tracking t,
+                             struct tensor sum, struct error *err)
 {
     const int64_t n = tensor_count(sum);
     const uint64_t bytes = 2 * (uint64_t)n * sizeof(double);

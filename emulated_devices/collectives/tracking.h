@@ -1,7 +1,8 @@
 /* tracking.h -- beside numbers that are quantised on their way: what they would be, and how far they can be off.
  *
- * For checking only.  It lies outside the device's memory; what members tell each other of it is counted as CONTROL and takes no
- * virtual time.  Every bound is made of scales and sizes of what did travel, by the rules in quantised.h; none is measured.
+ * For checking only.  It lies outside the device's memory; what members tell each other of it is counted as CONTROL and
+ * takes no virtual time.  Every bound is made of scales and sizes of what did travel, by the rules in quantised.h; none
+ * is measured.
  */
 #ifndef ORRERY_TRACKING_H
 #define ORRERY_TRACKING_H
@@ -36,10 +37,12 @@ void tracking_add(struct device *, struct tracking into, struct tracking x, stru
  * @param[in,out] bound, magnitude  [n] the former grows by that, the latter by |value|.
  * @param value  [n] what the codes stand for, in F64.
  */
-void tracking_add_codes(double *bound, double *magnitude, const void *code, struct block_format, struct tensor value, enum dtype from);
+void tracking_add_codes(double *bound, double *magnitude, const void *code, struct block_format, struct tensor value,
+                        enum dtype from);
 
 /** m such values were rounded to a format and added up in it: each number has been rounded at most m times, so that
- *  m u / (1 - m u) sum |value| is added to bounds; in fp16 also half the smallest number for each value, which may underflow. */
+ *  m u / (1 - m u) sum |value| is added to bounds; in fp16 also half the smallest number for each
+ *  value, which may underflow. */
 void tracking_add_rounding(double *bound, const double *magnitude, int64_t n, int m, enum dtype);
 
 /** Numbers were rounded to the format in which they now are in x. */
@@ -50,13 +53,15 @@ void tracking_add_storing(struct device *, double *bound, struct tensor x);
  * Collective over the group.
  * @param[out] y  [each n]
  */
-enum error_code tracking_scatter(struct group *, struct tracking x, int64_t n, int64_t each, struct tracking y, struct error *);
+enum error_code tracking_scatter(struct group *, struct tracking x, int64_t n, int64_t each, struct tracking y,
+                                 struct error *);
 
 /**
  * Sums over some members of a group, on all of them, of numbers that these have added up without quantising them.
  * Collective over those members: `members` of them, which `member` lists; NULL: the first ones.
  * @param[in,out] t  [n]  @param sum  the sums as they are now.
  */
-enum error_code tracking_sum(struct exchange *, int members, const int *member, struct tracking t, struct tensor sum, struct error *);
+enum error_code tracking_sum(struct exchange *, int members, const int *member, struct tracking t, struct tensor sum,
+                             struct error *);
 
 #endif

@@ -4,11 +4,13 @@
 struct tree tree_chain(int rank, int P, int root)
 {
     const int v = imod(rank - root, P);
-    return (struct tree){ .parent = v == 0 ? -1 : imod(rank - 1, P), .children = v < P - 1, .child = { imod(rank + 1, P) } };
+    return (struct tree){ .parent = v == 0 ? -1 : imod(rank - 1, P),
+                          .children = v < P - 1,
+                          .child = { imod(rank + 1, P) } };
 }
 
-/* A binary tree on 0 .. P-1 in which odd numbers are leaves: v hangs at distance of its lowest set bit; 0 is the root and
- * has one child.  P = 8:   0 -> 4;  4 -> 2, 6;  2 -> 1, 3;  6 -> 5, 7 */
+/* A binary tree on 0 .. P-1 in which odd numbers are leaves: v hangs at distance of its lowest set bit; 0 is the root
+ * and has one child.  P = 8:   0 -> 4;  4 -> 2, 6;  2 -> 1, 3;  6 -> 5, 7 */
 static struct tree tree_in_order(int v, int P)
 {
     struct tree t = { .parent = -1 };
@@ -30,7 +32,10 @@ static struct tree tree_in_order(int v, int P)
 }
 
 /* The second tree is the first one's mirror for even P and shifted by one for odd P, which swaps even and odd. */
-static int renumber(int rank, int P, int which) { return which == 0 ? rank : P % 2 == 0 ? P - 1 - rank : imod(rank - 1, P); }
+static int renumber(int rank, int P, int which)
+{
+    return which == 0 ? rank : P % 2 == 0 ? P - 1 - rank : imod(rank - 1, P);
+}
 static int original(int v, int P, int which) { return which == 0 ? v : P % 2 == 0 ? P - 1 - v : imod(v + 1, P); }
 
 struct tree tree_double(int rank, int P, int which)
@@ -58,7 +63,7 @@ int tree_double_levels(int P)
     return levels;
 }
 
-/* ---- flows ----------------------------------------------------------------------------------------------------------- */
+/* ---- flows ------------------------------------------------------------------------------------------------------- */
 
 static const struct message nothing = { -2 };
 
@@ -76,7 +81,8 @@ int flow_segments(const struct collective *c, int64_t n)
 int64_t flow_scratch(const struct collective *c, int64_t n) { return part_length(n, flow_segments(c, n), 0); }
 
 /* Send, once the last message on this edge has gone. */
-static enum error_code pass(struct exchange *x, struct message *last, int to, const void *data, uint64_t bytes, struct error *err)
+static enum error_code pass(struct exchange *x, struct message *last, int to, const void *data, uint64_t bytes,
+                            struct error *err)
 {
     const enum error_code code = last->slot == nothing.slot ? OK : message_wait(x->group->comm, *last, err);
     *last = nothing;
@@ -91,7 +97,8 @@ static void *segment_at(const struct collective *c, const struct flow *f, int se
     return element(c, f->data, block_start(f->n, S, segment));
 }
 
-enum error_code flow_up(struct exchange *x, const struct collective *c, struct flow *f, int segment, void *scratch, struct error *err)
+enum error_code flow_up(struct exchange *x, const struct collective *c, struct flow *f, int segment, void *scratch,
+                        struct error *err)
 {
     int64_t n;
     void *mine = segment_at(c, f, segment, &n);
@@ -105,7 +112,8 @@ enum error_code flow_up(struct exchange *x, const struct collective *c, struct f
     return code;
 }
 
-enum error_code flow_down(struct exchange *x, const struct collective *c, struct flow *f, int segment, struct error *err)
+enum error_code flow_down(struct exchange *x, const struct collective *c, struct flow *f, int segment,
+                          struct error *err)
 {
     int64_t n;
     void *mine = segment_at(c, f, segment, &n);
@@ -117,7 +125,8 @@ enum error_code flow_down(struct exchange *x, const struct collective *c, struct
         }
         if (code == OK) code = exchange_both(x, -1, NULL, 0, f->tree.parent, mine, bytes_of(c, n), err);
     }
-    for (int i = 0; i < f->tree.children && code == OK; i++) code = pass(x, &f->down[i], f->tree.child[i], mine, bytes_of(c, n), err);
+    for (int i = 0; i < f->tree.children && code == OK; i++)
+        code = pass(x, &f->down[i], f->tree.child[i], mine, bytes_of(c, n), err);
     return code;
 }
 
@@ -135,13 +144,14 @@ enum error_code flow_close(struct exchange *x, struct flow *f, struct error *err
 
 void flow_cost(struct collective_cost *cost, const struct collective *c, struct tree t, int64_t n, bool up, bool down)
 {
-    const uint64_t S = (uint64_t)flow_segments(c, n), edges = (uint64_t)(up && t.parent >= 0) + (down ? (uint64_t)t.children : 0);
+    const uint64_t S = (uint64_t)flow_segments(c, n),
+                   edges = (uint64_t)(up && t.parent >= 0) + (down ? (uint64_t)t.children : 0);
     cost->messages += S * edges;
     cost->bytes += edges * bytes_of(c, n);
     if (up) cost->additions += (uint64_t)t.children * (uint64_t)n;
 }
 
-/* ---- binomial ---------------------------------------------------------------------------------------------------------- */
+/* ---- binomial ---------------------------------------------------------------------------------------------------- */
 
 int binomial_bit(int v, int P)
 {
@@ -150,7 +160,8 @@ int binomial_bit(int v, int P)
     return bit;
 }
 
-enum error_code binomial_broadcast(struct exchange *x, const struct collective *c, int root, void *data, int64_t n, struct error *err)
+enum error_code binomial_broadcast(struct exchange *x, const struct collective *c, int root, void *data, int64_t n,
+                                   struct error *err)
 {
     const int P = x->group->size, v = imod(x->group->rank - root, P), up = binomial_bit(v, P);
     const uint64_t bytes = bytes_of(c, n);
@@ -161,7 +172,8 @@ enum error_code binomial_broadcast(struct exchange *x, const struct collective *
     return code;
 }
 
-enum error_code binomial_reduce(struct exchange *x, const struct collective *c, int root, void *data, int64_t n, void *scratch, struct error *err)
+enum error_code binomial_reduce(struct exchange *x, const struct collective *c, int root, void *data, int64_t n,
+                                void *scratch, struct error *err)
 {
     const int P = x->group->size, v = imod(x->group->rank - root, P), up = binomial_bit(v, P);
     const uint64_t bytes = bytes_of(c, n);
@@ -174,7 +186,8 @@ enum error_code binomial_reduce(struct exchange *x, const struct collective *c, 
     return code;
 }
 
-void binomial_cost(struct collective_cost *cost, const struct collective *c, int rank, int P, int root, int64_t n, bool reduces)
+void binomial_cost(struct collective_cost *cost, const struct collective *c, int rank, int P, int root, int64_t n,
+                   bool reduces)
 {
     const int v = imod(rank - root, P);
     int64_t children = 0;
@@ -186,7 +199,7 @@ void binomial_cost(struct collective_cost *cost, const struct collective *c, int
     cost->steps += (uint64_t)ceil_log2(P);
 }
 
-/* ---- parts down and up a binomial tree ----------------------------------------------------------------------------------- */
+/* ---- parts down and up a binomial tree --------------------------------------------------------------------------- */
 
 int64_t part_edge(const struct collective *c, struct parts p, int v)
 {
@@ -200,39 +213,50 @@ int subtree_end(int v, int P)
 }
 
 /* Elements of the subtree below v, and where the part of a child begins in it. */
-static int64_t subtree_length(const struct collective *c, struct parts p, int v) { return part_edge(c, p, subtree_end(v, p.P)) - part_edge(c, p, v); }
+static int64_t subtree_length(const struct collective *c, struct parts p, int v)
+{
+    return part_edge(c, p, subtree_end(v, p.P)) - part_edge(c, p, v);
+}
 static void *part_of(const struct collective *c, struct parts p, void *data, int v, int child)
 {
     return element(c, data, part_edge(c, p, child) - part_edge(c, p, v));
 }
 
-enum error_code binomial_scatter(struct exchange *x, const struct collective *c, struct parts p, void *data, struct error *err)
+enum error_code binomial_scatter(struct exchange *x, const struct collective *c, struct parts p, void *data,
+                                 struct error *err)
 {
     const int P = p.P, v = imod(x->group->rank - p.root, P), up = binomial_bit(v, P);
     enum error_code code = OK;
-    if (v != 0) code = exchange_both(x, -1, NULL, 0, imod(v - up + p.root, P), data, bytes_of(c, subtree_length(c, p, v)), err);
+    if (v != 0)
+        code = exchange_both(x, -1, NULL, 0, imod(v - up + p.root, P), data, bytes_of(c, subtree_length(c, p, v)), err);
     for (int bit = up >> 1; bit > 0 && code == OK; bit >>= 1)
         if (v + bit < P)
-            code = exchange_both(x, imod(v + bit + p.root, P), part_of(c, p, data, v, v + bit), bytes_of(c, subtree_length(c, p, v + bit)), -1, NULL, 0, err);
+            code = exchange_both(x, imod(v + bit + p.root, P), part_of(c, p, data, v, v + bit),
+                                 bytes_of(c, subtree_length(c, p, v + bit)), -1, NULL, 0, err);
     return code;
 }
 
-enum error_code binomial_gather(struct exchange *x, const struct collective *c, struct parts p, void *data, struct error *err)
+enum error_code binomial_gather(struct exchange *x, const struct collective *c, struct parts p, void *data,
+                                struct error *err)
 {
     const int P = p.P, v = imod(x->group->rank - p.root, P), up = binomial_bit(v, P);
     enum error_code code = OK;
     for (int bit = 1; bit < up && v + bit < P && code == OK; bit <<= 1)
-        code = exchange_both(x, -1, NULL, 0, imod(v + bit + p.root, P), part_of(c, p, data, v, v + bit), bytes_of(c, subtree_length(c, p, v + bit)), err);
-    if (v != 0 && code == OK) code = exchange_both(x, imod(v - up + p.root, P), data, bytes_of(c, subtree_length(c, p, v)), -1, NULL, 0, err);
+        code = exchange_both(x, -1, NULL, 0, imod(v + bit + p.root, P), part_of(c, p, data, v, v + bit),
+                             bytes_of(c, subtree_length(c, p, v + bit)), err);
+    if (v != 0 && code == OK)
+        code = exchange_both(x, imod(v - up + p.root, P), data, bytes_of(c, subtree_length(c, p, v)), -1, NULL, 0, err);
     return code;
 }
 
-void binomial_parts_cost(struct collective_cost *cost, const struct collective *c, struct parts p, int rank, bool scatters)
+void binomial_parts_cost(struct collective_cost *cost, const struct collective *c, struct parts p, int rank,
+                         bool scatters)
 {
     const int v = imod(rank - p.root, p.P);
     cost->steps += (uint64_t)ceil_log2(p.P);
     if (!scatters) {
-        const int64_t below = part_edge(c, p, subtree_end(v, p.P)) - part_edge(c, p, v + 1), own = subtree_length(c, p, v);
+        const int64_t below = part_edge(c, p, subtree_end(v, p.P)) - part_edge(c, p, v + 1),
+                      own = subtree_length(c, p, v);
         if (v != 0) cost_send(cost, c, own);
         cost->path = bytes_of(c, v == 0 ? below : own);         /* while a subtree is sent up, others come in there */
     }

@@ -65,7 +65,8 @@ void comm_close(struct comm *c)
     transport_close(c);
 }
 
-/* The launcher hears of the end and reads this device's last words in two ways: without the pause the end may come first. */
+/* The launcher hears of the end and reads this device's last words in two ways:
+ * without the pause the end may come first. */
 void comm_abort(struct comm *c, int exit_status)
 {
     (void)c;
@@ -168,7 +169,8 @@ void comm_barrier(struct comm *c)
 
 enum error_code comm_outline(struct comm *c, struct device *d, int rank, int size, struct error *err)
 {
-    *c = (struct comm){ .device = d, .rank = rank, .size = size, .contexts = calloc((size_t)size, sizeof *c->contexts) };
+    *c =
+        (struct comm){ .device = d, .rank = rank, .size = size, .contexts = calloc((size_t)size, sizeof *c->contexts) };
     return c->contexts ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", size);
 }
 

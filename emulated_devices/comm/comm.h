@@ -12,13 +12,15 @@
  * CONTROL exchanges take no virtual time.
  *
  * Environment
- *   ORRERY_WAIT_LIMIT=S   seconds (120) in which no device of the job computes and no message arrives, before one says who waits
+ *   ORRERY_WAIT_LIMIT=S   seconds (120) in which no device of the job computes and no message arrives, before one says
+ *   who waits
  *                         for whom and ends the job with status 1.  Long enough for a disk that takes in a checkpoint.
- *   ORRERY_CHECK_CALLS=1  before each collective its members compare how they were called; debug builds do, unless it is 0
- *   ORRERY_SYNCHRONOUS=1  no send completes before its receive has begun: finds programs that rely on buffering
+ *   ORRERY_CHECK_CALLS=1  before each collective its members compare how they were called; debug builds do, unless it
+ *   is 0 ORRERY_SYNCHRONOUS=1  no send completes before its receive has begun: finds programs that rely on buffering
  *   ORRERY_BACKEND=NAME   of devices that are opened without naming one (device/device.h)
- *   ORRERY_STREAMS=W      off, earliest, latest or random:SEED: when what is in flight is there (device/flight.h); finds missing waits
- *   ORRERY_DELAY=N        up to N microseconds of random delay before sends and waits: finds results that depend on timing
+ *   ORRERY_STREAMS=W      off, earliest, latest or random:SEED: when what is in flight is there (device/flight.h);
+ *   finds missing waits ORRERY_DELAY=N        up to N microseconds of random delay before sends and waits: finds
+ *   results that depend on timing
  */
 #ifndef ORRERY_COMM_H
 #define ORRERY_COMM_H
@@ -37,7 +39,7 @@ struct comm {
     uint32_t *contexts;                         /* [size] groups made so far together with each device */
     struct ledger counted;                      /* every message and addition so far */
     struct ledger expected;                     /* what the formulas say of every call so far */
-    struct traffic *rehearsal;                  /* not NULL: messages are entered here and not sent, and no time passes */
+    struct traffic *rehearsal;                /* not NULL: messages are entered here and not sent, and no time passes */
     struct transport *transport;                /* MPI's side of it */
     struct group *everyone;                     /* for agreement and barriers */
     bool checks_calls;                          /* collectives make sure that all members call them alike */
@@ -47,7 +49,8 @@ struct comm {
 /**
  * Connect this device with all others.
  * Collective over all processes of the job; must be the first use of MPI.
- * @return OK, or on every device the same: ERR_COMM, with the words of the first device that failed and nothing to close.
+ * @return OK, or on every device the same: ERR_COMM, with the words of the first device that failed and nothing to
+ *     close.
  */
 enum error_code comm_open(struct comm *, struct device *, struct error *);
 
@@ -58,8 +61,8 @@ bool comm_uses_ucx(void);
 void comm_close(struct comm *);
 
 /**
- * Stand for one of so many devices without connecting to them: groups can be made and formulas asked, and nothing can be sent.
- * Local.  @return OK, or ERR_MEMORY with nothing to close.
+ * Stand for one of so many devices without connecting to them: groups can be made and formulas asked, and nothing can
+ * be sent.  Local.  @return OK, or ERR_MEMORY with nothing to close.
  */
 enum error_code comm_outline(struct comm *, struct device *, int rank, int size, struct error *);
 void comm_outline_close(struct comm *);
@@ -67,8 +70,8 @@ void comm_outline_close(struct comm *);
 /** End the whole job at once, from one device, when agreement is impossible.  Does not return. */
 void comm_abort(struct comm *, int exit_status) __attribute__((noreturn));
 
-/** Say what has happened here, and end the whole job: where agreement is impossible because others wait for messages that
- *  will not come.  Does not return. */
+/** Say what has happened here, and end the whole job: where agreement is impossible because others wait for messages
+ *  that will not come.  Does not return. */
 void comm_give_up(struct comm *, const struct error *) __attribute__((noreturn));
 
 /**
@@ -82,7 +85,8 @@ enum error_code comm_agree(struct comm *, enum error_code local, struct error *e
 /** Every device has reached this point.  Collective; counted as CONTROL. */
 void comm_barrier(struct comm *);
 
-/** comm_agree among the members of one group.  Collective over the group.  Where even this cannot be told, the job ends. */
+/** comm_agree among the members of one group.  Collective over the group.
+ * Where even this cannot be told, the job ends. */
 enum error_code group_agree(struct group *, enum error_code local, struct error *err);
 
 /* ---- groups ------------------------------------------------------------------------------------------------- */
@@ -96,8 +100,9 @@ struct group {
     uint32_t *context;                          /* [size] how many groups this device and each member had made together
                                                    before this one: a number both know without asking.  In every tag. */
     uint32_t exchanges;                         /* begun so far */
-    uint64_t call;                              /* a number for the arguments of the collective that is running, or 0.  In every message:
-                                                   members that were called with other arguments do not take each other's data */
+    uint64_t call; /* a number for the arguments of the collective that is running, or 0.  In every message:
+                                                   members that were called with other arguments
+                                                   do not take each other's data */
 };
 
 /**
@@ -106,13 +111,15 @@ struct group {
  * @param kind  who talks over it: two groups of the same devices are told apart by it.
  * @param axes  a set of AXIS_BITs; an axis of size 1 adds nobody.
  */
-enum error_code group_along(struct group *, struct comm *, const struct mesh *, enum traffic_kind kind, unsigned axes, struct error *);
+enum error_code group_along(struct group *, struct comm *, const struct mesh *, enum traffic_kind kind, unsigned axes,
+                            struct error *);
 
 /** The group of all devices, of no scheme: TRAFFIC_OTHER. */
 enum error_code group_world(struct group *, struct comm *, struct error *);
 
 /** Any list of distinct ranks that contains this one.  All members pass the same list. */
-enum error_code group_of(struct group *, struct comm *, const int *ranks, int size, enum traffic_kind, unsigned axes, struct error *);
+enum error_code group_of(struct group *, struct comm *, const int *ranks, int size, enum traffic_kind, unsigned axes,
+                         struct error *);
 
 void group_close(struct group *);
 
@@ -178,7 +185,8 @@ void ledger_additions(struct ledger *, const struct group *, enum operation, uin
 /** The level of the link to a member. */
 int group_level(const struct group *, int member);
 
-/** Scratch memory for the time of an exchange, from the device's arena (tag BUFFERS). NULL only if the machine has none left. */
+/** Scratch memory for the time of an exchange, from the device's arena (tag BUFFERS). NULL only if the
+ * machine has none left. */
 void *exchange_scratch(struct exchange *, uint64_t bytes);
 void exchange_release(struct exchange *, void *scratch);
 

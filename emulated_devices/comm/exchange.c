@@ -23,7 +23,8 @@ static void announce(const struct exchange *x, int peer, uint64_t bytes, int sen
 {
     char axes[64], name[TRACE_NAME];
     const int number = x->group->member[peer];
-    snprintf(name, sizeof name, "%s over %s", operation_name(x->operation), axes_describe(x->group->axes, axes, sizeof axes));
+    snprintf(name, sizeof name, "%s over %s", operation_name(x->operation),
+             axes_describe(x->group->axes, axes, sizeof axes));
     trace_announce(x->group->comm->device->clock.trace, name, bytes, number, (int64_t)sender << 32 | serial);
 }
 

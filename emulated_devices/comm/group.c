@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 /* Take the list over: find this device in it and count one more group with each member. */
-static enum error_code group_finish(struct group *g, struct comm *c, int *member, int size, enum traffic_kind kind, unsigned axes,
-                                    struct error *err)
+static enum error_code group_finish(struct group *g, struct comm *c, int *member, int size, enum traffic_kind kind,
+                                    unsigned axes, struct error *err)
 {
     *g = (struct group){ .comm = c, .size = size, .rank = -1, .member = member, .kind = kind, .axes = axes };
     g->context = malloc(sizeof *g->context * (size_t)size);
@@ -18,8 +18,8 @@ static enum error_code group_finish(struct group *g, struct comm *c, int *member
     return OK;
 }
 
-enum error_code group_along(struct group *g, struct comm *c, const struct mesh *m, enum traffic_kind kind, unsigned axes,
-                            struct error *err)
+enum error_code group_along(struct group *g, struct comm *c, const struct mesh *m, enum traffic_kind kind,
+                            unsigned axes, struct error *err)
 {
     *g = (struct group){ .comm = c };                   /* so that it can be closed, whatever follows */
     int size = 1, differing = 0;
@@ -37,8 +37,8 @@ enum error_code group_along(struct group *g, struct comm *c, const struct mesh *
     return group_finish(g, c, member, size, kind, (unsigned)differing, err);
 }
 
-enum error_code group_of(struct group *g, struct comm *c, const int *ranks, int size, enum traffic_kind kind, unsigned axes,
-                         struct error *err)
+enum error_code group_of(struct group *g, struct comm *c, const int *ranks, int size, enum traffic_kind kind,
+                         unsigned axes, struct error *err)
 {
     *g = (struct group){ .comm = c };                   /* so that it can be closed, whatever follows */
     bool here = false;
@@ -72,7 +72,8 @@ int group_level(const struct group *g, int member)
     return link_between(c->link, c->levels, g->comm->rank, g->member[member]);
 }
 
-void ledger_messages(struct ledger *l, const struct group *g, enum operation op, int peer, uint64_t bytes, uint64_t times)
+void ledger_messages(struct ledger *l, const struct group *g, enum operation op, int peer, uint64_t bytes,
+                     uint64_t times)
 {
     traffic_send(&l->of[g->kind].of[op], group_level(g, peer), bytes, times);
 }

@@ -64,6 +64,7 @@ struct sent ledger_level(const struct ledger *l, int level)
 
 bool traffic_equal(const struct traffic *a, const struct traffic *b, int level)
 {
-    if (level >= 0) return a->level[level].messages == b->level[level].messages && a->level[level].bytes == b->level[level].bytes;
+    if (level >= 0)
+        return a->level[level].messages == b->level[level].messages && a->level[level].bytes == b->level[level].bytes;
     return a->messages_sent == b->messages_sent && a->bytes_sent == b->bytes_sent && a->additions == b->additions;
 }

@@ -37,13 +37,13 @@ enum operation {
 const char *operation_name(enum operation);
 
 /* Whose messages they are.  A new kind of schemes adds a line. */
-#define TRAFFIC_KINDS(X)                \
-    X(TRAFFIC_OTHER,     "other")       /* groups that no scheme has made: tests, benchmarks, what the emulation says */ \
-    X(TRAFFIC_TENSOR,    "tensor")      /* parts of layers */                                                            \
-    X(TRAFFIC_ATTENTION, "attention")   /* parts of sequences */                                                         \
-    X(TRAFFIC_EXPERTS,   "experts")     /* tokens to experts and back */                                                 \
-    X(TRAFFIC_DATA,      "data")        /* weights, gradients */                                                         \
-    X(TRAFFIC_PIPELINE,  "pipeline")    /* activations between stages; gradients of weights that several stages hold */  \
+#define TRAFFIC_KINDS(X)                                                                                             \
+    X(TRAFFIC_OTHER,     "other")       /* groups without a scheme: tests, benchmarks, messages of the emulation */  \
+    X(TRAFFIC_TENSOR,    "tensor")      /* parts of layers */                                                        \
+    X(TRAFFIC_ATTENTION, "attention")   /* parts of sequences */                                                     \
+    X(TRAFFIC_EXPERTS,   "experts")     /* tokens to experts and back */                                             \
+    X(TRAFFIC_DATA,      "data")        /* weights, gradients */                                                     \
+    X(TRAFFIC_PIPELINE,  "pipeline")    /* activations between stages; gradients of weights on several stages */     \
     X(TRAFFIC_RESULT,    "result")      /* losses, norms, sums over routers */
 
 enum traffic_kind {
@@ -79,12 +79,16 @@ void account_add(struct account *sum, struct account c, int64_t times);
 
 /** All operations together, but CONTROL. */
 struct traffic account_total(const struct account *);
-static inline struct traffic ledger_kind(const struct ledger *l, enum traffic_kind kind) { return account_total(&l->of[kind]); }
+static inline struct traffic ledger_kind(const struct ledger *l, enum traffic_kind kind)
+{
+    return account_total(&l->of[kind]);
+}
 
 /** What was sent over links of one level, all kinds and operations together. */
 struct sent ledger_level(const struct ledger *, int level);
 
-/** Whether two say the same of what is sent and added up; of one level alone if level >= 0.  What is received is not compared. */
+/** Whether two say the same of what is sent and added up; of one level alone if level >= 0.  What is received is not
+ * compared. */
 bool traffic_equal(const struct traffic *, const struct traffic *, int level);
 
 #endif

@@ -34,7 +34,8 @@ enum error_code mesh_make(struct mesh *m, const int size[AXIS_COUNT], struct err
         if (size[a] < 1) return fail(err, ERR_PLAN, "--%s %d: an axis has at least 1 device", axis_name(a), size[a]);
         devices *= size[a];
         if (devices > MAX_DEVICES)
-            return fail(err, ERR_PLAN, "--%s %d: makes the mesh larger than %d devices", axis_name(a), size[a], MAX_DEVICES);
+            return fail(err, ERR_PLAN, "--%s %d: makes the mesh larger than %d devices", axis_name(a), size[a],
+                        MAX_DEVICES);
         m->size[a] = size[a];
     }
     m->devices = (int)devices;
@@ -78,7 +79,8 @@ const char *mesh_describe(const struct mesh *m, int rank, char *out, int size)
     const char *between = "";
     for (enum axis a = 0; a < AXIS_COUNT && used < size; a++)
         if (m->size[a] > 1) {
-            used += snprintf(out + used, (size_t)(size - used), "%s%s=%d", between, axis_name(a), mesh_coordinate(m, rank, a));
+            used += snprintf(out + used, (size_t)(size - used), "%s%s=%d", between, axis_name(a),
+                             mesh_coordinate(m, rank, a));
             between = " ";
         }
     return out;

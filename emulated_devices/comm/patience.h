@@ -2,9 +2,9 @@
  *
  * First give the core away and look again, which answers fastest while everybody is only passing messages on: the core
  * comes back within microseconds.  When it stays away for LONG_YIELD somebody computes on it, and when nothing has come
- * after the time for yielding somebody computes elsewhere: then sleep, so that they have the cores, until the bell rings;
- * without a bell for a short time, a little longer each time.  With one, too, each sleep has an end, for what nobody rings
- * about.
+ * after the time for yielding somebody computes elsewhere: then sleep, so that they have the cores, until the bell
+ * rings; without a bell for a short time, a little longer each time.  With one, too, each sleep has an end, for what
+ * nobody rings about.
  *
  *   for (;;) {
  *       patience_listen(&p);
@@ -60,7 +60,8 @@ static inline void patience_pause(struct patience *p)
 {
     const struct tempo *tempo = p->bells != NULL ? &tempo_with_bell : &tempo_alone;
     if (p->sleep == 0) {
-        if (!patience_yield(p, tempo)) p->sleep = tempo->first;         /* not before one more look, with an ear for the bell */
+        /* not before one more look, with an ear for the bell */
+        if (!patience_yield(p, tempo)) p->sleep = tempo->first;
         return;
     }
     if (p->bells != NULL) bells_wait(p->bells, p->sleep);
@@ -68,8 +69,8 @@ static inline void patience_pause(struct patience *p)
     p->sleep = p->sleep * 3 / 2 < tempo->longest ? p->sleep * 3 / 2 : tempo->longest;
 }
 
-/* Wait for what MPI itself does between all devices, however long.  Its own calls for that block: those who have come keep the
- * cores from those who have not. @return whether it went well. */
+/* Wait for what MPI itself does between all devices, however long.  Its own calls for that block: those who have come
+ * keep the cores from those who have not. @return whether it went well. */
 static inline bool patience_settle(MPI_Request *request)
 {
     struct patience p = { .bells = NULL };

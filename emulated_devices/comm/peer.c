@@ -79,10 +79,12 @@ static int yielding(enum operation operation, const struct arguments *p)
     return patience_settle(&request) ? MPI_SUCCESS : MPI_ERR_OTHER;
 }
 
-enum error_code peer_run(struct comm *comm, enum peer_way way, enum operation operation, const struct peer_call *c, struct error *err)
+enum error_code peer_run(struct comm *comm, enum peer_way way, enum operation operation, const struct peer_call *c,
+                         struct error *err)
 {
     const int P = comm->size, r = comm->rank;
-    if (c->count > INT_MAX / (operation == ALLTOALL ? P : 1) || P > PEER_MOST_DEVICES || op_of(c->reduction) == MPI_OP_NULL)
+    if (c->count > INT_MAX / (operation == ALLTOALL ? P : 1) || P > PEER_MOST_DEVICES ||
+        op_of(c->reduction) == MPI_OP_NULL)
         return fail(err, ERR_USAGE, "MPI's %s does not take this call", operation_name(operation));
     struct arguments p = { .in = c->in, .out = c->out, .n = (int)c->count, .root = c->root, .t = type_of(c->dtype),
                            .op = op_of(c->reduction), .on = comm->transport->heads };

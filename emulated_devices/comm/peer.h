@@ -9,7 +9,7 @@
 
 enum peer_way {
     PEER_BLOCKING,                      /* MPI_Allreduce */
-    PEER_YIELDING,                      /* MPI_Iallreduce, then MPI_Test and giving the core away until it is complete */
+    PEER_YIELDING,                     /* MPI_Iallreduce, then MPI_Test and giving the core away until it is complete */
     PEER_WAYS
 };
 
@@ -29,8 +29,8 @@ struct peer_call {
 /**
  * One collective by MPI, over all devices.
  *
- * Collective.  Not counted, and takes no virtual time.  Sums, products, largest and smallest of fp32, fp64 and integers;
- * not AVERAGE.  Scans are inclusive.
+ * Collective.  Not counted, and takes no virtual time.  Sums, products, largest and smallest of fp32, fp64 and
+ * integers; not AVERAGE.  Scans are inclusive.
  * in and out are apart; of a broadcast the root's result is its in, since MPI has one buffer.
  * @return OK; ERR_USAGE for what MPI has no equal of, or more elements than its int counts; ERR_COMM.
  */

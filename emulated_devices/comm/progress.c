@@ -34,7 +34,7 @@ void progress_close(struct progress *p)
     p->place = NULL;
 }
 
-/* ---- looking ------------------------------------------------------------------------------------------------------ */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 /* Time that a process has used of all cores.  Where a system does not tell, it passes for computing. */
 static uint64_t time_used(long process)
@@ -95,7 +95,7 @@ void progress_goes_on(struct progress *p, const struct vigil *v)
     atomic_store(&own->waits, false);
 }
 
-/* ---- speaking ----------------------------------------------------------------------------------------------------- */
+/* ---- speaking ---------------------------------------------------------------------------------------------------- */
 
 bool progress_may_speak(struct progress *p)
 {
@@ -105,8 +105,9 @@ bool progress_may_speak(struct progress *p)
 static int describe(char *to, size_t size, int device, const struct wait *w)
 {
     char axes[64];
-    return snprintf(to, size, "device %d waits for device %d to %s: %s over %s, %s %u", device, w->device, w->sending ? "receive" : "send",
-                    operation_name(w->operation), axes_describe(w->axes, axes, sizeof axes), w->named ? "named" : "exchange", (unsigned)w->number);
+    return snprintf(to, size, "device %d waits for device %d to %s: %s over %s, %s %u", device, w->device,
+                    w->sending ? "receive" : "send", operation_name(w->operation),
+                    axes_describe(w->axes, axes, sizeof axes), w->named ? "named" : "exchange", (unsigned)w->number);
 }
 
 /* The first device of the ring that waiting ends in, from this one on; or the device that does not wait. */
@@ -129,7 +130,8 @@ static void explain_ring(const struct progress *p, int start, char *text, size_t
         at = p->place[at].wait.device;
         if (n++ < SHOWN) used += (size_t)snprintf(text + used, size - used, "; ");
     } while (at != start && n < p->size);
-    snprintf(text + used, size - used, n > SHOWN ? "and so on, %d devices in a ring" : "a ring of %d, in which none can go on", n);
+    snprintf(text + used, size - used,
+             n > SHOWN ? "and so on, %d devices in a ring" : "a ring of %d, in which none can go on", n);
 }
 
 static void explain(const struct progress *p, char *text, size_t size)
@@ -156,5 +158,6 @@ void progress_explain(const struct progress *p, const struct wait *own)
     }
     if (blind) describe(text, sizeof text, p->rank, own);
     else explain(p, text, sizeof text);
-    fprintf(stderr, "orrery: nothing has moved for %g s (--wait-limit): %s\n", blind && p->limit < BLIND_LIMIT ? BLIND_LIMIT : p->limit, text);
+    fprintf(stderr, "orrery: nothing has moved for %g s (--wait-limit): %s\n",
+            blind && p->limit < BLIND_LIMIT ? BLIND_LIMIT : p->limit, text);
 }

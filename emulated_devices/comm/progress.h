@@ -1,11 +1,13 @@
 /* progress.h -- who waits for whom, and whether anything still goes on.
  *
- * A message that is late is no deadlock: its sender may compute for an hour.  So each device writes in memory that all of them
- * share whom it waits for.  Who waits looks from time to time at all others.  Something goes on when a wait has ended, another
- * one has begun, or a device that does not wait has used time of a core.  When nothing has gone on for the limit, the job cannot
- * end by itself: either devices wait for each other in a ring, or the one that the others wait for does not run.
+ * A message that is late is no deadlock: its sender may compute for an hour.  So each device writes in memory that all
+ * of them share whom it waits for.  Who waits looks from time to time at all others.  Something goes on when a wait has
+ * ended, another one has begun, or a device that does not wait has used time of a core.  When nothing has gone on for
+ * the limit, the job cannot end by itself: either devices wait for each other in a ring, or the one that the others
+ * wait for does not run.
  *
- * Only looks count, and each for little, so that a job that was stopped for a while (Ctrl-Z, a laptop asleep) is not at fault.
+ * Only looks count, and each for little, so that a job that was stopped for a while (Ctrl-Z, a laptop asleep) is not at
+ * fault.
  */
 #ifndef ORRERY_PROGRESS_H
 #define ORRERY_PROGRESS_H
@@ -53,8 +55,8 @@ void progress_goes_on(struct progress *, const struct vigil *);
 /** Whether this device is the first to ask: of all that find out, one speaks. */
 bool progress_may_speak(struct progress *);
 
-/** Who waits for whom: on stderr a line for every device that waits, then one that begins with "orrery: " and says why nothing
- *  goes on. */
+/** Who waits for whom: on stderr a line for every device that waits, then one that begins with "orrery: " and says why
+ *  nothing goes on. */
 void progress_explain(const struct progress *, const struct wait *own);
 
 #endif

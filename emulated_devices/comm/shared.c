@@ -26,8 +26,8 @@ static struct front *map(int file, size_t bytes)
 
 static void unmap(struct front *f, size_t bytes) { munmap(f, sizeof *f + bytes); }
 
-/* On Linux the memory never has a name: others open it through the descriptor of device 0.  Elsewhere it has one until all
- * have opened it. */
+/* On Linux the memory never has a name: others open it through the descriptor of device 0.  Elsewhere it has one until
+ * all have opened it. */
 #if defined(__linux__)
 static int make_file(char *path, size_t size)
 {

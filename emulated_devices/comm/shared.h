@@ -1,4 +1,5 @@
-/* shared.h -- memory that the devices of one machine share.  It has no name, so nothing is left of it however they end. */
+/* shared.h -- memory that the devices of one machine share.  It has no name, so nothing is left of it
+ * however they end. */
 #ifndef ORRERY_SHARED_H
 #define ORRERY_SHARED_H
 
@@ -6,7 +7,8 @@
 #include <stddef.h>
 
 /**
- * Zeroed memory, the same for all devices on device 0's machine.  Collective over the communicator; waits give the core away.
+ * Zeroed memory, the same for all devices on device 0's machine.  Collective over the communicator; waits give the core
+ * away.
  * @return NULL where there is none: on another machine than device 0's, or if device 0 cannot make it.
  */
 void *shared_open(MPI_Comm, size_t bytes);

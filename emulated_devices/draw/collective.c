@@ -32,7 +32,7 @@ static char *set_text(unsigned set, char *to)
     return to;
 }
 
-/* ---- blocks: the columns of the picture ------------------------------------------------------------------------------------------ */
+/* ---- blocks: the columns of the picture -------------------------------------------------------------------------- */
 
 static int64_t block_first(const struct state *s, int b)
 {
@@ -57,7 +57,7 @@ static unsigned finished(const struct state *s, int b)
     return op == BROADCAST || op == SCATTER ? 1u << s->t->call.root : 0;
 }
 
-/* ---- what happens in a step ------------------------------------------------------------------------------------------------------- */
+/* ---- what happens in a step -------------------------------------------------------------------------------------- */
 
 static bool starts_with(const struct state *s, int device, int b)
 {
@@ -86,13 +86,14 @@ static void take_in(struct state *s, const struct show_event *e)
     }
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 /* Elements of block b with these devices in them; what: out of all the block has. */
 static int64_t elements_of(const struct state *s, const struct show_event *e, int b, unsigned set)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < e->count; i++) n += symbol_devices(e->symbols[i]) == set && block_of(s, symbol_place(e->symbols[i])) == b;
+    for (int64_t i = 0; i < e->count; i++)
+        n += symbol_devices(e->symbols[i]) == set && block_of(s, symbol_place(e->symbols[i])) == b;
     return n;
 }
 
@@ -128,10 +129,13 @@ static void describe_message(const struct state *s, const struct show_event *e, 
         for (unsigned set = next_set(s, e, b, 0); set && used < TEXT; set = next_set(s, e, b, set)) {
             const int64_t n = elements_of(s, e, b, set), all = block_first(s, b + 1) - block_first(s, b);
             int last = b;
-            while (whole(s, e, b, set) && last + 1 < s->t->P && whole(s, e, last + 1, only_moves(s) ? finished(s, last + 1) : set)) last++;
+            while (whole(s, e, b, set) && last + 1 < s->t->P &&
+                   whole(s, e, last + 1, only_moves(s) ? finished(s, last + 1) : set))
+                last++;
             used += snprintf(line + used, sizeof line - (size_t)used, " b%d", b);
             if (last > b) used += snprintf(line + used, sizeof line - (size_t)used, "-%d", last);
-            if (n < all) used += snprintf(line + used, sizeof line - (size_t)used, "[%lld/%lld]", (long long)n, (long long)all);
+            if (n < all)
+                used += snprintf(line + used, sizeof line - (size_t)used, "[%lld/%lld]", (long long)n, (long long)all);
             if (set == finished(s, b)) strcpy(set_of, "*");
             else set_text(set, set_of);
             if (!only_moves(s)) used += snprintf(line + used, sizeof line - (size_t)used, "(%s)", set_of);
@@ -169,7 +173,7 @@ static void print_messages(const struct state *s, int64_t step)
     printf("\n");
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 /* One cell: the devices in it, * if finished, . if there is nothing; two of those if the block's elements differ. */
 static void describe_cell(const struct state *s, int device, int b, char text[TEXT])
@@ -196,7 +200,8 @@ static void describe_cell(const struct state *s, int device, int b, char text[TE
 static bool cell_changed(const struct state *s, const unsigned *before, int device, int b)
 {
     const int64_t first = block_first(s, b), n = block_first(s, b + 1) - first;
-    return before && memcmp(&has_of(s, device)[first], &before[device * s->places + first], sizeof *before * (size_t)n) != 0;
+    return before &&
+           memcmp(&has_of(s, device)[first], &before[device * s->places + first], sizeof *before * (size_t)n) != 0;
 }
 
 static void print_state(const struct state *s, const unsigned *before)
@@ -213,13 +218,14 @@ static void print_state(const struct state *s, const unsigned *before)
             const bool bold = s->colours && cell_changed(s, before, d, b);
             describe_cell(s, d, b, text);
             const int behind = width - (int)strlen(text);
-            printf("%s%s%s%*s", bold ? "\033[1;32m" : "", text, bold ? "\033[0m" : "", b < P - 1 && behind > 0 ? behind : 0, "");
+            printf("%s%s%s%*s", bold ? "\033[1;32m" : "", text, bold ? "\033[0m" : "",
+                   b < P - 1 && behind > 0 ? behind : 0, "");
         }
         printf("\n");
     }
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static void print_head(const struct state *s)
 {
@@ -228,11 +234,14 @@ static void print_head(const struct state *s)
     printf("%s, %s: %s\n", operation_name(op), a->name, a->description);
     printf("  cost  %s\n  from  %s\n\n", a->cost_formula, a->source);
     if (op == BARRIER) return;
-    if (op == ALLTOALL) printf("Column b2 is what goes to device 2; a digit is the device it comes from; *: from all devices.\n\n");
+    if (op == ALLTOALL)
+        printf("Column b2 is what goes to device 2; a digit is the device it comes from; *: from all devices.\n\n");
     else if (reduces(op) || op == SCAN)
-        printf("A vector of %lld in %d blocks, b0 to b%d. Digits: the devices whose numbers are in the sum%s.\n\n", (long long)s->places, s->t->P,
-               s->t->P - 1, op == SCAN ? "" : "; *: all");
-    else printf("A vector of %lld in %d blocks, b0 to b%d. *: has the block, .: not yet.\n\n", (long long)s->places, s->t->P, s->t->P - 1);
+        printf("A vector of %lld in %d blocks, b0 to b%d. Digits: the devices whose numbers are in the sum%s.\n\n",
+               (long long)s->places, s->t->P, s->t->P - 1, op == SCAN ? "" : "; *: all");
+    else
+        printf("A vector of %lld in %d blocks, b0 to b%d. *: has the block, .: not yet.\n\n", (long long)s->places,
+               s->t->P, s->t->P - 1);
 }
 
 static void print_step(const struct state *s, int64_t step)
@@ -262,9 +271,10 @@ static void print_end(const struct state *s, int64_t steps)
         if (c->bytes_sent > most) most = c->bytes_sent;
         messages += c->messages_sent, bytes += c->bytes_sent, additions += c->additions;
     }
-    printf("\n%lld steps, %.3f us on %s\n%llu messages, %llu bytes and %llu additions in all; at most %llu bytes from one device\n", (long long)steps,
-           (double)end * 1e-6, t->cluster->name, (unsigned long long)messages, (unsigned long long)bytes, (unsigned long long)additions,
-           (unsigned long long)most);
+    printf("\n%lld steps, %.3f us on %s\n%llu messages, %llu bytes and %llu additions in all; at most %llu bytes from "
+           "one device\n",
+           (long long)steps, (double)end * 1e-6, t->cluster->name, (unsigned long long)messages,
+           (unsigned long long)bytes, (unsigned long long)additions, (unsigned long long)most);
 }
 
 enum error_code show_draw(const struct show_trace *t, bool colours, struct error *err)

@@ -1,9 +1,9 @@
 /* collective.h -- what happened on every device during one collective, element by element; between the files of
  * `orrery show OP ALGO`.
  *
- * The devices work on symbols.  An element is an int64 whose low half counts, in two bits for each device, how often that device's
- * number is in it, and whose high half is its place in the vector, once for each such number.  Adding two elements of the same place
- * adds both halves: the place is high half / numbers.  A number that is added twice shows.
+ * The devices work on symbols.  An element is an int64 whose low half counts, in two bits for each device, how often
+ * that device's number is in it, and whose high half is its place in the vector, once for each such number.  Adding two
+ * elements of the same place adds both halves: the place is high half / numbers.  A number that is added twice shows.
  */
 #ifndef ORRERY_DRAW_COLLECTIVE_H
 #define ORRERY_DRAW_COLLECTIVE_H
@@ -35,7 +35,7 @@ static inline int64_t symbol_place(int64_t s)
 /* A message that came in, or a sum that was made, and what was then in the buffer. */
 struct show_event {
     int device, from;                   /* from: -1 for a sum */
-    int64_t step;                       /* round of a machine on which a message occupies its ports for one round, and all else is free */
+    int64_t step;     /* round of a machine on which a message occupies its ports for one round, and all else is free */
     picoseconds time;
     int64_t count;
     const int64_t *symbols;             /* [count] */

@@ -28,7 +28,8 @@ enum error_code record_bring(struct comm *world, struct record *mine, struct rec
     enum error_code e = OK;
     if (world->rank > 0) {
         e = exchange_both(&x, 0, &mine->used, sizeof mine->used, -1, NULL, 0, err);
-        return e ? e : exchange_both(&x, 0, mine->number, sizeof *mine->number * (uint64_t)mine->used, -1, NULL, 0, err);
+        return e ? e
+                 : exchange_both(&x, 0, mine->number, sizeof *mine->number * (uint64_t)mine->used, -1, NULL, 0, err);
     }
     all[0] = *mine;
     *mine = (struct record){ 0 };
@@ -38,7 +39,8 @@ enum error_code record_bring(struct comm *world, struct record *mine, struct rec
             fprintf(stderr, "orrery: out of memory for what device %d has recorded\n", r);
             comm_abort(world, 1);       /* the others are sending */
         }
-        if (!e) e = exchange_both(&x, -1, NULL, 0, r, all[r].number, sizeof *all[r].number * (uint64_t)all[r].used, err);
+        if (!e)
+            e = exchange_both(&x, -1, NULL, 0, r, all[r].number, sizeof *all[r].number * (uint64_t)all[r].used, err);
     }
     return e;
 }

@@ -1,11 +1,12 @@
-/* record.h -- what happened on a device, as rows of numbers that travel to rank 0; for the drawings of `orrery show`. */
+/* record.h -- what happened on a device, as rows of numbers that travel to rank 0;
+ * for the drawings of `orrery show`. */
 #ifndef ORRERY_DRAW_RECORD_H
 #define ORRERY_DRAW_RECORD_H
 
 #include "emulated_devices/comm/comm.h"
 
-/* Events one after another, each: what it is (from whom a message came, or a negative number), its time, how many symbols,
- * the symbols.  failed: there was no memory for one of them. */
+/* Events one after another, each: what it is (from whom a message came, or a negative number), its time, how many
+ * symbols, the symbols.  failed: there was no memory for one of them. */
 struct record { int64_t *number; int64_t used, room; bool failed; };
 
 /** Begin an event; record_number, count times, follows. */

@@ -27,12 +27,14 @@ static double x_of(const struct timing *t, int64_t time)
 static void box(FILE *to, double x, double y, double w, double h, struct colour c)
 {
     fprintf(to, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" ", x, y, w, h);
-    fprintf(to, "fill=\"hsl(%d,%d%%,%d%%)\" stroke=\"#444\" stroke-width=\"%.2f\"/>\n", c.hue, c.saturation, c.light, w > 4 ? 0.6 : 0.15);
+    fprintf(to, "fill=\"hsl(%d,%d%%,%d%%)\" stroke=\"#444\" stroke-width=\"%.2f\"/>\n", c.hue, c.saturation, c.light,
+            w > 4 ? 0.6 : 0.15);
 }
 
 static void text(FILE *to, double x, double y, const char *anchor, int size, const char *what)
 {
-    fprintf(to, "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\">%s</text>\n", x, y, anchor, size, what);
+    fprintf(to, "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\">%s</text>\n", x, y, anchor, size,
+            what);
 }
 
 static void draw_action(FILE *to, const struct schedule *s, const struct timing *t, int device, int index)
@@ -46,8 +48,8 @@ static void draw_action(FILE *to, const struct schedule *s, const struct timing 
     box(to, mark ? x - MARK / 2 : x, y, mark ? MARK : w, BAR, colour_of(a.kind, a.chunk, s->chunks));
     snprintf(label, sizeof label, "%d", a.micro);
     if (w >= 7 * (double)strlen(label) + 2) text(to, x + w / 2, y + BAR / 2 + 4, "middle", 12, label);
-    fprintf(to, "<title>%s%d chunk %d, device %d: %lld to %lld</title></g>\n", action_letter(a.kind), a.micro, a.chunk, device,
-            (long long)t->start[device][index], (long long)t->end[device][index]);
+    fprintf(to, "<title>%s%d chunk %d, device %d: %lld to %lld</title></g>\n", action_letter(a.kind), a.micro, a.chunk,
+            device, (long long)t->start[device][index], (long long)t->end[device][index]);
 }
 
 /* About ten marks, at 1, 2 or 5 times a power of ten; in the largest unit that keeps them whole. */
@@ -74,7 +76,8 @@ static void draw_axis(FILE *to, const struct schedule *s, const struct timing *t
 
 static void draw_legend(FILE *to, const struct schedule *s)
 {
-    static const char *const word[] = { "F forward", "B backward", "I backward for input", "W backward for weights", "U update" };
+    static const char *const word[] = { "F forward", "B backward", "I backward for input", "W backward for weights",
+                                        "U update" };
     bool used[ACTION_KINDS] = { false };
     for (int d = 0; d < s->devices; d++)
         for (int i = 0; i < s->count[d]; i++) used[s->actions[d][i].kind] = true;
@@ -96,16 +99,19 @@ static void heading(FILE *to, const struct schedule *s, const struct timing *t)
     snprintf(name, sizeof name, "%s", s->name);
     for (char *c = name; *c != '\0'; c++)
         if (strchr("<>&\"'", *c) != NULL || (unsigned char)*c < ' ' || (unsigned char)*c > '~') *c = '?';
-    snprintf(line, sizeof line, "%s: %d devices, %d microbatches, %d chunk%s a device, bubble %.2f %%", name, s->devices, s->micros,
-             s->chunks, s->chunks == 1 ? "" : "s", 100 * t->bubble);
+    snprintf(line, sizeof line, "%s: %d devices, %d microbatches, %d chunk%s a device, bubble %.2f %%", name,
+             s->devices, s->micros, s->chunks, s->chunks == 1 ? "" : "s", 100 * t->bubble);
     text(to, LEFT, 28, "start", 17, line);
 }
 
-enum error_code schedule_draw_svg(FILE *to, const struct schedule *s, const struct timing *t, bool picoseconds, struct error *err)
+enum error_code schedule_draw_svg(FILE *to, const struct schedule *s, const struct timing *t, bool picoseconds,
+                                  struct error *err)
 {
     const int height = TOP + s->devices * ROW + AXIS;
-    fprintf(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-                "font-family=\"Helvetica, Arial, sans-serif\" fill=\"#222\">\n<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n",
+    fprintf(to,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+            "font-family=\"Helvetica, Arial, sans-serif\" fill=\"#222\">\n<rect width=\"%d\" height=\"%d\" "
+            "fill=\"white\"/>\n",
             WIDTH, height, WIDTH, height, WIDTH, height);
     heading(to, s, t);
     draw_legend(to, s);

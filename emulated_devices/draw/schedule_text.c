@@ -54,7 +54,8 @@ static void choose_scale(struct canvas *c, int columns)
     if (c->columns_per_unit > need + 1) c->columns_per_unit = need + 1;
     if (!c->wide && c->columns_per_unit > 1) c->columns_per_unit = 1;
     c->per_column = c->columns_per_unit > 0 ? 0 : (c->t->makespan + room - 1) / room;
-    c->cells = c->per_column > 0 ? (int)((c->t->makespan + c->per_column - 1) / c->per_column) : (int)units * c->columns_per_unit;
+    c->cells = c->per_column > 0 ? (int)((c->t->makespan + c->per_column - 1) / c->per_column)
+                                 : (int)units * c->columns_per_unit;
 }
 
 /* Twice the time at the middle of a column, twice because a column may be half a unit. */

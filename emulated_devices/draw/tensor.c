@@ -6,7 +6,7 @@
 
 enum { COLUMNS = 100, INDENT = 4, GAP = 3, TEXT = 160, LINE = 3 * TEXT + 32, MOST_LINES = 64 };
 
-/* ---- blocks as text ---------------------------------------------------------------------------------------------------------------- */
+/* ---- blocks as text ---------------------------------------------------------------------------------------------- */
 
 /* Indices of a dimension, a bit each: "0:4", "0:2+6:8". */
 static int print_indices(char *to, size_t room, uint64_t set)
@@ -44,7 +44,8 @@ static void describe_block(const struct block *b, unsigned whole, char text[TEXT
         *to++ = ')', *to = '\0';
     }
     const char *name = linear_matrix_name(b->matrix);
-    if (b->count == (int64_t)members(b->rows) * members(b->cols)) snprintf(text, TEXT, "%s[%.60s,%.60s]%s", name, rows, cols, parts);
+    if (b->count == (int64_t)members(b->rows) * members(b->cols))
+        snprintf(text, TEXT, "%s[%.60s,%.60s]%s", name, rows, cols, parts);
     else snprintf(text, TEXT, "%lld elements of %s[%.50s,%.50s]%s", (long long)b->count, name, rows, cols, parts);
 }
 
@@ -71,10 +72,12 @@ static void describe(const int64_t *symbols, int64_t count, unsigned whole, char
         describe_block(&blocks[b], whole, one);
         used += snprintf(text + used, (size_t)(TEXT - used), "%s%s", b > 0 ? " " : "", one);
     }
-    if (nameless && used < TEXT) snprintf(text + used, (size_t)(TEXT - used), "%s%lld elements of nothing", n > 0 ? " " : "", (long long)nameless);
+    if (nameless && used < TEXT)
+        snprintf(text + used, (size_t)(TEXT - used), "%s%lld elements of nothing", n > 0 ? " " : "",
+                 (long long)nameless);
 }
 
-/* ---- lines, side by side where they fit ---------------------------------------------------------------------------------------------- */
+/* ---- lines, side by side where they fit -------------------------------------------------------------------------- */
 
 struct lines { char text[MOST_LINES][LINE]; int count; };
 
@@ -99,7 +102,7 @@ static char *new_line(struct lines *l)
     return l->text[l->count++];
 }
 
-/* ---- a pass ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- a pass ------------------------------------------------------------------------------------------------------ */
 
 static int64_t step_of(const int64_t *event) { return (event[1] + TENSOR_ROUND / 2) / TENSOR_ROUND; }
 static const int64_t *after(const int64_t *event) { return event + 3 + event[2]; }
@@ -112,7 +115,8 @@ static void describe_product(const int64_t *left, int device, unsigned whole, ch
 {
     const int64_t *right = after(left), *made = after(right);
     char a[TEXT], b[TEXT], y[TEXT];
-    describe(left + 3, left[2], whole, a), describe(right + 3, right[2], whole, b), describe(made + 3, made[2], whole, y);
+    describe(left + 3, left[2], whole, a), describe(right + 3, right[2], whole, b),
+        describe(made + 3, made[2], whole, y);
     snprintf(to, LINE, "%d: %s %s %s %s", device, y, made[0] == PRODUCT_ADDED ? "+=" : "=", a, b);
 }
 
@@ -124,7 +128,8 @@ static void print_kind(const struct tensor_trace *t, int pass, int64_t step, enu
         for (const int64_t *e = t->record[pass][d].number; e < end_of(&t->record[pass][d]); e = after(e)) {
             if (step_of(e) != step) continue;
             describe(e + 3, e[2], whole, text);
-            if (kind == MESSAGES && e[0] >= 0) snprintf(new_line(lines), LINE, "%lld -> %d  %s", (long long)e[0], d, text);
+            if (kind == MESSAGES && e[0] >= 0)
+                snprintf(new_line(lines), LINE, "%lld -> %d  %s", (long long)e[0], d, text);
             if (kind == SUMS && e[0] == SUM_MADE) snprintf(new_line(lines), LINE, "%d adds up %s", d, text);
             if (kind == PRODUCTS && e[0] == FACTOR_LEFT) describe_product(e, d, whole, new_line(lines));
         }
@@ -139,14 +144,17 @@ static void print_totals(const struct pass_outcome *o, int P, int64_t steps)
         messages += o[d].messages, bytes += o[d].bytes, additions += o[d].additions;
         as_cost = as_cost && o[d].as_cost, whole = whole && o[d].whole;
     }
-    printf("  %lld step%s, %llu messages, %llu bytes, %llu additions: %s;\n  %s\n", (long long)steps, steps == 1 ? "" : "s", messages, bytes, additions,
+    printf("  %lld step%s, %llu messages, %llu bytes, %llu additions: %s;\n  %s\n", (long long)steps,
+           steps == 1 ? "" : "s", messages, bytes, additions,
            as_cost ? "on every device what the cost function says" : "THE COST FUNCTION DIFFERS",
-           whole ? "every device has its piece of the result, with all parts in it" : "A PIECE OF THE RESULT IS NOT WHAT IT MUST BE");
+           whole ? "every device has its piece of the result, with all parts in it"
+                 : "A PIECE OF THE RESULT IS NOT WHAT IT MUST BE");
 }
 
 static void print_pass(const struct tensor_trace *t, int pass)
 {
-    static const char *const title[] = { "forward: Y = X W^T", "backward, for the input: dX = dY W", "backward, for the weights: dW += dY^T X" };
+    static const char *const title[] = { "forward: Y = X W^T", "backward, for the input: dX = dY W",
+                                         "backward, for the weights: dW += dY^T X" };
     static struct lines lines;
     int64_t steps = 0;
     for (int d = 0; d < t->P; d++)
@@ -160,7 +168,7 @@ static void print_pass(const struct tensor_trace *t, int pass)
     print_totals(t->outcome[pass], t->P, steps);
 }
 
-/* ---- who has what ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- who has what ------------------------------------------------------------------------------------------------ */
 
 static uint64_t set_of(const struct intervals *s)
 {
@@ -213,13 +221,15 @@ static void print_wrapped(const char *text)
     }
 }
 
-static enum error_code wrong_piece(const struct tensor_trace *t, const struct pass_outcome *o, int device, struct error *err)
+static enum error_code wrong_piece(const struct tensor_trace *t, const struct pass_outcome *o, int device,
+                                   struct error *err)
 {
     const unsigned whole = (1u << t->P) - 1;
     char got[TEXT] = "something that is no element", want[TEXT];
     if (symbol_read(o->got).parts != 0) describe(&o->got, 1, whole, got);
     describe(&o->want, 1, whole, want);
-    return fail(err, ERR_CHECK, "show tensor %s: wrong: device %d has %s where %s must be", t->layer->tp.scheme->head.name, device, got, want);
+    return fail(err, ERR_CHECK, "show tensor %s: wrong: device %d has %s where %s must be",
+                t->layer->tp.scheme->head.name, device, got, want);
 }
 
 enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err)
@@ -228,9 +238,12 @@ enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err
     const struct tensor_scheme *s = l->tp.scheme;
     printf("%s\n", s->head.name);
     print_wrapped(s->head.description), print_wrapped(s->head.source);
-    printf("\nThe matrix \"%s\" on %d device%s: Y [%lld,%lld] = X [%lld,%lld] W [%lld,%lld]^T.\n[0:4,2:6]: rows 0 to 3, columns 2 to 5.\n", t->role, t->P,
-           t->P > 1 ? "s" : "", (long long)l->N, (long long)l->O, (long long)l->N, (long long)l->I, (long long)l->O, (long long)l->I);
-    if (t->P > 1) printf("An inner dimension has %d parts. Y[..](01) has parts 0 and 1 in its sums; Y[..] all of them.\n", t->P);
+    printf("\nThe matrix \"%s\" on %d device%s: Y [%lld,%lld] = X [%lld,%lld] W [%lld,%lld]^T.\n[0:4,2:6]: rows 0 to "
+           "3, columns 2 to 5.\n",
+           t->role, t->P, t->P > 1 ? "s" : "", (long long)l->N, (long long)l->O, (long long)l->N, (long long)l->I,
+           (long long)l->O, (long long)l->I);
+    if (t->P > 1)
+        printf("An inner dimension has %d parts. Y[..](01) has parts 0 and 1 in its sums; Y[..] all of them.\n", t->P);
     printf("A step is the time of one message or one product.\n");
     print_mesh(t);
     print_pieces(t);
@@ -239,7 +252,9 @@ enum error_code show_tensor_draw(const struct tensor_trace *t, struct error *err
         for (int d = 0; d < t->P; d++) {
             const struct pass_outcome *o = &t->outcome[pass][d];
             if (!o->whole) return wrong_piece(t, o, d, err);
-            if (!o->as_cost) return fail(err, ERR_CHECK, "show tensor %s: device %d did not send what the cost function says", s->head.name, d);
+            if (!o->as_cost)
+                return fail(err, ERR_CHECK, "show tensor %s: device %d did not send what the cost function says",
+                            s->head.name, d);
         }
     return OK;
 }

@@ -1,10 +1,10 @@
 /* tensor.h -- between the files of `orrery show tensor NAME`: what happened while a linear layer was multiplied.
  *
- * The devices work on symbols.  An element of a matrix is a double that is a whole number: its low bits say which of the P parts
- * of an inner dimension are in it, and the rest is its place (matrix, row, column), once for each such part.  Adding two
- * partial sums of the same element adds both: the parts are different, so their sum is their union, and the place is the
- * rest / parts.  An element with all parts is whole, as all those of X, W and dY are.  A backend of its own multiplies symbols:
- * it looks whether the factors belong together and which parts their product has.
+ * The devices work on symbols.  An element of a matrix is a double that is a whole number: its low bits say which of
+ * the P parts of an inner dimension are in it, and the rest is its place (matrix, row, column), once for each such
+ * part.  Adding two partial sums of the same element adds both: the parts are different, so their sum is their union,
+ * and the place is the rest / parts.  An element with all parts is whole, as all those of X, W and dY are.  A backend
+ * of its own multiplies symbols: it looks whether the factors belong together and which parts their product has.
  */
 #ifndef ORRERY_DRAW_TENSOR_H
 #define ORRERY_DRAW_TENSOR_H
@@ -45,8 +45,8 @@ struct tensor_trace {
     struct pass_outcome outcome[SHOW_TENSOR_PASSES][SHOW_TENSOR_DEVICES];
 };
 
-/** Draw it to stdout in 100 columns.  @return OK, or ERR_CHECK if a device did not send what its cost function says or has not
- *  its piece of a result. */
+/** Draw it to stdout in 100 columns.  @return OK, or ERR_CHECK if a device did not send what its cost function says or
+ *  has not its piece of a result. */
 enum error_code show_tensor_draw(const struct tensor_trace *, struct error *);
 
 #endif

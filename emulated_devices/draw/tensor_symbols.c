@@ -19,9 +19,11 @@ struct symbol symbol_read(int64_t number)
 {
     const unsigned parts = number < 0 ? 0 : (unsigned)(number & ((1 << SHOW_TENSOR_DEVICES) - 1));
     if (parts == 0 || (number >> SHOW_TENSOR_DEVICES) % parts_in(parts) != 0) return (struct symbol){ 0 };
-    const int64_t place = (number >> SHOW_TENSOR_DEVICES) / parts_in(parts), matrix = place / (SHOW_TENSOR_SIDE * SHOW_TENSOR_SIDE);
+    const int64_t place = (number >> SHOW_TENSOR_DEVICES) / parts_in(parts),
+                  matrix = place / (SHOW_TENSOR_SIDE * SHOW_TENSOR_SIDE);
     if (matrix >= LINEAR_MATRIX_COUNT) return (struct symbol){ 0 };
-    return (struct symbol){ (enum linear_matrix)matrix, place / SHOW_TENSOR_SIDE % SHOW_TENSOR_SIDE, place % SHOW_TENSOR_SIDE, parts };
+    return (struct symbol){ (enum linear_matrix)matrix, place / SHOW_TENSOR_SIDE % SHOW_TENSOR_SIDE,
+                            place % SHOW_TENSOR_SIDE, parts };
 }
 
 /* NaN marks what cannot be. */
@@ -33,7 +35,7 @@ void symbols_record(struct record *r, int what, picoseconds time, const double *
     for (int64_t i = 0; i < count; i++) record_number(r, symbol_number(symbols[i]));
 }
 
-/* ---- products --------------------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 
 /* Operations know only their tensors; a process is one device. */
 static struct { const struct linear_layer *layer; struct record *record; struct ops ops; } here;
@@ -70,7 +72,9 @@ static double product(enum linear_matrix to, struct factor a, struct factor b, i
     const int64_t inner = a.down ? tensor_rows(a.t) : tensor_cols(a.t);
     for (int64_t k = 0; k < inner; k++) {
         const struct symbol x = symbol_at(a, row, k), y = symbol_at(b, col, k);
-        if (x.matrix != a.matrix || y.matrix != b.matrix || x.parts != whole || y.parts != whole || inner_index(a, x) != inner_index(b, y)) return NAN;
+        if (x.matrix != a.matrix || y.matrix != b.matrix || x.parts != whole || y.parts != whole ||
+            inner_index(a, x) != inner_index(b, y))
+            return NAN;
         if (k > 0 && (outer_index(a, x) != made.row || outer_index(b, y) != made.col)) return NAN;
         made.row = outer_index(a, x), made.col = outer_index(b, y);
         const int part = part_of(a, inner_index(a, x), &size);

@@ -14,8 +14,10 @@ void timeline_say_rest(FILE *to, const struct schedule *s)
     fprintf(to, "%s %s held at most, device by device\n", s->devices > 16 ? " ..." : "",
             s->chunks > 1 ? "stages' microbatches" : "microbatches");
     fprintf(to, "  messages  %lld\n", (long long)schedule_messages(s));
-    fprintf(to, "  order     weight gradients are %sadded in the order of the microbatches\n", schedule_adds_in_order(s) ? "" : "not ");
-    fprintf(to, "  sends     %s if each send blocks until its receive\n", schedule_survives_blocking_sends(s) ? "it runs even" : "it would hang");
+    fprintf(to, "  order     weight gradients are %sadded in the order of the microbatches\n",
+            schedule_adds_in_order(s) ? "" : "not ");
+    fprintf(to, "  sends     %s if each send blocks until its receive\n",
+            schedule_survives_blocking_sends(s) ? "it runs even" : "it would hang");
 }
 
 static enum error_code write_text(const char *path, const char *text, size_t bytes, struct error *err)
@@ -26,7 +28,8 @@ static enum error_code write_text(const char *path, const char *text, size_t byt
     return e ? e : output_commit(&o, err);
 }
 
-enum error_code timeline_to_file(const char *path, const struct schedule *s, const struct timing *t, bool picoseconds, struct error *err)
+enum error_code timeline_to_file(const char *path, const struct schedule *s, const struct timing *t, bool picoseconds,
+                                 struct error *err)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -39,7 +42,7 @@ enum error_code timeline_to_file(const char *path, const struct schedule *s, con
     return e;
 }
 
-/* ---- of a run -------------------------------------------------------------------------------------------------------- */
+/* ---- of a run ---------------------------------------------------------------------------------------------------- */
 
 /* A device's times to rank 0, which can hold them: a device that cannot send or receive ends the job. */
 static void bring(struct trainer *t, struct exchange *x, int place, struct timing *all)
@@ -62,7 +65,8 @@ static enum error_code draw(const struct schedule *s, struct timing *t, const ch
     timing_summarise(t, s);
     fprintf(out, "\nlast step's pipeline, in virtual time\n");
     schedule_draw_text(out, s, t, COLUMNS, isatty(fileno(out)));
-    fprintf(out, "\n  time      %.3f us from the first action to the last\n  bubble    %.2f %%\n", 1e-6 * (double)t->makespan, 100 * t->bubble);
+    fprintf(out, "\n  time      %.3f us from the first action to the last\n  bubble    %.2f %%\n",
+            1e-6 * (double)t->makespan, 100 * t->bubble);
     timeline_say_rest(out, s);
     return timeline_to_file(path, s, t, true, err);
 }

@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 /**
- * Draw the last step's pipeline, of the first copy of the model and the first part of each layer, in virtual time: to `out`
- * for a terminal, with its bubble, memory and messages, and to an SVG file.
+ * Draw the last step's pipeline, of the first copy of the model and the first part of each layer, in virtual time: to
+ * `out` for a terminal, with its bubble, memory and messages, and to an SVG file.
  * Collective over all devices; rank 0 writes.
  * @return OK, or the same error on every device: ERR_FILE, ERR_MEMORY, ERR_COMM.
  */
@@ -19,7 +19,9 @@ enum error_code timeline_write(struct trainer *, const char *path, FILE *out, st
 /** What a timed schedule costs besides time: memory, messages, order of additions, a line each. */
 void timeline_say_rest(FILE *to, const struct schedule *);
 
-/** The schedule as SVG, or as text if there is no timing: made in memory, written as a whole.  @return OK, ERR_FILE or ERR_MEMORY. */
-enum error_code timeline_to_file(const char *path, const struct schedule *, const struct timing *, bool picoseconds, struct error *);
+/** The schedule as SVG, or as text if there is no timing: made in memory, written as a whole.
+ * @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code timeline_to_file(const char *path, const struct schedule *, const struct timing *, bool picoseconds,
+                                 struct error *);
 
 #endif

@@ -27,13 +27,15 @@ static enum error_code bring(struct comm *c, int rank, const struct events *own,
     if (rank == 0) {
         if (c->rank != 0) return OK;
         *got = *own;
-        return (got->text = malloc(own->length + 1)) ? (memcpy(got->text, own->text, own->length), OK) : fail(err, ERR_MEMORY, "no memory for a trace");
+        return (got->text = malloc(own->length + 1)) ? (memcpy(got->text, own->text, own->length), OK)
+                                                     : fail(err, ERR_MEMORY, "no memory for a trace");
     }
     struct exchange x = exchange_begin(c->everyone, CONTROL);
     if (c->rank == rank) e = exchange_both(&x, 0, &head, sizeof head, -1, NULL, 0, err);
     if (c->rank == 0) e = exchange_both(&x, -1, NULL, 0, rank, &head, sizeof head, err);
     if (c->rank == 0 && !e && (got->text = malloc(head.length + 1)) == NULL)
-        e = fail(err, ERR_MEMORY, "no memory for %llu bytes of device %d's trace", (unsigned long long)head.length, rank);
+        e = fail(err, ERR_MEMORY, "no memory for %llu bytes of device %d's trace", (unsigned long long)head.length,
+                 rank);
     e = comm_agree(c, e, err);
     if (e) return e;
     if (c->rank == rank) e = exchange_both(&x, 0, own->text, own->length, -1, NULL, 0, err);
@@ -43,7 +45,8 @@ static enum error_code bring(struct comm *c, int rank, const struct events *own,
     return exchange_both(&x, -1, NULL, 0, rank, got->text, head.length, err);
 }
 
-static enum error_code collect(struct comm *c, const struct events *own, struct output *out, int64_t *at, bool *full, struct error *err)
+static enum error_code collect(struct comm *c, const struct events *own, struct output *out, int64_t *at, bool *full,
+                               struct error *err)
 {
     enum error_code e = OK;
     for (int rank = 0; rank < c->size && !e; rank++) {
@@ -60,13 +63,16 @@ static enum error_code collect(struct comm *c, const struct events *own, struct 
 static enum error_code put_end(struct output *out, int64_t *at, const char *cluster, bool full, struct error *err)
 {
     char text[256];
-    const int n = snprintf(text, sizeof text, "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":0,\"args\":{\"labels\":\"virtual time\"}}\n],\n"
-                           "\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"time\":\"virtual\",\"cluster\":\"%.60s\",\"complete\":%s}}\n",
-                           cluster, full ? "false" : "true");
+    const int n = snprintf(
+        text, sizeof text,
+        "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":0,\"args\":{\"labels\":\"virtual time\"}}\n],\n"
+        "\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"time\":\"virtual\",\"cluster\":\"%.60s\",\"complete\":%s}}\n",
+        cluster, full ? "false" : "true");
     return put(out, at, text, (size_t)n, err);
 }
 
-enum error_code trace_write(struct comm *c, const struct mesh *m, const struct trace *trace, const char *cluster, const char *path, struct error *err)
+enum error_code trace_write(struct comm *c, const struct mesh *m, const struct trace *trace, const char *cluster,
+                            const char *path, struct error *err)
 {
     static const char begin[] = "{\"traceEvents\":[\n";
     struct events own = { .full = trace->full };
@@ -75,7 +81,8 @@ enum error_code trace_write(struct comm *c, const struct mesh *m, const struct t
     size_t length = 0;
     int64_t at = 0;
     bool full = false, open = false;
-    enum error_code e = trace_format(trace, &c->device->clock, c->rank, mesh_describe(m, c->rank, place, sizeof place), &own.text, &length, err);
+    enum error_code e = trace_format(trace, &c->device->clock, c->rank, mesh_describe(m, c->rank, place, sizeof place),
+                                     &own.text, &length, err);
     own.length = length;
     if (!e && c->rank == 0) {
         e = output_create(&out, path, err);

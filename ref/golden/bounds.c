@@ -29,7 +29,9 @@ int bound_twins(enum dtype t) { return is_narrow(t) ? 64 : 16; }
 
 struct perturbation bound_twin(enum dtype t)
 {
-    return (struct perturbation){ .parts = BOUND_PARTS, .gradient_parts = BOUND_PARTS, .storage = is_narrow(t) ? 2 * dtype_unit(t) : 0 };
+    return (struct perturbation){ .parts = BOUND_PARTS,
+                                  .gradient_parts = BOUND_PARTS,
+                                  .storage = is_narrow(t) ? 2 * dtype_unit(t) : 0 };
 }
 
 struct perturbation bound_clean(enum dtype t, uint64_t seed)
@@ -37,7 +39,8 @@ struct perturbation bound_clean(enum dtype t, uint64_t seed)
     return (struct perturbation){ .seed = seed, .lambda = 1, .storage = is_narrow(t) ? dtype_unit(t) : 0 };
 }
 
-enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct perturbation disturb, double bound[], struct error *err)
+enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct perturbation disturb, double bound[],
+                               struct error *err)
 {
     for (int i = 0; i < plain->records; i++) bound[i] = 0;
     for (int seed = 1; seed <= bound_twins(t); seed++) {
@@ -47,7 +50,8 @@ enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct 
         if (e) return e;
         for (int i = 0; i < plain->records; i++) {
             const struct record *a = &twin.record[i], *b = &plain->record[i];
-            const double d = a->route == b->route ? tensor_apart(a->values, b->values).relative + 2 * dtype_unit(t) : INFINITY;
+            const double d =
+                a->route == b->route ? tensor_apart(a->values, b->values).relative + 2 * dtype_unit(t) : INFINITY;
             if (exceeds(d, bound[i])) bound[i] = d;
         }
         replay_free(&twin);
@@ -56,7 +60,7 @@ enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct 
     return OK;
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------------ */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 struct path { char text[4096]; };
 
@@ -65,7 +69,8 @@ static struct path path_beside(const struct golden *g)
 {
     struct path p;
     const char *end = strrchr(g->file.path, '.');
-    snprintf(p.text, sizeof p.text, "%.*s.bounds.json", (int)(end ? (size_t)(end - g->file.path) : strlen(g->file.path)), g->file.path);
+    snprintf(p.text, sizeof p.text, "%.*s.bounds.json",
+             (int)(end ? (size_t)(end - g->file.path) : strlen(g->file.path)), g->file.path);
     return p;
 }
 
@@ -82,7 +87,9 @@ enum error_code bounds_read(const struct replay *plain, enum dtype t, double bou
         bound[i] = INFINITY;
         if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(list, plain->record[i].name))) continue;
         e = json_double(list, path.text, plain->record[i].name, &bound[i], err);
-        if (!e && !(bound[i] > 0)) e = fail(err, ERR_FORMAT, "%s: the bound of %s is %g; it must be above 0", path.text, plain->record[i].name, bound[i]);
+        if (!e && !(bound[i] > 0))
+            e = fail(err, ERR_FORMAT, "%s: the bound of %s is %g; it must be above 0", path.text, plain->record[i].name,
+                     bound[i]);
     }
     cJSON_Delete(root);
     return e;
@@ -100,7 +107,8 @@ static enum error_code add_format(cJSON *root, const struct golden *g, enum dtyp
     ok = ok && list;
     if (ok) e = bounds_measure(&plain, t, bound_twin(t), bound, err);
     for (int i = 0; i < plain.records && ok && !e; i++)
-        ok = (isfinite(bound[i]) ? cJSON_AddNumberToObject(list, plain.record[i].name, bound[i]) : cJSON_AddNullToObject(list, plain.record[i].name)) != NULL;
+        ok = (isfinite(bound[i]) ? cJSON_AddNumberToObject(list, plain.record[i].name, bound[i])
+                                 : cJSON_AddNullToObject(list, plain.record[i].name)) != NULL;
     free(bound);
     replay_free(&plain);
     return e || ok ? e : fail(err, ERR_MEMORY, "no memory for the bounds of %s", g->file.path);
@@ -111,8 +119,9 @@ enum error_code bounds_write(const struct golden *g, struct error *err)
     const struct path path = path_beside(g);
     const char *slash = strrchr(g->file.path, '/');
     cJSON *root = cJSON_CreateObject();
-    bool ok = cJSON_AddStringToObject(root, "golden", slash ? slash + 1 : g->file.path) && cJSON_AddNumberToObject(root, "lambda", PERTURB_LAMBDA)
-              && cJSON_AddNumberToObject(root, "parts", BOUND_PARTS);
+    bool ok = cJSON_AddStringToObject(root, "golden", slash ? slash + 1 : g->file.path) &&
+              cJSON_AddNumberToObject(root, "lambda", PERTURB_LAMBDA) &&
+              cJSON_AddNumberToObject(root, "parts", BOUND_PARTS);
     enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "%s: no memory to write it", path.text);
     for (int f = 0; f < BOUND_FORMATS && !e; f++) e = add_format(root, g, bound_formats[f], err);
     if (!e) e = json_write(path.text, root, err);

@@ -11,13 +11,14 @@ bool golden_is_input(const char *name)
            || (strlen(name) > 3 && strcmp(name + strlen(name) - 3, "/lr") == 0);
 }
 
-enum error_code golden_read(const struct golden *g, const char *name, enum dtype t, int64_t count, void *out, struct error *err)
+enum error_code golden_read(const struct golden *g, const char *name, enum dtype t, int64_t count, void *out,
+                            struct error *err)
 {
     const struct safetensors_entry *e = safetensors_find(&g->file, name);
     if (e == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", shown_path(g->file.path).text, name);
     if (e->count != count)
-        return fail(err, ERR_FORMAT, "%s: %s has %lld elements; its model has %lld", shown_path(g->file.path).text, name, (long long)e->count,
-                    (long long)count);
+        return fail(err, ERR_FORMAT, "%s: %s has %lld elements; its model has %lld", shown_path(g->file.path).text,
+                    name, (long long)e->count, (long long)count);
     return safetensors_read(&g->file, e, t, out, err);
 }
 
@@ -33,7 +34,8 @@ static enum error_code read_batches(struct golden *g, struct error *err)
 {
     const struct safetensors_entry *ids = safetensors_find(&g->file, "ids");
     if (ids == NULL || ids->ndim != 3 || ids->count < 1)
-        return fail(err, ERR_FORMAT, "%s: no golden file: it needs a tensor ids [steps, batch, tokens]", shown_path(g->file.path).text);
+        return fail(err, ERR_FORMAT, "%s: no golden file: it needs a tensor ids [steps, batch, tokens]",
+                    shown_path(g->file.path).text);
     g->steps = ids->dim[0], g->B = ids->dim[1], g->S = ids->dim[2];
     enum error_code e = read_tokens(g, "ids", &g->ids, err);
     return e ? e : read_tokens(g, "labels", &g->labels, err);
@@ -45,7 +47,8 @@ enum error_code golden_open(struct golden *g, const char *path, struct error *er
     enum error_code e = safetensors_open(&g->file, path, err);
     if (e) return e;
     const char *config = safetensors_metadata(&g->file, "config"), *seed = safetensors_metadata(&g->file, "seed");
-    if (config == NULL || seed == NULL) e = fail(err, ERR_FORMAT, "%s: no golden file: its metadata needs config and seed", shown_path(path).text);
+    if (config == NULL || seed == NULL)
+        e = fail(err, ERR_FORMAT, "%s: no golden file: its metadata needs config and seed", shown_path(path).text);
     if (!e) e = model_config_parse(&g->config, config, path, err);
     if (!e) g->seed = strtoull(seed, NULL, 10);
     if (!e) e = read_batches(g, err);
@@ -70,8 +73,11 @@ static double number(const struct golden *g, const char *optimizer, const char *
 
 struct hyperparameters golden_hyperparameters(const struct golden *g, const char *o)
 {
-    return (struct hyperparameters){ .beta1 = number(g, o, "beta1"), .beta2 = number(g, o, "beta2"), .eps = number(g, o, "eps"),
-                                     .weight_decay = number(g, o, "weight_decay"), .momentum = number(g, o, "momentum"),
+    return (struct hyperparameters){ .beta1 = number(g, o, "beta1"),
+                                     .beta2 = number(g, o, "beta2"),
+                                     .eps = number(g, o, "eps"),
+                                     .weight_decay = number(g, o, "weight_decay"),
+                                     .momentum = number(g, o, "momentum"),
                                      .clip = number(g, o, "clip") };
 }
 

@@ -18,12 +18,15 @@ struct golden {
     int32_t *ids, *labels;              /* [steps,B,S] */
 };
 
-/** Open a golden file.  @return OK; ERR_FILE; ERR_FORMAT, naming what is missing; ERR_MEMORY.  On failure there is nothing to close. */
+/** Open a golden file.  @return OK; ERR_FILE; ERR_FORMAT, naming what is missing; ERR_MEMORY.
+ * On failure there is nothing to close. */
 enum error_code golden_open(struct golden *, const char *path, struct error *);
 void golden_close(struct golden *);
 
-/** Read a tensor of so many elements, converted.  @return OK; ERR_FORMAT if there is none or it has another size; ERR_FILE. */
-enum error_code golden_read(const struct golden *, const char *name, enum dtype, int64_t count, void *out, struct error *);
+/** Read a tensor of so many elements, converted.  @return OK;
+ * ERR_FORMAT if there is none or it has another size; ERR_FILE. */
+enum error_code golden_read(const struct golden *, const char *name, enum dtype, int64_t count, void *out,
+                            struct error *);
 
 /** Whether a tensor was given to whoever computed the rest: tokens, initial and starting weights, learning rates. */
 bool golden_is_input(const char *name);
@@ -31,7 +34,8 @@ bool golden_is_input(const char *name);
 /** The numbers of the optimizer of this name in the file's metadata; those it does not have are 0. */
 struct hyperparameters golden_hyperparameters(const struct golden *, const char *optimizer);
 
-/** The next of the optimizers that the file has steps of: `list` is where to go on, NULL at first.  @return where to go on, or NULL. */
+/** The next of the optimizers that the file has steps of: `list` is where to go on, NULL at first.
+ * @return where to go on, or NULL. */
 const char *golden_next_optimizer(const struct golden *, const char *list, char name[32]);
 
 #endif

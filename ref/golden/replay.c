@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- remembering -------------------------------------------------------------------------------------------------------- */
+/* ---- remembering ------------------------------------------------------------------------------------------------- */
 
 /* What is found here is kept divided by `scale`; if that is not 1, in a format that holds all quotients. */
 static void keep(struct replay *r, const char *name, struct tensor t, double scale)
@@ -35,7 +35,10 @@ static void keep(struct replay *r, const char *name, struct tensor t, double sca
     r->records++;
 }
 
-static void keep_numbers(struct replay *r, const char *name, double *x, int64_t n) { keep(r, name, tensor_1d(x, F64, n), 1); }
+static void keep_numbers(struct replay *r, const char *name, double *x, int64_t n)
+{
+    keep(r, name, tensor_1d(x, F64, n), 1);
+}
 
 static bool ends(const char *name, const char *with)
 {
@@ -87,10 +90,12 @@ static void make_choose(struct tensor logits, const int32_t *chosen, int64_t k)
 static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct replay *r = context;
-    const bool parameter = ends(name, ".weight") || ends(name, ".bias"), in_block = layer >= 0 && layer < r->model.config.L && !parameter;
+    const bool parameter = ends(name, ".weight") || ends(name, ".bias"),
+               in_block = layer >= 0 && layer < r->model.config.L && !parameter;
     char full[RECORD_NAME];
     if (r->disturb.see) r->disturb.see(r->disturb.context, name, layer, gradient, t, terms);
-    if (!gradient && r->keeping && r->follow && strcmp(name, "router.logits") == 0) make_choose(t, r->follow->choice + r->choices, r->model.config.mixture.k);
+    if (!gradient && r->keeping && r->follow && strcmp(name, "router.logits") == 0)
+        make_choose(t, r->follow->choice + r->choices, r->model.config.mixture.k);
     if (!gradient && strcmp(name, "router.weights") == 0) note_choice(r, r->model.block[layer].experts);
     if (!r->keeping) return;
     if (in_block) snprintf(full, sizeof full, "%s/h.%d.%s", gradient ? "grad" : "act", layer, name);
@@ -98,7 +103,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
     keep(r, full, t, gradient ? r->model.loss_scale : 1);
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static bool is_mixed(const struct replay *r) { return dtype_wide(r->model.ops->dtype) != r->model.ops->dtype; }
 
@@ -110,7 +115,8 @@ static void round_master(struct replay *r, int i)
     if (r->disturb.see) r->disturb.see(r->disturb.context, r->model.spec[i].name, 0, false, r->model.w[i], 1);
 }
 
-/* The file's starting weights.  They are not fp32 numbers, and rounding them to fp32 is a disturbance like any other. */
+/* The file's starting weights.  They are not fp32 numbers, and rounding them to fp32 is a
+ * disturbance like any other. */
 static enum error_code start(struct replay *r, struct error *err)
 {
     enum error_code e = OK;
@@ -121,7 +127,8 @@ static enum error_code start(struct replay *r, struct error *err)
         e = golden_read(r->golden, name, m.dtype, tensor_count(m), m.data, err);
         if (!e && r->disturb.see && !is_mixed(r)) r->disturb.see(r->disturb.context, name, 0, false, m, 1);
         if (!e) round_master(r, i);
-        for (int s = 0; s < OPTIMIZER_MAX_STATES; s++) memset(r->state[i * OPTIMIZER_MAX_STATES + s].data, 0, tensor_bytes(m));
+        for (int s = 0; s < OPTIMIZER_MAX_STATES; s++)
+            memset(r->state[i * OPTIMIZER_MAX_STATES + s].data, 0, tensor_bytes(m));
     }
     transformer_zero_gradients(&r->model);
     r->model.observer = (struct observer){ see, r };
@@ -139,7 +146,10 @@ static enum error_code forward_backward(struct replay *r, int64_t step, double *
 }
 
 /* Of all gradients, the loss scale taken out. */
-static double gradient_norm(const struct replay *r) { return transformer_gradient_norm(&r->model) / r->model.loss_scale; }
+static double gradient_norm(const struct replay *r)
+{
+    return transformer_gradient_norm(&r->model) / r->model.loss_scale;
+}
 
 static enum error_code one_pass(struct replay *r, struct error *err)
 {
@@ -158,10 +168,14 @@ static enum error_code one_pass(struct replay *r, struct error *err)
     return OK;
 }
 
-static void update(struct replay *r, const struct optimizer *o, const struct hyperparameters *h, int64_t t, double lr, double norm)
+static void update(struct replay *r, const struct optimizer *o, const struct hyperparameters *h, int64_t t, double lr,
+                   double norm)
 {
     for (int i = 0; i < r->model.params; i++) {
-        const struct step s = { .lr = lr, .t = t, .gradient_scale = clip_scale(h, norm) / r->model.loss_scale, .hyper = h,
+        const struct step s = { .lr = lr,
+                                .t = t,
+                                .gradient_scale = clip_scale(h, norm) / r->model.loss_scale,
+                                .hyper = h,
                                 .weight_decay = r->model.spec[i].decay ? h->weight_decay : 0 };
         optimizer_step(o, r->master[i], r->model.g[i], &r->state[i * OPTIMIZER_MAX_STATES], s);
         round_master(r, i);
@@ -191,7 +205,8 @@ static enum error_code some_steps(struct replay *r, const char *optimizer, struc
     double lr[MOST_STEPS], loss[MOST_STEPS], norm[MOST_STEPS];
     char name[RECORD_NAME];
     enum error_code e = optimizer_find(&o, optimizer, err);
-    if (!e && g->steps > MOST_STEPS) e = fail(err, ERR_FORMAT, "%s: has %lld steps; at most %d", g->file.path, (long long)g->steps, MOST_STEPS);
+    if (!e && g->steps > MOST_STEPS)
+        e = fail(err, ERR_FORMAT, "%s: has %lld steps; at most %d", g->file.path, (long long)g->steps, MOST_STEPS);
     if (e) return e;
     snprintf(name, sizeof name, "%s/lr", optimizer);
     e = golden_read(g, name, F64, g->steps, lr, err);
@@ -240,7 +255,8 @@ static enum error_code open_replay(struct replay *r, enum dtype t, struct error 
     return ok ? OK : fail(err, ERR_MEMORY, "no memory to run %s", r->golden->config.name);
 }
 
-static enum error_code run(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb, const struct replay *follow, struct error *err)
+static enum error_code run(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb,
+                           const struct replay *follow, struct error *err)
 {
     char optimizer[32];
     *r = (struct replay){ .golden = g, .follow = follow };
@@ -249,18 +265,21 @@ static enum error_code run(struct replay *r, const struct golden *g, enum dtype 
     if (disturb) r->disturb = perturbing_observer(&r->disturbance);
     if (!e) e = start(r, err);
     if (!e) e = one_pass(r, err);
-    for (const char *list = NULL; !e && (list = golden_next_optimizer(g, list, optimizer)) != NULL;) e = some_steps(r, optimizer, err);
+    for (const char *list = NULL; !e && (list = golden_next_optimizer(g, list, optimizer)) != NULL;)
+        e = some_steps(r, optimizer, err);
     if (!e && r->failed) e = fail(err, ERR_MEMORY, "no memory to remember the tensors of %s", g->file.path);
     if (e) replay_free(r);
     return e;
 }
 
-enum error_code replay_run(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb, struct error *err)
+enum error_code replay_run(struct replay *r, const struct golden *g, enum dtype t, const struct perturbation *disturb,
+                           struct error *err)
 {
     return run(r, g, t, disturb, NULL, err);
 }
 
-enum error_code replay_following(struct replay *r, const struct replay *other, enum dtype t, const struct perturbation *disturb, struct error *err)
+enum error_code replay_following(struct replay *r, const struct replay *other, enum dtype t,
+                                 const struct perturbation *disturb, struct error *err)
 {
     return run(r, other->golden, t, disturb, other, err);
 }
@@ -288,7 +307,7 @@ void replay_free(struct replay *r)
     *r = (struct replay){ 0 };
 }
 
-/* ---- comparing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 struct apart tensor_apart(struct tensor got, struct tensor want)
 {
@@ -304,7 +323,8 @@ struct apart tensor_apart(struct tensor got, struct tensor want)
     return a;
 }
 
-enum error_code replay_compare(const struct replay *r, int record, struct apart *a, struct tensor *want, struct error *err)
+enum error_code replay_compare(const struct replay *r, int record, struct apart *a, struct tensor *want,
+                               struct error *err)
 {
     const struct record *k = &r->record[record];
     *want = k->values;
@@ -323,7 +343,8 @@ enum error_code replay_covers(const struct replay *r, struct error *err)
         const char *name = file->entry[e].name;
         int times = golden_is_input(name);
         for (int i = 0; i < r->records; i++) times += strcmp(r->record[i].name, name) == 0;
-        if (times != 1) return fail(err, ERR_CHECK, "%s: %s was computed %d times", shown_path(file->path).text, name, times);
+        if (times != 1)
+            return fail(err, ERR_CHECK, "%s: %s was computed %d times", shown_path(file->path).text, name, times);
     }
     return OK;
 }

@@ -11,14 +11,14 @@ enum { RECORD_NAME = PARAM_NAME + 32 };
 struct record {
     char name[RECORD_NAME];
     struct tensor values;
-    uint64_t route;                     /* a hash of which experts all tokens went to on the way here: two runs with different ones
+    uint64_t route; /* a hash of which experts all tokens went to on the way here: two runs with different ones
                                            have not computed the same function; always the same without a mixture */
 };
 
 struct replay {
     const struct golden *golden;
     struct transformer model;
-    struct tensor *master;              /* [params] what the optimizer steps: the weights, or fp32 copies of 16-bit ones */
+    struct tensor *master;           /* [params] what the optimizer steps: the weights, or fp32 copies of 16-bit ones */
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
     struct record *record;              /* [records] in order of execution, named as in the file */
     int records;
@@ -34,12 +34,13 @@ struct replay {
 
 /**
  * One pass over the first batch, then all steps of each optimizer, everything from the file's starting weights.
- * A model in 16 bits has gradients and masters in fp32; in fp16 the loss is multiplied by REPLAY_LOSS_SCALE, which the records
- * are without.
+ * A model in 16 bits has gradients and masters in fp32; in fp16 the loss is multiplied by REPLAY_LOSS_SCALE, which the
+ * records are without.
  * @param disturb  NULL, or how to disturb every tensor, the weights that the model computes with as well; copied.
  * @return OK; ERR_FORMAT if the file lacks what to start from; ERR_MEMORY.  On failure there is nothing to free.
  */
-enum error_code replay_run(struct replay *, const struct golden *, enum dtype, const struct perturbation *disturb, struct error *);
+enum error_code replay_run(struct replay *, const struct golden *, enum dtype, const struct perturbation *disturb,
+                           struct error *);
 
 /**
  * One pass over the batch of a golden file that has no file: config, seed and the first step's ids and labels are read.
@@ -49,17 +50,20 @@ enum error_code replay_run(struct replay *, const struct golden *, enum dtype, c
 enum error_code replay_batch(struct replay *, const struct golden *, enum dtype, const char *dir, struct error *);
 
 /**
- * The same as replay_run, but in the pass that is recorded tokens go to the experts to which they go in another run of the file: where
- * the disturbance would send one elsewhere, the logits that it has exchanged are exchanged back.
+ * The same as replay_run, but in the pass that is recorded tokens go to the experts to which they go in another run of
+ * the file: where the disturbance would send one elsewhere, the logits that it has exchanged are exchanged back.
  */
-enum error_code replay_following(struct replay *, const struct replay *other, enum dtype, const struct perturbation *disturb, struct error *);
+enum error_code replay_following(struct replay *, const struct replay *other, enum dtype,
+                                 const struct perturbation *disturb, struct error *);
 
 void replay_free(struct replay *);
 
 /** Write tensors into a safetensors file.  @return OK; ERR_FILE; ERR_MEMORY.  On failure nothing is left behind. */
-enum error_code records_write(const struct record *, int count, const char *generator, const char *model, const char *path, struct error *);
+enum error_code records_write(const struct record *, int count, const char *generator, const char *model,
+                              const char *path, struct error *);
 
-struct apart { double relative; int64_t worst; };       /* norm of the difference over norm of want; the element furthest off */
+/* norm of the difference over norm of want; the element furthest off */
+struct apart { double relative; int64_t worst; };
 
 /** How far two tensors of the same size are apart; NaN if there is one in either. */
 struct apart tensor_apart(struct tensor got, struct tensor want);
@@ -67,7 +71,8 @@ struct apart tensor_apart(struct tensor got, struct tensor want);
 /** How far a record is from the file.  want: room for the file's tensor, which its data becomes; for free(). */
 enum error_code replay_compare(const struct replay *, int record, struct apart *, struct tensor *want, struct error *);
 
-/** Whether everything computed in the file was computed here, once.  @return OK, or ERR_CHECK with the first that was not. */
+/** Whether everything computed in the file was computed here, once.
+ * @return OK, or ERR_CHECK with the first that was not. */
 enum error_code replay_covers(const struct replay *, struct error *);
 
 #endif

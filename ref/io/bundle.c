@@ -37,13 +37,15 @@ static enum error_code fail_errno(struct error *err, const char *path, const cha
     return fail(err, ERR_FILE, "%s: %s: %s", shown_path(path).text, what, strerror(errno));
 }
 
-/* ---- the list ------------------------------------------------------------------------------------------------------------ */
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-/* The whole text, from what it says: so that a text is sound if it equals the one that is made of what was read from it. */
+/* The whole text, from what it says: so that a text is sound if it equals the one that is made of
+ * what was read from it. */
 static void print_list(const struct bundle_kind *k, const struct sha256_text sum[], char *text)
 {
     int used = snprintf(text, LIST_LIMIT, "# %s; `sha256sum -c %s` checks it\n", k->title, k->list);
-    for (int i = 0; k->name[i]; i++) used += snprintf(text + used, LIST_LIMIT - (size_t)used, "%s  %s\n", sum[i].text, k->name[i]);
+    for (int i = 0; k->name[i]; i++)
+        used += snprintf(text + used, LIST_LIMIT - (size_t)used, "%s  %s\n", sum[i].text, k->name[i]);
     snprintf(text + used, LIST_LIMIT - (size_t)used, "# %s of the lines above\n", sha256_of(text, (size_t)used).text);
 }
 
@@ -59,7 +61,8 @@ static bool read_list(struct bundle *b, const char *text, size_t count)
     return strlen(again) == count && memcmp(again, text, count) == 0;
 }
 
-enum error_code bundle_open(struct bundle *b, const struct bundle_kind *kind, const char *dir, bool *there, struct error *err)
+enum error_code bundle_open(struct bundle *b, const struct bundle_kind *kind, const char *dir, bool *there,
+                            struct error *err)
 {
     char path[BUNDLE_PATH], *text;
     size_t count;
@@ -71,7 +74,8 @@ enum error_code bundle_open(struct bundle *b, const struct bundle_kind *kind, co
     *there = true;
     e = file_read_all(path, LIST_LIMIT, &text, &count, err);
     if (e) return e;
-    if (!read_list(b, text, count)) e = fail(err, ERR_FORMAT, "%s: is damaged: its lines are not those that were written", shown_path(path).text);
+    if (!read_list(b, text, count))
+        e = fail(err, ERR_FORMAT, "%s: is damaged: its lines are not those that were written", shown_path(path).text);
     free(text);
     return e;
 }
@@ -93,12 +97,16 @@ void bundle_find(const struct bundle *b, const char *name, char *path)
 {
     char beside[BUNDLE_PATH];
     join(path, b->dir, name, "");
-    if (is_there(join(beside, b->dir, name, ".new")) && !has_sum(b, name, path) && has_sum(b, name, beside)) strcpy(path, beside);
+    if (is_there(join(beside, b->dir, name, ".new")) && !has_sum(b, name, path) && has_sum(b, name, beside))
+        strcpy(path, beside);
 }
 
 static enum error_code fail_damaged(const char *path, const char *list, struct error *err)
 {
-    return fail(err, ERR_FORMAT, "%s: is damaged, or not the file that was saved: its SHA-256 is not the one in %s, without which files are taken as they are", shown_path(path).text, list);
+    return fail(err, ERR_FORMAT,
+                "%s: is damaged, or not the file that was saved: its SHA-256 is not the one in %s, without which files "
+                "are taken as they are",
+                shown_path(path).text, list);
 }
 
 enum error_code bundle_check(const struct bundle *b, const char *name, struct error *err)
@@ -111,7 +119,8 @@ enum error_code bundle_check(const struct bundle *b, const char *name, struct er
     return e;
 }
 
-enum error_code bundle_read(const struct bundle *b, const char *name, int64_t limit, char **bytes, size_t *count, struct error *err)
+enum error_code bundle_read(const struct bundle *b, const char *name, int64_t limit, char **bytes, size_t *count,
+                            struct error *err)
 {
     char path[BUNDLE_PATH];
     bundle_find(b, name, path);
@@ -123,7 +132,7 @@ enum error_code bundle_read(const struct bundle *b, const char *name, int64_t li
     return fail_damaged(path, b->kind->list, err);
 }
 
-/* ---- beginning to write --------------------------------------------------------------------------------------------------- */
+/* ---- beginning to write ------------------------------------------------------------------------------------------ */
 
 int bundle_lock_to_read(const char *dir)
 {
@@ -140,7 +149,8 @@ static enum error_code lock(struct bundle_writer *w, struct error *err)
     if (w->lock < 0) return fail_errno(err, w->dir, "cannot be written to");
     for (int waited = 0; flock(w->lock, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR); waited++) {
         if (waited == 20 * BUNDLE_PATIENCE)
-            return fail(err, ERR_FILE, "%s: another process has been writing to this folder for %d seconds", shown_path(w->dir).text, BUNDLE_PATIENCE);
+            return fail(err, ERR_FILE, "%s: another process has been writing to this folder for %d seconds",
+                        shown_path(w->dir).text, BUNDLE_PATIENCE);
         nanosleep(&pause, NULL);
     }
     return OK;
@@ -151,7 +161,8 @@ static enum error_code give_names(const struct bundle_writer *w, struct error *e
     char from[BUNDLE_PATH], to[BUNDLE_PATH];
     for (int i = 0; w->kind->name[i]; i++) {
         if (!is_there(join(from, w->dir, w->kind->name[i], ".new"))) continue;
-        if (disk_rename(from, join(to, w->dir, w->kind->name[i], "")) != 0) return fail_errno(err, to, "is complete, but cannot be given its name");
+        if (disk_rename(from, join(to, w->dir, w->kind->name[i], "")) != 0)
+            return fail_errno(err, to, "is complete, but cannot be given its name");
     }
     return disk_flush_folder(w->dir) != 0 ? fail_errno(err, w->dir, "cannot be flushed to the disk") : OK;
 }
@@ -174,7 +185,9 @@ static bool is_left_over(const struct bundle_kind *k, const char *entry)
 {
     for (int i = 0; k->name[i]; i++) {
         const size_t n = strlen(k->name[i]);
-        if (strncmp(entry, k->name[i], n) == 0 && (strncmp(entry + n, ".new", 4) == 0 || strncmp(entry + n, ".tmp.", 5) == 0)) return true;
+        if (strncmp(entry, k->name[i], n) == 0 &&
+            (strncmp(entry + n, ".new", 4) == 0 || strncmp(entry + n, ".tmp.", 5) == 0))
+            return true;
     }
     const size_t n = strlen(k->list);
     return strncmp(entry, k->list, n) == 0 && strncmp(entry + n, ".tmp.", 5) == 0;
@@ -197,11 +210,13 @@ static enum error_code check_names(const struct bundle_writer *w, struct error *
     struct stat st;
     for (int i = 0; w->kind->name[i]; i++)
         if (stat(join(path, w->dir, w->kind->name[i], ""), &st) == 0 && !S_ISREG(st.st_mode))
-            return fail(err, ERR_FILE, "%s: cannot be written: it is %s", shown_path(path).text, S_ISDIR(st.st_mode) ? "a folder" : "no file");
+            return fail(err, ERR_FILE, "%s: cannot be written: it is %s", shown_path(path).text,
+                        S_ISDIR(st.st_mode) ? "a folder" : "no file");
     return OK;
 }
 
-enum error_code bundle_begin(struct bundle_writer *w, const struct bundle_kind *kind, const char *dir, struct error *err)
+enum error_code bundle_begin(struct bundle_writer *w, const struct bundle_kind *kind, const char *dir,
+                             struct error *err)
 {
     struct stat st;
     *w = (struct bundle_writer){ .kind = kind, .lock = -1 };
@@ -222,9 +237,12 @@ enum error_code bundle_begin(struct bundle_writer *w, const struct bundle_kind *
     return e;
 }
 
-/* ---- ending ---------------------------------------------------------------------------------------------------------------- */
+/* ---- ending ------------------------------------------------------------------------------------------------------ */
 
-char *bundle_new_path(const struct bundle_writer *w, const char *name, char *path) { return join(path, w->dir, name, ".new"); }
+char *bundle_new_path(const struct bundle_writer *w, const char *name, char *path)
+{
+    return join(path, w->dir, name, ".new");
+}
 
 static enum error_code write_list(const struct bundle_writer *w, const struct sha256_text sum[], struct error *err)
 {
@@ -241,7 +259,8 @@ enum error_code bundle_commit(struct bundle_writer *w, struct error *err)
     struct sha256_text sum[BUNDLE_MOST];
     char path[BUNDLE_PATH];
     enum error_code e = OK;
-    for (int i = 0; w->kind->name[i] && !e; i++) e = sha256_file(bundle_new_path(w, w->kind->name[i], path), &sum[i], err);
+    for (int i = 0; w->kind->name[i] && !e; i++)
+        e = sha256_file(bundle_new_path(w, w->kind->name[i], path), &sum[i], err);
     if (!e && disk_flush_folder(w->dir) != 0) e = fail_errno(err, w->dir, "cannot be flushed to the disk");
     if (!e) e = write_list(w, sum, err);
     if (e) return e;

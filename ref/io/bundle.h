@@ -1,12 +1,14 @@
 /* bundle.h -- several files of a folder that are replaced together or not at all, each with its checksum.
  *
  *   1. Each file is written beside its name, as NAME.new, and flushed to the disk.
- *   2. A list of all of them with their checksums takes the place of the old list, in one step.  From here on the new files count.
+ *   2. A list of all of them with their checksums takes the place of the old list, in one step.  From here on the new
+ *      files count.
  *   3. NAME.new becomes NAME, one after the other.
  *
- * A reader takes NAME if it has the checksum that the list says, else NAME.new.  So whenever a writer is killed, or the machine stops, the
- * files are all old (before 2) or all new.  The next writer completes what was not renamed, and removes whatever else was left behind.
- * Two writers at once take turns: the folder is locked, where its file system knows locks.
+ * A reader takes NAME if it has the checksum that the list says, else NAME.new.  So whenever a writer is killed, or the
+ * machine stops, the files are all old (before 2) or all new.  The next writer completes what was not renamed, and
+ * removes whatever else was left behind.  Two writers at once take turns: the folder is locked, where its file system
+ * knows locks.
  *
  * The list is a text that `sha256sum -c` reads; its last line is its own checksum.
  */
@@ -16,7 +18,8 @@
 #include "ref/io/sha256.h"
 #include <stdbool.h>
 
-enum { BUNDLE_MOST = 8, BUNDLE_PATH = 4096, BUNDLE_FOLDER = BUNDLE_PATH - 400 };  /* files; bytes of a path, of that of a folder */
+/* files; bytes of a path, of that of a folder */
+enum { BUNDLE_MOST = 8, BUNDLE_PATH = 4096, BUNDLE_FOLDER = BUNDLE_PATH - 400 };
 
 /* What is in such a folder. */
 struct bundle_kind {
@@ -47,10 +50,12 @@ void bundle_find(const struct bundle *, const char *name, char *path);
 /** Whether a file has the checksum that the list says.  @return OK, ERR_FORMAT naming the file, or ERR_FILE. */
 enum error_code bundle_check(const struct bundle *, const char *name, struct error *);
 
-/** A small file's bytes, checked.  @param[out] bytes  for free(), with a NUL after the last.  @return as bundle_check. */
-enum error_code bundle_read(const struct bundle *, const char *name, int64_t limit, char **bytes, size_t *count, struct error *);
+/** A small file's bytes, checked.  @param[out] bytes  for free(), with a NUL after the last.
+ * @return as bundle_check. */
+enum error_code bundle_read(const struct bundle *, const char *name, int64_t limit, char **bytes, size_t *count,
+                            struct error *);
 
-/* ---- writing ---------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 struct bundle_writer {
     const struct bundle_kind *kind;
@@ -60,22 +65,26 @@ struct bundle_writer {
 };
 
 /**
- * Begin: make the folder if it is not there, wait for another writer (for BUNDLE_PATIENCE seconds), tidy up after one that was killed.
+ * Begin: make the folder if it is not there, wait for another writer (for BUNDLE_PATIENCE seconds), tidy up after one
+ * that was killed.
  * @return OK, or ERR_FILE, with nothing to abort.
  */
 enum error_code bundle_begin(struct bundle_writer *, const struct bundle_kind *, const char *dir, struct error *);
 enum { BUNDLE_PATIENCE = 60 };
 
-/** Where to write a file: whoever does must flush it to the disk.  @param[out] path  BUNDLE_PATH bytes.  @return path. */
+/** Where to write a file: whoever does must flush it to the disk.  @param[out] path  BUNDLE_PATH bytes.
+ * @return path. */
 char *bundle_new_path(const struct bundle_writer *, const char *name, char *path);
 
-/** All files are written: make them count.  @return OK, or ERR_FILE: the old files then count, or, if only giving names has failed, the new ones. */
+/** All files are written: make them count.  @return OK, or ERR_FILE: the old files then count, or, if only giving names
+ * has failed, the new ones. */
 enum error_code bundle_commit(struct bundle_writer *, struct error *);
 
 /** Remove what does not count, and unlock.  Always last; also after bundle_commit. */
 void bundle_end(struct bundle_writer *);
 
-/** Lock a folder against writers while its files are read.  @return a descriptor to close; -1 if it cannot be locked. */
+/** Lock a folder against writers while its files are read.  @return a descriptor to close;
+ * -1 if it cannot be locked. */
 int bundle_lock_to_read(const char *dir);
 
 #endif

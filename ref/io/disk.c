@@ -15,7 +15,8 @@ static const struct { const char *name; int value; } errors[] = {
     { "ENOSPC", ENOSPC }, { "EIO", EIO }, { "EACCES", EACCES }, { "EROFS", EROFS }, { "EDQUOT", EDQUOT },
 };
 
-/* Whether this call is to fail, errno being set.  @param[out] torn  it is to be half done, and the process then killed; NULL: there is no half. */
+/* Whether this call is to fail, errno being set.  @param[out] torn  it is to be half done, and the process then killed;
+ * NULL: there is no half. */
 static bool fails(bool *torn)
 {
     const char *fault = getenv("ORRERY_DISK_FAULT"), *at = fault ? strchr(fault, '@') : NULL;

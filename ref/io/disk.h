@@ -4,8 +4,8 @@
  *   ORRERY_DISK_FAULT=torn@N     ... in the midst of it: if it writes, half of the bytes are written first
  *   ORRERY_DISK_FAULT=ENOSPC@N   the Nth call fails with this error; so do EIO, EACCES, EROFS and EDQUOT
  *
- * Unset, which is the rule, all of them are the system's.  Each process counts for itself.  They return what the system's do, and set
- * errno as these do.
+ * Unset, which is the rule, all of them are the system's.  Each process counts for itself.  They return what the
+ * system's do, and set errno as these do.
  */
 #ifndef ORRERY_DISK_H
 #define ORRERY_DISK_H
@@ -23,7 +23,8 @@ int disk_remove(const char *path);
 int disk_make_folder(const char *path);
 int disk_remove_folder(const char *path);
 
-/** Flush a folder: what was made, renamed and removed in it is then on the disk.  File systems that know no such thing do nothing. */
+/** Flush a folder: what was made, renamed and removed in it is then on the disk.
+ * File systems that know no such thing do nothing. */
 int disk_flush_folder(const char *path);
 
 #endif

@@ -77,7 +77,8 @@ enum error_code options_set(const struct option *table, const char *name, const 
 /** Print a table as help: a line or more a flag, aligned, at most 100 columns.  Defaults are what is in place now. */
 void options_print_help(FILE *to, const struct option *table);
 
-/** Print words from column `left` on, where the line stands already, and end the line; none is wider than 100 columns. */
+/** Print words from column `left` on, where the line stands already, and end the line;
+ * none is wider than 100 columns. */
 void print_wrapped(FILE *to, int left, const char *text);
 
 /**
@@ -93,7 +94,8 @@ const char *nearest_name(const char *word, const char *const *names, size_t n);
  * @param names  n names.
  * @return ERR_USAGE.
  */
-enum error_code fail_unknown_name(struct error *, const char *flag, const char *word, const char *const *names, size_t n);
+enum error_code fail_unknown_name(struct error *, const char *flag, const char *word, const char *const *names,
+                                  size_t n);
 
 /** Read bytes such as "4096", "64M", "1.5G".  @return whether the whole text was one, in the range of uint64_t. */
 bool size_parse(const char *text, uint64_t *bytes);

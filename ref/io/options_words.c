@@ -52,7 +52,8 @@ const char *nearest_name(const char *word, const char *const *names, size_t n)
     return best;
 }
 
-enum error_code fail_unknown_name(struct error *err, const char *flag, const char *word, const char *const *names, size_t n)
+enum error_code fail_unknown_name(struct error *err, const char *flag, const char *word, const char *const *names,
+                                  size_t n)
 {
     char list[200] = "";
     size_t used = 0;
@@ -61,7 +62,8 @@ enum error_code fail_unknown_name(struct error *err, const char *flag, const cha
         return fail(err, ERR_USAGE, "%s %s: there is no such choice; did you mean %s?", flag, shown(word).text, near);
     for (size_t i = 0; i < n && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", names[i]);
-    return fail(err, ERR_USAGE, "%s %s: must be one of %s%s", flag, shown(word).text, list, used < sizeof list ? "" : "...");
+    return fail(err, ERR_USAGE, "%s %s: must be one of %s%s", flag, shown(word).text, list,
+                used < sizeof list ? "" : "...");
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */

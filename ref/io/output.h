@@ -32,11 +32,12 @@ enum error_code output_resize(struct output *, int64_t bytes, struct error *);
 /** Write bytes at an offset; of a stream, the next one.  @return OK, or ERR_FILE; the output is then aborted. */
 enum error_code output_write(struct output *, const void *data, size_t bytes, int64_t at, struct error *);
 
-/** Whether a file could be made here: makes and removes its temporary one.  A stream is not touched.  @return OK, ERR_FILE
- *  or ERR_MEMORY. */
+/** Whether a file could be made here: makes and removes its temporary one.  A stream is not touched.  @return OK,
+ *  ERR_FILE or ERR_MEMORY. */
 enum error_code output_probe(const char *path, struct error *);
 
-/** Flush what was written to the disk: what could still fail has failed then, but for the renaming.  @return as output_write. */
+/** Flush what was written to the disk: what could still fail has failed then, but for the renaming.
+ * @return as output_write. */
 enum error_code output_flush(struct output *, struct error *);
 
 /** Flush, close and, for the owner, rename.  @return OK, or ERR_FILE; the output is then aborted. */

@@ -7,7 +7,10 @@
 static int character(const unsigned char *s)
 {
     if (s[0] < 0x80) return s[0] >= ' ' && s[0] != 0x7f;
-    const int n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : 0;
+    const int n = s[0] >= 0xf0 && s[0] < 0xf5   ? 4
+                  : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+                  : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+                                                : 0;
     if (n == 0) return 0;
     uint32_t code = s[0] & (0xffu >> (n + 1));
     for (int i = 1; i < n; i++) {

@@ -8,7 +8,8 @@
 
 /* Every dtype of the format; `least` is the smallest of ours that holds all its values, DTYPE_COUNT if none does. */
 static const struct format { const char *name; int bits; enum dtype least; } formats[] = {
-    { "F64", 64, F32 }, { "F32", 32, F32 }, { "F16", 16, F32 }, { "BF16", 16, F32 },    /* narrower ones round, as asked */
+    /* narrower ones round, as asked */
+    { "F64", 64, F32 }, { "F32", 32, F32 }, { "F16", 16, F32 }, { "BF16", 16, F32 },
     { "I64", 64, I64 }, { "I32", 32, I32 }, { "I16", 16, I32 }, { "I8", 8, I32 },
     { "U64", 64, DTYPE_COUNT }, { "U32", 32, I64 }, { "U16", 16, I32 }, { "U8", 8, U8 }, { "BOOL", 8, U8 },
     { "F8_E4M3", 8, DTYPE_COUNT }, { "F8_E5M2", 8, DTYPE_COUNT }, { "F8_E8M0", 8, DTYPE_COUNT },

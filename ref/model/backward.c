@@ -3,8 +3,8 @@
 #include "ref/model/transformer_parts.h"
 
 /* dX from dY = gradient of norm(X), and the weight's and bias's share of it. */
-static void norm_backward(struct transformer *m, struct tensor dX, struct tensor dY, struct tensor X, struct tensor mean, struct tensor rstd,
-                          int w, int b)
+static void norm_backward(struct transformer *m, struct tensor dX, struct tensor dY, struct tensor X,
+                          struct tensor mean, struct tensor rstd, int w, int b)
 {
     if (m->config.norm == NORM_RMS) {
         m->ops->rmsnorm_backward_weight(m->g[w], dY, X, rstd);
@@ -65,7 +65,8 @@ static void block_backward(struct transformer *m, int layer)
     if (c->mlp == MLP_MIXTURE) mixture_backward(m, layer);
     else feed_backward(m, layer, branch);
     computed_gradient(m, "ln_2", layer, branch, up_width(c));
-    norm_backward(m, step, branch, a->mid, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W), param_of_block(c, layer, LN2_B));
+    norm_backward(m, step, branch, a->mid, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W),
+                  param_of_block(c, layer, LN2_B));
     op->add(d, d, step);
     computed_gradient(m, "mid", layer, d, c->D);
 
@@ -73,7 +74,8 @@ static void block_backward(struct transformer *m, int layer)
     computed_gradient(m, "attn.out", layer, branch, 1);
     attention_backward(m, layer);
     computed_gradient(m, "ln_1", layer, branch, qkv_width(c));
-    norm_backward(m, step, branch, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W), param_of_block(c, layer, LN1_B));
+    norm_backward(m, step, branch, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W),
+                  param_of_block(c, layer, LN1_B));
     op->add(d, d, step);
     computed_gradient(m, layer == 0 ? "embedding" : "out", layer - 1, d, c->D);
 }
@@ -94,7 +96,8 @@ static void parallel_backward(struct transformer *m, int layer)
     attention_backward(m, layer);
     op->add(m->d_norm, m->d_norm, branch);
     computed_gradient(m, "ln_1", layer, m->d_norm, up_width(c) + qkv_width(c));
-    norm_backward(m, step, m->d_norm, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W), param_of_block(c, layer, LN1_B));
+    norm_backward(m, step, m->d_norm, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W),
+                  param_of_block(c, layer, LN1_B));
     op->add(d, d, step);
     computed_gradient(m, layer == 0 ? "embedding" : "out", layer - 1, d, c->D);
 }
@@ -112,7 +115,8 @@ void transformer_backward(struct transformer *m)
     op->linear_backward_weight(m->g[head], pick(m->g, param_head_bias(c)), d_logits, m->lnf);
     op->linear_backward_input(m->d_branch, d_logits, m->w[head]);
     computed_gradient(m, "ln_f", L, m->d_branch, c->V);
-    norm_backward(m, m->d_stream, m->d_branch, m->last, m->lnf_mean, m->lnf_rstd, param_final_norm(c), param_final_bias(c));
+    norm_backward(m, m->d_stream, m->d_branch, m->last, m->lnf_mean, m->lnf_rstd, param_final_norm(c),
+                  param_final_bias(c));
     computed_gradient(m, "out", L - 1, m->d_stream, c->D);
     for (int l = L - 1; l >= 0; l--) {
         partial_backward_begin(m, l);
@@ -121,8 +125,10 @@ void transformer_backward(struct transformer *m)
         partial_backward_end(m, l);
     }
 
-    op->dropout(m->d_stream, m->d_stream, dropout_at(c->dropout_embedding, m->seed, -1, "embedding", m->first * m->S, 0, c->D));
+    op->dropout(m->d_stream, m->d_stream,
+                dropout_at(c->dropout_embedding, m->seed, -1, "embedding", m->first * m->S, 0, c->D));
     op->embedding_backward_weight(m->g[PARAM_WTE], m->d_stream, m->ids, 0);
-    if (c->positions == POSITIONS_LEARNED) op->embedding_backward_weight(m->g[param_positions(c)], m->d_stream, m->positions, 0);
+    if (c->positions == POSITIONS_LEARNED)
+        op->embedding_backward_weight(m->g[param_positions(c)], m->d_stream, m->positions, 0);
     for (int i = 0; i < m->params; i++) computed_gradient(m, m->spec[i].name, m->spec[i].layer, m->g[i], m->B * m->S);
 }

@@ -18,18 +18,24 @@
       .parallel = true, .biases = BIASES_GPTJ, .eps = 1e-5, .init_std = 0.02 }
 
 #define DENSE .mlp = MLP_SWIGLU
-#define MIXTURE(E_, k_) .mlp = MLP_MIXTURE, .mixture = { E_, k_, .normalized = true, .balance_coefficient = 0.02, .z_coefficient = 0.001 }
+#define MIXTURE(E_, k_) .mlp = MLP_MIXTURE, .mixture = { E_, k_, .normalized = true, .balance_coefficient = 0.02, \
+                                                         .z_coefficient = 0.001 }
 
 const struct model_preset model_presets[] = {
     { GPT2("small", 8, 8, 96, 384, 64, 256), "0.9M parameters; learns to write words in a minute on two cores", 16 },
-    { GPT2("tiny", 8, 8, 32, 128, 32, 256), "0.1M parameters; 8 layers and 8 heads, so that it fits every mesh of 8", 8 },
+    { GPT2("tiny", 8, 8, 32, 128, 32, 256), "0.1M parameters; 8 layers and 8 heads, so that it fits every mesh of 8",
+      8 },
     { GPT2("11m", 6, 6, 384, 1536, 256, 256), "11M parameters; what `orrery bench step` times", 4 },
     { GPT2("43m", 24, 6, 384, 1536, 256, 256), "43M parameters, the layers of 11m four times", 4 },
     { GPT2("gpt2", 12, 12, 768, 3072, 1024, 50257), "the 124M parameters of GPT-2", 4 },
-    { LLAMA("llama-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE), "a Llama of 0.1M parameters, 8 layers, 8 heads and 4 key/value heads", 8 },
-    { LLAMA("llama-small", 4, 4, 2, 128, 344, 64, 256, DENSE), "a Llama of 0.8M parameters, 4 heads and 2 key/value heads", 16 },
-    { LLAMA("mixtral-tiny", 8, 8, 4, 32, 48, 32, 256, MIXTURE(8, 2)), "a Mixtral of 0.3M parameters, 8 experts of which a token goes to 2", 8 },
-    { LLAMA("mixtral-small", 4, 4, 2, 128, 176, 64, 256, MIXTURE(8, 2)), "a Mixtral of 2.5M parameters, 8 experts of which a token goes to 2", 16 },
+    { LLAMA("llama-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE),
+      "a Llama of 0.1M parameters, 8 layers, 8 heads and 4 key/value heads", 8 },
+    { LLAMA("llama-small", 4, 4, 2, 128, 344, 64, 256, DENSE),
+      "a Llama of 0.8M parameters, 4 heads and 2 key/value heads", 16 },
+    { LLAMA("mixtral-tiny", 8, 8, 4, 32, 48, 32, 256, MIXTURE(8, 2)),
+      "a Mixtral of 0.3M parameters, 8 experts of which a token goes to 2", 8 },
+    { LLAMA("mixtral-small", 4, 4, 2, 128, 176, 64, 256, MIXTURE(8, 2)),
+      "a Mixtral of 2.5M parameters, 8 experts of which a token goes to 2", 16 },
     { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
     { { .name = "" }, NULL, 0 },
 };
@@ -60,14 +66,19 @@ static enum error_code check_sizes(const struct model_config *c, struct error *e
         if (positive[i].value < 1 || positive[i].value > INT32_MAX)
             return fail(err, ERR_PLAN, "model: %s = %lld; it must be from 1 to 2^31 - 1", positive[i].letter,
                         (long long)positive[i].value);
-    if (c->L > 100000) return fail(err, ERR_PLAN, "model: L (layers) = %lld; it can be at most 100000", (long long)c->L);
+    if (c->L > 100000)
+        return fail(err, ERR_PLAN, "model: L (layers) = %lld; it can be at most 100000", (long long)c->L);
     const double feeds = c->mlp == MLP_GELU ? 2 : c->mlp == MLP_SWIGLU ? 3 : 3.0 * (double)c->mixture.E;
-    const double size = (double)c->D * (double)(c->V + c->S) + (double)c->L * (double)c->D * (4.0 * (double)c->D + feeds * (double)c->F);
-    if (size > 1e14) return fail(err, ERR_PLAN, "model: it would have %.3g parameters; at most 1e14 can be counted", size);
+    const double size = (double)c->D * (double)(c->V + c->S) +
+                        (double)c->L * (double)c->D * (4.0 * (double)c->D + feeds * (double)c->F);
+    if (size > 1e14)
+        return fail(err, ERR_PLAN, "model: it would have %.3g parameters; at most 1e14 can be counted", size);
     if (c->H * c->A != c->D)
-        return fail(err, ERR_PLAN, "model: width D=%lld is not a multiple of H=%lld heads", (long long)c->D, (long long)c->H);
+        return fail(err, ERR_PLAN, "model: width D=%lld is not a multiple of H=%lld heads", (long long)c->D,
+                    (long long)c->H);
     if (c->H % c->K != 0)
-        return fail(err, ERR_PLAN, "model: H=%lld heads are not a multiple of K=%lld key/value heads", (long long)c->H, (long long)c->K);
+        return fail(err, ERR_PLAN, "model: H=%lld heads are not a multiple of K=%lld key/value heads", (long long)c->H,
+                    (long long)c->K);
     return OK;
 }
 
@@ -75,17 +86,23 @@ static enum error_code check_rotary(const struct model_config *c, struct error *
 {
     const struct rotary *r = &c->rotary;
     if (c->positions != POSITIONS_ROTARY) return OK;
-    if (r->turned == 0 && c->A % 2) return fail(err, ERR_PLAN, "model: heads are A=%lld wide; rotary positions need an even width", (long long)c->A);
+    if (r->turned == 0 && c->A % 2)
+        return fail(err, ERR_PLAN, "model: heads are A=%lld wide; rotary positions need an even width",
+                    (long long)c->A);
     if (r->turned < 0 || r->turned > c->A || r->turned % 2)
-        return fail(err, ERR_PLAN, "model: rotary positions turn %lld numbers of a head; it must be an even number, from 2 to A=%lld",
+        return fail(err, ERR_PLAN,
+                    "model: rotary positions turn %lld numbers of a head; it must be an even number, from 2 to A=%lld",
                     (long long)r->turned, (long long)c->A);
     if (!(r->theta > 0)) return fail(err, ERR_PLAN, "model: rotary theta %g; it must be above 0", r->theta);
-    if (r->scaling != SCALING_NONE && !(r->factor >= 1)) return fail(err, ERR_PLAN, "model: rotary scaling factor %g; it must be at least 1", r->factor);
+    if (r->scaling != SCALING_NONE && !(r->factor >= 1))
+        return fail(err, ERR_PLAN, "model: rotary scaling factor %g; it must be at least 1", r->factor);
     if (r->scaling == SCALING_LLAMA3 && !(r->low_frequency > 0 && r->high_frequency > r->low_frequency))
-        return fail(err, ERR_PLAN, "model: rotary low_freq_factor %g, high_freq_factor %g; they must be above 0 and the second larger",
+        return fail(err, ERR_PLAN,
+                    "model: rotary low_freq_factor %g, high_freq_factor %g; they must be above 0 and the second larger",
                     r->low_frequency, r->high_frequency);
     if (r->scaling == SCALING_LLAMA3 && r->original_positions < 1)
-        return fail(err, ERR_PLAN, "model: rotary original positions %lld; there must be at least 1", (long long)r->original_positions);
+        return fail(err, ERR_PLAN, "model: rotary original positions %lld; there must be at least 1",
+                    (long long)r->original_positions);
     return OK;
 }
 
@@ -93,13 +110,18 @@ static enum error_code check_mixture(const struct model_config *c, struct error 
 {
     const struct mixture_config *m = &c->mixture;
     if (c->mlp != MLP_MIXTURE) return OK;
-    if (m->E < 1 || m->E > 65536) return fail(err, ERR_PLAN, "model: E (experts) = %lld; it must be from 1 to 65536", (long long)m->E);
+    if (m->E < 1 || m->E > 65536)
+        return fail(err, ERR_PLAN, "model: E (experts) = %lld; it must be from 1 to 65536", (long long)m->E);
     if (m->k < 1 || m->k > m->E)
-        return fail(err, ERR_PLAN, "model: k (experts of a token) = %lld; it must be from 1 to E=%lld", (long long)m->k, (long long)m->E);
+        return fail(err, ERR_PLAN, "model: k (experts of a token) = %lld; it must be from 1 to E=%lld", (long long)m->k,
+                    (long long)m->E);
     if (c->L > 0 && m->E > 1000000 / c->L)
-        return fail(err, ERR_PLAN, "model: L=%lld layers of E=%lld experts; there can be at most 1000000 experts together", (long long)c->L, (long long)m->E);
+        return fail(err, ERR_PLAN,
+                    "model: L=%lld layers of E=%lld experts; there can be at most 1000000 experts together",
+                    (long long)c->L, (long long)m->E);
     if (!(m->balance_coefficient >= 0) || !(m->z_coefficient >= 0))
-        return fail(err, ERR_PLAN, "model: coefficients %g and %g of the router's losses; they must be at least 0", m->balance_coefficient, m->z_coefficient);
+        return fail(err, ERR_PLAN, "model: coefficients %g and %g of the router's losses; they must be at least 0",
+                    m->balance_coefficient, m->z_coefficient);
     return OK;
 }
 
@@ -107,7 +129,8 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
 {
     const struct rotary *r = &c->rotary;
     const struct model_number numbers[] = {
-        { "L", true, (double)c->L }, { "H", true, (double)c->H }, { "K", true, (double)c->K }, { "D", true, (double)c->D },
+        { "L", true, (double)c->L }, { "H", true, (double)c->H }, { "K", true, (double)c->K },
+        { "D", true, (double)c->D },
         { "F", true, (double)c->F }, { "V", true, (double)c->V }, { "S", true, (double)c->S },
         { "experts", true, (double)c->mixture.E }, { "experts of a token", true, (double)c->mixture.k },
         { "tied", true, c->tied }, { "rotary scaling", true, r->scaling },
@@ -122,13 +145,16 @@ int model_config_numbers(const struct model_config *c, struct model_number out[M
     return COUNT - (r->turned == 0);
 }
 
-enum error_code model_config_check_inputs(const struct model_config *c, const int32_t *ids, int64_t n, const char *where,
-                                          struct error *err)
+enum error_code model_config_check_inputs(const struct model_config *c, const int32_t *ids, int64_t n,
+                                          const char *where, struct error *err)
 {
     for (int64_t i = 0; c->padding && i < n; i++)
         if (ids[i] == c->padding - 1)
-            return fail(err, ERR_PLAN, "%s: token %lld is the model's pad_token_id, whose embedding transformers does not train where it is "
-                        "an input; set pad_token_id to null in config.json if it is an ordinary token", where, (long long)ids[i]);
+            return fail(
+                err, ERR_PLAN,
+                "%s: token %lld is the model's pad_token_id, whose embedding transformers does not train where it is "
+                "an input; set pad_token_id to null in config.json if it is an ordinary token",
+                where, (long long)ids[i]);
     return OK;
 }
 
@@ -139,13 +165,18 @@ enum error_code model_config_check(const struct model_config *c, struct error *e
     if (!e) e = check_rotary(c, err);
     if (e) return e;
     if (model_family(c) == FAMILY_NONE)
-        return fail(err, ERR_PLAN, "model: norm, positions, feed-forward and biases are those of no family; there are %s",
+        return fail(err, ERR_PLAN,
+                    "model: norm, positions, feed-forward and biases are those of no family; there are %s",
                     model_family_names().text);
     const double p[] = { c->dropout_embedding, c->dropout_residual, c->dropout_attention };
     for (int i = 0; i < 3; i++)
-        if (!(p[i] >= 0 && p[i] < 1)) return fail(err, ERR_PLAN, "model: dropout %g; it must be at least 0 and below 1", p[i]);
-    if (!(c->eps > 0)) return fail(err, ERR_PLAN, "model: %s epsilon %g; it must be above 0", c->norm == NORM_RMS ? "rmsnorm" : "layernorm", c->eps);
+        if (!(p[i] >= 0 && p[i] < 1))
+            return fail(err, ERR_PLAN, "model: dropout %g; it must be at least 0 and below 1", p[i]);
+    if (!(c->eps > 0))
+        return fail(err, ERR_PLAN, "model: %s epsilon %g; it must be above 0",
+                    c->norm == NORM_RMS ? "rmsnorm" : "layernorm", c->eps);
     if (!(c->init_std >= 0))
-        return fail(err, ERR_PLAN, "model: standard deviation of initial weights %g; it must be at least 0", c->init_std);
+        return fail(err, ERR_PLAN, "model: standard deviation of initial weights %g; it must be at least 0",
+                    c->init_std);
     return OK;
 }

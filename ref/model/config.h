@@ -12,8 +12,8 @@ enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
 enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_MIXTURE };
 enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3 };
 
-/* Rotary positions: pair i of the R/2 pairs of a head that turn does so by theta^(-2i/R) radians a token, scaled as rotary.h
- * says. */
+/* Rotary positions: pair i of the R/2 pairs of a head that turn does so by theta^(-2i/R) radians a token, scaled as
+ * rotary.h says. */
 struct rotary {
     double theta;
     enum rotary_scaling scaling;
@@ -31,20 +31,22 @@ struct mixture_config {
     double balance_coefficient, z_coefficient;  /* of the auxiliary losses; 0: left out */
 };
 
-/* Pre-norm blocks of causal attention and a feed-forward, one after the other or side by side.  The letters are those of docs/words.md. */
+/* Pre-norm blocks of causal attention and a feed-forward, one after the other or side by side.
+ * The letters are those of docs/words.md. */
 struct model_config {
     char name[64];
     int64_t S;                  /* positions the model has: the longest sequence */
-    int64_t D, H, K, A, F, L, V;    /* width, query heads, key/value heads, head width (H A == D), feed-forward width (of one
+    int64_t D, H, K, A, F, L,
+        V; /* width, query heads, key/value heads, head width (H A == D), feed-forward width (of one
                                        expert), layers, vocabulary */
     enum norm_kind norm;
     enum position_kind positions;
     enum mlp_kind mlp;
     struct rotary rotary;
     struct mixture_config mixture;
-    int64_t padding;            /* 1 + the token whose row of the embedding transformers gives no gradient as an input; 0: none */
+    int64_t padding;  /* 1 + the token whose row of the embedding transformers gives no gradient as an input; 0: none */
     bool parallel;              /* attention and the feed-forward read the same norm; there is no second one */
-    unsigned biases;            /* the roles whose matrices have one: HAS_BIAS(role) | ...; a layernorm always has one */
+    unsigned biases;           /* the roles whose matrices have one: HAS_BIAS(role) | ...; a layernorm always has one */
     bool tied;                  /* the output matrix is the token embedding */
     double eps;                 /* of the norms */
     double dropout_embedding, dropout_residual, dropout_attention;
@@ -87,7 +89,8 @@ enum error_code model_config_preset(struct model_config *, int64_t *batch, const
 
 /**
  * Read the config.json that Hugging Face transformers writes for a model of one of the families.
- * @return OK; ERR_FILE; ERR_FORMAT, naming the key: missing, of the wrong type, or asking for what Orrery does not have.
+ * @return OK; ERR_FILE; ERR_FORMAT, naming the key: missing, of the wrong type, or asking for what Orrery does not
+ *     have.
  */
 enum error_code model_config_read(struct model_config *, const char *path, struct error *);
 
@@ -98,21 +101,37 @@ enum error_code model_config_parse(struct model_config *, const char *text, cons
 enum error_code model_config_write(const struct model_config *, const char *path, struct error *);
 
 /**
- * Check that tokens can be inputs of the model: a token for padding has no gradient in transformers, and would have one here.
+ * Check that tokens can be inputs of the model: a token for padding has no gradient in transformers, and would have one
+ * here.
  * @param where  names the tokens in messages.
  * @return OK, or ERR_PLAN if there is one.
  */
-enum error_code model_config_check_inputs(const struct model_config *, const int32_t *ids, int64_t n, const char *where, struct error *);
+enum error_code model_config_check_inputs(const struct model_config *, const int32_t *ids, int64_t n, const char *where,
+                                          struct error *);
 
 /* ---- parameters ---------------------------------------------------------------------------------------------- */
 
-/* What a parameter is for; tensor-parallel schemes cut by this.  A bias has the role of its weight and one dimension. */
-enum param_role { ROLE_TOKENS, ROLE_POSITIONS, ROLE_NORM, ROLE_QKV, ROLE_ATTENTION_OUT, ROLE_UP, ROLE_DOWN, ROLE_HEAD, ROLE_ROUTER };
+/* What a parameter is for; tensor-parallel schemes cut by this.
+ * A bias has the role of its weight and one dimension. */
+enum param_role {
+    ROLE_TOKENS,
+    ROLE_POSITIONS,
+    ROLE_NORM,
+    ROLE_QKV,
+    ROLE_ATTENTION_OUT,
+    ROLE_UP,
+    ROLE_DOWN,
+    ROLE_HEAD,
+    ROLE_ROUTER
+};
 
 /* Sets of roles, for model_config.biases. */
 #define HAS_BIAS(role) (1u << (role))
-enum { BIASES_NONE = 0, BIASES_GPT2 = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN),
-       BIASES_GPTJ = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN) | HAS_BIAS(ROLE_HEAD) };
+enum {
+    BIASES_NONE = 0,
+    BIASES_GPT2 = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT) | HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN),
+    BIASES_GPTJ = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN) | HAS_BIAS(ROLE_HEAD)
+};
 
 /** Whether parameters of this role have a bias. */
 static inline bool model_has_bias(const struct model_config *c, enum param_role role)
@@ -120,8 +139,8 @@ static inline bool model_has_bias(const struct model_config *c, enum param_role 
     return role == ROLE_NORM ? c->norm == NORM_LAYER : (c->biases & HAS_BIAS(role)) != 0;
 }
 
-/* The parameters of a block, in the order of the list.  A family has some of them; a mixture has UP_W and DOWN_W of each
- * expert, last in the block. */
+/* The parameters of a block, in the order of the list.  A family has some of them; a mixture has UP_W and DOWN_W of
+ * each expert, last in the block. */
 enum block_param {
     LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, ROUTER_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };
@@ -137,12 +156,13 @@ struct param_part {
 /**
  * One logical parameter of the whole model, wherever its pieces are.  Matrices are [out, in].
  *
- * What is multiplied with the same input is one parameter: QKV [(H+2K)A, D] is all queries, all keys, all values; UP of a
- * swiglu [2F, D] is the gate, then what is gated.  In files they are `part`s, rows one below the other.
+ * What is multiplied with the same input is one parameter: QKV [(H+2K)A, D] is all queries, all keys, all values; UP of
+ * a swiglu [2F, D] is the gate, then what is gated.  In files they are `part`s, rows one below the other.
  */
 struct param_spec {
     char name[PARAM_NAME];      /* as in transformers, a GPT-2's without the leading "transformer."; QKV of a Llama:
-                                   "...self_attn.qkv_proj.weight", UP: "...gate_up_proj.weight", of an expert "...w13.weight" */
+                                   "...self_attn.qkv_proj.weight", UP:
+                                   "...gate_up_proj.weight", of an expert "...w13.weight" */
     enum param_role role;
     int layer;                  /* -1: before the first block; L: after the last */
     int expert;                 /* -1: of no expert */
@@ -158,21 +178,22 @@ struct param_spec {
 /* Whether it is the matrix of a linear layer inside a block, a router's aside. */
 static inline bool param_is_linear(const struct param_spec *s)
 {
-    return s->ndim == 2 && (s->role == ROLE_QKV || s->role == ROLE_ATTENTION_OUT || s->role == ROLE_UP || s->role == ROLE_DOWN);
+    return s->ndim == 2 &&
+           (s->role == ROLE_QKV || s->role == ROLE_ATTENTION_OUT || s->role == ROLE_UP || s->role == ROLE_DOWN);
 }
 
 /** How many parameters the model has, tied ones once. */
 int model_param_count(const struct model_config *);
 
-/** Parameter i, 0 <= i < model_param_count(): token embedding, learned positions, the blocks' one after another, the final
- *  norm's weight and bias, the output matrix unless it is tied, its bias; those that the model has. */
+/** Parameter i, 0 <= i < model_param_count(): token embedding, learned positions, the blocks' one after another, the
+ *  final norm's weight and bias, the output matrix unless it is tied, its bias; those that the model has. */
 struct param_spec model_param(const struct model_config *, int i);
 
 /* Places in that list; -1 for what the model has not. */
 enum { PARAM_WTE = 0 };
 int param_positions(const struct model_config *);
 int param_of_block(const struct model_config *, int64_t layer, enum block_param);       /* UP_W, DOWN_W: of expert 0 */
-int param_of_expert(const struct model_config *, int64_t layer, int64_t expert, enum block_param);      /* UP_W, DOWN_W */
+int param_of_expert(const struct model_config *, int64_t layer, int64_t expert, enum block_param);    /* UP_W, DOWN_W */
 int param_final_norm(const struct model_config *);
 int param_final_bias(const struct model_config *);
 int param_head(const struct model_config *);
@@ -185,8 +206,8 @@ static inline int64_t up_width(const struct model_config *c) { return c->mlp == 
 /** Elements in all parameters together. */
 int64_t model_elements(const struct model_config *);
 
-/** Floating-point operations of one training step (forward and backward) on B sequences of S tokens: matrix products and
- *  the causal half of attention, a multiply-add counting two; of a mixture k experts a token. */
+/** Floating-point operations of one training step (forward and backward) on B sequences of S tokens: matrix products
+ *  and the causal half of attention, a multiply-add counting two; of a mixture k experts a token. */
 double model_step_flops(const struct model_config *, int64_t B, int64_t S);
 
 /** Of it, those of the forward pass. */

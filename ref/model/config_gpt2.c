@@ -41,7 +41,8 @@ enum error_code gpt2_finish(struct config_reading *f, const cJSON *root, const c
 bool gpt2_to_json(const struct model_config *c, cJSON *root)
 {
     const struct { const char *key; double value; } number[] = {
-        { "n_positions", (double)c->S }, { "n_ctx", (double)c->S }, { "n_embd", (double)c->D }, { "n_head", (double)c->H },
+        { "n_positions", (double)c->S }, { "n_ctx", (double)c->S }, { "n_embd", (double)c->D },
+        { "n_head", (double)c->H },
         { "n_layer", (double)c->L }, { "n_inner", (double)c->F }, { "vocab_size", (double)c->V },
         { "layer_norm_epsilon", c->eps }, { "initializer_range", c->init_std }, { "embd_pdrop", c->dropout_embedding },
         { "resid_pdrop", c->dropout_residual }, { "attn_pdrop", c->dropout_attention },

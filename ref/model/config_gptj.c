@@ -1,6 +1,7 @@
 /* config_gptj.c -- the config.json of a GPT-J.
  *
- * Without a rotary_dim ("null") transformers makes angles for the model's whole width, which fit one head only: refused.
+ * Without a rotary_dim ("null") transformers makes angles for the model's whole width, which fit one head only:
+ * refused.
  */
 #include "ref/model/config_json.h"
 

@@ -1,6 +1,7 @@
 /* config_json.c -- config.json as Hugging Face transformers writes it: which family it is, and the keys that all have.
  *
- * Every key is in a list (config_keys.h): a family's own in config_gpt2.c, config_llama.c and config_gptj.c, those of any model here.
+ * Every key is in a list (config_keys.h): a family's own in config_gpt2.c, config_llama.c and config_gptj.c, those of
+ * any model here.
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -91,7 +92,8 @@ static enum error_code find_format(const struct family_format **format, const cJ
                 model_family_names().text);
 }
 
-/* The class that wrote the file: another one with the same model_type computes something else from the last layer on. */
+/* The class that wrote the file: another one with the same model_type computes something else from
+ * the last layer on. */
 static enum error_code check_architecture(const struct family_format *f, const cJSON *root, const char *path,
                                           struct error *err)
 {

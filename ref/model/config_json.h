@@ -18,7 +18,8 @@ struct config_reading {
 #define CONFIG_TO(name, kind, field) KEY_TO(name, kind, struct config_reading, field)
 
 /* The reading of a family begins with the defaults of its class in transformers, is filled by its list of keys, and is
- * then finished: what other values make of it is worked out, what they contradict is refused.  Mixtral ends as Llama. */
+ * then finished: what other values make of it is worked out, what they contradict is refused.
+ * Mixtral ends as Llama. */
 extern const struct config_key gpt2_keys[], llama_keys[], mixtral_keys[], gptj_keys[];
 extern const struct config_reading gpt2_defaults, llama_defaults, mixtral_defaults, gptj_defaults;
 enum error_code gpt2_finish(struct config_reading *, const cJSON *root, const char *path, struct error *);

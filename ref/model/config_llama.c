@@ -70,30 +70,35 @@ enum error_code llama_finish(struct config_reading *f, const cJSON *root, const 
     return rotary_from_json(f, root, path, err);
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static bool mixture_to_json(const struct mixture_config *m, cJSON *root)
 {
     const struct { const char *key; double value; } number[] = {
-        { "num_local_experts", (double)m->E }, { "num_experts_per_tok", (double)m->k }, { "router_aux_loss_coef", m->balance_coefficient },
+        { "num_local_experts", (double)m->E }, { "num_experts_per_tok", (double)m->k },
+        { "router_aux_loss_coef", m->balance_coefficient },
         { "router_z_loss_coef", m->z_coefficient },
     };
     bool ok = true;
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++) ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
-    if (!m->normalized) ok = cJSON_AddFalseToObject(root, "norm_topk_prob") && ok;      /* transformers knows only true */
-    return cJSON_AddBoolToObject(root, "output_router_logits", m->balance_coefficient > 0) && cJSON_AddNullToObject(root, "sliding_window") && ok;
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
+    if (!m->normalized) ok = cJSON_AddFalseToObject(root, "norm_topk_prob") && ok;    /* transformers knows only true */
+    return cJSON_AddBoolToObject(root, "output_router_logits", m->balance_coefficient > 0) &&
+           cJSON_AddNullToObject(root, "sliding_window") && ok;
 }
 
 bool llama_to_json(const struct model_config *c, cJSON *root)
 {
     const struct { const char *key; double value; } number[] = {
-        { "max_position_embeddings", (double)c->S }, { "hidden_size", (double)c->D }, { "num_attention_heads", (double)c->H },
+        { "max_position_embeddings", (double)c->S }, { "hidden_size", (double)c->D },
+        { "num_attention_heads", (double)c->H },
         { "num_key_value_heads", (double)c->K }, { "num_hidden_layers", (double)c->L }, { "vocab_size", (double)c->V },
         { "intermediate_size", (double)c->F }, { "rms_norm_eps", c->eps }, { "initializer_range", c->init_std },
         { "attention_dropout", c->dropout_attention },
     };
     bool ok = cJSON_AddStringToObject(root, "hidden_act", "silu") != NULL;
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++) ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
     ok = rotary_to_json(&c->rotary, root) && (c->mlp != MLP_MIXTURE || mixture_to_json(&c->mixture, root)) && ok;
     return cJSON_AddBoolToObject(root, "tie_word_embeddings", c->tied) && ok;
 }

@@ -1,8 +1,8 @@
 /* config_rotary.c -- rotary positions in a config.json.
  *
- * transformers 4 writes "rope_theta" beside "rope_scaling", an object or null, whose kind is its "type", from 4.43 on its
- * "rope_type".  transformers 5 writes "rope_parameters", with both in it; in a model whose layers differ there is one of
- * these objects for each type of layer.  We write the older form: all versions read it.
+ * transformers 4 writes "rope_theta" beside "rope_scaling", an object or null, whose kind is its "type", from 4.43 on
+ * its "rope_type".  transformers 5 writes "rope_parameters", with both in it; in a model whose layers differ there is
+ * one of these objects for each type of layer.  We write the older form: all versions read it.
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"

@@ -3,7 +3,8 @@
 #include "ref/model/transformer_parts.h"
 
 /* Y = norm of X, by the weight and bias at these places of the list. */
-static void norm_forward(struct transformer *m, struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X, int w, int b)
+static void norm_forward(struct transformer *m, struct tensor Y, struct tensor mean, struct tensor rstd,
+                         struct tensor X, int w, int b)
 {
     if (m->config.norm == NORM_RMS) m->ops->rmsnorm_forward(Y, rstd, X, m->w[w], m->config.eps);
     else m->ops->layernorm_forward(Y, mean, rstd, X, m->w[w], m->w[b], m->config.eps);
@@ -15,7 +16,8 @@ static void attention_forward(struct transformer *m, int layer)
     const struct model_config *c = &m->config;
     struct block_activations *a = &m->block[layer];
 
-    norm_forward(m, a->ln1, a->ln1_mean, a->ln1_rstd, a->in, param_of_block(c, layer, LN1_W), param_of_block(c, layer, LN1_B));
+    norm_forward(m, a->ln1, a->ln1_mean, a->ln1_rstd, a->in, param_of_block(c, layer, LN1_W),
+                 param_of_block(c, layer, LN1_B));
     computed(m, "ln_1", layer, a->ln1, c->D);
     op->linear_forward(a->qkv, a->ln1, W(QKV_W), W(QKV_B));
     computed(m, "attn.qkv", layer, a->qkv, c->D);
@@ -70,7 +72,8 @@ static void block_forward(struct transformer *m, int layer, struct tensor out)
     op->add(a->mid, a->in, m->branch);
     computed(m, "mid", layer, a->mid, 1);
 
-    norm_forward(m, a->ln2, a->ln2_mean, a->ln2_rstd, a->mid, param_of_block(c, layer, LN2_W), param_of_block(c, layer, LN2_B));
+    norm_forward(m, a->ln2, a->ln2_mean, a->ln2_rstd, a->mid, param_of_block(c, layer, LN2_W),
+                 param_of_block(c, layer, LN2_B));
     computed(m, "ln_2", layer, a->ln2, c->D);
     if (c->mlp == MLP_MIXTURE) mixture_forward(m, layer);
     else feed_forward(m, layer);
@@ -84,9 +87,10 @@ static enum error_code take_batch(struct transformer *m, const int32_t *ids, con
     int32_t *const id = m->ids.data, *const position = m->positions.data, *const label = m->labels.data;
     m->counted = 0;
     for (int64_t n = 0; n < m->B * m->S; n++) {
-        if (ids[n] < 0 || ids[n] >= m->config.V || (labels[n] != IGNORE_LABEL && (labels[n] < 0 || labels[n] >= m->config.V)))
-            return fail(err, ERR_USAGE, "token %lld of the batch is %d, its label %d; the vocabulary is 0 to %lld", (long long)n,
-                        (int)ids[n], (int)labels[n], (long long)m->config.V - 1);
+        if (ids[n] < 0 || ids[n] >= m->config.V ||
+            (labels[n] != IGNORE_LABEL && (labels[n] < 0 || labels[n] >= m->config.V)))
+            return fail(err, ERR_USAGE, "token %lld of the batch is %d, its label %d; the vocabulary is 0 to %lld",
+                        (long long)n, (int)ids[n], (int)labels[n], (long long)m->config.V - 1);
         id[n] = ids[n];
         position[n] = (int32_t)(n % m->S);
         label[n] = labels[n];
@@ -100,19 +104,21 @@ static void embed(struct transformer *m)
     const struct model_config *c = &m->config;
     const struct tensor x = m->block[0].in;
     m->ops->embedding_forward(x, m->ids, m->w[PARAM_WTE], 0, false);
-    if (c->positions == POSITIONS_LEARNED) m->ops->embedding_forward(x, m->positions, m->w[param_positions(c)], 0, true);
+    if (c->positions == POSITIONS_LEARNED)
+        m->ops->embedding_forward(x, m->positions, m->w[param_positions(c)], 0, true);
     m->ops->dropout(x, x, dropout_at(c->dropout_embedding, m->seed, -1, "embedding", m->first * m->S, 0, c->D));
     computed(m, "embedding", -1, x, 1);
 }
 
-enum error_code transformer_forward(struct transformer *m, const int32_t *ids, const int32_t *labels, int64_t B, int64_t S, double *loss,
-                                    struct error *err)
+enum error_code transformer_forward(struct transformer *m, const int32_t *ids, const int32_t *labels, int64_t B,
+                                    int64_t S, double *loss, struct error *err)
 {
     const struct ops *op = m->ops;
     const struct model_config *c = &m->config;
     const int L = (int)c->L;
     if (B < 1 || S < 1 || S > c->S)
-        return fail(err, ERR_USAGE, "%lld sequences of %lld tokens; model %s takes 1 to %lld tokens", (long long)B, (long long)S, c->name, (long long)c->S);
+        return fail(err, ERR_USAGE, "%lld sequences of %lld tokens; model %s takes 1 to %lld tokens", (long long)B,
+                    (long long)S, c->name, (long long)c->S);
     enum error_code e = transformer_make_buffers(m, B, S, err);
     if (!e) e = take_batch(m, ids, labels, err);
     if (e) return e;
@@ -132,7 +138,8 @@ enum error_code transformer_forward(struct transformer *m, const int32_t *ids, c
     computed(m, "logits", L, m->logits, c->D);
     op->cross_entropy_max(m->top, m->logits);
     op->cross_entropy_sums(m->total, m->hit, m->logits, m->top, m->labels, 0);
-    *loss = op->cross_entropy_loss(m->total, m->top, m->hit, m->labels, IGNORE_LABEL) / (double)(m->counted ? m->counted : 1);
+    *loss = op->cross_entropy_loss(m->total, m->top, m->hit, m->labels, IGNORE_LABEL) /
+            (double)(m->counted ? m->counted : 1);
     *loss += router_losses_end(m);
     return OK;
 }

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- building ---------------------------------------------------------------------------------------------------------- */
+/* ---- building ---------------------------------------------------------------------------------------------------- */
 
 /* Tensors of zeros like each of these, so many for each. */
 static struct tensor *zeros_like(const struct tensor w[], int count, int each)
@@ -25,8 +25,9 @@ static void drop(struct tensor *t, int count)
     free(t);
 }
 
-enum error_code local_open(struct local_run *l, int replicas, const struct model_config *c, enum dtype t, uint64_t seed, const struct optimizer *o,
-                           const struct hyperparameters *h, struct outer outer, struct error *err)
+enum error_code local_open(struct local_run *l, int replicas, const struct model_config *c, enum dtype t, uint64_t seed,
+                           const struct optimizer *o, const struct hyperparameters *h, struct outer outer,
+                           struct error *err)
 {
     enum error_code e = OK;
     *l = (struct local_run){ .outer = outer, .optimizer = o, .hyper = *h };
@@ -44,7 +45,8 @@ enum error_code local_open(struct local_run *l, int replicas, const struct model
     const struct transformer *m = ok ? &l->replica[0].model : NULL;
     l->anchor = ok ? zeros_like(m->w, m->params, 1) : NULL;
     l->momentum = ok ? zeros_like(m->w, m->params, 1) : NULL;
-    if (!ok || !complete(l->anchor, m->params) || !complete(l->momentum, m->params)) return fail(err, ERR_MEMORY, "no memory for %d replicas", replicas);
+    if (!ok || !complete(l->anchor, m->params) || !complete(l->momentum, m->params))
+        return fail(err, ERR_MEMORY, "no memory for %d replicas", replicas);
     local_start(l, m->w);
     return OK;
 }
@@ -74,15 +76,16 @@ void local_start(struct local_run *l, const struct tensor w[])
         memset(l->momentum[i].data, 0, tensor_bytes(w[i]));
         for (int r = 0; r < l->replicas; r++) {
             copy(l->replica[r].model.w[i], l->anchor[i]);
-            for (int s = 0; s < OPTIMIZER_MAX_STATES; s++) memset(l->replica[r].state[i * OPTIMIZER_MAX_STATES + s].data, 0, tensor_bytes(w[i]));
+            for (int s = 0; s < OPTIMIZER_MAX_STATES; s++)
+                memset(l->replica[r].state[i * OPTIMIZER_MAX_STATES + s].data, 0, tensor_bytes(w[i]));
         }
     }
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------------------ */
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-static enum error_code inner_step(const struct local_run *l, struct replica *r, const int32_t *ids, const int32_t *labels, int64_t B, int64_t S,
-                                  struct error *err)
+static enum error_code inner_step(const struct local_run *l, struct replica *r, const int32_t *ids,
+                                  const int32_t *labels, int64_t B, int64_t S, struct error *err)
 {
     struct transformer *m = &r->model;
     const struct hyperparameters *h = &l->hyper;
@@ -92,7 +95,10 @@ static enum error_code inner_step(const struct local_run *l, struct replica *r, 
     r->norm = transformer_gradient_norm(m);
     for (int i = 0; i < m->params; i++)
         optimizer_step(l->optimizer, m->w[i], m->g[i], &r->state[i * OPTIMIZER_MAX_STATES],
-                       (struct step){ .lr = learning_rate(h, l->step), .t = l->step, .gradient_scale = clip_scale(h, r->norm), .hyper = h,
+                       (struct step){ .lr = learning_rate(h, l->step),
+                                      .t = l->step,
+                                      .gradient_scale = clip_scale(h, r->norm),
+                                      .hyper = h,
                                       .weight_decay = m->spec[i].decay ? h->weight_decay : 0 });
     transformer_zero_gradients(m);
     return OK;
@@ -111,7 +117,8 @@ static void outer_update(struct local_run *l, int i)
     for (int r = 1; r < l->replicas; r++) copy(l->replica[r].model.w[i], l->anchor[i]);
 }
 
-enum error_code local_step(struct local_run *l, const int32_t *ids, const int32_t *labels, const int64_t first[], int64_t S, uint64_t seed, struct error *err)
+enum error_code local_step(struct local_run *l, const int32_t *ids, const int32_t *labels, const int64_t first[],
+                           int64_t S, uint64_t seed, struct error *err)
 {
     enum error_code e = OK;
     l->step++;

@@ -1,8 +1,9 @@
-/* local.h -- replicas that train apart (ref/optim/outer.h), one after the other on one device: the truth for schemes that do it
- * on many.
+/* local.h -- replicas that train apart (ref/optim/outer.h), one after the other on one device: the truth for schemes
+ * that do it on many.
  *
- * Replica r has weights, a state of the inner optimizer and sequences of its own.  Its loss is the mean over its own labels, its
- * gradients are clipped by their own norm.  Replicas count alike in the outer step, however many labels each has had.
+ * Replica r has weights, a state of the inner optimizer and sequences of its own.  Its loss is the mean over its own
+ * labels, its gradients are clipped by their own norm.  Replicas count alike in the outer step, however many labels
+ * each has had.
  */
 #ifndef ORRERY_LOCAL_H
 #define ORRERY_LOCAL_H
@@ -29,8 +30,8 @@ struct local_run {
 
 /** Replicas of one model, its initial weights drawn from the seed.  fp32 or fp64.
  *  @return OK, ERR_PLAN or ERR_MEMORY; local_close works after all of them. */
-enum error_code local_open(struct local_run *, int replicas, const struct model_config *, enum dtype, uint64_t seed, const struct optimizer *,
-                           const struct hyperparameters *, struct outer, struct error *);
+enum error_code local_open(struct local_run *, int replicas, const struct model_config *, enum dtype, uint64_t seed,
+                           const struct optimizer *, const struct hyperparameters *, struct outer, struct error *);
 void local_close(struct local_run *);
 
 /** Begin anew from other weights, the same for all replicas.  @param w  [params] in the model's order and format. */
@@ -42,6 +43,7 @@ void local_start(struct local_run *, const struct tensor w[]);
  * @param seed         of dropout, in this step.
  * @return as transformer_forward.
  */
-enum error_code local_step(struct local_run *, const int32_t *ids, const int32_t *labels, const int64_t first[], int64_t S, uint64_t seed, struct error *);
+enum error_code local_step(struct local_run *, const int32_t *ids, const int32_t *labels, const int64_t first[],
+                           int64_t S, uint64_t seed, struct error *);
 
 #endif

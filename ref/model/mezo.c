@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the direction ------------------------------------------------------------------------------------------------------- */
+/* ---- the direction ----------------------------------------------------------------------------------------------- */
 
 uint64_t mezo_key(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1); }
 
@@ -41,7 +41,7 @@ void mezo_move(const struct param_spec *p, uint64_t key, double along, int64_t f
     }
 }
 
-/* ---- the one-device model --------------------------------------------------------------------------------------------------- */
+/* ---- the one-device model ---------------------------------------------------------------------------------------- */
 
 static void free_all(struct tensor *all, int count)
 {
@@ -66,11 +66,12 @@ static struct tensor *moved_weights(const struct transformer *m, uint64_t key, d
     return all;
 }
 
-enum error_code transformer_loss_along(struct transformer *m, uint64_t key, double along, const int32_t *ids, const int32_t *labels, int64_t B,
-                                       int64_t S, double *loss, struct error *err)
+enum error_code transformer_loss_along(struct transformer *m, uint64_t key, double along, const int32_t *ids,
+                                       const int32_t *labels, int64_t B, int64_t S, double *loss, struct error *err)
 {
     struct tensor *const kept = m->w, *const moved = moved_weights(m, key, along);
-    if (moved == NULL) return fail(err, ERR_MEMORY, "the one-device model %s has no memory for moved weights", m->config.name);
+    if (moved == NULL)
+        return fail(err, ERR_MEMORY, "the one-device model %s has no memory for moved weights", m->config.name);
     m->w = moved;
     const enum error_code e = transformer_forward(m, ids, labels, B, S, loss, err);
     m->w = kept;

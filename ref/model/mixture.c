@@ -1,8 +1,9 @@
-/* mixture.c -- the feed-forward of a mixture of experts: every token goes to k of E experts, and its results come back weighted.
+/* mixture.c -- the feed-forward of a mixture of experts: every token goes to k of E experts, and its results come back
+ * weighted.
  *
- * Rows are sorted by expert, so that each expert is a product of its own with consecutive rows; an expert without rows is
- * left alone.  What the routers add to the loss is a function of all layers together, so that its gradient is known only
- * after the last: see ref/ops/router_losses.c.
+ * Rows are sorted by expert, so that each expert is a product of its own with consecutive rows; an expert without rows
+ * is left alone.  What the routers add to the loss is a function of all layers together, so that its gradient is known
+ * only after the last: see ref/ops/router_losses.c.
  */
 #include "ref/model/transformer_parts.h"
 #include <string.h>
@@ -10,10 +11,14 @@
 /* Rows first .. first + count - 1 of a matrix. */
 static struct tensor some_rows(struct tensor t, int64_t first, int64_t count)
 {
-    return tensor_2d((char *)t.data + (size_t)(first * tensor_cols(t)) * dtype_size(t.dtype), t.dtype, count, tensor_cols(t));
+    return tensor_2d((char *)t.data + (size_t)(first * tensor_cols(t)) * dtype_size(t.dtype), t.dtype, count,
+                     tensor_cols(t));
 }
 
-static int64_t count_of(const struct block_activations *a, int64_t expert) { return ((const int32_t *)a->counts.data)[expert]; }
+static int64_t count_of(const struct block_activations *a, int64_t expert)
+{
+    return ((const int32_t *)a->counts.data)[expert];
+}
 
 #define WE(p) m->w[param_of_expert(&m->config, layer, e, p)]
 #define GE(p) m->g[param_of_expert(&m->config, layer, e, p)]
@@ -41,7 +46,8 @@ void mixture_forward(struct transformer *m, int layer)
     computed(m, "mlp.act", layer, a->act, 1);
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
         const int64_t n = count_of(a, e);
-        if (n > 0) op->linear_forward(some_rows(a->results, first, n), some_rows(a->act, first, n), WE(DOWN_W), tensor_none);
+        if (n > 0)
+            op->linear_forward(some_rows(a->results, first, n), some_rows(a->act, first, n), WE(DOWN_W), tensor_none);
     }
     computed(m, "experts.out", layer, a->results, c->F);
     op->combine_forward(m->branch, a->results, a->order, a->weights);
@@ -60,7 +66,8 @@ static void experts_backward(struct transformer *m, int layer)
     for (int64_t e = 0, first = 0; e < c->mixture.E; first += count_of(a, e++)) {
         const int64_t n = count_of(a, e);
         if (n == 0) continue;
-        op->linear_backward_weight(GE(DOWN_W), tensor_none, some_rows(m->d_rows, first, n), some_rows(a->act, first, n));
+        op->linear_backward_weight(GE(DOWN_W), tensor_none, some_rows(m->d_rows, first, n),
+                                   some_rows(a->act, first, n));
         op->linear_backward_input(some_rows(m->d_act, first, n), some_rows(m->d_rows, first, n), WE(DOWN_W));
     }
     computed_gradient(m, "mlp.act", layer, m->d_act, c->D);
@@ -80,7 +87,8 @@ static void router_backward(struct transformer *m, int layer)
     const struct mixture_config *x = &m->config.mixture;
     struct block_activations *a = &m->block[layer];
     op->route_backward_input(m->d_router, m->d_weights, a->weights, a->experts, a->router, x->normalized);
-    op->router_losses_backward_input(m->d_router, a->router, m->router_slope, m->loss_scale * 2 * x->z_coefficient / router_rows(m));
+    op->router_losses_backward_input(m->d_router, a->router, m->router_slope,
+                                     m->loss_scale * 2 * x->z_coefficient / router_rows(m));
     computed_gradient(m, "router.logits", layer, m->d_router, x->E);
     op->linear_backward_weight(G(ROUTER_W), tensor_none, m->d_router, a->ln2);
 }
@@ -102,11 +110,12 @@ void mixture_backward(struct transformer *m, int layer)
     op->add(m->d_branch, m->d_branch, from_router);
 }
 
-/* ---- the routers' losses --------------------------------------------------------------------------------------------- */
+/* ---- the routers' losses ----------------------------------------------------------------------------------------- */
 
 void router_losses_begin(struct transformer *m)
 {
-    if (m->config.mlp == MLP_MIXTURE) memset(m->router_sums, 0, (size_t)(2 * m->config.mixture.E + 1) * sizeof *m->router_sums);
+    if (m->config.mlp == MLP_MIXTURE)
+        memset(m->router_sums, 0, (size_t)(2 * m->config.mixture.E + 1) * sizeof *m->router_sums);
 }
 
 double router_losses_end(struct transformer *m)

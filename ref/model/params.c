@@ -53,14 +53,26 @@ int param_of_expert(const struct model_config *c, int64_t layer, int64_t expert,
 int param_final_norm(const struct model_config *c) { return first_block(c) + (int)c->L * block_params(c); }
 
 /* Behind the final norm. */
-static int first_of_head(const struct model_config *c) { return param_final_norm(c) + 1 + model_has_bias(c, ROLE_NORM); }
+static int first_of_head(const struct model_config *c)
+{
+    return param_final_norm(c) + 1 + model_has_bias(c, ROLE_NORM);
+}
 
-int param_final_bias(const struct model_config *c) { return model_has_bias(c, ROLE_NORM) ? param_final_norm(c) + 1 : -1; }
+int param_final_bias(const struct model_config *c)
+{
+    return model_has_bias(c, ROLE_NORM) ? param_final_norm(c) + 1 : -1;
+}
 int param_head(const struct model_config *c) { return c->tied ? PARAM_WTE : first_of_head(c); }
-int param_head_bias(const struct model_config *c) { return model_has_bias(c, ROLE_HEAD) ? first_of_head(c) + !c->tied : -1; }
-int model_param_count(const struct model_config *c) { return first_of_head(c) + !c->tied + model_has_bias(c, ROLE_HEAD); }
+int param_head_bias(const struct model_config *c)
+{
+    return model_has_bias(c, ROLE_HEAD) ? first_of_head(c) + !c->tied : -1;
+}
+int model_param_count(const struct model_config *c)
+{
+    return first_of_head(c) + !c->tied + model_has_bias(c, ROLE_HEAD);
+}
 
-/* ---- names --------------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 /* A parameter's name, and those of its parts if they are not the same. */
 struct names { const char *whole, *part[PARAM_MOST_PARTS]; };
@@ -68,14 +80,15 @@ struct names { const char *whole, *part[PARAM_MOST_PARTS]; };
 /* The names of a family. */
 struct naming {
     const char *in_files;                       /* what stands before all names but the head's in files alone */
-    const char *block;                          /* what stands before the names of a block's parameters; %d: the layer */
+    const char *block;                         /* what stands before the names of a block's parameters; %d: the layer */
     bool transposed;                            /* matrices of blocks are [in, out] in files */
     struct names of_block[BLOCK_PARAMS];
     const char *tokens, *positions, *norm;      /* before ".weight" and ".bias" */
 };
 
 static const struct naming gpt2_naming = {
-    .in_files = "transformer.", .block = "h.%d.", .transposed = true, .tokens = "wte", .positions = "wpe", .norm = "ln_f",
+    .in_files = "transformer.", .block = "h.%d.", .transposed = true, .tokens = "wte", .positions = "wpe",
+    .norm = "ln_f",
     .of_block = {
         [LN1_W] = { .whole = "ln_1.weight" },           [LN1_B] = { .whole = "ln_1.bias" },
         [QKV_W] = { .whole = "attn.c_attn.weight" },    [QKV_B] = { .whole = "attn.c_attn.bias" },
@@ -117,7 +130,8 @@ static const struct names expert_down = { .whole = "w2.weight" };
 static const struct naming *naming_of(const struct model_config *c)
 {
     static const struct naming *const of_family[FAMILY_COUNT] = {
-        [FAMILY_GPT2] = &gpt2_naming, [FAMILY_LLAMA] = &llama_naming, [FAMILY_MIXTRAL] = &llama_naming, [FAMILY_GPTJ] = &gptj_naming,
+        [FAMILY_GPT2] = &gpt2_naming, [FAMILY_LLAMA] = &llama_naming, [FAMILY_MIXTRAL] = &llama_naming,
+            [FAMILY_GPTJ] = &gptj_naming,
     };
     return of_family[model_family(c)];
 }
@@ -140,12 +154,17 @@ static void add_part(struct param_spec *s, const char *in_files, const char *bef
     snprintf(p->name, sizeof p->name, "%s%s%s", in_files, before, name);
 }
 
-/* ---- shapes and initial values --------------------------------------------------------------------------------------- */
+/* ---- shapes and initial values ----------------------------------------------------------------------------------- */
 
 static struct param_spec make(const char *before, const char *name, enum param_role role, int layer, int64_t rows,
                               int64_t cols, double std)
 {
-    struct param_spec s = { .role = role, .layer = layer, .expert = -1, .ndim = cols ? 2 : 1, .dim = { rows, cols }, .std = std,
+    struct param_spec s = { .role = role,
+                            .layer = layer,
+                            .expert = -1,
+                            .ndim = cols ? 2 : 1,
+                            .dim = { rows, cols },
+                            .std = std,
                             .decay = cols != 0 };
     snprintf(s.name, sizeof s.name, "%s%s", before, name);
     return s;
@@ -177,7 +196,8 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
     s.expert = expert;
     s.mean = p == LN1_W || p == LN2_W;
     s.file_transposed = naming_of(c)->transposed && s.ndim == 2;
-    for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++) add_part(&s, naming_of(c)->in_files, at.text, n->part[i], part_rows(c, p, i));
+    for (int i = 0; i < PARAM_MOST_PARTS && n->part[i]; i++)
+        add_part(&s, naming_of(c)->in_files, at.text, n->part[i], part_rows(c, p, i));
     return s;
 }
 
@@ -186,7 +206,8 @@ static struct param_spec param_in_block(const struct model_config *c, int layer,
 {
     const bool mixture = c->mlp == MLP_MIXTURE;
     const int first = before(c, UP_W);
-    if (mixture && place >= first) return block_param(c, layer, (place - first) / 2, (place - first) % 2 ? DOWN_W : UP_W);
+    if (mixture && place >= first)
+        return block_param(c, layer, (place - first) / 2, (place - first) % 2 ? DOWN_W : UP_W);
     enum block_param p = 0;
     while (!has(c, p) || before(c, p) != place) p++;
     return block_param(c, layer, -1, p);
@@ -208,15 +229,16 @@ static struct param_spec param_outside(const struct model_config *c, int i)
 struct param_spec model_param(const struct model_config *c, int i)
 {
     const int place = i - first_block(c);
-    struct param_spec s = place >= 0 && i < param_final_norm(c) ? param_in_block(c, place / block_params(c), place % block_params(c))
-                                                                : param_outside(c, i);
+    struct param_spec s = place >= 0 && i < param_final_norm(c)
+                              ? param_in_block(c, place / block_params(c), place % block_params(c))
+                              : param_outside(c, i);
     if (s.parts > 0) return s;
     const struct param_spec whole = s;
     add_part(&s, s.role == ROLE_HEAD ? "" : naming_of(c)->in_files, "", whole.name, s.dim[0]);
     return s;
 }
 
-/* ---- sums over the list ------------------------------------------------------------------------------------------------ */
+/* ---- sums over the list ------------------------------------------------------------------------------------------ */
 
 int64_t model_elements(const struct model_config *c)
 {
@@ -240,7 +262,8 @@ static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)
                    + linear_cost(rows, c->D, up_width(c), F32).flops + linear_cost(rows, c->F, c->D, F32).flops;
     if (mixture) block += linear_cost(N, c->D, c->mixture.E, F32).flops;
     const double L = (double)c->L;
-    return (struct flops){ .linear = L * block + linear_cost(N, c->D, c->V, F32).flops, .attention_forward = L * attention_forward_cost(N, a, F32).flops,
+    return (struct flops){ .linear = L * block + linear_cost(N, c->D, c->V, F32).flops,
+                           .attention_forward = L * attention_forward_cost(N, a, F32).flops,
                            .attention_backward = L * attention_backward_cost(N, a, F32).flops };
 }
 

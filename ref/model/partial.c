@@ -2,14 +2,21 @@
 #include <string.h>
 
 /* The rows of sequence b in a tensor of N rows. */
-static void *rows(const struct transformer *m, struct tensor t, int64_t b) { return (char *)t.data + (size_t)b * (tensor_bytes(t) / (size_t)m->B); }
+static void *rows(const struct transformer *m, struct tensor t, int64_t b)
+{
+    return (char *)t.data + (size_t)b * (tensor_bytes(t) / (size_t)m->B);
+}
 
-static bool passes(const struct transformer *m, int layer, int64_t b) { return m->passes_by && m->passes_by[layer * m->B + b]; }
+static bool passes(const struct transformer *m, int layer, int64_t b)
+{
+    return m->passes_by && m->passes_by[layer * m->B + b];
+}
 
 void partial_forward(const struct transformer *m, int layer, struct tensor out)
 {
     for (int64_t b = 0; b < m->B; b++)
-        if (passes(m, layer, b)) memcpy(rows(m, out, b), rows(m, m->block[layer].in, b), tensor_bytes(out) / (size_t)m->B);
+        if (passes(m, layer, b))
+            memcpy(rows(m, out, b), rows(m, m->block[layer].in, b), tensor_bytes(out) / (size_t)m->B);
 }
 
 /* forward's scratch is free in backward. */
@@ -26,5 +33,6 @@ void partial_backward_begin(struct transformer *m, int layer)
 void partial_backward_end(struct transformer *m, int layer)
 {
     for (int64_t b = 0; b < m->B; b++)
-        if (passes(m, layer, b)) memcpy(rows(m, m->d_stream, b), rows(m, m->branch, b), tensor_bytes(m->d_stream) / (size_t)m->B);
+        if (passes(m, layer, b))
+            memcpy(rows(m, m->d_stream, b), rows(m, m->branch, b), tensor_bytes(m->d_stream) / (size_t)m->B);
 }

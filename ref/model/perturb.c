@@ -27,11 +27,14 @@ static bool is_parameter(const char *name)
 static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct perturbation *p = context;
-    const double own = dtype_wide(t.dtype) == t.dtype ? 0 : dtype_unit(t.dtype), stored = p->stored > own ? p->stored : own;
+    const double own = dtype_wide(t.dtype) == t.dtype ? 0 : dtype_unit(t.dtype),
+                 stored = p->stored > own ? p->stored : own;
     (void)layer;
     const int parts = gradient && is_parameter(name) ? p->gradient_parts : p->parts;
-    const double lambda = p->lambda > 0 ? p->lambda : PERTURB_LAMBDA, storage = p->storage > 0 ? p->storage : 2 * stored;
-    disturb(t, lambda * sqrt((double)terms) * dtype_unit(dtype_wide(t.dtype)) + storage * (parts > 1 ? parts : 1), p->seed, p->announced++);
+    const double lambda = p->lambda > 0 ? p->lambda : PERTURB_LAMBDA,
+                 storage = p->storage > 0 ? p->storage : 2 * stored;
+    disturb(t, lambda * sqrt((double)terms) * dtype_unit(dtype_wide(t.dtype)) + storage * (parts > 1 ? parts : 1),
+            p->seed, p->announced++);
 }
 
 struct observer perturbing_observer(struct perturbation *p)

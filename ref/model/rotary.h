@@ -9,9 +9,9 @@
  * Radians a token by which pair i of R/2 turns: f = theta^(-2i/R), then scaled.
  *
  * Linear: f / factor (S. Chen et al., "Extending context window of large language models via positional interpolation",
- * arXiv:2306.15595).  Llama 3 (as transformers has it for Llama 3.1): with t = original_positions f / (2 pi), the turns in
- * the original context, f stays where t > high_frequency, is divided by factor where t < low_frequency, and between them
- * is the mean of the two weighted by (t - low) / (high - low).
+ * arXiv:2306.15595).  Llama 3 (as transformers has it for Llama 3.1): with t = original_positions f / (2 pi), the turns
+ * in the original context, f stays where t > high_frequency, is divided by factor where t < low_frequency, and between
+ * them is the mean of the two weighted by (t - low) / (high - low).
  */
 double rotary_frequency(const struct rotary *, int64_t R, int64_t i);
 

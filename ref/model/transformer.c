@@ -21,18 +21,20 @@ static void drop(struct tensor *t) { free(t->data); *t = tensor_none; }
 
 static void drop_block(struct block_activations *a)
 {
-    struct tensor *const all[] = { &a->in, &a->ln1_mean, &a->ln1_rstd, &a->ln1, &a->qkv, &a->lse, &a->att, &a->mid, &a->ln2_mean,
-                                   &a->ln2_rstd, &a->ln2, &a->up, &a->act, &a->router, &a->weights, &a->experts, &a->order,
-                                   &a->counts, &a->rows, &a->results };
+    struct tensor *const all[] = { &a->in,      &a->ln1_mean, &a->ln1_rstd, &a->ln1,      &a->qkv,
+                                   &a->lse,     &a->att,      &a->mid,      &a->ln2_mean, &a->ln2_rstd,
+                                   &a->ln2,     &a->up,       &a->act,      &a->router,   &a->weights,
+                                   &a->experts, &a->order,    &a->counts,   &a->rows,     &a->results };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
 }
 
 static void drop_buffers(struct transformer *m)
 {
     for (int64_t l = 0; m->block && l < m->config.L; l++) drop_block(&m->block[l]);
-    struct tensor *const all[] = { &m->ids, &m->positions, &m->labels, &m->rotary, &m->last, &m->lnf_mean, &m->lnf_rstd, &m->lnf,
-                                   &m->logits, &m->top, &m->total, &m->hit, &m->d_stream, &m->d_branch, &m->d_qkv, &m->d_attention,
-                                   &m->d_up, &m->d_act, &m->d_router, &m->d_weights, &m->d_rows, &m->d_norm, &m->branch };
+    struct tensor *const all[] = { &m->ids,      &m->positions, &m->labels, &m->rotary,      &m->last,  &m->lnf_mean,
+                                   &m->lnf_rstd, &m->lnf,       &m->logits, &m->top,         &m->total, &m->hit,
+                                   &m->d_stream, &m->d_branch,  &m->d_qkv,  &m->d_attention, &m->d_up,  &m->d_act,
+                                   &m->d_router, &m->d_weights, &m->d_rows, &m->d_norm,      &m->branch };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) drop(all[i]);
     m->B = m->S = 0;
 }
@@ -47,8 +49,9 @@ static bool make_mixture(const struct transformer *m, struct block_activations *
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     const int64_t E = c->mixture.E, k = c->mixture.k;
-    return make(&a->router, few, N, E) && make(&a->weights, few, N, k) && make(&a->experts, I32, N, k) && make(&a->order, I32, N * k, 0)
-           && make(&a->counts, I32, E, 0) && make(&a->rows, t, N * k, c->D) && make(&a->results, t, N * k, c->D);
+    return make(&a->router, few, N, E) && make(&a->weights, few, N, k) && make(&a->experts, I32, N, k) &&
+           make(&a->order, I32, N * k, 0) && make(&a->counts, I32, E, 0) && make(&a->rows, t, N * k, c->D) &&
+           make(&a->results, t, N * k, c->D);
 }
 
 static bool make_block(const struct transformer *m, struct block_activations *a, int64_t N)
@@ -57,10 +60,12 @@ static bool make_block(const struct transformer *m, struct block_activations *a,
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     const int64_t D = c->D, R = feed_rows(m, N);
     const bool mean = c->norm == NORM_LAYER;
-    return make(&a->in, t, N, D) && (!mean || make(&a->ln1_mean, few, N, 0)) && make(&a->ln1_rstd, few, N, 0) && make(&a->ln1, t, N, D)
-           && make(&a->qkv, t, N, qkv_width(c)) && make(&a->lse, few, N, c->H) && make(&a->att, t, N, D) && make(&a->mid, t, N, D)
-           && (c->parallel || ((!mean || make(&a->ln2_mean, few, N, 0)) && make(&a->ln2_rstd, few, N, 0) && make(&a->ln2, t, N, D)))
-           && make(&a->up, t, R, up_width(c)) && make(&a->act, t, R, c->F) && (!is_mixture(m) || make_mixture(m, a, N));
+    return make(&a->in, t, N, D) && (!mean || make(&a->ln1_mean, few, N, 0)) && make(&a->ln1_rstd, few, N, 0) &&
+           make(&a->ln1, t, N, D) && make(&a->qkv, t, N, qkv_width(c)) && make(&a->lse, few, N, c->H) &&
+           make(&a->att, t, N, D) && make(&a->mid, t, N, D) &&
+           (c->parallel ||
+            ((!mean || make(&a->ln2_mean, few, N, 0)) && make(&a->ln2_rstd, few, N, 0) && make(&a->ln2, t, N, D))) &&
+           make(&a->up, t, R, up_width(c)) && make(&a->act, t, R, c->F) && (!is_mixture(m) || make_mixture(m, a, N));
 }
 
 static bool make_backward(struct transformer *m, int64_t N)
@@ -68,20 +73,23 @@ static bool make_backward(struct transformer *m, int64_t N)
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
     const int64_t D = c->D, R = feed_rows(m, N);
-    return make(&m->d_stream, t, N, D) && make(&m->d_branch, t, N, D) && make(&m->d_qkv, t, N, qkv_width(c)) && make(&m->d_attention, t, N, D)
-           && make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F)
-           && (!c->parallel || make(&m->d_norm, t, N, D))
-           && (!is_mixture(m) || (make(&m->d_router, few, N, c->mixture.E) && make(&m->d_weights, few, N, c->mixture.k) && make(&m->d_rows, t, R, D)));
+    return make(&m->d_stream, t, N, D) && make(&m->d_branch, t, N, D) && make(&m->d_qkv, t, N, qkv_width(c)) &&
+           make(&m->d_attention, t, N, D) && make(&m->d_up, t, R, up_width(c)) && make(&m->d_act, t, R, c->F) &&
+           (!c->parallel || make(&m->d_norm, t, N, D)) &&
+           (!is_mixture(m) || (make(&m->d_router, few, N, c->mixture.E) && make(&m->d_weights, few, N, c->mixture.k) &&
+                               make(&m->d_rows, t, R, D)));
 }
 
 static bool make_ends(struct transformer *m, int64_t N, int64_t S)
 {
     const struct model_config *c = &m->config;
     const enum dtype t = m->ops->dtype, few = dtype_wide(t);
-    return make(&m->ids, I32, N, 0) && make(&m->positions, I32, N, 0) && make(&m->labels, I32, N, 0) && make(&m->last, t, N, c->D)
-           && (c->positions != POSITIONS_ROTARY || make(&m->rotary, few, S, rotary_table_width(c))) && (c->norm != NORM_LAYER || make(&m->lnf_mean, few, N, 0))
-           && make(&m->lnf_rstd, few, N, 0) && make(&m->lnf, t, N, c->D) && make(&m->logits, t, N, c->V) && make(&m->top, few, N, 0)
-           && make(&m->total, few, N, 0) && make(&m->hit, few, N, 0) && make(&m->branch, t, N, c->D);
+    return make(&m->ids, I32, N, 0) && make(&m->positions, I32, N, 0) && make(&m->labels, I32, N, 0) &&
+           make(&m->last, t, N, c->D) &&
+           (c->positions != POSITIONS_ROTARY || make(&m->rotary, few, S, rotary_table_width(c))) &&
+           (c->norm != NORM_LAYER || make(&m->lnf_mean, few, N, 0)) && make(&m->lnf_rstd, few, N, 0) &&
+           make(&m->lnf, t, N, c->D) && make(&m->logits, t, N, c->V) && make(&m->top, few, N, 0) &&
+           make(&m->total, few, N, 0) && make(&m->hit, few, N, 0) && make(&m->branch, t, N, c->D);
 }
 
 enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64_t S, struct error *err)
@@ -92,7 +100,8 @@ enum error_code transformer_make_buffers(struct transformer *m, int64_t B, int64
     for (int64_t l = 0; ok && l < m->config.L; l++) ok = make_block(m, &m->block[l], B * S);
     if (!ok) {
         drop_buffers(m);
-        return fail(err, ERR_MEMORY, "the one-device model has no memory for %lld sequences of %lld tokens", (long long)B, (long long)S);
+        return fail(err, ERR_MEMORY, "the one-device model has no memory for %lld sequences of %lld tokens",
+                    (long long)B, (long long)S);
     }
     if (m->config.positions == POSITIONS_ROTARY) rotary_table(&m->config.rotary, m->rotary);
     m->B = B;
@@ -110,7 +119,8 @@ void param_init(const struct param_spec *spec, uint64_t seed, enum dtype t, int6
     }
 }
 
-enum error_code transformer_open(struct transformer *m, const struct model_config *c, enum dtype t, uint64_t seed, struct error *err)
+enum error_code transformer_open(struct transformer *m, const struct model_config *c, enum dtype t, uint64_t seed,
+                                 struct error *err)
 {
     enum error_code e = model_config_check(c, err);
     if (e) return e;
@@ -131,7 +141,8 @@ enum error_code transformer_open(struct transformer *m, const struct model_confi
     }
     if (!ok) {
         transformer_close(m);
-        return fail(err, ERR_MEMORY, "the one-device model %s has no memory for %lld parameters", c->name, (long long)model_elements(c));
+        return fail(err, ERR_MEMORY, "the one-device model %s has no memory for %lld parameters", c->name,
+                    (long long)model_elements(c));
     }
     transformer_zero_gradients(m);
     return OK;
@@ -141,7 +152,8 @@ enum error_code transformer_keep_gradients_in(struct transformer *m, enum dtype 
 {
     for (int i = 0; i < m->params; i++) {
         struct tensor g;
-        if (!make(&g, t, m->spec[i].dim[0], m->spec[i].dim[1])) return fail(err, ERR_MEMORY, "no memory for gradients of %s in %s", m->spec[i].name, dtype_name(t));
+        if (!make(&g, t, m->spec[i].dim[0], m->spec[i].dim[1]))
+            return fail(err, ERR_MEMORY, "no memory for gradients of %s in %s", m->spec[i].name, dtype_name(t));
         drop(&m->g[i]);
         m->g[i] = g;
     }
@@ -178,9 +190,12 @@ struct attention attention_of_model(const struct model_config *c, int64_t S)
                                .neighbours = c->rotary.neighbours };
 }
 
-struct dropout dropout_at(double p, uint64_t seed, int layer, const char *where, int64_t row0, int64_t col0, int64_t cols)
+struct dropout dropout_at(double p, uint64_t seed, int layer, const char *where, int64_t row0, int64_t col0,
+                          int64_t cols)
 {
     char name[64];
     snprintf(name, sizeof name, "dropout.%d.%s", layer, where);
-    return (struct dropout){ .p = p, .seed = seed, .stream = random_stream(name), .row0 = row0, .col0 = col0, .cols = cols };
+    return (struct dropout){
+        .p = p, .seed = seed, .stream = random_stream(name), .row0 = row0, .col0 = col0, .cols = cols
+    };
 }

@@ -43,7 +43,7 @@ static inline struct dropout residual_dropout(const struct transformer *m, int l
 /* Buffers for such a batch.  @return OK or ERR_MEMORY. */
 enum error_code transformer_make_buffers(struct transformer *, int64_t B, int64_t S, struct error *);
 
-/* ---- mixture.c: the feed-forward of a mixture, and what its routers add to the loss ---------------------------------- */
+/* ---- mixture.c: the feed-forward of a mixture, and what its routers add to the loss ------------------------------ */
 
 /* m->branch = the mixture of the block's ln2. */
 void mixture_forward(struct transformer *, int layer);

@@ -8,7 +8,7 @@
 
 enum { PATH_ROOM = 4096 };
 
-/* ---- files ------------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 enum error_code weights_open_file(struct weights *w, const char *path, struct error *err)
 {
@@ -36,7 +36,8 @@ static enum error_code open_listed(struct weights *w, const char *index, const c
     char path[PATH_ROOM];
     const char *name = cJSON_IsString(entry) ? entry->valuestring : "";
     if (name[0] == '\0' || strchr(name, '/') || strlen(name) > 255)
-        return fail(err, ERR_FORMAT, "%s: weight_map: \"%s\" must be in a file of this folder", shown_path(index).text, shown(entry->string).text);
+        return fail(err, ERR_FORMAT, "%s: weight_map: \"%s\" must be in a file of this folder", shown_path(index).text,
+                    shown(entry->string).text);
     if (opened(w, name)) return OK;
     struct safetensors *more = realloc(w->file, (size_t)(w->files + 1) * sizeof *more);
     if (more == NULL) return fail(err, ERR_MEMORY, "%s: no memory to open its files", shown_path(index).text);
@@ -51,10 +52,12 @@ static enum error_code open_index(struct weights *w, const char *dir, const char
 {
     const cJSON *map;
     *w = (struct weights){ .dir = strdup(dir) };
-    enum error_code e = w->dir ? json_read(path, &w->index, err) : fail(err, ERR_MEMORY, "%s: no memory to open it", shown_path(path).text);
+    enum error_code e = w->dir ? json_read(path, &w->index, err)
+                               : fail(err, ERR_MEMORY, "%s: no memory to open it", shown_path(path).text);
     if (!e) e = json_object(w->index, path, "weight_map", &map, err);
     for (const cJSON *c = e ? NULL : map->child; c && !e; c = c->next) e = open_listed(w, path, c, err);
-    if (!e && w->files == 0) e = fail(err, ERR_FORMAT, "%s: weight_map: names no tensor and no file", shown_path(path).text);
+    if (!e && w->files == 0)
+        e = fail(err, ERR_FORMAT, "%s: weight_map: names no tensor and no file", shown_path(path).text);
     if (e) weights_close(w);
     return e;
 }
@@ -66,7 +69,8 @@ enum error_code weights_open(struct weights *w, const char *dir, struct error *e
     if (strlen(dir) > PATH_ROOM - 300) return fail(err, ERR_FILE, "%s: this name is too long", shown_path(dir).text);
     snprintf(one, sizeof one, "%s/model.safetensors", dir);
     snprintf(index, sizeof index, "%s/model.safetensors.index.json", dir);
-    return access(one, F_OK) == 0 || access(index, F_OK) != 0 ? weights_open_file(w, one, err) : open_index(w, dir, index, err);
+    return access(one, F_OK) == 0 || access(index, F_OK) != 0 ? weights_open_file(w, one, err)
+                                                              : open_index(w, dir, index, err);
 }
 
 void weights_close(struct weights *w)
@@ -77,13 +81,15 @@ void weights_close(struct weights *w)
     *w = (struct weights){ 0 };
 }
 
-/* ---- tensors --------------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
-static const struct safetensors_entry *find_exactly(const struct weights *w, const char *name, const struct safetensors **in)
+static const struct safetensors_entry *find_exactly(const struct weights *w, const char *name,
+                                                    const struct safetensors **in)
 {
     *in = w->files > 0 ? &w->file[0] : NULL;
     if (w->index) {
-        const cJSON *entry = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(w->index, "weight_map"), name);
+        const cJSON *entry =
+            cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(w->index, "weight_map"), name);
         *in = entry ? opened(w, entry->valuestring) : NULL;
     }
     return *in ? safetensors_find(*in, name) : NULL;
@@ -99,41 +105,51 @@ static const struct safetensors_entry *find(const struct weights *w, const char 
 }
 
 /* The same shape, or its transpose where the file has it so. */
-static enum error_code check_shape(const struct safetensors *file, const struct safetensors_entry *e, const struct param_spec *s,
-                                   int64_t part_rows, struct error *err)
+static enum error_code check_shape(const struct safetensors *file, const struct safetensors_entry *e,
+                                   const struct param_spec *s, int64_t part_rows, struct error *err)
 {
     const int64_t rows = s->file_transposed ? s->dim[1] : part_rows, cols = s->file_transposed ? part_rows : s->dim[1];
     if (e->ndim == s->ndim && e->dim[0] == rows && (s->ndim == 1 || e->dim[1] == cols)) return OK;
     char want[64], found[64] = "a scalar";
     snprintf(want, sizeof want, s->ndim == 2 ? "%lld x %lld" : "%lld", (long long)rows, (long long)cols);
-    if (e->ndim > 0) snprintf(found, sizeof found, e->ndim >= 2 ? "%lld x %lld%s" : "%lld", (long long)e->dim[0], (long long)e->dim[1], e->ndim > 2 ? " x ..." : "");
-    return fail(err, ERR_FORMAT, "%s: %s is %s; the model needs %s", shown_path(file->path).text, shown(e->name).text, found, want);
+    if (e->ndim > 0)
+        snprintf(found, sizeof found, e->ndim >= 2 ? "%lld x %lld%s" : "%lld", (long long)e->dim[0],
+                 (long long)e->dim[1], e->ndim > 2 ? " x ..." : "");
+    return fail(err, ERR_FORMAT, "%s: %s is %s; the model needs %s", shown_path(file->path).text, shown(e->name).text,
+                found, want);
 }
 
 /* Rows start[0] .. of one part; out holds no others. */
-static enum error_code read_part(const struct weights *w, const struct param_spec *s, const struct param_part *part, const char *suffix,
-                                 const int64_t start[2], const int64_t extent[2], enum dtype want, void *out, struct error *err)
+static enum error_code read_part(const struct weights *w, const struct param_spec *s, const struct param_part *part,
+                                 const char *suffix, const int64_t start[2], const int64_t extent[2], enum dtype want,
+                                 void *out, struct error *err)
 {
     char name[2 * PARAM_NAME];
     const struct safetensors *file;
     snprintf(name, sizeof name, "%s%s", part->name, suffix);
     const struct safetensors_entry *entry = find(w, name, &file);
-    if (entry == NULL && w->index) return fail(err, ERR_FORMAT, "%s: there is no tensor %s in the files of its index", shown_path(w->dir).text, name);
-    if (entry == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", shown_path(w->file[0].path).text, name);
+    if (entry == NULL && w->index)
+        return fail(err, ERR_FORMAT, "%s: there is no tensor %s in the files of its index", shown_path(w->dir).text,
+                    name);
+    if (entry == NULL)
+        return fail(err, ERR_FORMAT, "%s: there is no tensor %s", shown_path(w->file[0].path).text, name);
     const enum error_code e = check_shape(file, entry, s, part->rows, err);
     return e ? e : safetensors_read_box(file, entry, start, extent, s->file_transposed, want, out, err);
 }
 
-enum error_code weights_read_box(const struct weights *w, const struct param_spec *s, const char *suffix, const int64_t *start,
-                                 const int64_t *extent, enum dtype want, void *out, struct error *err)
+enum error_code weights_read_box(const struct weights *w, const struct param_spec *s, const char *suffix,
+                                 const int64_t *start, const int64_t *extent, enum dtype want, void *out,
+                                 struct error *err)
 {
     const size_t row = (size_t)(s->ndim == 2 ? extent[1] : 1) * dtype_size(want);
     const int64_t end = start[0] + extent[0];
     enum error_code e = OK;
     char *next = out;
     for (int64_t p = 0, first = 0; p < s->parts && !e; first += s->part[p++].rows) {
-        const int64_t from = start[0] > first ? start[0] : first, last = first + s->part[p].rows, to = end < last ? end : last;
-        const int64_t part_start[2] = { from - first, s->ndim == 2 ? start[1] : 0 }, part_extent[2] = { to - from, s->ndim == 2 ? extent[1] : 0 };
+        const int64_t from = start[0] > first ? start[0] : first, last = first + s->part[p].rows,
+                      to = end < last ? end : last;
+        const int64_t part_start[2] = { from - first, s->ndim == 2 ? start[1] : 0 },
+                      part_extent[2] = { to - from, s->ndim == 2 ? extent[1] : 0 };
         if (from >= to) continue;
         e = read_part(w, s, &s->part[p], suffix, part_start, part_extent, want, next, err);
         next += (size_t)(to - from) * row;
@@ -151,9 +167,11 @@ static enum error_code compare_rows(const struct weights *w, const struct param_
         e = weights_read_box(w, embedding, "", start, extent, F64, row, err);
         if (!e) e = weights_read_box(w, head, "", start, extent, F64, row + D, err);
         if (!e && memcmp(row, row + D, (size_t)D * sizeof *row) != 0)
-            return fail(err, ERR_FORMAT, "%s: tie_word_embeddings is true, but row %lld of lm_head.weight is not that of "
+            return fail(err, ERR_FORMAT,
+                        "%s: tie_word_embeddings is true, but row %lld of lm_head.weight is not that of "
                         "%s; if they are not to be tied, set it to false in config.json",
-                        shown_path(w->dir ? w->dir : w->file[0].path).text, (long long)start[0], embedding->part[0].name);
+                        shown_path(w->dir ? w->dir : w->file[0].path).text, (long long)start[0],
+                        embedding->part[0].name);
     }
     return e;
 }
@@ -163,7 +181,8 @@ enum error_code weights_check_tied(const struct weights *w, const struct model_c
     const struct safetensors *file;
     struct model_config untied = *c;
     untied.tied = false;
-    const struct param_spec embedding = model_param(&untied, PARAM_WTE), head = model_param(&untied, param_head(&untied));
+    const struct param_spec embedding = model_param(&untied, PARAM_WTE),
+                            head = model_param(&untied, param_head(&untied));
     if (!c->tied || find(w, head.part[0].name, &file) == NULL) return OK;
     double *row = malloc(2 * (size_t)c->D * sizeof *row);
     if (row == NULL) return fail(err, ERR_MEMORY, "no memory to compare lm_head.weight with the embedding");

@@ -3,25 +3,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void fill_entry(struct weights_writer *w, int at, const struct param_spec *s, const struct param_part *part, const char *suffix, enum dtype t)
+static void fill_entry(struct weights_writer *w, int at, const struct param_spec *s, const struct param_part *part,
+                       const char *suffix, enum dtype t)
 {
     snprintf(w->name[at], sizeof w->name[at], "%s%s", part->name, suffix);
-    w->entry[at] = (struct safetensors_entry){ .name = w->name[at], .dtype = dtype_file_name(t), .ndim = s->ndim, .dim = { part->rows, s->dim[1] } };
+    w->entry[at] = (struct safetensors_entry){
+        .name = w->name[at], .dtype = dtype_file_name(t), .ndim = s->ndim, .dim = { part->rows, s->dim[1] }
+    };
     if (s->file_transposed) w->entry[at].dim[0] = s->dim[1], w->entry[at].dim[1] = part->rows;
 }
 
-enum error_code weights_create(struct weights_writer *w, const struct param_spec *spec, int n, enum dtype t, const char *path,
-                               const char *const suffix[], int suffixes, const struct safetensors_pair *metadata, int pairs, struct error *err)
+enum error_code weights_create(struct weights_writer *w, const struct param_spec *spec, int n, enum dtype t,
+                               const char *path, const char *const suffix[], int suffixes,
+                               const struct safetensors_pair *metadata, int pairs, struct error *err)
 {
     const size_t most = (size_t)n * (size_t)suffixes * PARAM_MOST_PARTS + 1;
     *w = (struct weights_writer){ .spec = spec, .suffixes = suffixes };
     w->entry = calloc(most, sizeof *w->entry);
     w->name = calloc(most, sizeof *w->name);
     w->first = calloc(most, sizeof *w->first);
-    if (w->entry == NULL || w->name == NULL || w->first == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", path);
+    if (w->entry == NULL || w->name == NULL || w->first == NULL)
+        return fail(err, ERR_MEMORY, "%s: no memory to write it", path);
     for (int i = 0; i < n * suffixes; i++) {
         w->first[i] = w->entries;
-        for (int p = 0; p < spec[i].parts; p++) fill_entry(w, w->entries++, &spec[i], &spec[i].part[p], suffix[i % suffixes], t);
+        for (int p = 0; p < spec[i].parts; p++)
+            fill_entry(w, w->entries++, &spec[i], &spec[i].part[p], suffix[i % suffixes], t);
     }
     const enum error_code e = safetensors_create(&w->writer, path, w->entry, w->entries, metadata, pairs, err);
     w->open = !e;

@@ -118,7 +118,7 @@ void block_dequantise(struct tensor Y, const void *code, struct block_format f)
         }
 }
 
-/* ---- how far it may be off ------------------------------------------------------------------------------------------------- */
+/* ---- how far it may be off --------------------------------------------------------------------------------------- */
 
 static bool all_zero(const uint8_t *code, int64_t n, int bits)
 {
@@ -138,6 +138,7 @@ void block_add_bounds(double *bound, const void *code, struct block_format f, in
         const uint8_t *const here = codes + b * code_bytes(f, f.block);
         if (scale[b] == 1 && all_zero(here, length, f.bits)) continue;
         for (int64_t i = 0; i < length; i++)
-            bound[first + i] += (double)scale[b] * ((code_at(here, i, f.bits) == largest_code(f.bits) ? 1 : 0.5) + rounding);
+            bound[first + i] +=
+                (double)scale[b] * ((code_at(here, i, f.bits) == largest_code(f.bits) ? 1 : 0.5) + rounding);
     }
 }

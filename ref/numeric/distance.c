@@ -3,7 +3,10 @@
 
 enum { DISTANCE_LANES = 8, AT_ONCE = 512 };
 
-static const void *element(struct tensor t, int64_t i) { return (const char *)t.data + (size_t)i * dtype_size(t.dtype); }
+static const void *element(struct tensor t, int64_t i)
+{
+    return (const char *)t.data + (size_t)i * dtype_size(t.dtype);
+}
 
 /* A few at a time in double, so that the sum itself is one loop for all formats. */
 double squared_distance(struct tensor a, struct tensor b)

@@ -30,10 +30,10 @@ void exact_add(struct exact_sum *s, const struct exact_sum *t)
     carry(s);
 }
 
-/* ---- terms ----------------------------------------------------------------------------------------------------------------- */
+/* ---- terms ------------------------------------------------------------------------------------------------------- */
 
-/* The square of a 24-bit fraction has 48 bits, so that AT_ONCE of one exponent fit into 63; WAYS sums of each, so that neighbours of one
- * exponent do not wait for each other. */
+/* The square of a 24-bit fraction has 48 bits, so that AT_ONCE of one exponent fit into 63; WAYS sums of each, so that
+ * neighbours of one exponent do not wait for each other. */
 enum { AT_ONCE = 1 << 15, EXPONENTS = 256, WAYS = 4 };
 
 static void add_floats(struct exact_sum *s, const float *x, int64_t n)
@@ -87,13 +87,14 @@ void exact_add_squares(struct exact_sum *s, struct tensor x)
     {
         struct exact_sum own = { .infinite = 0 };
         #pragma omp for schedule(static)
-        for (int64_t b = 0; b < blocks; b++) add_block(&own, x, b * AT_ONCE, n - b * AT_ONCE < AT_ONCE ? n - b * AT_ONCE : AT_ONCE);
-        #pragma omp critical (exact_sum)
+        for (int64_t b = 0; b < blocks; b++)
+            add_block(&own, x, b * AT_ONCE, n - b * AT_ONCE < AT_ONCE ? n - b * AT_ONCE : AT_ONCE);
+#pragma omp critical (exact_sum)
         exact_add(s, &own);
     }
 }
 
-/* ---- what is read ------------------------------------------------------------------------------------------------------------ */
+/* ---- what is read ------------------------------------------------------------------------------------------------ */
 
 /* From the highest limb down: each is small beside those before it, so that the sum is off by an ulp at most. */
 double exact_value(const struct exact_sum *s)

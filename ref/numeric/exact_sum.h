@@ -1,7 +1,9 @@
-/* exact_sum.h -- sums of squares without rounding: the same bits in whatever order, and however the terms are dealt out.
+/* exact_sum.h -- sums of squares without rounding: the same bits in whatever order, and however the terms are dealt
+ * out.
  *
- * A sum is one long fixed-point number with a place for every bit that a finite double can have, so that adding rounds nothing.  What
- * several devices have added up is put together by adding these numbers, in any order; only the value that is read at the end is rounded.
+ * A sum is one long fixed-point number with a place for every bit that a finite double can have, so that adding rounds
+ * nothing.  What several devices have added up is put together by adding these numbers, in any order; only the value
+ * that is read at the end is rounded.
  *
  * Source   U. W. Kulisch, "Very fast and exact accumulation of products", doi:10.1007/s00607-010-0127-7
  * Rounding the square of an fp64 number is rounded once, alone, to fp64; squares of narrower numbers are exact
@@ -15,7 +17,7 @@
 enum { EXACT_LIMBS = 67 };
 
 struct exact_sum {
-    int64_t limb[EXACT_LIMBS];          /* limb i counts 2^(32 i - 1074); 0 .. 2^32 - 1 each, the last one may be larger */
+    int64_t limb[EXACT_LIMBS];       /* limb i counts 2^(32 i - 1074); 0 .. 2^32 - 1 each, the last one may be larger */
     double infinite;                    /* the sum of the terms that are not finite; 0: there are none */
 };
 

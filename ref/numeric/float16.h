@@ -1,4 +1,5 @@
-/* float16.h -- the two 16-bit floating-point formats, bit for bit: bf16 (8 bits of exponent, 7 of fraction) and fp16 (5, 10).
+/* float16.h -- the two 16-bit floating-point formats, bit for bit: bf16 (8 bits of exponent, 7 of fraction) and fp16
+ * (5, 10).
  *
  * Numbers are kept as their 16 bits; arithmetic is done on what they widen to.  Rules, the same for both formats:
  *   - widening is exact; subnormals, infinities and signed zeros included;
@@ -6,12 +7,12 @@
  *     small a subnormal or a zero of the same sign;
  *   - a NaN stays a NaN of its sign: widening moves all bits of its payload, narrowing keeps the leading ones and sets
  *     the quiet bit, so that a payload of zeros cannot turn it into an infinity.
- * Written with integers, and with two fp32 additions that are exact by construction, so that a compiler vectorises loops
- * of them.  The rounding mode must be the usual one, and subnormal fp32 numbers must not be flushed to zero.
+ * Written with integers, and with two fp32 additions that are exact by construction, so that a compiler vectorises
+ * loops of them.  The rounding mode must be the usual one, and subnormal fp32 numbers must not be flushed to zero.
  *
- * Source  fp16: IEEE 754-2008 binary16; bf16: the upper half of binary32.  Narrowing fp64 by way of fp32 rounded to odd is
- *         one rounding: S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using
- *         rounding to odd", doi:10.1109/TC.2007.70819, theorem 1.
+ * Source  fp16: IEEE 754-2008 binary16; bf16: the upper half of binary32.  Narrowing fp64 by way of fp32 rounded to odd
+ *         is one rounding: S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms
+ *         using rounding to odd", doi:10.1109/TC.2007.70819, theorem 1.
  *
  * Another family of formats (fp8, microscaling) is another file like this one, and its lines in dtype.h and convert.c.
  */
@@ -26,7 +27,7 @@ static inline float float_of_bits(uint32_t b) { float x; memcpy(&x, &b, sizeof x
 static inline uint64_t double_bits(double x) { uint64_t b; memcpy(&b, &x, sizeof b); return b; }
 static inline double double_of_bits(uint64_t b) { double x; memcpy(&x, &b, sizeof x); return x; }
 
-/* ---- fp32, as bits, to and from 16 bits ---------------------------------------------------------------------------- */
+/* ---- fp32, as bits, to and from 16 bits -------------------------------------------------------------------------- */
 
 static inline uint32_t bf16_widen(uint16_t h) { return (uint32_t)h << 16; }
 
@@ -37,7 +38,8 @@ static inline uint16_t bf16_narrow(uint32_t x)
     return (uint16_t)((x & 0x7fffffff) > 0x7f800000 ? nan : number);
 }
 
-/* 112 = 127 - 15 moves the exponent.  A subnormal's fraction is put below the leading bit of 2^-14, which is then taken away. */
+/* 112 = 127 - 15 moves the exponent.  A subnormal's fraction is put below the leading bit of 2^-14,
+ * which is then taken away. */
 static inline uint32_t fp16_widen(uint16_t h)
 {
     const uint32_t x = (uint32_t)(h & 0x7fff) << 13;
@@ -57,7 +59,7 @@ static inline uint16_t fp16_narrow(uint32_t b)
     return (uint16_t)((x > 0x7f800000 ? nan : number) | (b >> 16 & 0x8000));
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 /* fp64 as fp32 bits, an inexact result rounded to odd: its last bit says that something was cut off, and no 16-bit
  * rounding can mistake it for a tie.  NaN by the rule above. */

@@ -55,10 +55,12 @@ static inline int64_t tensor_rows(struct tensor t)
 /* Some rows of a matrix; the same memory. */
 static inline struct tensor tensor_rows_of(struct tensor t, int64_t first, int64_t count)
 {
-    return tensor_2d((char *)t.data + (size_t)(first * tensor_cols(t)) * dtype_size(t.dtype), t.dtype, count, tensor_cols(t));
+    return tensor_2d((char *)t.data + (size_t)(first * tensor_cols(t)) * dtype_size(t.dtype), t.dtype, count,
+                     tensor_cols(t));
 }
 
-/* Element i as a double, whatever the floating-point format; set rounds once.  For reports and tests, not for loops that matter. */
+/* Element i as a double, whatever the floating-point format; set rounds once.
+ * For reports and tests, not for loops that matter. */
 static inline double tensor_get(struct tensor t, int64_t i)
 {
     switch (t.dtype) {

@@ -12,8 +12,9 @@
  *           dq = scale sum_keys(ds k),  dk = scale sum_queries(ds q)
  *           with p from lse again; keys of a group gather from all its query heads
  * Memory    two TILE x TILE tiles on each thread's stack; never a row of scores
- * Rounding  keys in order, tile by tile; dk, dv: query heads in order, then queries in order.  Every tile is one product of
- *           one thread, so the bits depend neither on the number of threads nor on which heads a call is given.
+ * Rounding  keys in order, tile by tile; dk, dv: query heads in order, then queries in order.  Every tile is one
+ *           product of one thread, so the bits depend neither on the number of threads nor on which heads a call is
+ *           given.
  */
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
@@ -52,7 +53,8 @@ static int64_t FN(sequences)(struct tensor QKV, struct attention a)
 static bool FN(worth_threads)(int64_t B, struct attention a) { return B * a.H * a.S * a.S * a.A > PARALLEL_FROM; }
 
 /* tile = scale Q K^T for queries q0.. and keys k0..; keys after the query become -infinity. */
-static void FN(score_tile)(real *tile, struct head t, struct attention a, int64_t q0, int64_t rows, int64_t k0, int64_t cols)
+static void FN(score_tile)(real *tile, struct head t, struct attention a, int64_t q0, int64_t rows, int64_t k0,
+                           int64_t cols)
 {
     FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a.A, a.scale, t.q + q0 * t.ld_qkv, t.ld_qkv, t.k + k0 * t.ld_qkv, t.ld_qkv,
              0, tile, TILE);
@@ -61,7 +63,8 @@ static void FN(score_tile)(real *tile, struct head t, struct attention a, int64_
 }
 
 /* Multiply by the dropout factors of these queries and keys. */
-static void FN(drop_tile)(real *tile, struct head t, struct attention a, int64_t q0, int64_t rows, int64_t k0, int64_t cols)
+static void FN(drop_tile)(real *tile, struct head t, struct attention a, int64_t q0, int64_t rows, int64_t k0,
+                          int64_t cols)
 {
     if (a.drop.p == 0) return;
     const real grow = (real)(1 / (1 - a.drop.p));
@@ -103,7 +106,8 @@ static void FN(forward_block)(real *o, real *lse, struct head t, struct attentio
             top[r] = new_top;
         }
         FN(drop_tile)(tile, t, a, q0, rows, k0, cols);
-        FN(gemm)(AS_IS, AS_IS, rows, a.A, cols, 1, tile, TILE, t.v + k0 * t.ld_qkv, t.ld_qkv, k0 > 0, o + q0 * t.ld_o, t.ld_o);
+        FN(gemm)
+        (AS_IS, AS_IS, rows, a.A, cols, 1, tile, TILE, t.v + k0 * t.ld_qkv, t.ld_qkv, k0 > 0, o + q0 * t.ld_o, t.ld_o);
     }
     for (int64_t r = 0; r < rows; r++) {
         FN(scale_row)(o + (q0 + r) * t.ld_o, 1 / total[r], a.A);
@@ -132,8 +136,8 @@ static void FN(clear_columns)(real *x, int64_t ld, int64_t rows, int64_t cols)
 }
 
 /* One block of queries against its keys; adds to dq, dk, dv, which like o and d_o are at token 0 of the head. */
-static void FN(backward_block)(real *dq, real *dk, real *dv, const real *d_o, const real *o, const real *lse, struct head t,
-                               struct attention a, int64_t q0)
+static void FN(backward_block)(real *dq, real *dk, real *dv, const real *d_o, const real *o, const real *lse,
+                               struct head t, struct attention a, int64_t q0)
 {
     const int64_t rows = a.S - q0 < TILE ? a.S - q0 : TILE, end = q0 + rows, ld = t.ld_qkv;
     real p[TILE * TILE], ds[TILE * TILE], D[TILE];

@@ -2,15 +2,16 @@
  * vocabulary can be joined between.
  *
  * Source    J. S. Bridle, "Probabilistic interpretation of feedforward classification network outputs", 1990,
- *           doi:10.1007/978-3-642-76153-9_28; over slices: M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3
+ *           doi:10.1007/978-3-642-76153-9_28; over slices: M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section
+ *           3
  * Shapes    logits, dlogits [N,V'], columns first .. first+V'-1 of the whole;  labels I32 [N];  top, total, hit [N]
  * Forward   top   = max_row(logits)                         join slices by the maximum
  *           total = sum_row(exp(logits - top))              join by the sum
  *           hit   = logits[n, labels[n]] if here, else 0    join by the sum
  *           loss  = sum_n(log(total) + top - hit), over the labels that are not `ignore`
  * Backward  dlogits = scale * (exp(logits - top)/total - [column is the label]), 0 in ignored rows
- * Rounding  total in LANES interleaved partial sums in the format; the loss in double, rows in order.  exp never overflows,
- *           its argument being <= 0.  A row whose logits are all -infinity has no softmax: its loss is NaN.
+ * Rounding  total in LANES interleaved partial sums in the format; the loss in double, rows in order.  exp never
+ *           overflows, its argument being <= 0.  A row whose logits are all -infinity has no softmax: its loss is NaN.
  */
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
@@ -51,7 +52,8 @@ void FN(cross_entropy_sums)(struct tensor total, struct tensor hit, struct tenso
     }
 }
 
-double FN(cross_entropy_loss)(struct tensor total, struct tensor top, struct tensor hit, struct tensor labels, int ignore)
+double FN(cross_entropy_loss)(struct tensor total, struct tensor top, struct tensor hit, struct tensor labels,
+                              int ignore)
 {
     const int64_t N = tensor_count(labels);
     const int32_t *label = labels.data;

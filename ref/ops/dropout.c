@@ -12,7 +12,8 @@
 #include "ref/numeric/philox.h"
 #include <string.h>
 
-/* A stretch of at most COLUMN_BLOCK elements of a row.  simd: y may be x, which a compiler cannot know to be harmless. */
+/* A stretch of at most COLUMN_BLOCK elements of a row.  simd:
+ * y may be x, which a compiler cannot know to be harmless. */
 static void FN(drop)(real *y, const real *x, int64_t n, struct dropout d, uint64_t index)
 {
     const real grow = (real)(1 / (1 - d.p));

@@ -1,7 +1,7 @@
 /* embedding: a row of a table for each token.
  *
- * Source    Y. Bengio, R. Ducharme, P. Vincent, C. Jauvin, "A neural probabilistic language model", JMLR 3:1137-1155 (2003),
- *           https://jmlr.org/papers/v3/bengio03a.html
+ * Source    Y. Bengio, R. Ducharme, P. Vincent, C. Jauvin, "A neural probabilistic language model", JMLR 3:1137-1155
+ *           (2003), https://jmlr.org/papers/v3/bengio03a.html
  * Shapes    ids I32 [N];  W, dW [V',D], the rows first .. first+V'-1 of the whole table;  Y, dY [N,D]
  * Forward   Y[n,:]  = W[ids[n] - first,:], or 0 where the row is not in the slice: slices sum to the whole
  * Backward  dW[ids[n] - first,:] += dY[n,:]

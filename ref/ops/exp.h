@@ -67,7 +67,7 @@ static inline real FN(fast_exp)(real x)
     p = p * r + R(1.0) / 24;
     p = p * r + R(1.0) / 6;
     p = p * r + R(1.0) / 2;
-    p = 1 + (high + (r * r * p - low));             /* e^r = 1 + r + r^2 p, where r's own rounding is kept out of the sum */
+    p = 1 + (high + (r * r * p - low));         /* e^r = 1 + r + r^2 p, where r's own rounding is kept out of the sum */
 
     /* The bits of shifted are those of round plus k.  Made positive, k splits by a shift. */
     real_bits bits, round_bits;

@@ -8,8 +8,8 @@
  * Gather    rows[r,:] = X[order[r]/k,:];                       dX[n,:] = sum over the r of token n of drows[r,:]
  * Combine   Y[n,:] = sum over the r of token n of weights[order[r]] rows[r,:];
  *           drows[r,:] = weights[order[r]] dY[n,:],  dweights[order[r]] = rows[r,:] . dY[n,:]
- *           A token without rows has Y, dX = 0, a place without a row dweights = 0: parts of the rows, as expert-parallel
- *           devices have them, sum to the whole.
+ *           A token without rows has Y, dX = 0, a place without a row dweights = 0: parts of the rows, as
+ *           expert-parallel devices have them, sum to the whole.
  * Rounding  gather moves bits.  The sums over r run in order of r, so in order of expert; each starts from 0.
  */
 #include "ref/ops/table.h"
@@ -38,7 +38,8 @@ void FN(gather_forward)(struct tensor rows, struct tensor X, struct tensor order
     assert(tensor_rows(rows) == R && tensor_cols(rows) == D);
 
     #pragma omp parallel for schedule(static) if (R * D > PARALLEL_FROM)
-    for (int64_t r = 0; r < R; r++) memcpy(DATA(rows) + r * D, CONST_DATA(X) + place[r] / k * D, (size_t)D * sizeof(real));
+    for (int64_t r = 0; r < R; r++)
+        memcpy(DATA(rows) + r * D, CONST_DATA(X) + place[r] / k * D, (size_t)D * sizeof(real));
 }
 
 /* Y[n,:] = sum over r of w[order[r]] rows[r,:], or of rows[r,:] if there are no weights.  Threads split the columns, so

@@ -9,10 +9,10 @@
 
 enum { AS_IS = CblasNoTrans, TRANSPOSED = CblasTrans };
 
-/* C [m,n] = alpha op(A) [m,k] op(B) [k,n] + beta C.  Rows of A are lda apart as stored, likewise B and C.  beta = 0 does
- * not read C, and any of m, n, k may be 0. */
-static inline void FN(gemm)(int op_a, int op_b, int64_t m, int64_t n, int64_t k, double alpha, const real *A, int64_t lda,
-                            const real *B, int64_t ldb, double beta, real *C, int64_t ldc)
+/* C [m,n] = alpha op(A) [m,k] op(B) [k,n] + beta C.  Rows of A are lda apart as stored, likewise B and C.  beta = 0
+ * does not read C, and any of m, n, k may be 0. */
+static inline void FN(gemm)(int op_a, int op_b, int64_t m, int64_t n, int64_t k, double alpha, const real *A,
+                            int64_t lda, const real *B, int64_t ldb, double beta, real *C, int64_t ldc)
 {
     assert(m <= INT_MAX && n <= INT_MAX && k <= INT_MAX && lda <= INT_MAX && ldb <= INT_MAX && ldc <= INT_MAX);
     if (m == 0 || n == 0) return;

@@ -5,7 +5,8 @@
  * Shapes    X, Y, dX, dY [N,D'], some columns of the whole width D;  w, b [D'];  sum, mean, rstd [N];  sums [2,N]
  * Forward   row_sums             sum = sum_row(X)                      join slices by the sum; mean = sum / D
  *           row_centred_squares  sum = sum_row((X - mean)^2)           join by the sum
- *           forward_part         rstd = 1/sqrt(rstd / D + eps): on entry rstd holds that sum;  Y = (X - mean) rstd w + b
+ *           forward_part         rstd = 1/sqrt(rstd / D + eps): on entry rstd holds that sum;  Y = (X - mean) rstd w +
+ *           b
  * Backward  backward_sums        g = dY w;  sums[0] = sum_row(g), sums[1] = sum_row(g xhat)     join by the sum
  *           backward_part        dX = rstd (g - sums[0]/D - xhat sums[1]/D)
  *           the weights' part is that of layernorm: it knows nothing of other columns
@@ -29,17 +30,19 @@ void FN(row_centred_squares)(struct tensor sum, struct tensor X, struct tensor m
     assert(tensor_count(sum) == N && tensor_count(mean) == N);
 
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
-    for (int64_t n = 0; n < N; n++) DATA(sum)[n] = FN(sum_centred_squares)(CONST_DATA(X) + n * D, CONST_DATA(mean)[n], D);
+    for (int64_t n = 0; n < N; n++)
+        DATA(sum)[n] = FN(sum_centred_squares)(CONST_DATA(X) + n * D, CONST_DATA(mean)[n], D);
 }
 
-void FN(layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, struct tensor b, struct tensor mean,
-                                int64_t width, double eps)
+void FN(layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, struct tensor b,
+                                struct tensor mean, int64_t width, double eps)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
     const real *restrict W = CONST_DATA(w), *restrict B = CONST_DATA(b);
-    assert(tensor_count(Y) == N * D && tensor_count(w) == D && tensor_count(b) == D && tensor_count(mean) == N && tensor_count(rstd) == N);
+    assert(tensor_count(Y) == N * D && tensor_count(w) == D && tensor_count(b) == D && tensor_count(mean) == N &&
+           tensor_count(rstd) == N);
 
-    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+#pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
         const real *restrict x = CONST_DATA(X) + n * D;
         real *restrict y = DATA(Y) + n * D;
@@ -49,7 +52,8 @@ void FN(layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tens
     }
 }
 
-void FN(layernorm_backward_sums)(struct tensor sums, struct tensor dY, struct tensor X, struct tensor w, struct tensor mean, struct tensor rstd)
+void FN(layernorm_backward_sums)(struct tensor sums, struct tensor dY, struct tensor X, struct tensor w,
+                                 struct tensor mean, struct tensor rstd)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
     const real *restrict W = CONST_DATA(w);
@@ -62,14 +66,15 @@ void FN(layernorm_backward_sums)(struct tensor sums, struct tensor dY, struct te
     }
 }
 
-void FN(layernorm_backward_part)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, struct tensor mean, struct tensor rstd,
-                                 struct tensor sums, int64_t width)
+void FN(layernorm_backward_part)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+                                 struct tensor mean, struct tensor rstd, struct tensor sums, int64_t width)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
     const real *restrict W = CONST_DATA(w);
-    assert(tensor_count(dX) == N * D && tensor_count(dY) == N * D && tensor_count(w) == D && tensor_count(sums) == 2 * N);
+    assert(tensor_count(dX) == N * D && tensor_count(dY) == N * D && tensor_count(w) == D &&
+           tensor_count(sums) == 2 * N);
 
-    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+#pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
         const real *restrict x = CONST_DATA(X) + n * D, *restrict dy = CONST_DATA(dY) + n * D;
         real *restrict dx = DATA(dX) + n * D;

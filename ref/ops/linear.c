@@ -1,13 +1,14 @@
 /* linear: every row times a matrix, plus a bias.
  *
- * Source    the affine layer; W is stored [out,in] as in Hugging Face's nn.Linear (GPT-2's own files store it transposed)
+ * Source    the affine layer; W is stored [out,in] as in Hugging Face's nn.Linear (GPT-2's own files store it
+ *           transposed)
  * Shapes    X, dX [N,I];  W, dW [O,I];  b, db [O] or left out;  Y, dY [N,O]
  * Forward   Y   = X W^T + b
  *           Y  += X W^T  (forward_add)
  * Backward  dX  = dY W
  *           dW += dY^T X,  db += sum_rows(dY)
- * Tiles     (_columns)  W, dW and b are the rows `first` .. of a matrix, and only the columns `first` .. of Y and dY are used:
- *           forward leaves the others as they are, backward for the input adds to dX if it is told to
+ * Tiles     (_columns)  W, dW and b are the rows `first` .. of a matrix, and only the columns `first` .. of Y and dY
+ *           are used: forward leaves the others as they are, backward for the input adds to dX if it is told to
  * Rounding  the order inside a product is the BLAS's own: it may depend on shape and threads, so results agree within
  *           gamma_n * sum |a||b| (n = I + 1 forward, O for dX, N + 1 for dW), not bit for bit.  db sums rows in order.
  * Speed     Y starts as b and the product is added to it: the BLAS would otherwise spend the same pass on zeros.
@@ -32,7 +33,8 @@ void FN(linear_forward_columns)(struct tensor Y, int64_t first, struct tensor X,
     assert(!tensor_present(b) || tensor_count(b) == width);
 
     if (tensor_present(b)) FN(fill_rows)(Y, first, b);
-    FN(gemm)(AS_IS, TRANSPOSED, N, width, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, tensor_present(b), DATA(Y) + first, O);
+    FN(gemm)
+    (AS_IS, TRANSPOSED, N, width, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, tensor_present(b), DATA(Y) + first, O);
 }
 
 void FN(linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
@@ -49,7 +51,8 @@ void FN(linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W)
     FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, 1, DATA(Y), O);
 }
 
-void FN(linear_backward_input_columns)(struct tensor dX, struct tensor dY, int64_t first, struct tensor W, bool accumulate)
+void FN(linear_backward_input_columns)(struct tensor dX, struct tensor dY, int64_t first, struct tensor W,
+                                       bool accumulate)
 {
     const int64_t N = tensor_rows(dX), I = tensor_cols(dX), O = tensor_cols(dY), width = tensor_rows(W);
     assert(tensor_rows(dY) == N && first >= 0 && first + width <= O && tensor_cols(W) == I);

@@ -5,7 +5,9 @@ extern const struct ops ops_f32, ops_f64, ops_bf16, ops_f16;
 
 const struct ops *ops_for(enum dtype t)
 {
-    static const struct ops *const table[DTYPE_COUNT] = { [F32] = &ops_f32, [F64] = &ops_f64, [BF16] = &ops_bf16, [F16] = &ops_f16 };
+    static const struct ops *const table[DTYPE_COUNT] = {
+        [F32] = &ops_f32, [F64] = &ops_f64, [BF16] = &ops_bf16, [F16] = &ops_f16
+    };
     return (unsigned)t < DTYPE_COUNT ? table[t] : NULL;
 }
 

@@ -5,7 +5,7 @@
 #include "ref/ops/real.h"
 
 enum {
-    LANES = 16,                 /* partial sums side by side; any machine vectorises 16, and the bits do not depend on which */
+    LANES = 16,          /* partial sums side by side; any machine vectorises 16, and the bits do not depend on which */
     COLUMN_BLOCK = 64,          /* columns a thread sums at a time */
     PARALLEL_FROM = 16384,      /* elements below which starting threads costs more than it saves */
 };
@@ -47,10 +47,10 @@ static inline real FN(dot)(const real *restrict x, const real *restrict y, int64
     return FN(fold)(lane);
 }
 
-/* Both sums over a row that layernorm's backward pass needs: of g = dy w, and of g xhat, xhat = (x - mu) r.  (gcc 12 vectorises two
- * sums at once only when told to.) */
-static inline void FN(normed_sums)(const real *restrict dy, const real *restrict w, const real *restrict x, real mu, real r, int64_t n,
-                                   real *sum_g, real *sum_gx)
+/* Both sums over a row that layernorm's backward pass needs: of g = dy w, and of g xhat, xhat = (x - mu) r.  (gcc 12
+ * vectorises two sums at once only when told to.) */
+static inline void FN(normed_sums)(const real *restrict dy, const real *restrict w, const real *restrict x, real mu,
+                                   real r, int64_t n, real *sum_g, real *sum_gx)
 {
     real lane_g[LANES] = { 0 }, lane_gx[LANES] = { 0 };
     int64_t i = 0;

@@ -27,7 +27,8 @@ void FN(rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, s
     }
 }
 
-void FN(rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w, struct tensor rstd)
+void FN(rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
+                                struct tensor rstd)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
     const real *restrict W = CONST_DATA(w);

@@ -1,8 +1,8 @@
 /* rotary: positions as rotations; each pair of a head's numbers turns by an angle that grows with the token's position.
  *
  * Source    J. Su et al., "RoFormer: enhanced transformer with rotary position embedding", arXiv:2104.09864
- * Shapes    QKV, dQKV [N, (H+2K)A], changed in place: the first R numbers of the first H+K heads; the rest and values stay
- *           positions I32 [N];  table [S,R]: row p is cos of the R/2 angles at position p, then their sines
+ * Shapes    QKV, dQKV [N, (H+2K)A], changed in place: the first R numbers of the first H+K heads; the rest and values
+ *           stay positions I32 [N];  table [S,R]: row p is cos of the R/2 angles at position p, then their sines
  * Pairs     i and i + R/2 as in Hugging Face's Llama, or, if a.neighbours, 2i and 2i+1 as in the paper and in GPT-J
  * Forward   (x, y) = (x cos - y sin, y cos + x sin)
  * Backward  the rotation back: (dx, dy) = (dx cos + dy sin, dy cos - dx sin)
@@ -12,8 +12,8 @@
 #include "ref/ops/reduce.h"
 
 /* The pairs (x[step i], y[step i]). */
-static inline void FN(turn)(real *restrict x, real *restrict y, int64_t step, const real *restrict c, const real *restrict s,
-                            int64_t pairs, real direction)
+static inline void FN(turn)(real *restrict x, real *restrict y, int64_t step, const real *restrict c,
+                            const real *restrict s, int64_t pairs, real direction)
 {
     for (int64_t i = 0; i < pairs; i++) {
         const real xi = x[step * i], yi = y[step * i], sine = direction * s[i];
@@ -22,7 +22,8 @@ static inline void FN(turn)(real *restrict x, real *restrict y, int64_t step, co
     }
 }
 
-static void FN(rotate)(struct tensor QKV, struct tensor positions, struct tensor table, struct attention a, real direction)
+static void FN(rotate)(struct tensor QKV, struct tensor positions, struct tensor table, struct attention a,
+                       real direction)
 {
     const int64_t N = tensor_rows(QKV), ld = tensor_cols(QKV), R = tensor_cols(table), half = R / 2;
     const int32_t *position = positions.data;

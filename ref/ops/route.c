@@ -8,7 +8,8 @@
  *           weights  p = softmax(logits) of the chosen; normalized: divided by their sum, which is the softmax over the
  *                    chosen alone
  * Backward  dlogits_j = p_j (dweights_j - sum_chosen(p dweights)),  over the row, dweights of those not chosen being 0;
- *           normalized: over the chosen alone, p being the weights, and 0 elsewhere.  The choice itself has no gradient.
+ *           normalized: over the chosen alone, p being the weights, and 0 elsewhere.  The choice itself has no
+ *           gradient.
  * Rounding  sums of a row from left to right
  */
 #include "ref/ops/table.h"
@@ -48,8 +49,8 @@ void FN(route_forward)(struct tensor weights, struct tensor experts, struct tens
     }
 }
 
-void FN(route_backward_input)(struct tensor dlogits, struct tensor dweights, struct tensor weights, struct tensor experts,
-                              struct tensor logits, bool normalized)
+void FN(route_backward_input)(struct tensor dlogits, struct tensor dweights, struct tensor weights,
+                              struct tensor experts, struct tensor logits, bool normalized)
 {
     const int64_t N = tensor_rows(logits), E = tensor_cols(logits), k = tensor_cols(weights);
     assert(tensor_count(dlogits) == N * E && tensor_count(dweights) == N * k && tensor_count(experts) == N * k);

@@ -1,10 +1,12 @@
 /* sums: the two operations of gradient clipping.
  *
- * Source    R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training recurrent neural networks", arXiv:1211.5063
+ * Source    R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training recurrent neural networks",
+ *           arXiv:1211.5063
  * Shapes    X, Y any
  * Forward   sum_of_squares  returns sum of x^2 over all elements;   scale  Y = a Y
- * Rounding  sum_of_squares in double: blocks of BLOCK elements, each in LANES interleaved partial sums, then the blocks in
- *           order.  Squares of fp32 numbers are exact in double.  scale rounds a to the format, then each product once.
+ * Rounding  sum_of_squares in double: blocks of BLOCK elements, each in LANES interleaved partial sums, then the blocks
+ *           in order.  Squares of fp32 numbers are exact in double.  scale rounds a to the format, then each product
+ *           once.
  */
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"

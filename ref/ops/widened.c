@@ -2,8 +2,8 @@
  *
  * There is no second copy of the mathematics.  Each function below makes fp32 copies of its 16-bit operands, calls the
  * operation of ref/ops/NAME.c compiled for fp32, and rounds each result once, as it is stored.  A tensor that is fp32
- * already is used where it is: statistics are, and gradients of weights may be.  So bf16, fp16 and whatever comes next share
- * these functions, and a table differs from another only in the format it stands for.
+ * already is used where it is: statistics are, and gradients of weights may be.  So bf16, fp16 and whatever comes next
+ * share these functions, and a table differs from another only in the format it stands for.
  *
  * Copies live in memory of the host for one call: they are registers of the emulated device, not its memory.  If the
  * machine has none left the program is aborted, as in the BLAS.
@@ -55,18 +55,21 @@ static void end(struct scratch *s)
     while (s->used > 0) free(s->block[--s->used]);
 }
 
-/* ---- embedding: of the table only the rows that are looked up are widened ------------------------------------------- */
+/* ---- embedding: of the table only the rows that are looked up are widened ---------------------------------------- */
 
 static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
 {
     struct scratch s = { 0 };
     const int64_t N = tensor_count(ids), D = tensor_cols(W), rows = tensor_rows(W);
-    const T here = tensor_1d(take(&s, (size_t)N * 4), I32, N), looked_up = tensor_2d(take(&s, (size_t)(N * D) * 4), F32, N, D);
+    const T here = tensor_1d(take(&s, (size_t)N * 4), I32, N),
+            looked_up = tensor_2d(take(&s, (size_t)(N * D) * 4), F32, N, D);
     for (int64_t n = 0; n < N; n++) {
         const int64_t row = ((const int32_t *)ids.data)[n] - first;
         const bool found = row >= 0 && row < rows;
         ((int32_t *)here.data)[n] = found ? (int32_t)n : -1;
-        if (found) convert((float *)looked_up.data + n * D, F32, (const char *)W.data + (size_t)(row * D) * dtype_size(W.dtype), W.dtype, D);
+        if (found)
+            convert((float *)looked_up.data + n * D, F32,
+                    (const char *)W.data + (size_t)(row * D) * dtype_size(W.dtype), W.dtype, D);
     }
     const T y = accumulate ? wide(&s, Y) : room(&s, Y);
     ops_f32.embedding_forward(y, here, looked_up, 0, accumulate);
@@ -81,7 +84,7 @@ static void embedding_backward_weight(T dW, T dY, T ids, int64_t first)
     store(dW, dw), end(&s);
 }
 
-/* ---- layernorm ------------------------------------------------------------------------------------------------------ */
+/* ---- layernorm --------------------------------------------------------------------------------------------------- */
 
 static void layernorm_forward(T Y, T mean, T rstd, T X, T w, T b, double eps)
 {
@@ -145,7 +148,7 @@ static void layernorm_backward_part(T dX, T dY, T X, T w, T mean, T rstd, T sums
     store(dX, dx), end(&s);
 }
 
-/* ---- linear --------------------------------------------------------------------------------------------------------- */
+/* ---- linear ------------------------------------------------------------------------------------------------------ */
 
 static void linear_forward(T Y, T X, T W, T b)
 {
@@ -192,7 +195,8 @@ static T wide_columns(struct scratch *s, T X, int64_t first, int64_t width, bool
 {
     const T part = tensor_2d(take(s, (size_t)(tensor_rows(X) * width) * sizeof(float)), F32, tensor_rows(X), width);
     for (int64_t n = 0; n < tensor_rows(X) && filled; n++)
-        convert((float *)part.data + n * width, F32, (char *)X.data + (size_t)(n * tensor_cols(X) + first) * 2, X.dtype, width);
+        convert((float *)part.data + n * width, F32, (char *)X.data + (size_t)(n * tensor_cols(X) + first) * 2, X.dtype,
+                width);
     return part;
 }
 
@@ -200,7 +204,8 @@ static void store_columns(T Y, int64_t first, T from)
 {
     const int64_t width = tensor_cols(from);
     for (int64_t n = 0; n < tensor_rows(Y); n++)
-        convert((char *)Y.data + (size_t)(n * tensor_cols(Y) + first) * 2, Y.dtype, (float *)from.data + n * width, F32, width);
+        convert((char *)Y.data + (size_t)(n * tensor_cols(Y) + first) * 2, Y.dtype, (float *)from.data + n * width, F32,
+                width);
 }
 
 static void linear_forward_columns(T Y, int64_t first, T X, T W, T b)
@@ -215,7 +220,8 @@ static void linear_backward_input_columns(T dX, T dY, int64_t first, T W, bool a
 {
     struct scratch s = { 0 };
     const T dx = accumulate ? wide(&s, dX) : room(&s, dX);
-    ops_f32.linear_backward_input_columns(dx, wide_columns(&s, dY, first, tensor_rows(W), true), 0, wide(&s, W), accumulate);
+    ops_f32.linear_backward_input_columns(dx, wide_columns(&s, dY, first, tensor_rows(W), true), 0, wide(&s, W),
+                                          accumulate);
     store(dX, dx), end(&s);
 }
 
@@ -227,7 +233,7 @@ static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
     store(dW, dw), end(&s);
 }
 
-/* ---- attention ------------------------------------------------------------------------------------------------------ */
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 
 static void attention_forward(T O, T lse, T QKV, struct attention a)
 {
@@ -246,7 +252,7 @@ static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct att
     store(dQKV, dqkv), end(&s);
 }
 
-/* ---- element by element: results may be in the place of operands, since those have been copied ---------------------- */
+/* ---- element by element: results may be in the place of operands, since those have been copied ------------------- */
 
 static void gelu_forward(T Y, T X)
 {
@@ -296,7 +302,7 @@ static void scale(T Y, double a)
     store(Y, y), end(&s);
 }
 
-/* ---- rmsnorm, rotary positions, swiglu ------------------------------------------------------------------------------ */
+/* ---- rmsnorm, rotary positions, swiglu --------------------------------------------------------------------------- */
 
 static void rmsnorm_forward(T Y, T rstd, T X, T w, double eps)
 {
@@ -356,7 +362,7 @@ static void swiglu_backward_input(T dX, T dY, T X)
     store(dX, dx), end(&s);
 }
 
-/* ---- a mixture's router and experts: equal logits in 16 bits are ties, which go to the lower index -------------------- */
+/* ---- a mixture's router and experts: equal logits in 16 bits are ties, which go to the lower index --------------- */
 
 static void route_forward(T weights, T experts, T logits, bool normalized)
 {
@@ -423,7 +429,7 @@ static void router_losses_backward_input(T dlogits, T logits, const double *slop
     store(dlogits, dx), end(&s);
 }
 
-/* ---- cross-entropy: only the logits and their gradient are stored in 16 bits ------------------------------------------ */
+/* ---- cross-entropy: only the logits and their gradient are stored in 16 bits ------------------------------------- */
 
 static void cross_entropy_max(T top, T logits)
 {
@@ -446,7 +452,8 @@ static double cross_entropy_loss(T total, T top, T hit, T labels, int ignore)
     return ops_f32.cross_entropy_loss(total, top, hit, labels, ignore);
 }
 
-static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels, int64_t first, int ignore, double factor)
+static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels, int64_t first, int ignore,
+                                   double factor)
 {
     struct scratch s = { 0 };
     const T dx = room(&s, dlogits);
@@ -454,7 +461,7 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
     store(dlogits, dx), end(&s);
 }
 
-/* ---- the tables ----------------------------------------------------------------------------------------------------- */
+/* ---- the tables -------------------------------------------------------------------------------------------------- */
 
 #define WIDENED(format)                                                                                             \
     {                                                                                                               \

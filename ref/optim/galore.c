@@ -7,19 +7,21 @@
 #include "ref/optim/table.h"
 
 /* LAPACK's, which OpenBLAS brings: all eigenvalues, ascending, and eigenvectors of a symmetric matrix. */
-void dsyevd_(const char *jobz, const char *uplo, const int *n, double *a, const int *lda, double *w, double *work, const int *lwork, int *iwork,
-             const int *liwork, int *info);
+void dsyevd_(const char *jobz, const char *uplo, const int *n, double *a, const int *lda, double *w, double *work,
+             const int *lwork, int *iwork, const int *liwork, int *info);
 
-/* ---- shapes ---------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
-struct low_rank low_rank_of(const struct optimizer *o, const struct hyperparameters *h, bool linear, int64_t m, int64_t n)
+struct low_rank low_rank_of(const struct optimizer *o, const struct hyperparameters *h, bool linear, int64_t m,
+                            int64_t n)
 {
     const int64_t a = m < n ? m : n, b = m < n ? n : m;
     const struct low_rank p = { .r = h->rank < a ? h->rank : a, .a = a, .b = b, .right = m >= n }, whole = { 0 };
     return o->low_rank && linear ? p : whole;
 }
 
-struct tensor low_rank_state(const struct optimizer *o, const struct hyperparameters *h, struct low_rank p, struct tensor w, int k)
+struct tensor low_rank_state(const struct optimizer *o, const struct hyperparameters *h, struct low_rank p,
+                             struct tensor w, int k)
 {
     w.data = NULL;
     if (!o->low_rank || (p.r == 0 && k < LOW_RANK_PROJECTION)) return w;
@@ -29,7 +31,7 @@ struct tensor low_rank_state(const struct optimizer *o, const struct hyperparame
     return p.right ? tensor_2d(NULL, w.dtype, p.b, p.r) : tensor_2d(NULL, w.dtype, p.r, p.b);
 }
 
-/* ---- P ----------------------------------------------------------------------------------------------------------------- */
+/* ---- P ----------------------------------------------------------------------------------------------------------- */
 
 /* What dsyevd asks for. */
 static int work_doubles(int a) { return 1 + 6 * a + 2 * a * a; }
@@ -52,7 +54,8 @@ static void put_vector(struct tensor P, int64_t k, const double *v)
     for (int64_t i = 0; i < a; i++) tensor_set(P, i * r + k, v[most] < 0 ? -v[i] : v[i]);
 }
 
-enum error_code galore_refresh(struct low_rank p, struct tensor P, struct tensor G, void *scratch, double *square, struct error *err)
+enum error_code galore_refresh(struct low_rank p, struct tensor P, struct tensor G, void *scratch, double *square,
+                               struct error *err)
 {
     const int64_t m = G.dim[0], n = G.dim[1];
     const int a = (int)p.a, doubles = work_doubles(a), ints = work_ints(a);
@@ -62,25 +65,28 @@ enum error_code galore_refresh(struct low_rank p, struct tensor P, struct tensor
     if (!tensors_finite(&G, 1)) return OK;
     assert(p.a < 1 << 15);                              /* dsyevd counts what it works with in ints */
     convert(wide, F64, G.data, G.dtype, m * n);
-    gemm_f64(p.right ? TRANSPOSED : AS_IS, p.right ? AS_IS : TRANSPOSED, p.a, p.a, p.b, 1, wide, n, wide, n, 0, product, p.a);
+    gemm_f64(p.right ? TRANSPOSED : AS_IS, p.right ? AS_IS : TRANSPOSED, p.a, p.a, p.b, 1, wide, n, wide, n, 0, product,
+             p.a);
     const struct tensor whole = tensor_2d(product, F64, p.a, p.a);
     if (!tensors_finite(&whole, 1)) return OK;          /* squares overflow: as good as broken */
     dsyevd_("V", "L", &a, product, &a, value, work, &doubles, iwork, &ints, &info);
     if (info != 0)
-        return fail(err, ERR_CHECK, "the singular vectors of a [%lld,%lld] gradient: LAPACK's dsyevd returns %d", (long long)m, (long long)n, info);
+        return fail(err, ERR_CHECK, "the singular vectors of a [%lld,%lld] gradient: LAPACK's dsyevd returns %d",
+                    (long long)m, (long long)n, info);
     for (int64_t k = 0; k < p.r; k++) put_vector(P, k, product + (p.a - 1 - k) * p.a);
     for (int64_t k = 0; square && k < p.a; k++) square[k] = value[p.a - 1 - k] > 0 ? value[p.a - 1 - k] : 0;
     return OK;
 }
 
-/* ---- a step --------------------------------------------------------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 void galore_project(struct low_rank p, struct tensor G, struct tensor P, void *scratch)
 {
     (G.dtype == F32 ? galore_project_f32 : galore_project_f64)(p, G, P, scratch);
 }
 
-void galore_step(const struct optimizer *o, struct low_rank p, struct tensor w, struct tensor g, const struct tensor state[], struct step s)
+void galore_step(const struct optimizer *o, struct low_rank p, struct tensor w, struct tensor g,
+                 const struct tensor state[], struct step s)
 {
     if (p.r == 0) {
         optimizer_step(o, w, g, state, s);

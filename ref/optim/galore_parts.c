@@ -1,16 +1,19 @@
-/* galore_parts.c -- matrices that are one parameter here and several in the published model, each projected by itself. */
+/* galore_parts.c -- matrices that are one parameter here and several in the published model, each
+ * projected by itself. */
 #include "ref/optim/galore.h"
 #include <assert.h>
 
-struct low_rank_parts low_rank_parts_of(const struct optimizer *o, const struct hyperparameters *h, bool linear, const int64_t rows[],
-                                        int parts, int64_t n)
+struct low_rank_parts low_rank_parts_of(const struct optimizer *o, const struct hyperparameters *h, bool linear,
+                                        const int64_t rows[], int parts, int64_t n)
 {
     struct low_rank_parts all = { .count = parts };
     int64_t first = 0;
     assert(parts <= LOW_RANK_MOST_PARTS);
     for (int i = 0; i < parts; first += rows[i++])
-        all.part[i] = (struct low_rank_part){ .first = first, .rows = rows[i], .p = low_rank_of(o, h, linear, rows[i], n) };
-    if (!low_rank_projects(&all)) all = (struct low_rank_parts){ .count = 1, .part = { { .rows = first, .p = all.part[0].p } } };
+        all.part[i] =
+            (struct low_rank_part){ .first = first, .rows = rows[i], .p = low_rank_of(o, h, linear, rows[i], n) };
+    if (!low_rank_projects(&all))
+        all = (struct low_rank_parts){ .count = 1, .part = { { .rows = first, .p = all.part[0].p } } };
     return all;
 }
 
@@ -25,16 +28,18 @@ struct tensor low_rank_rows(struct low_rank_part part, struct tensor w)
 {
     char *const data = w.data;
     if (part.p.r == 0) return w;
-    return tensor_2d(data ? data + (size_t)(part.first * w.dim[1]) * dtype_size(w.dtype) : NULL, w.dtype, part.rows, w.dim[1]);
+    return tensor_2d(data ? data + (size_t)(part.first * w.dim[1]) * dtype_size(w.dtype) : NULL, w.dtype, part.rows,
+                     w.dim[1]);
 }
 
-static struct tensor shape_of_part(const struct optimizer *o, const struct hyperparameters *h, struct low_rank_part part, struct tensor w, int k)
+static struct tensor shape_of_part(const struct optimizer *o, const struct hyperparameters *h,
+                                   struct low_rank_part part, struct tensor w, int k)
 {
     return low_rank_state(o, h, part.p, low_rank_rows(part, w), k);
 }
 
-struct tensor low_rank_parts_state(const struct optimizer *o, const struct hyperparameters *h, const struct low_rank_parts *all,
-                                   struct tensor w, int k)
+struct tensor low_rank_parts_state(const struct optimizer *o, const struct hyperparameters *h,
+                                   const struct low_rank_parts *all, struct tensor w, int k)
 {
     const struct tensor one = shape_of_part(o, h, all->part[0], w, k);
     int64_t n = 0;
@@ -43,8 +48,9 @@ struct tensor low_rank_parts_state(const struct optimizer *o, const struct hyper
     return one.ndim == 0 ? tensor_none : tensor_1d(NULL, one.dtype, n);
 }
 
-struct tensor low_rank_part_state(const struct optimizer *o, const struct hyperparameters *h, const struct low_rank_parts *all, int part,
-                                  struct tensor w, struct tensor state, int k)
+struct tensor low_rank_part_state(const struct optimizer *o, const struct hyperparameters *h,
+                                  const struct low_rank_parts *all, int part, struct tensor w, struct tensor state,
+                                  int k)
 {
     struct tensor one = shape_of_part(o, h, all->part[part], w, k);
     int64_t before = 0;

@@ -1,7 +1,7 @@
 /* GaLore: AdamW for a projected gradient, and its AdamW for everything else.
  *
- * Source   galore-torch 1.0, galore_torch/adamw.py: the authors' code, in its order.  It differs from adamw.c in where eps is added
- *          (to sqrt(v) before its bias is corrected) and in when weights decay (after the step)
+ * Source   galore-torch 1.0, galore_torch/adamw.py: the authors' code, in its order.  It differs from adamw.c in where
+ *          eps is added (to sqrt(v) before its bias is corrected) and in when weights decay (after the step)
  * Step t   R' = R * gradient_scale, or of natural GaLore what natural_gradient makes of it
  *          m = beta1 m + (1 - beta1) R',  v = beta2 v + (1 - beta2) R'^2
  *          N = m / (sqrt(v) + eps)
@@ -65,7 +65,8 @@ void FN(galore_adamw_step)(struct tensor w, struct tensor g, const struct tensor
     }
 }
 
-void FN(galore_step)(struct low_rank p, struct tensor w, struct tensor g, const struct tensor state[], struct step s, bool natural)
+void FN(galore_step)(struct low_rank p, struct tensor w, struct tensor g, const struct tensor state[], struct step s,
+                     bool natural)
 {
     const int64_t m = w.dim[0], n = w.dim[1], count = p.b * p.r;
     const double rate = s.hyper->galore_scale * galore_rate(s);

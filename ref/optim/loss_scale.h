@@ -1,14 +1,14 @@
 /* loss_scale.h -- a factor on the loss that keeps small gradients inside fp16, found while training.
  *
  * The loss is multiplied by `scale` before backward, so every gradient is; the optimizer divides by it again
- * (struct step: gradient_scale).  A scale that makes a gradient overflow is seen in the gradients: that step is left out,
- * weights, states and count of steps as they were, and the scale backs off.  After `interval` good steps in a row it grows.
- * All factors are powers of two, so that scaling is exact but for what it saves from underflow.
+ * (struct step: gradient_scale).  A scale that makes a gradient overflow is seen in the gradients: that step is left
+ * out, weights, states and count of steps as they were, and the scale backs off.  After `interval` good steps in a row
+ * it grows.  All factors are powers of two, so that scaling is exact but for what it saves from underflow.
  *
  * Where several devices hold pieces of the gradients, they must agree on `overflow` before they call this.
  *
- * Source  P. Micikevicius et al., "Mixed precision training", arXiv:1710.03740, section 3.2, for scaling and for skipping
- *         the step; growing, backing off and their usual numbers are those of torch.cuda.amp.GradScaler.
+ * Source  P. Micikevicius et al., "Mixed precision training", arXiv:1710.03740, section 3.2, for scaling and for
+ *         skipping the step; growing, backing off and their usual numbers are those of torch.cuda.amp.GradScaler.
  */
 #ifndef ORRERY_LOSS_SCALE_H
 #define ORRERY_LOSS_SCALE_H
@@ -32,7 +32,8 @@ struct loss_scale loss_scale_usual(enum dtype);
  * Adjust the scale after backward.
  * The scale does not fall below LOSS_SCALE_LEAST, nor rise above LOSS_SCALE_MOST.
  * @param overflow  a gradient, on any device, was infinite or NaN.
- * @return whether the step is to be taken; always true for a scale that never changes, where overflow shows in the loss.
+ * @return whether the step is to be taken; always true for a scale that never changes, where overflow shows in the
+ *     loss.
  */
 bool loss_scale_update(struct loss_scale *, bool overflow);
 

@@ -33,7 +33,8 @@ static const struct optimizer momentum = {
 #define GALORE_USUAL .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6, .refresh = 200, .galore_scale = 0.25
 
 static const struct optimizer galore = {
-    .name = "galore", .description = "AdamW in the r directions of a matrix's gradient that are largest, found anew every T steps",
+    .name = "galore", .description = "AdamW in the r directions of a matrix's gradient that are largest, found anew "
+                                     "every T steps",
     .source = "J. Zhao et al., arXiv:2403.03507; the authors' code, galore-torch 1.0",
     .memory = "a r + 2 b r numbers for a linear layer's matrix of sides a <= b, r <= a; 2 for each other parameter",
     .states = 3, .state_name = { "exp_avg", "exp_avg_sq", "projection" }, .low_rank = true,
@@ -42,9 +43,11 @@ static const struct optimizer galore = {
 };
 
 static const struct optimizer natural_galore = {
-    .name = "natural-galore", .description = "galore with natural gradients: the inverse Fisher matrix of the last s projected ones",
+    .name = "natural-galore",
+    .description = "galore with natural gradients: the inverse Fisher matrix of the last s projected ones",
     .source = "A. Das, arXiv:2410.16029, algorithm 1; the released code projects both sides of a matrix instead of one",
-    .memory = "a r + (2 + s) b r numbers for a linear layer's matrix of sides a <= b, r <= a; 2 for each other parameter",
+    .memory = "a r + (2 + s) b r numbers for a linear layer's matrix of sides a <= b, r <= a; 2 for each other "
+              "parameter",
     .states = 4, .state_name = { "exp_avg", "exp_avg_sq", "projection", "history" }, .low_rank = true, .natural = true,
     .usual = { GALORE_USUAL, .history = 20, .damping = 1e-3 },
     .step_f32 = galore_adamw_step_f32, .step_f64 = galore_adamw_step_f64,
@@ -80,7 +83,8 @@ static struct tensor part(struct tensor x, int64_t first, int64_t n)
 }
 
 /* Piece by piece: an element's step does not depend on its neighbours. */
-static void widen_and_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[], struct step s)
+static void widen_and_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[],
+                           struct step s)
 {
     enum { PIECE = 2048 };
     const int64_t count = tensor_count(w);
@@ -97,7 +101,8 @@ static void widen_and_step(const struct optimizer *o, struct tensor w, struct te
     }
 }
 
-void optimizer_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[], struct step s)
+void optimizer_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[],
+                    struct step s)
 {
     assert(w.dtype == F64 ? g.dtype == F64 : w.dtype == F32 && dtype_unit(g.dtype) > 0 && g.dtype != F64);
     if (g.dtype != w.dtype) widen_and_step(o, w, g, state, s);

@@ -11,7 +11,8 @@ void FN(outer_gradient)(struct tensor g, struct tensor anchor, struct tensor the
     for (int64_t i = 0; i < n; i++) G[i] = A[i] - W[i];
 }
 
-void FN(outer_step)(struct tensor theta, struct tensor anchor, struct tensor m, struct tensor sum, int replicas, struct outer o)
+void FN(outer_step)(struct tensor theta, struct tensor anchor, struct tensor m, struct tensor sum, int replicas,
+                    struct outer o)
 {
     const int64_t n = tensor_count(theta);
     real *restrict W = DATA(theta), *restrict A = DATA(anchor), *restrict M = DATA(m);

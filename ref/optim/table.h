@@ -13,10 +13,12 @@ STEP(sgd)
 STEP(momentum)
 #undef STEP
 
-/* Of galore.h, and natural_gradient.c: R, of step t, becomes (damping I + H^T H)^-1 R, its own row of the history H [s, count] among them. */
+/* Of galore.h, and natural_gradient.c: R, of step t, becomes (damping I + H^T H)^-1 R, its own row of
+ * the history H [s, count] among them. */
 #define LOW_RANK(format)                                                                                    \
     void galore_project_##format(struct low_rank p, struct tensor G, struct tensor P, void *scratch);       \
-    void galore_step_##format(struct low_rank p, struct tensor w, struct tensor g, const struct tensor state[], struct step s, bool natural); \
+    void galore_step_##format(struct low_rank p, struct tensor w, struct tensor g, const struct tensor state[], \
+                              struct step s, bool natural); \
     void natural_gradient_##format(struct tensor R, struct tensor history, int64_t t, double damping);
 LOW_RANK(f32)
 LOW_RANK(f64)

@@ -3,9 +3,9 @@
  *     static void try(const uint8_t *data, size_t size) { ... must(x == y, "..."); }
  *     FUZZ_TARGET("schedule")
  *
- * Built as a test (make test), the program gives `try` every file of tests/fuzz/corpus/schedule, and each of them cut short and
- * with bytes changed.  Built with FUZZING defined (make fuzz) it is the entry of libFuzzer, which looks for inputs of its own.
- * An input that once did harm is kept in the corpus.
+ * Built as a test (make test), the program gives `try` every file of tests/fuzz/corpus/schedule, and each of them cut
+ * short and with bytes changed.  Built with FUZZING defined (make fuzz) it is the entry of libFuzzer, which looks for
+ * inputs of its own.  An input that once did harm is kept in the corpus.
  */
 #ifndef ORRERY_FUZZ_H
 #define ORRERY_FUZZ_H
@@ -54,8 +54,8 @@ static inline void fuzz_remove(void)
 static inline const char *fuzz_place(void)
 {
     if (fuzz_folder[0] != '\0') return fuzz_folder;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(fuzz_folder, sizeof fuzz_folder, "%.4000s/orrery-fuzz-XXXXXX", tmp != NULL ? tmp : "/tmp");       /* where there is no TMPDIR */
+    const char *tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    snprintf(fuzz_folder, sizeof fuzz_folder, "%.4000s/orrery-fuzz-XXXXXX", tmp);
     must(mkdtemp(fuzz_folder) != NULL, "%s: cannot be made", fuzz_folder);
     atexit(fuzz_remove);
     return fuzz_folder;

@@ -1,4 +1,5 @@
-/* A checkpoint's small files from anybody: its list of checksums as it is, and a training.json that has the right checksum.
+/* A checkpoint's small files from anybody: its list of checksums as it is, and a training.json that has the right
+ * checksum.
  * tier: check
  */
 #include "emulated_devices/model/checkpoint.h"
@@ -11,12 +12,15 @@ static void save(const void *training, size_t n)
         { CONFIG_FILE, "{}", 2 }, { WEIGHTS_FILE, "w", 1 }, { STATES_FILE, "s", 1 }, { TRAINING_FILE, training, n },
     };
     char list[1000];
-    int used = snprintf(list, sizeof list, "# %s; `sha256sum -c %s` checks it\n", checkpoint_files.title, checkpoint_files.list);
+    int used = snprintf(list, sizeof list, "# %s; `sha256sum -c %s` checks it\n", checkpoint_files.title,
+                        checkpoint_files.list);
     for (int i = 0; i < 4; i++) {
         as_file_named(file[i].name, file[i].bytes, file[i].n);
-        used += snprintf(list + used, sizeof list - (size_t)used, "%s  %s\n", sha256_of(file[i].bytes, file[i].n).text, file[i].name);
+        used += snprintf(list + used, sizeof list - (size_t)used, "%s  %s\n", sha256_of(file[i].bytes, file[i].n).text,
+                         file[i].name);
     }
-    used += snprintf(list + used, sizeof list - (size_t)used, "# %s of the lines above\n", sha256_of(list, (size_t)used).text);
+    used += snprintf(list + used, sizeof list - (size_t)used, "# %s of the lines above\n",
+                     sha256_of(list, (size_t)used).text);
     as_file_named(CHECKPOINT_LIST, (const uint8_t *)list, (size_t)used);
 }
 

@@ -25,7 +25,8 @@ static void try(const uint8_t *data, size_t size)
         const int l = link_between(c.link, c.levels, a, 8 - a);
         must(l >= 0 && l < c.levels, "ranks %d and %d share no level", a, 8 - a);
     }
-    must(time_at_rate(UINT64_C(1) << 40, c.memory_rate) >= 0 && time_at_rate(UINT64_C(1) << 40, c.copy_rate) >= 0, "memory goes back in time");
+    must(time_at_rate(UINT64_C(1) << 40, c.memory_rate) >= 0 && time_at_rate(UINT64_C(1) << 40, c.copy_rate) >= 0,
+         "memory goes back in time");
 }
 
 FUZZ_TARGET("cluster")

@@ -14,19 +14,27 @@ static void try(const uint8_t *data, size_t size)
     if (model_config_check(&c, &err) != OK) return;
     must(c.S > 0 && c.D > 0 && c.L > 0 && c.V > 0 && c.F > 0 && c.H > 0 && c.H * c.A == c.D, "a shape that cannot be");
     must(model_elements(&c) > 0 && model_param_count(&c) > 0, "a model without parameters");
-    for (int i = 0; i < model_param_count(&c); i += 1 + model_param_count(&c) / 64) must(model_param(&c, i).dim[0] > 0, "an empty parameter");
+    for (int i = 0; i < model_param_count(&c); i += 1 + model_param_count(&c) / 64)
+        must(model_param(&c, i).dim[0] > 0, "an empty parameter");
     must(model_config_write(&c, path, &err) == OK, "cannot be written: %s", err.text);
     must(model_config_read(&again, path, &err) == OK, "written and refused: %s", err.text);
     const struct rotary *r = &c.rotary, *s = &again.rotary;
     const struct mixture_config *m = &c.mixture, *n = &again.mixture;
-    must(c.K == again.K && c.A == again.A && model_family(&c) == model_family(&again), "written and read, it is of another family");
-    must(r->theta == s->theta && r->scaling == s->scaling && r->factor == s->factor && r->low_frequency == s->low_frequency
-         && r->high_frequency == s->high_frequency && r->original_positions == s->original_positions, "written and read, it turns otherwise");
-    must(c.mlp != MLP_MIXTURE || (m->E == n->E && m->k == n->k && m->normalized == n->normalized && m->z_coefficient == n->z_coefficient
-                                  && m->balance_coefficient == n->balance_coefficient), "written and read, it is another mixture");
-    must(c.S == again.S && c.D == again.D && c.H == again.H && c.F == again.F && c.L == again.L && c.V == again.V && c.tied == again.tied &&
-         c.eps == again.eps && c.dropout_embedding == again.dropout_embedding && c.dropout_residual == again.dropout_residual &&
-         c.dropout_attention == again.dropout_attention && c.init_std == again.init_std, "written and read, it is another");
+    must(c.K == again.K && c.A == again.A && model_family(&c) == model_family(&again),
+         "written and read, it is of another family");
+    must(r->theta == s->theta && r->scaling == s->scaling && r->factor == s->factor &&
+             r->low_frequency == s->low_frequency && r->high_frequency == s->high_frequency &&
+             r->original_positions == s->original_positions,
+         "written and read, it turns otherwise");
+    must(c.mlp != MLP_MIXTURE ||
+             (m->E == n->E && m->k == n->k && m->normalized == n->normalized && m->z_coefficient == n->z_coefficient &&
+              m->balance_coefficient == n->balance_coefficient),
+         "written and read, it is another mixture");
+    must(c.S == again.S && c.D == again.D && c.H == again.H && c.F == again.F && c.L == again.L && c.V == again.V &&
+             c.tied == again.tied && c.eps == again.eps && c.dropout_embedding == again.dropout_embedding &&
+             c.dropout_residual == again.dropout_residual && c.dropout_attention == again.dropout_attention &&
+             c.init_std == again.init_std,
+         "written and read, it is another");
 }
 
 FUZZ_TARGET("config")

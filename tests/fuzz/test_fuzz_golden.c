@@ -23,7 +23,8 @@ static void try(const uint8_t *data, size_t size)
     }
     const int64_t tokens = g.steps * g.B * g.S;
     volatile int64_t sum = 0;
-    must(g.steps >= 1 && g.B >= 1 && g.S >= 1, "%lld steps of %lld x %lld tokens", (long long)g.steps, (long long)g.B, (long long)g.S);
+    must(g.steps >= 1 && g.B >= 1 && g.S >= 1, "%lld steps of %lld x %lld tokens", (long long)g.steps, (long long)g.B,
+         (long long)g.S);
     for (int64_t i = 0; i < tokens; i++) sum += (int64_t)g.ids[i] + g.labels[i];
     (void)sum;
     must(g.config.D > 0 && g.config.L > 0 && g.config.V > 0, "a shape that cannot be");
@@ -32,7 +33,8 @@ static void try(const uint8_t *data, size_t size)
         const struct safetensors_entry *e = &g.file.entry[i];
         double *room = e->count < 1 << 12 ? malloc((size_t)e->count * sizeof *room + 1) : NULL;
         (void)golden_is_input(e->name);
-        if (room != NULL && golden_read(&g, e->name, F64, e->count, room, &err) != OK) must(err.text[0] != '\0', "refused without a word");
+        if (room != NULL && golden_read(&g, e->name, F64, e->count, room, &err) != OK)
+            must(err.text[0] != '\0', "refused without a word");
         free(room);
     }
     golden_close(&g);

@@ -1,7 +1,9 @@
-/* A model.safetensors.index.json from anybody: what is accepted leads every parameter it names to that parameter's numbers.
+/* A model.safetensors.index.json from anybody: what is accepted leads every parameter it names to that parameter's
+ * numbers.
  * tier: check
  *
- * The folder has a small model's weights, all of them in each of two files under the names of which half of the index speaks.
+ * The folder has a small model's weights, all of them in each of two files under the names of which half of the index
+ * speaks.
  */
 #include "ref/model/weights.h"
 #include "tests/fuzz/fuzz.h"
@@ -56,8 +58,11 @@ static void try(const uint8_t *data, size_t size)
     for (int i = 0; i < model.params; i++) {
         const int64_t n = tensor_count(model.w[i]);
         err.text[0] = '\0';
-        if (weights_read_box(&w, &model.spec[i], "", start, model.spec[i].dim, F64, room, &err) != OK) must(err.text[0] != '\0', "refused without a word");
-        else must(memcmp(room, model.w[i].data, (size_t)n * sizeof *room) == 0, "%s is read with other numbers", model.spec[i].name);
+        if (weights_read_box(&w, &model.spec[i], "", start, model.spec[i].dim, F64, room, &err) != OK)
+            must(err.text[0] != '\0', "refused without a word");
+        else
+            must(memcmp(room, model.w[i].data, (size_t)n * sizeof *room) == 0, "%s is read with other numbers",
+                 model.spec[i].name);
     }
     weights_close(&w);
 }

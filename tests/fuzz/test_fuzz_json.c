@@ -12,7 +12,8 @@ static void ask(const cJSON *object, const char *key)
     bool b;
     const char *s;
     const cJSON *c;
-    if (json_int(object, "fuzz", key, -5, 1000, &i, &err) == OK) must(i >= -5 && i <= 1000, "%lld is out of range", (long long)i);
+    if (json_int(object, "fuzz", key, -5, 1000, &i, &err) == OK)
+        must(i >= -5 && i <= 1000, "%lld is out of range", (long long)i);
     if (json_double(object, "fuzz", key, &d, &err) == OK) must(d - d == 0, "a number that is not finite");
     if (json_bool(object, "fuzz", key, &b, &err) == OK) must(json_has(object, key), "a value that is not there");
     if (json_string(object, "fuzz", key, &s, &err) == OK) must(s != NULL, "a string that is not there");
@@ -35,7 +36,8 @@ static void try(const uint8_t *data, size_t size)
     ask(root, "no such key");
     char *printed = cJSON_Print(root);
     must(printed != NULL, "accepted, and cannot be printed");
-    must(json_parse(printed, strlen(printed), "printed", &again, &err) == OK, "accepted, printed, refused: %s", err.text);
+    must(json_parse(printed, strlen(printed), "printed", &again, &err) == OK, "accepted, printed, refused: %s",
+         err.text);
     cJSON_Delete(again);
     cJSON_free(printed);
     cJSON_Delete(root);

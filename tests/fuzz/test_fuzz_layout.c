@@ -1,8 +1,10 @@
-/* A --map from anybody (emulated_devices/verify/actual.h): what is accepted cuts tensors into parts that lie inside them.
+/* A --map from anybody (emulated_devices/verify/actual.h): what is accepted cuts tensors into parts that lie inside
+ * them.
  * tier: check
  *
- * Four files have, of the matrix "act/a" of 6 x 8, the numbers row * 8 + column, as a mesh of dp=2, tp=2 cuts it, and it whole as "act/w".
- * Where parts have the sizes of "act/a"'s, the map and the files fit, and every number must be where the map says.
+ * Four files have, of the matrix "act/a" of 6 x 8, the numbers row * 8 + column, as a mesh of dp=2, tp=2 cuts it, and
+ * it whole as "act/w".  Where parts have the sizes of "act/a"'s, the map and the files fit, and every number must be
+ * where the map says.
  */
 #include "emulated_devices/verify/actual.h"
 #include "tests/fuzz/fuzz.h"
@@ -26,8 +28,9 @@ static void make_rank(int rank)
     enum { A = ROWS / 2 * (COLS / 2) * 4, W = ROWS * COLS * 4 };
     char header[400], name[32];
     uint8_t bytes[8 + sizeof header + A + W];
-    const int n = snprintf(header, sizeof header, "{\"act/a\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[0,%d]},"
-                                                  "\"act/w\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]}}",
+    const int n = snprintf(header, sizeof header,
+                           "{\"act/a\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[0,%d]},"
+                           "\"act/w\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]}}",
                            ROWS / 2, COLS / 2, A, ROWS, COLS, A, A + W);
     for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)((uint64_t)n >> 8 * i);
     memcpy(bytes + 8, header, (size_t)n);
@@ -42,8 +45,8 @@ static void check_spans(const struct intervals *s, int64_t dim)
 {
     must(s->count >= 0 && s->count <= s->room, "%d intervals in a room of %d", s->count, s->room);
     for (int i = 0; i < s->count; i++)
-        must(s->at[i].first >= 0 && s->at[i].count >= 0 && s->at[i].first <= dim - s->at[i].count, "%lld from %lld of %lld", (long long)s->at[i].count,
-             (long long)s->at[i].first, (long long)dim);
+        must(s->at[i].first >= 0 && s->at[i].count >= 0 && s->at[i].first <= dim - s->at[i].count,
+             "%lld from %lld of %lld", (long long)s->at[i].count, (long long)s->at[i].first, (long long)dim);
 }
 
 /* What the checker does with a piece: every number of every part, and where it belongs. */
@@ -53,7 +56,8 @@ static void use(const struct actual_piece *p, const int64_t dim[2])
     volatile double sum = 0;
     for (int i = 0; i < p->parts; i++) {
         const struct part *part = &p->part[i];
-        must(part->dim[0] * part->dim[1] == dim[0] * dim[1], "a part of %lld x %lld", (long long)part->dim[0], (long long)part->dim[1]);
+        must(part->dim[0] * part->dim[1] == dim[0] * dim[1], "a part of %lld x %lld", (long long)part->dim[0],
+             (long long)part->dim[1]);
         check_spans(&part->rows, part->dim[0]);
         check_spans(&part->cols, part->dim[1]);
         count += part_count(part);

@@ -1,4 +1,5 @@
-/* A command line from anybody: one word a line, against a table with every kind of option; ranges hold for what is accepted.
+/* A command line from anybody: one word a line, against a table with every kind of option; ranges hold for what is
+ * accepted.
  * tier: check
  */
 #include "ref/io/options.h"

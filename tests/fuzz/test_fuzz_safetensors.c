@@ -22,14 +22,17 @@ static void walk(const struct safetensors_entry *e, const int64_t *start, const 
     int64_t seen = 0;
     while (box_next(&b)) {
         const struct run *r = &b.run;
-        must(r->count > 0 && r->file_at >= 0 && r->file_at + r->count <= e->count, "%s: a run outside the tensor", e->name);
-        must(r->memory_at >= 0 && r->memory_at + (r->count - 1) * r->stride < want, "%s: a run outside the box", e->name);
+        must(r->count > 0 && r->file_at >= 0 && r->file_at + r->count <= e->count, "%s: a run outside the tensor",
+             e->name);
+        must(r->memory_at >= 0 && r->memory_at + (r->count - 1) * r->stride < want, "%s: a run outside the box",
+             e->name);
         seen += r->count;
     }
     must(seen == want, "%s: runs have %lld elements, the box %lld", e->name, (long long)seen, (long long)want);
 }
 
-static void read_box(const struct safetensors *f, const struct safetensors_entry *e, const int64_t *start, const int64_t *extent, bool transposed)
+static void read_box(const struct safetensors *f, const struct safetensors_entry *e, const int64_t *start,
+                     const int64_t *extent, bool transposed)
 {
     static const enum dtype wants[] = { F32, F64, I32, I64, U8 };
     struct error err;
@@ -37,7 +40,8 @@ static void read_box(const struct safetensors *f, const struct safetensors_entry
         const int64_t n = extent ? elements(e->ndim, extent) : e->count;
         void *out = malloc((size_t)n * dtype_size(wants[i]) + 1);
         must(out != NULL, "no memory for %lld elements", (long long)n);
-        if (safetensors_read_box(f, e, start, extent, transposed, wants[i], out, &err) != OK) must(err.text[0] != '\0', "refused without a word");
+        if (safetensors_read_box(f, e, start, extent, transposed, wants[i], out, &err) != OK)
+            must(err.text[0] != '\0', "refused without a word");
         free(out);
     }
 }
@@ -46,7 +50,8 @@ static void read_box(const struct safetensors *f, const struct safetensors_entry
 static void read_entry(const struct safetensors *f, const struct safetensors_entry *e, const uint8_t *data, size_t size)
 {
     int64_t start[SAFETENSORS_MAX_DIMS], extent[SAFETENSORS_MAX_DIMS], chosen[SAFETENSORS_MAX_DIMS];
-    must(e->ndim >= 0 && e->ndim <= SAFETENSORS_MAX_DIMS && e->count >= 0 && e->offset >= 8 && e->bytes >= 0, "%s: impossible", e->name);
+    must(e->ndim >= 0 && e->ndim <= SAFETENSORS_MAX_DIMS && e->count >= 0 && e->offset >= 8 && e->bytes >= 0,
+         "%s: impossible", e->name);
     must(safetensors_find(f, e->name) != NULL, "%s: not found by its name", e->name);
     for (int i = 0; i < e->ndim; i++) {
         start[i] = e->dim[i] / 3, extent[i] = e->dim[i] - start[i];
@@ -77,7 +82,8 @@ static void try(const uint8_t *data, size_t size)
     }
     for (int i = 0; i < f.count; i++) read_entry(&f, &f.entry[i], data, size);
     for (int i = 0; i < f.metadata_count; i++)
-        must(safetensors_metadata(&f, f.metadata[i].key) != NULL, "metadata %s not found by its key", f.metadata[i].key);
+        must(safetensors_metadata(&f, f.metadata[i].key) != NULL, "metadata %s not found by its key",
+             f.metadata[i].key);
     safetensors_close(&f);
 }
 

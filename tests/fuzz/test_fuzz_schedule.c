@@ -23,7 +23,8 @@ static void check_time(const struct schedule *s)
     const struct schedule_times times = uniform_times(s->stages, 3, 2, 1, 1, room);
     const enum error_code e = schedule_time(&t, s, &times, &err);
     must(e == OK, "accepted, and does not end: %s", err.text);
-    must(t.makespan >= 0 && t.span <= t.makespan && t.bubble >= 0 && t.bubble <= 1, "makespan %lld, bubble %g", (long long)t.makespan, t.bubble);
+    must(t.makespan >= 0 && t.span <= t.makespan && t.bubble >= 0 && t.bubble <= 1, "makespan %lld, bubble %g",
+         (long long)t.makespan, t.bubble);
     timing_free(&t);
     free(room);
 }
@@ -33,7 +34,8 @@ static void check_traffic(const struct schedule *s)
     int64_t held = 0;
     for (int d = 0; d < s->devices; d++) {
         held += s->count[d];
-        must(schedule_peak(s, d) >= 0 && schedule_peak(s, d) <= s->micros * s->chunks, "device %d holds %d", d, schedule_peak(s, d));
+        must(schedule_peak(s, d) >= 0 && schedule_peak(s, d) <= s->micros * s->chunks, "device %d holds %d", d,
+             schedule_peak(s, d));
     }
     must(schedule_messages(s) <= held, "more messages than actions");
     (void)schedule_survives_blocking_sends(s);
@@ -50,7 +52,9 @@ static void check_again(const struct schedule *s)
     must(f != NULL && schedule_write(f, s, &err) == OK && fclose(f) == 0, "accepted, and cannot be written");
     must(read_text(&again, text, size, &err) == OK, "accepted, written and refused: %s", err.text);
     for (int d = 0; d < s->devices; d++)
-        must(s->count[d] == again.count[d] && (s->count[d] == 0 || memcmp(s->actions[d], again.actions[d], (size_t)s->count[d] * sizeof **s->actions) == 0),
+        must(s->count[d] == again.count[d] &&
+                 (s->count[d] == 0 ||
+                  memcmp(s->actions[d], again.actions[d], (size_t)s->count[d] * sizeof **s->actions) == 0),
              "written and read, device %d does something else", d);
     schedule_free(&again);
     free(text);

@@ -64,9 +64,9 @@ static inline int scratch_count(const char *part)
 
 static inline int scratch_make(void **state)
 {
-    const char *tmp = getenv("TMPDIR");
+    const char *tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
     (void)state;
-    snprintf(scratch_folder, sizeof scratch_folder, "%.150s/orrery.XXXXXX", tmp != NULL ? tmp : "/tmp");      /* where there is no TMPDIR */
+    snprintf(scratch_folder, sizeof scratch_folder, "%.150s/orrery.XXXXXX", tmp);
     return mkdtemp(scratch_folder) == NULL;
 }
 

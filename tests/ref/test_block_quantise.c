@@ -1,5 +1,5 @@
-/* int8 and int4 in blocks: DeepSpeed's codes, scales and values (golden/make_quantised.py), the layout byte for byte on blocks made by
- * hand, the error bound exactly, and what has no scale.
+/* int8 and int4 in blocks: DeepSpeed's codes, scales and values (golden/make_quantised.py), the layout byte for byte on
+ * blocks made by hand, the error bound exactly, and what has no scale.
  */
 #include "ref/io/safetensors.h"
 #include "ref/numeric/block_quantise.h"
@@ -16,7 +16,8 @@ static unsigned char *code_of(struct tensor X, struct block_format f)
     memset(room, GUARD_BYTE, bytes + 128);
     block_quantise(room + 64, X, f);
     for (int i = 0; i < 64; i++)
-        if (room[i] != GUARD_BYTE || room[64 + bytes + (size_t)i] != GUARD_BYTE) fail_msg("%s: wrote outside the %zu bytes", case_name, bytes);
+        if (room[i] != GUARD_BYTE || room[64 + bytes + (size_t)i] != GUARD_BYTE)
+            fail_msg("%s: wrote outside the %zu bytes", case_name, bytes);
     return room + 64;
 }
 
@@ -33,7 +34,8 @@ static void bytes_by_hand(void **state)
     assert_int_equal(block_quantised_bytes(one, 5), 20 + 5);
 }
 
-/* Scales 1 and 2, and every rounding: up, down, both ties; the largest positive element is clamped, the largest negative one is not. */
+/* Scales 1 and 2, and every rounding: up, down, both ties; the largest positive element is
+ * clamped, the largest negative one is not. */
 static void codes_by_hand(void **state)
 {
     (void)state;
@@ -49,7 +51,8 @@ static void codes_by_hand(void **state)
     assert_true(scale[0] == 1 && scale[1] == 2 && scale[2] == 1);
     assert_memory_equal(code + 12, want, sizeof want);
     block_dequantise(tensor_1d(back, F32, 11), code, f);
-    for (int i = 0; i < 11; i++) if (!(back[i] == value[i])) fail_msg("element %d comes back as %g, want %g", i, back[i], value[i]);
+    for (int i = 0; i < 11; i++)
+        if (!(back[i] == value[i])) fail_msg("element %d comes back as %g, want %g", i, back[i], value[i]);
     free(code - 64);
 
     static const float y[] = { 128, -128, 126.5f, 125.5f, -0.5f, 3.4f };
@@ -100,15 +103,18 @@ static void expect_bound(struct tensor X, struct block_format f)
     for (int64_t i = 0; i < n; i++) {
         float scale;
         memcpy(&scale, code + 4 * (i / f.block), sizeof scale);
-        const float x = (float)tensor_get(X, i), most = largest_in_block(X, f.block, i), want = 1 / factor_of(most, f.bits);
+        const float x = (float)tensor_get(X, i), most = largest_in_block(X, f.block, i),
+                    want = 1 / factor_of(most, f.bits);
         const int q = code_at(code, f, n, i);
         const double allowed = most == 0 ? 0 : bound_of(q, scale, f.bits);
         const long double off = fabsl((long double)x - (long double)((float)q * scale));
-        if (!(scale == want)) fail_msg("%s: scale of element %lld is %a, want %a", case_name, (long long)i, (double)scale, (double)want);
+        if (!(scale == want))
+            fail_msg("%s: scale of element %lld is %a, want %a", case_name, (long long)i, (double)scale, (double)want);
         if (q < -Q - 1 || q > Q) fail_msg("%s: element %lld has code %d", case_name, (long long)i, q);
         if (!(tensor_get(bound, i) == allowed) || !(off <= allowed))
-            fail_msg("%s: element %lld = %a has code %d of scale %a: off by %.17Lg, may be by %.17g, and block_add_bounds says %.17g", case_name, (long long)i, (double)x,
-                     q, (double)scale, off, allowed, tensor_get(bound, i));
+            fail_msg("%s: element %lld = %a has code %d of scale %a: off by %.17Lg, may be by %.17g, and "
+                     "block_add_bounds says %.17g",
+                     case_name, (long long)i, (double)x, q, (double)scale, off, allowed, tensor_get(bound, i));
     }
     for (int k = 0; k < 4; k++) {
         struct tensor Y = vector(formats[k], n), exact_value = vector(formats[k], n);
@@ -134,13 +140,16 @@ static void error_is_within_its_bound(void **state)
             for (int l = 0; l < 8; l++)
                 for (int t = 0; t < 4; t++)
                     for (int s = 0; s < (l < 7 && formats[t] != F16 ? 4 : 1); s++) {
-                        CASE("int%d, blocks of %d, %d elements of %s, size %g", bits, (int)blocks[b], (int)lengths[l], dtype_name(formats[t]), sizes[s]);
-                        expect_bound(fill(vector(formats[t], lengths[l]), sizes[s], "x"), (struct block_format){ bits, blocks[b] });
+                        CASE("int%d, blocks of %d, %d elements of %s, size %g", bits, (int)blocks[b], (int)lengths[l],
+                             dtype_name(formats[t]), sizes[s]);
+                        expect_bound(fill(vector(formats[t], lengths[l]), sizes[s], "x"),
+                                     (struct block_format){ bits, blocks[b] });
                         check_guards_and_free();
                     }
 }
 
-/* Numbers one fp32 step beside every tie of a scale that is no power of two: the product in fp32 takes some for ties, which the bound allows. */
+/* Numbers one fp32 step beside every tie of a scale that is no power of two: the product in fp32 takes some for ties,
+ * which the bound allows. */
 static void beside_every_tie(void **state)
 {
     (void)state;
@@ -153,7 +162,8 @@ static void beside_every_tie(void **state)
             tensor_set(X, 0, most);
             for (int k = 0; k < Q; k++) {
                 const float tie = (float)((k + 0.5) * scale);
-                tensor_set(X, 3 * k + 1, tie), tensor_set(X, 3 * k + 2, nextafterf(tie, 0)), tensor_set(X, 3 * k + 3, -nextafterf(tie, 9));
+                tensor_set(X, 3 * k + 1, tie), tensor_set(X, 3 * k + 2, nextafterf(tie, 0)),
+                    tensor_set(X, 3 * k + 3, -nextafterf(tie, 9));
             }
             for (int i = 1; i < 3 * Q + 1; i++) if (fabs(tensor_get(X, i)) > most) tensor_set(X, i, most);
             expect_bound(X, (struct block_format){ bits, 3 * Q + 1 });
@@ -182,7 +192,7 @@ static void zeros_and_what_is_not_finite(void **state)
         }
 }
 
-/* ---- DeepSpeed ------------------------------------------------------------------------------------------------------------ */
+/* ---- DeepSpeed --------------------------------------------------------------------------------------------------- */
 
 static struct tensor stored(const struct safetensors *f, const char *name, enum dtype t)
 {
@@ -239,7 +249,8 @@ static void codes_are_deepspeeds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_are_deepspeeds), cmocka_unit_test(bytes_by_hand), cmocka_unit_test(codes_by_hand), cmocka_unit_test(error_is_within_its_bound),
+        cmocka_unit_test(codes_are_deepspeeds), cmocka_unit_test(bytes_by_hand), cmocka_unit_test(codes_by_hand),
+            cmocka_unit_test(error_is_within_its_bound),
         cmocka_unit_test(beside_every_tie), cmocka_unit_test(zeros_and_what_is_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,13 @@
-/* Files that are replaced together: killed before every call that changes the disk and in the midst of it, out of room at every call,
- * several writers at once, and every byte of every file changed. */
+/* Files that are replaced together: killed before every call that changes the disk and in the midst of it, out of room
+ * at every call, several writers at once, and every byte of every file changed. */
 #include "ref/io/bundle.h"
 #include "ref/io/output.h"
 #include "tests/ref/scratch.h"
 #include <sys/wait.h>
 
-static const struct bundle_kind kind = { .title = "three files", .list = "list.sha256", .name = { "one", "two", "three" } };
+static const struct bundle_kind kind = { .title = "three files",
+                                         .list = "list.sha256",
+                                         .name = { "one", "two", "three" } };
 enum { FILES = 3, MOST_CALLS = 200 };
 
 /* Each version has other bytes, and as many. */
@@ -69,7 +71,8 @@ static int version_in(const char *dir, const char *when)
         size_t n;
         if (bundle_read(&b, kind.name[i], 1000, &bytes, &n, &err) != OK) fail_msg("%s: %s", when, err.text);
         const int found = atoi(bytes + strlen("version "));
-        if (i > 0 && found != version) fail_msg("%s: file %s has version %d, those before it %d", when, kind.name[i], found, version);
+        if (i > 0 && found != version)
+            fail_msg("%s: file %s has version %d, those before it %d", when, kind.name[i], found, version);
         version = found;
         text_of(version, i, want, sizeof want);
         if (strcmp(want, bytes) != 0) fail_msg("%s: file %s has \"%s\"", when, kind.name[i], bytes);
@@ -104,8 +107,10 @@ static void killed_everywhere(const char *fault, int before)
         if (n > MOST_CALLS) fail_msg("it does not come to an end");
     }
     assert_int_equal(WEXITSTATUS(status), 0);
-    /* A folder; four calls for each file; folder, list, folder, of which the list's last makes the new files count; three names, folder. */
-    if (n - 1 != 1 + 4 * FILES + 1 + 4 + 1 + FILES + 1 || olds != 18 || news != 5) fail_msg("%s: %d calls, %d of them left the old files, %d the new", fault, n - 1, olds, news);
+    /* A folder; four calls for each file; folder, list, folder, of which the list's last makes the
+     * new files count; three names, folder. */
+    if (n - 1 != 1 + 4 * FILES + 1 + 4 + 1 + FILES + 1 || olds != 18 || news != 5)
+        fail_msg("%s: %d calls, %d of them left the old files, %d the new", fault, n - 1, olds, news);
 }
 
 static void a_killed_writer_leaves_old_or_new(void **state) { (void)state; killed_everywhere("kill", 1); }
@@ -125,12 +130,17 @@ static void fails_everywhere(const char *fault)
         snprintf(when, sizeof when, "%s at call %d", fault, n);
         if (!WIFEXITED(status)) fail_msg("%s: it died", when);
         const int found = version_in(dir, when);
-        if (found != 2 && WEXITSTATUS(status) == 0) fail_msg("%s: version %d is there, and it says all is well", when, found);
+        if (found != 2 && WEXITSTATUS(status) == 0)
+            fail_msg("%s: version %d is there, and it says all is well", when, found);
         if (found == 2 && WEXITSTATUS(status) == 0 && n > 25) break;
     }
     if (n < 25 || n == MOST_CALLS) fail_msg("%s: %d calls", fault, n - 1);
 }
-static void a_full_disk_leaves_the_old_files(void **state) { (void)state; fails_everywhere("ENOSPC"), fails_everywhere("EIO"); }
+static void a_full_disk_leaves_the_old_files(void **state)
+{
+    (void)state;
+    fails_everywhere("ENOSPC"), fails_everywhere("EIO");
+}
 
 static void writers_take_turns(void **state)
 {
@@ -199,7 +209,8 @@ static void checksums_are_those_of_the_standard(void **state)
     static const struct { const char *text, *sum; } known[] = {
         { "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" },
         { "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
-        { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1" },
+        { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+          "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1" },
     };
     for (int i = 0; i < 3; i++) assert_string_equal(sha256_of(known[i].text, strlen(known[i].text)).text, known[i].sum);
     struct sha256 s = sha256_begin();

@@ -41,12 +41,14 @@ static void test_the_longest_makes_the_column(void **state)
 static void test_no_line_ends_with_a_blank(void **state)
 {
     (void)state;
-    assert_table((struct row[]){ { "a", 1, "" }, { "b", 22, "long" }, { "", 3, "z" } }, 3, "  a   n=1\n  b  n=22  long\n      n=3  z\n");
+    assert_table((struct row[]){ { "a", 1, "" }, { "b", 22, "long" }, { "", 3, "z" } }, 3,
+                 "  a   n=1\n  b  n=22  long\n      n=3  z\n");
     assert_table(NULL, 0, "");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_the_longest_makes_the_column), cmocka_unit_test(test_no_line_ends_with_a_blank) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_the_longest_makes_the_column),
+                                        cmocka_unit_test(test_no_line_ends_with_a_blank) };
     return cmocka_run_group_tests_name("columns", tests, NULL, NULL);
 }

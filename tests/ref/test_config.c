@@ -4,9 +4,10 @@
 #include "ref/model/config.h"
 #include "tests/ref/scratch.h"
 
-/* ---- config.json ---------------------------------------------------------------------------------------------------------- */
+/* ---- config.json ------------------------------------------------------------------------------------------------- */
 
-static const char *const GOOD = "{\"model_type\": \"gpt2\", \"n_positions\": 11, \"n_embd\": 21, \"n_head\": 3, \"n_layer\": 2, \"vocab_size\": 61}";
+static const char *const GOOD = "{\"model_type\": \"gpt2\", \"n_positions\": 11, \"n_embd\": 21, \"n_head\": 3, "
+                                "\"n_layer\": 2, \"vocab_size\": 61}";
 
 static enum error_code read_text(struct model_config *c, const char *text, struct error *err)
 {
@@ -21,12 +22,18 @@ static void reads_what_transformers_writes(void **state)
     struct model_config c;
     struct error err;
     const char *text = "{\n"
-        "  \"activation_function\": \"gelu_new\",\n  \"architectures\": [\n    \"GPT2LMHeadModel\"\n  ],\n  \"attn_pdrop\": 0.2,\n"
-        "  \"bos_token_id\": 50256,\n  \"embd_pdrop\": 0.3,\n  \"eos_token_id\": 50256,\n  \"initializer_range\": 0.04,\n"
-        "  \"layer_norm_epsilon\": 1e-06,\n  \"model_type\": \"gpt2\",\n  \"n_ctx\": 11,\n  \"n_embd\": 21,\n  \"n_head\": 3,\n"
-        "  \"n_inner\": null,\n  \"n_layer\": 2,\n  \"n_positions\": 11,\n  \"reorder_and_upcast_attn\": false,\n  \"resid_pdrop\": 0.4,\n"
-        "  \"scale_attn_by_inverse_layer_idx\": false,\n  \"scale_attn_weights\": true,\n  \"summary_type\": \"cls_index\",\n"
-        "  \"tie_word_embeddings\": false,\n  \"torch_dtype\": \"float32\",\n  \"use_cache\": true,\n  \"vocab_size\": 61\n}\n";
+                       "  \"activation_function\": \"gelu_new\",\n  \"architectures\": [\n    \"GPT2LMHeadModel\"\n  "
+                       "],\n  \"attn_pdrop\": 0.2,\n"
+                       "  \"bos_token_id\": 50256,\n  \"embd_pdrop\": 0.3,\n  \"eos_token_id\": 50256,\n  "
+                       "\"initializer_range\": 0.04,\n"
+                       "  \"layer_norm_epsilon\": 1e-06,\n  \"model_type\": \"gpt2\",\n  \"n_ctx\": 11,\n  \"n_embd\": "
+                       "21,\n  \"n_head\": 3,\n"
+                       "  \"n_inner\": null,\n  \"n_layer\": 2,\n  \"n_positions\": 11,\n  "
+                       "\"reorder_and_upcast_attn\": false,\n  \"resid_pdrop\": 0.4,\n"
+                       "  \"scale_attn_by_inverse_layer_idx\": false,\n  \"scale_attn_weights\": true,\n  "
+                       "\"summary_type\": \"cls_index\",\n"
+                       "  \"tie_word_embeddings\": false,\n  \"torch_dtype\": \"float32\",\n  \"use_cache\": true,\n  "
+                       "\"vocab_size\": 61\n}\n";
     if (read_text(&c, text, &err) != OK) fail_msg("%s", err.text);
     assert_int_equal(c.S, 11);
     assert_int_equal(c.D, 21);
@@ -76,25 +83,35 @@ static void refuses_what_orrery_has_not(void **state)
     static const struct { const char *key, *value; enum error_code code; const char *says; } bad[] = {
         { "model_type", "\"bert\"", ERR_FORMAT, "config.json: model_type is \"bert\"; Orrery has only gpt2, llama, " },
         { "model_type", "3", ERR_FORMAT, "config.json|model_type|string" },
-        { "activation_function", "\"relu\"", ERR_FORMAT, "config.json: activation_function is \"relu\"; Orrery has only \"gelu_new\"" },
-        { "activation_function", "\"gelu\"", ERR_FORMAT, "activation_function is \"gelu\"; Orrery has only \"gelu_new\"" },
+        { "activation_function", "\"relu\"", ERR_FORMAT,
+          "config.json: activation_function is \"relu\"; Orrery has only \"gelu_new\"" },
+        { "activation_function", "\"gelu\"", ERR_FORMAT,
+          "activation_function is \"gelu\"; Orrery has only \"gelu_new\"" },
         { "scale_attn_weights", "false", ERR_FORMAT, "config.json: scale_attn_weights is false; Orrery has only true" },
         { "scale_attn_weights", "1", ERR_FORMAT, "config.json|scale_attn_weights" },
-        { "scale_attn_by_inverse_layer_idx", "true", ERR_FORMAT, "scale_attn_by_inverse_layer_idx is true; Orrery has only false" },
+        { "scale_attn_by_inverse_layer_idx", "true", ERR_FORMAT,
+          "scale_attn_by_inverse_layer_idx is true; Orrery has only false" },
         { "reorder_and_upcast_attn", "true", ERR_FORMAT, "reorder_and_upcast_attn is true; Orrery has only false" },
         { "add_cross_attention", "true", ERR_FORMAT, "add_cross_attention is true; Orrery has only false" },
         { "tie_word_embeddings", "\"yes\"", ERR_FORMAT, "config.json|tie_word_embeddings" },
         { "tie_word_embeddings", "null", ERR_FORMAT, "config.json|tie_word_embeddings|null" },
         { "model_type", NULL, ERR_FORMAT, "config.json|\"model_type\" is missing" },
         { "architectures", "[\"GPT2ForSequenceClassification\"]", ERR_FORMAT,
-          "config.json: architectures has \"GPT2ForSequenceClassification\"; of model_type \"gpt2\" Orrery has only \"GPT2LMHeadModel\"" },
-        { "architectures", "[\"LlamaForCausalLM\"]", ERR_FORMAT, "architectures has \"LlamaForCausalLM\"; of model_type \"gpt2\"" },
+          "config.json: architectures has \"GPT2ForSequenceClassification\"; of model_type \"gpt2\" Orrery has only "
+          "\"GPT2LMHeadModel\"" },
+        { "architectures", "[\"LlamaForCausalLM\"]", ERR_FORMAT,
+          "architectures has \"LlamaForCausalLM\"; of model_type \"gpt2\"" },
         { "n_ctx", "12", ERR_FORMAT, "n_ctx is 12, n_positions is 11; they must be the same" },
         { "pruned_heads", "{\"0\": [1]}", ERR_FORMAT, "pruned_heads is {\"0\":[1]}; Orrery has only {} or null" },
         { "torchscript", "true", ERR_FORMAT, "torchscript is true; Orrery has only false" },
-        { "quantization_config", "{\"bits\": 4}", ERR_FORMAT, "quantization_config is {\"bits\":4}; Orrery has only null" },
-        { "n_heads", "3", ERR_FORMAT, "config.json: Orrery does not know the key \"n_heads\"|did you mean \"n_head\"? If it does not, take it out" },
-        { "unheard_of", "3", ERR_FORMAT, "does not know the key \"unheard_of\", which may change what the model computes. If it does not, take it out" },
+        { "quantization_config", "{\"bits\": 4}", ERR_FORMAT,
+          "quantization_config is {\"bits\":4}; Orrery has only null" },
+        { "n_heads", "3", ERR_FORMAT,
+          "config.json: Orrery does not know the key \"n_heads\"|did you mean \"n_head\"? If it does not, "
+          "take it out" },
+        { "unheard_of", "3", ERR_FORMAT,
+          "does not know the key \"unheard_of\", which may change what the model computes. If it does not, "
+          "take it out" },
         { "rope_theta", "10000", ERR_FORMAT, "does not know the key \"rope_theta\"" },
 
         { "n_embd", NULL, ERR_FORMAT, "config.json|n_embd" },
@@ -125,7 +142,8 @@ static void refuses_what_orrery_has_not(void **state)
         { "attn_pdrop", "2", ERR_PLAN, "dropout 2; it must be at least 0 and below 1" },
         { "layer_norm_epsilon", "-1", ERR_PLAN, "layernorm epsilon -1; it must be above 0" },
         { "layer_norm_epsilon", "0", ERR_PLAN, "layernorm epsilon 0; it must be above 0" },
-        { "initializer_range", "-0.02", ERR_PLAN, "standard deviation of initial weights -0.02; it must be at least 0" },
+        { "initializer_range", "-0.02", ERR_PLAN,
+          "standard deviation of initial weights -0.02; it must be at least 0" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct model_config c;
@@ -172,8 +190,21 @@ static void expect_same_config(const struct model_config *a, const struct model_
 static void what_is_written_reads_back(void **state)
 {
     (void)state;
-    const struct model_config odd = { .name = "odd", .S = 11, .D = 21, .H = 3, .K = 3, .A = 7, .F = 37, .L = 2, .V = 61, .biases = BIASES_GPT2, .eps = 1.0 / 3e5, .init_std = 0.1,
-                                      .dropout_embedding = 1.0 / 3, .dropout_residual = 0.1, .dropout_attention = 0.7 };
+    const struct model_config odd = { .name = "odd",
+                                      .S = 11,
+                                      .D = 21,
+                                      .H = 3,
+                                      .K = 3,
+                                      .A = 7,
+                                      .F = 37,
+                                      .L = 2,
+                                      .V = 61,
+                                      .biases = BIASES_GPT2,
+                                      .eps = 1.0 / 3e5,
+                                      .init_std = 0.1,
+                                      .dropout_embedding = 1.0 / 3,
+                                      .dropout_residual = 0.1,
+                                      .dropout_attention = 0.7 };
     struct model_config back;
     struct error err;
     if (model_config_write(&odd, scratch("odd.json"), &err) != OK) fail_msg("%s", err.text);
@@ -188,7 +219,7 @@ static void what_is_written_reads_back(void **state)
     assert_says("folder", err.text, "no/such/folder.json");
 }
 
-/* ---- presets ---------------------------------------------------------------------------------------------------------------- */
+/* ---- presets ----------------------------------------------------------------------------------------------------- */
 
 static void presets_are_possible(void **state)
 {
@@ -216,7 +247,7 @@ static void unknown_presets_are_refused(void **state)
     assert_says("smal", err.text, "--model smal|small");
 }
 
-/* ---- parameters --------------------------------------------------------------------------------------------------------------- */
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 /* GPT-2's published size, with and without an output matrix of its own. */
 static void gpt2_has_124_million_parameters(void **state)
@@ -237,11 +268,24 @@ static void every_parameter_once(void **state)
     (void)state;
     static const char *const want[] = {
         "wte.weight", "wpe.weight",
-        "h.0.ln_1.weight", "h.0.ln_1.bias", "h.0.attn.c_attn.weight", "h.0.attn.c_attn.bias", "h.0.attn.c_proj.weight", "h.0.attn.c_proj.bias",
-        "h.0.ln_2.weight", "h.0.ln_2.bias", "h.0.mlp.c_fc.weight", "h.0.mlp.c_fc.bias", "h.0.mlp.c_proj.weight", "h.0.mlp.c_proj.bias",
+        "h.0.ln_1.weight", "h.0.ln_1.bias", "h.0.attn.c_attn.weight", "h.0.attn.c_attn.bias", "h.0.attn.c_proj.weight",
+        "h.0.attn.c_proj.bias",
+        "h.0.ln_2.weight", "h.0.ln_2.bias", "h.0.mlp.c_fc.weight", "h.0.mlp.c_fc.bias", "h.0.mlp.c_proj.weight",
+        "h.0.mlp.c_proj.bias",
         "ln_f.weight", "ln_f.bias", "lm_head.weight",
     };
-    const struct model_config c = { .name = "odd", .S = 11, .D = 21, .H = 3, .K = 3, .A = 7, .F = 37, .L = 1, .V = 61, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.02 };
+    const struct model_config c = { .name = "odd",
+                                    .S = 11,
+                                    .D = 21,
+                                    .H = 3,
+                                    .K = 3,
+                                    .A = 7,
+                                    .F = 37,
+                                    .L = 1,
+                                    .V = 61,
+                                    .biases = BIASES_GPT2,
+                                    .eps = 1e-5,
+                                    .init_std = 0.02 };
     const int n = sizeof want / sizeof *want;
     assert_int_equal(model_param_count(&c), n);
     for (int i = 0; i < n; i++) {
@@ -255,7 +299,8 @@ static void every_parameter_once(void **state)
         assert_int_equal(s.std > 0, s.ndim == 2);
     }
     assert_int_equal(param_head(&c), n - 1);
-    const struct param_spec qkv = model_param(&c, param_of_block(&c, 0, QKV_W)), up = model_param(&c, param_of_block(&c, 0, UP_W));
+    const struct param_spec qkv = model_param(&c, param_of_block(&c, 0, QKV_W)),
+                            up = model_param(&c, param_of_block(&c, 0, UP_W));
     assert_true(qkv.dim[0] == 63 && qkv.dim[1] == 21 && up.dim[0] == 37 && up.dim[1] == 21);     /* [out, in] */
 }
 

@@ -11,7 +11,8 @@ static const struct { const char *name; struct model_config c;
 } models[] = {
 #define GPT2(...) \
     { \
-        .S = 48, .D = 21, .H = 3, .K = 3, .A = 7, .L = 2, .V = 61, .biases = BIASES_GPT2, .eps = 1e-4, .init_std = 0.03, \
+        .S = 48, .D = 21, .H = 3, .K = 3, .A = 7, .L = 2, .V = 61, .biases = BIASES_GPT2, .eps = 1e-4, \
+        .init_std = 0.03, \
         .dropout_residual = 0.2, .dropout_embedding = 0.3, .dropout_attention = 0.4, __VA_ARGS__ \
     }
 #define LLAMA(...) \
@@ -22,7 +23,8 @@ static const struct { const char *name; struct model_config c;
 #define GPTJ(...) \
     { \
         .S = 48, .D = 21, .H = 3, .K = 3, .A = 7, .L = 2, .V = 61, .positions = POSITIONS_ROTARY, .parallel = true, \
-        .rotary = { .theta = 10000, .turned = 4, .neighbours = true }, .biases = BIASES_GPTJ, .eps = 1e-4, .init_std = 0.03, \
+        .rotary = { .theta = 10000, .turned = 4, .neighbours = true }, .biases = BIASES_GPTJ, .eps = 1e-4, \
+        .init_std = 0.03, \
         .dropout_residual = 0.2, .dropout_embedding = 0.3, .dropout_attention = 0.4, __VA_ARGS__ \
     }
     { "gpt2", GPT2(.F = 84, .tied = true) },

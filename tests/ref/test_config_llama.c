@@ -4,7 +4,8 @@
 #include "ref/model/config.h"
 #include "tests/ref/scratch.h"
 
-#define SIZES "\"vocab_size\": 61, \"hidden_size\": 24, \"intermediate_size\": 37, \"num_hidden_layers\": 2, \"num_attention_heads\": 6, " \
+#define SIZES "\"vocab_size\": 61, \"hidden_size\": 24, \"intermediate_size\": 37, \"num_hidden_layers\": 2, " \
+              "\"num_attention_heads\": 6, " \
               "\"max_position_embeddings\": 11"
 static const char *const LLAMA = "{\"model_type\": \"llama\", " SIZES;
 static const char *const MIXTRAL = "{\"model_type\": \"mixtral\", " SIZES;
@@ -15,7 +16,8 @@ static enum error_code parse(struct model_config *c, const char *start, const ch
     char text[1000];
     const bool heads = start == MIXTRAL && strstr(more, "num_key_value_heads") == NULL;
     *err = (struct error){ OK, "" };
-    snprintf(text, sizeof text, "%s%s%s%s}", start, heads ? ", \"num_key_value_heads\": null" : "", more[0] ? ", " : "", more);
+    snprintf(text, sizeof text, "%s%s%s%s}", start, heads ? ", \"num_key_value_heads\": null" : "", more[0] ? ", " : "",
+             more);
     return model_config_parse(c, text, "config.json", err);
 }
 
@@ -30,15 +32,23 @@ static struct model_config parsed(const char *start, const char *more)
 static void llama_is_read(void **state)
 {
     (void)state;
-    const struct model_config plain = parsed(LLAMA, ""), c = parsed(LLAMA, "\"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-5, \"rope_theta\": 500000.0, "
-        "\"attention_bias\": false, \"mlp_bias\": false, \"hidden_act\": \"silu\", \"head_dim\": 4, \"pretraining_tp\": 1, \"use_cache\": true, "
-        "\"tie_word_embeddings\": true, \"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
-        "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}, \"torch_dtype\": \"bfloat16\"");
+    const struct model_config
+        plain = parsed(LLAMA, ""),
+        c = parsed(
+            LLAMA,
+            "\"num_key_value_heads\": 2, \"rms_norm_eps\": 1e-5, \"rope_theta\": 500000.0, "
+            "\"attention_bias\": false, \"mlp_bias\": false, \"hidden_act\": \"silu\", \"head_dim\": 4, "
+            "\"pretraining_tp\": 1, \"use_cache\": true, "
+            "\"tie_word_embeddings\": true, \"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0, "
+            "\"high_freq_factor\": 4.0, "
+            "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}, \"torch_dtype\": \"bfloat16\"");
     assert_int_equal(model_family(&plain), FAMILY_LLAMA);
-    assert_true(plain.H == 6 && plain.K == 6 && plain.A == 4 && plain.F == 37 && !plain.tied && !plain.biases);     /* LlamaConfig's defaults */
+    /* LlamaConfig's defaults */
+    assert_true(plain.H == 6 && plain.K == 6 && plain.A == 4 && plain.F == 37 && !plain.tied && !plain.biases);
     assert_true(plain.eps == 1e-6 && plain.rotary.theta == 10000 && plain.rotary.scaling == SCALING_NONE);
     assert_true(c.K == 2 && c.tied && c.eps == 1e-5 && c.rotary.theta == 500000 && c.rotary.scaling == SCALING_LLAMA3);
-    assert_true(c.rotary.factor == 8 && c.rotary.low_frequency == 1 && c.rotary.high_frequency == 4 && c.rotary.original_positions == 8192);
+    assert_true(c.rotary.factor == 8 && c.rotary.low_frequency == 1 && c.rotary.high_frequency == 4 &&
+                c.rotary.original_positions == 8192);
     const struct model_config linear = parsed(LLAMA, "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}");
     assert_true(linear.rotary.scaling == SCALING_LINEAR && linear.rotary.factor == 2.5);
     assert_true(parsed(LLAMA, "\"rope_scaling\": null").rotary.scaling == SCALING_NONE);
@@ -50,29 +60,35 @@ static void mixtral_is_read(void **state)
     (void)state;
     const struct model_config plain = parsed(MIXTRAL, "");
     assert_int_equal(model_family(&plain), FAMILY_MIXTRAL);
-    assert_true(plain.mixture.E == 8 && plain.mixture.k == 2 && plain.mixture.normalized && plain.rotary.theta == 1e6 && plain.eps == 1e-5);
+    assert_true(plain.mixture.E == 8 && plain.mixture.k == 2 && plain.mixture.normalized && plain.rotary.theta == 1e6 &&
+                plain.eps == 1e-5);
     assert_true(plain.mixture.balance_coefficient == 0 && plain.mixture.z_coefficient == 0);
-    const struct model_config c = parsed(MIXTRAL, "\"num_local_experts\": 5, \"num_experts_per_tok\": 3, \"router_aux_loss_coef\": 0.02, "
-                                                  "\"output_router_logits\": true, \"router_z_loss_coef\": 0.001, \"sliding_window\": 11");
-    assert_true(c.mixture.E == 5 && c.mixture.k == 3 && c.mixture.balance_coefficient == 0.02 && c.mixture.z_coefficient == 0.001);
+    const struct model_config c =
+        parsed(MIXTRAL, "\"num_local_experts\": 5, \"num_experts_per_tok\": 3, \"router_aux_loss_coef\": 0.02, "
+                        "\"output_router_logits\": true, \"router_z_loss_coef\": 0.001, \"sliding_window\": 11");
+    assert_true(c.mixture.E == 5 && c.mixture.k == 3 && c.mixture.balance_coefficient == 0.02 &&
+                c.mixture.z_coefficient == 0.001);
 }
 
 /* What transformers takes where a file says nothing, or null. */
 static void mixtral_has_eight_key_value_heads(void **state)
 {
     (void)state;
-    static const char *const sizes = "{\"model_type\": \"mixtral\", \"vocab_size\": 61, \"hidden_size\": 32, \"intermediate_size\": 37, "
+    static const char *const sizes =
+        "{\"model_type\": \"mixtral\", \"vocab_size\": 61, \"hidden_size\": 32, \"intermediate_size\": 37, "
         "\"num_hidden_layers\": 2, \"num_attention_heads\": 16, \"max_position_embeddings\": 11";
     assert_int_equal(parsed(sizes, "").K, 8);
     assert_int_equal(parsed(sizes, "\"num_key_value_heads\": null").K, 16);
 }
 
-/* transformers gives the row of pad_token_id no gradient as an input.  We have no such row, so such an input is refused. */
+/* transformers gives the row of pad_token_id no gradient as an input.
+ * We have no such row, so such an input is refused. */
 static void padding_is_no_input(void **state)
 {
     (void)state;
     static const struct { const char *more; int64_t padding; } good[] = {
-        { "", 0 }, { "\"pad_token_id\": null", 0 }, { "\"pad_token_id\": 0", 1 }, { "\"pad_token_id\": 60", 61 }, { "\"pad_token_id\": -1", 61 },
+        { "", 0 }, { "\"pad_token_id\": null", 0 }, { "\"pad_token_id\": 0", 1 }, { "\"pad_token_id\": 60", 61 },
+        { "\"pad_token_id\": -1", 61 },
     };
     static const int32_t ids[] = { 3, 60, 7 };
     struct error err;
@@ -128,13 +144,17 @@ static void what_we_have_not_is_refused(void **state)
         assert_true(parse(&c, MIXTRAL, worse[i].more, &err) != OK);
         assert_says(worse[i].more, err.text, worse[i].says);
     }
-    assert_int_equal(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 61", "\"hidden_size\": 24", &err), ERR_FORMAT);
+    assert_int_equal(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 61", "\"hidden_size\": 24", &err),
+                     ERR_FORMAT);
     c = parsed(LLAMA, "");
     c.biases = BIASES_GPT2;
     assert_int_equal(model_config_check(&c, &err), ERR_PLAN);
     assert_says("biases", err.text, "those of no family");
-    assert_true(parse(&c, "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 30, \"intermediate_size\": 37, \"num_hidden_layers\": 2, "
-                          "\"num_attention_heads\": 6, \"max_position_embeddings\": 11", "", &err) != OK);
+    assert_true(parse(&c,
+                      "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 30, \"intermediate_size\": 37, "
+                      "\"num_hidden_layers\": 2, "
+                      "\"num_attention_heads\": 6, \"max_position_embeddings\": 11",
+                      "", &err) != OK);
     assert_says("odd width", err.text, "heads are A=5 wide; rotary positions need an even width");
 }
 
@@ -142,10 +162,13 @@ static void what_we_have_not_is_refused(void **state)
 static void what_is_written_reads_back(void **state)
 {
     (void)state;
-    struct model_config c[3] = { parsed(LLAMA, "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1.1, \"high_freq_factor\": 4, "
+    struct model_config c[3] = { parsed(LLAMA, "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
+                                               "\"low_freq_factor\": 1.1, \"high_freq_factor\": 4, "
                                                "\"original_max_position_embeddings\": 20}"),
-                                 parsed(LLAMA, "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 3}, \"rope_theta\": 1234.5, \"num_key_value_heads\": 3"),
-                                 parsed(MIXTRAL, "\"router_aux_loss_coef\": 0.1, \"output_router_logits\": true, \"router_z_loss_coef\": 0.3, \"tie_word_embeddings\": true") };
+                                 parsed(LLAMA, "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 3}, "
+                                               "\"rope_theta\": 1234.5, \"num_key_value_heads\": 3"),
+                                 parsed(MIXTRAL, "\"router_aux_loss_coef\": 0.1, \"output_router_logits\": true, "
+                                                 "\"router_z_loss_coef\": 0.3, \"tie_word_embeddings\": true") };
     for (int i = 0; i < 3; i++) {
         struct model_config back;
         struct error err;
@@ -153,11 +176,13 @@ static void what_is_written_reads_back(void **state)
         if (model_config_read(&back, scratch("config.json"), &err) != OK) fail_msg("%s", err.text);
         const struct rotary *r = &c[i].rotary, *s = &back.rotary;
         const struct mixture_config *m = &c[i].mixture, *n = &back.mixture;
-        assert_true(back.K == c[i].K && back.tied == c[i].tied && back.mlp == c[i].mlp && back.F == c[i].F && back.eps == c[i].eps);
-        assert_true(r->theta == s->theta && r->scaling == s->scaling && r->factor == s->factor && r->low_frequency == s->low_frequency
-                    && r->high_frequency == s->high_frequency && r->original_positions == s->original_positions);
-        assert_true(m->E == n->E && m->k == n->k && m->normalized == n->normalized && m->balance_coefficient == n->balance_coefficient
-                    && m->z_coefficient == n->z_coefficient);
+        assert_true(back.K == c[i].K && back.tied == c[i].tied && back.mlp == c[i].mlp && back.F == c[i].F &&
+                    back.eps == c[i].eps);
+        assert_true(r->theta == s->theta && r->scaling == s->scaling && r->factor == s->factor &&
+                    r->low_frequency == s->low_frequency && r->high_frequency == s->high_frequency &&
+                    r->original_positions == s->original_positions);
+        assert_true(m->E == n->E && m->k == n->k && m->normalized == n->normalized &&
+                    m->balance_coefficient == n->balance_coefficient && m->z_coefficient == n->z_coefficient);
     }
 }
 
@@ -165,10 +190,14 @@ static void what_is_written_reads_back(void **state)
 static void published_sizes(void **state)
 {
     (void)state;
-    const struct model_config llama = parsed("{\"model_type\": \"llama\", \"vocab_size\": 128256, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
-        "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"max_position_embeddings\": 131072", "\"num_key_value_heads\": 8");
-    const struct model_config mixtral = parsed("{\"model_type\": \"mixtral\", \"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
-        "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"max_position_embeddings\": 32768", "\"num_key_value_heads\": 8");
+    const struct model_config llama = parsed(
+        "{\"model_type\": \"llama\", \"vocab_size\": 128256, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+        "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"max_position_embeddings\": 131072",
+        "\"num_key_value_heads\": 8");
+    const struct model_config mixtral = parsed(
+        "{\"model_type\": \"mixtral\", \"vocab_size\": 32000, \"hidden_size\": 4096, \"intermediate_size\": 14336, "
+        "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, \"max_position_embeddings\": 32768",
+        "\"num_key_value_heads\": 8");
     assert_true(model_elements(&llama) == 8030261248);
     assert_true(model_elements(&mixtral) == 46702792704);
 }
@@ -190,7 +219,8 @@ static void every_parameter_once(void **state)
             for (int j = 0; j < i; j++) assert_string_not_equal(model_param(&c, j).name, s.name);
         }
         assert_int_equal(parts, 3 + 2 * (f == 0 ? 9 : 7 + 3 * 8));
-        const struct param_spec qkv = model_param(&c, param_of_block(&c, 1, QKV_W)), norm = model_param(&c, param_final_norm(&c));
+        const struct param_spec qkv = model_param(&c, param_of_block(&c, 1, QKV_W)),
+                                norm = model_param(&c, param_final_norm(&c));
         assert_string_equal(qkv.name, "model.layers.1.self_attn.qkv_proj.weight");
         assert_true(qkv.dim[0] == 40 && qkv.parts == 3 && qkv.part[0].rows == 24 && qkv.part[2].rows == 8);
         assert_string_equal(qkv.part[1].name, "model.layers.1.self_attn.k_proj.weight");
@@ -201,7 +231,8 @@ static void every_parameter_once(void **state)
         assert_int_equal(param_of_block(&c, 0, ROUTER_W) >= 0, f == 1);
     }
     const struct model_config c = parsed(MIXTRAL, "");
-    const struct param_spec up = model_param(&c, param_of_expert(&c, 1, 7, UP_W)), down = model_param(&c, param_of_expert(&c, 1, 7, DOWN_W));
+    const struct param_spec up = model_param(&c, param_of_expert(&c, 1, 7, UP_W)),
+                            down = model_param(&c, param_of_expert(&c, 1, 7, DOWN_W));
     assert_true(up.expert == 7 && up.layer == 1 && up.role == ROLE_UP && up.dim[0] == 74 && up.parts == 2);
     assert_string_equal(up.part[1].name, "model.layers.1.block_sparse_moe.experts.7.w3.weight");
     assert_string_equal(down.part[0].name, "model.layers.1.block_sparse_moe.experts.7.w2.weight");

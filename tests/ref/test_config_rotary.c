@@ -1,10 +1,11 @@
-/* Rotary positions in a config.json: in the form of transformers 4 and in that of 5, both at once, and what is refused. */
+/* Rotary positions in a config.json: in the form of transformers 4 and in that of 5, both at once, and
+ * what is refused. */
 #include "ref/model/config.h"
 #include "tests/ref/scratch.h"
 
-static const char *const LLAMA =
-    "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 24, \"intermediate_size\": 37, \"num_hidden_layers\": 2, "
-    "\"num_attention_heads\": 6, \"max_position_embeddings\": 11";
+static const char *const LLAMA = "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 24, "
+                                 "\"intermediate_size\": 37, \"num_hidden_layers\": 2, "
+                                 "\"num_attention_heads\": 6, \"max_position_embeddings\": 11";
 
 static enum error_code parse(struct model_config *c, const char *more, struct error *err)
 {
@@ -32,7 +33,8 @@ static void both_forms_are_read(void **state)
         { "\"rope_parameters\": {\"rope_theta\": 500.0, \"rope_type\": \"default\", \"partial_rotary_factor\": 1.0}",
           500, SCALING_NONE, 0 },
         { "\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 3}", 10000, SCALING_LINEAR, 3 },
-        { "\"rope_parameters\": {\"factor\": 2.5, \"rope_theta\": 500.0, \"rope_type\": \"linear\", \"type\": \"linear\"}",
+        { "\"rope_parameters\": {\"factor\": 2.5, \"rope_theta\": 500.0, \"rope_type\": \"linear\", \"type\": "
+          "\"linear\"}",
           500, SCALING_LINEAR, 2.5 },
         { "\"rope_theta\": 500, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}", 500, SCALING_LINEAR, 2.5 },
         { "\"rope_theta\": 500, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}, "
@@ -94,9 +96,11 @@ static void what_cannot_be_read_is_refused(void **state)
           "config.json: rope_theta is 500, in rope_parameters it is 501; they must be the same" },
         { "\"rope_theta\": 10000, \"rope_scaling\": {\"rope_theta\": 501, \"rope_type\": \"default\"}",
           "in rope_scaling it is 501" },
-        { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 3}",
+        { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_type\": \"linear\", "
+          "\"factor\": 3}",
           "config.json: rope_scaling and rope_parameters say different things" },
-        { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_theta\": 10000, \"rope_type\": \"default\"}",
+        { "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}, \"rope_parameters\": {\"rope_theta\": 10000, "
+          "\"rope_type\": \"default\"}",
           "rope_scaling and rope_parameters say different things" },
     };
     struct model_config c;

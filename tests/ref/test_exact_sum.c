@@ -20,7 +20,8 @@ static struct tensor scattered(enum dtype t, int64_t n)
     const struct tensor x = tensor_1d(data, t, n);
     const double range = t == F64 ? 600 : t == F16 ? 12 : 60;
     for (int64_t i = 0; i < n; i++)
-        tensor_set(x, i, (random_uniform(1, 2, (uint64_t)i) - 0.5) * exp2(range * (random_uniform(1, 3, (uint64_t)i) - 0.5)));
+        tensor_set(x, i,
+                   (random_uniform(1, 2, (uint64_t)i) - 0.5) * exp2(range * (random_uniform(1, 3, (uint64_t)i) - 0.5)));
     return x;
 }
 
@@ -42,7 +43,8 @@ static double sum_in_parts(struct tensor x, int parts)
     struct exact_sum s[3] = { { .infinite = 0 } }, all;
     double number[3][EXACT_LIMBS];
     const int64_t n = tensor_count(x);
-    for (int p = parts - 1; p >= 0; p--) exact_add_squares(&s[p % 3], part(x, n * p / parts, n * (p + 1) / parts - n * p / parts));
+    for (int p = parts - 1; p >= 0; p--)
+        exact_add_squares(&s[p % 3], part(x, n * p / parts, n * (p + 1) / parts - n * p / parts));
     for (int k = 0; k < 3; k++) exact_to_numbers(&s[k], number[k]);
     for (int i = 0; i < EXACT_LIMBS; i++) number[2][i] += number[1][i] + number[0][i];
     exact_from_numbers(&all, number[2]);
@@ -60,7 +62,9 @@ static void test_any_cut(void **state)
         for (int64_t i = 0; i < N; i++) near += (long double)tensor_get(x, i) * (long double)tensor_get(x, i);
         assert_true(fabs(whole - (double)near) <= 1e-12 * whole && whole > 0);
         for (int parts = 2; parts < 40; parts += 7)
-            if (sum_in_parts(x, parts) != whole) fail_msg("%s in %d parts: %.17g, whole %.17g", dtype_name(formats[f]), parts, sum_in_parts(x, parts), whole);
+            if (sum_in_parts(x, parts) != whole)
+                fail_msg("%s in %d parts: %.17g, whole %.17g", dtype_name(formats[f]), parts, sum_in_parts(x, parts),
+                         whole);
     }
 }
 
@@ -71,7 +75,7 @@ static void test_nothing_is_lost(void **state)
     for (int64_t i = 0; i < N; i++) data[i] = i == N / 2 ? 0x1p40 : 1;
     assert_true(sum_of(tensor_1d(data, F64, N)) == 0x1p80);       /* they weigh less than half an ulp together */
     for (int64_t i = 0; i < N; i++) data[i] = i == N / 2 ? 0x1p30 : 1;
-    assert_true(sum_of(tensor_1d(data, F64, N)) == 0x1p60 + 69888);                     /* N - 1 = 70000, an ulp is 256 */
+    assert_true(sum_of(tensor_1d(data, F64, N)) == 0x1p60 + 69888);                   /* N - 1 = 70000, an ulp is 256 */
     float *const x = (float *)(void *)data;
     for (int64_t i = 0; i < N; i++) x[i] = i == N / 2 ? 0x1p30f : 1;
     assert_true(sum_of(tensor_1d(x, F32, N)) == 0x1p60 + 69888);
@@ -107,7 +111,8 @@ static void test_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_cut), cmocka_unit_test(test_nothing_is_lost), cmocka_unit_test(test_extremes), cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_any_cut), cmocka_unit_test(test_nothing_is_lost), cmocka_unit_test(test_extremes),
+            cmocka_unit_test(test_not_finite),
     };
     return cmocka_run_group_tests_name("exact sums", tests, NULL, NULL);
 }

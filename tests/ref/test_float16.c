@@ -1,7 +1,8 @@
-/* bf16 and fp16, bit for bit: every pattern, every tie and its neighbours, against the formats' definitions and PyTorch.
+/* bf16 and fp16, bit for bit: every pattern, every tie and its neighbours, against the formats' definitions and
+ * PyTorch.
  *
- * What a pattern stands for is computed from its fields with ldexp, and what a number rounds to is looked up between the
- * two patterns it lies between: nothing here moves bits as float16.h does.
+ * What a pattern stands for is computed from its fields with ldexp, and what a number rounds to is looked up between
+ * the two patterns it lies between: nothing here moves bits as float16.h does.
  */
 #include "ref/io/safetensors.h"
 #include "ref/numeric/convert.h"
@@ -14,7 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- the definitions ------------------------------------------------------------------------------------------------ */
+/* ---- the definitions --------------------------------------------------------------------------------------------- */
 
 static const struct format { enum dtype dtype; int exponent, fraction; } formats[] = { { BF16, 8, 7 }, { F16, 5, 10 } };
 enum { FORMATS = 2, PATTERNS = 1 << 16 };
@@ -26,7 +27,8 @@ static double size_of(const struct format *f, unsigned pattern)
 {
     const int exponent = (int)(pattern >> f->fraction), bias = (1 << (f->exponent - 1)) - 1;
     const int fraction = (int)(pattern & ((1u << f->fraction) - 1));
-    return exponent == 0 ? ldexp(fraction, 1 - bias - f->fraction) : ldexp(fraction + (1 << f->fraction), exponent - bias - f->fraction);
+    return exponent == 0 ? ldexp(fraction, 1 - bias - f->fraction)
+                         : ldexp(fraction + (1 << f->fraction), exponent - bias - f->fraction);
 }
 
 static bool is_nan(const struct format *f, unsigned pattern) { return (pattern & 0x7fff) > infinity_of(f); }
@@ -47,7 +49,7 @@ static unsigned nearest(const struct format *f, double x)
     return sign | (fabs(x) < halfway ? below : above);
 }
 
-/* ---- one conversion through the arrays' function -------------------------------------------------------------------- */
+/* ---- one conversion through the arrays' function ----------------------------------------------------------------- */
 
 static uint64_t converted(enum dtype to, enum dtype from, uint64_t bits)
 {
@@ -69,7 +71,7 @@ static void expect(enum dtype to, enum dtype from, uint64_t bits, uint64_t want)
 static uint64_t bits_of_float(float x) { uint32_t b; memcpy(&b, &x, sizeof b); return b; }
 static uint64_t bits_of_double(double x) { uint64_t b; memcpy(&b, &x, sizeof b); return b; }
 
-/* ---- tests ----------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static void every_pattern_widens_exactly(void **state)
 {
@@ -82,7 +84,8 @@ static void every_pattern_widens_exactly(void **state)
                 expect(F64, f->dtype, p, sign << 63 | 0x7ff0000000000000 | fraction << (52 - f->fraction));
                 continue;
             }
-            const double size = (p & 0x7fff) == infinity_of(f) ? (double)INFINITY : size_of(f, p & 0x7fff), x = sign ? -size : size;
+            const double size = (p & 0x7fff) == infinity_of(f) ? (double)INFINITY : size_of(f, p & 0x7fff),
+                         x = sign ? -size : size;
             expect(F64, f->dtype, p, bits_of_double(x));
             expect(F32, f->dtype, p, bits_of_float((float)x));
             uint16_t pattern[4] = { (uint16_t)p };
@@ -116,8 +119,8 @@ static void try_float(const struct format *f, float x)
     expect(f->dtype, F32, bits_of_float(-x), nearest(f, -x));
 }
 
-/* Every tie, the tie above the largest number among them, and what lies next to each on both sides, in fp32 and in fp64:
- * a step of fp64 beside a tie is what rounding by way of fp32 would lose. */
+/* Every tie, the tie above the largest number among them, and what lies next to each on both sides, in fp32 and in
+ * fp64: a step of fp64 beside a tie is what rounding by way of fp32 would lose. */
 static void every_tie_and_its_neighbours(void **state)
 {
     (void)state;
@@ -139,7 +142,8 @@ static void every_tie_and_its_neighbours(void **state)
 static void numbers_of_all_sizes(void **state)
 {
     (void)state;
-    const double ends[] = { 0, DBL_TRUE_MIN, DBL_MIN, FLT_TRUE_MIN / 2, FLT_TRUE_MIN, FLT_MIN, FLT_MAX, (double)FLT_MAX * 2, DBL_MAX, INFINITY };
+    const double ends[] = { 0,       DBL_TRUE_MIN,        DBL_MIN, FLT_TRUE_MIN / 2, FLT_TRUE_MIN, FLT_MIN,
+                            FLT_MAX, (double)FLT_MAX * 2, DBL_MAX, INFINITY };
     for (const struct format *f = formats; f < formats + FORMATS; f++) {
         for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) try_double(f, ends[i]);
         for (uint64_t i = 0; i < 300000; i++) {
@@ -149,7 +153,8 @@ static void numbers_of_all_sizes(void **state)
             if ((word[0] & 0x7f800000) != 0x7f800000) try_float(f, float_of_bits(word[0] & 0x7fffffff));
             const uint64_t b = (uint64_t)(word[1] & 0x7fffffff) << 32 | word[2];
             if ((b >> 52) != 0x7ff) try_double(f, double_of_bits(b));
-            try_double(f, ldexp(double_of_bits((b & 0xfffffffffffff) | 0x3ff0000000000000), (int)(word[3] % 300) - 160));
+            try_double(f,
+                       ldexp(double_of_bits((b & 0xfffffffffffff) | 0x3ff0000000000000), (int)(word[3] % 300) - 160));
         }
     }
 }
@@ -197,17 +202,21 @@ static void arrays_as_single_numbers(void **state)
             for (int64_t n = 0; n <= LONG; n = n < 40 ? n + 1 : n < LONG ? LONG : LONG + 1) {
                 const size_t in = dtype_size(all[b]), out = dtype_size(all[a]), first = (size_t)n % 5;
                 const struct tensor x = tensor_1d(from + first * in, all[b], n);
-                for (int64_t i = 0; i < n; i++) tensor_set(x, i, ldexp(random_uniform(3, 4, (uint64_t)i) - 0.5, (int)(i % 60) - 40));
+                for (int64_t i = 0; i < n; i++)
+                    tensor_set(x, i, ldexp(random_uniform(3, 4, (uint64_t)i) - 0.5, (int)(i % 60) - 40));
                 memset(to, 0x5a, ROOM * out);
                 tensor_convert(tensor_1d(to + first * out, all[a], n), x);
                 for (int64_t i = 0; i < n; i++) {
                     uint64_t bits = 0, got = 0;
                     memcpy(&bits, (char *)x.data + (size_t)i * in, in);
                     memcpy(&got, to + (first + (size_t)i) * out, out);
-                    if (got != converted(all[a], all[b], bits)) fail_msg("%s as %s: element %lld of %lld", dtype_name(all[b]), dtype_name(all[a]), (long long)i, (long long)n);
+                    if (got != converted(all[a], all[b], bits))
+                        fail_msg("%s as %s: element %lld of %lld", dtype_name(all[b]), dtype_name(all[a]), (long long)i,
+                                 (long long)n);
                 }
                 for (size_t i = 0; i < ROOM * out; i++)
-                    if ((i < first * out || i >= (first + (size_t)n) * out) && to[i] != 0x5a) fail_msg("wrote outside, at byte %zu", i);
+                    if ((i < first * out || i >= (first + (size_t)n) * out) && to[i] != 0x5a)
+                        fail_msg("wrote outside, at byte %zu", i);
             }
     free(from), free(to);
 }
@@ -218,7 +227,8 @@ static void as_pytorch_rounds(void **state)
     (void)state;
     struct safetensors file;
     struct error err;
-    const char *const name[] = { "fp32", "fp64.high", "fp64.low", "fp32.as.bf16", "fp32.as.fp16", "fp64.as.bf16", "fp64.as.fp16" };
+    const char *const name[] = { "fp32",         "fp64.high",    "fp64.low",    "fp32.as.bf16",
+                                 "fp32.as.fp16", "fp64.as.bf16", "fp64.as.fp16" };
     int32_t *bits[7];
     if (safetensors_open(&file, "golden/float16.safetensors", &err) != OK) fail_msg("%s", err.text);
     const struct safetensors_entry *first = safetensors_find(&file, "fp32");
@@ -261,7 +271,8 @@ int main(void)
         cmocka_unit_test(names_sizes_and_units), cmocka_unit_test(every_pattern_widens_exactly),
         cmocka_unit_test(every_pattern_comes_back), cmocka_unit_test(every_tie_and_its_neighbours),
         cmocka_unit_test(numbers_of_all_sizes), cmocka_unit_test(nan_keeps_sign_and_leading_payload),
-        cmocka_unit_test(between_the_two), cmocka_unit_test(arrays_as_single_numbers), cmocka_unit_test(as_pytorch_rounds),
+        cmocka_unit_test(between_the_two), cmocka_unit_test(arrays_as_single_numbers),
+            cmocka_unit_test(as_pytorch_rounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

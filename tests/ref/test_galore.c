@@ -1,5 +1,5 @@
-/* GaLore and Natural GaLore: steps against the authors' code (golden/make_galore.py), the natural gradient against a dense solve, and what
- * holds for every projection: orthonormal columns, signs, the same bits again, linearity.
+/* GaLore and Natural GaLore: steps against the authors' code (golden/make_galore.py), the natural gradient against a
+ * dense solve, and what holds for every projection: orthonormal columns, signs, the same bits again, linearity.
  * tier: check
  */
 #include "ref/io/safetensors.h"
@@ -16,10 +16,13 @@ static const struct optimizer *named(const char *name)
 
 static struct tensor zeros(struct tensor shape)
 {
-    return fill_with(shape.ndim == 2 ? matrix(shape.dtype, tensor_rows(shape), tensor_cols(shape)) : vector(shape.dtype, tensor_count(shape)), 0);
+    return fill_with(shape.ndim == 2 ? matrix(shape.dtype, tensor_rows(shape), tensor_cols(shape))
+                                     : vector(shape.dtype, tensor_count(shape)),
+                     0);
 }
 
-static void make_states(const struct optimizer *o, const struct hyperparameters *h, struct low_rank p, struct tensor w, struct tensor state[])
+static void make_states(const struct optimizer *o, const struct hyperparameters *h, struct low_rank p, struct tensor w,
+                        struct tensor state[])
 {
     for (int k = 0; k < o->states; k++) state[k] = zeros(low_rank_state(o, h, p, w, k));
 }
@@ -34,7 +37,7 @@ static void project(struct low_rank p, struct tensor P, struct tensor g, bool re
     free(scratch);
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------------ */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static double number(const struct safetensors *f, const char *key)
 {
@@ -53,12 +56,12 @@ static struct tensor stored(const struct safetensors *f, const char *name)
     return t;
 }
 
-/* ---- how far two right programs may be apart ---------------------------------------------------------------------------- */
+/* ---- how far two right programs may be apart --------------------------------------------------------------------- */
 
-/* Bounds in norms, of one parameter.  Each program's P is exact for a gradient that is off by a b u of its norm: more than all roundings of
- * G G^T, and more than any backward stable method for singular vectors is off by.  Vector i then turns towards vector j by at most that, times
- * 2 s1^2 / |si^2 - sj^2|; each of two programs.  N = m / (sqrt(v) + eps): what moves R by d moves m and sqrt(v) by at most d, and N by
- * (1 + |N|) d / eps. */
+/* Bounds in norms, of one parameter.  Each program's P is exact for a gradient that is off by a b u of its norm: more
+ * than all roundings of G G^T, and more than any backward stable method for singular vectors is off by.  Vector i then
+ * turns towards vector j by at most that, times 2 s1^2 / |si^2 - sj^2|; each of two programs.  N = m / (sqrt(v) + eps):
+ * what moves R by d moves m and sqrt(v) by at most d, and N by (1 + |N|) d / eps. */
 struct far { double turn, R, weight; };
 
 static double turned(const double *square, struct low_rank p)
@@ -86,13 +89,15 @@ static double largest_of(struct tensor t)
 }
 
 /* g has become N; G: norm of the gradient as it was.  The natural gradient divides by as little as the damping. */
-static void farther(struct far *f, const struct step *s, struct tensor g, struct tensor w, double G, bool natural, bool projected)
+static void farther(struct far *f, const struct step *s, struct tensor g, struct tensor w, double G, bool natural,
+                    bool projected)
 {
     const double u = dtype_unit(F64), n = (double)tensor_count(w), amplified = natural ? 1 / s->hyper->damping : 1;
     const struct tensor N = tensor_1d(g.data, g.dtype, tensor_count(g));
     const double scale = projected ? s->hyper->galore_scale : 1;
     f->R = fmax(f->R, (f->turn + n * u) * G * amplified);
-    f->weight += galore_rate(*s) * scale * (f->turn * norm_of(N) + (1 + largest_of(N)) * f->R / s->hyper->eps) + n * u * norm_of(w);
+    f->weight += galore_rate(*s) * scale * (f->turn * norm_of(N) + (1 + largest_of(N)) * f->R / s->hyper->eps) +
+                 n * u * norm_of(w);
 }
 
 static void expect_as_stored(const struct safetensors *f, const char *name, struct tensor got, double bound)
@@ -101,11 +106,11 @@ static void expect_as_stored(const struct safetensors *f, const char *name, stru
     double apart = 0;
     for (int64_t i = 0; i < tensor_count(want); i++) apart += pow(tensor_get(got, i) - tensor_get(want, i), 2);
     if (!(sqrt(apart) <= bound))
-        fail_msg("%s: off by %.3g, may be by %.3g; element 0 is %.17g, the authors' code has %.17g", name, sqrt(apart), bound, tensor_get(got, 0),
-                 tensor_get(want, 0));
+        fail_msg("%s: off by %.3g, may be by %.3g; element 0 is %.17g, the authors' code has %.17g", name, sqrt(apart),
+                 bound, tensor_get(got, 0), tensor_get(want, 0));
 }
 
-/* ---- the authors' steps --------------------------------------------------------------------------------------------------- */
+/* ---- the authors' steps ------------------------------------------------------------------------------------------ */
 
 /* Two runs of the authors' code: shapes of all kinds, and the matrices of a Llama, which are separate there. */
 struct run { int count; const char *parameter[8]; };
@@ -120,14 +125,17 @@ struct followed { struct tensor w, state[OPTIMIZER_MAX_STATES]; struct low_rank 
 static struct hyperparameters numbers(const struct safetensors *f)
 {
     return (struct hyperparameters){
-        .lr = number(f, "lr"), .beta1 = number(f, "beta1"), .beta2 = number(f, "beta2"), .eps = number(f, "eps"), .rank = (int64_t)number(f, "rank"),
-        .refresh = (int64_t)number(f, "refresh"), .galore_scale = number(f, "galore_scale"), .history = (int64_t)number(f, "history"),
+        .lr = number(f, "lr"), .beta1 = number(f, "beta1"), .beta2 = number(f, "beta2"), .eps = number(f, "eps"),
+        .rank = (int64_t)number(f, "rank"),
+        .refresh = (int64_t)number(f, "refresh"), .galore_scale = number(f, "galore_scale"),
+        .history = (int64_t)number(f, "history"),
         .damping = number(f, "damping"), .clip = number(f, "clip"),
     };
 }
 
 /* Of whole gradients, all parameters' together, as torch.nn.utils.clip_grad_norm_ has it: 1e-6 is added to the norm. */
-static double gradient_scale(const struct safetensors *f, const struct run *r, const struct hyperparameters *h, int64_t t)
+static double gradient_scale(const struct safetensors *f, const struct run *r, const struct hyperparameters *h,
+                             int64_t t)
 {
     char name[64];
     double sum = 0;
@@ -140,7 +148,8 @@ static double gradient_scale(const struct safetensors *f, const struct run *r, c
 }
 
 /* The vector's step is taken by hand here, for N: galore_step leaves it in g only where it projects. */
-static void follow_one(const struct safetensors *f, const struct optimizer *o, const char *which, struct followed *x, struct step s)
+static void follow_one(const struct safetensors *f, const struct optimizer *o, const char *which, struct followed *x,
+                       struct step s)
 {
     char name[64];
     double square[32];
@@ -158,15 +167,20 @@ static void follow_one(const struct safetensors *f, const struct optimizer *o, c
         free(scratch);
     }
     galore_step(o, x->p, x->w, g, x->state, s);
-    if (x->p.r == 0) fill_with(g, 1 / sqrt(1 - s.hyper->beta2));            /* no |N| is larger: v is at least (1 - beta2) R^2, m at most R's size */
+    /* no |N| is larger: v is at least (1 - beta2) R^2, m at most R's size */
+    if (x->p.r == 0) fill_with(g, 1 / sqrt(1 - s.hyper->beta2));
     farther(&x->far, &s, g, x->w, G, o->natural && x->p.r > 0, x->p.r > 0);
     snprintf(name, sizeof name, "%s.%s.weight.%d", o->name, which, (int)s.t);
     expect_as_stored(f, name, x->w, x->far.weight);
 }
 
-static void expect_states(const struct safetensors *f, const struct optimizer *o, const char *which, const struct followed *x)
+static void expect_states(const struct safetensors *f, const struct optimizer *o, const char *which,
+                          const struct followed *x)
 {
-    const double bound[] = { x->far.R, 2 * x->far.R * (largest_of(x->state[LOW_RANK_EXP_AVG]) + sqrt(largest_of(x->state[LOW_RANK_EXP_AVG_SQ]) / (1 - number(f, "beta2")))),
+    const double bound[] = { x->far.R,
+                             2 * x->far.R *
+                                 (largest_of(x->state[LOW_RANK_EXP_AVG]) +
+                                  sqrt(largest_of(x->state[LOW_RANK_EXP_AVG_SQ]) / (1 - number(f, "beta2")))),
                              x->far.turn };
     for (int k = 0; k <= (x->p.r > 0 ? LOW_RANK_PROJECTION : LOW_RANK_EXP_AVG_SQ); k++) {
         char name[64];
@@ -177,7 +191,11 @@ static void expect_states(const struct safetensors *f, const struct optimizer *o
 
 static struct step step_at(const struct safetensors *f, const struct run *r, const struct hyperparameters *h, int64_t t)
 {
-    return (struct step){ .lr = h->lr, .weight_decay = number(f, "weight_decay"), .gradient_scale = gradient_scale(f, r, h, t), .t = t, .hyper = h };
+    return (struct step){ .lr = h->lr,
+                          .weight_decay = number(f, "weight_decay"),
+                          .gradient_scale = gradient_scale(f, r, h, t),
+                          .t = t,
+                          .hyper = h };
 }
 
 static void follow_the_authors(const struct safetensors *f, const struct run *r, const char *optimizer)
@@ -213,7 +231,7 @@ static void steps_are_those_of_the_authors_code(void **unused)
     safetensors_close(&f);
 }
 
-/* ---- several matrices in one parameter -------------------------------------------------------------------------------------- */
+/* ---- several matrices in one parameter --------------------------------------------------------------------------- */
 
 /* What is stored of each under `what`, rows one below the other. */
 static struct tensor stacked(const struct safetensors *f, const char *const matrix_name[], int count, const char *what)
@@ -234,15 +252,18 @@ static struct tensor stacked(const struct safetensors *f, const char *const matr
 
 static void expect_bits(const char *what, struct tensor got, struct tensor want)
 {
-    if (memcmp(got.data, want.data, tensor_bytes(want)) != 0) fail_msg("%s: in one parameter a matrix is not stepped as by itself", what);
+    if (memcmp(got.data, want.data, tensor_bytes(want)) != 0)
+        fail_msg("%s: in one parameter a matrix is not stepped as by itself", what);
 }
 
 /* The matrices of one parameter, and each by itself: the same bits of weights and states after every step. */
-static void step_together_and_apart(const struct safetensors *f, const char *optimizer, const char *const name[], int count)
+static void step_together_and_apart(const struct safetensors *f, const char *optimizer, const char *const name[],
+                                    int count)
 {
     const struct optimizer *o = named(optimizer);
     const struct hyperparameters h = numbers(f);
-    struct tensor w = stacked(f, name, count, "start"), apart = copy_of(w), state[OPTIMIZER_MAX_STATES], own[LOW_RANK_MOST_PARTS][OPTIMIZER_MAX_STATES];
+    struct tensor w = stacked(f, name, count, "start"), apart = copy_of(w), state[OPTIMIZER_MAX_STATES],
+                  own[LOW_RANK_MOST_PARTS][OPTIMIZER_MAX_STATES];
     int64_t rows[LOW_RANK_MOST_PARTS];
     for (int i = 0; i < count; i++) {
         char start[64];
@@ -258,10 +279,13 @@ static void step_together_and_apart(const struct safetensors *f, const char *opt
         const struct step s = step_at(f, &runs[1], &h, t);
         struct tensor g = stacked(f, name, count, what), alone = copy_of(g);
         for (int i = 0; i < count; i++) {
-            const struct tensor P = low_rank_part_state(o, &h, &all, i, w, state[LOW_RANK_PROJECTION], LOW_RANK_PROJECTION);
+            const struct tensor P =
+                low_rank_part_state(o, &h, &all, i, w, state[LOW_RANK_PROJECTION], LOW_RANK_PROJECTION);
             project(all.part[i].p, P, low_rank_rows(all.part[i], g), low_rank_refreshes(&h, t));
-            project(all.part[i].p, own[i][LOW_RANK_PROJECTION], low_rank_rows(all.part[i], alone), low_rank_refreshes(&h, t));
-            galore_step(o, all.part[i].p, low_rank_rows(all.part[i], apart), low_rank_rows(all.part[i], alone), own[i], s);
+            project(all.part[i].p, own[i][LOW_RANK_PROJECTION], low_rank_rows(all.part[i], alone),
+                    low_rank_refreshes(&h, t));
+            galore_step(o, all.part[i].p, low_rank_rows(all.part[i], apart), low_rank_rows(all.part[i], alone), own[i],
+                        s);
         }
         galore_parts_step(o, &all, w, g, state, s);
         expect_bits("weights", w, apart);
@@ -287,7 +311,7 @@ static void matrices_of_one_parameter_step_apart(void **unused)
     safetensors_close(&f);
 }
 
-/* ---- the natural gradient -------------------------------------------------------------------------------------------------- */
+/* ---- the natural gradient ---------------------------------------------------------------------------------------- */
 
 enum { ELEMENTS = 37, REMEMBERED = 4 };
 
@@ -325,7 +349,8 @@ static void solve_the_whole_system(double damping)
         const int first = t > REMEMBERED ? t - REMEMBERED : 0;
         solve_densely(damping, &all[first], t - first, all[t - 1], want);
         for (int i = 0; i < ELEMENTS; i++) apart += powl(tensor_get(R, i) - want[i], 2), size += want[i] * want[i];
-        if (!(sqrtl(apart / size) <= 1e-12L)) fail_msg("damping %g, step %d: off by %.3Lg", damping, t, sqrtl(apart / size));
+        if (!(sqrtl(apart / size) <= 1e-12L))
+            fail_msg("damping %g, step %d: off by %.3Lg", damping, t, sqrtl(apart / size));
     }
     check_guards_and_free();
 }
@@ -338,7 +363,7 @@ static void natural_gradient_solves_the_whole_system(void **unused)
     solve_the_whole_system(1e-6);
 }
 
-/* ---- the projection --------------------------------------------------------------------------------------------------------- */
+/* ---- the projection ---------------------------------------------------------------------------------------------- */
 
 static const int64_t shapes[][2] = { { 5, 9 }, { 9, 5 }, { 7, 7 }, { 2, 40 }, { 33, 65 } };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
@@ -361,7 +386,8 @@ static void columns_are_orthonormal_and_begin_positive(void **unused)
                 for (int64_t l = 0; l <= k; l++) {
                     double dot = 0;
                     for (int64_t n = 0; n < p.a; n++) dot += tensor_get(P, n * p.r + k) * tensor_get(P, n * p.r + l);
-                    if (!(fabs(dot - (k == l)) <= 8 * (double)p.a * dtype_unit(g.dtype))) fail_msg("%s: columns %d, %d: %g", case_name, (int)k, (int)l, dot);
+                    if (!(fabs(dot - (k == l)) <= 8 * (double)p.a * dtype_unit(g.dtype)))
+                        fail_msg("%s: columns %d, %d: %g", case_name, (int)k, (int)l, dot);
                 }
                 for (int64_t n = 0; n < p.a; n++)
                     if (fabs(tensor_get(P, n * p.r + k)) > fabs(most)) most = tensor_get(P, n * p.r + k);
@@ -378,7 +404,8 @@ static void projecting_is_linear(void **unused)
     for (int i = 0; i < SHAPES; i++) {
         const struct hyperparameters h = { .rank = 1 };
         const struct low_rank p = low_rank_of(named("galore"), &h, true, shapes[i][0], shapes[i][1]);
-        struct tensor one = matrix(F32, shapes[i][0], shapes[i][1]), two = copy_of(one), sum = copy_of(one), P = matrix(F32, p.a, p.r);
+        struct tensor one = matrix(F32, shapes[i][0], shapes[i][1]), two = copy_of(one), sum = copy_of(one),
+                      P = matrix(F32, p.a, p.r);
         for (int64_t n = 0; n < tensor_count(sum); n++) {
             tensor_set(one, n, (double)(n % 7 - 3)), tensor_set(two, n, (double)(n % 5));
             tensor_set(sum, n, tensor_get(one, n) + tensor_get(two, n));
@@ -386,8 +413,10 @@ static void projecting_is_linear(void **unused)
         for (int64_t n = 0; n < p.a * p.r; n++) tensor_set(P, n, (double)(n % 4 - 1));
         project(p, P, one, false), project(p, P, two, false), project(p, P, sum, false);
         for (int64_t n = 0; n < tensor_count(sum); n++)
-            if (!(tensor_get(one, n) + tensor_get(two, n) == tensor_get(sum, n)) || (n >= p.b * p.r && tensor_get(sum, n) != 0))
-                fail_msg("[%d,%d] element %d: %g + %g, together %g", (int)shapes[i][0], (int)shapes[i][1], (int)n, tensor_get(one, n), tensor_get(two, n), tensor_get(sum, n));
+            if (!(tensor_get(one, n) + tensor_get(two, n) == tensor_get(sum, n)) ||
+                (n >= p.b * p.r && tensor_get(sum, n) != 0))
+                fail_msg("[%d,%d] element %d: %g + %g, together %g", (int)shapes[i][0], (int)shapes[i][1], (int)n,
+                         tensor_get(one, n), tensor_get(two, n), tensor_get(sum, n));
         check_guards_and_free();
     }
 }
@@ -428,12 +457,13 @@ static void steps_are_multiplied_with_the_scale(void **unused)
         }
         for (int64_t i = 0; i < tensor_count(w[0]); i++)
             if (!(tensor_get(w[1], i) == 0.25 * tensor_get(w[0], i)))       /* a power of two rounds nothing */
-                fail_msg("with scale 0.25 a step is %g times that with scale 1", tensor_get(w[1], i) / tensor_get(w[0], i));
+                fail_msg("with scale 0.25 a step is %g times that with scale 1",
+                         tensor_get(w[1], i) / tensor_get(w[0], i));
         check_guards_and_free();
     }
 }
 
-/* ---- what is kept ----------------------------------------------------------------------------------------------------------- */
+/* ---- what is kept ------------------------------------------------------------------------------------------------ */
 
 static void states_have_their_published_size(void **unused)
 {
@@ -445,7 +475,8 @@ static void states_have_their_published_size(void **unused)
             const int64_t m = shapes[i][0], n = shapes[i][1], a = m < n ? m : n, b = m < n ? n : m, r = a < 4 ? a : 4;
             const struct low_rank p = low_rank_of(o, &h, true, m, n);
             int64_t kept = 0;
-            for (int k = 0; k < o->states; k++) kept += tensor_count(low_rank_state(o, &h, p, tensor_2d(NULL, F32, m, n), k));
+            for (int k = 0; k < o->states; k++)
+                kept += tensor_count(low_rank_state(o, &h, p, tensor_2d(NULL, F32, m, n), k));
             assert_int_equal(kept, 2 * b * r + a * r + natural * 3 * b * r);
         }
 }

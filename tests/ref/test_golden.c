@@ -1,7 +1,7 @@
 /* The one-device model against PyTorch: every tensor of the files in golden/, in the order in which we compute them.
  *
- * golden/README.md says what the files hold; golden/make_golden.py made them, sharing no line with the code under test.  The
- * first tensor that is wrong is named: what follows from it is not worth reading.
+ * golden/README.md says what the files hold; golden/make_golden.py made them, sharing no line with the code under test.
+ * The first tensor that is wrong is named: what follows from it is not worth reading.
  */
 #include "ref/golden/bounds.h"
 #include <setjmp.h>
@@ -21,7 +21,8 @@ static void for_each_golden(void (*test)(const struct golden *))
     glob_t found;
     const int status = glob("golden/*-*.safetensors", 0, NULL, &found);
     if (status != 0 || found.gl_pathc < LEAST)
-        fail_msg("%d files golden/*-*.safetensors, at least %d wanted; tests run from the repository's root", status ? 0 : (int)found.gl_pathc, LEAST);
+        fail_msg("%d files golden/*-*.safetensors, at least %d wanted; tests run from the repository's root",
+                 status ? 0 : (int)found.gl_pathc, LEAST);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         struct golden g;
         struct error err;
@@ -50,7 +51,8 @@ static double compare(const struct replay *r, const double *bound, const char **
         struct error err;
         if (replay_compare(r, i, &a, &want, &err) != OK) fail_msg("%s", err.text);
         if (isfinite(bound[i]) && !(a.relative <= bound[i]))
-            fail_msg("%s: in %s the first wrong tensor is %s: relative error %.3g, bound %.3g; element (%lld,%lld) is %.17g, PyTorch has %.17g",
+            fail_msg("%s: in %s the first wrong tensor is %s: relative error %.3g, bound %.3g; element (%lld,%lld) is "
+                     "%.17g, PyTorch has %.17g",
                      g->file.path, dtype_name(r->model.ops->dtype), k->name, a.relative, bound[i],
                      (long long)(a.worst / tensor_cols(want)), (long long)(a.worst % tensor_cols(want)),
                      tensor_get(k->values, a.worst), tensor_get(want, a.worst));
@@ -60,7 +62,7 @@ static double compare(const struct replay *r, const double *bound, const char **
     return largest;
 }
 
-/* ---- tests -------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static void initial_weights_of(const struct golden *g)
 {
@@ -76,7 +78,8 @@ static void initial_weights_of(const struct golden *g)
         if (golden_read(g, name, F64, n, want, &err) != OK) fail_msg("%s", err.text);
         for (int64_t j = 0; j < n; j++)
             if (!(tensor_get(m.w[i], j) == want[j]))
-                fail_msg("%s: %s element %lld: drawn %a, golden %a", g->file.path, name, (long long)j, tensor_get(m.w[i], j), want[j]);
+                fail_msg("%s: %s element %lld: drawn %a, golden %a", g->file.path, name, (long long)j,
+                         tensor_get(m.w[i], j), want[j]);
         free(want);
     }
     transformer_close(&m);
@@ -88,8 +91,9 @@ static void initial_weights_bit_for_bit(void **state)
     for_each_golden(initial_weights_of);
 }
 
-/* Two correct programs differ by rounding alone.  Sums here have at most 111 terms, and a few hundred of them follow one
- * another; 1e-12 is 9000 rounding units, and every mistake of formula, index or order of factors is far above it. */
+/* Two correct programs differ by rounding alone.  Sums here have at most 111 terms, and a few hundred of them follow
+ * one another; 1e-12 is 9000 rounding units, and every mistake of formula, index or order of factors
+ * is far above it. */
 static void in_double_of(const struct golden *g)
 {
     struct replay r;
@@ -112,8 +116,8 @@ static void in_double(void **state)
     for_each_golden(in_double_of);
 }
 
-/* Held to half of what is stored, which is what can be measured here.  Another BLAS may round otherwise, and so move the
- * furthest of a few twins; a bound that is out of date is off by a factor. */
+/* Held to half of what is stored, which is what can be measured here.  Another BLAS may round otherwise, and so move
+ * the furthest of a few twins; a bound that is out of date is off by a factor. */
 static void in_single_of(const struct golden *g)
 {
     struct replay r;
@@ -122,16 +126,18 @@ static void in_single_of(const struct golden *g)
     double *bound = calloc((size_t)r.records, sizeof *bound), *measured = calloc((size_t)r.records, sizeof *measured);
     const char *worst = "nothing";
     assert_true(bound && measured);
-    if (bounds_read(&r, F32, bound, &err) != OK || bounds_measure(&r, F32, bound_twin(F32), measured, &err) != OK) fail_msg("%s", err.text);
+    if (bounds_read(&r, F32, bound, &err) != OK || bounds_measure(&r, F32, bound_twin(F32), measured, &err) != OK)
+        fail_msg("%s", err.text);
     for (int i = 0; i < r.records; i++) {
         if (!(fabs(measured[i] / bound[i] - 1) <= 0.25))
-            fail_msg("%s: the bound stored for %s is %g, measured %g; `orrery golden --measure` writes it anew", g->file.path, r.record[i].name, bound[i],
-                     measured[i]);
+            fail_msg("%s: the bound stored for %s is %g, measured %g; `orrery golden --measure` writes it anew",
+                     g->file.path, r.record[i].name, bound[i], measured[i]);
         bound[i] /= 2;
     }
     const double largest = compare(&r, bound, &worst);
     if (replay_covers(&r, &err) != OK) fail_msg("%s", err.text);
-    print_message("%s: fp32, %d tensors, largest error/bound %.2g, of %s\n", g->file.path, r.records, largest / 2, worst);
+    print_message("%s: fp32, %d tensors, largest error/bound %.2g, of %s\n", g->file.path, r.records, largest / 2,
+                  worst);
     free(bound), free(measured);
     replay_free(&r);
 }
@@ -142,8 +148,8 @@ static void in_single(void **state)
     for_each_golden(in_single_of);
 }
 
-/* In 16 bits rounding itself is what there is to allow for, so that an undisturbed run shows that the bounds are not too small.  That
- * they are those of this program is tried on the smallest files: 64 twins each take a while. */
+/* In 16 bits rounding itself is what there is to allow for, so that an undisturbed run shows that the bounds are not
+ * too small.  That they are those of this program is tried on the smallest files: 64 twins each take a while. */
 static void in_16_bits_of(const struct golden *g, enum dtype t)
 {
     struct replay r, truth;
@@ -154,16 +160,18 @@ static void in_16_bits_of(const struct golden *g, enum dtype t)
     const char *worst = "nothing";
     assert_true(bound && measured);
     if (bounds_read(&r, t, bound, &err) != OK) fail_msg("%s", err.text);
-    if (strstr(g->file.path, "minimal") && bounds_measure(&truth, t, bound_twin(t), measured, &err) != OK) fail_msg("%s", err.text);
+    if (strstr(g->file.path, "minimal") && bounds_measure(&truth, t, bound_twin(t), measured, &err) != OK)
+        fail_msg("%s", err.text);
     for (int i = 0; i < r.records; i++) {
         if (strstr(g->file.path, "minimal") && !(fabs(measured[i] / bound[i] - 1) <= 0.25))
-            fail_msg("%s: in %s the bound stored for %s is %g, measured %g; `orrery golden --measure` writes it anew", g->file.path, dtype_name(t),
-                     r.record[i].name, bound[i], measured[i]);
+            fail_msg("%s: in %s the bound stored for %s is %g, measured %g; `orrery golden --measure` writes it anew",
+                     g->file.path, dtype_name(t), r.record[i].name, bound[i], measured[i]);
         bound[i] /= 2;
     }
     const double largest = compare(&r, bound, &worst);
     if (replay_covers(&r, &err) != OK) fail_msg("%s", err.text);
-    print_message("%s: %s, %d tensors, largest error/bound %.2g, of %s\n", g->file.path, dtype_name(t), r.records, largest / 2, worst);
+    print_message("%s: %s, %d tensors, largest error/bound %.2g, of %s\n", g->file.path, dtype_name(t), r.records,
+                  largest / 2, worst);
     free(bound), free(measured);
     replay_free(&truth);
     replay_free(&r);

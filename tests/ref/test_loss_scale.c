@@ -11,7 +11,8 @@ static void grows_after_good_steps_in_a_row(void **state)
     const struct { bool overflow, step; double scale; } script[] = {
         { false, true, 8 }, { false, true, 8 }, { false, true, 16 },       /* the third in a row */
         { false, true, 16 }, { false, true, 16 }, { true, false, 8 },      /* overflow starts the count again */
-        { false, true, 8 }, { true, false, 4 }, { true, false, 2 }, { false, true, 2 }, { false, true, 2 }, { false, true, 4 },
+        { false, true, 8 }, { true, false, 4 }, { true, false, 2 }, { false, true, 2 }, { false, true, 2 },
+        { false, true, 4 },
     };
     for (size_t i = 0; i < sizeof script / sizeof *script; i++) {
         const bool step = loss_scale_update(&s, script[i].overflow);
@@ -51,7 +52,8 @@ static void finds_what_is_not_finite(void **state)
     const double bad[] = { NAN, INFINITY, -INFINITY };
     enum { LONG = 1003 };
     for (int f = 0; f < 4; f++) {
-        struct tensor x[3] = { fill(vector(formats[f], 7), 1, "a"), vector(formats[f], 0), fill(vector(formats[f], LONG), 60000, "b") };
+        struct tensor x[3] = { fill(vector(formats[f], 7), 1, "a"), vector(formats[f], 0),
+                               fill(vector(formats[f], LONG), 60000, "b") };
         tensor_set(x[0], 3, formats[f] == F16 ? 65504 : FLT_MAX / 2);
         assert_true(tensors_finite(x, 3));
         assert_true(tensors_finite(x, 0));
@@ -59,7 +61,8 @@ static void finds_what_is_not_finite(void **state)
             for (int64_t at = 0; at < LONG; at += 167) {
                 const double was = tensor_get(x[2], at);
                 tensor_set(x[2], at, bad[k]);
-                if (tensors_finite(x, 3)) fail_msg("%s: %g at %lld was not found", dtype_name(formats[f]), bad[k], (long long)at);
+                if (tensors_finite(x, 3))
+                    fail_msg("%s: %g at %lld was not found", dtype_name(formats[f]), bad[k], (long long)at);
                 assert_true(tensors_finite(x, 2));
                 tensor_set(x[2], at, was);
             }

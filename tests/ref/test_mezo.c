@@ -1,8 +1,9 @@
 /* Zeroth-order training on one device: against PyTorch, against the gradient that it estimates, and where z comes from.
  * tier: check
  *
- * The slope is a difference of two losses over 2 eps, so that what rounding does to a loss it does 1/(2 eps) times to the slope:
- * a loss that agrees to 1e-12, as golden files are held to, gives a slope that agrees to |l| 1e-12 / eps, and weights to lr times that.
+ * The slope is a difference of two losses over 2 eps, so that what rounding does to a loss it does 1/(2 eps) times to
+ * the slope: a loss that agrees to 1e-12, as golden files are held to, gives a slope that agrees to |l| 1e-12 / eps,
+ * and weights to lr times that.
  */
 #include "ref/golden/golden.h"
 #include "ref/golden/replay.h"
@@ -39,7 +40,7 @@ static void step_along(struct transformer *m, uint64_t key, double slope, struct
     }
 }
 
-/* ---- golden/mezo.safetensors ------------------------------------------------------------------------------------------------- */
+/* ---- golden/mezo.safetensors ------------------------------------------------------------------------------------- */
 
 enum { STEPS = 3, DRAWN = 16 };
 
@@ -71,13 +72,16 @@ static void expect_direction(const struct file *f, const struct transformer *m)
         read(f, "z/", m->spec[i].name, n, want);
         mezo_draw(&m->spec[i], mezo_key(f->start.seed, 0), 0, n, got);
         for (int k = 0; k < n; k++)
-            if (!(got[k] == want[k])) fail_msg("%s: z of %s, element %d: drawn %a, golden %a", f->name, m->spec[i].name, k, got[k], want[k]);
+            if (!(got[k] == want[k]))
+                fail_msg("%s: z of %s, element %d: drawn %a, golden %a", f->name, m->spec[i].name, k, got[k], want[k]);
     }
 }
 
 static void expect_near(const struct file *f, const char *what, int64_t at, double got, double want, double bound)
 {
-    if (!(fabs(got - want) <= bound)) fail_msg("%s: %s[%lld] is %.17g, PyTorch has %.17g: off by %.3g, bound %.3g", f->name, what, (long long)at, got, want, fabs(got - want), bound);
+    if (!(fabs(got - want) <= bound))
+        fail_msg("%s: %s[%lld] is %.17g, PyTorch has %.17g: off by %.3g, bound %.3g", f->name, what, (long long)at, got,
+                 want, fabs(got - want), bound);
 }
 
 static void expect_weights(const struct file *f, const struct transformer *m, double bound)
@@ -104,20 +108,24 @@ static void steps_of(struct file *f)
     start_there(&m, g);
     expect_direction(f, &m);
     read(f, "lr", "", STEPS, lr), read(f, "loss", "", 2 * STEPS, loss[0]), read(f, "slope", "", STEPS, slope);
-    distance = strtod(safetensors_metadata(&f->mezo, "distance"), NULL), decay = strtod(safetensors_metadata(&f->mezo, "weight_decay"), NULL);
+    distance = strtod(safetensors_metadata(&f->mezo, "distance"), NULL),
+    decay = strtod(safetensors_metadata(&f->mezo, "weight_decay"), NULL);
     for (int s = 0; s < STEPS; s++) {
         const int64_t at = s * g->B * g->S;
         const uint64_t key = mezo_key(g->seed, s);
         double own[2];
         for (int side = 0; side < 2; side++) {
-            must(transformer_loss_along(&m, key, side ? -distance : distance, g->ids + at, g->labels + at, g->B, g->S, &own[side], &err));
-            expect_near(f, side ? "loss on the minus side" : "loss on the plus side", s, own[side], loss[s][side], 1e-12 * loss[s][side]);
+            must(transformer_loss_along(&m, key, side ? -distance : distance, g->ids + at, g->labels + at, g->B, g->S,
+                                        &own[side], &err));
+            expect_near(f, side ? "loss on the minus side" : "loss on the plus side", s, own[side], loss[s][side],
+                        1e-12 * loss[s][side]);
         }
         const double bound = 1e-12 * loss[s][0] / distance, found = mezo_slope(own, distance);
         expect_near(f, "slope", s, found, slope[s], bound);
         largest = fmax(largest, fabs(found - slope[s]) / bound);
         const struct hyperparameters h = { .lr = lr[s] };
-        step_along(&m, key, found, (struct step){ .lr = lr[s], .t = s + 1, .gradient_scale = 1, .weight_decay = decay, .hyper = &h });
+        step_along(&m, key, found,
+                   (struct step){ .lr = lr[s], .t = s + 1, .gradient_scale = 1, .weight_decay = decay, .hyper = &h });
     }
     expect_weights(f, &m, 5 * (lr[0] + lr[1] + lr[2]) * 1e-12 * loss[0][0] / distance);        /* |z| < 5 */
     print_message("%s: slopes at most %.2g of their bound off\n", f->name, largest);
@@ -138,12 +146,23 @@ static void three_steps_are_pytorchs(void **state)
     safetensors_close(&f.mezo);
 }
 
-/* ---- what the slope is ---------------------------------------------------------------------------------------------------------- */
+/* ---- what the slope is ------------------------------------------------------------------------------------------- */
 
 enum { B = 3, S = 7, N = B * S };
 
-static const struct model_config shape = { .name = "small and odd", .S = S, .D = 21, .H = 3, .K = 3, .A = 7, .F = 37, .L = 2, .V = 61,
-                                           .tied = true, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.2 };
+static const struct model_config shape = { .name = "small and odd",
+                                           .S = S,
+                                           .D = 21,
+                                           .H = 3,
+                                           .K = 3,
+                                           .A = 7,
+                                           .F = 37,
+                                           .L = 2,
+                                           .V = 61,
+                                           .tied = true,
+                                           .biases = BIASES_GPT2,
+                                           .eps = 1e-5,
+                                           .init_std = 0.2 };
 
 static void make_batch(int32_t ids[N], int32_t labels[N])
 {
@@ -155,7 +174,8 @@ static double slope_at(struct transformer *m, uint64_t key, double eps)
     int32_t ids[N], labels[N];
     double loss[2];
     make_batch(ids, labels);
-    for (int side = 0; side < 2; side++) must(transformer_loss_along(m, key, side ? -eps : eps, ids, labels, B, S, &loss[side], &err));
+    for (int side = 0; side < 2; side++)
+        must(transformer_loss_along(m, key, side ? -eps : eps, ids, labels, B, S, &loss[side], &err));
     return mezo_slope(loss, eps);
 }
 
@@ -177,8 +197,9 @@ static double derivative_along(struct transformer *m, uint64_t key)
     return sum;
 }
 
-/* The error of a two-sided difference is c eps^2: a hundredth at a tenth of eps.  With dropout that holds only if both sides leave
- * out the same: other masks would make the slope the difference of two losses over 2 eps, thousands of times too large. */
+/* The error of a two-sided difference is c eps^2: a hundredth at a tenth of eps.  With dropout that holds only if both
+ * sides leave out the same: other masks would make the slope the difference of two losses over 2
+ * eps, thousands of times too large. */
 static void slope_is_the_derivative(double dropout)
 {
     struct transformer m;
@@ -188,7 +209,9 @@ static void slope_is_the_derivative(double dropout)
     const double want = derivative_along(&m, mezo_key(5, 0)), far = slope_at(&m, mezo_key(5, 0), 1e-3) - want,
                  near = slope_at(&m, mezo_key(5, 0), 1e-4) - want;
     if (!(fabs(far) <= 1e-2 * fabs(want) && fabs(near) <= 0.02 * fabs(far)))
-        fail_msg("dropout %g: slope differs from gradient . z = %g by %g at eps 1e-3 and by %g at 1e-4; a hundredth was wanted", dropout, want, far, near);
+        fail_msg("dropout %g: slope differs from gradient . z = %g by %g at eps 1e-3 and by %g at 1e-4; a hundredth "
+                 "was wanted",
+                 dropout, want, far, near);
     transformer_close(&m);
 }
 
@@ -207,7 +230,7 @@ static void weights_stay_where_they_are(void **state)
     transformer_close(&untouched);
 }
 
-/* ---- z ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- z ----------------------------------------------------------------------------------------------------------- */
 
 static void any_piece_has_the_same_direction(void **state)
 {
@@ -223,7 +246,8 @@ static void any_piece_has_the_same_direction(void **state)
     assert_memory_not_equal(whole, piece, sizeof whole);
     mezo_draw(&p, mezo_key(7, 1), 0, MANY, piece);
     assert_memory_not_equal(whole, piece, sizeof whole);
-    for (int i = 0; i < MANY; i++) piece[i] = random_normal(7, random_stream(p.name), (uint64_t)i);     /* what initial weights are drawn of */
+    /* what initial weights are drawn of */
+    for (int i = 0; i < MANY; i++) piece[i] = random_normal(7, random_stream(p.name), (uint64_t)i);
     assert_memory_not_equal(whole, piece, sizeof whole);
 }
 
@@ -247,7 +271,8 @@ static void moving_rounds_once(void **state)
         for (int i = 0; i < MANY; i++) {
             double start, want;
             tensor_set(tensor_1d(&start, formats[f], 1), 0, 0.1 * sin(i));
-            tensor_set(tensor_1d(&want, formats[f], 1), 0, tensor_get(tensor_1d(&start, formats[f], 1), 0) + 1e-3 * z[i]);
+            tensor_set(tensor_1d(&want, formats[f], 1), 0,
+                       tensor_get(tensor_1d(&start, formats[f], 1), 0) + 1e-3 * z[i]);
             const double got = tensor_get(x, i), wanted = tensor_get(tensor_1d(&want, formats[f], 1), 0);
             if (!(fabs(got - wanted) <= (formats[f] == F64 ? 2 * dtype_unit(F64) : 0)))
                 fail_msg("%s: element %d moved to %.17g, want %.17g", dtype_name(formats[f]), i, got, wanted);

@@ -1,8 +1,9 @@
-/* The one-device model in bf16 and fp16: beside fp32, with gradients in either format, with an fp32 master, with loss scaling.
+/* The one-device model in bf16 and fp16: beside fp32, with gradients in either format, with an fp32 master, with loss
+ * scaling.
  * tier: check
  *
- * How far a 16-bit run may be from one in fp32 is measured: the fp32 model disturbed at every tensor by what storing it in
- * 16 bits can do (perturb.h) says what that does to the loss and to each gradient.
+ * How far a 16-bit run may be from one in fp32 is measured: the fp32 model disturbed at every tensor by what storing it
+ * in 16 bits can do (perturb.h) says what that does to the loss and to each gradient.
  */
 #include "ref/model/perturb.h"
 #include "ref/numeric/convert.h"
@@ -19,8 +20,19 @@
 
 enum { B = 3, S = 13, N = B * S, SEED = 7 };
 
-static const struct model_config shape = { .name = "small and odd", .S = S, .D = 42, .H = 3, .K = 3, .A = 14, .F = 71, .L = 3, .V = 61,
-                                           .tied = true, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.15 };
+static const struct model_config shape = { .name = "small and odd",
+                                           .S = S,
+                                           .D = 42,
+                                           .H = 3,
+                                           .K = 3,
+                                           .A = 14,
+                                           .F = 71,
+                                           .L = 3,
+                                           .V = 61,
+                                           .tied = true,
+                                           .biases = BIASES_GPT2,
+                                           .eps = 1e-5,
+                                           .init_std = 0.15 };
 
 static int32_t ids[N], labels[N];
 
@@ -35,7 +47,8 @@ static int make_batch(void **state)
 static void open_in(struct transformer *m, enum dtype t, enum dtype gradients, enum dtype as)
 {
     struct error err;
-    if (transformer_open(m, &shape, t, SEED, &err) != OK || transformer_keep_gradients_in(m, gradients, &err) != OK) fail_msg("%s", err.text);
+    if (transformer_open(m, &shape, t, SEED, &err) != OK || transformer_keep_gradients_in(m, gradients, &err) != OK)
+        fail_msg("%s", err.text);
     for (int i = 0; i < m->params; i++) {
         const int64_t n = tensor_count(m->w[i]);
         uint16_t *rounded = malloc((size_t)n * sizeof *rounded);
@@ -70,7 +83,10 @@ static double distance(struct tensor x, double scale, struct tensor want)
     return sqrt(sum);
 }
 
-static double token_loss(const struct transformer *m, int n) { return log(tensor_get(m->total, n)) + tensor_get(m->top, n) - tensor_get(m->hit, n); }
+static double token_loss(const struct transformer *m, int n)
+{
+    return log(tensor_get(m->total, n)) + tensor_get(m->top, n) - tensor_get(m->hit, n);
+}
 
 static void near_fp32(enum dtype t, enum dtype gradients, double loss_scale)
 {
@@ -84,14 +100,16 @@ static void near_fp32(enum dtype t, enum dtype gradients, double loss_scale)
     const double narrow_loss = loss_and_gradients(&m);
 
     double bound = 0;
-    for (int n = 0; n < N; n++) bound += labels[n] == IGNORE_LABEL ? 0 : fabs(token_loss(&twin, n) - token_loss(&truth, n)) / (double)truth.counted;
+    for (int n = 0; n < N; n++)
+        bound +=
+            labels[n] == IGNORE_LABEL ? 0 : fabs(token_loss(&twin, n) - token_loss(&truth, n)) / (double)truth.counted;
     if (!(fabs(narrow_loss - loss) <= bound && narrow_loss != loss))
         fail_msg("%s: loss %.9g, in fp32 %.9g, bound %.3g", dtype_name(t), narrow_loss, loss, bound);
     for (int i = 0; i < m.params; i++) {
         const double off = distance(m.g[i], loss_scale, truth.g[i]), allowed = distance(twin.g[i], 1, truth.g[i]);
         if (!(off <= allowed && off > 0))
-            fail_msg("%s, gradients in %s: %s is off by %.3g of %.3g, bound %.3g", dtype_name(t), dtype_name(gradients), m.spec[i].name, off,
-                     norm_of(truth.g[i]), allowed);
+            fail_msg("%s, gradients in %s: %s is off by %.3g of %.3g, bound %.3g", dtype_name(t), dtype_name(gradients),
+                     m.spec[i].name, off, norm_of(truth.g[i]), allowed);
     }
     transformer_close(&truth), transformer_close(&twin), transformer_close(&m);
 }
@@ -120,7 +138,7 @@ static void takes_two_bytes(void **state)
     transformer_close(&m);
 }
 
-/* ---- training --------------------------------------------------------------------------------------------------------- */
+/* ---- training ---------------------------------------------------------------------------------------------------- */
 
 struct training {
     struct transformer model;
@@ -149,7 +167,8 @@ static void training_open(struct training *r, enum dtype t, enum dtype gradients
     for (int i = 0; i < r->model.params; i++) {
         r->master[i] = fp32_like(r->model.w[i]);
         tensor_convert(r->master[i], r->model.w[i]);
-        for (int s = 0; s < OPTIMIZER_MAX_STATES; s++) r->state[i * OPTIMIZER_MAX_STATES + s] = fp32_like(r->model.w[i]);
+        for (int s = 0; s < OPTIMIZER_MAX_STATES; s++)
+            r->state[i * OPTIMIZER_MAX_STATES + s] = fp32_like(r->model.w[i]);
     }
 }
 
@@ -189,7 +208,8 @@ static void a_master_keeps_small_steps(void **state)
     const struct hyperparameters h = { 0 };
     assert_int_equal(optimizer_find(&sgd, "sgd", NULL), OK);
     for (int i = 0; i < 64; i++) {
-        optimizer_step(sgd, tensor_1d(master, F32, 1), tensor_1d(gradient, F32, 1), NULL, (struct step){ .lr = 0x1p-12, .gradient_scale = 1, .hyper = &h });
+        optimizer_step(sgd, tensor_1d(master, F32, 1), tensor_1d(gradient, F32, 1), NULL,
+                       (struct step){ .lr = 0x1p-12, .gradient_scale = 1, .hyper = &h });
         tensor_convert(tensor_1d(weight, BF16, 1), tensor_1d(master, F32, 1));
         alone = bf16_from_float(bf16_to_float(alone) - 0x1p-12f);
     }
@@ -206,12 +226,15 @@ static void learns_in_16_bits(void **state)
         double loss = 0, first = 0;
         training_open(&r, kinds[k].t, kinds[k].gradients, "adamw");
         for (int i = 0; i < 60; i++) loss = training_step(&r, 5e-3), first = i == 0 ? loss : first;
-        if (!(loss < first / 4)) fail_msg("%s, gradients in %s: loss %.3g after 60 steps, %.3g at first", dtype_name(kinds[k].t), dtype_name(kinds[k].gradients), loss, first);
+        if (!(loss < first / 4))
+            fail_msg("%s, gradients in %s: loss %.3g after 60 steps, %.3g at first", dtype_name(kinds[k].t),
+                     dtype_name(kinds[k].gradients), loss, first);
         training_close(&r);
     }
 }
 
-/* From a scale at which everything overflows: nothing moves until it has backed off, and then the gradients are fp32's. */
+/* From a scale at which everything overflows: nothing moves until it has backed off, and then the
+ * gradients are fp32's. */
 static void overflow_leaves_the_step_out(void **state)
 {
     (void)state;
@@ -222,7 +245,8 @@ static void overflow_leaves_the_step_out(void **state)
     while (steps < 40 && r.steps == 0) {
         struct tensor *before = calloc((size_t)r.model.params, sizeof *before);
         assert_non_null(before);
-        for (int i = 0; i < r.model.params; i++) before[i] = fp32_like(r.master[i]), memcpy(before[i].data, r.master[i].data, tensor_bytes(before[i]));
+        for (int i = 0; i < r.model.params; i++)
+            before[i] = fp32_like(r.master[i]), memcpy(before[i].data, r.master[i].data, tensor_bytes(before[i]));
         const double scale = r.scale.scale;
         training_step(&r, 1e-3);
         const bool moved = memcmp(before[0].data, r.master[0].data, tensor_bytes(before[0])) != 0;
@@ -247,16 +271,19 @@ static void small_gradients_need_the_scale(void **state)
     for (int k = 0; k < 2; k++) {
         m.loss_scale = k ? 1024 : 0x1p-20;
         loss_and_gradients(&m);
-        for (int64_t i = 0; i < tensor_count(m.g[param_of_block(&shape, 0, UP_W)]); i++) zero[k] += tensor_get(m.g[param_of_block(&shape, 0, UP_W)], i) == 0;
+        for (int64_t i = 0; i < tensor_count(m.g[param_of_block(&shape, 0, UP_W)]); i++)
+            zero[k] += tensor_get(m.g[param_of_block(&shape, 0, UP_W)], i) == 0;
     }
-    if (!(zero[0] > 0 && zero[1] == 0)) fail_msg("%lld zeros without scale, %lld with", (long long)zero[0], (long long)zero[1]);
+    if (!(zero[0] > 0 && zero[1] == 0))
+        fail_msg("%lld zeros without scale, %lld with", (long long)zero[0], (long long)zero[1]);
     transformer_close(&m);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_near_fp32), cmocka_unit_test(takes_two_bytes), cmocka_unit_test(a_master_keeps_small_steps), cmocka_unit_test(learns_in_16_bits),
+        cmocka_unit_test(is_near_fp32), cmocka_unit_test(takes_two_bytes),
+            cmocka_unit_test(a_master_keeps_small_steps), cmocka_unit_test(learns_in_16_bits),
         cmocka_unit_test(overflow_leaves_the_step_out), cmocka_unit_test(small_gradients_need_the_scale),
     };
     return cmocka_run_group_tests(tests, make_batch, NULL);

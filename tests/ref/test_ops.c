@@ -6,7 +6,7 @@
 
 static struct tensor X, Y, W, b, dX, dY, dW, db, mean, rstd;       /* of the case at hand, for the forward under test */
 
-/* ---- layernorm ------------------------------------------------------------------------------------------------------------ */
+/* ---- layernorm --------------------------------------------------------------------------------------------------- */
 
 static const double eps = 1e-5;
 
@@ -46,14 +46,17 @@ static void paste(struct tensor whole, int64_t first, struct tensor s)
     for (int64_t i = 0; i < tensor_count(s); i++) tensor_set(whole, i / cols * D + first + i % cols, tensor_get(s, i));
 }
 
-/* What devices with `cut` of the columns, and with the rest of them, make together of X, W, b, dY: Y, mean, rstd, dX. */
+/* What devices with `cut` of the columns, and with the rest of them, make together of X, W, b, dY:
+ * Y, mean, rstd, dX. */
 static void layernorm_in_parts(const struct ops *op, int64_t cut)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X), first[2] = { 0, cut }, cols[2] = { cut, D - cut };
-    struct tensor x[2], dy[2], w[2], sums = fill_with(matrix(op->dtype, 2, N), 0), part = matrix(op->dtype, 2, N), own = tensor_1d(part.data, op->dtype, N);
+    struct tensor x[2], dy[2], w[2], sums = fill_with(matrix(op->dtype, 2, N), 0), part = matrix(op->dtype, 2, N),
+                                     own = tensor_1d(part.data, op->dtype, N);
     fill_with(mean, 0), fill_with(rstd, 0);
     for (int s = 0; s < 2; s++) {
-        x[s] = slice_of(X, first[s], cols[s]), dy[s] = slice_of(dY, first[s], cols[s]), w[s] = slice_of(W, first[s], cols[s]);
+        x[s] = slice_of(X, first[s], cols[s]), dy[s] = slice_of(dY, first[s], cols[s]),
+        w[s] = slice_of(W, first[s], cols[s]);
         op->row_sums(own, x[s]);
         op->add(mean, mean, own);
     }
@@ -142,7 +145,7 @@ static void test_layernorm_in_parts(void **state)
     }
 }
 
-/* ---- gelu and add --------------------------------------------------------------------------------------------------------- */
+/* ---- gelu and add ------------------------------------------------------------------------------------------------ */
 
 static num gelu_exponent(num x)                 /* -2u */
 {
@@ -216,7 +219,7 @@ static void test_add(void **state)
         }
 }
 
-/* ---- embedding ------------------------------------------------------------------------------------------------------------ */
+/* ---- embedding --------------------------------------------------------------------------------------------------- */
 
 /* The table in slices, one of them empty, against the whole; ids from -2 on name no row at all. */
 static void embedding_case(const struct ops *op, int64_t N, int64_t V, int64_t D)
@@ -234,7 +237,8 @@ static void embedding_case(const struct ops *op, int64_t N, int64_t V, int64_t D
     op->embedding_forward(onto, ids, W, 0, true);
     op->embedding_backward_weight(dW, dY, ids, 0);
     for (int s = 0; s < 3; s++) {
-        const struct tensor slice = tensor_2d((char *)W.data + (size_t)(cut[s] * D) * dtype_size(t), t, cut[s + 1] - cut[s], D);
+        const struct tensor slice =
+            tensor_2d((char *)W.data + (size_t)(cut[s] * D) * dtype_size(t), t, cut[s + 1] - cut[s], D);
         struct tensor dslice = slice;
         dslice.data = (char *)dW_slices.data + (size_t)(cut[s] * D) * dtype_size(t);
         op->embedding_forward(Y, ids, slice, cut[s], true);
@@ -272,7 +276,7 @@ static void test_embedding(void **state)
     }
 }
 
-/* ---- dropout and sums ----------------------------------------------------------------------------------------------------- */
+/* ---- dropout and sums -------------------------------------------------------------------------------------------- */
 
 static void test_dropout(void **state)
 {
@@ -328,7 +332,7 @@ static void test_sums(void **state)
         }
 }
 
-/* ---- gradients and threads ------------------------------------------------------------------------------------------------ */
+/* ---- gradients and threads --------------------------------------------------------------------------------------- */
 
 static const struct ops *fp64;
 static void forward_layernorm(void) { fp64->layernorm_forward(Y, mean, rstd, X, W, b, eps); }
@@ -352,7 +356,8 @@ static void test_gradients(void **state)
     check_guards_and_free();
 
     CASE("gelu, gradient");
-    X = fill(vector(F64, 101), 4, "x"), Y = vector(F64, 101), dY = fill(vector(F64, 101), 1, "dy"), dX = vector(F64, 101);
+    X = fill(vector(F64, 101), 4, "x"), Y = vector(F64, 101), dY = fill(vector(F64, 101), 1, "dy"),
+    dX = vector(F64, 101);
     fp64->gelu_backward_input(dX, dY, X);
     expect_gradient("dX", dX, X, forward_gelu, Y, dY, 20);
     check_guards_and_free();
@@ -363,7 +368,8 @@ static void everything(const struct ops *op, struct tensor out[12], double *squa
 {
     const enum dtype t = op->dtype;
     const int64_t N = 131, D = 257, V = 19;
-    const struct tensor x = fill(matrix(t, N, D), 2, "x"), w = fill(vector(t, D), 1, "w"), ids = integers(N, 0, (int)V, "ids");
+    const struct tensor x = fill(matrix(t, N, D), 2, "x"), w = fill(vector(t, D), 1, "w"),
+                        ids = integers(N, 0, (int)V, "ids");
     for (int i = 0; i < 8; i++) out[i] = matrix(t, N, D);
     for (int i = 8; i < 12; i++) out[i] = fill_with(i == 8 ? matrix(t, V, D) : vector(t, i == 11 ? N : D), 0);
     op->embedding_forward(out[0], ids, fill(matrix(t, V, D), 1, "table"), 0, false);

@@ -1,9 +1,9 @@
 /* test_ops.h -- what the tests of the operations share: guarded tensors, numbers that carry their error, gradients.
  *
- * Every expected value is computed in long double by straightforward loops over `num`, a value with a bound on how far the
- * operation's own result may be from it.  The bounds are not chosen: each elementary step adds what its rounding can do
- * (running error analysis: N. J. Higham, "Accuracy and stability of numerical algorithms", 2nd ed., section 3.3), and a
- * sum of n terms, in whatever order, gamma_(n-1) times the sum of their sizes (section 4.2).
+ * Every expected value is computed in long double by straightforward loops over `num`, a value with a bound on how far
+ * the operation's own result may be from it.  The bounds are not chosen: each elementary step adds what its rounding
+ * can do (running error analysis: N. J. Higham, "Accuracy and stability of numerical algorithms", 2nd ed., section
+ * 3.3), and a sum of n terms, in whatever order, gamma_(n-1) times the sum of their sizes (section 4.2).
  */
 #ifndef ORRERY_TEST_OPS_H
 #define ORRERY_TEST_OPS_H
@@ -22,7 +22,7 @@
 #include "ref/numeric/philox.h"
 #include "ref/ops/ops.h"
 
-/* ---- tensors: outputs start as NaN between guards, and are all freed together ------------------------------------------ */
+/* ---- tensors: outputs start as NaN between guards, and are all freed together ------------------------------------ */
 
 enum { GUARD = 32, POOL = 256 };
 static const double guard_value = -12288;         /* in every format: 3 * 2^12 */
@@ -90,7 +90,7 @@ static inline void check_guards_and_free(void)
     if (hurt) fail_msg("%s: wrote %s a tensor", case_name, hurt);
 }
 
-/* ---- numbers that carry their error ------------------------------------------------------------------------------------- */
+/* ---- numbers that carry their error ------------------------------------------------------------------------------ */
 
 typedef struct { long double v, e; } num;       /* the exact value; a bound on |computed - exact| */
 
@@ -136,14 +136,14 @@ static inline num sum_end(struct sum s)
     return (num){ s.v, s.e + nu / (1 - nu) * s.size };
 }
 
-/* ---- checks -------------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static inline void expect_near(const char *tensor, struct tensor got, int64_t i, num want)
 {
     const double x = tensor_get(got, i);
     if (!(fabsl((long double)x - want.v) <= want.e))
-        fail_msg("%s: %s [%lld,%lld] at (%lld,%lld): got %.17g, want %.17Lg, off by %.3Lg, bound %.3Lg", case_name, tensor,
-                 (long long)tensor_rows(got), (long long)tensor_cols(got), (long long)(i / tensor_cols(got)),
+        fail_msg("%s: %s [%lld,%lld] at (%lld,%lld): got %.17g, want %.17Lg, off by %.3Lg, bound %.3Lg", case_name,
+                 tensor, (long long)tensor_rows(got), (long long)tensor_cols(got), (long long)(i / tensor_cols(got)),
                  (long long)(i % tensor_cols(got)), x, want.v, fabsl((long double)x - want.v), want.e);
 }
 

@@ -1,5 +1,5 @@
-/* The operations of bf16 and fp16: each result must be, bit for bit, what the fp32 operation makes of the widened operands,
- * rounded once; and what PyTorch computes from bf16 numbers, within one step of bf16.
+/* The operations of bf16 and fp16: each result must be, bit for bit, what the fp32 operation makes of the widened
+ * operands, rounded once; and what PyTorch computes from bf16 numbers, within one step of bf16.
  * tier: check
  *
  * Here operands are widened and results rounded one element at a time, in memory of the test's own.
@@ -26,12 +26,13 @@ static struct tensor widened(struct tensor X)
 
 static void expect_stored(const char *name, struct tensor got, struct tensor fp32_result)
 {
-    struct tensor want = got.ndim == 1 ? vector(got.dtype, got.dim[0]) : matrix(got.dtype, tensor_rows(got), tensor_cols(got));
+    struct tensor want =
+        got.ndim == 1 ? vector(got.dtype, got.dim[0]) : matrix(got.dtype, tensor_rows(got), tensor_cols(got));
     for (int64_t i = 0; i < tensor_count(want); i++) tensor_set(want, i, tensor_get(fp32_result, i));
     expect_same_bits(name, got, want);
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------ */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static void table_is_whole(void **state)
 {
@@ -41,14 +42,16 @@ static void table_is_whole(void **state)
         for (size_t at = offsetof(struct ops, embedding_forward); at < sizeof *op; at += sizeof(void (*)(void))) {
             void (*function)(void);
             memcpy(&function, (const char *)op + at, sizeof function);
-            if (function == NULL) fail_msg("%s: operation number %zu of struct ops is missing", dtype_name(t), (at - offsetof(struct ops, embedding_forward)) / sizeof function);
+            if (function == NULL)
+                fail_msg("%s: operation number %zu of struct ops is missing", dtype_name(t),
+                         (at - offsetof(struct ops, embedding_forward)) / sizeof function);
         }
     }
     assert_null(ops_for(I32));
     assert_null(ops_for(DTYPE_COUNT));
 }
 
-/* ---- each operation, whatever the format of the weights' gradients ---------------------------------------------------- */
+/* ---- each operation, whatever the format of the weights' gradients ----------------------------------------------- */
 
 static void linear(void **state)
 {
@@ -59,9 +62,12 @@ static void linear(void **state)
             const enum dtype g = kind % 2 ? F32 : t;
             const bool bias = kind < 2;
             CASE("linear %s, gradients %s%s", dtype_name(t), dtype_name(g), bias ? "" : ", no bias");
-            const struct tensor X = fill(matrix(t, N, I), 1, "x"), W = fill(matrix(t, O, I), 1, "w"), dY = fill(matrix(t, N, O), 1, "dy");
-            const struct tensor b = bias ? fill(vector(t, O), 1, "b") : tensor_none, Y = matrix(t, N, O), dX = matrix(t, N, I);
-            const struct tensor dW = fill(matrix(g, O, I), 1, "dw"), db = bias ? fill(vector(g, O), 1, "db") : tensor_none;
+            const struct tensor X = fill(matrix(t, N, I), 1, "x"), W = fill(matrix(t, O, I), 1, "w"),
+                                dY = fill(matrix(t, N, O), 1, "dy");
+            const struct tensor b = bias ? fill(vector(t, O), 1, "b") : tensor_none, Y = matrix(t, N, O),
+                                dX = matrix(t, N, I);
+            const struct tensor dW = fill(matrix(g, O, I), 1, "dw"),
+                                db = bias ? fill(vector(g, O), 1, "db") : tensor_none;
             const struct tensor y = matrix(F32, N, O), dx = matrix(F32, N, I), dw = widened(dW), d_b = widened(db);
             fp32->linear_forward(y, widened(X), widened(W), widened(b));
             fp32->linear_backward_input(dx, widened(dY), widened(W));
@@ -75,7 +81,8 @@ static void linear(void **state)
         }
 }
 
-/* Of the whole numbers here every sum is exact, in fp32 and as it is stored: ranges of outputs have the bits of all at once. */
+/* Of the whole numbers here every sum is exact, in fp32 and as it is stored:
+ * ranges of outputs have the bits of all at once. */
 static void linear_columns(void **state)
 {
     (void)state;
@@ -84,21 +91,25 @@ static void linear_columns(void **state)
             const int64_t N = 11, I = 6, O = 9, cut = 4;
             const enum dtype g = kind ? F32 : t;
             CASE("linear %s in columns, gradients %s", dtype_name(t), dtype_name(g));
-            const struct tensor X = matrix(t, N, I), W = matrix(t, O, I), b = fill_with(vector(t, O), 1), dY = matrix(t, N, O);
+            const struct tensor X = matrix(t, N, I), W = matrix(t, O, I), b = fill_with(vector(t, O), 1),
+                                dY = matrix(t, N, O);
             for (int64_t i = 0; i < N * I; i++) tensor_set(X, i, (double)(i % 3 - 1));
             for (int64_t i = 0; i < O * I; i++) tensor_set(W, i, (double)(i % 5 - 2));
             for (int64_t i = 0; i < N * O; i++) tensor_set(dY, i, (double)(i % 4 - 2));
-            const struct tensor Y = fill_with(matrix(t, N, O), 3), dX = fill_with(matrix(t, N, I), 3), dW = fill_with(matrix(g, O, I), 1);
+            const struct tensor Y = fill_with(matrix(t, N, O), 3), dX = fill_with(matrix(t, N, I), 3),
+                                dW = fill_with(matrix(g, O, I), 1);
             const struct tensor y = matrix(t, N, O), dx = matrix(t, N, I), dw = fill_with(matrix(g, O, I), 1);
             op->linear_forward(y, X, W, b);
             op->linear_backward_input(dx, dY, W);
             op->linear_backward_weight(dw, tensor_none, dY, X);
             for (int i = 0; i < 2; i++) {
                 const int64_t first = i * cut, n = i ? O - cut : cut;
-                const struct tensor rows = tensor_2d((uint16_t *)W.data + first * I, t, n, I), bias = tensor_1d((uint16_t *)b.data + first, t, n);
+                const struct tensor rows = tensor_2d((uint16_t *)W.data + first * I, t, n, I),
+                                    bias = tensor_1d((uint16_t *)b.data + first, t, n);
                 op->linear_forward_columns(Y, first, X, rows, bias);
                 op->linear_backward_input_columns(dX, dY, first, rows, i > 0);
-                op->linear_backward_weight_columns(tensor_2d((char *)dW.data + (size_t)(first * I) * dtype_size(g), g, n, I), dY, first, X);
+                op->linear_backward_weight_columns(
+                    tensor_2d((char *)dW.data + (size_t)(first * I) * dtype_size(g), g, n, I), dY, first, X);
             }
             expect_same_bits("Y", Y, y), expect_same_bits("dX", dX, dx), expect_same_bits("dW", dW, dw);
             check_guards_and_free();
@@ -113,10 +124,12 @@ static void layernorm(void **state)
             const int64_t N = 19, D = 131;
             const enum dtype g = kind ? F32 : t;
             CASE("layernorm %s, gradients %s", dtype_name(t), dtype_name(g));
-            const struct tensor X = fill(matrix(t, N, D), 1, "x"), w = fill(vector(t, D), 1, "w"), b = fill(vector(t, D), 1, "b");
+            const struct tensor X = fill(matrix(t, N, D), 1, "x"), w = fill(vector(t, D), 1, "w"),
+                                b = fill(vector(t, D), 1, "b");
             const struct tensor dY = fill(matrix(t, N, D), 1, "dy"), Y = matrix(t, N, D), dX = matrix(t, N, D);
             const struct tensor mean = vector(F32, N), rstd = vector(F32, N), m = vector(F32, N), r = vector(F32, N);
-            const struct tensor dw = fill(vector(g, D), 1, "dw"), db = fill(vector(g, D), 1, "db"), d_w = widened(dw), d_b = widened(db);
+            const struct tensor dw = fill(vector(g, D), 1, "dw"), db = fill(vector(g, D), 1, "db"), d_w = widened(dw),
+                                d_b = widened(db);
             const struct tensor y = matrix(F32, N, D), dx = matrix(F32, N, D);
             fp32->layernorm_forward(y, m, r, widened(X), widened(w), widened(b), 1e-5);
             fp32->layernorm_backward_input(dx, widened(dY), widened(X), widened(w), m, r);
@@ -125,7 +138,8 @@ static void layernorm(void **state)
             op->layernorm_backward_input(dX, dY, X, w, mean, rstd);
             op->layernorm_backward_weight(dw, db, dY, X, mean, rstd);
             expect_same_bits("mean", mean, m), expect_same_bits("rstd", rstd, r);
-            expect_stored("Y", Y, y), expect_stored("dX", dX, dx), expect_stored("dw", dw, d_w), expect_stored("db", db, d_b);
+            expect_stored("Y", Y, y), expect_stored("dX", dX, dx), expect_stored("dw", dw, d_w),
+                expect_stored("db", db, d_b);
             check_guards_and_free();
         }
 }
@@ -135,10 +149,14 @@ static void attention(void **state)
     (void)state;
     FOR_NARROW(t, op) {
         const int64_t B = 2, S = 70, H = 4, K = 2, A = 5, N = B * S;
-        const struct attention a = { .S = S, .H = H, .K = K, .A = A, .scale = 0.7, .drop = { .p = 0.2, .seed = 1, .stream = 2, .cols = H } };
+        const struct attention a = {
+            .S = S, .H = H, .K = K, .A = A, .scale = 0.7, .drop = { .p = 0.2, .seed = 1, .stream = 2, .cols = H }
+        };
         CASE("attention %s", dtype_name(t));
-        const struct tensor QKV = fill(matrix(t, N, (H + 2 * K) * A), 2, "qkv"), dO = fill(matrix(t, N, H * A), 1, "do");
-        const struct tensor O = matrix(t, N, H * A), dQKV = matrix(t, N, (H + 2 * K) * A), lse = vector(F32, N * H), l = vector(F32, N * H);
+        const struct tensor QKV = fill(matrix(t, N, (H + 2 * K) * A), 2, "qkv"),
+                            dO = fill(matrix(t, N, H * A), 1, "do");
+        const struct tensor O = matrix(t, N, H * A), dQKV = matrix(t, N, (H + 2 * K) * A), lse = vector(F32, N * H),
+                            l = vector(F32, N * H);
         const struct tensor o = matrix(F32, N, H * A), dqkv = matrix(F32, N, (H + 2 * K) * A);
         op->attention_forward(O, lse, QKV, a);
         fp32->attention_forward(o, l, widened(QKV), a);
@@ -157,7 +175,8 @@ static void elementwise(void **state)
         const int64_t rows = 41, cols = 23;
         const struct dropout d = { .p = 0.3, .seed = 5, .stream = 9, .cols = cols };
         CASE("elementwise %s", dtype_name(t));
-        const struct tensor X = fill(matrix(t, rows, cols), 4, "x"), Z = fill(matrix(t, rows, cols), 3, "z"), Y = matrix(t, rows, cols);
+        const struct tensor X = fill(matrix(t, rows, cols), 4, "x"), Z = fill(matrix(t, rows, cols), 3, "z"),
+                            Y = matrix(t, rows, cols);
         const struct tensor y = matrix(F32, rows, cols), x = widened(X), z = widened(Z);
         op->gelu_forward(Y, X), fp32->gelu_forward(y, x);
         expect_stored("gelu", Y, y);
@@ -191,8 +210,10 @@ static void embedding(void **state)
         for (int kind = 0; kind < 2; kind++) {
             const int64_t N = 57, V = 11, D = 9;
             CASE("embedding %s", dtype_name(t));
-            const struct tensor ids = integers(N, -2, 16, "ids"), W = fill(matrix(t, V, D), 1, "w"), dY = fill(matrix(t, N, D), 1, "dy");
-            const struct tensor Y = fill(matrix(t, N, D), 1, "y"), y = widened(Y), dW = fill(matrix(kind ? F32 : t, V, D), 1, "dw"), dw = widened(dW);
+            const struct tensor ids = integers(N, -2, 16, "ids"), W = fill(matrix(t, V, D), 1, "w"),
+                                dY = fill(matrix(t, N, D), 1, "dy");
+            const struct tensor Y = fill(matrix(t, N, D), 1, "y"), y = widened(Y),
+                                dW = fill(matrix(kind ? F32 : t, V, D), 1, "dw"), dw = widened(dW);
             op->embedding_forward(Y, ids, W, 1, kind == 1);
             fp32->embedding_forward(y, ids, widened(W), 1, kind == 1);
             expect_stored(kind ? "Y accumulated" : "Y", Y, y);
@@ -209,15 +230,20 @@ static void cross_entropy(void **state)
     FOR_NARROW(t, op) {
         const int64_t N = 31, V = 45;
         CASE("cross-entropy %s", dtype_name(t));
-        const struct tensor X = fill(matrix(t, N, V), 6, "x"), labels = integers(N, 0, (int)V, "labels"), x = widened(X);
+        const struct tensor X = fill(matrix(t, N, V), 6, "x"), labels = integers(N, 0, (int)V, "labels"),
+                            x = widened(X);
         const struct tensor top = vector(F32, N), total = vector(F32, N), hit = vector(F32, N), dx = matrix(F32, N, V);
         const struct tensor top1 = vector(F32, N), total1 = vector(F32, N), hit1 = vector(F32, N), dX = matrix(t, N, V);
         ((int32_t *)labels.data)[3] = -1;
         op->cross_entropy_max(top, X), fp32->cross_entropy_max(top1, x);
-        op->cross_entropy_sums(total, hit, X, top, labels, 0), fp32->cross_entropy_sums(total1, hit1, x, top1, labels, 0);
-        expect_same_bits("top", top, top1), expect_same_bits("total", total, total1), expect_same_bits("hit", hit, hit1);
-        assert_true(op->cross_entropy_loss(total, top, hit, labels, -1) == fp32->cross_entropy_loss(total1, top1, hit1, labels, -1));
-        op->cross_entropy_backward(dX, X, total, top, labels, 0, -1, 0.5), fp32->cross_entropy_backward(dx, x, total1, top1, labels, 0, -1, 0.5);
+        op->cross_entropy_sums(total, hit, X, top, labels, 0),
+            fp32->cross_entropy_sums(total1, hit1, x, top1, labels, 0);
+        expect_same_bits("top", top, top1), expect_same_bits("total", total, total1),
+            expect_same_bits("hit", hit, hit1);
+        assert_true(op->cross_entropy_loss(total, top, hit, labels, -1) ==
+                    fp32->cross_entropy_loss(total1, top1, hit1, labels, -1));
+        op->cross_entropy_backward(dX, X, total, top, labels, 0, -1, 0.5),
+            fp32->cross_entropy_backward(dx, x, total1, top1, labels, 0, -1, 0.5);
         expect_stored("dlogits", dX, dx);
         op->cross_entropy_backward(X, X, total, top, labels, 0, -1, 0.5);
         expect_stored("dlogits in place", X, dx);
@@ -232,7 +258,8 @@ static void sums_are_fp32(void **state)
     FOR_NARROW(t, op) {
         const int64_t n = 1 << 13;
         CASE("sums %s", dtype_name(t));
-        const struct tensor X = fill_with(matrix(t, 1, n), 1), W = fill_with(matrix(t, 1, n), 1), Y = matrix(t, 1, 1), ones = fill_with(matrix(t, n, 1), 1);
+        const struct tensor X = fill_with(matrix(t, 1, n), 1), W = fill_with(matrix(t, 1, n), 1), Y = matrix(t, 1, 1),
+                            ones = fill_with(matrix(t, n, 1), 1);
         const struct tensor dW = fill_with(matrix(F32, 1, 1), 1), db = fill_with(vector(F32, 1), 1);
         op->linear_forward(Y, X, W, tensor_none);
         assert_true(tensor_get(Y, 0) == (double)n);
@@ -243,7 +270,7 @@ static void sums_are_fp32(void **state)
     }
 }
 
-/* ---- PyTorch --------------------------------------------------------------------------------------------------------- */
+/* ---- PyTorch ----------------------------------------------------------------------------------------------------- */
 
 static struct safetensors golden;
 
@@ -258,7 +285,8 @@ static struct tensor golden_tensor(const char *name)
     return X;
 }
 
-/* Two values each rounded once to bf16, from fp32 results less than `fp32_error` apart, are at most one step apart and that. */
+/* Two values each rounded once to bf16, from fp32 results less than `fp32_error` apart, are at most
+ * one step apart and that. */
 static void expect_one_step(const char *name, struct tensor got, double fp32_error)
 {
     const struct tensor want = golden_tensor(name);
@@ -282,9 +310,11 @@ static double sums_off(int64_t n, double x, double y) { return 2.02 * (double)n 
 
 static void linear_as_pytorch(const struct ops *op)
 {
-    const struct tensor X = golden_tensor("linear.input"), W = golden_tensor("linear.weight"), b = golden_tensor("linear.bias"), dY = golden_tensor("linear.dy");
+    const struct tensor X = golden_tensor("linear.input"), W = golden_tensor("linear.weight"),
+                        b = golden_tensor("linear.bias"), dY = golden_tensor("linear.dy");
     const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_rows(W);
-    const struct tensor Y = matrix(BF16, N, O), dX = matrix(BF16, N, I), dW = fill_with(matrix(BF16, O, I), 0), db = fill_with(vector(BF16, O), 0);
+    const struct tensor Y = matrix(BF16, N, O), dX = matrix(BF16, N, I), dW = fill_with(matrix(BF16, O, I), 0),
+                        db = fill_with(vector(BF16, O), 0);
     op->linear_forward(Y, X, W, b);
     op->linear_backward_input(dX, dY, W);
     op->linear_backward_weight(dW, db, dY, X);
@@ -294,10 +324,12 @@ static void linear_as_pytorch(const struct ops *op)
     expect_one_step("linear.dbias", db, sums_off(N + 1, largest(dY), 1));
 }
 
-/* Intermediate results are all below 2^7, and an element goes through less than 2^5 roundings and a sum of D or N terms. */
+/* Intermediate results are all below 2^7, and an element goes through less than 2^5 roundings
+ * and a sum of D or N terms. */
 static void layernorm_as_pytorch(const struct ops *op)
 {
-    const struct tensor X = golden_tensor("layer_norm.input"), w = golden_tensor("layer_norm.weight"), b = golden_tensor("layer_norm.bias");
+    const struct tensor X = golden_tensor("layer_norm.input"), w = golden_tensor("layer_norm.weight"),
+                        b = golden_tensor("layer_norm.bias");
     const struct tensor dY = golden_tensor("layer_norm.dy");
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
     const double off = (32 + 2 * (double)D) * 128 * dtype_unit(F32);
@@ -324,7 +356,8 @@ static void rest_as_pytorch(const struct ops *op)
     X = golden_tensor("attention.input"), Y = matrix(BF16, tensor_rows(X), a.H * a.A);
     const struct tensor lse = vector(F32, tensor_rows(X) * a.H);
     op->attention_forward(Y, lse, X, a);
-    expect_one_step("attention.y", Y, 2 * sums_off(a.A, largest(X), largest(X)) * largest(X));       /* of the scores, through exp */
+    /* of the scores, through exp */
+    expect_one_step("attention.y", Y, 2 * sums_off(a.A, largest(X), largest(X)) * largest(X));
 }
 
 static void as_pytorch_computes(void **state)
@@ -344,8 +377,10 @@ int main(void)
 {
     fp32 = ops_for(F32);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_whole), cmocka_unit_test(linear), cmocka_unit_test(linear_columns), cmocka_unit_test(layernorm), cmocka_unit_test(attention),
-        cmocka_unit_test(elementwise), cmocka_unit_test(embedding), cmocka_unit_test(cross_entropy), cmocka_unit_test(sums_are_fp32),
+        cmocka_unit_test(table_is_whole), cmocka_unit_test(linear), cmocka_unit_test(linear_columns),
+            cmocka_unit_test(layernorm), cmocka_unit_test(attention),
+        cmocka_unit_test(elementwise), cmocka_unit_test(embedding), cmocka_unit_test(cross_entropy),
+            cmocka_unit_test(sums_are_fp32),
         cmocka_unit_test(as_pytorch_computes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,8 +15,8 @@ static void setup(const struct ops *op, int64_t B, struct attention shape, doubl
     const int64_t N = B * shape.S, width = (shape.H + 2 * shape.K) * shape.A;
     a = shape;
     a.drop.cols = a.drop.cols ? a.drop.cols : a.H;
-    CASE("attention %s B=%d S=%d H=%d K=%d A=%d dropout %g", dtype_name(t), (int)B, (int)a.S, (int)a.H, (int)a.K, (int)a.A,
-         a.drop.p);
+    CASE("attention %s B=%d S=%d H=%d K=%d A=%d dropout %g", dtype_name(t), (int)B, (int)a.S, (int)a.H, (int)a.K,
+         (int)a.A, a.drop.p);
     QKV = fill(matrix(t, N, width), size, "qkv"), dQKV = matrix(t, N, width);
     O = matrix(t, N, a.H * a.A), lse = matrix(t, B * a.H, a.S), dO = fill(matrix(t, N, a.H * a.A), 1, "do");
 }
@@ -27,7 +27,7 @@ static void run(const struct ops *op)
     op->attention_backward_input(dQKV, dO, O, lse, QKV, a);
 }
 
-/* ---- the naive one: all S x S of one head --------------------------------------------------------------------------------- */
+/* ---- the naive one: all S x S of one head ------------------------------------------------------------------------ */
 
 static int64_t q_at(int64_t b, int64_t s, int64_t h) { return ((b * a.S + s) * (a.H + 2 * a.K) + h) * a.A; }
 static int64_t k_at(int64_t b, int64_t s, int64_t h) { return q_at(b, s, a.H + h / (a.H / a.K)); }
@@ -128,7 +128,7 @@ static void check_all(int64_t B)
         }
 }
 
-/* ---- tests ---------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static const struct { int64_t B, S, H, K, A; double p, size; } shapes[] = {
     { 1, 1, 1, 1, 1, 0, 1 }, { 2, 3, 1, 1, 1, 0, 1 }, { 3, 7, 4, 2, 5, 0, 1 }, { 1, 64, 2, 2, 16, 0, 1 },
@@ -142,8 +142,14 @@ static void test_attention(void **state)
     (void)state;
     FOR_FORMATS(t, op)
         for (int i = 0; i < SHAPES; i++) {
-            setup(op, shapes[i].B, (struct attention){ .S = shapes[i].S, .H = shapes[i].H, .K = shapes[i].K, .A = shapes[i].A,
-                  .scale = 0.7, .drop = { .p = shapes[i].p, .seed = 3, .stream = 4 } }, shapes[i].size);
+            setup(op, shapes[i].B,
+                  (struct attention){ .S = shapes[i].S,
+                                      .H = shapes[i].H,
+                                      .K = shapes[i].K,
+                                      .A = shapes[i].A,
+                                      .scale = 0.7,
+                                      .drop = { .p = shapes[i].p, .seed = 3, .stream = 4 } },
+                  shapes[i].size);
             run(op);
             check_all(shapes[i].B);
             check_guards_and_free();
@@ -209,7 +215,8 @@ static struct tensor columns(struct tensor X, int64_t from, int64_t count)
 {
     struct tensor piece = matrix(X.dtype, tensor_rows(X), count);
     for (int64_t n = 0; n < tensor_rows(X); n++)
-        for (int64_t c = 0; c < count; c++) tensor_set(piece, n * count + c, tensor_get(X, n * tensor_cols(X) + from + c));
+        for (int64_t c = 0; c < count; c++)
+            tensor_set(piece, n * count + c, tensor_get(X, n * tensor_cols(X) + from + c));
     return piece;
 }
 

@@ -12,12 +12,13 @@ static struct tensor columns(struct tensor X, int64_t c0, int64_t c1)
 {
     struct tensor piece = matrix(X.dtype, tensor_rows(X), c1 - c0);
     for (int64_t n = 0; n < tensor_rows(X); n++)
-        for (int64_t c = c0; c < c1; c++) tensor_set(piece, n * (c1 - c0) + c - c0, tensor_get(X, n * tensor_cols(X) + c));
+        for (int64_t c = c0; c < c1; c++)
+            tensor_set(piece, n * (c1 - c0) + c - c0, tensor_get(X, n * tensor_cols(X) + c));
     return piece;
 }
 
-static struct result run(const struct ops *op, struct tensor logits, struct tensor labels, const int64_t *cut, int slices,
-                         double scale)
+static struct result run(const struct ops *op, struct tensor logits, struct tensor labels, const int64_t *cut,
+                         int slices, double scale)
 {
     const enum dtype t = op->dtype;
     const int64_t N = tensor_rows(logits), V = tensor_cols(logits);
@@ -47,7 +48,8 @@ static struct result run(const struct ops *op, struct tensor logits, struct tens
     return r;
 }
 
-/* The softmax does not change when its shift does, so the maximum counts as exact.  Two adds more for joining slices. */
+/* The softmax does not change when its shift does, so the maximum counts as exact.
+ * Two adds more for joining slices. */
 static void expect_result(struct result r, struct tensor logits, struct tensor labels, double scale)
 {
     const int64_t N = tensor_rows(logits), V = tensor_cols(logits);
@@ -70,7 +72,8 @@ static void expect_result(struct result r, struct tensor logits, struct tensor l
         if (ignored) continue;
         /* in double from here on, whatever the format: three roundings */
         const num log_total = { logl(total.v), -log1pl(-total.e / total.v) };
-        const long double hit = at(logits, n * V + id_at(labels, n)).v, size = fabsl(log_total.v) + fabsl(top.v) + fabsl(hit);
+        const long double hit = at(logits, n * V + id_at(labels, n)).v,
+                          size = fabsl(log_total.v) + fabsl(top.v) + fabsl(hit);
         sum_add(&loss, (num){ log_total.v + top.v - hit, log_total.e + 3 * 1.2e-16L * size });
     }
     struct tensor got = tensor_1d(&r.loss, F64, 1);
@@ -114,14 +117,14 @@ static void test_minus_infinity_is_a_logit(void **state)
         const struct tensor logits = fill(matrix(t, 3, 20), 1, "x");
         const struct tensor label = integers(3, 7, 1, "seven");
         const int64_t cut[] = { 0, 5, 20 };
-        for (int64_t c = 0; c < 5; c++) tensor_set(logits, c, -INFINITY);      /* row 0: a whole slice; label elsewhere */
+        for (int64_t c = 0; c < 5; c++) tensor_set(logits, c, -INFINITY);    /* row 0: a whole slice; label elsewhere */
         tensor_set(logits, 20 + 3, -INFINITY);
         const struct result r = run(op, logits, label, cut, 2, 1);
         assert_true(isfinite(r.loss));
         for (int64_t i = 0; i < 60; i++) assert_true(isfinite(tensor_get(r.dlogits, i)));
         for (int64_t c = 0; c < 5; c++) expect_near("dlogits", r.dlogits, c, exact(0));
 
-        tensor_set(logits, 40 + 7, -INFINITY);                                  /* the label itself: impossible, and it came */
+        tensor_set(logits, 40 + 7, -INFINITY);                           /* the label itself: impossible, and it came */
         assert_true(run(op, logits, label, cut, 2, 1).loss == INFINITY);
         tensor_set(logits, 40 + 8, NAN);
         assert_true(isnan(run(op, logits, label, cut, 2, 1).loss));
@@ -181,7 +184,8 @@ static void test_threads_do_not_matter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_minus_infinity_is_a_logit), cmocka_unit_test(test_gradient),
+        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_minus_infinity_is_a_logit),
+            cmocka_unit_test(test_gradient),
         cmocka_unit_test(test_threads_do_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

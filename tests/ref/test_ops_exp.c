@@ -7,7 +7,8 @@
 static void run(const struct ops *op, struct tensor Y, struct tensor X)
 {
     const enum dtype t = op->dtype;
-    const struct tensor row = tensor_2d(X.data, t, 1, tensor_count(X)), slope = tensor_2d(Y.data, t, 1, tensor_count(X));
+    const struct tensor row = tensor_2d(X.data, t, 1, tensor_count(X)),
+                        slope = tensor_2d(Y.data, t, 1, tensor_count(X));
     const struct tensor label = integers(1, -2, 1, "label");
     op->cross_entropy_backward(slope, row, fill_with(vector(t, 1), 1), fill_with(vector(t, 1), 0), label, 0, -1, 1);
 }
@@ -27,7 +28,7 @@ static double expect_exp(struct tensor Y, struct tensor X, double ulps)
     double worst = 0;
     for (int64_t i = 0; i < tensor_count(X); i++) {
         const long double want = expl(tensor_get(X, i)), largest = X.dtype == F32 ? FLT_MAX : DBL_MAX;
-        if (want > largest) continue;               /* rounds to infinity or the largest; the edges are tested by value */
+        if (want > largest) continue;             /* rounds to infinity or the largest; the edges are tested by value */
         const num bound = { want, ulps * ulp(X.dtype, want) };
         expect_near("exp", Y, i, bound);
         worst = fmax(worst, (double)(fabsl(tensor_get(Y, i) - want) / ulp(X.dtype, want)));
@@ -63,7 +64,8 @@ static void test_exp_at_the_edges(void **state)
     FOR_FORMATS(t, op) {
         const bool narrow = t == F32;
         const double edge[] = { 0, -0.0, narrow ? 88.722831 : 709.78271289338, narrow ? -87.33655 : -708.3964185322641,
-                                narrow ? -103.9720840 : -745.1332191019411, 1e-30, -1e-30, 1, -1, 0.34657359, -0.34657359 };
+                                narrow ? -103.9720840 : -745.1332191019411, 1e-30, -1e-30, 1, -1, 0.34657359,
+                                    -0.34657359 };
         const double beyond[] = { narrow ? 88.7228470 : 709.7827128933841, 1e30, INFINITY,
                                   narrow ? -103.9722 : -745.14, -1e30, -INFINITY };
         CASE("exp %s at the edges", dtype_name(t));
@@ -72,7 +74,8 @@ static void test_exp_at_the_edges(void **state)
         for (int i = 0; i < 6; i++) tensor_set(X, 11 + i, beyond[i]);
         tensor_set(X, 17, NAN);
         run(op, Y, X);
-        for (int i = 0; i < 11; i++) expect_near("exp", Y, i, (num){ expl(tensor_get(X, i)), ulp(t, expl(tensor_get(X, i))) });
+        for (int i = 0; i < 11; i++)
+            expect_near("exp", Y, i, (num){ expl(tensor_get(X, i)), ulp(t, expl(tensor_get(X, i))) });
         assert_true(tensor_get(Y, 0) == 1 && tensor_get(Y, 1) == 1);
         for (int i = 11; i < 14; i++) assert_true(tensor_get(Y, i) == INFINITY);
         for (int i = 14; i < 17; i++) assert_true(tensor_get(Y, i) == 0);
@@ -83,6 +86,7 @@ static void test_exp_at_the_edges(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_exp_is_within_one_ulp), cmocka_unit_test(test_exp_at_the_edges) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_exp_is_within_one_ulp),
+                                        cmocka_unit_test(test_exp_at_the_edges) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

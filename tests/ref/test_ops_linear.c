@@ -1,5 +1,5 @@
-/* The linear layer: against loops in long double, exactly on small whole numbers, its backward against differences of its
- * forward.
+/* The linear layer: against loops in long double, exactly on small whole numbers, its backward against differences of
+ * its forward.
  * tier: check
  */
 #include "tests/ref/test_ops.h"
@@ -83,7 +83,8 @@ static struct tensor rows_of(struct tensor t, int64_t first, int64_t count)
     return t.ndim == 2 ? tensor_2d(data, t.dtype, count, tensor_cols(t)) : tensor_1d(data, t.dtype, count);
 }
 
-/* Ranges of outputs, one after the other, have the bits of all at once: columns lie where they belong, the others stay. */
+/* Ranges of outputs, one after the other, have the bits of all at once:
+ * columns lie where they belong, the others stay. */
 static void test_columns(void **state)
 {
     enum { TILES = 4 };
@@ -136,7 +137,8 @@ static void test_gradient(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear), cmocka_unit_test(test_linear_is_exact_on_integers), cmocka_unit_test(test_columns), cmocka_unit_test(test_gradient),
+        cmocka_unit_test(test_linear), cmocka_unit_test(test_linear_is_exact_on_integers),
+            cmocka_unit_test(test_columns), cmocka_unit_test(test_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 static struct tensor X, Y, W, dX, dY, dW, rstd;         /* of the case at hand, for the forward under test */
 static const struct ops *now;
 
-/* ---- rmsnorm ---------------------------------------------------------------------------------------------------------------- */
+/* ---- rmsnorm ----------------------------------------------------------------------------------------------------- */
 
 static const double eps = 1e-5;
 
@@ -19,7 +19,8 @@ static void rmsnorm_case(const struct ops *op, int64_t N, int64_t D, double offs
     CASE("rmsnorm %s N=%d D=%d offset %g", dtype_name(t), (int)N, (int)D, offset);
     X = fill(matrix(t, N, D), 1, "x"), W = fill(vector(t, D), 1, "w");
     for (int64_t i = 0; i < N * D; i++) tensor_set(X, i, tensor_get(X, i) + offset);
-    Y = matrix(t, N, D), rstd = vector(t, N), dY = fill(matrix(t, N, D), 1, "dy"), dX = matrix(t, N, D), dW = fill_with(vector(t, D), 1);
+    Y = matrix(t, N, D), rstd = vector(t, N), dY = fill(matrix(t, N, D), 1, "dy"), dX = matrix(t, N, D),
+    dW = fill_with(vector(t, D), 1);
     now = op;
     rmsnorm_again();
     op->rmsnorm_backward_input(dX, dY, X, W, rstd);
@@ -31,7 +32,8 @@ static void rmsnorm_case(const struct ops *op, int64_t N, int64_t D, double offs
         struct sum squares = { 0 }, inner = { 0 };
         for (int64_t d = 0; d < D; d++) sum_add(&squares, times(at(X, n * D + d), at(X, n * D + d)));
         const num r = over(exact(1), root(plus(over(sum_end(squares), exact(D)), rounded(eps, 0))));
-        for (int64_t d = 0; d < D; d++) sum_add(&inner, times(times(at(dY, n * D + d), at(W, d)), times(at(X, n * D + d), r)));
+        for (int64_t d = 0; d < D; d++)
+            sum_add(&inner, times(times(at(dY, n * D + d), at(W, d)), times(at(X, n * D + d), r)));
         const num mean = over(sum_end(inner), exact(D));
         expect_near("rstd", rstd, n, r);
         for (int64_t d = 0; d < D; d++) {
@@ -59,7 +61,7 @@ static void test_rmsnorm(void **state)
     }
 }
 
-/* ---- rotary ------------------------------------------------------------------------------------------------------------------- */
+/* ---- rotary ------------------------------------------------------------------------------------------------------ */
 
 /* The other number of a pair of the first R of a head. */
 static int64_t partner(int64_t i, int64_t R, bool neighbours)
@@ -67,16 +69,17 @@ static int64_t partner(int64_t i, int64_t R, bool neighbours)
     return neighbours ? i ^ 1 : i < R / 2 ? i + R / 2 : i - R / 2;
 }
 
-/* Complex numbers turned by their angles; what lies behind the first R of a head, and values, stay, bit for bit; backward
- * undoes forward. */
-static void rotary_case(const struct ops *op, int64_t N, int64_t S, int64_t H, int64_t K, int64_t A, int64_t R, bool neighbours)
+/* Complex numbers turned by their angles; what lies behind the first R of a head, and values, stay, bit for bit;
+ * backward undoes forward. */
+static void rotary_case(const struct ops *op, int64_t N, int64_t S, int64_t H, int64_t K, int64_t A, int64_t R,
+                        bool neighbours)
 {
     const enum dtype t = op->dtype;
     const struct attention a = { .S = S, .H = H, .K = K, .A = A, .neighbours = neighbours };
     const struct rotary r = { .theta = 100 };
     const int64_t ld = (H + 2 * K) * A;
-    CASE("rotary %s N=%d S=%d H=%d K=%d A=%d R=%d neighbours %d", dtype_name(t), (int)N, (int)S, (int)H, (int)K, (int)A, (int)R,
-         neighbours);
+    CASE("rotary %s N=%d S=%d H=%d K=%d A=%d R=%d neighbours %d", dtype_name(t), (int)N, (int)S, (int)H, (int)K, (int)A,
+         (int)R, neighbours);
     X = fill(matrix(t, N, ld), 1, "x"), Y = copy_of(X);
     struct tensor table = matrix(t, S, R), positions = integers(N, 0, (int)S, "positions");
     rotary_table(&r, table);
@@ -93,7 +96,8 @@ static void rotary_case(const struct ops *op, int64_t N, int64_t S, int64_t H, i
             const int64_t other = here - i + partner(i, R, neighbours), pair = neighbours ? i / 2 : i % (R / 2);
             const bool first = neighbours ? i % 2 == 0 : i < R / 2;
             const long double angle = id_at(positions, n) * powl(100, -2.0L * pair / R);
-            const num cosine = rounded(cosl(angle), 1e-15L * (1 + angle)), sine = rounded(sinl(angle), 1e-15L * (1 + angle));
+            const num cosine = rounded(cosl(angle), 1e-15L * (1 + angle)),
+                      sine = rounded(sinl(angle), 1e-15L * (1 + angle));
             const num straight = times(at(X, here), cosine), cross = times(at(X, other), sine);
             expect_near("Y", Y, here, first ? minus(straight, cross) : plus(straight, cross));
             expect_near("turned back", dX, here, (num){ tensor_get(X, here), 8 * unit + 8e-15L });
@@ -116,17 +120,23 @@ static void test_rotary(void **state)
     }
 }
 
-/* Llama 3.1's own numbers: of A = 128, theta 500000, factor 8, low 1, high 4, 8192 positions: the fast pairs are kept, the slow
- * ones slowed by 8, those between lie between, and nowhere does a slower pair become the faster one. */
+/* Llama 3.1's own numbers: of A = 128, theta 500000, factor 8, low 1, high 4, 8192 positions: the fast pairs are kept,
+ * the slow ones slowed by 8, those between lie between, and nowhere does a slower pair become the faster one. */
 static void test_llama3_scaling(void **state)
 {
     (void)state;
-    const struct rotary plain = { .theta = 500000 }, linear = { .theta = 500000, .scaling = SCALING_LINEAR, .factor = 2.5 };
-    const struct rotary scaled = { .theta = 500000, .scaling = SCALING_LLAMA3, .factor = 8, .low_frequency = 1, .high_frequency = 4,
+    const struct rotary plain = { .theta = 500000 },
+                        linear = { .theta = 500000, .scaling = SCALING_LINEAR, .factor = 2.5 };
+    const struct rotary scaled = { .theta = 500000,
+                                   .scaling = SCALING_LLAMA3,
+                                   .factor = 8,
+                                   .low_frequency = 1,
+                                   .high_frequency = 4,
                                    .original_positions = 8192 };
     int kept = 0, slowed = 0, between = 0;
     for (int64_t i = 0; i < 64; i++) {
-        const double f = rotary_frequency(&plain, 128, i), g = rotary_frequency(&scaled, 128, i), turns = 8192 * f / 6.283185307179586;
+        const double f = rotary_frequency(&plain, 128, i), g = rotary_frequency(&scaled, 128, i),
+                     turns = 8192 * f / 6.283185307179586;
         assert_true(rotary_frequency(&linear, 128, i) == f / 2.5);
         assert_true(i == 0 || g < rotary_frequency(&scaled, 128, i - 1));
         if (turns > 4) assert_true(g == f), kept++;
@@ -137,7 +147,7 @@ static void test_llama3_scaling(void **state)
     assert_true(kept == 29 && between == 6 && slowed == 29);
 }
 
-/* ---- swiglu --------------------------------------------------------------------------------------------------------------------- */
+/* ---- swiglu ------------------------------------------------------------------------------------------------------ */
 
 static num logistic(num x) { return over(exact(1), plus(exact(1), expo((num){ -x.v, x.e }))); }
 
@@ -145,7 +155,8 @@ static void swiglu_case(const struct ops *op, int64_t N, int64_t F, double reach
 {
     const enum dtype t = op->dtype;
     CASE("swiglu %s N=%d F=%d reach %g", dtype_name(t), (int)N, (int)F, reach);
-    X = fill(matrix(t, N, 2 * F), reach, "x"), Y = matrix(t, N, F), dY = fill(matrix(t, N, F), 1, "dy"), dX = matrix(t, N, 2 * F);
+    X = fill(matrix(t, N, 2 * F), reach, "x"), Y = matrix(t, N, F), dY = fill(matrix(t, N, F), 1, "dy"),
+    dX = matrix(t, N, 2 * F);
     op->swiglu_forward(Y, X);
     op->swiglu_backward_input(dX, dY, X);
     for (int64_t n = 0; n < N; n++)
@@ -173,7 +184,8 @@ static void test_swiglu(void **state)
         op->swiglu_forward(Y, X);
         op->swiglu_backward_input(dX, dY, X);
         assert_true(tensor_get(Y, 0) == 0 && tensor_get(Y, 1) == 3e4);                 /* and not 0 times infinity */
-        assert_true(tensor_get(dX, 0) == 0 && tensor_get(dX, 1) == 3 && tensor_get(dX, 2) == 0 && tensor_get(dX, 3) == 1e4);
+        assert_true(tensor_get(dX, 0) == 0 && tensor_get(dX, 1) == 3 && tensor_get(dX, 2) == 0 &&
+                    tensor_get(dX, 3) == 1e4);
         check_guards_and_free();
     }
 }

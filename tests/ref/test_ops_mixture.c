@@ -1,4 +1,5 @@
-/* The operations of a mixture: routing with its ties, the way to the experts and back in exact integers, the routers' losses.
+/* The operations of a mixture: routing with its ties, the way to the experts and back in exact integers, the routers'
+ * losses.
  * tier: check
  */
 #include "tests/ref/test_ops.h"
@@ -9,7 +10,7 @@ static bool normalized;
 
 static void route_again(void) { now->route_forward(weights, experts, logits, normalized); }
 
-/* ---- routing ----------------------------------------------------------------------------------------------------------------- */
+/* ---- routing ----------------------------------------------------------------------------------------------------- */
 
 static void expect_choice(int64_t n, int64_t E, int64_t k)
 {
@@ -21,7 +22,9 @@ static void expect_choice(int64_t n, int64_t E, int64_t k)
             const double x = tensor_get(logits, n * E + e), own = tensor_get(logits, n * E + here);
             better += x > own || (x == own && e < here);
         }
-        if (better != i) fail_msg("%s: row %d, choice %d is expert %d, before which there are %d", case_name, (int)n, (int)i, here, better);
+        if (better != i)
+            fail_msg("%s: row %d, choice %d is expert %d, before which there are %d", case_name, (int)n, (int)i, here,
+                     better);
     }
 }
 
@@ -32,7 +35,8 @@ static void expect_weights(int64_t n, int64_t E, int64_t k)
     for (int64_t e = 0; e < (normalized ? k : E); e++)
         sum_add(&total, expo(minus(at(logits, n * E + (normalized ? id_at(experts, n * k + e) : e)), top)));
     for (int64_t i = 0; i < k; i++)
-        expect_near("weights", weights, n * k + i, over(expo(minus(at(logits, n * E + id_at(experts, n * k + i)), top)), sum_end(total)));
+        expect_near("weights", weights, n * k + i,
+                    over(expo(minus(at(logits, n * E + id_at(experts, n * k + i)), top)), sum_end(total)));
 }
 
 static void route_case(const struct ops *op, int64_t N, int64_t E, int64_t k, bool sums_to_one)
@@ -95,10 +99,10 @@ static void test_nan_is_never_preferred(void **state)
     }
 }
 
-/* ---- to the experts and back ---------------------------------------------------------------------------------------------------- */
+/* ---- to the experts and back ------------------------------------------------------------------------------------- */
 
-/* Small whole numbers: every sum is exact, so every comparison is ==.  The order is also given in two pieces, as two devices
- * would have it. */
+/* Small whole numbers: every sum is exact, so every comparison is ==.  The order is also given in two pieces, as two
+ * devices would have it. */
 static void movement_case(const struct ops *op, int64_t N, int64_t E, int64_t k, int64_t D)
 {
     const enum dtype t = op->dtype;
@@ -114,7 +118,8 @@ static void movement_case(const struct ops *op, int64_t N, int64_t E, int64_t k,
             if (id_at(experts, i) == e) assert_int_equal(id_at(order, r++), i), count++;
         assert_int_equal(id_at(counts, e), count);
     }
-    struct tensor X = matrix(t, N, D), rows = matrix(t, R, D), Y = matrix(t, N, D), drows = matrix(t, R, D), dX = matrix(t, N, D);
+    struct tensor X = matrix(t, N, D), rows = matrix(t, R, D), Y = matrix(t, N, D), drows = matrix(t, R, D),
+                  dX = matrix(t, N, D);
     weights = matrix(t, N, k), dweights = matrix(t, N, k);
     for (int64_t i = 0; i < N * D; i++) tensor_set(X, i, (double)(i * 7 % 11) - 5);
     for (int64_t i = 0; i < R; i++) tensor_set(weights, i, (double)(i * 5 % 7) - 3);
@@ -135,12 +140,17 @@ static void movement_case(const struct ops *op, int64_t N, int64_t E, int64_t k,
     for (int64_t i = 0; i < R; i++)
         for (int64_t d = 0; d < D; d++) {
             const double x = tensor_get(X, id_at(order, i) / k * D + d);
-            assert_true(tensor_get(rows, i * D + d) == x && tensor_get(drows, i * D + d) == tensor_get(weights, id_at(order, i)) * x);
+            assert_true(tensor_get(rows, i * D + d) == x &&
+                        tensor_get(drows, i * D + d) == tensor_get(weights, id_at(order, i)) * x);
         }
-    struct tensor half[2], part[2] = { tensor_1d(order.data, I32, first), tensor_1d((int32_t *)order.data + first, I32, R - first) };
+    struct tensor half[2],
+        part[2] = { tensor_1d(order.data, I32, first), tensor_1d((int32_t *)order.data + first, I32, R - first) };
     for (int h = 0; h < 2; h++) {
         half[h] = matrix(t, N, D);
-        op->combine_forward(half[h], tensor_2d((char *)rows.data + (size_t)(h * first * D) * dtype_size(t), t, h ? R - first : first, D), part[h], weights);
+        op->combine_forward(half[h],
+                            tensor_2d((char *)rows.data + (size_t)(h * first * D) * dtype_size(t), t,
+                                      h ? R - first : first, D),
+                            part[h], weights);
     }
     op->add(half[0], half[0], half[1]);
     expect_same_bits("parts", half[0], Y);
@@ -159,7 +169,7 @@ static void test_movement(void **state)
     }
 }
 
-/* ---- the routers' losses -------------------------------------------------------------------------------------------------------- */
+/* ---- the routers' losses ----------------------------------------------------------------------------------------- */
 
 enum { ROWS = 9, EXPERTS = 4, CHOICES = 2 };
 static struct tensor loss, one;

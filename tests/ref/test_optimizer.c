@@ -1,19 +1,19 @@
-/* Optimizers: each step against its published formula in long double, pieces against the whole bit for bit, the learning
- * rate and clipping.
+/* Optimizers: each step against its published formula in long double, pieces against the whole bit for bit, the
+ * learning rate and clipping.
  * tier: check
  */
 #include "ref/optim/optimizer.h"
 #include "ref/ops/reduce.h"
 #include "tests/ref/test_ops.h"
 
-/* ---- learning rate and clipping ------------------------------------------------------------------------------------------ */
+/* ---- learning rate and clipping ---------------------------------------------------------------------------------- */
 
 static void expect_rate(const struct hyperparameters *h, int64_t t, double want)
 {
     const double got = learning_rate(h, t);
     if (!(fabs(got - want) <= 4 * dtype_unit(F64) * h->lr))
-        fail_msg("warmup %lld of %lld steps: rate of step %lld is %.17g, want %.17g", (long long)h->warmup, (long long)h->steps,
-                 (long long)t, got, want);
+        fail_msg("warmup %lld of %lld steps: rate of step %lld is %.17g, want %.17g", (long long)h->warmup,
+                 (long long)h->steps, (long long)t, got, want);
 }
 
 static void rate_rises_then_falls(void **state)
@@ -58,7 +58,7 @@ static void clipping_limits_the_norm(void **state)
     assert_true(clip_scale(&at_2, 0) == 1);
 }
 
-/* ---- one step against its formula ------------------------------------------------------------------------------------------ */
+/* ---- one step against its formula -------------------------------------------------------------------------------- */
 
 enum { ELEMENTS = 203, STEPS = 6 };
 
@@ -76,13 +76,16 @@ static struct factors factors_of(struct step s, enum dtype t)
     const struct hyperparameters *h = s.hyper;
     set_format(F64);
     struct factors f = {
-        .scale = exact(s.gradient_scale), .keep = minus(one, times(exact(s.lr), exact(s.weight_decay))), .lr = exact(s.lr),
+        .scale = exact(s.gradient_scale), .keep = minus(one, times(exact(s.lr), exact(s.weight_decay))),
+        .lr = exact(s.lr),
         .momentum = exact(h->momentum), .beta1 = exact(h->beta1), .beta2 = exact(h->beta2),
         .new1 = minus(one, exact(h->beta1)), .new2 = minus(one, exact(h->beta2)), .eps = exact(h->eps),
-        .rate = over(exact(s.lr), minus(one, power(h->beta1, s.t))), .root = over(one, root(minus(one, power(h->beta2, s.t)))),
+        .rate = over(exact(s.lr), minus(one, power(h->beta1, s.t))),
+        .root = over(one, root(minus(one, power(h->beta2, s.t)))),
     };
     set_format(t);
-    num *const all[] = { &f.scale, &f.keep, &f.lr, &f.momentum, &f.beta1, &f.beta2, &f.new1, &f.new2, &f.rate, &f.root, &f.eps };
+    num *const all[] = { &f.scale, &f.keep, &f.lr,   &f.momentum, &f.beta1, &f.beta2,
+                         &f.new1,  &f.new2, &f.rate, &f.root,     &f.eps };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i] = rounded(all[i]->v, all[i]->e);
     return f;
 }
@@ -112,11 +115,15 @@ static const struct {
     void (*formula)(struct element *, num gradient, const struct factors *);
 } formulas[] = { { "adamw", adamw_formula }, { "sgd", sgd_formula }, { "momentum", momentum_formula } };
 
-static const struct hyperparameters odd = { .lr = 0.03, .beta1 = 0.85, .beta2 = 0.97, .eps = 1e-3, .weight_decay = 0.2, .momentum = 0.8 };
+static const struct hyperparameters odd = {
+    .lr = 0.03, .beta1 = 0.85, .beta2 = 0.97, .eps = 1e-3, .weight_decay = 0.2, .momentum = 0.8
+};
 
 static struct step step_at(int64_t t, double scale)
 {
-    return (struct step){ .lr = odd.lr / (double)t, .weight_decay = odd.weight_decay, .gradient_scale = scale, .t = t, .hyper = &odd };
+    return (struct step){
+        .lr = odd.lr / (double)t, .weight_decay = odd.weight_decay, .gradient_scale = scale, .t = t, .hyper = &odd
+    };
 }
 
 static void make_states(const struct optimizer *o, struct tensor w, struct tensor states[])
@@ -125,7 +132,8 @@ static void make_states(const struct optimizer *o, struct tensor w, struct tenso
 }
 
 /* Several steps, so that state is carried and t counts; every step has its own rate, gradient and clipping. */
-static void follow(const struct optimizer *o, void (*formula)(struct element *, num, const struct factors *), enum dtype t)
+static void follow(const struct optimizer *o, void (*formula)(struct element *, num, const struct factors *),
+                   enum dtype t)
 {
     struct element want[ELEMENTS] = { 0 };
     struct tensor w = fill(vector(t, ELEMENTS), 1, "w"), states[OPTIMIZER_MAX_STATES] = { 0 };
@@ -158,7 +166,7 @@ static void steps_follow_their_formula(void **state)
     }
 }
 
-/* ---- what holds for every optimizer in the registry ------------------------------------------------------------------------ */
+/* ---- what holds for every optimizer in the registry -------------------------------------------------------------- */
 
 enum { MANY = 2 * PARALLEL_FROM + 37 };     /* the whole is stepped by several threads */
 
@@ -205,7 +213,8 @@ static void threads_change_no_bit(void **state)
     for (int i = 0; optimizers[i]; i++)
         FOR_FORMATS(t, op) {
             const struct optimizer *o = optimizers[i];
-            struct tensor one = fill(vector(t, MANY), 1, "w"), three = copy_of(one), g = fill(vector(t, MANY), 0.1, "g");
+            struct tensor one = fill(vector(t, MANY), 1, "w"), three = copy_of(one),
+                          g = fill(vector(t, MANY), 0.1, "g");
             struct tensor states[OPTIMIZER_MAX_STATES] = { 0 }, others[OPTIMIZER_MAX_STATES] = { 0 };
             make_states(o, one, states);
             make_states(o, one, others);
@@ -228,7 +237,8 @@ static void narrow_gradients_step_as_wide_ones(void **state)
     for (int i = 0; optimizers[i]; i++)
         for (int k = 0; k < 2; k++) {
             const struct optimizer *o = optimizers[i];
-            struct tensor w = fill(vector(F32, MANY), 1, "w"), other = copy_of(w), g = fill(vector(narrow[k], MANY), 0.1, "g"), wide = vector(F32, MANY);
+            struct tensor w = fill(vector(F32, MANY), 1, "w"), other = copy_of(w),
+                          g = fill(vector(narrow[k], MANY), 0.1, "g"), wide = vector(F32, MANY);
             struct tensor states[OPTIMIZER_MAX_STATES] = { 0 }, others[OPTIMIZER_MAX_STATES] = { 0 };
             for (int e = 0; e < MANY; e++) tensor_set(wide, e, tensor_get(g, e));
             make_states(o, w, states);
@@ -268,7 +278,8 @@ static void without_rate_nothing_moves(void **state)
     for (int i = 0; optimizers[i]; i++)
         FOR_FORMATS(t, op) {
             const struct optimizer *o = optimizers[i];
-            struct tensor w = fill(vector(t, ELEMENTS), 1, "w"), g = fill(vector(t, ELEMENTS), 0.1, "g"), before = copy_of(w);
+            struct tensor w = fill(vector(t, ELEMENTS), 1, "w"), g = fill(vector(t, ELEMENTS), 0.1, "g"),
+                          before = copy_of(w);
             struct tensor states[OPTIMIZER_MAX_STATES] = { 0 };
             struct step s = step_at(1, 1);
             s.lr = 0;

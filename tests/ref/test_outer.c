@@ -1,4 +1,5 @@
-/* Replicas that train apart, and their outer step: the serial rule (ref/model/local.h) against PyTorch's, golden/local.safetensors.
+/* Replicas that train apart, and their outer step: the serial rule (ref/model/local.h) against PyTorch's,
+ * golden/local.safetensors.
  * tier: check
  */
 #include "ref/golden/golden.h"
@@ -41,7 +42,8 @@ static void hold(const struct golden *g, const char *name, struct tensor got)
     free(want.data);
 }
 
-static void hold_all(const struct golden *g, const char *kind, const char *of, const struct transformer *m, const struct tensor t[])
+static void hold_all(const struct golden *g, const char *kind, const char *of, const struct transformer *m,
+                     const struct tensor t[])
 {
     char name[RECORD_NAME + 64];
     for (int i = 0; i < m->params; i++) {
@@ -58,7 +60,9 @@ static void begin(struct local_run *l, const struct golden *g, const char *kind)
     assert_int_equal(optimizer_find(&inner, safetensors_metadata(&g->file, key), &err), OK);
     struct hyperparameters h = golden_hyperparameters(g, kind);
     h.lr = metadata(g, kind, "lr");
-    const struct outer outer = { .every = EVERY, .lr = metadata(g, kind, "outer_lr"), .momentum = metadata(g, kind, "outer_momentum") };
+    const struct outer outer = { .every = EVERY,
+                                 .lr = metadata(g, kind, "outer_lr"),
+                                 .momentum = metadata(g, kind, "outer_momentum") };
     if (local_open(l, REPLICAS, &g->config, F64, g->seed, inner, &h, outer, &err)) fail_msg("%s", err.text);
     const struct transformer *m = &l->replica[0].model;
     for (int i = 0; i < m->params; i++) {
@@ -77,8 +81,10 @@ static void follows_pytorch(const char *kind)
     assert_true(g.steps >= 2 * EVERY && g.steps % EVERY == 1);          /* two rounds, and then apart again */
     begin(&l, &g, kind);
     for (int64_t s = 0; s < g.steps; s++) {
-        if (local_step(&l, g.ids + s * g.B * g.S, g.labels + s * g.B * g.S, first, g.S, 0, &err)) fail_msg("%s", err.text);
-        for (int r = 0; r < REPLICAS; r++) loss[s * REPLICAS + r] = l.replica[r].loss, norm[s * REPLICAS + r] = l.replica[r].norm;
+        if (local_step(&l, g.ids + s * g.B * g.S, g.labels + s * g.B * g.S, first, g.S, 0, &err))
+            fail_msg("%s", err.text);
+        for (int r = 0; r < REPLICAS; r++)
+            loss[s * REPLICAS + r] = l.replica[r].loss, norm[s * REPLICAS + r] = l.replica[r].norm;
     }
     if (l.outer.momentum > 0) hold_all(&g, kind, "momentum", &l.replica[0].model, l.momentum);
     hold_all(&g, kind, "anchor", &l.replica[0].model, l.anchor);
@@ -118,11 +124,13 @@ static void by_hand(void **state)
         assert_true(tensor_get(x[0], 0) == 5.5);                        /* the mean of 7 and 4 */
     }
     const struct outer o = { .every = 3 };
-    assert_true(!outer_follows(&o, 1) && outer_follows(&o, 3) && outer_steps(&o, 2, 9) == 3 && outer_steps(&o, 3, 5) == 0);
+    assert_true(!outer_follows(&o, 1) && outer_follows(&o, 3) && outer_steps(&o, 2, 9) == 3 &&
+                outer_steps(&o, 3, 5) == 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(by_hand), cmocka_unit_test(diloco), cmocka_unit_test(local_sgd) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(by_hand), cmocka_unit_test(diloco),
+                                        cmocka_unit_test(local_sgd) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

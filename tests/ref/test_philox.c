@@ -26,11 +26,13 @@ static void test_known_answers(void **state)
         philox4x32(known[i].counter, known[i].key, got);
         for (int w = 0; w < 4; w++)
             if (got[w] != known[i].want[w])
-                fail_msg("known answer %zu, word %d: got %08x, want %08x", i, w, (unsigned)got[w], (unsigned)known[i].want[w]);
+                fail_msg("known answer %zu, word %d: got %08x, want %08x", i, w, (unsigned)got[w],
+                         (unsigned)known[i].want[w]);
     }
 }
 
-/* Where each of the three coordinates goes: the low half of each first, index before stream, and the seed is the key. */
+/* Where each of the three coordinates goes: the low half of each first, index before stream, and the
+ * seed is the key. */
 static void test_words_of_a_block(void **state)
 {
     (void)state;
@@ -61,12 +63,13 @@ static void test_many_at_a_time(void **state)
             assert_true(x[n] == -1 && z[n] == -9);
             for (int i = 0; i < n; i++)
                 if (!(z[i] == random_normal(3, 4, first[f] + (uint64_t)i)))
-                    fail_msg("random_normals, first %llu, n %d, element %d: got %.17g, want %.17g", (unsigned long long)first[f], n, i, z[i],
-                             random_normal(3, 4, first[f] + (uint64_t)i));
+                    fail_msg("random_normals, first %llu, n %d, element %d: got %.17g, want %.17g",
+                             (unsigned long long)first[f], n, i, z[i], random_normal(3, 4, first[f] + (uint64_t)i));
             for (int i = 0; i < n; i++)
                 if (!((double)x[i] == random_uniform(3, 4, first[f] + (uint64_t)i)))
-                    fail_msg("random_uniforms, first %llu, n %d, element %d: got %.9g, want %.9g", (unsigned long long)first[f],
-                             n, i, (double)x[i], random_uniform(3, 4, first[f] + (uint64_t)i));
+                    fail_msg("random_uniforms, first %llu, n %d, element %d: got %.9g, want %.9g",
+                             (unsigned long long)first[f], n, i, (double)x[i],
+                             random_uniform(3, 4, first[f] + (uint64_t)i));
         }
 }
 
@@ -87,7 +90,8 @@ enum { DRAWS = 1 << 20 };
 static void expect_moment(const char *what, double sum, double mean, double variance)
 {
     const double bound = 5 * sqrt(variance / DRAWS);
-    if (!(fabs(sum / DRAWS - mean) <= bound)) fail_msg("%s: got %.6f, want %.6f within %.6f", what, sum / DRAWS, mean, bound);
+    if (!(fabs(sum / DRAWS - mean) <= bound))
+        fail_msg("%s: got %.6f, want %.6f within %.6f", what, sum / DRAWS, mean, bound);
 }
 
 static void test_uniform_moments(void **state)
@@ -143,8 +147,10 @@ static void test_neighbours_are_independent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_answers), cmocka_unit_test(test_words_of_a_block), cmocka_unit_test(test_many_at_a_time),
-        cmocka_unit_test(test_streams_are_named), cmocka_unit_test(test_uniform_moments), cmocka_unit_test(test_normal_moments),
+        cmocka_unit_test(test_known_answers), cmocka_unit_test(test_words_of_a_block),
+            cmocka_unit_test(test_many_at_a_time),
+        cmocka_unit_test(test_streams_are_named), cmocka_unit_test(test_uniform_moments),
+            cmocka_unit_test(test_normal_moments),
         cmocka_unit_test(test_neighbours_are_independent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,10 @@ static void test_utf8_stays(void **state)
 {
     (void)state;
     becomes("", "");
-    becomes("stra\xc3\x9f" "e \xe2\x82\xac \xf0\x9d\x84\x9e \xe6\xa8\xa1", "stra\xc3\x9f" "e \xe2\x82\xac \xf0\x9d\x84\x9e \xe6\xa8\xa1");
+    becomes("stra\xc3\x9f"
+            "e \xe2\x82\xac \xf0\x9d\x84\x9e \xe6\xa8\xa1",
+            "stra\xc3\x9f"
+            "e \xe2\x82\xac \xf0\x9d\x84\x9e \xe6\xa8\xa1");
     becomes("\xc2\xa0\xef\xbf\xbd\xf4\x8f\xbf\xbf", "\xc2\xa0\xef\xbf\xbd\xf4\x8f\xbf\xbf");
 }
 
@@ -67,7 +70,8 @@ static void test_every_failure_is_plain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_a_terminal_obeys), cmocka_unit_test(test_utf8_stays), cmocka_unit_test(test_what_is_no_utf8),
+        cmocka_unit_test(test_what_a_terminal_obeys), cmocka_unit_test(test_utf8_stays),
+            cmocka_unit_test(test_what_is_no_utf8),
         cmocka_unit_test(test_every_failure_is_plain),
     };
     return cmocka_run_group_tests_name("plain", tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* The one-device model on its own: gradients against differences of its loss, dropout, ignored labels, and what it refuses.
- * That its numbers are those of PyTorch is the business of test_golden.c.
+/* The one-device model on its own: gradients against differences of its loss, dropout, ignored labels, and what it
+ * refuses.  That its numbers are those of PyTorch is the business of test_golden.c.
  * tier: check
  */
 #include "ref/model/perturb.h"
@@ -21,16 +21,48 @@ static int32_t ids[ALL], labels[ALL];
 
 static struct model_config shape(bool tied, double dropout)
 {
-    return (struct model_config){ .name = "nut", .S = 6, .D = 6, .H = 2, .K = 2, .A = 3, .F = 10, .L = 2, .V = VOCABULARY, .biases = BIASES_GPT2, .tied = tied, .eps = 1e-5,
-                                  .init_std = 0.3, .dropout_embedding = dropout, .dropout_residual = dropout, .dropout_attention = dropout };
+    return (struct model_config){ .name = "nut",
+                                  .S = 6,
+                                  .D = 6,
+                                  .H = 2,
+                                  .K = 2,
+                                  .A = 3,
+                                  .F = 10,
+                                  .L = 2,
+                                  .V = VOCABULARY,
+                                  .biases = BIASES_GPT2,
+                                  .tied = tied,
+                                  .eps = 1e-5,
+                                  .init_std = 0.3,
+                                  .dropout_embedding = dropout,
+                                  .dropout_residual = dropout,
+                                  .dropout_attention = dropout };
 }
 
-/* Of the other families: fewer key/value heads than heads, a mixture in which not every expert is chosen by every batch. */
+/* Of the other families: fewer key/value heads than heads, a mixture in which not every expert
+ * is chosen by every batch. */
 static struct model_config llama_shape(bool tied, double dropout)
 {
-    return (struct model_config){ .name = "llama", .S = 6, .D = 12, .H = 3, .K = 1, .A = 4, .F = 10, .L = 2, .V = VOCABULARY, .norm = NORM_RMS,
-                                  .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .tied = tied, .eps = 1e-5, .init_std = 0.3,
-                                  .rotary = { .theta = 100, .scaling = SCALING_LLAMA3, .factor = 8, .low_frequency = 1, .high_frequency = 4,
+    return (struct model_config){ .name = "llama",
+                                  .S = 6,
+                                  .D = 12,
+                                  .H = 3,
+                                  .K = 1,
+                                  .A = 4,
+                                  .F = 10,
+                                  .L = 2,
+                                  .V = VOCABULARY,
+                                  .norm = NORM_RMS,
+                                  .positions = POSITIONS_ROTARY,
+                                  .mlp = MLP_SWIGLU,
+                                  .tied = tied,
+                                  .eps = 1e-5,
+                                  .init_std = 0.3,
+                                  .rotary = { .theta = 100,
+                                              .scaling = SCALING_LLAMA3,
+                                              .factor = 8,
+                                              .low_frequency = 1,
+                                              .high_frequency = 4,
                                               .original_positions = 32 },
                                   .dropout_attention = dropout };
 }
@@ -39,7 +71,9 @@ static struct model_config mixtral_shape(bool tied, bool normalized)
 {
     struct model_config c = llama_shape(tied, 0);
     c.mlp = MLP_MIXTURE;
-    c.mixture = (struct mixture_config){ .E = 7, .k = 2, .normalized = normalized, .balance_coefficient = 0.1, .z_coefficient = 0.05 };
+    c.mixture = (struct mixture_config){
+        .E = 7, .k = 2, .normalized = normalized, .balance_coefficient = 0.1, .z_coefficient = 0.05
+    };
     return c;
 }
 
@@ -47,7 +81,8 @@ static struct model_config mixtral_shape(bool tied, bool normalized)
 static struct model_config gptj_shape(bool tied, double dropout)
 {
     struct model_config c = shape(tied, dropout);
-    c.D = 10, c.A = 5, c.positions = POSITIONS_ROTARY, c.rotary = (struct rotary){ .theta = 100, .turned = 4, .neighbours = true };
+    c.D = 10, c.A = 5, c.positions = POSITIONS_ROTARY,
+    c.rotary = (struct rotary){ .theta = 100, .turned = 4, .neighbours = true };
     c.parallel = true, c.biases = BIASES_GPTJ;
     return c;
 }
@@ -59,10 +94,15 @@ static void open_model(struct transformer *m, struct model_config c)
     if (transformer_open(m, &c, F64, SEED, &err) != OK) fail_msg("%s", err.text);
     for (int i = 0; i < m->params; i++)
         for (int64_t j = 0; m->spec[i].ndim == 1 && j < tensor_count(m->w[i]); j++)
-            tensor_set(m->w[i], j, tensor_get(m->w[i], j) + 0.3 * random_normal(SEED + 1, random_stream(m->spec[i].name), (uint64_t)j));
+            tensor_set(m->w[i], j,
+                       tensor_get(m->w[i], j) +
+                           0.3 * random_normal(SEED + 1, random_stream(m->spec[i].name), (uint64_t)j));
 }
 
-static int draw(const char *stream, int i, int choices) { return (int)(choices * random_uniform(SEED, random_stream(stream), (uint64_t)i)); }
+static int draw(const char *stream, int i, int choices)
+{
+    return (int)(choices * random_uniform(SEED, random_stream(stream), (uint64_t)i));
+}
 
 static int make_batch(void **state)
 {
@@ -90,9 +130,10 @@ static double gradients_of(struct transformer *m, const int32_t *label, int64_t 
     return loss;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* How far rounding alone moves the loss: the furthest of a few disturbed evaluations, and the rounding of its last sum. */
+/* How far rounding alone moves the loss: the furthest of a few disturbed evaluations, and the rounding
+ * of its last sum. */
 static double loss_noise(struct transformer *m)
 {
     const double loss = loss_of(m, labels, BATCH);
@@ -109,8 +150,9 @@ static double loss_noise(struct transformer *m)
 /**
  * Hold element i of a gradient to central differences of the loss.
  *
- * With D(h) = (L(w+h) - L(w-h))/2h the derivative is (4 D(h/2) - D(h))/3 (Richardson), of truncation error O(h^4), less than
- * its correction |D(h/2) - D(h)|/3 of O(h^2); the noise of four losses adds 4/3 * 2/h + 1/3 * 1/h times that of one.
+ * With D(h) = (L(w+h) - L(w-h))/2h the derivative is (4 D(h/2) - D(h))/3 (Richardson), of truncation error O(h^4), less
+ * than its correction |D(h/2) - D(h)|/3 of O(h^2); the noise of four losses adds 4/3 * 2/h + 1/3 * 1/h times that of
+ * one.
  */
 static void expect_derivative(struct transformer *m, int param, int64_t i, double noise)
 {
@@ -124,8 +166,8 @@ static void expect_derivative(struct transformer *m, int param, int64_t i, doubl
     const double whole = (L[0] - L[1]) / (2 * h), half = (L[2] - L[3]) / h, want = (4 * half - whole) / 3;
     const double bound = fabs(half - whole) / 3 + 3 * noise / h, got = tensor_get(m->g[param], i);
     if (!(fabs(got - want) <= bound))
-        fail_msg("gradient of %s, element %lld: %.10g, by differences %.10g, off by %.3g, bound %.3g", m->spec[param].name, (long long)i, got,
-                 want, fabs(got - want), bound);
+        fail_msg("gradient of %s, element %lld: %.10g, by differences %.10g, off by %.3g, bound %.3g",
+                 m->spec[param].name, (long long)i, got, want, fabs(got - want), bound);
 }
 
 static int64_t largest_of(struct tensor t)
@@ -177,7 +219,8 @@ static void gradients_with_dropout_are_derivatives(void **state)
 static void every_family_runs_in_16_bits(void **state)
 {
     (void)state;
-    const struct model_config all[] = { shape(true, 0), llama_shape(false, 0), mixtral_shape(true, true), gptj_shape(false, 0) };
+    const struct model_config all[] = { shape(true, 0), llama_shape(false, 0), mixtral_shape(true, true),
+                                        gptj_shape(false, 0) };
     const enum dtype formats[] = { BF16, F16 };
     for (int i = 0; i < 8; i++) {
         struct transformer exact, m;
@@ -193,16 +236,18 @@ static void every_family_runs_in_16_bits(void **state)
             m.observer = (struct observer){ 0 };
         }
         if (!(fabs(got - want) <= bound && bound < 0.5 * want))
-            fail_msg("%s in %s: loss %g, in fp64 %g, bound %g", all[i / 2].name, dtype_name(formats[i % 2]), got, want, bound);
+            fail_msg("%s in %s: loss %g, in fp64 %g, bound %g", all[i / 2].name, dtype_name(formats[i % 2]), got, want,
+                     bound);
         gradients_of(&m, labels, BATCH), gradients_of(&exact, labels, BATCH);
         const double norm = transformer_gradient_norm(&m), norm64 = transformer_gradient_norm(&exact);
-        if (!(fabs(norm - norm64) <= 0.1 * norm64)) fail_msg("%s in %s: norm %g, in fp64 %g", all[i / 2].name, dtype_name(formats[i % 2]), norm, norm64);
+        if (!(fabs(norm - norm64) <= 0.1 * norm64))
+            fail_msg("%s in %s: norm %g, in fp64 %g", all[i / 2].name, dtype_name(formats[i % 2]), norm, norm64);
         transformer_close(&exact), transformer_close(&m);
     }
 }
 
-/* Expectations of the routers' losses that need no second implementation: with all logits equal every expert has probability
- * 1/E, so that the balance is k whatever is chosen, and z is (log E)^2. */
+/* Expectations of the routers' losses that need no second implementation: with all logits equal every expert has
+ * probability 1/E, so that the balance is k whatever is chosen, and z is (log E)^2. */
 static void routers_that_do_not_care(void **state)
 {
     (void)state;
@@ -222,14 +267,16 @@ static void routers_that_do_not_care(void **state)
     transformer_close(&m);
 }
 
-/* Each element, relative to the largest: the gradient of a key's bias is 0 but for rounding, that of the query's beside it not. */
+/* Each element, relative to the largest: the gradient of a key's bias is 0 but for rounding, that of
+ * the query's beside it not. */
 static void expect_same(const char *what, struct tensor got, struct tensor want, double factor, double tolerance)
 {
     double size = 0;
     for (int64_t i = 0; i < tensor_count(want); i++) size = fmax(size, fabs(factor * tensor_get(want, i)));
     for (int64_t i = 0; i < tensor_count(want); i++)
         if (!(fabs(tensor_get(got, i) - factor * tensor_get(want, i)) <= tolerance * size))
-            fail_msg("%s, element %lld: %.17g, want %.17g", what, (long long)i, tensor_get(got, i), factor * tensor_get(want, i));
+            fail_msg("%s, element %lld: %.17g, want %.17g", what, (long long)i, tensor_get(got, i),
+                     factor * tensor_get(want, i));
 }
 
 /* The same sums in another grouping differ by rounding: 1e-13 is a thousand units for sums of at most 15 tokens. */
@@ -248,7 +295,8 @@ static void backward_adds(void **state)
     for (int p = 0; p < once.params; p++) expect_same(once.spec[p].name, twice.g[p], once.g[p], 2, REGROUPED);
     double squares = 0;
     for (int p = 0; p < once.params; p++)
-        for (int64_t i = 0; i < tensor_count(once.g[p]); i++) squares += tensor_get(once.g[p], i) * tensor_get(once.g[p], i);
+        for (int64_t i = 0; i < tensor_count(once.g[p]); i++)
+            squares += tensor_get(once.g[p], i) * tensor_get(once.g[p], i);
     assert_true(fabs(transformer_gradient_norm(&once) - sqrt(squares)) <= REGROUPED * sqrt(squares));
     transformer_zero_gradients(&twice);
     assert_true(transformer_gradient_norm(&twice) == 0);
@@ -256,7 +304,7 @@ static void backward_adds(void **state)
     transformer_close(&twice);
 }
 
-/* ---- labels ---------------------------------------------------------------------------------------------------------------- */
+/* ---- labels ------------------------------------------------------------------------------------------------------ */
 
 /* A sequence whose labels are all ignored might as well not be there. */
 static void ignored_sequences_do_not_count(void **state)
@@ -316,7 +364,7 @@ static void without_labels_there_is_nothing_to_learn(void **state)
     transformer_close(&m);
 }
 
-/* ---- dropout ----------------------------------------------------------------------------------------------------------------- */
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
 /* Copies of the tensors of one name and layer, in the order seen. */
 struct copies { const char *name; int layer; double *values; int64_t count; };
@@ -366,7 +414,9 @@ static void embeddings_are_dropped_or_grown(void **state)
         for (int64_t i = 0; i < all->count; i++, seen++) {
             const double x = all->values[i], kept = before->values[i] * (1 / (1 - P));
             dropped += x == 0;
-            if (x != 0 && !(x == kept)) fail_msg("embedding element %lld, seed %d: %.17g, kept it would be %.17g", (long long)i, (int)m.seed, x, kept);
+            if (x != 0 && !(x == kept))
+                fail_msg("embedding element %lld, seed %d: %.17g, kept it would be %.17g", (long long)i, (int)m.seed, x,
+                         kept);
         }
     }
     expect_share("embedding", dropped, seen, P);
@@ -376,7 +426,8 @@ static void embeddings_are_dropped_or_grown(void **state)
 }
 
 /* mid = in + dropped(attn.out),  out = mid + dropped(mlp.out): each element of a branch is grown or gone. */
-static void expect_branch(const char *what, const struct copies *in, const struct copies *branch, const struct copies *out, bool *dropped)
+static void expect_branch(const char *what, const struct copies *in, const struct copies *branch,
+                          const struct copies *out, bool *dropped)
 {
     for (int64_t i = 0; i < out->count; i++) {
         const double grown = branch->values[i] * (1 / (1 - P)), kept = in->values[i] + grown;
@@ -391,9 +442,11 @@ static void branches_are_dropped_each_its_own_way(void **state)
 {
     (void)state;
     enum { BRANCHES = 4, MOST = ALL * 6 };
-    struct copies seen[] = { { "embedding", -1, NULL, 0 }, { "attn.out", 0, NULL, 0 }, { "mid", 0, NULL, 0 }, { "mlp.out", 0, NULL, 0 },
-                             { "out", 0, NULL, 0 }, { "attn.out", 1, NULL, 0 }, { "mid", 1, NULL, 0 }, { "mlp.out", 1, NULL, 0 },
-                             { "out", 1, NULL, 0 }, { 0 } };
+    struct copies seen[] = { { "embedding", -1, NULL, 0 }, { "attn.out", 0, NULL, 0 },
+                             { "mid", 0, NULL, 0 },        { "mlp.out", 0, NULL, 0 },
+                             { "out", 0, NULL, 0 },        { "attn.out", 1, NULL, 0 },
+                             { "mid", 1, NULL, 0 },        { "mlp.out", 1, NULL, 0 },
+                             { "out", 1, NULL, 0 },        { 0 } };
     static bool dropped[BRANCHES][MOST];
     struct model_config c = shape(true, 0);
     struct transformer m;
@@ -403,20 +456,24 @@ static void branches_are_dropped_each_its_own_way(void **state)
     m.observer = (struct observer){ copy_seen, seen };
     for (m.seed = 1; m.seed <= 50; m.seed++) {
         loss_of(&m, labels, BATCH);
-        for (int b = 0; b < BRANCHES; b++) expect_branch(seen[2 * b + 1].name, &seen[2 * b], &seen[2 * b + 1], &seen[2 * b + 2], dropped[b]);
         for (int b = 0; b < BRANCHES; b++)
-            for (int64_t i = 0; i < seen->count; i++) gone[b] += dropped[b][i], same[b] += dropped[b][i] == dropped[(b + 1) % BRANCHES][i];
+            expect_branch(seen[2 * b + 1].name, &seen[2 * b], &seen[2 * b + 1], &seen[2 * b + 2], dropped[b]);
+        for (int b = 0; b < BRANCHES; b++)
+            for (int64_t i = 0; i < seen->count; i++)
+                gone[b] += dropped[b][i], same[b] += dropped[b][i] == dropped[(b + 1) % BRANCHES][i];
         all += seen->count;
     }
     for (int b = 0; b < BRANCHES; b++) {
         expect_share("branch", gone[b], all, P);
-        expect_share("two branches: elements that fare alike", same[b], all, P * P + (1 - P) * (1 - P));       /* independent masks */
+        /* independent masks */
+        expect_share("two branches: elements that fare alike", same[b], all, P * P + (1 - P) * (1 - P));
     }
     forget(seen);
     transformer_close(&m);
 }
 
-/* The heads are linear in the mask, whose mean is 1: averaged over many seeds they are what they are without dropout. */
+/* The heads are linear in the mask, whose mean is 1: averaged over many seeds they are what they are
+ * without dropout. */
 static void attention_keeps_its_mean(void **state)
 {
     (void)state;
@@ -434,14 +491,15 @@ static void attention_keeps_its_mean(void **state)
     m.observer = (struct observer){ copy_seen, heads };
     for (m.seed = 1; m.seed <= SEEDS; m.seed++) {
         loss_of(&m, labels, BATCH);
-        for (int64_t i = 0; i < heads->count; i++) sum[i] += heads->values[i], squares[i] += heads->values[i] * heads->values[i];
+        for (int64_t i = 0; i < heads->count; i++)
+            sum[i] += heads->values[i], squares[i] += heads->values[i] * heads->values[i];
     }
     for (int64_t i = 0; i < heads->count; i++) {
         const double mean = sum[i] / SEEDS, deviation = sqrt((squares[i] / SEEDS - mean * mean) / SEEDS);
         assert_true(deviation > 0);
         if (!(fabs(mean - plain->values[i]) <= 5 * deviation))
-            fail_msg("attn.heads element %lld: mean %.6g over %d seeds, without dropout %.6g, standard deviation %.2g", (long long)i, mean, SEEDS,
-                     plain->values[i], deviation);
+            fail_msg("attn.heads element %lld: mean %.6g over %d seeds, without dropout %.6g, standard deviation %.2g",
+                     (long long)i, mean, SEEDS, plain->values[i], deviation);
     }
     forget(heads), forget(plain);
     transformer_close(&m);
@@ -461,9 +519,10 @@ static void dropout_repeats_with_its_seed(void **state)
     transformer_close(&m);
 }
 
-/* ---- batches ------------------------------------------------------------------------------------------------------------------- */
+/* ---- batches ----------------------------------------------------------------------------------------------------- */
 
-/* A sequence is computed alone: neither later tokens, nor neighbours, nor what was in the buffers before, change its loss. */
+/* A sequence is computed alone: neither later tokens, nor neighbours, nor what was in the buffers
+ * before, change its loss. */
 static void sequences_do_not_see_each_other(void **state)
 {
     (void)state;
@@ -490,7 +549,8 @@ static void sequences_do_not_see_each_other(void **state)
     transformer_close(&m);
 }
 
-static void expect_refused(struct transformer *m, const int32_t *id, const int32_t *label, int64_t B, int64_t S, const char *message)
+static void expect_refused(struct transformer *m, const int32_t *id, const int32_t *label, int64_t B, int64_t S,
+                           const char *message)
 {
     struct error err = { OK, "" };
     double loss;

@@ -5,8 +5,21 @@
 #include "ref/model/weights.h"
 #include "tests/ref/scratch.h"
 
-static const struct model_config llama = { .name = "llama", .S = 5, .D = 12, .H = 3, .K = 1, .A = 4, .F = 7, .L = 2, .V = 11, .norm = NORM_RMS,
-                                           .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU, .rotary = { .theta = 100 }, .eps = 1e-5, .init_std = 0.3 };
+static const struct model_config llama = { .name = "llama",
+                                           .S = 5,
+                                           .D = 12,
+                                           .H = 3,
+                                           .K = 1,
+                                           .A = 4,
+                                           .F = 7,
+                                           .L = 2,
+                                           .V = 11,
+                                           .norm = NORM_RMS,
+                                           .positions = POSITIONS_ROTARY,
+                                           .mlp = MLP_SWIGLU,
+                                           .rotary = { .theta = 100 },
+                                           .eps = 1e-5,
+                                           .init_std = 0.3 };
 
 static struct model_config mixtral(void)
 {
@@ -17,7 +30,18 @@ static struct model_config mixtral(void)
 
 static struct model_config gpt2(void)
 {
-    return (struct model_config){ .name = "gpt2", .S = 5, .D = 12, .H = 3, .K = 3, .A = 4, .F = 7, .L = 2, .V = 11, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.3 };
+    return (struct model_config){ .name = "gpt2",
+                                  .S = 5,
+                                  .D = 12,
+                                  .H = 3,
+                                  .K = 3,
+                                  .A = 4,
+                                  .F = 7,
+                                  .L = 2,
+                                  .V = 11,
+                                  .biases = BIASES_GPT2,
+                                  .eps = 1e-5,
+                                  .init_std = 0.3 };
 }
 
 static struct model_config gptj(void)
@@ -93,7 +117,7 @@ static void boxes_cross_parts(void **state)
     transformer_close(&m);
 }
 
-/* ---- several files ------------------------------------------------------------------------------------------------------------- */
+/* ---- several files ----------------------------------------------------------------------------------------------- */
 
 /* The saved model.safetensors dealt out to three files. */
 static void deal_out(void)
@@ -115,7 +139,8 @@ static void deal_out(void)
         if (safetensors_create(&w, scratch(name), part, n, NULL, 0, &err) != OK) fail_msg("%s", err.text);
         for (int i = 0; i < n; i++) {
             double data[1000];
-            if (safetensors_read(&all, safetensors_find(&all, part[i].name), F64, data, &err) != OK) fail_msg("%s", err.text);
+            if (safetensors_read(&all, safetensors_find(&all, part[i].name), F64, data, &err) != OK)
+                fail_msg("%s", err.text);
             if (safetensors_write(&w, i, data, &err) != OK) fail_msg("%s", err.text);
         }
         if (safetensors_commit(&w, &err) != OK) fail_msg("%s", err.text);
@@ -158,7 +183,8 @@ static void several_files_with_an_index(void **state)
     expect_refused(&b, ERR_FORMAT, "weight_map|must be in a file of this folder");
     put_text(scratch("model.safetensors.index.json"), "{\"weight_map\": {\"model.norm.weight\": 3}}");
     expect_refused(&b, ERR_FORMAT, "weight_map|model.norm.weight|must be in a file of this folder");
-    put_text(scratch("model.safetensors.index.json"), "{\"weight_map\": {\"model.norm.weight\": \"model-1-of-3.safetensors\"}}");
+    put_text(scratch("model.safetensors.index.json"),
+             "{\"weight_map\": {\"model.norm.weight\": \"model-1-of-3.safetensors\"}}");
     expect_refused(&b, ERR_FORMAT, "there is no tensor model.embed_tokens.weight in the files of its index");
     put_text(scratch("model.safetensors.index.json"), "{\"weight_map\": {}}");
     expect_refused(&b, ERR_FORMAT, "weight_map|names no tensor and no file");
@@ -172,7 +198,8 @@ static void several_files_with_an_index(void **state)
     transformer_close(&a), transformer_close(&b);
 }
 
-/* A file of a tied model may hold its one matrix twice, but not two matrices: which of them transformers takes depends on its version. */
+/* A file of a tied model may hold its one matrix twice, but not two matrices:
+ * which of them transformers takes depends on its version. */
 static void two_matrices_cannot_be_tied(void **state)
 {
     (void)state;
@@ -188,7 +215,8 @@ static void two_matrices_cannot_be_tied(void **state)
     assert_true(tensor_get(tied.w[PARAM_WTE], 7) == tensor_get(embedding, 7));
     tensor_set(head, 3 * c.D + 5, 0.25);
     save_model(&both);
-    expect_refused(&tied, ERR_FORMAT, "tie_word_embeddings is true, but row 3 of lm_head.weight is not that of model.embed_tokens.weight");
+    expect_refused(&tied, ERR_FORMAT,
+                   "tie_word_embeddings is true, but row 3 of lm_head.weight is not that of model.embed_tokens.weight");
     transformer_close(&both), transformer_close(&tied);
 }
 

@@ -17,29 +17,36 @@ struct asked {
 
 static enum error_code parse(struct asked *a, int argc, char **argv, bool *help, struct error *err)
 {
-    static const char *const operations[] = { "allreduce", "reduce-scatter", "allgather", "alltoall", "broadcast", "reduce", "gather",
-                                              "scatter", "scan", "barrier", NULL };
+    static const char *const operations[] = { "allreduce", "reduce-scatter", "allgather", "alltoall",
+                                              "broadcast", "reduce",         "gather",    "scatter",
+                                              "scan",      "barrier",        NULL };
     const struct option table[] = {
         { "OP", NULL, OPTION_CHOICE, &a->operation, .choices = operations, .help = "which collective" },
         { "--algo", "A,B", OPTION_STRING, &a->algorithms, .help = "a list of algorithms, or all" },
-        { "--devices", "N,N", OPTION_STRING, &a->devices, .given = &a->devices_given, .help = "a table for each number of devices" },
-        { "--bytes", "LIST", OPTION_STRING, &a->bytes, .help = "sizes of the vector: 4K,1M, or 8:4M for 8, 128, 2K and so on to 4M" },
+        { "--devices", "N,N", OPTION_STRING, &a->devices, .given = &a->devices_given,
+          .help = "a table for each number of devices" },
+        { "--bytes", "LIST", OPTION_STRING, &a->bytes,
+          .help = "sizes of the vector: 4K,1M, or 8:4M for 8, 128, 2K and so on to 4M" },
         CLUSTER_OPTION(a->cluster, "whose virtual times are shown"),
-        { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_MOST_RUNS, .help = "number of runs; the median is shown" },
+        { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_MOST_RUNS,
+          .help = "number of runs; the median is shown" },
         { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no table" },
         { "--json", "FILE", OPTION_STRING, &a->json, .help = "every row as JSON; - for stdout, without the table" },
         { 0 }
     };
     enum error_code e = options_parse("bench collectives", argc - 3, argv + 3, table, help, err);
     if (!e && *help)
-        print_usage("bench collectives", "[OP] [options]", "Measure every algorithm of a collective beside MPI's own, in turn, in the same run.\n\n"
-                    "Bandwidths as in nccl-tests: algorithm (size / time) and bus bandwidth. Messages and bytes are the\n"
-                    "busiest device's; virtual time is that of the emulated cluster. MPI's own runs twice: as a blocking\n"
-                    "call, and non-blocking, yielding the CPU while it waits.", table);
+        print_usage(
+            "bench collectives", "[OP] [options]",
+            "Measure every algorithm of a collective beside MPI's own, in turn, in the same run.\n\n"
+            "Bandwidths as in nccl-tests: algorithm (size / time) and bus bandwidth. Messages and bytes are the\n"
+            "busiest device's; virtual time is that of the emulated cluster. MPI's own runs twice: as a blocking\n"
+            "call, and non-blocking, yielding the CPU while it waits.",
+            table);
     return e;
 }
 
-/* ---- lists --------------------------------------------------------------------------------------------------------------- */
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 /* The next word of a list, up to a separator.  @return whether there was one. */
 static bool next_word(const char **list, char separator, char word[64])
@@ -62,9 +69,12 @@ static enum error_code take_algorithms(struct bench_collectives *b, const char *
     }
     for (const char *rest = list; next_word(&rest, ',', word);) {
         const struct algorithm *a = algorithm_find(b->operation, word);
-        if (a == NULL && strcmp(word, ALGORITHM_AUTO) == 0) return fail(err, ERR_USAGE, "--algo auto: name algorithms; the line under each table says which one auto takes");
+        if (a == NULL && strcmp(word, ALGORITHM_AUTO) == 0)
+            return fail(err, ERR_USAGE,
+                        "--algo auto: name algorithms; the line under each table says which one auto takes");
         if (a == NULL) return algorithm_check(b->operation, "--algo", word, err);
-        if (b->algorithms == BENCH_ALGORITHMS) return fail(err, ERR_USAGE, "--algo %s: at most %d", shown(list).text, BENCH_ALGORITHMS);
+        if (b->algorithms == BENCH_ALGORITHMS)
+            return fail(err, ERR_USAGE, "--algo %s: at most %d", shown(list).text, BENCH_ALGORITHMS);
         b->algorithm[b->algorithms++] = a;
     }
     return b->algorithms > 0 ? OK : fail(err, ERR_USAGE, "--algo: names no algorithm");
@@ -76,7 +86,8 @@ static enum error_code take_devices(struct bench_collectives *b, const char *lis
     for (const char *rest = list; next_word(&rest, ',', word);) {
         const long n = strtol(word, &end, 10);
         if (end == word || *end != '\0' || n < 1 || n > BENCH_MOST_DEVICES || b->jobs == BENCH_MOST_DEVICES)
-            return fail(err, ERR_USAGE, "--devices %s: must be numbers from 1 to %d, such as 2,4,8", shown(list).text, BENCH_MOST_DEVICES);
+            return fail(err, ERR_USAGE, "--devices %s: must be numbers from 1 to %d, such as 2,4,8", shown(list).text,
+                        BENCH_MOST_DEVICES);
         b->devices[b->jobs++] = (int)n;
     }
     return b->jobs > 0 ? OK : fail(err, ERR_USAGE, "--devices: names no number");
@@ -119,7 +130,9 @@ static enum error_code take_bytes(struct bench_collectives *b, const char *list,
 
 static enum error_code take(struct bench_collectives *b, const struct asked *a, struct error *err)
 {
-    *b = (struct bench_collectives){ .runs = a->runs, .quiet = a->quiet || (a->json && strcmp(a->json, "-") == 0), .json = a->json };
+    *b = (struct bench_collectives){ .runs = a->runs,
+                                     .quiet = a->quiet || (a->json && strcmp(a->json, "-") == 0),
+                                     .json = a->json };
     while (strcmp(operation_name(b->operation), a->operation) != 0) b->operation++;
     enum error_code e = cluster_find(&b->cluster, a->cluster, err);
     if (!e) e = take_algorithms(b, a->algorithms, err);
@@ -129,15 +142,32 @@ static enum error_code take(struct bench_collectives *b, const struct asked *a, 
     return e;
 }
 
-/* ---- jobs ------------------------------------------------------------------------------------------------------------------ */
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
 
-static enum error_code run_job(const struct asked *a, bool quiet, int devices, char *program, const char *path, int *status, struct error *err)
+static enum error_code run_job(const struct asked *a, bool quiet, int devices, char *program, const char *path,
+                               int *status, struct error *err)
 {
     char number[16], runs[16];
     snprintf(number, sizeof number, "%d", devices);
     snprintf(runs, sizeof runs, "%d", a->runs);
-    const char *words[] = { program, "bench", "collectives", a->operation, "--algo", a->algorithms, "--devices", number, "--bytes", a->bytes,
-                            "--cluster", a->cluster, "--runs", runs, "--json", path, quiet ? "--quiet" : NULL, NULL };
+    const char *words[] = { program,
+                            "bench",
+                            "collectives",
+                            a->operation,
+                            "--algo",
+                            a->algorithms,
+                            "--devices",
+                            number,
+                            "--bytes",
+                            a->bytes,
+                            "--cluster",
+                            a->cluster,
+                            "--runs",
+                            runs,
+                            "--json",
+                            path,
+                            quiet ? "--quiet" : NULL,
+                            NULL };
     return launch(devices, quiet ? 17 : 16, (char **)words, status, err);       /* which does not write to them */
 }
 
@@ -151,12 +181,14 @@ static enum error_code add_job(cJSON **all, const char *path, struct error *err)
         *all = job;
         return OK;
     }
-    while ((row = cJSON_DetachItemFromArray(cJSON_GetObjectItem(job, "rows"), 0)) != NULL) cJSON_AddItemToArray(cJSON_GetObjectItem(*all, "rows"), row);
+    while ((row = cJSON_DetachItemFromArray(cJSON_GetObjectItem(job, "rows"), 0)) != NULL)
+        cJSON_AddItemToArray(cJSON_GetObjectItem(*all, "rows"), row);
     cJSON_Delete(job);
     return OK;
 }
 
-static enum error_code run_jobs(const struct bench_collectives *b, const struct asked *a, char *program, int *status, struct error *err)
+static enum error_code run_jobs(const struct bench_collectives *b, const struct asked *a, char *program, int *status,
+                                struct error *err)
 {
     const char *path = handover_file(err);              /* where each job leaves its rows */
     if (path == NULL) return err->code;
@@ -173,7 +205,12 @@ static enum error_code run_jobs(const struct bench_collectives *b, const struct 
 
 enum error_code bench_collectives_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct asked a = { .operation = "allreduce", .algorithms = "all", .devices = "8", .bytes = "8:4M", .cluster = CLUSTER_USUAL, .runs = 5 };
+    struct asked a = { .operation = "allreduce",
+                       .algorithms = "all",
+                       .devices = "8",
+                       .bytes = "8:4M",
+                       .cluster = CLUSTER_USUAL,
+                       .runs = 5 };
     struct bench_collectives b;
     bool help;
     enum error_code e = parse(&a, argc, argv, &help, err);
@@ -181,5 +218,6 @@ enum error_code bench_collectives_topic(int argc, char **argv, int *status, stru
     e = take(&b, &a, err);
     if (e) return e;
     if (!a.devices_given) b.jobs = under_launcher() ? 0 : b.jobs;           /* a launcher has decided */
-    return under_launcher() ? be_a_device(F32, &b.cluster, bench_collectives_device, &b, err) : run_jobs(&b, &a, argv[0], status, err);
+    return under_launcher() ? be_a_device(F32, &b.cluster, bench_collectives_device, &b, err)
+                            : run_jobs(&b, &a, argv[0], status, err);
 }

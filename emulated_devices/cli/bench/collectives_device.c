@@ -1,4 +1,5 @@
-/* collectives_device.c -- what one device of a benchmark does: every algorithm and MPI's own, in turn, at every size. */
+/* collectives_device.c -- what one device of a benchmark does:
+ * every algorithm and MPI's own, in turn, at every size. */
 #include "emulated_devices/cli/bench/collectives.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
@@ -38,13 +39,15 @@ static const char *lane_name(const struct lane *l)
     return l->algorithm ? l->algorithm->name : peers[l->way];
 }
 
-/* ---- running one lane ------------------------------------------------------------------------------------------------------ */
+/* ---- running one lane -------------------------------------------------------------------------------------------- */
 
 static enum error_code run_once(struct bench *b, const struct lane *l, struct error *err)
 {
     const struct collective *c = &b->call.args;
     if (l->algorithm) return collective_run(b->world->everyone, b->call.operation, l->algorithm->name, c, err);
-    const struct peer_call p = { .in = c->in, .out = c->out, .count = c->count, .dtype = c->dtype, .reduction = c->reduction, .root = c->root };
+    const struct peer_call p = {
+        .in = c->in, .out = c->out, .count = c->count, .dtype = c->dtype, .reduction = c->reduction, .root = c->root
+    };
     return peer_run(b->world, l->way, b->call.operation, &p, err);
 }
 
@@ -53,7 +56,8 @@ static double count_wrong(const struct bench *b, const struct lane *l)
     const struct collective *c = &b->call.args;
     const bool in_in = !l->algorithm && b->call.operation == BROADCAST && b->call.rank == c->root;
     double wrong = 0;
-    for (int64_t i = 0; i < exact_out_length(&b->call); i++) wrong += !(exact_get(c->dtype, in_in ? c->in : c->out, i) == exact_out(&b->call, i));
+    for (int64_t i = 0; i < exact_out_length(&b->call); i++)
+        wrong += !(exact_get(c->dtype, in_in ? c->in : c->out, i) == exact_out(&b->call, i));
     return wrong;
 }
 
@@ -103,14 +107,15 @@ static enum error_code time_lane(struct bench *b, struct lane *l, int run, struc
     return e;
 }
 
-/* ---- one size ---------------------------------------------------------------------------------------------------------------- */
+/* ---- one size ---------------------------------------------------------------------------------------------------- */
 
 static void choose_lanes(struct bench *b)
 {
     b->lanes = 0;
     for (enum peer_way w = 0; w < PEER_WAYS; w++) b->lane[b->lanes++] = (struct lane){ .way = w };
     for (int i = 0; i < b->asked->algorithms; i++)
-        if (!algorithm_refuses(b->asked->algorithm[i], b->call.P, &b->call.args)) b->lane[b->lanes++] = (struct lane){ .algorithm = b->asked->algorithm[i] };
+        if (!algorithm_refuses(b->asked->algorithm[i], b->call.P, &b->call.args))
+            b->lane[b->lanes++] = (struct lane){ .algorithm = b->asked->algorithm[i] };
 }
 
 static enum error_code measure(struct bench *b, struct error *err)
@@ -141,26 +146,30 @@ static double bus_factor(enum operation op, int P)
 static uint64_t call_bytes(const struct bench *b)
 {
     if (b->call.operation == BARRIER) return 0;
-    return dtype_size(b->call.args.dtype) * (uint64_t)b->call.args.count * (b->call.operation == ALLTOALL ? (uint64_t)b->call.P : 1);
+    return dtype_size(b->call.args.dtype) * (uint64_t)b->call.args.count *
+           (b->call.operation == ALLTOALL ? (uint64_t)b->call.P : 1);
 }
 
-/* ---- what it says ------------------------------------------------------------------------------------------------------------ */
+/* ---- what it says ------------------------------------------------------------------------------------------------ */
 
 static void print_head(const struct bench *b)
 {
     const struct cluster *m = &b->world->device->clock.cluster;
-    printf("\n%s, %d device%s on %ld cores, fp32, sum; medians of %d, all in turn; virtual time on %s\n\n", operation_name(b->call.operation),
-           b->call.P, b->call.P == 1 ? "" : "s", sysconf(_SC_NPROCESSORS_ONLN), b->asked->runs, m->name);
-    printf("%7s %8s  %-19s %11s %8s %8s %8s %9s %11s %6s %9s %9s\n", "size", "count", "algorithm", "time us", "alg GB/s", "bus GB/s", "messages",
-           "bytes", "virtual us", "errors", "/blocking", "/yielding");
+    printf("\n%s, %d device%s on %ld cores, fp32, sum; medians of %d, all in turn; virtual time on %s\n\n",
+           operation_name(b->call.operation), b->call.P, b->call.P == 1 ? "" : "s", sysconf(_SC_NPROCESSORS_ONLN),
+           b->asked->runs, m->name);
+    printf("%7s %8s  %-19s %11s %8s %8s %8s %9s %11s %6s %9s %9s\n", "size", "count", "algorithm", "time us",
+           "alg GB/s", "bus GB/s", "messages", "bytes", "virtual us", "errors", "/blocking", "/yielding");
 }
 
 static void print_lane(const struct bench *b, const struct lane *l)
 {
     const double bandwidth = (double)call_bytes(b) / l->median * 1e-9;
-    printf("%7s %8lld  %-19s %11.1f %8.3f %8.3f ", size_format(call_bytes(b)).text, (long long)b->call.args.count, lane_name(l), l->median * 1e6,
-           bandwidth, bandwidth * bus_factor(b->call.operation, b->call.P));
-    if (l->algorithm) printf("%8.0f %9.0f %11.3f %6.0f", l->counted[MESSAGES], l->counted[BYTES], l->counted[VIRTUAL] * 1e-6, l->counted[WRONG]);
+    printf("%7s %8lld  %-19s %11.1f %8.3f %8.3f ", size_format(call_bytes(b)).text, (long long)b->call.args.count,
+           lane_name(l), l->median * 1e6, bandwidth, bandwidth * bus_factor(b->call.operation, b->call.P));
+    if (l->algorithm)
+        printf("%8.0f %9.0f %11.3f %6.0f", l->counted[MESSAGES], l->counted[BYTES], l->counted[VIRTUAL] * 1e-6,
+               l->counted[WRONG]);
     else printf("%8s %9s %11s %6.0f", "", "", "", l->counted[WRONG]);
     printf(" %8.2fx %8.2fx\n", b->lane[PEER_BLOCKING].median / l->median, b->lane[PEER_YIELDING].median / l->median);
 }
@@ -168,21 +177,24 @@ static void print_lane(const struct bench *b, const struct lane *l)
 static void print_size(const struct bench *b)
 {
     const struct lane *best = NULL;
-    const struct algorithm *chosen = algorithm_choose(b->call.operation, b->call.P, &b->call.args, &b->world->device->clock.cluster);
+    const struct algorithm *chosen =
+        algorithm_choose(b->call.operation, b->call.P, &b->call.args, &b->world->device->clock.cluster);
     for (int i = 0; i < b->lanes; i++) {
         print_lane(b, &b->lane[i]);
         if (b->lane[i].algorithm && (!best || b->lane[i].median < best->median)) best = &b->lane[i];
     }
     if (best)
-        printf("%17s best: %s, %.2f times as fast as MPI blocking, %.2f times as fast as MPI yielding;  auto: %s\n", "", lane_name(best),
-               b->lane[PEER_BLOCKING].median / best->median, b->lane[PEER_YIELDING].median / best->median, chosen ? chosen->name : "none");
+        printf("%17s best: %s, %.2f times as fast as MPI blocking, %.2f times as fast as MPI yielding;  auto: %s\n", "",
+               lane_name(best), b->lane[PEER_BLOCKING].median / best->median,
+               b->lane[PEER_YIELDING].median / best->median, chosen ? chosen->name : "none");
     printf("\n");
     fflush(stdout);
 }
 
 static void add_rows(const struct bench *b)
 {
-    const struct algorithm *chosen = algorithm_choose(b->call.operation, b->call.P, &b->call.args, &b->world->device->clock.cluster);
+    const struct algorithm *chosen =
+        algorithm_choose(b->call.operation, b->call.P, &b->call.args, &b->world->device->clock.cluster);
     for (int i = 0; i < b->lanes; i++) {
         const struct lane *l = &b->lane[i];
         const double bandwidth = (double)call_bytes(b) / l->median;
@@ -191,7 +203,10 @@ static void add_rows(const struct bench *b)
         cJSON_AddNumberToObject(row, "bytes", (double)call_bytes(b));
         cJSON_AddNumberToObject(row, "count", (double)b->call.args.count);
         cJSON_AddStringToObject(row, "by", l->algorithm ? "orrery" : "MPI");
-        cJSON_AddStringToObject(row, "algorithm", l->algorithm ? l->algorithm->name : l->way == PEER_BLOCKING ? "blocking" : "yielding");
+        cJSON_AddStringToObject(row, "algorithm",
+                                l->algorithm              ? l->algorithm->name
+                                : l->way == PEER_BLOCKING ? "blocking"
+                                                          : "yielding");
         cJSON_AddNumberToObject(row, "median_seconds", l->median);
         cJSON_AddNumberToObject(row, "algorithm_bytes_per_second", bandwidth);
         cJSON_AddNumberToObject(row, "bus_bytes_per_second", bandwidth * bus_factor(b->call.operation, b->call.P));
@@ -223,7 +238,7 @@ static enum error_code write_rows(struct bench *b, struct error *err)
     return e;
 }
 
-/* ---- all sizes ----------------------------------------------------------------------------------------------------------------- */
+/* ---- all sizes --------------------------------------------------------------------------------------------------- */
 
 static enum error_code measure_size(struct bench *b, uint64_t bytes, struct error *err)
 {
@@ -231,8 +246,12 @@ static enum error_code measure_size(struct bench *b, uint64_t bytes, struct erro
     int64_t count = (int64_t)(bytes / dtype_size(F32));
     if (b->asked->operation == ALLTOALL) count = count < P ? 1 : count / P;
     if (b->asked->operation == BARRIER) count = 0;
-    b->call = (struct exact_call){ b->asked->operation, P, b->world->rank, { .count = count, .dtype = F32, .nodes = group_nodes(b->world->everyone) } };
-    const size_t in_bytes = dtype_size(F32) * (size_t)exact_in_length(&b->call), out_bytes = dtype_size(F32) * (size_t)exact_out_length(&b->call);
+    b->call = (struct exact_call){ b->asked->operation,
+                                   P,
+                                   b->world->rank,
+                                   { .count = count, .dtype = F32, .nodes = group_nodes(b->world->everyone) } };
+    const size_t in_bytes = dtype_size(F32) * (size_t)exact_in_length(&b->call),
+                 out_bytes = dtype_size(F32) * (size_t)exact_out_length(&b->call);
     void *in = malloc(in_bytes + 1), *out = malloc(out_bytes + 1);
     enum error_code e = in && out ? OK : fail(err, ERR_MEMORY, "no memory for vectors of %s", size_format(bytes).text);
     e = comm_agree(b->world, e, err);
@@ -259,7 +278,9 @@ static enum error_code measure_all(struct bench *b, struct error *err)
     if (b->speaks && !a->quiet) print_head(b);
     for (int i = 0; i < a->sizes && !e; i++) e = measure_size(b, a->bytes[i], err);
     if (!e && b->rows) e = write_rows(b, err);
-    if (!e && b->wrong) e = fail(err, ERR_CHECK, "%s on %d devices: wrong elements; see the table", operation_name(a->operation), b->world->size);
+    if (!e && b->wrong)
+        e = fail(err, ERR_CHECK, "%s on %d devices: wrong elements; see the table", operation_name(a->operation),
+                 b->world->size);
     cJSON_Delete(b->rows);
     return comm_agree(b->world, e, err);
 }

@@ -1,8 +1,8 @@
-/* offload.c -- `orrery bench offload`: weights loaded in parts beside loaded by one owner, and the update of offloaded states
- * with every stride, in virtual time.
+/* offload.c -- `orrery bench offload`: weights loaded in parts beside loaded by one owner, and the update of offloaded
+ * states with every stride, in virtual time.
  *
- * Both are run, with real numbers, by the code that trains; virtual time has no fixed part for a copy, so the ratios do not depend
- * on the sizes.
+ * Both are run, with real numbers, by the code that trains; virtual time has no fixed part for a copy, so the ratios do
+ * not depend on the sizes.
  */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/measure.h"
@@ -13,7 +13,7 @@
 
 struct asked { int devices, megabytes, slice; const char *cluster_name; struct cluster cluster; };
 
-/* ---- loading -------------------------------------------------------------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 struct loaded { picoseconds read, all; };
 
@@ -55,9 +55,12 @@ static enum error_code print_loads(struct comm *world, const struct asked *a, st
 {
     enum error_code e = OK;
     if (world->rank == 0)
-        printf("Loading %d MiB of weights from the hosts to P devices of %s, in us of virtual time:\neach device reads 1/P and they gather "
-               "(ZeRO-Infinity, arXiv:2104.07857), or one owner reads\nall and broadcasts\n\n%4s %12s %12s %8s %12s %12s %8s\n",
-               a->megabytes, a->cluster.name, "P", "read, parts", "read, owner", "ratio", "all, parts", "all, owner", "ratio");
+        printf("Loading %d MiB of weights from the hosts to P devices of %s, in us of virtual time:\neach device reads "
+               "1/P and they gather "
+               "(ZeRO-Infinity, arXiv:2104.07857), or one owner reads\nall and broadcasts\n\n%4s %12s %12s %8s %12s "
+               "%12s %8s\n",
+               a->megabytes, a->cluster.name, "P", "read, parts", "read, owner", "ratio", "all, parts", "all, owner",
+               "ratio");
     for (int P = 1; P <= world->size && !e; P++) {
         struct loaded t[2] = { { 0, 0 }, { 0, 0 } };
         const int64_t n = ((int64_t)a->megabytes << 18) / P * P;
@@ -67,27 +70,33 @@ static enum error_code print_loads(struct comm *world, const struct asked *a, st
             if (!e) e = slowest(world, &t[by_owner], err);
         }
         if (world->rank == 0 && !e)
-            printf("%4d %12.1f %12.1f %8.2f %12.1f %12.1f %8.2f\n", P, 1e-6 * (double)t[0].read, 1e-6 * (double)t[1].read,
-                   (double)t[1].read / (double)t[0].read, 1e-6 * (double)t[0].all, 1e-6 * (double)t[1].all, (double)t[1].all / (double)t[0].all);
+            printf("%4d %12.1f %12.1f %8.2f %12.1f %12.1f %8.2f\n", P, 1e-6 * (double)t[0].read,
+                   1e-6 * (double)t[1].read, (double)t[1].read / (double)t[0].read, 1e-6 * (double)t[0].all,
+                   1e-6 * (double)t[1].all, (double)t[1].all / (double)t[0].all);
     }
     return e;
 }
 
-/* ---- strides -------------------------------------------------------------------------------------------------------------------- */
+/* ---- strides ----------------------------------------------------------------------------------------------------- */
 
 static const struct model_config model = {
-    .name = "bench", .S = 16, .D = 128, .H = 4, .K = 4, .A = 32, .F = 512, .L = 12, .V = 256, .tied = true, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.02,
+    .name = "bench", .S = 16, .D = 128, .H = 4, .K = 4, .A = 32, .F = 512, .L = 12, .V = 256, .tied = true,
+    .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.02,
 };
 
-/* Weights in bf16 stay on the device; gradients, masters and states lie with the host, as in DeepSpeed's offloading.  One device. */
-static enum error_code update(struct comm *alone, const struct asked *a, int stride, picoseconds *took, int *slices, struct error *err)
+/* Weights in bf16 stay on the device; gradients, masters and states lie with the host, as in
+ * DeepSpeed's offloading.  One device. */
+static enum error_code update(struct comm *alone, const struct asked *a, int stride, picoseconds *took, int *slices,
+                              struct error *err)
 {
     struct group group;
     struct hyperparameters hyper = optimizers[0]->usual;
     struct parameters parameters = { .count = model_param_count(&model) };
     struct data_parallel dp = {
-        .config = &model, .device = alone->device, .group = &group, .parameters = &parameters, .hyper = &hyper, .versions = 1,
-        .request = { .scheme = "zero3", .offload = 1u << OPTIMIZER | 1u << GRADIENTS, .offload_slice = a->slice, .offload_stride = stride,
+        .config = &model, .device = alone->device, .group = &group, .parameters = &parameters, .hyper = &hyper,
+        .versions = 1,
+        .request = { .scheme = "zero3", .offload = 1u << OPTIMIZER | 1u << GRADIENTS, .offload_slice = a->slice,
+                     .offload_stride = stride,
                      .narrow_gradients = true },
     };
     enum error_code e = group_of(&group, alone, &alone->rank, 1, TRAFFIC_OTHER, 0, err);
@@ -123,14 +132,17 @@ static double published(int stride)
 
 enum { HOST_ALONE = 1000000, MOST_STRIDE = 10 };
 
-static void print_stride(const char *name, picoseconds took, picoseconds host, double limit, double paper, const char *mark)
+static void print_stride(const char *name, picoseconds took, picoseconds host, double limit, double paper,
+                         const char *mark)
 {
     char beside[16] = "-";
     if (paper > 0) snprintf(beside, sizeof beside, "%.2f", paper / published(1));
-    printf("%10s %12.1f %10.2f %12.2f %12s%s\n", name, 1e-6 * (double)took, (double)took / (double)host, limit, beside, mark);
+    printf("%10s %12.1f %10.2f %12.2f %12s%s\n", name, 1e-6 * (double)took, (double)took / (double)host, limit, beside,
+           mark);
 }
 
-/* The copies of an average slice, by the cluster's rates: 2 bytes of gradient and 12 of master and states come in, fewer go out. */
+/* The copies of an average slice, by the cluster's rates: 2 bytes of gradient and 12 of master
+ * and states come in, fewer go out. */
 static enum error_code print_strides(struct comm *alone, const struct asked *a, struct error *err)
 {
     picoseconds took[MOST_STRIDE + 1], host = 0;
@@ -141,23 +153,29 @@ static enum error_code print_strides(struct comm *alone, const struct asked *a, 
         if (took[k] < took[best]) best = k;
     }
     if (e) return e;
-    const picoseconds by_host = host / slices, moved = time_at_rate(14 * (uint64_t)(model_elements(&model) / slices), a->cluster.copy_rate);
-    printf("\nThe update of %d slices of up to %d elements, bf16 weights on the device, the rest in host\nmemory, one device: every kth slice is "
-           "read, stepped by the device and written back; the host\nsteps the others (Deep Optimizer States, arXiv:2410.21316)\n\n", slices, a->slice);
+    const picoseconds by_host = host / slices,
+                      moved = time_at_rate(14 * (uint64_t)(model_elements(&model) / slices), a->cluster.copy_rate);
+    printf("\nThe update of %d slices of up to %d elements, bf16 weights on the device, the rest in host\nmemory, one "
+           "device: every kth slice is "
+           "read, stepped by the device and written back; the host\nsteps the others (Deep Optimizer States, "
+           "arXiv:2410.21316)\n\n",
+           slices, a->slice);
     printf("%10s %12s %10s %12s %12s\n", "stride", "virtual us", "of host's", "formula", "published");
     print_stride("host alone", host, host, 1, published(1), "");
     for (int k = 1; k <= MOST_STRIDE; k++) {
         char name[16];
         const double most = (double)((k - 1) * by_host > moved ? (k - 1) * by_host : moved);
         snprintf(name, sizeof name, "%d", k);
-        print_stride(name, took[k], host, most / k / (double)by_host, k > 1 ? published(k) : 0, k == best ? "  least" : "");
+        print_stride(name, took[k], host, most / k / (double)by_host, k > 1 ? published(k) : 0,
+                     k == best ? "  least" : "");
     }
     printf("\nformula: max((k-1) host, copies)/k of a slice, in units of the host's time for one;\nleast at stride %d\n"
-           "published: the 20B model on 4 A100s, in units of its own host's time\n", data_balanced_stride(by_host, moved));
+           "published: the 20B model on 4 A100s, in units of its own host's time\n",
+           data_balanced_stride(by_host, moved));
     return OK;
 }
 
-/* ---- the topic ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the topic --------------------------------------------------------------------------------------------------- */
 
 static enum error_code run_strides(struct comm *world, const struct asked *a, struct error *err)
 {
@@ -195,12 +213,16 @@ enum error_code bench_offload_topic(int argc, char **argv, int *status, struct e
     enum error_code e = options_parse("bench offload", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("bench offload", "[options]", "Load weights over every device's link or from one owner, and update offloaded states with several\n"
-                    "strides, in virtual time.", table);
+        print_usage(
+            "bench offload", "[options]",
+            "Load weights over every device's link or from one owner, and update offloaded states with several\n"
+            "strides, in virtual time.",
+            table);
         return OK;
     }
     e = cluster_find(&a.cluster, a.cluster_name, err);
     if (!e) e = cluster_check(&a.cluster, a.devices, BF16, err);
     if (e) return e;
-    return under_launcher() || a.devices == 1 ? be_a_device(F32, &a.cluster, run, &a, err) : launch(a.devices, argc, argv, status, err);
+    return under_launcher() || a.devices == 1 ? be_a_device(F32, &a.cluster, run, &a, err)
+                                              : launch(a.devices, argc, argv, status, err);
 }

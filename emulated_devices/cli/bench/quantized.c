@@ -9,9 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct asked { int devices, elements, block; const char *code, *cluster_name; struct cluster cluster; bool devices_given; };
+struct asked {
+    int devices, elements, block;
+    const char *code, *cluster_name;
+    struct cluster cluster;
+    bool devices_given;
+};
 
-/* ---- one way to reduce ---------------------------------------------------------------------------------------------------- */
+/* ---- one way to reduce ------------------------------------------------------------------------------------------- */
 
 enum way { ONCE, TWO_STEPS, EVERY_HOP, WAYS };
 static const char *const way_name[WAYS] = { "all to all, once", "two all-to-alls", "ring, at every hop" };
@@ -54,12 +59,15 @@ static struct found sent(const struct comm *c)
 {
     struct found s = { .time = (double)c->device->clock.now };
     const int levels = c->device->clock.cluster.levels;
-    for (int l = 0; l < levels; l++) s.messages += (double)ledger_level(&c->counted, l).messages, s.bytes += (double)ledger_level(&c->counted, l).bytes;
+    for (int l = 0; l < levels; l++)
+        s.messages += (double)ledger_level(&c->counted, l).messages,
+            s.bytes += (double)ledger_level(&c->counted, l).bytes;
     s.between = (double)ledger_level(&c->counted, levels - 1).bytes;
     return s;
 }
 
-static enum error_code measure(struct bench *b, enum way way, enum numbers how, struct block_format f, struct found *out, struct error *err)
+static enum error_code measure(struct bench *b, enum way way, enum numbers how, struct block_format f,
+                               struct found *out, struct error *err)
 {
     const int64_t n = b->asked->elements, first = b->world->rank * n;
     fill(b, how);
@@ -67,7 +75,8 @@ static enum error_code measure(struct bench *b, enum way way, enum numbers how, 
     const enum error_code e = reduce(b, way, f, err);
     if (e) comm_give_up(b->world, err);
     const struct found after = sent(b->world);
-    double sums[2] = { 0 }, most[5] = { 0, after.messages - before.messages, after.bytes - before.bytes, after.between - before.between, after.time - before.time };
+    double sums[2] = { 0 }, most[5] = { 0, after.messages - before.messages, after.bytes - before.bytes,
+                                        after.between - before.between, after.time - before.time };
     for (int64_t i = first; i < first + n; i++) {
         const double off = fabs(tensor_get(b->row, i) - b->tracking.exact[i]), bound = b->tracking.bound[i];
         sums[0] += off * off, sums[1] += bound * bound;
@@ -80,13 +89,14 @@ static enum error_code measure(struct bench *b, enum way way, enum numbers how, 
     return shared;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static void print_row(const struct bench *b, enum way way, const struct found *f, const struct found *once)
 {
     const double elements = (double)tensor_count(b->row);
-    printf("  %-19s %5.0f %10.0f %10.0f %10.3f   %9.2e %9.2e %6.3f %7.2f\n", way_name[way], f->messages, f->bytes, f->between, f->time * 1e-6,
-           sqrt(f->squares / elements), sqrt(f->bounds / elements), f->worst, sqrt(f->squares / once->squares));
+    printf("  %-19s %5.0f %10.0f %10.0f %10.3f   %9.2e %9.2e %6.3f %7.2f\n", way_name[way], f->messages, f->bytes,
+           f->between, f->time * 1e-6, sqrt(f->squares / elements), sqrt(f->bounds / elements), f->worst,
+           sqrt(f->squares / once->squares));
 }
 
 static enum error_code print_ways(struct bench *b, struct block_format f, enum numbers how, struct error *err)
@@ -99,7 +109,9 @@ static enum error_code print_ways(struct bench *b, struct block_format f, enum n
         if (way == TWO_STEPS && !b->by_nodes.two_steps) continue;
         e = measure(b, (enum way)way, how, f, &found, err);
         if (way == ONCE) once = found;
-        if (!e && !(found.worst <= 1)) e = fail(err, ERR_CHECK, "int%d, %s: an element is off by %.3g times its bound", f.bits, way_name[way], found.worst);
+        if (!e && !(found.worst <= 1))
+            e = fail(err, ERR_CHECK, "int%d, %s: an element is off by %.3g times its bound", f.bits, way_name[way],
+                     found.worst);
         if (speaks && (!e || e == ERR_CHECK)) print_row(b, (enum way)way, &found, &once);
     }
     return e;
@@ -115,23 +127,27 @@ static enum error_code print_all(struct bench *b, struct error *err)
                "mean square of the errors and of their bounds, the largest error/bound of an element, and the\n"
                "error relative to the first row's.\n\n"
                "  %-19s %5s %10s %10s %10s   %9s %9s %6s %7s\n",
-               b->world->size, a->cluster.name, a->elements, a->block, "", "sent", "bytes", "outermost", "us", "error", "bound", "worst", "/ once");
+               b->world->size, a->cluster.name, a->elements, a->block, "", "sent", "bytes", "outermost", "us", "error",
+               "bound", "worst", "/ once");
     for (int bits = 8; bits >= 4; bits -= 4)
         for (int how = RANDOM; how < NUMBERS && !e; how++)
-            if (a->code == NULL || (strcmp(a->code, "int8") == 0) == (bits == 8)) e = print_ways(b, (struct block_format){ bits, a->block }, (enum numbers)how, err);
+            if (a->code == NULL || (strcmp(a->code, "int8") == 0) == (bits == 8))
+                e = print_ways(b, (struct block_format){ bits, a->block }, (enum numbers)how, err);
     return e;
 }
 
-/* ---- being a device ----------------------------------------------------------------------------------------------------------- */
+/* ---- being a device ---------------------------------------------------------------------------------------------- */
 
 static enum error_code run(struct comm *world, const void *asked, struct error *err)
 {
     const struct asked *a = asked;
     struct bench b = { .asked = a, .world = world, .flat = { .whole = world->everyone } };
     const int64_t n = (int64_t)a->elements * world->size;
-    if (a->devices_given && a->devices != world->size) return fail(err, ERR_USAGE, "--devices %d: the launcher has started %d", a->devices, world->size);
+    if (a->devices_given && a->devices != world->size)
+        return fail(err, ERR_USAGE, "--devices %d: the launcher has started %d", a->devices, world->size);
     b.row = tensor_1d(malloc((size_t)n * sizeof(float)), F32, n);
-    enum error_code e = b.row.data ? tracking_open(&b.tracking, n, err) : fail(err, ERR_MEMORY, "no memory for %lld elements", (long long)n);
+    enum error_code e = b.row.data ? tracking_open(&b.tracking, n, err)
+                                   : fail(err, ERR_MEMORY, "no memory for %lld elements", (long long)n);
     if (!e) e = quantised_group_open(&b.by_nodes, world->everyone, err);
     e = comm_agree(world, e, err);
     if (!e) e = print_all(&b, err);
@@ -147,8 +163,10 @@ enum error_code bench_quantized_topic(int argc, char **argv, int *status, struct
     struct asked a = { .devices = 8, .elements = 4096, .block = 256, .cluster_name = "a100-ethernet" };
     bool help;
     const struct option table[] = {
-        { "--devices", "N", OPTION_INT, &a.devices, .min = 2, .max = 64, .given = &a.devices_given, .help = "members of the group" },
-        { "--elements", "N", OPTION_INT, &a.elements, .min = 1, .max = 1 << 22, .help = "elements of the sum that each device keeps" },
+        { "--devices", "N", OPTION_INT, &a.devices, .min = 2, .max = 64, .given = &a.devices_given,
+          .help = "members of the group" },
+        { "--elements", "N", OPTION_INT, &a.elements, .min = 1, .max = 1 << 22,
+          .help = "elements of the sum that each device keeps" },
         { "--code", "CODE", OPTION_CHOICE, &a.code, .choices = codes, .help = "measure only this code" },
         { "--block", "N", OPTION_INT, &a.block, .min = 1, .max = 1e9, .help = "elements that share a scale" },
         CLUSTER_OPTION(a.cluster_name, "whose nodes the two steps follow"),
@@ -157,9 +175,12 @@ enum error_code bench_quantized_topic(int argc, char **argv, int *status, struct
     enum error_code e = options_parse("bench quantized", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("bench quantized", "[options]", "Measure the error of a reduce-scatter of int8 or int4 codes, beside the proven bound:\n"
-                    "quantised once and exchanged all to all; in two steps, inside and between nodes; and at every hop\n"
-                    "of a ring. Exit status 3 if an error exceeds its bound.", table);
+        print_usage(
+            "bench quantized", "[options]",
+            "Measure the error of a reduce-scatter of int8 or int4 codes, beside the proven bound:\n"
+            "quantised once and exchanged all to all; in two steps, inside and between nodes; and at every hop\n"
+            "of a ring. Exit status 3 if an error exceeds its bound.",
+            table);
         return OK;
     }
     e = cluster_find(&a.cluster, a.cluster_name, err);

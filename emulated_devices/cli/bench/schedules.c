@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- the paper's table --------------------------------------------------------------------------------------------- */
+/* ---- the paper's table ------------------------------------------------------------------------------------------- */
 
 /* In units of the last printed digit. */
 static int digits_apart(double ours, double published) { return (int)lround((ours - published) * 1e4); }
@@ -31,23 +31,30 @@ static enum error_code print_setting(const struct published_setting *r, struct e
 static enum error_code print_published(struct error *err)
 {
     enum error_code e = OK;
-    printf("Bubble rates of P. Qi et al., arXiv:2401.10241, table 5, and ours from the times of its table 6\n\n%-13s", "");
+    printf("Bubble rates of P. Qi et al., arXiv:2401.10241, table 5, and ours from the times of its table 6\n\n%-13s",
+           "");
     for (int c = 0; c < PUBLISHED_COLUMNS; c++)
-        printf("%-*s", c == PUBLISHED_INTERLEAVED ? 18 : c == PUBLISHED_COLUMNS - 1 ? 0 : 14, published_schedule_name[c]);
+        printf("%-*s",
+               c == PUBLISHED_INTERLEAVED   ? 18
+               : c == PUBLISHED_COLUMNS - 1 ? 0
+                                            : 14,
+               published_schedule_name[c]);
     printf("\n%-5s %2s %3s", "model", "P", "M");
-    for (int c = 0; c < PUBLISHED_COLUMNS; c++) printf(" %6s %6s%s", "paper", "ours", c == PUBLISHED_INTERLEAVED ? "    " : "");
+    for (int c = 0; c < PUBLISHED_COLUMNS; c++)
+        printf(" %6s %6s%s", "paper", "ours", c == PUBLISHED_INTERLEAVED ? "    " : "");
     printf("\n");
     for (int i = 0; i < PUBLISHED_SETTINGS && !e; i++) e = print_setting(&published_settings[i], err);
     int same = 0;
     for (int i = 0; i < PUBLISHED_SETTINGS; i++)
-        same += digits_apart(published_digits(published_interleaved_formula(&published_settings[i])), published_settings[i].bubble[PUBLISHED_INTERLEAVED]) == 0;
+        same += digits_apart(published_digits(published_interleaved_formula(&published_settings[i])),
+                             published_settings[i].bubble[PUBLISHED_INTERLEAVED]) == 0;
     printf("\nDifferences are in units of the last digit.  For interleaved schedules the paper has a formula with\n"
            "2vP-P-2 message delays, which gives %d of its %d rates to the last digit. An executed schedule has\n"
            "2(vP-1) of them; ours counts all.\n\n", same, PUBLISHED_SETTINGS);
     return e;
 }
 
-/* ---- formulas ---------------------------------------------------------------------------------------------------------- */
+/* ---- formulas ---------------------------------------------------------------------------------------------------- */
 
 static enum error_code print_formulas(struct error *err)
 {
@@ -56,17 +63,19 @@ static enum error_code print_formulas(struct error *err)
            "backward that DualPipe does side by side, counts as one action, as long as both\n\n");
     printf("%-12s %-21s %2s %2s %2s  %9s %5s  source\n", "schedule", "formula", "F", "I", "W", "published", "ours");
     for (const struct published_formula *f = published_formulas; f->schedule && !e; f++) {
-        const struct published_case unequal = { 8, 32, f->chunks, 6, 8, 4 }, equal = { 8, 32, f->chunks, 6, 6, 6 }, c = f->equal_times ? equal : unequal;
+        const struct published_case unequal = { 8, 32, f->chunks, 6, 8, 4 }, equal = { 8, 32, f->chunks, 6, 6, 6 },
+                                    c = f->equal_times ? equal : unequal;
         int64_t ours;
         e = published_idle(f, c, &ours, err);
-        if (!e) printf("%-12s %-21s %2d %2d %2d  %s%7lld %5lld  %s\n", f->schedule, f->formula, (int)c.F, (int)c.I, (int)c.W, f->at_most ? "<=" : "  ",
-                       (long long)f->idle(c), (long long)ours, f->source);
+        if (!e)
+            printf("%-12s %-21s %2d %2d %2d  %s%7lld %5lld  %s\n", f->schedule, f->formula, (int)c.F, (int)c.I,
+                   (int)c.W, f->at_most ? "<=" : "  ", (long long)f->idle(c), (long long)ours, f->source);
     }
     printf("\n");
     return e;
 }
 
-/* ---- how long it takes to make them ------------------------------------------------------------------------------------ */
+/* ---- how long it takes to make them ------------------------------------------------------------------------------ */
 
 enum { LARGE_P = 64, LARGE_M = 512, SEARCH_P = 32, SEARCH_M = 256 };
 
@@ -108,17 +117,20 @@ static enum error_code print_making(struct error *err)
     return e;
 }
 
-/* ---- all schedules, the same work ------------------------------------------------------------------------------------ */
+/* ---- all schedules, the same work -------------------------------------------------------------------------------- */
 
 struct wanted { int pp, micro; uint64_t forward, backward_input, backward_weight, communication; };
 
-/* A chunk is 1/chunks of a device's layers: its times, times chunks, are those of the whole, and messages take chunks times as long. */
-static enum error_code time_schedule(const struct schedule *s, const struct wanted *w, struct timing *t, struct error *err)
+/* A chunk is 1/chunks of a device's layers: its times, times chunks, are those of the whole, and
+ * messages take chunks times as long. */
+static enum error_code time_schedule(const struct schedule *s, const struct wanted *w, struct timing *t,
+                                     struct error *err)
 {
     int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
     if (room == NULL) return fail(err, ERR_MEMORY, "schedule %s: no memory to time it", s->name);
-    const struct schedule_times times = uniform_times(s->stages, (int64_t)w->forward, (int64_t)w->backward_input, (int64_t)w->backward_weight,
-                                                      (int64_t)w->communication * (s->stages / s->devices), room);
+    const struct schedule_times times =
+        uniform_times(s->stages, (int64_t)w->forward, (int64_t)w->backward_input, (int64_t)w->backward_weight,
+                      (int64_t)w->communication * (s->stages / s->devices), room);
     enum error_code e = schedule_time(t, s, &times, err);
     free(room);
     return e;
@@ -128,26 +140,35 @@ static void print_schedule(const struct schedule *s, const struct timing *t)
 {
     int peak = 0;
     for (int d = 0; d < s->devices; d++) peak = schedule_peak(s, d) > peak ? schedule_peak(s, d) : peak;
-    const double share = (double)s->stages / s->devices;        /* stages of the model on a device, copies not counted twice */
-    printf("%-14s %6d %7.2f %%  %9.4g  %8.4g  %8lld   %s\n", s->name, s->chunks, 100 * t->bubble, (double)t->span / share, peak / share,
-           (long long)schedule_messages(s), schedule_adds_in_order(s) ? "yes" : "no");
+    /* stages of the model on a device, copies not counted twice */
+    const double share = (double)s->stages / s->devices;
+    printf("%-14s %6d %7.2f %%  %9.4g  %8.4g  %8lld   %s\n", s->name, s->chunks, 100 * t->bubble,
+           (double)t->span / share, peak / share, (long long)schedule_messages(s),
+           schedule_adds_in_order(s) ? "yes" : "no");
 }
 
 static enum error_code print_all(const struct wanted *w, struct error *err)
 {
-    printf("All schedules: %d devices, %d microbatches; all layers of a device take F %llu, I %llu, W %llu; a message %llu\n\n", w->pp, w->micro,
-           (unsigned long long)w->forward, (unsigned long long)w->backward_input, (unsigned long long)w->backward_weight,
-           (unsigned long long)w->communication);
-    printf("%-14s %6s %9s  %9s  %8s  %8s   %s\n", "schedule", "chunks", "bubble", "time", "memory", "messages", "adds in order");
+    printf("All schedules: %d devices, %d microbatches; all layers of a device take F %llu, I %llu, W %llu; a message "
+           "%llu\n\n",
+           w->pp, w->micro, (unsigned long long)w->forward, (unsigned long long)w->backward_input,
+           (unsigned long long)w->backward_weight, (unsigned long long)w->communication);
+    printf("%-14s %6s %9s  %9s  %8s  %8s   %s\n", "schedule", "chunks", "bubble", "time", "memory", "messages",
+           "adds in order");
     for (int i = 0; schedule_generator_at(i); i++) {
         struct schedule s;
         struct timing t;
         struct error why;
-        const struct schedule_request q = { .devices = w->pp, .micros = w->micro, .chunks = schedule_generator_at(i)->chunks ? 0 : 2,
-            .forward = (int64_t)w->forward, .backward_input = (int64_t)w->backward_input, .backward_weight = (int64_t)w->backward_weight,
-            .communication = (int64_t)w->communication };
+        const struct schedule_request q = { .devices = w->pp,
+                                            .micros = w->micro,
+                                            .chunks = schedule_generator_at(i)->chunks ? 0 : 2,
+                                            .forward = (int64_t)w->forward,
+                                            .backward_input = (int64_t)w->backward_input,
+                                            .backward_weight = (int64_t)w->backward_weight,
+                                            .communication = (int64_t)w->communication };
         enum error_code e = schedule_make(&s, schedule_generator_at(i)->head.name, &q, &why);
-        if (e == ERR_PLAN) printf("%-14s needs %s\n", schedule_generator_at(i)->head.name, schedule_generator_at(i)->head.needs);
+        if (e == ERR_PLAN)
+            printf("%-14s needs %s\n", schedule_generator_at(i)->head.name, schedule_generator_at(i)->head.needs);
         if (e == ERR_PLAN) continue;
         if (e) return fail(err, e, "%s", why.text);
         e = time_schedule(&s, w, &t, err);
@@ -170,15 +191,19 @@ enum error_code bench_schedules_topic(int argc, char **argv, int *status, struct
         { "--pp", "P", OPTION_INT, &w.pp, .min = 1, .max = 256, .help = "devices" },
         { "--micro", "M", OPTION_INT, &w.micro, .min = 1, .max = 4096, .help = "microbatches" },
         { "--F", "T", OPTION_UINT64, &w.forward, .min = 0, .max = LONGEST, .help = "time of a forward, in any unit" },
-        { "--I", "T", OPTION_UINT64, &w.backward_input, .min = 0, .max = LONGEST, .help = "time of a backward for the input" },
-        { "--W", "T", OPTION_UINT64, &w.backward_weight, .min = 0, .max = LONGEST, .help = "time of a backward for the weights" },
-        { "--comm", "T", OPTION_UINT64, &w.communication, .min = 0, .max = LONGEST, .help = "time of a message, from send to arrival" },
+        { "--I", "T", OPTION_UINT64, &w.backward_input, .min = 0, .max = LONGEST,
+          .help = "time of a backward for the input" },
+        { "--W", "T", OPTION_UINT64, &w.backward_weight, .min = 0, .max = LONGEST,
+          .help = "time of a backward for the weights" },
+        { "--comm", "T", OPTION_UINT64, &w.communication, .min = 0, .max = LONGEST,
+          .help = "time of a message, from send to arrival" },
         { 0 }
     };
     enum error_code e = options_parse("bench schedules", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("bench schedules", "[options]", "Compare bubble rates with published ones, then all schedules with each other.", table);
+        print_usage("bench schedules", "[options]",
+                    "Compare bubble rates with published ones, then all schedules with each other.", table);
         return OK;
     }
     e = print_published(err);

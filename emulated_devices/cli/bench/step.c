@@ -22,19 +22,22 @@ static bool gemm_open(struct gemm *g)
 {
     const size_t n = (size_t)GEMM_SIZE * GEMM_SIZE;
     g->A = malloc(n * sizeof *g->A), g->B = malloc(n * sizeof *g->B), g->C = malloc(n * sizeof *g->C);
-    for (size_t i = 0; g->A && g->B && g->C && i < n; i++) g->A[i] = (float)(i % 7) - 3, g->B[i] = (float)(i % 5) - 2, g->C[i] = 0;
+    for (size_t i = 0; g->A && g->B && g->C && i < n; i++)
+        g->A[i] = (float)(i % 7) - 3, g->B[i] = (float)(i % 5) - 2, g->C[i] = 0;
     return g->A && g->B && g->C;
 }
 
 static double gemm_seconds(struct gemm *g)
 {
     const double t0 = measure_now();
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, GEMM_SIZE, GEMM_SIZE, GEMM_SIZE, 1, g->A, GEMM_SIZE, g->B, GEMM_SIZE, 0, g->C, GEMM_SIZE);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, GEMM_SIZE, GEMM_SIZE, GEMM_SIZE, 1, g->A, GEMM_SIZE, g->B,
+                GEMM_SIZE, 0, g->C, GEMM_SIZE);
     return measure_now() - t0;
 }
 
 /* One training step of the one-device model: forward, backward, clipped AdamW. */
-static double serial_step(struct transformer *m, struct tensor *state, const int32_t *ids, const int32_t *labels, int64_t B, int64_t t)
+static double serial_step(struct transformer *m, struct tensor *state, const int32_t *ids, const int32_t *labels,
+                          int64_t B, int64_t t)
 {
     const struct optimizer *adamw = optimizers[0];
     double loss;
@@ -87,8 +90,10 @@ static void close_serial(struct bench_step *b)
 /* data: NULL is ddp; another scheme is also shown beside the row before it, which has the same mesh. */
 struct meshed { int dp, tp, pp; const char *tensor, *data; };
 static const struct meshed mesh[] = {
-    { 1, 1, 1, "1d", NULL }, { 2, 1, 1, "1d", NULL }, { 1, 2, 1, "1d", NULL }, { 1, 1, 2, "1d", NULL }, { 2, 2, 2, "1d", NULL }, { 2, 4, 1, "1d", NULL },
-    { 1, 8, 1, "1d", NULL }, { 1, 4, 1, "2d", NULL }, { 2, 4, 1, "2d", NULL }, { 1, 8, 1, "3d", NULL }, { 8, 1, 1, "1d", NULL }, { 8, 1, 1, "1d", "zero3" },
+    { 1, 1, 1, "1d", NULL }, { 2, 1, 1, "1d", NULL }, { 1, 2, 1, "1d", NULL }, { 1, 1, 2, "1d", NULL },
+    { 2, 2, 2, "1d", NULL }, { 2, 4, 1, "1d", NULL },
+    { 1, 8, 1, "1d", NULL }, { 1, 4, 1, "2d", NULL }, { 2, 4, 1, "2d", NULL }, { 1, 8, 1, "3d", NULL },
+    { 8, 1, 1, "1d", NULL }, { 8, 1, 1, "1d", "zero3" },
 };
 enum { MESHES = sizeof mesh / sizeof *mesh, MOST_COPIES = 8 };
 
@@ -103,28 +108,35 @@ static double train_seconds(const char *program, const struct bench_step *b, con
     const pid_t child = fork();
     if (child == 0) {
         if (freopen("/dev/null", "w", stdout) == NULL) _exit(1);
-        execlp(program, program, "train", "--model", b->model, "--dp", words[0], "--tp", words[1], "--pp", words[2], "--steps", words[3],
-               "--batch", words[4], "--tensor", m->tensor, "--data-parallel", m->data ? m->data : "ddp", "--json", path, (char *)NULL);
+        execlp(program, program, "train", "--model", b->model, "--dp", words[0], "--tp", words[1], "--pp", words[2],
+               "--steps", words[3], "--batch", words[4], "--tensor", m->tensor, "--data-parallel",
+               m->data ? m->data : "ddp", "--json", path, (char *)NULL);
         _exit(127);
     }
     int how = 0;
     double seconds = -1;
     cJSON *root = NULL;
     if (child > 0) waitpid(child, &how, 0);
-    if (!WIFEXITED(how) || WEXITSTATUS(how) != 0) fail(err, ERR_COMM, "orrery train --dp %d --tp %d --pp %d --tensor %s failed", m->dp, m->tp, m->pp, m->tensor);
-    else if (json_read(path, &root, err) == OK && json_double(root, path, "median_step_seconds", &seconds, err) != OK) seconds = -1;
+    if (!WIFEXITED(how) || WEXITSTATUS(how) != 0)
+        fail(err, ERR_COMM, "orrery train --dp %d --tp %d --pp %d --tensor %s failed", m->dp, m->tp, m->pp, m->tensor);
+    else if (json_read(path, &root, err) == OK && json_double(root, path, "median_step_seconds", &seconds, err) != OK)
+        seconds = -1;
     cJSON_Delete(root);
     return seconds;
 }
 
 static void print_row(const char *what, double seconds, double flops, double tokens, double gemm_rate)
 {
-    printf("  %-34s %9.1f ms  %9.0f tokens/s  %7.1f GFLOP/s  %5.1f %% of gemm", what, 1e3 * seconds, tokens / seconds, flops / seconds / 1e9,
-           100 * flops / seconds / gemm_rate);
+    printf("  %-34s %9.1f ms  %9.0f tokens/s  %7.1f GFLOP/s  %5.1f %% of gemm", what, 1e3 * seconds, tokens / seconds,
+           flops / seconds / 1e9, 100 * flops / seconds / gemm_rate);
 }
 
-/* Seconds in each round: of the machine's matrix product, of a step on one device, on each mesh; and that beside one device's, and beside the mesh before. */
-struct pace { double gemm[MAX_ROUNDS], step[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS], beside[MESHES][MAX_ROUNDS]; };
+/* Seconds in each round: of the machine's matrix product, of a step on one device, on each mesh; and that beside one
+ * device's, and beside the mesh before. */
+struct pace {
+    double gemm[MAX_ROUNDS], step[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS],
+        beside[MESHES][MAX_ROUNDS];
+};
 
 static void measure_serial(struct bench_step *b, struct gemm *g, struct pace *p, int round)
 {
@@ -140,14 +152,18 @@ static void measure_serial(struct bench_step *b, struct gemm *g, struct pace *p,
 static bool takes(const struct model_config *c, int64_t batch, const struct meshed *m)
 {
     const struct tensor_scheme *s;
-    return m->pp <= c->L && batch >= m->dp && tensor_scheme_find(&s, m->tensor, NULL) == OK && tensor_check(s, c, m->tp, NULL) == OK;
+    return m->pp <= c->L && batch >= m->dp && tensor_scheme_find(&s, m->tensor, NULL) == OK &&
+           tensor_check(s, c, m->tp, NULL) == OK;
 }
 
-/* Everything in turn, round by round, so that what else the machine does slows all of it; a ratio is that of one round. */
-static enum error_code bench_rounds(struct bench_step *b, const char *program, const struct model_config *c, struct gemm *g, struct error *err)
+/* Everything in turn, round by round, so that what else the machine does slows all of it;
+ * a ratio is that of one round. */
+static enum error_code bench_rounds(struct bench_step *b, const char *program, const struct model_config *c,
+                                    struct gemm *g, struct error *err)
 {
     static struct pace pace;
-    const double flops = model_step_flops(c, b->batch, c->S), tokens = (double)(b->batch * c->S), gemm_flops = 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE;
+    const double flops = model_step_flops(c, b->batch, c->S), tokens = (double)(b->batch * c->S),
+                 gemm_flops = 2.0 * GEMM_SIZE * GEMM_SIZE * GEMM_SIZE;
     for (int round = 0; round < b->rounds; round++) {
         measure_serial(b, g, &pace, round);
         for (int i = 0; i < MESHES; i++) {
@@ -185,10 +201,12 @@ static enum error_code bench_step(struct bench_step *b, const char *program, str
     if (e) return e;
     if (b->batch == 0) b->batch = usual > MOST_COPIES ? usual : MOST_COPIES;
     e = open_serial(b, &c, err);
-    if (!e && !gemm_open(&g)) e = fail(err, ERR_MEMORY, "no memory for three matrices of %d x %d", GEMM_SIZE, GEMM_SIZE);
+    if (!e && !gemm_open(&g))
+        e = fail(err, ERR_MEMORY, "no memory for three matrices of %d x %d", GEMM_SIZE, GEMM_SIZE);
     if (!e) {
-        printf("model %s, batch %lld x %lld tokens, fp32, %d threads; medians of %d steps and of %d rounds over all rows\n", c.name, (long long)b->batch,
-               (long long)c.S, threads, b->runs, b->rounds);
+        printf("model %s, batch %lld x %lld tokens, fp32, %d threads; medians of %d steps and of %d rounds over all "
+               "rows\n",
+               c.name, (long long)b->batch, (long long)c.S, threads, b->runs, b->rounds);
         fflush(stdout);
         serial_step(&b->serial, b->state, b->ids, b->ids + 1, b->batch, ++b->steps);       /* warm up */
         gemm_seconds(&g);
@@ -207,15 +225,19 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
     (void)status;
     const struct option table[] = {
         { "--model", "NAME", OPTION_STRING, &b.model, .help = "a preset" },
-        { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e6, .help = "sequences; default: the preset's, but at least 8, so that every mesh fits" },
-        { "--runs", "N", OPTION_INT, &b.runs, .min = 1, .max = MAX_RUNS, .help = "steps per measurement; the median counts" },
-        { "--rounds", "N", OPTION_INT, &b.rounds, .min = 1, .max = MAX_ROUNDS, .help = "rounds over all rows; the median is shown" },
+        { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e6,
+          .help = "sequences; default: the preset's, but at least 8, so that every mesh fits" },
+        { "--runs", "N", OPTION_INT, &b.runs, .min = 1, .max = MAX_RUNS,
+          .help = "steps per measurement; the median counts" },
+        { "--rounds", "N", OPTION_INT, &b.rounds, .min = 1, .max = MAX_ROUNDS,
+          .help = "rounds over all rows; the median is shown" },
         { 0 }
     };
     enum error_code e = options_parse("bench step", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("bench step", "[options]", "Measure the speed of a training step, and this machine's limit in the same run.", table);
+        print_usage("bench step", "[options]",
+                    "Measure the speed of a training step, and this machine's limit in the same run.", table);
         return OK;
     }
     b.batch = batch;

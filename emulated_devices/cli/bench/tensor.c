@@ -1,5 +1,5 @@
-/* tensor.c -- `orrery bench tensor`: the schemes side by side for one layer: what their functions say, what devices that compute
- * it count, and the figures of the papers. */
+/* tensor.c -- `orrery bench tensor`: the schemes side by side for one layer: what their functions say, what devices
+ * that compute it count, and the figures of the papers. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/tensor.h"
 #include "emulated_devices/cli/measure.h"
@@ -27,8 +27,10 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
         { "--seq", "S", OPTION_INT, &a->S, .min = 1, .max = 1e6, .help = "tokens in a sequence" },
         { "--batch", "B", OPTION_INT, &a->B, .min = 1, .max = 65536, .help = "sequences in a microbatch" },
         { "--devices", "N,N", OPTION_STRING, &a->devices, .help = "sizes of the tp group" },
-        { "--run", "N", OPTION_INT, &a->run, .min = 0, .max = BENCH_TENSOR_RUN_DEVICES, .help = "groups of up to N devices also compute the layer; 0: none" },
-        { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_TENSOR_RUNS, .help = "runs of every scheme, in turn; the median is shown" },
+        { "--run", "N", OPTION_INT, &a->run, .min = 0, .max = BENCH_TENSOR_RUN_DEVICES,
+          .help = "groups of up to N devices also compute the layer; 0: none" },
+        { "--runs", "N", OPTION_INT, &a->runs, .min = 1, .max = BENCH_TENSOR_RUNS,
+          .help = "runs of every scheme, in turn; the median is shown" },
         { "--dtype", "NAME", OPTION_CHOICE, &a->dtype, .choices = dtypes, .help = "number format" },
         CLUSTER_OPTION(a->cluster, "whose virtual times are shown"),
         { "--quiet", NULL, OPTION_SWITCH, &a->quiet, .help = "no tables" },
@@ -37,9 +39,12 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *help,
     };
     enum error_code e = options_parse("bench tensor", argc - 3, argv + 3, table, help, err);
     if (!e && *help)
-        print_usage("bench tensor", "[options]", "Compare the tensor schemes for one layer and microbatch, forward and backward: costs predicted by\n"
-                    "formulas, costs counted in a real run, the sizes from which one scheme beats another beside the\n"
-                    "claims of papers, and the memory that a layer keeps beside the published figures.", table);
+        print_usage(
+            "bench tensor", "[options]",
+            "Compare the tensor schemes for one layer and microbatch, forward and backward: costs predicted by\n"
+            "formulas, costs counted in a real run, the sizes from which one scheme beats another beside the\n"
+            "claims of papers, and the memory that a layer keeps beside the published figures.",
+            table);
     return e;
 }
 
@@ -49,8 +54,10 @@ static enum error_code take_devices(struct bench_tensor *b, const char *list, st
     while (*rest) {
         char *end;
         const long n = strtol(rest, &end, 10);
-        if (end == rest || (*end != '\0' && *end != ',') || n < 1 || n > BENCH_TENSOR_DEVICES || b->sizes == BENCH_TENSOR_LIST)
-            return fail(err, ERR_USAGE, "--devices %s: must be numbers from 1 to %d, such as 2,4,8", shown(list).text, BENCH_TENSOR_DEVICES);
+        if (end == rest || (*end != '\0' && *end != ',') || n < 1 || n > BENCH_TENSOR_DEVICES ||
+            b->sizes == BENCH_TENSOR_LIST)
+            return fail(err, ERR_USAGE, "--devices %s: must be numbers from 1 to %d, such as 2,4,8", shown(list).text,
+                        BENCH_TENSOR_DEVICES);
         b->devices[b->sizes++] = (int)n;
         rest = *end ? end + 1 : end;
     }
@@ -59,8 +66,12 @@ static enum error_code take_devices(struct bench_tensor *b, const char *list, st
 
 static enum error_code take(struct bench_tensor *b, const struct asked *a, struct error *err)
 {
-    *b = (struct bench_tensor){ .shape = { "", a->D, a->H, a->S, a->B }, .run = a->run, .runs = a->runs, .dtype = dtype_by_name(a->dtype),
-                                .quiet = a->quiet || (a->json && strcmp(a->json, "-") == 0), .json = a->json };
+    *b = (struct bench_tensor){ .shape = { "", a->D, a->H, a->S, a->B },
+                                .run = a->run,
+                                .runs = a->runs,
+                                .dtype = dtype_by_name(a->dtype),
+                                .quiet = a->quiet || (a->json && strcmp(a->json, "-") == 0),
+                                .json = a->json };
     if (a->D % a->H != 0) return fail(err, ERR_USAGE, "--heads %d: does not divide --width %d", a->H, a->D);
     enum error_code e = take_devices(b, a->devices, err);
     if (!e) e = cluster_find(&b->cluster, a->cluster, err);
@@ -68,7 +79,7 @@ static enum error_code take(struct bench_tensor *b, const struct asked *a, struc
     return e;
 }
 
-/* ---- jobs ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
 
 /* What was counted of one scheme on one number of devices; seconds are those of all jobs. */
 struct row {
@@ -79,15 +90,37 @@ struct row {
 };
 struct counted { struct row *row; int used; cJSON *document; };
 
-static enum error_code run_job(const struct bench_tensor *b, const struct asked *a, int P, char *program, const char *path, int *status, struct error *err)
+static enum error_code run_job(const struct bench_tensor *b, const struct asked *a, int P, char *program,
+                               const char *path, int *status, struct error *err)
 {
     enum { WORDS = 6 };
     char number[WORDS][16];
     const int value[WORDS] = { a->D, a->H, a->S, a->B, P, 1 };
     for (int i = 0; i < WORDS; i++) snprintf(number[i], sizeof number[i], "%d", value[i]);
-    const char *words[] = { program, "bench", "tensor", "--width", number[0], "--heads", number[1], "--seq", number[2], "--batch", number[3],
-                            "--devices", number[4], "--runs", number[5], "--dtype", dtype_name(b->dtype), "--cluster", a->cluster, "--json", path, NULL };
-    return launch(P, (int)(sizeof words / sizeof *words) - 1, (char **)words, status, err);     /* which does not write to them */
+    const char *words[] = { program,
+                            "bench",
+                            "tensor",
+                            "--width",
+                            number[0],
+                            "--heads",
+                            number[1],
+                            "--seq",
+                            number[2],
+                            "--batch",
+                            number[3],
+                            "--devices",
+                            number[4],
+                            "--runs",
+                            number[5],
+                            "--dtype",
+                            dtype_name(b->dtype),
+                            "--cluster",
+                            a->cluster,
+                            "--json",
+                            path,
+                            NULL };
+    /* which does not write to them */
+    return launch(P, (int)(sizeof words / sizeof *words) - 1, (char **)words, status, err);
 }
 
 static struct row *find_row(const struct counted *all, int P, const char *scheme)
@@ -111,7 +144,8 @@ static enum error_code take_row(struct counted *all, const cJSON *from, const ch
     r->P = (int)P, r->scheme = known->head.name;
     for (int i = 0; i < TENSOR_COUNTS && !e; i++) e = json_double(from, path, tensor_count_name[i], &r->count[i], err);
     const cJSON *seconds = cJSON_GetObjectItem(from, "seconds");
-    for (int i = 0; i < cJSON_GetArraySize(seconds) && r->runs < BENCH_TENSOR_RUNS; i++) r->seconds[r->runs++] = cJSON_GetArrayItem(seconds, i)->valuedouble;
+    for (int i = 0; i < cJSON_GetArraySize(seconds) && r->runs < BENCH_TENSOR_RUNS; i++)
+        r->seconds[r->runs++] = cJSON_GetArrayItem(seconds, i)->valuedouble;
     return e;
 }
 
@@ -129,7 +163,8 @@ static enum error_code take_job(struct counted *all, const char *path, struct er
 }
 
 /* Jobs of all sizes in turn, so that what else the machine does slows all of them. */
-static enum error_code run_jobs(const struct bench_tensor *b, const struct asked *a, struct counted *all, char *program, int *status, struct error *err)
+static enum error_code run_jobs(const struct bench_tensor *b, const struct asked *a, struct counted *all, char *program,
+                                int *status, struct error *err)
 {
     int schemes = 0, most = 0;
     enum error_code e = OK;
@@ -149,7 +184,7 @@ static enum error_code run_jobs(const struct bench_tensor *b, const struct asked
     return e;
 }
 
-/* ---- the table ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static void print_head(const struct bench_tensor *b)
 {
@@ -158,10 +193,13 @@ static void print_head(const struct bench_tensor *b)
            "%s. By formula: sends of the device that sends most, MB of weights and of what is\n"
            "kept for backward, and the transfers' time one after another on %s.\n"
            "Counted, where the layer was computed: virtual time, the compute time in it, buffers, and\n"
-           "wall time on %ld cores, median of %d.\n\n", (long long)shape_tokens(s), (long long)s->B, (long long)s->D, (long long)s->H,
-           dtype_name(b->dtype), b->cluster.name, sysconf(_SC_NPROCESSORS_ONLN), b->runs);
-    printf("%31s %8s %8s %8s |%8s %8s %7s %7s %5s\n", "sent", "weights", "kept", "transf.", "virtual", "comput.", "buffers", "wall", "x");
-    printf("%3s %-13s %5s %8s %8s %8s %8s |%8s %8s %7s %7s %5s\n", "P", "scheme", "mess.", "MB", "MB", "MB", "us", "us", "us", "MB", "ms", "one");
+           "wall time on %ld cores, median of %d.\n\n",
+           (long long)shape_tokens(s), (long long)s->B, (long long)s->D, (long long)s->H, dtype_name(b->dtype),
+           b->cluster.name, sysconf(_SC_NPROCESSORS_ONLN), b->runs);
+    printf("%31s %8s %8s %8s |%8s %8s %7s %7s %5s\n", "sent", "weights", "kept", "transf.", "virtual", "comput.",
+           "buffers", "wall", "x");
+    printf("%3s %-13s %5s %8s %8s %8s %8s |%8s %8s %7s %7s %5s\n", "P", "scheme", "mess.", "MB", "MB", "MB", "us", "us",
+           "us", "MB", "ms", "one");
 }
 
 static double one_device(const struct counted *all)
@@ -172,14 +210,18 @@ static double one_device(const struct counted *all)
 
 static void print_row(int P, const char *scheme, const struct tensor_figures *f, const struct row *r, double one)
 {
-    printf("%3d %-13s %5llu %8.3f %8.3f %8.3f %8.1f |", P, P > 1 ? scheme : "one device", (unsigned long long)f->messages, (double)f->bytes * 1e-6,
-           (double)f->weights * 1e-6, (double)f->kept * 1e-6, (double)f->transfers * 1e-6);
-    if (r) printf("%8.1f %8.1f %7.2f %7.1f", r->count[COUNT_VIRTUAL] * 1e-6, r->count[COUNT_COMPUTING] * 1e-6, r->count[COUNT_BUFFERS] * 1e-6, 1e3 * r->median);
+    printf("%3d %-13s %5llu %8.3f %8.3f %8.3f %8.1f |", P, P > 1 ? scheme : "one device",
+           (unsigned long long)f->messages, (double)f->bytes * 1e-6, (double)f->weights * 1e-6, (double)f->kept * 1e-6,
+           (double)f->transfers * 1e-6);
+    if (r)
+        printf("%8.1f %8.1f %7.2f %7.1f", r->count[COUNT_VIRTUAL] * 1e-6, r->count[COUNT_COMPUTING] * 1e-6,
+               r->count[COUNT_BUFFERS] * 1e-6, 1e3 * r->median);
     if (r && one > 0) printf(" %5.*f", r->median < 100 * one ? 2 : 0, r->median / one);
     printf("\n");
 }
 
-static void add_row(cJSON *rows, int P, const char *scheme, const struct tensor_figures *f, const struct row *r, double one)
+static void add_row(cJSON *rows, int P, const char *scheme, const struct tensor_figures *f, const struct row *r,
+                    double one)
 {
     cJSON *row = cJSON_CreateObject(), *said = cJSON_AddObjectToObject(row, "formulas");
     cJSON_AddItemToArray(rows, row);
@@ -201,10 +243,14 @@ static void add_row(cJSON *rows, int P, const char *scheme, const struct tensor_
 /* What was counted is what was said, on every device. */
 static enum error_code check_row(const struct tensor_figures *f, const struct row *r, struct error *err)
 {
-    if (r->count[COUNT_OTHER] == 0 && r->count[COUNT_MESSAGES] == (double)f->messages && r->count[COUNT_BYTES] == (double)f->bytes) return OK;
-    return fail(err, ERR_CHECK, "%s on %d devices: counted %.0f messages, %.0f bytes, %.0f bytes kept; the formulas say %llu, %llu, %llu", r->scheme, r->P,
-                r->count[COUNT_MESSAGES], r->count[COUNT_BYTES], r->count[COUNT_KEPT], (unsigned long long)f->messages, (unsigned long long)f->bytes,
-                (unsigned long long)f->kept);
+    if (r->count[COUNT_OTHER] == 0 && r->count[COUNT_MESSAGES] == (double)f->messages &&
+        r->count[COUNT_BYTES] == (double)f->bytes)
+        return OK;
+    return fail(
+        err, ERR_CHECK,
+        "%s on %d devices: counted %.0f messages, %.0f bytes, %.0f bytes kept; the formulas say %llu, %llu, %llu",
+        r->scheme, r->P, r->count[COUNT_MESSAGES], r->count[COUNT_BYTES], r->count[COUNT_KEPT],
+        (unsigned long long)f->messages, (unsigned long long)f->bytes, (unsigned long long)f->kept);
 }
 
 static enum error_code compare_schemes(const struct bench_tensor *b, const struct counted *all, struct error *err)
@@ -246,7 +292,8 @@ static cJSON *document(const struct bench_tensor *b)
     return root;
 }
 
-static enum error_code compare(const struct bench_tensor *b, const struct asked *a, char *program, int *status, struct error *err)
+static enum error_code compare(const struct bench_tensor *b, const struct asked *a, char *program, int *status,
+                               struct error *err)
 {
     struct counted all = { .document = b->json ? document(b) : NULL };
     enum error_code e = run_jobs(b, a, &all, program, status, err);
@@ -263,11 +310,20 @@ static enum error_code compare(const struct bench_tensor *b, const struct asked 
 
 enum error_code bench_tensor_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct asked a = { .D = 256, .H = 16, .S = 128, .B = 8, .devices = "1,2,4,8,9,16", .run = 9, .runs = 3, .dtype = "fp32", .cluster = CLUSTER_USUAL };
+    struct asked a = { .D = 256,
+                       .H = 16,
+                       .S = 128,
+                       .B = 8,
+                       .devices = "1,2,4,8,9,16",
+                       .run = 9,
+                       .runs = 3,
+                       .dtype = "fp32",
+                       .cluster = CLUSTER_USUAL };
     struct bench_tensor b;
     bool help;
     enum error_code e = parse(&a, argc, argv, &help, err);
     if (!e && !help) e = take(&b, &a, err);
     if (e || help) return e;
-    return under_launcher() ? be_a_device(b.dtype, &b.cluster, bench_tensor_device, &b, err) : compare(&b, &a, argv[0], status, err);
+    return under_launcher() ? be_a_device(b.dtype, &b.cluster, bench_tensor_device, &b, err)
+                            : compare(&b, &a, argv[0], status, err);
 }

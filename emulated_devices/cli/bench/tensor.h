@@ -1,5 +1,5 @@
-/* tensor.h -- the pieces of `orrery bench tensor`: one layer of a model, what each scheme is said to need for it, and what
- * devices that really compute it count. */
+/* tensor.h -- the pieces of `orrery bench tensor`: one layer of a model, what each scheme is said to need for it, and
+ * what devices that really compute it count. */
 #ifndef ORRERY_BENCH_TENSOR_H
 #define ORRERY_BENCH_TENSOR_H
 
@@ -27,7 +27,7 @@ struct bench_tensor {
 /** The model of which this is a layer: V = D. */
 struct model_config shape_model(const struct tensor_shape *);
 
-/* ---- bench_tensor_predict.c: by the cost and memory functions ---------------------------------------------------------------- */
+/* ---- bench_tensor_predict.c: by the cost and memory functions ---------------------------------------------------- */
 
 /* One layer and microbatch, forward and backward. */
 struct tensor_figures {
@@ -51,11 +51,12 @@ struct stand {
     struct tensor_parallel tp;
     int64_t N;                          /* tokens of a microbatch */
 };
-enum error_code stand_open(struct stand *, const struct tensor_shape *, enum dtype, const struct tensor_scheme *, int P, struct error *);
+enum error_code stand_open(struct stand *, const struct tensor_shape *, enum dtype, const struct tensor_scheme *, int P,
+                           struct error *);
 enum error_code stand_at(struct stand *, int rank, int64_t N, struct error *);
 void stand_close(struct stand *);
 
-/* ---- bench_tensor_claims.c: published figures beside ours ------------------------------------------------------------------------ */
+/* ---- bench_tensor_claims.c: published figures beside ours -------------------------------------------------------- */
 
 /** From where on one scheme needs less than another, and what papers claim.  To stdout. */
 enum error_code print_claims(const struct bench_tensor *, struct error *);
@@ -63,15 +64,25 @@ enum error_code print_claims(const struct bench_tensor *, struct error *);
 /** What a layer keeps in 16 bits beside the published account.  To stdout. */
 enum error_code print_layer_memory(const struct tensor_shape *, struct error *);
 
-/* ---- bench_tensor_device.c: really run -------------------------------------------------------------------------------------------- */
+/* ---- bench_tensor_device.c: really run --------------------------------------------------------------------------- */
 
 /* What one job finds of one scheme; each the largest over the devices. */
-enum { COUNT_MESSAGES, COUNT_BYTES, COUNT_KEPT, COUNT_BUFFERS, COUNT_VIRTUAL, COUNT_COMPUTING, COUNT_OTHER, TENSOR_COUNTS };
-extern const char *const tensor_count_name[TENSOR_COUNTS];      /* in the JSON; OTHER: devices whose counts are not their formulas' */
+enum {
+    COUNT_MESSAGES,
+    COUNT_BYTES,
+    COUNT_KEPT,
+    COUNT_BUFFERS,
+    COUNT_VIRTUAL,
+    COUNT_COMPUTING,
+    COUNT_OTHER,
+    TENSOR_COUNTS
+};
+/* in the JSON; OTHER: devices whose counts are not their formulas' */
+extern const char *const tensor_count_name[TENSOR_COUNTS];
 
 /**
- * One device of a job that computes the layer under every scheme that takes it, and writes what it counted to ->json, or to stdout.
- * asked: a struct bench_tensor.  @return OK, or the same error on every device.
+ * One device of a job that computes the layer under every scheme that takes it, and writes what it counted to ->json,
+ * or to stdout.  asked: a struct bench_tensor.  @return OK, or the same error on every device.
  */
 device_fn bench_tensor_device;
 

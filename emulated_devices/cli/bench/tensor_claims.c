@@ -1,5 +1,5 @@
-/* tensor_claims.c -- from where on one tensor scheme needs less than another, computed from the cost functions, beside the formulas
- * and the measurements that papers state; and Korthikanti's account of a layer's memory. */
+/* tensor_claims.c -- from where on one tensor scheme needs less than another, computed from the cost functions, beside
+ * the formulas and the measurements that papers state; and Korthikanti's account of a layer's memory. */
 #include "emulated_devices/cli/bench/tensor.h"
 #include <math.h>
 #include <stdio.h>
@@ -12,26 +12,30 @@ static const struct tensor_scheme *scheme_of(const char *name)
     return s;
 }
 
-/* What is compared: MB that a device sends on average, or picoseconds of transfers.  NAN where the scheme does not take P. */
+/* What is compared: MB that a device sends on average, or picoseconds of transfers.
+ * NAN where the scheme does not take P. */
 enum quantity { SENT, TIME };
 
-static double needs(const struct bench_tensor *b, const struct tensor_shape *s, const struct tensor_scheme *scheme, int P, enum quantity q)
+static double needs(const struct bench_tensor *b, const struct tensor_shape *s, const struct tensor_scheme *scheme,
+                    int P, enum quantity q)
 {
     struct tensor_figures f;
     if (tensor_predict(&f, b, s, scheme, P, NULL) != OK) return NAN;
     return q == SENT ? f.mean : (double)f.transfers;
 }
 
-static bool overtakes(const struct bench_tensor *b, const struct tensor_shape *s, const struct tensor_scheme *scheme, int P, enum quantity q)
+static bool overtakes(const struct bench_tensor *b, const struct tensor_shape *s, const struct tensor_scheme *scheme,
+                      int P, enum quantity q)
 {
     return needs(b, s, scheme, P, q) < needs(b, s, scheme_of("1d"), P, q);
 }
 
-/* ---- with how many tokens ----------------------------------------------------------------------------------------------------------- */
+/* ---- with how many tokens ---------------------------------------------------------------------------------------- */
 
 enum { FEW_TOKENS = 16, MOST_RATIO = 64 };      /* tokens of a sequence; N/D */
 
-/* N/D from which on a scheme needs less than 1d, to a sequence; NAN: not up to MOST_RATIO.  What it needs grows slower. */
+/* N/D from which on a scheme needs less than 1d, to a sequence; NAN: not up to MOST_RATIO.
+ * What it needs grows slower. */
 static double crossing(const struct bench_tensor *b, const struct tensor_scheme *scheme, int P, enum quantity q)
 {
     struct tensor_shape s = b->shape;
@@ -46,13 +50,15 @@ static double crossing(const struct bench_tensor *b, const struct tensor_scheme 
     return (double)(high * s.S) / (double)s.D;
 }
 
-/* The same from what all devices together send for the matrices alone, as the schemes' headers have it: d q q devices send
- * (q-1) (21 N D + 36 d D^2) + 24 (d-1) D^2, p p p devices 3 (p-1) (16 N D + 12 D^2), and P devices of 1d 8 N D (P-1). */
+/* The same from what all devices together send for the matrices alone, as the schemes' headers have it: d q q devices
+ * send (q-1) (21 N D + 36 d D^2) + 24 (d-1) D^2, p p p devices 3 (p-1) (16 N D + 12 D^2), and P
+ * devices of 1d 8 N D (P-1). */
 static double crossing_by_formula(const char *name, const int mesh[TENSOR_AXES], int P)
 {
     const double d = mesh[0], q = mesh[1];
     const bool cube = strcmp(name, "3d") == 0;
-    const double tokens = cube ? 48 * (q - 1) : 21 * (q - 1), fixed = cube ? 36 * (q - 1) : 36 * d * (q - 1) + 24 * (d - 1);
+    const double tokens = cube ? 48 * (q - 1) : 21 * (q - 1),
+                 fixed = cube ? 36 * (q - 1) : 36 * d * (q - 1) + 24 * (d - 1);
     const double ratio = fixed / (8.0 * (P - 1) - tokens);
     return ratio > 0 ? ratio : NAN;
 }
@@ -72,7 +78,8 @@ static void print_crossings(const struct bench_tensor *b)
     static const char *const names[] = { "2d", "2.5d", "3d" };
     static const int sizes[] = { 4, 8, 9, 16, 18, 27, 32, 64 };
     printf("\nThe N/D above which a scheme needs less than 1d, at D=%lld in %s: what devices send on average, by\n"
-           "the cost functions and by the formulas of the matrices alone; time of the transfers on\n%s\n\n", (long long)b->shape.D, dtype_name(b->dtype), b->cluster.name);
+           "the cost functions and by the formulas of the matrices alone; time of the transfers on\n%s\n\n",
+           (long long)b->shape.D, dtype_name(b->dtype), b->cluster.name);
     printf("%4s  %-6s %-8s %9s %9s %9s\n", "P", "scheme", "mesh", "sent", "formula", "time");
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -80,20 +87,25 @@ static void print_crossings(const struct bench_tensor *b)
             const struct model_config model = shape_model(&b->shape);
             int mesh[TENSOR_AXES];
             char shape[40];
-            if (tensor_check(s, &model, sizes[n], NULL) != OK || tensor_check(scheme_of("1d"), &model, sizes[n], NULL) != OK) continue;
+            if (tensor_check(s, &model, sizes[n], NULL) != OK ||
+                tensor_check(scheme_of("1d"), &model, sizes[n], NULL) != OK)
+                continue;
             s->mesh(sizes[n], mesh);
             if (i == 1 && mesh[0] == 1) continue;                               /* is 2d */
             snprintf(shape, sizeof shape, "%dx%dx%d", mesh[0], mesh[1], mesh[2]);
-            printf("%4d  %-6s %-8s %9s %9s %9s\n", sizes[n], names[i], shape + (mesh[0] == 1 ? 2 : 0), ratio_text(crossing(b, s, sizes[n], SENT)).text,
-                   ratio_text(crossing_by_formula(names[i], mesh, sizes[n])).text, ratio_text(crossing(b, s, sizes[n], TIME)).text);
+            printf("%4d  %-6s %-8s %9s %9s %9s\n", sizes[n], names[i], shape + (mesh[0] == 1 ? 2 : 0),
+                   ratio_text(crossing(b, s, sizes[n], SENT)).text,
+                   ratio_text(crossing_by_formula(names[i], mesh, sizes[n])).text,
+                   ratio_text(crossing(b, s, sizes[n], TIME)).text);
             fflush(stdout);
         }
 }
 
-/* ---- with how many devices ------------------------------------------------------------------------------------------------------------ */
+/* ---- with how many devices --------------------------------------------------------------------------------------- */
 
 /* Fewest devices with which a scheme needs less than 1d; 0: none up to the limit. */
-static int fewest(const struct bench_tensor *b, const struct tensor_shape *s, const struct tensor_scheme *scheme, enum quantity q)
+static int fewest(const struct bench_tensor *b, const struct tensor_shape *s, const struct tensor_scheme *scheme,
+                  enum quantity q)
 {
     for (int P = 2; P <= BENCH_TENSOR_DEVICES; P++)
         if (overtakes(b, s, scheme, P, q)) return P;
@@ -108,7 +120,8 @@ static void print_fewest(int P)
 
 /* Widths, heads and sequences are those of the papers' tables; the sequences of a microbatch are ours. */
 static const struct tensor_shape published[] = {
-    { "8.3B, arXiv:1909.08053", 3072, 32, 1024, 8 }, { "8.3B", 3072, 32, 1024, 32 }, { "175B, arXiv:2005.14165", 12288, 96, 2048, 8 },
+    { "8.3B, arXiv:1909.08053", 3072, 32, 1024, 8 }, { "8.3B", 3072, 32, 1024, 32 },
+    { "175B, arXiv:2005.14165", 12288, 96, 2048, 8 },
     { "175B", 12288, 96, 2048, 32 }, { "1008B, arXiv:2104.04473", 25600, 160, 2048, 16 },
 };
 
@@ -118,12 +131,14 @@ static void print_shapes(const struct bench_tensor *b)
     struct tensor_shape shapes[1 + sizeof published / sizeof *published] = { b->shape };
     memcpy(shapes + 1, published, sizeof published);
     shapes[0].name = "as above";
-    printf("\nFewest devices, up to %d, with which a scheme sends less than 1d (sent), and has shorter transfers\non %s (time)\n\n%-24s %5s %5s %4s %5s",
+    printf("\nFewest devices, up to %d, with which a scheme sends less than 1d (sent), and has shorter transfers\non "
+           "%s (time)\n\n%-24s %5s %5s %4s %5s",
            BENCH_TENSOR_DEVICES, b->cluster.name, "shape", "D", "S", "H", "B");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) printf("  %4s sent %4s", names[i], "time");
     printf("\n");
     for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) {
-        printf("%-24s %5lld %5lld %4lld %5lld", shapes[n].name, (long long)shapes[n].D, (long long)shapes[n].S, (long long)shapes[n].H, (long long)shapes[n].B);
+        printf("%-24s %5lld %5lld %4lld %5lld", shapes[n].name, (long long)shapes[n].D, (long long)shapes[n].S,
+               (long long)shapes[n].H, (long long)shapes[n].B);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             print_fewest(fewest(b, &shapes[n], scheme_of(names[i]), SENT));
             print_fewest(fewest(b, &shapes[n], scheme_of(names[i]), TIME));
@@ -133,7 +148,7 @@ static void print_shapes(const struct bench_tensor *b)
     }
 }
 
-/* ---- what papers measured -------------------------------------------------------------------------------------------------------------- */
+/* ---- what papers measured ---------------------------------------------------------------------------------------- */
 
 static const char *four_cubed(int P, int mesh[TENSOR_AXES])
 {
@@ -142,12 +157,14 @@ static const char *four_cubed(int P, int mesh[TENSOR_AXES])
 }
 
 /* Picoseconds: matrices and attention at the rate of the device's arithmetic, then the transfers. */
-static double layer_time(const struct bench_tensor *b, const struct tensor_shape *s, const struct tensor_scheme *scheme, int P)
+static double layer_time(const struct bench_tensor *b, const struct tensor_shape *s, const struct tensor_scheme *scheme,
+                         int P)
 {
     const int64_t N = shape_tokens(s), D = s->D, rate = b->cluster.flop_rate[b->dtype];
     const struct attention a = { .S = s->S, .H = s->H, .K = s->H, .A = D / s->H };
     double flops = attention_forward_cost(N, a, b->dtype).flops + attention_backward_cost(N, a, b->dtype).flops;
-    flops += 3 * (linear_cost(N, D, 3 * D, b->dtype).flops + linear_cost(N, D, D, b->dtype).flops + 2 * linear_cost(N, D, 4 * D, b->dtype).flops);
+    flops += 3 * (linear_cost(N, D, 3 * D, b->dtype).flops + linear_cost(N, D, D, b->dtype).flops +
+                  2 * linear_cost(N, D, 4 * D, b->dtype).flops);
     return needs(b, s, scheme, P, TIME) + (rate > 0 ? flops / P / ((double)rate * 1e6) * 1e12 : 0);
 }
 
@@ -157,7 +174,8 @@ static void print_measured(const struct bench_tensor *b)
     enum { P = 64 };
     struct tensor_scheme tesseract = *scheme_of("2.5d");
     tesseract.mesh = four_cubed;
-    const struct tensor_scheme *const one = scheme_of("1d"), *const two = scheme_of("2d"), *const three = scheme_of("3d");
+    const struct tensor_scheme *const one = scheme_of("1d"), *const two = scheme_of("2d"),
+                                      *const three = scheme_of("3d");
     const struct { const char *source; const struct tensor_scheme *fast, *slow; double claim; } claims[] = {
         { "Optimus, arXiv:2104.05343", two, one, 1.48 }, { "Tesseract, arXiv:2105.14500", &tesseract, one, 1.38 },
         { "Tesseract, arXiv:2105.14500", &tesseract, two, 1.53 }, { "Bian et al., arXiv:2105.14450", three, one, 2.32 },
@@ -166,7 +184,8 @@ static void print_measured(const struct bench_tensor *b)
     printf("\nSpeed-ups: those that the papers' abstracts state, measured on their GPUs with their shapes, and\n"
            "ours, in %s: the ratio of what is sent, and of a layer's time on %s.\n"
            "%d devices, D=%lld, H=%lld, %lld sequences of %lld; matrices, attention, then transfers; 2.5d as 4x4x4\n\n"
-           "%-32s %-21s %7s %7s %7s\n", dtype_name(b->dtype), b->cluster.name, P, (long long)shape.D, (long long)shape.H, (long long)shape.B,
+           "%-32s %-21s %7s %7s %7s\n",
+           dtype_name(b->dtype), b->cluster.name, P, (long long)shape.D, (long long)shape.H, (long long)shape.B,
            (long long)shape.S, "source", "", "claimed", "sent", "time");
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
         char which[32];
@@ -177,10 +196,10 @@ static void print_measured(const struct bench_tensor *b)
     }
 }
 
-/* ---- overlapped sums ------------------------------------------------------------------------------------------------------------------ */
+/* ---- overlapped sums --------------------------------------------------------------------------------------------- */
 
-/* How many times as fast a product of [N,I] with [I,D], summed over P devices, is if sums travel beside products of chunks: both by the
- * formulas that tests/devices/test_overlap.c holds to the clock. */
+/* How many times as fast a product of [N,I] with [I,D], summed over P devices, is if sums travel beside products of
+ * chunks: both by the formulas that tests/devices/test_overlap.c holds to the clock. */
 static double overlap_gain(const struct bench_tensor *b, struct stand *p, int64_t I)
 {
     const int P = p->group.size;
@@ -191,7 +210,8 @@ static double overlap_gain(const struct bench_tensor *b, struct stand *p, int64_
     return (P * g + (P - 1) * c) / fmax(P * g, g + (P - 1) * c);
 }
 
-/* The four products of a layer that end in a sum: of attention and of the feed-forward, forward, and backward into QKV and up. */
+/* The four products of a layer that end in a sum: of attention and of the feed-forward, forward, and
+ * backward into QKV and up. */
 static enum error_code print_overlap(const struct bench_tensor *b, struct error *err)
 {
     static const struct tensor_shape shape = { "", 4256, 28, 1024, 8 };
@@ -210,29 +230,34 @@ static enum error_code print_overlap(const struct bench_tensor *b, struct error 
         most = fmax(most, gain);
     }
     printf("\nProducts that a sum follows, on %d devices: D=%lld (T-NLG's), %lld sequences of %lld; staggered\n"
-           "over one after the other; geometric mean and most\n\n%-32s %-21s %7s %7s %7s %7s\n", P, (long long)shape.D, (long long)shape.B, (long long)shape.S,
-           "source", "", "claimed", "most", "time", "most");
-    printf("%-32s %-21s %7.2f %7.2f %7.2f %7.2f\n", "T3, arXiv:2401.16677", "1d-sp-overlap, 1d-sp", 1.30, 1.47, pow(product, 1.0 / SUMS), most);
+           "over one after the other; geometric mean and most\n\n%-32s %-21s %7s %7s %7s %7s\n",
+           P, (long long)shape.D, (long long)shape.B, (long long)shape.S, "source", "", "claimed", "most", "time",
+           "most");
+    printf("%-32s %-21s %7.2f %7.2f %7.2f %7.2f\n", "T3, arXiv:2401.16677", "1d-sp-overlap, 1d-sp", 1.30, 1.47,
+           pow(product, 1.0 / SUMS), most);
     stand_close(&p);
     return OK;
 }
 
-/* ---- what papers derive ------------------------------------------------------------------------------------------------------------------- */
+/* ---- what papers derive ------------------------------------------------------------------------------------------ */
 
 static void print_derived(const struct bench_tensor *b)
 {
     const int P = b->shape.H < 8 ? (int)b->shape.H : 8;
-    const double ND = (double)shape_tokens(&b->shape) * (double)b->shape.D * (double)dtype_size(b->dtype), all = 8.0 * (P - 1) / P;
+    const double ND = (double)shape_tokens(&b->shape) * (double)b->shape.D * (double)dtype_size(b->dtype),
+                 all = 8.0 * (P - 1) / P;
     const struct { const char *source, *scheme, *claim; double elements; } claims[] = {
         { "Narayanan et al., arXiv:2104.04473, 3.2", "1d", "8 N D (P-1)/P", all },
         { "Korthikanti et al., arXiv:2205.05198, 4.2", "1d-sp-keep", "as 1d", all },
         { "the same, inputs gathered again", "1d-sp", "1d and 2 N D (P-1)/P", all + 2.0 * (P - 1) / P },
         { "Wang et al., T3: the same in chunks", "1d-sp-overlap", "as 1d-sp", all + 2.0 * (P - 1) / P },
     };
-    printf("\nElements that each of %d devices sends, in units of N D: claimed, and by the cost functions, with the\nnorms' gradients\n\n", P);
+    printf("\nElements that each of %d devices sends, in units of N D: claimed, and by the cost functions, with "
+           "the\nnorms' gradients\n\n",
+           P);
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
-        printf("%-44s %-14s %-21s %8.4f %8.4f\n", claims[i].source, claims[i].scheme, claims[i].claim, claims[i].elements,
-               needs(b, &b->shape, scheme_of(claims[i].scheme), P, SENT) / ND);
+        printf("%-44s %-14s %-21s %8.4f %8.4f\n", claims[i].source, claims[i].scheme, claims[i].claim,
+               claims[i].elements, needs(b, &b->shape, scheme_of(claims[i].scheme), P, SENT) / ND);
 }
 
 enum error_code print_claims(const struct bench_tensor *b, struct error *err)
@@ -249,9 +274,10 @@ enum error_code print_claims(const struct bench_tensor *b, struct error *err)
     return print_overlap(b, err);
 }
 
-/* ---- Korthikanti's account ------------------------------------------------------------------------------------------------------- */
+/* ---- Korthikanti's account --------------------------------------------------------------------------------------- */
 
-static enum error_code print_memory(const struct tensor_shape *s, const char *name, int P, const char *recompute, struct error *err)
+static enum error_code print_memory(const struct tensor_shape *s, const char *name, int P, const char *recompute,
+                                    struct error *err)
 {
     static struct stand p;
     struct layer_memory_term term[LAYER_MEMORY_TERMS];
@@ -267,7 +293,8 @@ static enum error_code print_memory(const struct tensor_shape *s, const char *na
         const double ND = (double)N * (double)s->D;
         paper += term[i].paper / ND, kept += (double)term[i].kept / ND;
         if (term[i].paper > 0 || term[i].kept > 0)
-            printf("  %-32s %9.3f %9.3f  %s\n", term[i].what, term[i].paper / ND, (double)term[i].kept / ND, term[i].why ? term[i].why : "");
+            printf("  %-32s %9.3f %9.3f  %s\n", term[i].what, term[i].paper / ND, (double)term[i].kept / ND,
+                   term[i].why ? term[i].why : "");
     }
     printf("  %-32s %9.3f %9.3f\n", "sum", paper, kept);
     stand_close(&p);
@@ -277,7 +304,8 @@ static enum error_code print_memory(const struct tensor_shape *s, const char *na
 enum error_code print_layer_memory(const struct tensor_shape *s, struct error *err)
 {
     const int P = s->H < 8 ? (int)s->H : 8;
-    printf("\nBytes a layer keeps in 16 bits with dropout, in units of N D: V. Korthikanti et al.,\narXiv:2205.05198, section 4, and ours\n");
+    printf("\nBytes a layer keeps in 16 bits with dropout, in units of N D: V. Korthikanti et al.,\narXiv:2205.05198, "
+           "section 4, and ours\n");
     enum error_code e = print_memory(s, "1d", 1, "none", err);
     if (!e) e = print_memory(s, "1d", P, "none", err);
     if (!e) e = print_memory(s, "1d-sp", P, "none", err);

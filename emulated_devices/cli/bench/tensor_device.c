@@ -1,5 +1,5 @@
-/* tensor_device.c -- what one device of `orrery bench tensor` does: compute one layer, forward and backward, under every scheme,
- * and count. */
+/* tensor_device.c -- what one device of `orrery bench tensor` does: compute one layer, forward and backward, under
+ * every scheme, and count. */
 #include "emulated_devices/cli/bench/tensor.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
@@ -9,8 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const tensor_count_name[TENSOR_COUNTS] = { "messages", "bytes", "kept_bytes", "buffer_bytes", "virtual_picoseconds",
-                                                       "computing_picoseconds", "devices_unlike_formulas" };
+const char *const tensor_count_name[TENSOR_COUNTS] = { "messages",
+                                                       "bytes",
+                                                       "kept_bytes",
+                                                       "buffer_bytes",
+                                                       "virtual_picoseconds",
+                                                       "computing_picoseconds",
+                                                       "devices_unlike_formulas" };
 
 /* One scheme. */
 struct lane {
@@ -33,7 +38,7 @@ static void pass(struct layer_bench *b, struct lane *l)
     if (layer_pass(&l->trainer, &err) != OK) comm_give_up(b->world, &err);
 }
 
-/* ---- counting -------------------------------------------------------------------------------------------------------------------- */
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
 
 static struct collective_cost sent(const struct comm *c)
 {
@@ -48,7 +53,8 @@ static struct collective_cost sent(const struct comm *c)
 static struct cluster free_links(const struct cluster *c)
 {
     struct cluster free = *c;
-    for (int i = 0; i < free.levels; i++) free.link[i].latency = free.link[i].gap = free.link[i].rate = 0, free.link[i].eager = ALWAYS_EAGER;
+    for (int i = 0; i < free.levels; i++)
+        free.link[i].latency = free.link[i].gap = free.link[i].rate = 0, free.link[i].eager = ALWAYS_EAGER;
     return free;
 }
 
@@ -64,7 +70,8 @@ static double timed(struct layer_bench *b, struct lane *l, const struct cluster 
 static bool as_formulas(const struct lane *l, struct collective_cost did, uint64_t peak)
 {
     const struct traffic want = layer_cost(&l->trainer);
-    return did.messages == want.messages_sent && did.bytes == want.bytes_sent && did.additions == want.additions && peak == layer_peak(&l->trainer);
+    return did.messages == want.messages_sent && did.bytes == want.bytes_sent && did.additions == want.additions &&
+           peak == layer_peak(&l->trainer);
 }
 
 static enum error_code look_at(struct layer_bench *b, struct lane *l, struct error *err)
@@ -103,7 +110,7 @@ static enum error_code measure(struct layer_bench *b, struct error *err)
     return e;
 }
 
-/* ---- all schemes ------------------------------------------------------------------------------------------------------------------- */
+/* ---- all schemes ------------------------------------------------------------------------------------------------- */
 
 static enum error_code open_lanes(struct layer_bench *b, struct error *err)
 {
@@ -113,7 +120,9 @@ static enum error_code open_lanes(struct layer_bench *b, struct error *err)
     for (int i = 0; tensor_scheme_at(i) && !e; i++) {
         struct plan p;
         struct error why;
-        if (layer_plan(&p, &model, a->shape.B, a->dtype, tensor_scheme_at(i)->head.name, b->world->size, &a->cluster, &why) != OK) continue;
+        if (layer_plan(&p, &model, a->shape.B, a->dtype, tensor_scheme_at(i)->head.name, b->world->size, &a->cluster,
+                       &why) != OK)
+            continue;
         e = layer_open(&b->lane[b->lanes].trainer, &p, b->world, err);
         b->lanes += !e;
     }
@@ -145,7 +154,8 @@ enum error_code bench_tensor_device(struct comm *world, const void *asked, struc
     int schemes = 0;
     while (tensor_scheme_at(schemes)) schemes++;
     b.lane = calloc((size_t)schemes, sizeof *b.lane);
-    enum error_code e = comm_agree(world, b.lane ? OK : fail(err, ERR_MEMORY, "no memory to measure %d schemes", schemes), err);
+    enum error_code e =
+        comm_agree(world, b.lane ? OK : fail(err, ERR_MEMORY, "no memory to measure %d schemes", schemes), err);
     if (!e) e = open_lanes(&b, err);
     if (!e) e = measure(&b, err);
     if (!e && world->rank == 0) e = write_rows(&b, err);

@@ -5,12 +5,22 @@
 
 struct model_config shape_model(const struct tensor_shape *s)
 {
-    return (struct model_config){ .name = "layer", .S = s->S, .D = s->D, .H = s->H, .K = s->H, .A = s->D / s->H, .F = 4 * s->D, .L = 1, .V = s->D,
-                                  .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.02 };
+    return (struct model_config){ .name = "layer",
+                                  .S = s->S,
+                                  .D = s->D,
+                                  .H = s->H,
+                                  .K = s->H,
+                                  .A = s->D / s->H,
+                                  .F = 4 * s->D,
+                                  .L = 1,
+                                  .V = s->D,
+                                  .biases = BIASES_GPT2,
+                                  .eps = 1e-5,
+                                  .init_std = 0.02 };
 }
 
-enum error_code stand_open(struct stand *p, const struct tensor_shape *s, enum dtype dtype, const struct tensor_scheme *scheme, int P,
-                           struct error *err)
+enum error_code stand_open(struct stand *p, const struct tensor_shape *s, enum dtype dtype,
+                           const struct tensor_scheme *scheme, int P, struct error *err)
 {
     memset(p, 0, sizeof *p);
     p->plan = (struct plan){ .model = shape_model(s), .S = s->S };
@@ -82,7 +92,8 @@ enum error_code tensor_predict(struct tensor_figures *f, const struct bench_tens
         f->mean += (double)c.bytes_sent / P;
         f->weights = larger(f->weights, weight_bytes(&p));
         f->kept = larger(f->kept, linked_keeps(&block, &alone, N));
-        if (r == 0 || r == P - 1) f->transfers = (picoseconds)larger((uint64_t)f->transfers, (uint64_t)linked_time(&block, &p.tp, N));
+        if (r == 0 || r == P - 1)
+            f->transfers = (picoseconds)larger((uint64_t)f->transfers, (uint64_t)linked_time(&block, &p.tp, N));
     }
     stand_close(&p);
     return e;

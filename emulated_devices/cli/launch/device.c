@@ -4,7 +4,8 @@
 #include "ref/ops/threads.h"
 #include <stdio.h>
 
-enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked, struct error *err)
+enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked,
+                            struct error *err)
 {
     struct device device;
     struct comm world;

@@ -38,7 +38,7 @@ void family_reap(struct family *f)
         if (pid == f->job) f->job_ended = true, f->how = how;
 }
 
-/* ---- who is there --------------------------------------------------------------------------------------------------------- */
+/* ---- who is there ------------------------------------------------------------------------------------------------ */
 
 #if defined(__linux__)
 /* From "pid (name) state parent ..."; the name may have brackets and spaces.  -1 for a process that has ended. */
@@ -57,7 +57,8 @@ static long living_parent(long pid)
     return state == 'Z' || state == 'X' ? -1 : parent;
 }
 
-/* Whether a process was started with our mark.  We may have other children: of a shell that has replaced itself by us. */
+/* Whether a process was started with our mark.  We may have other children:
+ * of a shell that has replaced itself by us. */
 static bool is_marked(long pid)
 {
     char path[64], want[48], word[sizeof want];
@@ -116,7 +117,9 @@ void family_sweep(const struct watch *w)
     unsigned long users;
     FILE *f = fopen("/proc/sysvipc/shm", "r");          /* key shmid perms size cpid lpid nattch ... */
     while (f != NULL && fgets(line, sizeof line, f) != NULL)
-        if (sscanf(line, "%*d %d %*s %*u %ld %*d %lu", &id, &maker, &users) == 3 && users == 0 && has_announced(w, maker)) shmctl(id, IPC_RMID, NULL);
+        if (sscanf(line, "%*d %d %*s %*u %ld %*d %lu", &id, &maker, &users) == 3 && users == 0 &&
+            has_announced(w, maker))
+            shmctl(id, IPC_RMID, NULL);
     if (f != NULL) fclose(f);
 }
 

@@ -18,8 +18,8 @@ void family_adopt(void);
 /** In the environment of the job, and so of all its processes: that they are of this family. */
 void family_mark(pid_t launcher);
 
-/** Remove System V's shared memory that a device had made and was killed before it could say that it ends with its users.  After
- *  family_end. */
+/** Remove System V's shared memory that a device had made and was killed before it could say that it ends with its
+ *  users.  After family_end. */
 void family_sweep(const struct watch *);
 
 /** Collect processes that have ended, without waiting. */

@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- what jobs hand over ------------------------------------------------------------------------------------------------- */
+/* ---- what jobs hand over ----------------------------------------------------------------------------------------- */
 
 static char handover[4096];
 static bool handover_made;
@@ -47,7 +47,7 @@ const char *handover_file(struct error *err)
     return handover;
 }
 
-/* ---- watching ---------------------------------------------------------------------------------------------------------- */
+/* ---- watching ---------------------------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t caught;                    /* the signal that asked us to stop */
 
@@ -67,12 +67,14 @@ static void catch_signals(struct sigaction before[STOPPING])
 
 enum { PROMPT = 1 };                    /* seconds that a job gets to end by itself, once it is to end */
 
-/* Until both streams have ended; or mpiexec has, and nothing comes any more; or the job was asked to end and did not. */
+/* Until both streams have ended; or mpiexec has, and nothing comes any more;
+ * or the job was asked to end and did not. */
 static void watch_job(struct watch *w, struct family *f)
 {
     double asked = 0, ended = 0;
     while (w->stream[0].from >= 0 || w->stream[1].from >= 0) {
-        struct pollfd p[2] = { { .fd = w->stream[0].from, .events = POLLIN }, { .fd = w->stream[1].from, .events = POLLIN } };
+        struct pollfd p[2] = { { .fd = w->stream[0].from, .events = POLLIN },
+                               { .fd = w->stream[1].from, .events = POLLIN } };
         const int ready = poll(p, 2, 200);              /* negative numbers are passed over */
         for (int i = 0; i < 2 && ready > 0; i++)
             if (p[i].revents) watch_read(w, &w->stream[i]);
@@ -128,17 +130,19 @@ static void dismiss_guardian(pid_t guardian, int line)
     while (waitpid(guardian, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
-/* ---- starting ------------------------------------------------------------------------------------------------------------ */
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
 
-/* Open MPI's mpiexec refuses to start more devices than there are cores, and to be run by root, as in a container; and it would tie
- * each device to a core.  Version 4 reads the first of these, version 5 those of PRTE; MPICH reads none.  Who has set one is obeyed. */
+/* Open MPI's mpiexec refuses to start more devices than there are cores, and to be run by root, as in a container; and
+ * it would tie each device to a core.  Version 4 reads the first of these, version 5 those of PRTE; MPICH reads none.
+ * Who has set one is obeyed. */
 static void permit_open_mpi(void)
 {
     static const char *const usual[][2] = {
         { "OMPI_ALLOW_RUN_AS_ROOT", "1" }, { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
         { "OMPI_MCA_rmaps_base_oversubscribe", "1" }, { "OMPI_MCA_hwloc_base_binding_policy", "none" },
         { "PRTE_ALLOW_RUN_AS_ROOT", "1" }, { "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
-        { "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe" }, { "PRTE_MCA_hwloc_default_binding_policy", "none" },
+        { "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe" },
+        { "PRTE_MCA_hwloc_default_binding_policy", "none" },
     };
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) setenv(usual[i][0], usual[i][1], 0);
 }
@@ -169,16 +173,19 @@ static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, stru
 }
 
 /* @param[out] lifeline  our end, which closes when we do. */
-static enum error_code open_watch(struct watch *w, int devices, struct inherited *into, int *lifeline, struct error *err)
+static enum error_code open_watch(struct watch *w, int devices, struct inherited *into, int *lifeline,
+                                  struct error *err)
 {
-    *w = (struct watch){ .room = devices, .stream = { { .from = -1, .to = STDOUT_FILENO }, { .from = -1, .to = STDERR_FILENO } } };
+    *w = (struct watch){ .room = devices,
+                         .stream = { { .from = -1, .to = STDOUT_FILENO }, { .from = -1, .to = STDERR_FILENO } } };
     w->process = calloc((size_t)devices, sizeof *w->process);
     int ends[3][2], n = 0;
     while (w->process != NULL && n < 3 && pipe(ends[n]) == 0) n++;
     if (n == 3) {
         *into = (struct inherited){ .out = ends[0][1], .errors = ends[1][1], .lifeline = ends[2][0] };
         w->stream[0].from = ends[0][0], w->stream[1].from = ends[1][0], *lifeline = ends[2][1];
-        fcntl(ends[0][0], F_SETFD, FD_CLOEXEC), fcntl(ends[1][0], F_SETFD, FD_CLOEXEC), fcntl(*lifeline, F_SETFD, FD_CLOEXEC);
+        fcntl(ends[0][0], F_SETFD, FD_CLOEXEC), fcntl(ends[1][0], F_SETFD, FD_CLOEXEC),
+            fcntl(*lifeline, F_SETFD, FD_CLOEXEC);
         return OK;
     }
     fail(err, ERR_COMM, "cannot watch over %s: %s", ORRERY_MPIEXEC, strerror(errno));
@@ -187,7 +194,7 @@ static enum error_code open_watch(struct watch *w, int devices, struct inherited
     return ERR_COMM;
 }
 
-/* ---- what is said in the end ------------------------------------------------------------------------------------------------ */
+/* ---- what is said in the end ------------------------------------------------------------------------------------- */
 
 /* Of a device that died before it could say who it is we know that it is one of those who have not said so. */
 static enum error_code report_unknown_death(const struct watch *w, int devices, struct error *err)
@@ -201,9 +208,10 @@ static enum error_code report_unknown_death(const struct watch *w, int devices, 
         used += snprintf(who + used, sizeof who - (size_t)used, "%s%d", missing > 1 ? ", " : "", rank);
     }
     if (missing == 0) return fail(err, ERR_COMM, "a device died: %s; the others were stopped", w->how);
-    if (missing == 1) return fail(err, ERR_COMM, "device %s died during start-up: %s; the others were stopped", who, w->how);
-    return fail(err, ERR_COMM, "a device died during start-up: %s; it is one of %s%s; the others were stopped", w->how, who,
-                missing > 8 ? ", ..." : "");
+    if (missing == 1)
+        return fail(err, ERR_COMM, "device %s died during start-up: %s; the others were stopped", who, w->how);
+    return fail(err, ERR_COMM, "a device died during start-up: %s; it is one of %s%s; the others were stopped", w->how,
+                who, missing > 8 ? ", ..." : "");
 }
 
 static enum error_code report_death(const struct watch *w, int devices, struct error *err)
@@ -211,16 +219,20 @@ static enum error_code report_death(const struct watch *w, int devices, struct e
     if (w->lost_pid == 0) return report_unknown_death(w, devices, err);
     for (int i = 0; i < w->known; i++)
         if (w->process[i].pid == w->lost_pid)
-            return fail(err, ERR_COMM, "device %d (%s), process %ld, died: %s; the others were stopped", w->process[i].rank,
-                        w->process[i].place, w->lost_pid, strsignal(w->lost_signal));
-    return fail(err, ERR_COMM, "process %ld died before it became a device: %s; the others were stopped", w->lost_pid, strsignal(w->lost_signal));
+            return fail(err, ERR_COMM, "device %d (%s), process %ld, died: %s; the others were stopped",
+                        w->process[i].rank, w->process[i].place, w->lost_pid, strsignal(w->lost_signal));
+    return fail(err, ERR_COMM, "process %ld died before it became a device: %s; the others were stopped", w->lost_pid,
+                strsignal(w->lost_signal));
 }
 
 /* mpiexec, or its proxy between it and the devices. */
 static enum error_code report_death_of_manager(int how, struct error *err)
 {
-    if (WIFSIGNALED(how)) return fail(err, ERR_COMM, "%s died: %s; all devices were stopped", ORRERY_MPIEXEC, strsignal(WTERMSIG(how)));
-    return fail(err, ERR_COMM, "the parent process of the devices, hydra_pmi_proxy of %s, died; all devices were stopped", ORRERY_MPIEXEC);
+    if (WIFSIGNALED(how))
+        return fail(err, ERR_COMM, "%s died: %s; all devices were stopped", ORRERY_MPIEXEC, strsignal(WTERMSIG(how)));
+    return fail(err, ERR_COMM,
+                "the parent process of the devices, hydra_pmi_proxy of %s, died; all devices were stopped",
+                ORRERY_MPIEXEC);
 }
 
 /* Who was killed could say nothing; then what the others say is a consequence. */
@@ -228,14 +240,17 @@ static enum error_code report_end_of_job(const struct watch *w, int how, int dev
 {
     *status = WIFEXITED(how) ? WEXITSTATUS(how) : 1;
     if (w->write_errno) return fail(err, ERR_FILE, "standard output: cannot be written: %s", strerror(w->write_errno));
-    if (w->lost_pid == 0 && !w->said[0] && (WIFSIGNALED(how) || w->orphaned)) return report_death_of_manager(how, err);     /* MPI may have noticed too */
+    /* MPI may have noticed too */
+    if (w->lost_pid == 0 && !w->said[0] && (WIFSIGNALED(how) || w->orphaned)) return report_death_of_manager(how, err);
     if (w->lost_pid || (w->died && !w->said[0] && !w->mpi_failed[0])) return report_death(w, devices, err);
     if (w->mpi_failed[0] && !w->said[0]) return fail(err, ERR_COMM, "MPI could not be started: %s", w->mpi_failed);
     fputs(w->said, stderr);
     if (w->died && *status == 0) *status = 1;
     if (*status == 0 || w->said[0]) return OK;
-    if (*status == 127) return fail(err, ERR_COMM, "cannot start %s -n %d: is MPICH installed, and in PATH?", ORRERY_MPIEXEC, devices);
-    return fail(err, ERR_COMM, "%s -n %d failed with status %d%s%s", ORRERY_MPIEXEC, devices, *status, w->noise[0] ? ": " : "", w->noise);
+    if (*status == 127)
+        return fail(err, ERR_COMM, "cannot start %s -n %d: is MPICH installed, and in PATH?", ORRERY_MPIEXEC, devices);
+    return fail(err, ERR_COMM, "%s -n %d failed with status %d%s%s", ORRERY_MPIEXEC, devices, *status,
+                w->noise[0] ? ": " : "", w->noise);
 }
 
 /* As if it had never been caught: a shell must see that we were stopped. */
@@ -262,7 +277,8 @@ enum error_code launch(int devices, int argc, char **argv, int *status, struct e
     int line = -1, lifeline, left = 0;
     const pid_t self = getpid();
     if (getenv("ORRERY_LAUNCHED") != NULL)
-        return fail(err, ERR_COMM, "%s started this process without telling its rank; it must be MPICH's", ORRERY_MPIEXEC);
+        return fail(err, ERR_COMM, "%s started this process without telling its rank; it must be MPICH's",
+                    ORRERY_MPIEXEC);
     enum error_code e = machine_check(devices, err);
     if (!e) e = open_watch(&w, devices, &into, &lifeline, err);
     if (e) return e;

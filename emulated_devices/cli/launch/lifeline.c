@@ -1,11 +1,14 @@
 /* lifeline.c -- a device ends with those who have started it, whatever it is busy with and however they ended.
  *
  *     orrery          its end closes the lifeline, a pipe that every device has inherited
- *       mpiexec       on Linux a child dies with its parent if it has asked for that (PR_SET_PDEATHSIG): mpiexec with orrery,
+ *       mpiexec       on Linux a child dies with its parent if it has asked for that (PR_SET_PDEATHSIG): mpiexec with
+ *       orrery,
  *         proxy       a device with MPICH's proxy; the proxy ends by itself when mpiexec does
- *           device    a thread of its own waits for the end of the lifeline, and of PMI_FD, the device's line to the proxy
+ *           device    a thread of its own waits for the end of the lifeline, and of PMI_FD, the device's line to the
+ *           proxy
  *
- * Some of it is enough for each case.  All of it together needs no process to be well, no luck with times, and no Linux.
+ * Some of it is enough for each case.  All of it together needs no process to be well, no luck with times, and no
+ * Linux.
  */
 #if defined(__linux__)
 #define _GNU_SOURCE                     /* prctl.h */
@@ -21,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- inherited pipes, told by number and inode ---------------------------------------------------------------------------- */
+/* ---- inherited pipes, told by number and inode ------------------------------------------------------------------- */
 
 void tell_pipe(const char *name, int fd)
 {
@@ -42,7 +45,7 @@ int told_pipe(const char *name)
     return S_ISFIFO(st.st_mode) && (unsigned long long)st.st_ino == inode ? fd : -1;
 }
 
-/* ---- the parent ----------------------------------------------------------------------------------------------------------- */
+/* ---- the parent -------------------------------------------------------------------------------------------------- */
 
 void die_with_parent(void)
 {
@@ -68,7 +71,7 @@ static bool has_hung_up(int fd)
 
 bool proxy_is_gone(void) { return has_hung_up(pmi_line()); }
 
-/* ---- waiting for the end -------------------------------------------------------------------------------------------------- */
+/* ---- waiting for the end ----------------------------------------------------------------------------------------- */
 
 static struct { pid_t parent; int lifeline, pmi; } watched;
 
@@ -107,6 +110,7 @@ void hold_lifeline(void)
     watched.lifeline = told_pipe("ORRERY_LIFELINE");
     watched.pmi = pmi_line();
     if (parent_is_a_proxy()) die_with_parent();
-    if (watched.parent != getppid() || has_hung_up(watched.pmi) || has_hung_up(watched.lifeline)) kill(getpid(), SIGKILL);
+    if (watched.parent != getppid() || has_hung_up(watched.pmi) || has_hung_up(watched.lifeline))
+        kill(getpid(), SIGKILL);
     start_thread(wait_for_the_end);
 }

@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of one device, measured with the smallest model on 4 to 16 devices: its own memory, its share of what all have in common, and its
- * witness.  What a model needs comes on top. */
+/* Of one device, measured with the smallest model on 4 to 16 devices: its own memory, its share of what all have in
+ * common, and its witness.  What a model needs comes on top. */
 static const uint64_t DEVICE_BYTES = (uint64_t)9 << 20;
 enum {
     DEVICE_TASKS = 4,                   /* itself, UCX's thread, the one that holds the lifeline; its witness */
@@ -43,7 +43,10 @@ static uint64_t number_in(const char *path, const char *after)
 }
 
 static uint64_t less(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static uint64_t difference(uint64_t limit, uint64_t used) { return limit == UNLIMITED ? UNLIMITED : limit > used ? limit - used : 0; }
+static uint64_t difference(uint64_t limit, uint64_t used)
+{
+    return limit == UNLIMITED ? UNLIMITED : limit > used ? limit - used : 0;
+}
 
 /* A control group's limit without what is used of it.  In a container its folder is the root. */
 static uint64_t left_in_group(const char *limit, const char *used)
@@ -80,7 +83,8 @@ static uint64_t tasks(bool own)
     for (struct dirent *d; processes != NULL && (d = readdir(processes)) != NULL;) {
         if (!isdigit((unsigned char)d->d_name[0])) continue;
         snprintf(path, sizeof path, "/proc/%.20s/status", d->d_name);
-        const uint64_t threads = !own || (stat(path, &st) == 0 && st.st_uid == getuid()) ? number_in(path, "Threads:") : 0;
+        const uint64_t threads =
+            !own || (stat(path, &st) == 0 && st.st_uid == getuid()) ? number_in(path, "Threads:") : 0;
         n += threads == UNLIMITED ? 0 : threads;
     }
     if (processes != NULL) closedir(processes);
@@ -92,7 +96,8 @@ static uint64_t free_tasks(void)
 {
     struct rlimit user;
     uint64_t left = left_in_group("pids.max", "pids.current");
-    const uint64_t machine = less(number_in("/proc/sys/kernel/pid_max", NULL), number_in("/proc/sys/kernel/threads-max", NULL));
+    const uint64_t machine =
+        less(number_in("/proc/sys/kernel/pid_max", NULL), number_in("/proc/sys/kernel/threads-max", NULL));
     left = less(left, difference(machine, machine == UNLIMITED ? 0 : tasks(false)));
     if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY)
         left = less(left, difference(user.rlim_cur, tasks(true)));
@@ -105,8 +110,8 @@ static enum error_code check_files(int devices, struct error *err)
     const rlim_t need = (rlim_t)devices * DEVICE_FILES + OTHER_FILES;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY || files.rlim_cur >= need) return OK;
     if (files.rlim_max != RLIM_INFINITY && files.rlim_max < need)
-        return fail(err, ERR_MEMORY, "%d devices need %llu open files; a process here may have %llu (ulimit -n)", devices,
-                    (unsigned long long)need, (unsigned long long)files.rlim_max);
+        return fail(err, ERR_MEMORY, "%d devices need %llu open files; a process here may have %llu (ulimit -n)",
+                    devices, (unsigned long long)need, (unsigned long long)files.rlim_max);
     files.rlim_cur = need;
     setrlimit(RLIMIT_NOFILE, &files);
     return OK;
@@ -118,8 +123,9 @@ enum error_code machine_check_memory(int devices, uint64_t model, struct error *
     char of_it[64] = "not counting the model";
     if (bytes <= memory) return OK;
     if (model > 0) snprintf(of_it, sizeof of_it, "at least %s of it for the model", size_format(model).text);
-    return fail(err, ERR_MEMORY, "%d device%s need%s %s of memory, %s; this machine has %s left", devices, devices == 1 ? "" : "s",
-                devices == 1 ? "s" : "", size_format(bytes).text, of_it, size_format(memory).text);
+    return fail(err, ERR_MEMORY, "%d device%s need%s %s of memory, %s; this machine has %s left", devices,
+                devices == 1 ? "" : "s", devices == 1 ? "s" : "", size_format(bytes).text, of_it,
+                size_format(memory).text);
 }
 
 enum error_code machine_check(int devices, struct error *err)
@@ -128,14 +134,18 @@ enum error_code machine_check(int devices, struct error *err)
     const uint64_t need = (uint64_t)devices * DEVICE_TASKS + OTHER_TASKS, room = free_tasks();
     if (e) return e;
     if (need > room)
-        return fail(err, ERR_MEMORY, "%d devices need %llu processes and threads; there is room for %llu more (ulimit -u, pids.max, pid_max)",
-                    devices, (unsigned long long)need, (unsigned long long)room);
+        return fail(
+            err, ERR_MEMORY,
+            "%d devices need %llu processes and threads; there is room for %llu more (ulimit -u, pids.max, pid_max)",
+            devices, (unsigned long long)need, (unsigned long long)room);
     return check_files(devices, err);
 }
 
-/* ---- before anything else ------------------------------------------------------------------------------------------------- *
+/* ---- before anything else
+ * ------------------------------------------------------------------------------------------------- *
  *
- * With too little address space OpenBLAS tries for ever to get its buffers, as soon as it is loaded; main would come too late. */
+ * With too little address space OpenBLAS tries for ever to get its buffers, as soon as it is loaded;
+ * main would come too late. */
 #if defined(__ELF__)
 static void check_address_space(void)
 {
@@ -149,8 +159,10 @@ static void check_address_space(void)
         munmap(at, need);
         return;
     }
-    const int n = snprintf(line, sizeof line, "orrery: the address space is limited to %llu KB (ulimit -v); OpenBLAS and MPI need %llu KB\n",
-                           (unsigned long long)space.rlim_cur >> 10, (unsigned long long)need >> 10);
+    const int n =
+        snprintf(line, sizeof line,
+                 "orrery: the address space is limited to %llu KB (ulimit -v); OpenBLAS and MPI need %llu KB\n",
+                 (unsigned long long)space.rlim_cur >> 10, (unsigned long long)need >> 10);
     if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
     _exit(1);
 }

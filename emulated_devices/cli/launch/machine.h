@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 /**
- * Whether so many devices can run here: their memory, processes and threads, and the files by which MPICH holds them.  A soft limit
- * of open files that is too low is raised, for this process and those that it starts.
+ * Whether so many devices can run here: their memory, processes and threads, and the files by which MPICH holds them.
+ * A soft limit of open files that is too low is raised, for this process and those that it starts.
  * @return OK, or ERR_MEMORY and a line that says what is missing.
  */
 enum error_code machine_check(int devices, struct error *);

@@ -1,4 +1,5 @@
-/* process.c -- what one process does for itself: its surroundings, its share of the cores, its rank before MPI is up. */
+/* process.c -- what one process does for itself: its surroundings, its share of the cores, its rank
+ * before MPI is up. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/cli/measure.h"
@@ -18,13 +19,16 @@ static void open_missing_streams(void)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
 }
 
-/* ---- a witness --------------------------------------------------------------------------------------------------------
- * When a device dies, mpiexec kills the others and reports the first of all, not the first that died.  So every device has
- * a witness: a process that waits at the other end of a pipe for a goodbye, the number of the signal that ends the device,
- * or its end without a word, and says so, and when.  It has a process group of its own, for mpiexec kills groups.
+/* ---- a witness
+ * -------------------------------------------------------------------------------------------------------- When a
+ * device dies, mpiexec kills the others and reports the first of all, not the first that died.  So every device has a
+ * witness: a process that waits at the other end of a pipe for a goodbye, the number of the signal that ends the
+ * device, or its end without a word, and says so, and when.  It has a process group of its own, for mpiexec kills
+ * groups.
  *
- * MPICH aborts a device that reads from a dead one.  A device that aborts therefore lingers: the death behind it, if there is
- * one, is told in that time, and those of the devices that mpiexec kills because of the abort are told after it. */
+ * MPICH aborts a device that reads from a dead one.  A device that aborts therefore lingers: the death behind it, if
+ * there is one, is told in that time, and those of the devices that mpiexec kills because of the
+ * abort are told after it. */
 
 static int to_witness = -1;
 
@@ -51,7 +55,8 @@ static void witness(int from, long device)
     unsigned char word = SIGKILL;                       /* the one that leaves no time for words */
     char line[96];
     if (read(from, &word, 1) != 1 || word != 0) {
-        const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d %.3f %d\n", device, word, measure_now(), proxy_is_gone());
+        const int n =
+            snprintf(line, sizeof line, LOST_LINE "%ld %d %.3f %d\n", device, word, measure_now(), proxy_is_gone());
         if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
     }
     _exit(0);
@@ -62,7 +67,7 @@ static void call_witness(void)
     static const int deadly[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGINT, SIGHUP };
     int ends[2];
     if (pipe(ends) != 0) return;
-    const long device = (long)getpid();                 /* the child could not ask any more if its parent were dead by then */
+    const long device = (long)getpid();           /* the child could not ask any more if its parent were dead by then */
     const pid_t child = fork();
     if (child == 0) {
         close(ends[1]);
@@ -95,15 +100,15 @@ static bool settle_environment(void)
 {
     const bool ucx = comm_uses_ucx();
     const char *const usual[][2] = {
-        { "OMP_WAIT_POLICY", "passive" },               /* threads that wait by spinning take the cores from whom they wait for */
+        { "OMP_WAIT_POLICY", "passive" },     /* threads that wait by spinning take the cores from whom they wait for */
         { "UCX_HANDLE_ERRORS", "none" },                /* MPICH's transport would print a page for each crash, */
         { "UCX_LOG_LEVEL", "fatal" },                   /* remarks of its own, */
         { "UCX_WARN_UNUSED_ENV_VARS", "n" },            /* and one about these */
-        /* MPICH's files in /dev/shm stay when a device is killed while it starts, and 64 MB of it, Docker's, are too few for 16
-         * devices.  UCX has other memory of the same speed that has no name. */
+        /* MPICH's files in /dev/shm stay when a device is killed while it starts, and 64 MB of it, Docker's, are too
+         * few for 16 devices.  UCX has other memory of the same speed that has no name. */
         { "UCX_TLS", ucx ? "^posix" : NULL },
         { "MPIR_CVAR_NOLOCAL", ucx ? "1" : NULL },      /* MPICH leaves messages inside the machine to UCX */
-        { "OPENBLAS_CORETYPE", better_kernels() },      /* what it takes for a processor that it does not know is slow */
+        { "OPENBLAS_CORETYPE", better_kernels() },     /* what it takes for a processor that it does not know is slow */
     };
     bool changed = false;
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
@@ -116,7 +121,7 @@ static bool settle_environment(void)
 void prepare_process(char **argv)
 {
     open_missing_streams();
-    signal(SIGXFSZ, SIG_IGN);                           /* a file that grows too large is an error to report, not a death */
+    signal(SIGXFSZ, SIG_IGN);                       /* a file that grows too large is an error to report, not a death */
     if (settle_environment()) execvp(argv[0], argv);
     if (!under_launcher()) return;
     if (getenv("ORRERY_LAUNCHED") != NULL) {

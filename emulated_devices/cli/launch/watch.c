@@ -34,8 +34,8 @@ static void remember_process(struct watch *w, const char *text)
     if (i == w->known) w->known++;
 }
 
-/* The first, unless a device has said before that it is about to end.  An abort gives way to another death in the time that
- * the device lingers: it is the consequence. */
+/* The first, unless a device has said before that it is about to end.  An abort gives way to another death in the time
+ * that the device lingers: it is the consequence. */
 static void remember_loss(struct watch *w, const char *text)
 {
     long pid;
@@ -69,11 +69,13 @@ static void keep_noise(struct watch *w, const char *line)
     if (!w->noise[0]) snprintf(w->noise, sizeof w->noise, "%.*s", (int)strcspn(line, "\n"), line);
 }
 
-/* A device that has lost its proxy, as MPICH says it: "[cli_2]: ", then the rest, in pieces, between which a witness may speak.
+/* A device that has lost its proxy, as MPICH says it: "[cli_2]: ", then the rest, in pieces, between which a witness
+ * may speak.
  * @return behind the beginning, or NULL. */
 static const char *complaint_of_pmi(const char *line)
 {
-    static const char *const rest[] = { "Error on readline:", "write_line error;", "system msg for write_line failure" };
+    static const char *const rest[] = { "Error on readline:", "write_line error;",
+                                        "system msg for write_line failure" };
     int n = 0;
     if (sscanf(line, "[cli_%*d]: %n", &n) == 0 && n > 0) return line + n;
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
@@ -101,7 +103,7 @@ static bool is_private(struct watch *w, struct stream *s, const char *line)
     }
     int n = 0;
     if (sscanf(line, "%*[A-Za-z_0-9](%*d)%n", &n) == 0 && n > 0 && (line[n] == '.' || line[n] == ':')) {
-        line += n, line += strspn(line, ".: ");         /* "init_worker(71)....: ucx function ...": the last has the cause */
+        line += n, line += strspn(line, ".: ");    /* "init_worker(71)....: ucx function ...": the last has the cause */
         if (*line != '\n') snprintf(w->mpi_failed, sizeof w->mpi_failed, "%.*s", (int)strcspn(line, "\n"), line);
         return true;
     }

@@ -27,9 +27,10 @@ struct asked {
     bool plain;
 };
 
-/* ---- what happens here -------------------------------------------------------------------------------------------------------- */
+/* ---- what happens here ------------------------------------------------------------------------------------------- */
 
-static void add_event(struct record *r, struct device *d, int from, picoseconds time, const void *symbols, int64_t count)
+static void add_event(struct record *r, struct device *d, int from, picoseconds time, const void *symbols,
+                      int64_t count)
 {
     const int64_t *seen = host_read(d, symbols, (uint64_t)count * sizeof *seen);
     record_event(r, from, time, count);
@@ -39,7 +40,8 @@ static void add_event(struct record *r, struct device *d, int from, picoseconds 
 
 static void note_received(void *record, const struct exchange *x, int from, const void *data, uint64_t bytes)
 {
-    add_event(record, x->group->comm->device, from, x->group->comm->device->clock.received, data, (int64_t)(bytes / sizeof(int64_t)));
+    add_event(record, x->group->comm->device, from, x->group->comm->device->clock.received, data,
+              (int64_t)(bytes / sizeof(int64_t)));
 }
 
 static void note_reduced(void *record, const struct exchange *x, enum dtype t, const void *into, int64_t count)
@@ -48,7 +50,7 @@ static void note_reduced(void *record, const struct exchange *x, enum dtype t, c
     add_event(record, x->group->comm->device, -1, x->group->comm->device->clock.now, into, count);
 }
 
-/* ---- input ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- input ------------------------------------------------------------------------------------------------------- */
 
 static bool gathers(enum operation op) { return op == ALLGATHER || op == GATHER; }
 
@@ -64,15 +66,19 @@ static void fill(const struct asked *a, int P, int r, int64_t *in)
 }
 
 /* Once on a cluster, with every event written down. */
-static enum error_code run_on(struct comm *world, const struct asked *a, const struct algorithm *algorithm, const struct cluster *m, struct record *r,
-                              struct show_verdict *verdict, struct error *err)
+static enum error_code run_on(struct comm *world, const struct asked *a, const struct algorithm *algorithm,
+                              const struct cluster *m, struct record *r, struct show_verdict *verdict,
+                              struct error *err)
 {
     const size_t elements = (size_t)world->size * (size_t)(a->count + 1);
     int64_t *in = calloc(elements, sizeof *in), *out = calloc(elements, sizeof *out);
-    enum error_code e = comm_agree(world, in && out ? OK : fail(err, ERR_MEMORY, "no memory for %d elements", a->count), err);
+    enum error_code e =
+        comm_agree(world, in && out ? OK : fail(err, ERR_MEMORY, "no memory for %d elements", a->count), err);
     if (!e) {
         const struct listener listener = { r, note_received, note_reduced };
-        const struct collective c = { .in = in, .out = out, .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root };
+        const struct collective c = {
+            .in = in, .out = out, .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root
+        };
         fill(a, world->size, world->rank, in);
         clock_restart(&world->device->clock, m, F32);
         world->listener = &listener;
@@ -81,14 +87,20 @@ static enum error_code run_on(struct comm *world, const struct asked *a, const s
         *verdict = show_judge(a->operation, &c, world->rank, world->size);
     }
     free(in), free(out);
-    return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"), err);
+    return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"),
+                      err);
 }
 
-/* ---- to rank 0 -------------------------------------------------------------------------------------------------------------------- */
+/* ---- to rank 0 --------------------------------------------------------------------------------------------------- */
 
-static enum error_code bring_ends(struct comm *world, const struct traffic *mine, const struct show_verdict *verdict, struct show_trace *t, struct error *err)
+static enum error_code bring_ends(struct comm *world, const struct traffic *mine, const struct show_verdict *verdict,
+                                  struct show_trace *t, struct error *err)
 {
-    struct { struct traffic traffic; picoseconds end; struct show_verdict verdict; } own = { *mine, world->device->clock.now, *verdict }, other;
+    struct {
+        struct traffic traffic;
+        picoseconds end;
+        struct show_verdict verdict;
+    } own = { *mine, world->device->clock.now, *verdict }, other;
     struct exchange x = exchange_begin(world->everyone, CONTROL);
     enum error_code e = OK;
     if (world->rank > 0) return exchange_both(&x, 0, &own, sizeof own, -1, NULL, 0, err);
@@ -101,21 +113,29 @@ static enum error_code bring_ends(struct comm *world, const struct traffic *mine
 }
 
 /* The n-th event of a device is the same in both records, at another time. */
-static enum error_code join(struct show_trace *t, const struct record *steps, const struct record *times, struct error *err)
+static enum error_code join(struct show_trace *t, const struct record *steps, const struct record *times,
+                            struct error *err)
 {
     for (int pass = 0; pass < 2; pass++) {
         t->events = 0;
         for (int r = 0; r < t->P; r++)
             for (int64_t at = 0; at < steps[r].used; at += 3 + steps[r].number[at + 2], t->events++)
                 if (pass == 1)
-                    t->event[t->events] = (struct show_event){ .device = r, .from = (int)steps[r].number[at], .time = times[r].number[at + 1],
-                        .step = (steps[r].number[at + 1] + round_link.gap / 2) / round_link.gap, .count = steps[r].number[at + 2], .symbols = &steps[r].number[at + 3] };
-        if (pass == 0 && (t->event = calloc((size_t)t->events + 1, sizeof *t->event)) == NULL) return fail(err, ERR_MEMORY, "no memory to draw");
+                    t->event[t->events] =
+                        (struct show_event){ .device = r,
+                                             .from = (int)steps[r].number[at],
+                                             .time = times[r].number[at + 1],
+                                             .step = (steps[r].number[at + 1] + round_link.gap / 2) / round_link.gap,
+                                             .count = steps[r].number[at + 2],
+                                             .symbols = &steps[r].number[at + 3] };
+        if (pass == 0 && (t->event = calloc((size_t)t->events + 1, sizeof *t->event)) == NULL)
+            return fail(err, ERR_MEMORY, "no memory to draw");
     }
     return OK;
 }
 
-static enum error_code draw(struct show_trace *t, const struct record *steps, const struct record *times, bool plain, struct error *err)
+static enum error_code draw(struct show_trace *t, const struct record *steps, const struct record *times, bool plain,
+                            struct error *err)
 {
     enum error_code e = join(t, steps, times, err);
     if (!e) e = show_draw(t, !plain && on_terminal(), err);
@@ -124,20 +144,23 @@ static enum error_code draw(struct show_trace *t, const struct record *steps, co
     return e;
 }
 
-/* ---- a device ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- a device ---------------------------------------------------------------------------------------------------- */
 
 static enum error_code show_on(struct comm *world, const void *asked, struct error *err)
 {
     const struct asked *a = asked;
     if (world->size != a->devices)
-        return fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d", world->size, a->devices);
+        return fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d", world->size,
+                    a->devices);
     struct record own[2] = { { 0 } }, all[2][SHOW_MOST_DEVICES] = { { { 0 } } };
     struct show_trace t = { .P = world->size, .cluster = &a->cluster,
-                            .call = { .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root, .nodes = group_nodes(world->everyone) } };
+                            .call = { .count = a->count, .dtype = I64, .reduction = SUM, .root = a->root,
+                                      .nodes = group_nodes(world->everyone) } };
     struct traffic *counted = &world->counted.of[TRAFFIC_OTHER].of[a->operation];
     struct show_verdict verdict = { 0 };
-    t.algorithm = a->algorithm && strcmp(a->algorithm, ALGORITHM_AUTO) == 0 ? algorithm_choose(a->operation, t.P, &t.call, t.cluster)
-                                                                            : algorithm_find(a->operation, a->algorithm);
+    t.algorithm = a->algorithm && strcmp(a->algorithm, ALGORITHM_AUTO) == 0
+                      ? algorithm_choose(a->operation, t.P, &t.call, t.cluster)
+                      : algorithm_find(a->operation, a->algorithm);
     const struct cluster rounds = rounds_on(t.cluster, t.algorithm, t.P);
     enum error_code e = run_on(world, a, t.algorithm, &rounds, &own[0], &verdict, err);
     *counted = (struct traffic){ 0 };
@@ -152,7 +175,7 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
     return comm_agree(world, e, err);
 }
 
-/* ---- the command ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 /* Everything that can be wrong with the words, before there are several processes. */
 static enum error_code check(const struct asked *a, struct error *err)
@@ -161,10 +184,12 @@ static enum error_code check(const struct asked *a, struct error *err)
     enum error_code e = algorithm_check(a->operation, op, a->algorithm, err);
     const struct algorithm *found = algorithm_find(a->operation, a->algorithm);
     const struct collective c = { .count = a->count, .dtype = I64, .nodes = nodes_on(&a->cluster, NULL, a->devices) };
-    if (!e && a->root >= a->devices) e = fail(err, ERR_USAGE, "show %s: --root %d must be one of the %d devices", op, a->root, a->devices);
+    if (!e && a->root >= a->devices)
+        e = fail(err, ERR_USAGE, "show %s: --root %d must be one of the %d devices", op, a->root, a->devices);
     const char *needs = !e && found != NULL ? algorithm_refuses(found, a->devices, &c) : NULL;
     if (needs == NULL) return e;
-    return fail(err, ERR_USAGE, "%s %s needs %s; --devices is %d, --cluster %s", op, found->name, needs, a->devices, a->cluster.name);
+    return fail(err, ERR_USAGE, "%s %s needs %s; --devices is %d, --cluster %s", op, found->name, needs, a->devices,
+                a->cluster.name);
 }
 
 enum error_code show_collective(int argc, char **argv, int *status, struct error *err)
@@ -177,10 +202,14 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     while (a.operation < OPERATION_COUNT && strcmp(operation_name(a.operation), argv[2]) != 0) a.operation++;
     if (a.operation == OPERATION_COUNT) return fail(err, ERR_USAGE, "show %s: there is no such collective", argv[2]);
     const struct option table[] = {
-        { "ALGO", NULL, OPTION_STRING, &a.algorithm, .help = "algorithm, or auto (the least predicted time); default: the first one of `orrery list collectives`" },
+        { "ALGO", NULL, OPTION_STRING, &a.algorithm,
+          .help = "algorithm, or auto (the least predicted time); default: the first one of "
+                  "`orrery list collectives`" },
         { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "number of devices" },
-        { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20, .help = "elements of the vector; -1: one for each device" },
-        { "--root", "R", OPTION_INT, &a.root, .min = 0, .max = SHOW_MOST_DEVICES - 1, .help = "for collectives that have one" },
+        { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20,
+          .help = "elements of the vector; -1: one for each device" },
+        { "--root", "R", OPTION_INT, &a.root, .min = 0, .max = SHOW_MOST_DEVICES - 1,
+          .help = "for collectives that have one" },
         CLUSTER_OPTION(cluster, "whose times are shown"),
         WAIT_LIMIT_OPTION(limit),
         { "--plain", NULL, OPTION_SWITCH, &a.plain, .help = "no colours" },
@@ -190,7 +219,8 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     enum error_code e = options_parse(command, argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage(command, "[ALGO] [options]", "Run a collective, and draw step by step what each device sends and holds.", table);
+        print_usage(command, "[ALGO] [options]",
+                    "Run a collective, and draw step by step what each device sends and holds.", table);
         return OK;
     }
     set_wait_limit(limit);
@@ -198,5 +228,6 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     e = cluster_find(&a.cluster, cluster, err);
     if (!e) e = check(&a, err);
     if (e) return e;
-    return under_launcher() ? be_a_device(F64, &a.cluster, show_on, &a, err) : launch(a.devices, argc, argv, status, err);
+    return under_launcher() ? be_a_device(F64, &a.cluster, show_on, &a, err)
+                            : launch(a.devices, argc, argv, status, err);
 }

@@ -5,7 +5,7 @@
 
 enum { TEXT = 120 };
 
-/* ---- on a device ---------------------------------------------------------------------------------------------------------------- */
+/* ---- on a device ------------------------------------------------------------------------------------------------- */
 
 static int64_t sum_of(int devices, int64_t place)
 {
@@ -49,14 +49,15 @@ struct show_verdict show_judge(enum operation op, const struct collective *c, in
     return v;
 }
 
-/* ---- on rank 0 -------------------------------------------------------------------------------------------------------------------- */
+/* ---- on rank 0 --------------------------------------------------------------------------------------------------- */
 
 /* "x[3] of devices 0+0+2": element 3 of the vectors of these, added up. */
 static const char *symbol_text(int64_t s, int P, char text[TEXT])
 {
     int64_t sum = 0;
     const unsigned set = symbol_devices(s);
-    int numbers = 0, used = snprintf(text, TEXT, "x[%lld] of device%s", (long long)symbol_place(s), set & (set - 1) ? "s" : "");
+    int numbers = 0,
+        used = snprintf(text, TEXT, "x[%lld] of device%s", (long long)symbol_place(s), set & (set - 1) ? "s" : "");
     for (int d = 0; d < P; d++)
         for (int n = symbol_times(s, d); n > 0; n--, sum += symbol(d, symbol_place(s)))
             used += snprintf(text + used, TEXT - (size_t)used, "%s%d", numbers++ > 0 ? "+" : " ", d);
@@ -75,8 +76,8 @@ static void describe_wrong(const struct show_trace *t, int r, char *text, size_t
 {
     const struct show_verdict *v = &t->verdict[r];
     char got[TEXT], want[TEXT];
-    snprintf(text, size, "device %d has in block b%d %s; it must be %s", r, block_of(t, symbol_place(v->want)), symbol_text(v->got, t->P, got),
-             symbol_text(v->want, t->P, want));
+    snprintf(text, size, "device %d has in block b%d %s; it must be %s", r, block_of(t, symbol_place(v->want)),
+             symbol_text(v->got, t->P, got), symbol_text(v->want, t->P, want));
 }
 
 static enum error_code judge_results(const struct show_trace *t, struct error *err)
@@ -93,7 +94,8 @@ static enum error_code judge_results(const struct show_trace *t, struct error *e
     }
     if (devices == 0) return OK;
     describe_wrong(t, first, text, sizeof text);
-    return fail(err, ERR_CHECK, "show %s %s: wrong on %d of %d devices: %s", op, t->algorithm->name, devices, t->P, text);
+    return fail(err, ERR_CHECK, "show %s %s: wrong on %d of %d devices: %s", op, t->algorithm->name, devices, t->P,
+                text);
 }
 
 static enum error_code judge_traffic(const struct show_trace *t, struct error *err)
@@ -102,12 +104,16 @@ static enum error_code judge_traffic(const struct show_trace *t, struct error *e
     for (int r = 0; r < t->P; r++) {
         const struct traffic *did = &t->traffic[r];
         const struct collective_cost cost = collective_cost(t->algorithm, r, t->P, &t->call);
-        if (cost.messages == did->messages_sent && cost.bytes == did->bytes_sent && cost.additions == did->additions) continue;
-        printf("THE COST FUNCTION DIFFERS: device %d sent %llu messages and %llu bytes and added %llu; the cost function says %llu, %llu, %llu\n", r,
-               (unsigned long long)did->messages_sent, (unsigned long long)did->bytes_sent, (unsigned long long)did->additions,
-               (unsigned long long)cost.messages, (unsigned long long)cost.bytes, (unsigned long long)cost.additions);
-        if (!e) e = fail(err, ERR_CHECK, "show %s %s: device %d did not send and add what the cost function says", operation_name(t->algorithm->operation),
-                         t->algorithm->name, r);
+        if (cost.messages == did->messages_sent && cost.bytes == did->bytes_sent && cost.additions == did->additions)
+            continue;
+        printf("THE COST FUNCTION DIFFERS: device %d sent %llu messages and %llu bytes and added %llu; the cost "
+               "function says %llu, %llu, %llu\n",
+               r, (unsigned long long)did->messages_sent, (unsigned long long)did->bytes_sent,
+               (unsigned long long)did->additions, (unsigned long long)cost.messages, (unsigned long long)cost.bytes,
+               (unsigned long long)cost.additions);
+        if (!e)
+            e = fail(err, ERR_CHECK, "show %s %s: device %d did not send and add what the cost function says",
+                     operation_name(t->algorithm->operation), t->algorithm->name, r);
     }
     if (!e) printf("every device sent and added what the algorithm's cost function says\n");
     return e;
@@ -115,7 +121,8 @@ static enum error_code judge_traffic(const struct show_trace *t, struct error *e
 
 enum error_code show_verdict_print(const struct show_trace *t, struct error *err)
 {
-    const enum error_code traffic = judge_traffic(t, err), results = judge_results(t, err);      /* a wrong result is the worse news */
+    /* a wrong result is the worse news */
+    const enum error_code traffic = judge_traffic(t, err), results = judge_results(t, err);
     if (!results && t->algorithm->operation != BARRIER) printf("every device has the expected result\n");
     return results ? results : traffic;
 }

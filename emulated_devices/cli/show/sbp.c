@@ -1,4 +1,5 @@
-/* sbp.c -- what a few signatures make of an MLP or a transformer block: every operation, and what must travel for it. */
+/* sbp.c -- what a few signatures make of an MLP or a transformer block:
+ * every operation, and what must travel for it. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/schemes/sbp/assign.h"
 #include "ref/io/output.h"
@@ -17,10 +18,12 @@ static enum error_code read_mesh(const char *text, struct sbp_mesh *m, struct er
     *m = (struct sbp_mesh){ 2, { 0 } };
     if (sscanf(text, "%dx%d%c", &m->size[0], &m->size[1], &end) != 2) {
         *m = (struct sbp_mesh){ 1, { 0, 1 } };
-        if (sscanf(text, "%d%c", &m->size[0], &end) != 1) return fail(err, ERR_USAGE, "--mesh %s: must be like 4 or 2x2", shown(text).text);
+        if (sscanf(text, "%d%c", &m->size[0], &end) != 1)
+            return fail(err, ERR_USAGE, "--mesh %s: must be like 4 or 2x2", shown(text).text);
     }
     for (int k = 0; k < m->axes; k++)
-        if (m->size[k] < 2 || m->size[k] > 64) return fail(err, ERR_USAGE, "--mesh %s: an axis has 2 to 64 devices", shown(text).text);
+        if (m->size[k] < 2 || m->size[k] > 64)
+            return fail(err, ERR_USAGE, "--mesh %s: an axis has 2 to 64 devices", shown(text).text);
     return OK;
 }
 
@@ -31,10 +34,16 @@ static const char *journey_text(const struct sbp_mesh *m, const struct boxing *b
     size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < b->steps && used < size; i++) {
-        static const char *const name[] = { [SUM_AND_SPLIT] = "reduce-scatter", [SUM_ALL] = "all-reduce", [MAKE_PARTIAL] = "zeros" };
+        static const char *const name[] = {
+            [SUM_AND_SPLIT] = "reduce-scatter", [SUM_ALL] = "all-reduce", [MAKE_PARTIAL] = "zeros"
+        };
         const struct boxing_step *s = &b->step[i];
         const bool gathers = s->kind == REDISTRIBUTE && s->from.on[0].kind == SBP_S && s->to.on[0].kind == SBP_B;
-        const char *how = s->kind != REDISTRIBUTE ? name[s->kind] : b->elements == 0 ? "cut" : m->axes == 1 && gathers ? "all-gather" : m->axes == 1 ? "all-to-all" : "redistribute";
+        const char *how = s->kind != REDISTRIBUTE   ? name[s->kind]
+                          : b->elements == 0        ? "cut"
+                          : m->axes == 1 && gathers ? "all-gather"
+                          : m->axes == 1            ? "all-to-all"
+                                                    : "redistribute";
         used += (size_t)snprintf(text + used, size - used, "%s %s %s", i ? "," : "", how, signature_text(m, s->to, to));
     }
     return text;
@@ -47,14 +56,18 @@ static void print_journey(void *context, int op, int operand, int tensor, const 
     char kept[SBP_TEXT], journey[160];
     if (operand == 0) printf("%s\n", o->operator->name);
     printf("  %-3s %-13s %-12s", operand == o->inputs ? "->" : "", d->graph->tensor[tensor].name,
-           signature_text(&d->assignment->mesh, operand == o->inputs ? d->assignment->rule[op].out : d->assignment->tensor[tensor], kept));
-    if (b->steps > 0) printf("%9lld %s", (long long)b->elements, journey_text(&d->assignment->mesh, b, journey, sizeof journey));
+           signature_text(&d->assignment->mesh,
+                          operand == o->inputs ? d->assignment->rule[op].out : d->assignment->tensor[tensor], kept));
+    if (b->steps > 0)
+        printf("%9lld %s", (long long)b->elements, journey_text(&d->assignment->mesh, b, journey, sizeof journey));
     printf("\n");
     d->elements += b->elements;
 }
 
-/* @return OK, or ERR_CHECK if the journeys drawn, what each device sends and what was searched for do not add up to the same. */
-static enum error_code print_summary(const struct sbp_graph *g, const struct assignment *a, int64_t drawn, struct error *err)
+/* @return OK, or ERR_CHECK if the journeys drawn, what each device sends and what was searched for do
+ * not add up to the same. */
+static enum error_code print_summary(const struct sbp_graph *g, const struct assignment *a, int64_t drawn,
+                                     struct error *err)
 {
     const int devices = sbp_devices(&a->mesh);
     int64_t most = 0, all = 0;
@@ -63,14 +76,18 @@ static enum error_code print_summary(const struct sbp_graph *g, const struct ass
         most = sent > most ? sent : most;
         all += sent;
     }
-    printf("\n%lld elements are sent by all %d devices together, at most %lld by one; %s\n", (long long)a->elements, devices, (long long)most,
+    printf("\n%lld elements are sent by all %d devices together, at most %lld by one; %s\n", (long long)a->elements,
+           devices, (long long)most,
            a->exact ? "no other signatures send less" : "of those looked at, no other signatures send less");
     if (drawn == a->elements && all == a->elements) return OK;
-    return fail(err, ERR_CHECK, "show sbp: wrong: the devices send %lld elements and the journeys drawn %lld, where the assignment counts %lld", (long long)all,
-                (long long)drawn, (long long)a->elements);
+    return fail(
+        err, ERR_CHECK,
+        "show sbp: wrong: the devices send %lld elements and the journeys drawn %lld, where the assignment counts %lld",
+        (long long)all, (long long)drawn, (long long)a->elements);
 }
 
-static enum error_code show_graph(struct sbp_graph *g, const char *strategy, const struct sbp_mesh *m, struct error *err)
+static enum error_code show_graph(struct sbp_graph *g, const char *strategy, const struct sbp_mesh *m,
+                                  struct error *err)
 {
     struct assignment *a = malloc(sizeof *a);
     if (a == NULL) return fail(err, ERR_MEMORY, "no memory for an assignment");
@@ -95,7 +112,8 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
     const struct option table[] = {
         { "MODEL", NULL, OPTION_STRING, &model, .help = "mlp or block, each with its backward pass" },
         { "--mesh", "P|PxQ", OPTION_STRING, &mesh, .help = "devices, in one axis or two" },
-        { "--as", "NAME", OPTION_STRING, &strategy, .help = "dp, 1d, sp, 2d: the signatures of that scheme; free: search all" },
+        { "--as", "NAME", OPTION_STRING, &strategy,
+          .help = "dp, 1d, sp, 2d: the signatures of that scheme; free: search all" },
         { "--batch", "B", OPTION_INT, &B, .min = 1, .max = 1 << 20, .help = "sequences" },
         { "--seq", "S", OPTION_INT, &S, .min = 1, .max = 1 << 20, .help = "tokens of each" },
         { "--width", "D", OPTION_INT, &D, .min = 1, .max = 1 << 20, .help = "model width" },
@@ -106,13 +124,16 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
     enum error_code e = options_parse("show sbp", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("show sbp", "[MODEL] [options]", "Show the split, broadcast and partial-sum signatures of a parallel graph, and their transfers.", table);
+        print_usage("show sbp", "[MODEL] [options]",
+                    "Show the split, broadcast and partial-sum signatures of a parallel graph, and their transfers.",
+                    table);
         return OK;
     }
     struct sbp_mesh m;
     struct sbp_graph g;
     const bool block = strcmp(model, "block") == 0;
-    if (!block && strcmp(model, "mlp") != 0) return fail(err, ERR_USAGE, "show sbp %s: must be mlp or block", shown(model).text);
+    if (!block && strcmp(model, "mlp") != 0)
+        return fail(err, ERR_USAGE, "show sbp %s: must be mlp or block", shown(model).text);
     if (D % H != 0) return fail(err, ERR_PLAN, "--width %d: must be a multiple of --heads %d", D, H);
     e = read_mesh(mesh, &m, err);
     if (e) return e;

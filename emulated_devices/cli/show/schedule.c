@@ -18,16 +18,23 @@ struct asked {
 
 static enum error_code parse(struct asked *a, int argc, char **argv, bool *done, struct error *err)
 {
-    static const uint64_t LONGEST = 100000000000;      /* a tenth of a second: times four million cells it fits in 64 bits */
+    /* a tenth of a second: times four million cells it fits in 64 bits */
+    static const uint64_t LONGEST = 100000000000;
     const struct option table[] = {
-        { "NAME|FILE", NULL, OPTION_STRING, &a->name, .help = "a registered schedule, or a file of your own; default: list the registered ones" },
+        { "NAME|FILE", NULL, OPTION_STRING, &a->name,
+          .help = "a registered schedule, or a file of your own; default: list the registered ones" },
         { .kind = OPTION_HEADING, .help = "Schedule" },
         { "--pp", "P", OPTION_INT, &a->pp, .min = 1, .max = 4096, .given = &a->pp_given, .help = "devices" },
-        { "--micro", "M", OPTION_INT, &a->micro, .min = 1, .max = 1 << 20, .given = &a->micro_given, .help = "microbatches" },
-        { "--chunks", "V", OPTION_INT, &a->chunks, .min = 0, .max = 1024, .help = "stages on each device; 0: the schedule's own number" },
-        { "--limit", "N", OPTION_INT, &a->limit, .min = 0, .max = 1 << 20, .help = "memory for zb-1p and zb-2p, in microbatches" },
-        { "--skip", "N", OPTION_INT, &a->skip, .min = 0, .max = 4096, .help = "stages that a skippipe microbatch skips; 0: a third of the middle ones" },
-        { "--update-every", "N", OPTION_INT, &a->update_every, .min = 0, .max = 1 << 20, .help = "microbatches of a pipedream-2bw batch; 0: pp" },
+        { "--micro", "M", OPTION_INT, &a->micro, .min = 1, .max = 1 << 20, .given = &a->micro_given,
+          .help = "microbatches" },
+        { "--chunks", "V", OPTION_INT, &a->chunks, .min = 0, .max = 1024,
+          .help = "stages on each device; 0: the schedule's own number" },
+        { "--limit", "N", OPTION_INT, &a->limit, .min = 0, .max = 1 << 20,
+          .help = "memory for zb-1p and zb-2p, in microbatches" },
+        { "--skip", "N", OPTION_INT, &a->skip, .min = 0, .max = 4096,
+          .help = "stages that a skippipe microbatch skips; 0: a third of the middle ones" },
+        { "--update-every", "N", OPTION_INT, &a->update_every, .min = 0, .max = 1 << 20,
+          .help = "microbatches of a pipedream-2bw batch; 0: pp" },
         { .kind = OPTION_HEADING, .help = "Times of a stage, in any unit" },
         { "--F", "T", OPTION_UINT64, &a->forward, .help = "forward" },
         { "--I", "T", OPTION_UINT64, &a->backward_input, .help = "backward for the input" },
@@ -42,7 +49,8 @@ static enum error_code parse(struct asked *a, int argc, char **argv, bool *done,
     };
     enum error_code code = options_parse("show schedule", argc, argv, table, done, err);
     if (code == OK && *done)
-        print_usage("show schedule", "[NAME|FILE] [options]", "Draw a pipeline schedule, with its bubble, memory and messages.", table);
+        print_usage("show schedule", "[NAME|FILE] [options]",
+                    "Draw a pipeline schedule, with its bubble, memory and messages.", table);
     const uint64_t times[] = { a->forward, a->backward_input, a->backward_weight, a->communication, a->update };
     static const char *const flag[] = { "--F", "--I", "--W", "--comm", "--U" };
     for (int i = 0; code == OK && i < 5; i++)
@@ -64,7 +72,8 @@ static enum error_code get(struct schedule *s, const struct asked *a, struct err
 {
     const bool file = schedule_is_file(a->name);
     const struct schedule_request q = {
-        .devices = file && !a->pp_given ? 0 : a->pp, .micros = file && !a->micro_given ? 0 : a->micro, .chunks = a->chunks,
+        .devices = file && !a->pp_given ? 0 : a->pp, .micros = file && !a->micro_given ? 0 : a->micro,
+        .chunks = a->chunks,
         .memory_limit = a->limit, .update_every = a->update_every, .skip = a->skip,
         .forward = (int64_t)a->forward, .backward_input = (int64_t)a->backward_input,
         .backward_weight = (int64_t)a->backward_weight, .communication = (int64_t)a->communication,
@@ -85,11 +94,11 @@ static int64_t busiest(const struct timing *t)
 
 static void say_numbers(FILE *to, const struct schedule *s, const struct timing *t, const struct asked *a)
 {
-    fprintf(to, "\n%s: %d device%s, %d microbatch%s, %d stage%s on each device\n", s->name, s->devices, plural(s->devices), s->micros,
-            s->micros == 1 ? "" : "es", s->chunks, plural(s->chunks));
-    fprintf(to, "  time      %lld, with stage times F %llu, I %llu, W %llu, and %llu for a message\n", (long long)t->makespan,
-            (unsigned long long)a->forward, (unsigned long long)a->backward_input, (unsigned long long)a->backward_weight,
-            (unsigned long long)a->communication);
+    fprintf(to, "\n%s: %d device%s, %d microbatch%s, %d stage%s on each device\n", s->name, s->devices,
+            plural(s->devices), s->micros, s->micros == 1 ? "" : "es", s->chunks, plural(s->chunks));
+    fprintf(to, "  time      %lld, with stage times F %llu, I %llu, W %llu, and %llu for a message\n",
+            (long long)t->makespan, (unsigned long long)a->forward, (unsigned long long)a->backward_input,
+            (unsigned long long)a->backward_weight, (unsigned long long)a->communication);
     fprintf(to, "  bubble    %.2f %%: %lld of work, in %lld from a device's first action to its last\n",
             100 * t->bubble, (long long)busiest(t), (long long)t->span);
     timeline_say_rest(to, s);

@@ -1,14 +1,17 @@
-/* tensor.c -- run one linear layer forward and backward on symbols, under a tensor scheme, and bring what happened to rank 0. */
+/* tensor.c -- run one linear layer forward and backward on symbols, under a tensor scheme, and bring
+ * what happened to rank 0. */
 #include "emulated_devices/draw/tensor.h"
 #include "emulated_devices/cli/cli.h"
 #include <stdlib.h>
 
 /* Counts rounds: a message occupies its ports for one.  So does a product (symbols_compute). */
-static const struct cluster rounds = { .name = "rounds", .levels = 1, .link = { { .gap = TENSOR_ROUND, .eager = ALWAYS_EAGER } } };
+static const struct cluster rounds = { .name = "rounds",
+                                       .levels = 1,
+                                       .link = { { .gap = TENSOR_ROUND, .eager = ALWAYS_EAGER } } };
 
 struct asked { const struct tensor_scheme *scheme; const char *role; enum param_role matrix; int devices; };
 
-/* ---- on a device ---------------------------------------------------------------------------------------------------------------- */
+/* ---- on a device ------------------------------------------------------------------------------------------------- */
 
 static void note_received(void *record, const struct exchange *x, int from, const void *data, uint64_t bytes)
 {
@@ -27,13 +30,21 @@ static void note_reduced(void *record, const struct exchange *x, enum dtype t, c
 }
 
 /* Every element of this device's piece of a matrix: give it its name, or see whether it has it. */
-struct naming { enum linear_matrix matrix; int64_t cols; unsigned whole; double *piece; bool give, wrong; double got, want; };
+struct naming {
+    enum linear_matrix matrix;
+    int64_t cols;
+    unsigned whole;
+    double *piece;
+    bool give, wrong;
+    double got, want;
+};
 
 static void name_run(void *context, struct run r)
 {
     struct naming *n = context;
     for (int64_t i = 0; i < r.length; i++) {
-        const double name = symbol_make((struct symbol){ n->matrix, (r.whole + i) / n->cols, (r.whole + i) % n->cols, n->whole });
+        const double name =
+            symbol_make((struct symbol){ n->matrix, (r.whole + i) / n->cols, (r.whole + i) % n->cols, n->whole });
         if (n->give) n->piece[r.piece + i] = name;
         if (n->wrong || n->piece[r.piece + i] == name) continue;
         n->wrong = true, n->got = n->piece[r.piece + i], n->want = name;
@@ -52,8 +63,8 @@ static struct naming names(const struct linear_layer *l, enum linear_matrix m, b
     return n;
 }
 
-static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum tensor_pass pass, struct record *r, struct pass_outcome *o,
-                                struct error *err)
+static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum tensor_pass pass, struct record *r,
+                                struct pass_outcome *o, struct error *err)
 {
     static const enum linear_matrix result[] = { LINEAR_Y, LINEAR_dX, LINEAR_dW };
     const struct listener listener = { r, note_received, note_reduced };
@@ -71,10 +82,12 @@ static enum error_code run_pass(struct comm *world, struct linear_layer *l, enum
     o->as_cost = o->messages == cost.messages_sent && o->bytes == cost.bytes_sent && o->additions == cost.additions;
     const struct naming n = names(l, result[pass], false);
     o->whole = !n.wrong, o->got = symbol_number(n.got), o->want = symbol_number(n.want);
-    return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"), err);
+    return comm_agree(world, e || !r->failed ? e : fail(err, ERR_MEMORY, "no memory for the record of what happened"),
+                      err);
 }
 
-static enum error_code bring_outcome(struct comm *world, struct pass_outcome *mine, struct pass_outcome *all, struct error *err)
+static enum error_code bring_outcome(struct comm *world, struct pass_outcome *mine, struct pass_outcome *all,
+                                     struct error *err)
 {
     struct exchange x = exchange_begin(world->everyone, CONTROL);
     enum error_code e = OK;
@@ -88,7 +101,8 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
 {
     const struct asked *a = asked;
     if (world->size != a->devices)
-        return fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d", world->size, a->devices);
+        return fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d", world->size,
+                    a->devices);
     struct linear_layer l;
     struct tensor_trace t = { .layer = &l, .role = a->role, .P = world->size };
     const int P = world->size;              /* which divides everything */
@@ -112,7 +126,7 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
     return e;
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 enum error_code show_tensor(int argc, char **argv, int *status, struct error *err)
 {
@@ -124,21 +138,26 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
     const struct option table[] = {
         { "NAME", NULL, OPTION_STRING, &name, .help = "scheme; `orrery list tensor` shows them" },
         { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_TENSOR_DEVICES, .help = "of the tp group" },
-        { "--role", "ROLE", OPTION_STRING, &a.role, .help = "which matrix of a block: qkv, out (of attention), up, down, or head" },
+        { "--role", "ROLE", OPTION_STRING, &a.role,
+          .help = "which matrix of a block: qkv, out (of attention), up, down, or head" },
         WAIT_LIMIT_OPTION(limit),
         { 0 }
     };
     enum error_code e = options_parse("show tensor", argc - 3, argv + 3, table, &help, err);
     if (e) return e;
     if (help) {
-        print_usage("show tensor", "[NAME] [options]", "Run a linear layer forward and backward under a tensor scheme, and draw step by step\nwhich device has which block, and what is sent, multiplied and added.", table);
+        print_usage("show tensor", "[NAME] [options]",
+                    "Run a linear layer forward and backward under a tensor scheme, and draw step by step\nwhich "
+                    "device has which block, and what is sent, multiplied and added.",
+                    table);
         return OK;
     }
     set_wait_limit(limit);
     e = tensor_scheme_find(&a.scheme, name, err);
     if (!e) e = linear_role(&a.matrix, a.role, err);
     const char *needs = e ? NULL : a.scheme->mesh(a.devices, mesh);
-    if (needs) return fail(err, ERR_USAGE, "show tensor: --devices %d: %s needs %s", a.devices, a.scheme->head.name, needs);
+    if (needs)
+        return fail(err, ERR_USAGE, "show tensor: --devices %d: %s needs %s", a.devices, a.scheme->head.name, needs);
     if (e) return e;
     return under_launcher() ? be_a_device(F64, NULL, show_on, &a, err) : launch(a.devices, argc, argv, status, err);
 }

@@ -2,9 +2,9 @@
  *
  * Source    DeepSeek-AI, DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.2.1, figure 5; program: DualPipe.
  * Needs     P even, M >= 1; stage d for even and stage P-1-d for odd microbatches on device d: weights twice
- * Bubble    published: (P/2-1)(F&B + B - 3W), where B is the whole backward and F&B a forward and a backward done side by
- *           side, which begin when both their inputs are there (for F <= I, even M >= 2P).  Here they are done one after
- *           the other and the forward's output leaves before the backward: (P/2-1) F when F = I = W
+ * Bubble    published: (P/2-1)(F&B + B - 3W), where B is the whole backward and F&B a forward and a backward done side
+ *           by side, which begin when both their inputs are there (for F <= I, even M >= 2P).  Here they are done one
+ *           after the other and the forward's output leaves before the backward: (P/2-1) F when F = I = W
  * Memory    P+1 microbatches on every device, for M >= 2P
  * Messages  2 M (P-1), and the two copies of every stage add up their gradients at the end
  *
@@ -32,7 +32,9 @@ static enum error_code make(struct schedule *s, const struct schedule_request *q
     enum error_code code = place_bidirectional(s, err);
     for (int d = 0; code == OK && d < P; d++) {
         const bool second = d >= P / 2;
-        struct dual u = { .s = s, .device = d, .chunk = { second, !second }, .first = { second, !second }, .stride = 2 };
+        struct dual u = {
+            .s = s, .device = d, .chunk = { second, !second }, .first = { second, !second }, .stride = 2
+        };
         code = dualpipe_steps(&u, second ? P - 1 - d : d, P / 2, n, err);
     }
     if (code != OK) {

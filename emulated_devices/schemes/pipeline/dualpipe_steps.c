@@ -2,7 +2,8 @@
  *
  * Source    DeepSeek-AI, DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.2.1, figure 5; the published program
  *           (github.com/deepseek-ai/DualPipe, dualpipe.py) fixes how many of each.
- * With h the distance to the nearer end, H the number of devices between an end and the turn, n microbatches in each stream:
+ * With h the distance to the nearer end, H the number of devices between an end and the turn, n microbatches in each
+ * stream:
  *
  *   1  2(H-h-1)         F0
  *   2  h+1              F0 F1
@@ -46,7 +47,8 @@ enum error_code dualpipe_steps(struct dual *u, int half, int depth, int n, struc
     for (int i = 0; i < 2 * out; i++) forward(u, 0);
     for (int i = 0; i < in; i++) forward(u, 0), forward(u, 1);
     for (int i = 0; i < out; i++) backward(u, 1, true), weights(u), forward(u, 1);
-    for (int i = 0; i < n - 2 * depth + in; i++) forward(u, 0), backward(u, 1, false), forward(u, 1), backward(u, 0, false);
+    for (int i = 0; i < n - 2 * depth + in; i++)
+        forward(u, 0), backward(u, 1, false), forward(u, 1), backward(u, 0, false);
     for (int i = 0; i < out; i++) backward(u, 1, false), forward(u, 1), backward(u, 0, false);
     for (int i = 0; i < in; i++) {
         backward(u, 1, 2 * i >= in);            /* of the 2 * in backwards here, the last `in` put their weights off */

@@ -22,13 +22,15 @@ static uint32_t message_name(const struct schedule *s, int micro, int stage, boo
 
 static void send_tensor(struct run_state *x, const struct action *a, struct tensor t, int to_stage, bool gradient)
 {
-    struct exchange e = exchange_named(x->group, POINT_TO_POINT, message_name(x->schedule, a->micro, to_stage, gradient));
+    struct exchange e =
+        exchange_named(x->group, POINT_TO_POINT, message_name(x->schedule, a->micro, to_stage, gradient));
     ledger_messages(&x->group->comm->expected, x->group, POINT_TO_POINT, a->peer, tensor_bytes(t), 1);
     x->sending[x->sends++] = (struct sending){ message_send(&e, a->peer, t.data, tensor_bytes(t)), t };
     arena_hand_over(&x->device->arena, t.data);
 }
 
-static enum error_code receive_tensor(struct run_state *x, const struct action *a, struct tensor t, int stage, bool gradient, struct error *err)
+static enum error_code receive_tensor(struct run_state *x, const struct action *a, struct tensor t, int stage,
+                                      bool gradient, struct error *err)
 {
     struct exchange e = exchange_named(x->group, POINT_TO_POINT, message_name(x->schedule, a->micro, stage, gradient));
     if (t.data == NULL) return fail(err, ERR_MEMORY, "no memory to receive microbatch %d of stage %d", a->micro, stage);
@@ -53,7 +55,8 @@ static enum error_code compute(struct run_state *x, const struct action *a, stru
     if (a->kind == FORWARD) {
         const struct place next = place_after(s, a->micro, stage);
         if (next.device != self) return OK;
-        return hand_over(x, x->ops->take_output(x->context, a->chunk, a->micro), x->ops->input(x->context, next.chunk, a->micro), err);
+        return hand_over(x, x->ops->take_output(x->context, a->chunk, a->micro),
+                         x->ops->input(x->context, next.chunk, a->micro), err);
     }
     const struct place before = place_before(s, a->micro, stage);
     if (before.device != self) return OK;
@@ -67,7 +70,8 @@ static enum error_code perform(struct run_state *x, const struct action *a, stru
     switch (a->kind) {
     case SEND_ACTIVATION: {
         const struct place next = place_after(x->schedule, a->micro, stage);
-        send_tensor(x, a, x->ops->take_output(x->context, a->chunk, a->micro), x->schedule->stage_of[next.device][next.chunk], false);
+        send_tensor(x, a, x->ops->take_output(x->context, a->chunk, a->micro),
+                    x->schedule->stage_of[next.device][next.chunk], false);
         return OK;
     }
     case SEND_GRADIENT: {
@@ -76,8 +80,10 @@ static enum error_code perform(struct run_state *x, const struct action *a, stru
                     x->schedule->stage_of[before.device][before.chunk], true);
         return OK;
     }
-    case RECEIVE_ACTIVATION: return receive_tensor(x, a, x->ops->input(x->context, a->chunk, a->micro), stage, false, err);
-    case RECEIVE_GRADIENT: return receive_tensor(x, a, x->ops->output_gradient(x->context, a->chunk, a->micro), stage, true, err);
+    case RECEIVE_ACTIVATION:
+        return receive_tensor(x, a, x->ops->input(x->context, a->chunk, a->micro), stage, false, err);
+    case RECEIVE_GRADIENT:
+        return receive_tensor(x, a, x->ops->output_gradient(x->context, a->chunk, a->micro), stage, true, err);
     default: return compute(x, a, err);
     }
 }
@@ -87,10 +93,12 @@ static bool is_of_backward(enum action_kind k)
     return k == BACKWARD || k == BACKWARD_INPUT || k == BACKWARD_WEIGHT || k == RECEIVE_GRADIENT || k == SEND_GRADIENT;
 }
 
-enum error_code schedule_execute(const struct schedule *s, struct group *group, const struct stage_operations *ops, void *context,
-                                 struct action_time *times, struct error *err)
+enum error_code schedule_execute(const struct schedule *s, struct group *group, const struct stage_operations *ops,
+                                 void *context, struct action_time *times, struct error *err)
 {
-    struct run_state x = { .schedule = s, .group = group, .device = group->comm->device, .ops = ops, .context = context };
+    struct run_state x = {
+        .schedule = s, .group = group, .device = group->comm->device, .ops = ops, .context = context
+    };
     const int n = s->count[group->rank];
     x.sending = calloc((size_t)n + 1, sizeof *x.sending);
     if (x.sending == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d messages", n);
@@ -112,7 +120,8 @@ enum error_code schedule_execute(const struct schedule *s, struct group *group, 
     return e;
 }
 
-struct account schedule_cost(const struct schedule *s, const struct group *group, uint64_t (*bytes)(const void *, int), const void *context)
+struct account schedule_cost(const struct schedule *s, const struct group *group, uint64_t (*bytes)(const void *, int),
+                             const void *context)
 {
     struct ledger l = { 0 };
     for (int i = 0; i < s->count[group->rank]; i++) {

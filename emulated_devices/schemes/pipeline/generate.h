@@ -15,7 +15,8 @@ enum {
 };
 
 /** Memory for a schedule with empty lists and every chunk unused.  On failure nothing is left to free. */
-enum error_code schedule_begin(struct schedule *, const char *name, int devices, int micros, int chunks, struct error *);
+enum error_code schedule_begin(struct schedule *, const char *name, int devices, int micros, int chunks,
+                               struct error *);
 
 /** Append a computation.  A microbatch that does not exist is passed over: so a generator that wants a multiple of P
  *  microbatches may go through the next multiple, and what remains is still a valid schedule. */
@@ -25,7 +26,8 @@ void schedule_put(struct schedule *, int device, enum action_kind, int micro, in
 void place_looped(struct schedule *);
 /** Stages d and 2P-1-d on device d: down the devices and back up. */
 void place_v(struct schedule *);
-/** Stage d (chunk 0, even microbatches) and stage P-1-d (chunk 1, odd microbatches) on device d: two pipelines head on. */
+/** Stage d (chunk 0, even microbatches) and stage P-1-d (chunk 1, odd microbatches) on device d:
+ * two pipelines head on. */
 enum error_code place_bidirectional(struct schedule *, struct error *);
 
 /** Routes for all microbatches, `routes` of them, at first with every stage left out. */
@@ -34,15 +36,19 @@ enum error_code routes_begin(struct schedule *, int routes, struct error *);
 /** One route, through the chunk that holds each stage. */
 enum error_code only_route(struct schedule *, struct error *err);
 
-/** Room in each device's list while it is being built: F, I, W, U and four messages of every microbatch at every chunk. */
+/** Room in each device's list while it is being built: F, I, W, U and four messages of every
+ * microbatch at every chunk. */
 size_t most_actions(const struct schedule *);
 
-/** Complete what a generator has put: one route through stage_of if it made none; sends as early and receives as late as
- *  can be.  On failure the schedule is freed. */
+/** Complete what a generator has put: one route through stage_of if it made none; sends as early and receives as late
+ *  as can be.  On failure the schedule is freed. */
 enum error_code schedule_finish(struct schedule *, struct error *);
 
 /** Stages of the model when every chunk is used once. */
-static inline int schedule_stage(const struct schedule *s, int device, struct action a) { return s->stage_of[device][a.chunk]; }
+static inline int schedule_stage(const struct schedule *s, int device, struct action a)
+{
+    return s->stage_of[device][a.chunk];
+}
 
 /* ---- walking through a schedule as the devices would ------------------------------------------------------------- */
 
@@ -50,7 +56,8 @@ struct walk {
     const struct schedule *s;
     bool blocking;                      /* a send waits for its receive, and its device with it */
     bool updates_meet;                  /* an optimizer step waits for those of the other devices */
-    /** Called for every action when it can be performed.  For a receive, `from` is the index of its send in the peer's list. */
+    /** Called for every action when it can be performed.  For a receive, `from` is the index of its
+     * send in the peer's list. */
     void (*visit)(void *context, int device, int index, int from);
     void *context;
     int *next;                          /* [devices] first action not performed; == count where a device is through */

@@ -12,8 +12,8 @@
  *   1  ...F0-F1-F2-F3-.........B0----B1----B2----B3----......
  *   2  ......F0-F1-F2-F3-B0----B1----B2----B3----............
  *
- * The paper draws the backwards from the last microbatch to the first.  Here they go from the first to the last: same time
- * and memory, and weight gradients are added in the order of every other schedule, so their bits agree.
+ * The paper draws the backwards from the last microbatch to the first.  Here they go from the first to the last: same
+ * time and memory, and weight gradients are added in the order of every other schedule, so their bits agree.
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
 

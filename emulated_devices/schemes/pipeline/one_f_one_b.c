@@ -1,13 +1,14 @@
 /* 1f1b: one forward, one backward, so that a device holds few microbatches at once.
  *
- * Source    D. Narayanan et al., PipeDream, arXiv:1806.03377 (the order); with a flush at the end of the step: S. Fan et al.,
- *           DAPPLE, arXiv:2007.01045; D. Narayanan et al., arXiv:2104.04473, figure 4.
+ * Source    D. Narayanan et al., PipeDream, arXiv:1806.03377 (the order); with a flush at the end of the step: S. Fan
+ *           et al., DAPPLE, arXiv:2007.01045; D. Narayanan et al., arXiv:2104.04473, figure 4.
  * Needs     P >= 1, M >= 1
  * Bubble    (P-1)(F+B), of (M+P-1)(F+B) in all
  * Memory    min(P-r, M) microbatches on device r
  * Messages  2 M (P-1)
  *
- * Device r first does P-1-r forwards, then a forward and a backward in turn, then the remaining backwards.  P=4, M=6, B=2F:
+ * Device r first does P-1-r forwards, then a forward and a backward in turn, then the remaining backwards.  P=4, M=6,
+ * B=2F:
  *
  *   0  F0-F1-F2-F3-..................B0----F4-B1----F5-B2----...B3----...B4----...B5----
  *   1  ...F0-F1-F2-............B0----F3-B1----F4-B2----F5-B3----...B4----...B5----......

@@ -6,7 +6,8 @@ enum { FASTEST = 1000000000, MOST_LAYERS = 1000000000 };
 enum error_code layers_by_speed(int layers, int stages, const int64_t *speed, int *count, struct error *err)
 {
     if (stages < 1 || layers < stages || layers > MOST_LAYERS)
-        return fail(err, ERR_PLAN, "layers=%d cannot be cut over stages=%d: each stage needs at least one", layers, stages);
+        return fail(err, ERR_PLAN, "layers=%d cannot be cut over stages=%d: each stage needs at least one", layers,
+                    stages);
     for (int i = 0; i < stages; i++) {
         if (speed[i] < 1 || speed[i] > FASTEST)
             return fail(err, ERR_PLAN, "stage %d: speed=%lld must be 1..%d", i, (long long)speed[i], FASTEST);

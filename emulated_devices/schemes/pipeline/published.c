@@ -28,8 +28,9 @@ const struct published_setting published_settings[PUBLISHED_SETTINGS] = {
     { "28.3B", 32, 256, 10402, 10248, 7698, 460, 2, 48, 6144, { .1352, .0624, .0594, .0257, .0594, .0018 } },
 };
 
-/* Memory of a microbatch for each token and unit of width (V. Korthikanti et al., arXiv:2205.05198): 34 + 5 a s / h bytes are
- * kept by a forward; the linear layers' inputs and output gradients, 32, are what W needs.  In units of 1/width byte. */
+/* Memory of a microbatch for each token and unit of width (V. Korthikanti et al., arXiv:2205.05198): 34 + 5 a s / h
+ * bytes are kept by a forward; the linear layers' inputs and output gradients, 32, are what W needs.
+ * In units of 1/width byte. */
 struct schedule_request published_request(const struct published_setting *r, enum published_schedule which)
 {
     return (struct schedule_request){
@@ -40,7 +41,8 @@ struct schedule_request published_request(const struct published_setting *r, enu
 }
 
 /* A chunk of the interleaved schedule takes 1/v of the times, a message as long as ever; times v, all are integers. */
-static enum error_code time_schedule(const struct published_setting *r, const struct schedule *s, double *bubble, struct error *err)
+static enum error_code time_schedule(const struct published_setting *r, const struct schedule *s, double *bubble,
+                                     struct error *err)
 {
     struct timing t;
     int64_t *room = malloc(3 * (size_t)s->stages * sizeof *room);
@@ -54,7 +56,8 @@ static enum error_code time_schedule(const struct published_setting *r, const st
     return OK;
 }
 
-enum error_code published_bubble(const struct published_setting *r, enum published_schedule which, double *bubble, struct error *err)
+enum error_code published_bubble(const struct published_setting *r, enum published_schedule which, double *bubble,
+                                 struct error *err)
 {
     struct schedule s;
     const struct schedule_request q = published_request(r, which);

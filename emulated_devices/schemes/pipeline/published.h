@@ -1,6 +1,8 @@
-/* published.h -- bubble rates as a paper printed them, with what they were computed from, to hold schedules and timer to.
+/* published.h -- bubble rates as a paper printed them, with what they were computed from, to hold schedules and timer
+ * to.
  *
- * P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241: rates of table 5, times of table 6, models of table 3.
+ * P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241: rates of table 5, times of table 6, models of table
+ * 3.
  */
 #ifndef ORRERY_PIPELINE_PUBLISHED_H
 #define ORRERY_PIPELINE_PUBLISHED_H
@@ -46,7 +48,8 @@ struct schedule_request published_request(const struct published_setting *, enum
  * really waits for costs it each time, 2(vP-1) times: there the timer is at or above the table.
  * @return OK, or what made it impossible; ERR_PLAN if the schedule is not valid.
  */
-enum error_code published_bubble(const struct published_setting *, enum published_schedule, double *bubble, struct error *);
+enum error_code published_bubble(const struct published_setting *, enum published_schedule, double *bubble,
+                                 struct error *);
 
 /** The paper's closed form for the interleaved schedule, which is what its table has. */
 double published_interleaved_formula(const struct published_setting *);
@@ -54,7 +57,7 @@ double published_interleaved_formula(const struct published_setting *);
 /** A rate as it is printed: rounded to four decimals. */
 double published_digits(double bubble);
 
-/* ---- formulas ---------------------------------------------------------------------------------------------------------- */
+/* ---- formulas ---------------------------------------------------------------------------------------------------- */
 
 /* P devices, M microbatches, v chunks; times of a device's layers. */
 struct published_case { int P, M, v; int64_t F, I, W; };
@@ -71,7 +74,8 @@ struct published_formula {
 };
 extern const struct published_formula published_formulas[];     /* ends with a NULL schedule */
 
-/** The same from our schedule and timer, for P even, M >= 2P and a multiple of P, W <= F <= I.  @return OK, or what made it impossible. */
+/** The same from our schedule and timer, for P even, M >= 2P and a multiple of P, W <= F <= I.
+ * @return OK, or what made it impossible. */
 enum error_code published_idle(const struct published_formula *, struct published_case, int64_t *idle, struct error *);
 
 #endif

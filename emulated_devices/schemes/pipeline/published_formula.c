@@ -1,10 +1,11 @@
-/* published_formula.c -- bubbles that papers and their authors' own pages give as formulas, beside what our schedules have. */
+/* published_formula.c -- bubbles that papers and their authors' own pages give as formulas, beside
+ * what our schedules have. */
 #include "emulated_devices/schemes/pipeline/published.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the formulas ---------------------------------------------------------------------------------------------------- */
+/* ---- the formulas ------------------------------------------------------------------------------------------------ */
 
 /* B = I + W.  F&B, a forward and a backward side by side, is taken to be as long as both together. */
 static int64_t idle_1f1b(struct published_case c) { return (c.P - 1) * (c.F + c.I + c.W); }
@@ -22,7 +23,8 @@ static int64_t idle_dualpipev(struct published_case c) { return (c.P - 1) * both
 #define MEGATRON "Narayanan et al., arXiv:2104.04473"
 #define CONTROLLABLE "Qi et al., arXiv:2405.15362"
 #define DUALPIPE "README of deepseek-ai/DualPipe"
-#define FORMULA(name, text, from, function, ...) { .schedule = name, .formula = text, .source = from, .idle = function, __VA_ARGS__ }
+#define FORMULA(name, text, from, function, ...) { .schedule = name, .formula = text, .source = from, \
+                                                   .idle = function, __VA_ARGS__ }
 
 const struct published_formula published_formulas[] = {
     FORMULA("1f1b",        "(P-1)(F+B)",           ZERO_BUBBLE,  idle_1f1b,        .chunks = 1),
@@ -32,16 +34,19 @@ const struct published_formula published_formulas[] = {
     FORMULA("dualpipe",    "(P/2-1)(F&B+B-3W)",    DUALPIPE,     idle_dualpipe,    .paired = true, .per_stage = true),
     FORMULA("dualpipev",   "(P-1)(F&B+B-3W)",      DUALPIPE,     idle_dualpipev,   .paired = true, .per_stage = true),
     FORMULA("zb-v",        "0",                    CONTROLLABLE, idle_none,        .equal_times = true),
-    FORMULA("v-half",      "half of 1f1b's",       CONTROLLABLE, idle_half,        .equal_times = true, .at_most = true),
-    FORMULA("v-min",       "two thirds of 1f1b's", CONTROLLABLE, idle_two_thirds,  .equal_times = true, .at_most = true),
+    FORMULA("v-half",      "half of 1f1b's",       CONTROLLABLE, idle_half,        .equal_times = true,
+            .at_most = true),
+    FORMULA("v-min",       "two thirds of 1f1b's", CONTROLLABLE, idle_two_thirds,  .equal_times = true,
+            .at_most = true),
     { .schedule = NULL }
 };
 
-/* ---- ours ------------------------------------------------------------------------------------------------------------ */
+/* ---- ours -------------------------------------------------------------------------------------------------------- */
 
 /* What stands at one place of a list: a forward with its messages, and a backward of another chunk with its own. */
 enum { PARTS = 6 };
-static const enum action_kind part[PARTS] = { RECEIVE_ACTIVATION, FORWARD, SEND_ACTIVATION, RECEIVE_GRADIENT, BACKWARD, SEND_GRADIENT };
+static const enum action_kind part[PARTS] = { RECEIVE_ACTIVATION, FORWARD,  SEND_ACTIVATION,
+                                              RECEIVE_GRADIENT,   BACKWARD, SEND_GRADIENT };
 
 /* @return how many actions from `list` on are such a pair; 0 if it does not begin there. */
 static int pair_at(const struct action *list, int count, struct action found[PARTS], bool have[PARTS])
@@ -84,7 +89,8 @@ static int64_t idle_of(const struct timing *t)
 }
 
 /* Times are those of all of a device's layers; everything is times chunks, so that a chunk's are integers. */
-static enum error_code time_formula(const struct published_formula *f, const struct schedule *s, struct published_case c, int64_t *idle, struct error *err)
+static enum error_code time_formula(const struct published_formula *f, const struct schedule *s,
+                                    struct published_case c, int64_t *idle, struct error *err)
 {
     const int64_t share = f->per_stage ? 1 : s->chunks;
     struct timing t;
@@ -99,10 +105,16 @@ static enum error_code time_formula(const struct published_formula *f, const str
     return OK;
 }
 
-enum error_code published_idle(const struct published_formula *f, struct published_case c, int64_t *idle, struct error *err)
+enum error_code published_idle(const struct published_formula *f, struct published_case c, int64_t *idle,
+                               struct error *err)
 {
     struct schedule s;
-    const struct schedule_request q = { .devices = c.P, .micros = c.M, .chunks = f->chunks, .forward = c.F, .backward_input = c.I, .backward_weight = c.W };
+    const struct schedule_request q = { .devices = c.P,
+                                        .micros = c.M,
+                                        .chunks = f->chunks,
+                                        .forward = c.F,
+                                        .backward_input = c.I,
+                                        .backward_weight = c.W };
     enum error_code e = schedule_make(&s, f->schedule, &q, err);
     if (e) return e;
     for (int d = 0; d < s.devices && f->paired && !e; d++) e = pair_device(&s, d, err);

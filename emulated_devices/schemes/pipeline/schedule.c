@@ -48,14 +48,16 @@ DEFINE_ROWS(action_rows, struct action)
 
 size_t most_actions(const struct schedule *s) { return 8 * (size_t)s->micros * (size_t)s->chunks; }
 
-enum error_code schedule_begin(struct schedule *s, const char *name, int devices, int micros, int chunks, struct error *err)
+enum error_code schedule_begin(struct schedule *s, const char *name, int devices, int micros, int chunks,
+                               struct error *err)
 {
     memset(s, 0, sizeof *s);
     if (devices < 1 || devices > SCHEDULE_MOST_DEVICES || chunks < 1 || chunks > SCHEDULE_MOST_CHUNKS || micros < 1 ||
         (int64_t)devices * chunks * micros > SCHEDULE_MOST_CELLS)
-        return fail(err, ERR_PLAN, "schedule %s: devices=%d (1..%d), micros=%d, chunks=%d (1..%d) and their product (1..%d) "
-                    "must be in range", name, devices, SCHEDULE_MOST_DEVICES, micros, chunks, SCHEDULE_MOST_CHUNKS,
-                    SCHEDULE_MOST_CELLS);
+        return fail(err, ERR_PLAN,
+                    "schedule %s: devices=%d (1..%d), micros=%d, chunks=%d (1..%d) and their product (1..%d) "
+                    "must be in range",
+                    name, devices, SCHEDULE_MOST_DEVICES, micros, chunks, SCHEDULE_MOST_CHUNKS, SCHEDULE_MOST_CELLS);
     snprintf(s->name, sizeof s->name, "%s", name);
     s->devices = devices;
     s->micros = micros;

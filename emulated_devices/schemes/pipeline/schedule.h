@@ -64,16 +64,17 @@ struct schedule {
     int *route_of;                      /* [micros] */
     struct action **actions;            /* [devices][count[device]] */
     int *count;
-    int weight_versions;                /* copies of the weights a device keeps: 1, or 2 when updates happen inside the schedule */
-    int update_every;                   /* microbatches of one optimizer step; == micros: one step, after the whole list */
+    int weight_versions;     /* copies of the weights a device keeps: 1, or 2 when updates happen inside the schedule */
+    int update_every;                /* microbatches of one optimizer step; == micros: one step, after the whole list */
 };
 
 /* What a generator is asked for.  Zeros mean "as the schedule has it". */
 struct schedule_request {
     int devices, micros, chunks;        /* P, M, v (stages on each device) */
-    int update_every;                   /* microbatches between optimizer steps, for schedules that do not drain the pipeline */
-    int memory_limit;                   /* microbatches whose activations a device may hold, for schedules found by search */
-    int64_t activation, kept_for_weight;    /* for search: memory of a microbatch's activations, and the part that W still needs
+    int update_every;           /* microbatches between optimizer steps, for schedules that do not drain the pipeline */
+    int memory_limit;              /* microbatches whose activations a device may hold, for schedules found by search */
+    int64_t activation,
+        kept_for_weight; /* for search: memory of a microbatch's activations, and the part that W still needs
                                                after I; both 0: 1 and 1 */
     int skip;                           /* stages each microbatch leaves out, for partial pipelines */
     int64_t forward, backward_input, backward_weight, communication;    /* picoseconds, for search; all 0: 1, 1, 1, 0 */
@@ -82,7 +83,7 @@ struct schedule_request {
 struct schedule_generator {
     struct scheme head;                 /* memory: microbatches (or chunks of them) whose activations device r holds */
     const char *bubble;                 /* a closed form, for the list */
-    int chunks;                         /* stages a device holds, when the schedule fixes it; 0: as requested, at least 1 */
+    int chunks;                     /* stages a device holds, when the schedule fixes it; 0: as requested, at least 1 */
     bool skips, streams, searches;      /* takes a request's skip; its update_every; its memory_limit */
     /** NULL if the request can be met, else what it needs, in words that name the value. */
     const char *(*refuses)(const struct schedule_request *);
@@ -94,29 +95,33 @@ SCHEME_CASTS(PIPELINE_SCHEME, schedule_generator)              /* schedule_gener
 /** The generator of that name.  @return NULL and ERR_USAGE in err if there is none (the nearest is suggested). */
 const struct schedule_generator *schedule_generator(const char *name, struct error *);
 
-/** A schedule by name.  @return OK, ERR_USAGE (no such name; the nearest is suggested), ERR_PLAN (refused), ERR_MEMORY. */
+/** A schedule by name.  @return OK, ERR_USAGE (no such name;
+ * the nearest is suggested), ERR_PLAN (refused), ERR_MEMORY. */
 enum error_code schedule_make(struct schedule *, const char *name, const struct schedule_request *, struct error *);
 void schedule_free(struct schedule *);
 
-/** Leave of every list its forward passes and their messages.  The schedule can then be executed, but is no longer one of training. */
+/** Leave of every list its forward passes and their messages.
+ * The schedule can then be executed, but is no longer one of training. */
 void schedule_keep_forwards(struct schedule *);
 
-/** Prove that a schedule can be executed: every action once and after what it needs, every send received, and no deadlock
- *  even when each send waits (without holding up its device) for its receive.
+/** Prove that a schedule can be executed: every action once and after what it needs, every send received, and no
+ *  deadlock even when each send waits (without holding up its device) for its receive.
  *  @return OK or ERR_PLAN: which device, which line of its list, what was expected. */
 enum error_code schedule_validate(const struct schedule *, struct error *);
 
 /** Would it run even if every send held up its device until the receive (a blocking synchronous send)? */
 bool schedule_survives_blocking_sends(const struct schedule *);
 
-/** Would it run if inside the schedule every device waited at its optimizer step until all others stand at theirs of that batch? */
+/** Would it run if inside the schedule every device waited at its optimizer step until all others
+ * stand at theirs of that batch? */
 bool schedule_updates_can_meet(const struct schedule *);
 
-/** Does every chunk add its weight gradients in the order of the microbatches?  Then the sum has the same bits as 1F1B's. */
+/** Does every chunk add its weight gradients in the order of the microbatches?  Then the sum has
+ * the same bits as 1F1B's. */
 bool schedule_adds_in_order(const struct schedule *);
 
-/** Microbatches whose activations a device holds at once, at most: forwards begun minus backwards (W parts) done, over all
- *  chunks. */
+/** Microbatches whose activations a device holds at once, at most: forwards begun minus backwards (W parts) done, over
+ *  all chunks. */
 int schedule_peak(const struct schedule *, int device);
 
 /** The same in bytes, when a forward keeps `activation` bytes and I frees all but `kept_for_weight` of them. */
@@ -130,7 +135,8 @@ struct place place_of(const struct schedule *, int micro, int stage);
 struct place place_before(const struct schedule *, int micro, int stage);
 struct place place_after(const struct schedule *, int micro, int stage);
 
-/** The places that hold a copy of a stage, at most `most` of them.  @return how many there are: 1 unless bidirectional. */
+/** The places that hold a copy of a stage, at most `most` of them.  @return how many there are:
+ * 1 unless bidirectional. */
 int schedule_holders(const struct schedule *, int stage, struct place *holder, int most);
 
 /** The letter of a kind of action, and what it is, in words. */

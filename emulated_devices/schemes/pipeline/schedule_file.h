@@ -12,14 +12,14 @@
  *
  * An action is a letter, a microbatch and, where a device holds several stages, `.` and a chunk: F0.1.
  * F forward, B whole backward, I backward for the input, W backward for the weights, U the optimizer's step.
- * Sends and receives may be left out altogether: then each receive stands right before the action that needs it and each
- * send right after the one that made it.  Or all of them are written, with the peer: sa0>1 ra0<0 sg0>0 rg0<1 (send and
- * receive activation, send and receive gradient).
+ * Sends and receives may be left out altogether: then each receive stands right before the action that needs it and
+ * each send right after the one that made it.  Or all of them are written, with the peer: sa0>1 ra0<0 sg0>0 rg0<1 (send
+ * and receive activation, send and receive gradient).
  *
  * Where a stage has several copies, or microbatches leave stages out, routes say who computes what, stage by stage:
  *     routes 2
- *     route 0: 0.0 1.0                   stage 0 on device 0, chunk 0; stage 1 on device 1, chunk 0; `-` leaves a stage out
- *     route 1: 1.1 0.1
+ *     route 0: 0.0 1.0                   stage 0 on device 0, chunk 0; stage 1 on device 1, chunk 0; `-` leaves a stage
+ *     out route 1: 1.1 0.1
  *     takes 1: 1 3                       microbatches 1 and 3 take route 1; all others take route 0
  * Optimizer steps inside the schedule:
  *     update 4                           microbatches of a batch
@@ -38,8 +38,8 @@
  */
 enum error_code schedule_read(struct schedule *, FILE *from, const char *file, struct error *);
 
-/** Whether what was given as a schedule's name means a file: none is registered under it, and it has a '/' or a '.', or a
- *  file of that name is there. */
+/** Whether what was given as a schedule's name means a file: none is registered under it, and it has a '/' or a '.', or
+ *  a file of that name is there. */
 bool schedule_is_file(const char *name);
 
 /**
@@ -47,7 +47,8 @@ bool schedule_is_file(const char *name);
  * @param request  of a file's schedule, devices, micros and chunks must be these; 0: whatever the file has.
  * @return OK, or what schedule_make and schedule_read return; ERR_PLAN also for a file that does not fit.
  */
-enum error_code schedule_by_name(struct schedule *, const char *name, const struct schedule_request *request, struct error *);
+enum error_code schedule_by_name(struct schedule *, const char *name, const struct schedule_request *request,
+                                 struct error *);
 
 /** Write a schedule, with its sends and receives, so that schedule_read gives it back.  @return OK or ERR_FILE. */
 enum error_code schedule_write(FILE *to, const struct schedule *, struct error *);

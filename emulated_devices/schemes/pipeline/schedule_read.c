@@ -94,7 +94,8 @@ static enum error_code size_line(struct reader *r, int *size, int most)
 static enum error_code name_line(struct reader *r)
 {
     char *w = word(r);
-    if (w == NULL || strlen(w) >= sizeof r->name) return bad(r, w != NULL ? w : "end of line", "a name of 1..31 characters");
+    if (w == NULL || strlen(w) >= sizeof r->name)
+        return bad(r, w != NULL ? w : "end of line", "a name of 1..31 characters");
     for (const char *c = w; *c != '\0'; c++)
         if (*c <= ' ' || *c > '~') return bad(r, "name", "printable characters without blanks");
     snprintf(r->name, sizeof r->name, "%s", w);
@@ -105,15 +106,18 @@ static enum error_code name_line(struct reader *r)
 static enum error_code begin(struct reader *r)
 {
     if (r->begun) return OK;
-    if (r->devices == 0 || r->micros == 0 || r->chunks == 0) return bad(r, "sizes", "devices, micros and chunks before this line");
+    if (r->devices == 0 || r->micros == 0 || r->chunks == 0)
+        return bad(r, "sizes", "devices, micros and chunks before this line");
     struct error why;
     enum error_code code = schedule_begin(r->s, r->name, r->devices, r->micros, r->chunks, &why);
-    if (code != OK) return fail(r->err, code == ERR_PLAN ? ERR_FORMAT : code, "%s:%d: %.300s", r->file, r->line, why.text);
+    if (code != OK)
+        return fail(r->err, code == ERR_PLAN ? ERR_FORMAT : code, "%s:%d: %.300s", r->file, r->line, why.text);
     r->begun = true;
     r->s->stages = 0;
     r->line_of = calloc((size_t)r->devices, sizeof *r->line_of);
     r->last_line = calloc((size_t)r->devices, sizeof *r->last_line);
-    if (r->line_of == NULL || r->last_line == NULL) return fail(r->err, ERR_MEMORY, "%s: no memory to read it", r->file);
+    if (r->line_of == NULL || r->last_line == NULL)
+        return fail(r->err, ERR_MEMORY, "%s: no memory to read it", r->file);
     return OK;
 }
 
@@ -185,7 +189,9 @@ static enum error_code takes_line(struct reader *r)
 static bool parse_action(const struct schedule *s, char *at, struct action *a)
 {
     int kind = ACTION_KINDS - 1;        /* two-letter kinds come last: tried first, or `sa0` would be no kind at all */
-    while (kind >= 0 && strncmp(at, action_letter((enum action_kind)kind), strlen(action_letter((enum action_kind)kind))) != 0) kind--;
+    while (kind >= 0 &&
+           strncmp(at, action_letter((enum action_kind)kind), strlen(action_letter((enum action_kind)kind))) != 0)
+        kind--;
     if (kind < 0) return false;
     at += strlen(action_letter((enum action_kind)kind));
     *a = (struct action){ (enum action_kind)kind, number(&at), 0, -1 };
@@ -206,11 +212,12 @@ static enum error_code add_action(struct reader *r, int device, char *w)
     char expected[100];
     if (!parse_action(s, w, &a)) return bad(r, w, "an action such as F0, B0.1, I2, W2, sa0>1 or rg0<1");
     if (a.micro >= s->micros || a.chunk >= s->chunks || s->stage_of[device][a.chunk] < 0) {
-        snprintf(expected, sizeof expected, "a microbatch of 0..%d and a chunk of 0..%d that holds a stage", s->micros - 1,
-                 s->chunks - 1);
+        snprintf(expected, sizeof expected, "a microbatch of 0..%d and a chunk of 0..%d that holds a stage",
+                 s->micros - 1, s->chunks - 1);
         return bad(r, w, expected);
     }
-    if ((size_t)s->count[device] >= most_actions(s)) return bad(r, w, "each action once: there are more than a device can have");
+    if ((size_t)s->count[device] >= most_actions(s))
+        return bad(r, w, "each action once: there are more than a device can have");
     if (r->line_of[device] == NULL) r->line_of[device] = calloc(most_actions(s), sizeof(int));
     if (r->line_of[device] == NULL) return fail(r->err, ERR_MEMORY, "%s: no memory to read it", r->file);
     r->line_of[device][s->count[device]] = r->line;
@@ -236,8 +243,14 @@ static enum error_code one_number(struct reader *r, const char *of, int high, in
     return code == OK ? end_of_line(r) : code;
 }
 
-static enum error_code update_line(struct reader *r) { return one_number(r, "microbatches", r->micros, &r->s->update_every); }
-static enum error_code versions_line(struct reader *r) { return one_number(r, "weight versions", 2, &r->s->weight_versions); }
+static enum error_code update_line(struct reader *r)
+{
+    return one_number(r, "microbatches", r->micros, &r->s->update_every);
+}
+static enum error_code versions_line(struct reader *r)
+{
+    return one_number(r, "weight versions", 2, &r->s->weight_versions);
+}
 
 static enum error_code one_line(struct reader *r)
 {
@@ -290,8 +303,8 @@ static enum error_code first_line(struct reader *r)
     return end_of_line(r);
 }
 
-/* The line that an action of the finished schedule came from.  A receive that was put in belongs to the computation after
- * it; a send that was put in is never at fault. */
+/* The line that an action of the finished schedule came from.  A receive that was put in belongs to the computation
+ * after it; a send that was put in is never at fault. */
 static int line_of_action(const struct reader *r, int device, int index)
 {
     if (device < 0) return 0;
@@ -318,8 +331,8 @@ static enum error_code complete(struct reader *r)
 {
     struct schedule *s = r->s;
     if (!r->begun)
-        return fail(r->err, ERR_FORMAT, "%s: ends after line %d: expected devices, micros, chunks, places and actions", r->file,
-                    r->line);
+        return fail(r->err, ERR_FORMAT, "%s: ends after line %d: expected devices, micros, chunks, places and actions",
+                    r->file, r->line);
     if (s->stages == 0) return fail(r->err, ERR_FORMAT, "%s: no place holds a stage", r->file);
     if (s->routes == 0 && only_route(s, r->err) != OK) return r->err->code;
     if (r->messages > 0) return check(r);

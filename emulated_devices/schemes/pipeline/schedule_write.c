@@ -47,7 +47,8 @@ static void write_device(FILE *to, const struct schedule *s, int device)
 
 enum error_code schedule_write(FILE *to, const struct schedule *s, struct error *err)
 {
-    fprintf(to, "orrery schedule 1\nname %s\ndevices %d\nmicros %d\nchunks %d\n", s->name, s->devices, s->micros, s->chunks);
+    fprintf(to, "orrery schedule 1\nname %s\ndevices %d\nmicros %d\nchunks %d\n", s->name, s->devices, s->micros,
+            s->chunks);
     if (s->update_every < s->micros || s->weight_versions > 1)
         fprintf(to, "update %d\nversions %d\n", s->update_every, s->weight_versions);
     for (int d = 0; d < s->devices; d++) {
@@ -59,6 +60,7 @@ enum error_code schedule_write(FILE *to, const struct schedule *s, struct error 
     }
     write_routes(to, s);
     for (int d = 0; d < s->devices; d++) write_device(to, s, d);
-    if (fflush(to) != 0 || ferror(to)) return fail(err, ERR_FILE, "schedule %s: cannot be written: %s", s->name, strerror(errno));
+    if (fflush(to) != 0 || ferror(to))
+        return fail(err, ERR_FILE, "schedule %s: cannot be written: %s", s->name, strerror(errno));
     return OK;
 }

@@ -1,13 +1,15 @@
 /* skippipe: every microbatch leaves some stages out, a different choice each.
  *
- * Source    N. Blagoev et al., SkipPipe, arXiv:2502.19913: partial pipelines with even load.  There a search places devices
- *           and routes on a network of uneven links; here links are even, and a rotation gives every stage the same load.
- * Needs     P >= 1, M >= 1; 0 <= skip <= P-2 (by default a third of the middle stages, rounded up, if that leaves one); the
- *           first stage (embedding) and the last (loss) are never left out
+ * Source    N. Blagoev et al., SkipPipe, arXiv:2502.19913: partial pipelines with even load.  There a search places
+ *           devices and routes on a network of uneven links; here links are even, and a rotation gives every stage the
+ *           same load.
+ * Needs     P >= 1, M >= 1; 0 <= skip <= P-2 (by default a third of the middle stages, rounded up, if that leaves one);
+ *           the first stage (embedding) and the last (loss) are never left out
  * Bubble    the first device is busy M(F+B) and waits for the shortest way back: see the test for what is asserted
  * Memory    min(P-r, M) microbatches on device r at most
  * Messages  2 M (P-1-skip)
- * Equals    not the whole model: the one-device model leaves out the same layers for the same sequences (ref/model/partial.h)
+ * Equals    not the whole model: the one-device model leaves out the same layers for the same sequences
+ *           (ref/model/partial.h)
  *
  * Microbatch m leaves out `skip` of the P-2 middle stages, beginning at number m*skip, round and round.  P=5, skip=1:
  *

@@ -30,7 +30,8 @@ static void visit(void *context, int device, int index, int from)
     const struct action a = k->s->actions[device][index];
     const int64_t now = index > 0 ? t->end[device][index - 1] : 0, cost = duration(k, device, a);
     int64_t end = now + cost;
-    if (from >= 0 && t->end[a.peer][from] + k->times->communication > end) end = t->end[a.peer][from] + k->times->communication;
+    if (from >= 0 && t->end[a.peer][from] + k->times->communication > end)
+        end = t->end[a.peer][from] + k->times->communication;
     t->start[device][index] = now;
     t->end[device][index] = end;
     t->busy[device] += cost;
@@ -99,14 +100,16 @@ void timing_summarise(struct timing *t, const struct schedule *s)
     summarise(t, s);
 }
 
-enum error_code schedule_time(struct timing *t, const struct schedule *s, const struct schedule_times *times, struct error *err)
+enum error_code schedule_time(struct timing *t, const struct schedule *s, const struct schedule_times *times,
+                              struct error *err)
 {
     struct clock_state k = { s, times, t };
     struct walk w = { .s = s, .visit = visit, .context = &k };
     enum error_code code = timing_make(t, s, err);
     if (code == OK) code = walk_through(&w, err);
     for (int d = 0; code == OK && d < s->devices; d++)
-        if (w.next[d] < s->count[d]) code = fail(err, ERR_PLAN, "schedule %s: device %d does not come to its end", s->name, d);
+        if (w.next[d] < s->count[d])
+            code = fail(err, ERR_PLAN, "schedule %s: device %d does not come to its end", s->name, d);
     free(w.next);
     if (code == OK) summarise(t, s);
     else timing_free(t);

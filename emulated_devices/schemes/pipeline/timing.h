@@ -1,8 +1,9 @@
 /* timing.h -- how long a schedule takes: the duration of every action, from the times of a stage's parts.
  *
- * Integer picoseconds.  A send starts when its tensor is ready and holds nothing up; its message is there `communication`
- * later; a receive waits for it; links carry any number of messages at once.  This is the model behind the published bubble
- * rates (P. Qi et al., arXiv:2401.10241, tables 5 and 6), and an upper bound on speed: links that fill up only add to it.
+ * Integer picoseconds.  A send starts when its tensor is ready and holds nothing up; its message is there
+ * `communication` later; a receive waits for it; links carry any number of messages at once.  This is the model behind
+ * the published bubble rates (P. Qi et al., arXiv:2401.10241, tables 5 and 6), and an upper bound on speed: links that
+ * fill up only add to it.
  */
 #ifndef ORRERY_PIPELINE_TIMING_H
 #define ORRERY_PIPELINE_TIMING_H
@@ -10,9 +11,10 @@
 #include "emulated_devices/schemes/pipeline/schedule.h"
 
 struct schedule_times {
-    const int64_t *forward, *backward_input, *backward_weight;      /* [stages]; a whole backward (B) is the sum of the two */
+    const int64_t *forward, *backward_input, *backward_weight;      /* [stages]; a whole backward (B) is the sum of the
+                                                                     * two */
     int64_t communication;                                          /* from the send's start to the message's arrival */
-    int64_t update;                                                 /* an optimizer step inside the schedule, per chunk */
+    int64_t update;                                               /* an optimizer step inside the schedule, per chunk */
 };
 
 struct timing {

@@ -2,10 +2,10 @@
  *
  * Source    P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 3 (building blocks,
  *           lifespan and memory) and appendix (squeezing and reordering).
- * On the time line of a device every unit holds one action or none.  A block's life from F to W is what memory is paid for;
- * repeating it every 6 units (three parts of two chunks) leaves no unit over in the steady state.  Before and after it there
- * are gaps: actions are drawn forward into them, in order of time, but never so that more is held than the pattern holds at
- * its fullest.
+ * On the time line of a device every unit holds one action or none.  A block's life from F to W is what memory is paid
+ * for; repeating it every 6 units (three parts of two chunks) leaves no unit over in the steady state.  Before and
+ * after it there are gaps: actions are drawn forward into them, in order of time, but never so that more is held than
+ * the pattern holds at its fullest.
  */
 #include "emulated_devices/schemes/pipeline/v_pattern.h"
 #include <assert.h>
@@ -31,7 +31,10 @@ struct v_plan {
     int events;
 };
 
-static int *when(const struct v_plan *p, int device, int part, int micro) { return &p->when[(device * 4 + part) * p->M + micro]; }
+static int *when(const struct v_plan *p, int device, int part, int micro)
+{
+    return &p->when[(device * 4 + part) * p->M + micro];
+}
 
 static int by_time(const void *a, const void *b)
 {
@@ -105,8 +108,8 @@ static void place(struct v_plan *p, struct event e, int from, int to)
     fill_weights(p, e.device);
 }
 
-/* Draw an event forward to the first unit that holds nothing (or only a weight gradient, which can go elsewhere), if the
- * device then never holds more than the pattern does. */
+/* Draw an event forward to the first unit that holds nothing (or only a weight gradient, which can go elsewhere), if
+ * the device then never holds more than the pattern does. */
 static void draw_forward(struct v_plan *p, struct event e)
 {
     for (int t = earliest(p, e); t < e.time; t++) {
@@ -120,7 +123,8 @@ static void draw_forward(struct v_plan *p, struct event e)
     }
 }
 
-/* In the steady state, from the first device's first I0 to its last F0, no unit is free: only before and after is work. */
+/* In the steady state, from the first device's first I0 to its last F0, no unit is free:
+ * only before and after is work. */
 static void squeeze(struct v_plan *p)
 {
     const int steady = *when(p, 0, I0, 0), done = *when(p, 0, F0, p->M - 1);

@@ -8,9 +8,9 @@
 struct v_pattern { int f0, f1, i1, i0; };
 
 /**
- * Make a schedule of that name on a V placement from the pattern of each device d of P: every microbatch a copy of it, weight
- * gradients in the free units, then actions drawn forward into free units wherever that neither breaks a dependency nor adds
- * to the memory that the pattern needs.
+ * Make a schedule of that name on a V placement from the pattern of each device d of P: every microbatch a copy of it,
+ * weight gradients in the free units, then actions drawn forward into free units wherever that neither breaks a
+ * dependency nor adds to the memory that the pattern needs.
  * Local.  @return OK; after ERR_MEMORY and what schedule_finish finds there is no schedule.
  */
 enum error_code make_v_schedule(struct schedule *, const char *name, const struct schedule_request *,

@@ -2,8 +2,9 @@
  *
  * Three steps.  (1) The tables: every chunk a stage, every route through places that hold its stages.  (2) Each device
  * alone: what the routes ask of it is there exactly once, with its messages, after what it needs on the same device.
- * (3) All together: walking through the lists reaches every end.  Since both ends of each message were found in (2), and a
- * send starts without waiting, the only thing that can hold a device is a receive whose send comes later: a cycle.
+ * (3) All together: walking through the lists reaches every end.  Since both ends of each message were found in (2),
+ * and a send starts without waiting, the only thing that can hold a device is a receive whose send comes later: a
+ * cycle.
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
 #include <assert.h>
@@ -32,7 +33,8 @@ static enum error_code check_stages(const struct schedule *s, struct error *err)
         for (int c = 0; code == OK && c < s->chunks; c++) {
             const int stage = s->stage_of[d][c];
             if (stage < -1 || stage >= s->stages)
-                code = fail(err, ERR_PLAN, "device %d, chunk %d: stage %d is not one of 0..%d", d, c, stage, s->stages - 1);
+                code = fail(err, ERR_PLAN, "device %d, chunk %d: stage %d is not one of 0..%d", d, c, stage,
+                            s->stages - 1);
             else if (stage >= 0) held[stage] = true;
         }
     for (int t = 0; code == OK && t < s->stages; t++)
@@ -63,8 +65,9 @@ static enum error_code check_tables(const struct schedule *s, struct error *err)
         if (s->route_of[m] < 0 || s->route_of[m] >= s->routes)
             code = fail(err, ERR_PLAN, "microbatch %d: route %d is not one of 0..%d", m, s->route_of[m], s->routes - 1);
     if (code == OK && (s->update_every < 1 || s->weight_versions < 1 || s->weight_versions > 2))
-        code = fail(err, ERR_PLAN, "update every %d microbatches with %d weight versions: expected at least 1, and 1 or 2",
-                    s->update_every, s->weight_versions);
+        code =
+            fail(err, ERR_PLAN, "update every %d microbatches with %d weight versions: expected at least 1, and 1 or 2",
+                 s->update_every, s->weight_versions);
     return code;
 }
 
@@ -97,8 +100,8 @@ static enum error_code index_actions(struct check *c)
         }
         const struct place p = place_of(s, a.micro, s->stage_of[c->device][a.chunk]);
         if (p.device != c->device || p.chunk != a.chunk) {
-            snprintf(text, sizeof text, "microbatch %d does not come here: its route computes stage %d on device %d", a.micro,
-                     s->stage_of[c->device][a.chunk], p.device);
+            snprintf(text, sizeof text, "microbatch %d does not come here: its route computes stage %d on device %d",
+                     a.micro, s->stage_of[c->device][a.chunk], p.device);
             return wrong(c, i, p.device < 0 ? "microbatch does not come here: its route leaves this stage out" : text);
         }
         int *at = where(c, a.kind, a.micro, a.chunk);
@@ -112,13 +115,15 @@ static enum error_code index_actions(struct check *c)
 }
 
 /* The action must be there, exactly if it is needed. */
-static enum error_code presence(struct check *c, enum action_kind kind, int micro, int chunk, bool needed, const char *why)
+static enum error_code presence(struct check *c, enum action_kind kind, int micro, int chunk, bool needed,
+                                const char *why)
 {
     const int i = *where(c, kind, micro, chunk);
     if (needed == (i >= 0)) return OK;
     if (!needed) return wrong(c, i, why);
     const struct action a = { kind, micro, chunk, -1 };
-    return fail(c->err, ERR_PLAN, "device %d: %s is missing (%s)", c->device, action_describe(a).text, action_meaning(kind));
+    return fail(c->err, ERR_PLAN, "device %d: %s is missing (%s)", c->device, action_describe(a).text,
+                action_meaning(kind));
 }
 
 /* The action at index i (-1: there is none) must come after another one. */
@@ -128,13 +133,15 @@ static enum error_code after(struct check *c, int i, enum action_kind first, int
     const struct action need = { first, micro, chunk, -1 };
     char text[160];
     if (i < 0 || (before >= 0 && before < i)) return OK;
-    if (before >= 0) snprintf(text, sizeof text, "expected after %s, which is action %d", action_describe(need).text, before);
+    if (before >= 0)
+        snprintf(text, sizeof text, "expected after %s, which is action %d", action_describe(need).text, before);
     else snprintf(text, sizeof text, "expected after %s, which is missing", action_describe(need).text);
     return wrong(c, i, text);
 }
 
 /* A message: present exactly if the neighbour on the route is another device, to or from that device, in its place. */
-static enum error_code check_message(struct check *c, enum action_kind kind, int micro, int chunk, struct place neighbour)
+static enum error_code check_message(struct check *c, enum action_kind kind, int micro, int chunk,
+                                     struct place neighbour)
 {
     const bool needed = neighbour.device >= 0 && neighbour.device != c->device;
     enum error_code code = presence(c, kind, micro, chunk, needed,
@@ -143,7 +150,8 @@ static enum error_code check_message(struct check *c, enum action_kind kind, int
     const int i = *where(c, kind, micro, chunk);
     if (c->s->actions[c->device][i].peer != neighbour.device) {
         char text[80];
-        snprintf(text, sizeof text, "peer is device %d, expected %d", c->s->actions[c->device][i].peer, neighbour.device);
+        snprintf(text, sizeof text, "peer is device %d, expected %d", c->s->actions[c->device][i].peer,
+                 neighbour.device);
         return wrong(c, i, text);
     }
     return OK;
@@ -156,7 +164,8 @@ static enum error_code check_forward(struct check *c, int micro, int chunk, stru
     if (code == OK) code = check_message(c, RECEIVE_ACTIVATION, micro, chunk, before);
     if (code == OK) code = check_message(c, SEND_ACTIVATION, micro, chunk, next);
     if (code == OK && before.device == c->device) code = after(c, f, FORWARD, micro, before.chunk);
-    if (code == OK && before.device >= 0 && before.device != c->device) code = after(c, f, RECEIVE_ACTIVATION, micro, chunk);
+    if (code == OK && before.device >= 0 && before.device != c->device)
+        code = after(c, f, RECEIVE_ACTIVATION, micro, chunk);
     if (code == OK) code = after(c, *where(c, SEND_ACTIVATION, micro, chunk), FORWARD, micro, chunk);
     return code;
 }
@@ -166,8 +175,9 @@ static enum error_code check_backward(struct check *c, int micro, int chunk, str
     const bool whole = *where(c, BACKWARD, micro, chunk) >= 0;
     const enum action_kind kind = whole ? BACKWARD : BACKWARD_INPUT;
     if (!whole && *where(c, BACKWARD_INPUT, micro, chunk) < 0 && *where(c, BACKWARD_WEIGHT, micro, chunk) < 0)
-        return fail(c->err, ERR_PLAN, "device %d: the backward of microbatch %d, chunk %d is missing: expected B%d, or I%d and W%d", c->device,
-                    micro, chunk, micro, micro, micro);
+        return fail(c->err, ERR_PLAN,
+                    "device %d: the backward of microbatch %d, chunk %d is missing: expected B%d, or I%d and W%d",
+                    c->device, micro, chunk, micro, micro, micro);
     const char *split = "a whole backward (B) has been done already";
     enum error_code code = presence(c, BACKWARD_INPUT, micro, chunk, !whole, split);
     if (code == OK) code = presence(c, BACKWARD_WEIGHT, micro, chunk, !whole, split);
@@ -185,8 +195,9 @@ static enum error_code check_backward(struct check *c, int micro, int chunk, str
     return code;
 }
 
-/* Updates inside the schedule: batch b (update_every microbatches) uses the weights that batch b-2 left (versions-1 batches are
- * in between), so its forwards come after U of batch b - versions, and U of a batch after its last backward. */
+/* Updates inside the schedule: batch b (update_every microbatches) uses the weights that batch b-2 left (versions-1
+ * batches are in between), so its forwards come after U of batch b - versions, and U of a
+ * batch after its last backward. */
 static enum error_code check_updates(struct check *c, int chunk)
 {
     const struct schedule *s = c->s;
@@ -198,8 +209,9 @@ static enum error_code check_updates(struct check *c, int chunk)
         const bool mine = here.device == c->device && here.chunk == chunk;
         const int last = m / n * n + n - 1 < s->micros ? m / n * n + n - 1 : s->micros - 1;
         const int u = *where(c, UPDATE, last, chunk), old = m / n * n - 1 - (s->weight_versions - 1) * n;
-        code = presence(c, UPDATE, m, chunk, stream && m == last, stream ? "U belongs after the last microbatch of a batch"
-                                                                         : "no U: the step ends with the list");
+        code =
+            presence(c, UPDATE, m, chunk, stream && m == last,
+                     stream ? "U belongs after the last microbatch of a batch" : "no U: the step ends with the list");
         if (code != OK || !stream || !mine) continue;
         code = after(c, u, *where(c, BACKWARD, m, chunk) >= 0 ? BACKWARD : BACKWARD_WEIGHT, m, chunk);
         if (code == OK && old >= 0) code = after(c, *where(c, FORWARD, m, chunk), UPDATE, old, chunk);
@@ -301,6 +313,12 @@ static bool comes_through(struct walk w)
     return through;
 }
 
-bool schedule_survives_blocking_sends(const struct schedule *s) { return comes_through((struct walk){ .s = s, .blocking = true }); }
+bool schedule_survives_blocking_sends(const struct schedule *s)
+{
+    return comes_through((struct walk){ .s = s, .blocking = true });
+}
 
-bool schedule_updates_can_meet(const struct schedule *s) { return comes_through((struct walk){ .s = s, .updates_meet = true }); }
+bool schedule_updates_can_meet(const struct schedule *s)
+{
+    return comes_through((struct walk){ .s = s, .updates_meet = true });
+}

@@ -1,7 +1,7 @@
 /* walk.c -- go through a schedule as its devices would: each in order, a receive after its send.
  *
- * Used to prove that a schedule reaches its end, and to time it.  Work is linear in the number of actions: a device that
- * waits is looked at again only when its peer has moved.
+ * Used to prove that a schedule reaches its end, and to time it.  Work is linear in the number of actions: a device
+ * that waits is looked at again only when its peer has moved.
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
 #include <stdlib.h>
@@ -47,7 +47,8 @@ static bool meet(struct state *st, int device, struct action a)
     const int peer = a.peer, at = st->w->next[peer];
     if (at >= s->count[peer]) return false;
     const struct action b = s->actions[peer][at];
-    if (!action_is_message(b.kind) || is_send(a) == is_send(b) || key_of(s, device, a) != key_of(s, peer, b)) return false;
+    if (!action_is_message(b.kind) || is_send(a) == is_send(b) || key_of(s, device, a) != key_of(s, peer, b))
+        return false;
     const int sender = is_send(a) ? device : peer, receiver = is_send(a) ? peer : device, from = st->w->next[sender];
     perform(st, sender, -1);
     perform(st, receiver, from);

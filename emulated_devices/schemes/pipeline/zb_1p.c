@@ -6,8 +6,8 @@
  * Memory    what P microbatches' activations take, or the memory limit asked for, on every device
  * Messages  2 M (P-1)
  *
- * The search is in zb_search.c.  It finds ZB-H1's bubble again, which says that with this memory no better is to be had by
- * moving W about.
+ * The search is in zb_search.c.  It finds ZB-H1's bubble again, which says that with this memory no better is to be had
+ * by moving W about.
  */
 #include "emulated_devices/schemes/pipeline/zb_search.h"
 

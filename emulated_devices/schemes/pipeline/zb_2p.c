@@ -2,9 +2,9 @@
  *
  * Source    P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241, section 3; tables 5 and 6.
  * Needs     P >= 1, M >= 1; the times of F, I, W and of a message (by default 1, 1, 1, 0)
- * Bubble    the paper's twelve rates to four digits, if told what I frees: of 34 + 5as/h bytes (for each token and unit of
- *           width; a heads, s tokens, h width) that a forward keeps, W needs 32.  Without that, all is kept until W, and
- *           the same limit leaves a larger bubble
+ * Bubble    the paper's twelve rates to four digits, if told what I frees: of 34 + 5as/h bytes (for each token and unit
+ *           of width; a heads, s tokens, h width) that a forward keeps, W needs 32.  Without that, all is kept until W,
+ *           and the same limit leaves a larger bubble
  * Memory    what 2P microbatches' activations take, or the memory limit asked for, on every device
  * Messages  2 M (P-1)
  *

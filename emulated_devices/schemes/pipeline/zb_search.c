@@ -1,14 +1,16 @@
 /* zb_search.c -- the heuristic of P. Qi et al., arXiv:2401.10241, section 3.1, on all settings of its three switches.
  *
  * Devices are planned side by side, one microbatch after another, with a clock for each:
- *   warm up   every device does its first forward, and more of them until the first gradient can arrive, as memory allows;
+ *   warm up   every device does its first forward, and more of them until the first gradient can arrive, as memory
+ *   allows;
  *             switch 1: stop while there is still a gap that no whole forward fits, or fill it and be late;
- *   steady    for each microbatch, one forward on every device from the first to the last, then one input gradient on every
- *             device from the last to the first.  Before each, weight gradients go into the gap in which it would wait, as
- *             many as fit; one more that does not fit if otherwise this device would become the one with the largest bubble
- *             (switch 2: always); and as many as memory asks for;
- *             switch 3: a device that is two forwards ahead of the next one may pass a forward over, if the next one has
- *             enough to do;
+ *   steady    for each microbatch, one forward on every device from the first to the last, then one input gradient on
+ *   every
+ *             device from the last to the first.  Before each, weight gradients go into the gap in which it would wait,
+ *             as many as fit; one more that does not fit if otherwise this device would become the one with the largest
+ *             bubble (switch 2: always); and as many as memory asks for;
+ *             switch 3: a device that is two forwards ahead of the next one may pass a forward over, if the next one
+ *             has enough to do;
  *   finish    the weight gradients that are left.
  * The plan with the shortest span (last end minus first start, worst device) is taken.  O(P M) time for each setting.
  */
@@ -72,7 +74,8 @@ static void perform_filled(struct plan *p, int d, int part)
     const int64_t at = arrival(p, d, part);
     while (weights_waiting(v) > 0 && v->clock + p->cost[W] <= at) perform(p, d, W);
     const int64_t gap = at - v->clock;
-    if (gap > 0 && weights_waiting(v) > 0 && ((p->switches & GREEDY) || gap > p->worst_bubble - v->bubble)) perform(p, d, W);
+    if (gap > 0 && weights_waiting(v) > 0 && ((p->switches & GREEDY) || gap > p->worst_bubble - v->bubble))
+        perform(p, d, W);
     perform(p, d, part);
 }
 
@@ -93,7 +96,8 @@ static void warm_up(struct plan *p)
         gradient = (clock > at ? clock : at) + p->cost[I];
     }
     for (int d = 1; d < p->P; d++)
-        if (p->dev[d].extra >= p->dev[d - 1].extra) p->dev[d].extra = p->dev[d - 1].extra > 0 ? p->dev[d - 1].extra - 1 : 0;
+        if (p->dev[d].extra >= p->dev[d - 1].extra)
+            p->dev[d].extra = p->dev[d - 1].extra > 0 ? p->dev[d - 1].extra - 1 : 0;
     for (int d = 0; d < p->P; d++)
         for (int i = p->dev[d].extra; i > 0; i--) perform(p, d, F);
     for (int d = p->P - 1; d >= 0; d--) perform(p, d, I);

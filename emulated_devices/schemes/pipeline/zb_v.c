@@ -6,8 +6,8 @@
  * Memory    min(2P, 2M) chunks on every device, as much as 1F1B's P microbatches of two chunks on its first
  * Messages  4 M (P-1): none at the foot of the V
  *
- * A microbatch goes down the devices and comes back up, and so does its gradient: the device that begins the pipeline also
- * ends it, and gets its first gradient early.  P=3, M=6 (microbatches below):
+ * A microbatch goes down the devices and comes back up, and so does its gradient: the device that begins the pipeline
+ * also ends it, and gets its first gradient early.  P=3, M=6 (microbatches below):
  *
  *   0  FFFFFfiwfiwfiwFIWfiwIWfiwIWfiwIWIWIW..
  *      012340001112225003331144422555334455..
@@ -22,9 +22,18 @@
 
 struct counts { int f[2], i[2], w[2]; };
 
-static void forward(struct schedule *s, int r, struct counts *n, int chunk) { schedule_put(s, r, FORWARD, n->f[chunk]++, chunk); }
-static void input(struct schedule *s, int r, struct counts *n, int chunk) { schedule_put(s, r, BACKWARD_INPUT, n->i[chunk]++, chunk); }
-static void weight(struct schedule *s, int r, struct counts *n, int chunk) { schedule_put(s, r, BACKWARD_WEIGHT, n->w[chunk]++, chunk); }
+static void forward(struct schedule *s, int r, struct counts *n, int chunk)
+{
+    schedule_put(s, r, FORWARD, n->f[chunk]++, chunk);
+}
+static void input(struct schedule *s, int r, struct counts *n, int chunk)
+{
+    schedule_put(s, r, BACKWARD_INPUT, n->i[chunk]++, chunk);
+}
+static void weight(struct schedule *s, int r, struct counts *n, int chunk)
+{
+    schedule_put(s, r, BACKWARD_WEIGHT, n->w[chunk]++, chunk);
+}
 
 static void device(struct schedule *s, int r, int M)
 {

@@ -4,7 +4,8 @@
 
 #include "emulated_devices/schemes/pipeline/generate.h"
 
-/* `ahead` forwards, then forward, input gradient and weight gradient in turn, the weight gradient `behind` microbatches late. */
+/* `ahead` forwards, then forward, input gradient and weight gradient in turn, the weight gradient
+ * `behind` microbatches late. */
 static inline void put_zero_bubble(struct schedule *s, int r, int ahead, int behind)
 {
     const int M = s->micros, first = ahead < M ? ahead : M;
