@@ -18,6 +18,11 @@ void tracking_close(struct tracking *t)
     *t = (struct tracking){ 0 };
 }
 
+void tracking_clear(struct tracking t, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) t.exact[i] = t.bound[i] = 0;
+}
+
 void tracking_start(struct device *d, struct tracking t, struct tensor x)
 {
     struct views v = views_of(d);

@@ -24,6 +24,9 @@ static inline struct tracking tracking_from(struct tracking t, int64_t first)
 enum error_code tracking_open(struct tracking *, int64_t n, struct error *);
 void tracking_close(struct tracking *);
 
+/** Nothing is there: n numbers that are 0, exactly. */
+void tracking_clear(struct tracking, int64_t n);
+
 /** Begin: what is there now is exact. */
 void tracking_start(struct device *, struct tracking, struct tensor x);
 

@@ -21,8 +21,6 @@ static const struct clash clashes[] = {
 
     { HAS_quantized_weights, HAS_nothing_shared,
       "@ gathers no weights", "a sharding scheme on several devices, such as --zero 3 --dp 2" },
-    { HAS_quantized_weights, HAS_offload,
-      "@ moves shards unquantised", "no --offload" },
     { HAS_quantized_weights, HAS_apart,
       "the outer step of @ sends no codes", "schemes without an outer step" },
     { HAS_quantized_weights, HAS_tp,
@@ -34,8 +32,6 @@ static const struct clash clashes[] = {
       "@ moves weights by less than the distance of two codes", "optimizers with gradients" },
     { HAS_quantized_gradients, HAS_nothing_shared,
       "@ reduce-scatters no gradients", "a sharding scheme on several devices, such as --zero 3 --dp 2" },
-    { HAS_quantized_gradients, HAS_offload,
-      "@ moves shards unquantised", "no --offload" },
     { HAS_quantized_gradients, HAS_apart,
       "the outer step of @ sends no codes", "schemes without an outer step" },
     { HAS_quantized_gradients, HAS_tp,

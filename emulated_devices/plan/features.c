@@ -101,18 +101,21 @@ static bool offload_to_folder(const struct facts *f, struct typed *t)
     return f->plan->data.offload_to && say(t, "--offload-to %s", f->plan->data.offload_to);
 }
 
-static bool has_masters(const struct plan *p) { return dtype_wide(p->dtype) != p->dtype; }
+static bool has_masters(const struct facts *f)
+{
+    return data_keeps_masters(f->plan->dtype, &f->plan->data, f->shards);
+}
 
 static bool step_needs_gradients(const struct facts *f, struct typed *t)
 {
     const struct data_request *q = &f->plan->data;
-    return has_masters(f->plan) && !(offloads(q, OPTIMIZER) && offloads(q, GRADIENTS)) && say(t, "--offload");
+    return has_masters(f) && !(offloads(q, OPTIMIZER) && offloads(q, GRADIENTS)) && say(t, "--offload");
 }
 
 static bool step_needs_weights(const struct facts *f, struct typed *t)
 {
     const unsigned all = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER;
-    return !has_masters(f->plan) && f->plan->data.offload != all && say(t, "--offload");
+    return !has_masters(f) && f->plan->data.offload != all && say(t, "--offload");
 }
 
 static bool keep_gathered(const struct facts *f, struct typed *t)
@@ -267,7 +270,7 @@ static bool has_gradients(const struct facts *f, struct typed *t)
 
 static bool stateless(const struct facts *f, struct typed *t)
 {
-    return f->plan->optimizer->states == 0 && !has_masters(f->plan) &&
+    return f->plan->optimizer->states == 0 && !has_masters(f) &&
            say(t, "--optimizer %s with --dtype %s", f->plan->optimizer->name, dtype_name(f->plan->dtype));
 }
 

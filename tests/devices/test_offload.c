@@ -116,6 +116,26 @@ static void test_with_tensor_and_pipeline(void **state)
     }
 }
 
+/* Codes are made of the copies on the device; without masters in the format the optimizer steps them, also those of weights that are
+ * gathered after the step. */
+static void test_with_codes(void **state)
+{
+    static const struct { const char *scheme; int group; unsigned what; enum dtype dtype; int stride; } cases[] = {
+        { "zero3", 0, O | G | W, F64, 1 }, { "hsdp", 2, O | G | W, BF16, 1 }, { "zero1", 0, O | G, F32, 3 }, { "zero2", 2, O | G, F32, 1 },
+    };
+    (void)state;
+    if (test_size != 4) return;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan p = small_plan(4, 1, 1);
+        p.data.scheme = cases[i].scheme, p.data.group = cases[i].group, p.dtype = cases[i].dtype;
+        p.data.quantise_weights = (struct block_format){ 8, 100 }, p.data.quantise_gradients = (struct block_format){ 4, 50 };
+        if (p.dtype == F64) ASSERT_ALL(optimizer_find(&p.optimizer, "sgd", &err) == OK, "%s", err.text);
+        const uint64_t plain = checked(&p);
+        p.data.offload = cases[i].what, p.data.offload_stride = cases[i].stride;
+        same_bits(p, plain);
+    }
+}
+
 /* ---- formats, files, strides ---------------------------------------------------------------------------------------------- */
 
 static void test_masters(void **state)
@@ -220,6 +240,7 @@ int main(void)
         MPI_TEST(test_every_class_and_scheme),
         MPI_TEST(test_chains),
         MPI_TEST(test_with_tensor_and_pipeline),
+        MPI_TEST(test_with_codes),
         MPI_TEST(test_masters),
         MPI_TEST(test_strides_and_slices),
         MPI_TEST(test_a_file),

@@ -57,7 +57,7 @@ static enum error_code track_copies(struct data_parallel *dp, struct unit *u, st
     struct group *g = &u->over->level[BY_COPIES];
     if (g->size == 1 || !tracked(u->tracking)) return OK;
     struct exchange control = exchange_begin(g, CONTROL);
-    return tracking_sum(&control, g->size, NULL, data_own_tracking(dp, u), data_own_gradient(dp, u), err);
+    return tracking_sum(&control, g->size, NULL, data_own_tracking(dp, u), slice(u->sum, stepped_gradients(u)), err);
 }
 
 /* After the last microbatch: to the device that steps them, and the sum over copies. */
@@ -221,7 +221,7 @@ static void unmake(struct data_parallel *dp, struct unit *u)
 static void clear(struct data_parallel *dp, struct unit *u)
 {
     if (!on_tier(dp, u->own_g)) device_zero(dp->device, u->own_g);
-    if (tracked(u->tracking)) tracking_start(dp->device, u->tracking, u->own_g);
+    if (tracked(u->tracking)) tracking_clear(u->tracking, tensor_count(u->own_g));
 }
 
 /* ---- the stage ------------------------------------------------------------------------------------------------------------------ */
