@@ -7,18 +7,19 @@
 
 /* ---- one device -------------------------------------------------------------------------------------------------------------- */
 
-static void read_outline(struct trainer *t, bool steps, struct plan_memory *m)
+static void read_outline(struct trainer *t, int64_t steps, struct plan_memory *m)
 {
     const struct model_state kept = data_resident(&t->data), slow = data_offloaded(&t->data);
-    t->data.stepped = steps;
+    t->data.stepped = steps > 0;
+    t->data.stepped_outward = outer_steps(&t->data.outer, 0, steps) > 0;
     m->offloaded = slow.weights + slow.gradients + slow.optimizer;
     m->peak = (struct arena_use){ .tag = { [PARAMETERS] = kept.weights, [GRADIENTS] = kept.gradients, [OPTIMIZER] = kept.optimizer },
                                   .total = kept.weights + kept.gradients + kept.optimizer };
-    for (int tag = 0; tag < BUFFERS && steps; tag++) m->peak.tag[tag] = trainer_peak(t, tag);
-    if (steps) m->peak.total = trainer_least(t);
+    for (int tag = 0; tag < BUFFERS && steps > 0; tag++) m->peak.tag[tag] = trainer_peak(t, tag);
+    if (steps > 0) m->peak.total = trainer_least(t);
 }
 
-enum error_code plan_memory(const struct plan *p, int rank, bool steps, struct plan_memory *out, struct error *err)
+enum error_code plan_memory(const struct plan *p, int rank, int64_t steps, struct plan_memory *out, struct error *err)
 {
     struct device device;
     struct trainer t;
@@ -54,7 +55,7 @@ static int first_like(const struct plan *p, int dp)
     return first;
 }
 
-enum error_code plan_memory_of_all(const struct plan *p, bool steps, struct plan_memories *out, struct error *err)
+enum error_code plan_memory_of_all(const struct plan *p, int64_t steps, struct plan_memories *out, struct error *err)
 {
     struct plan_memory *known = calloc((size_t)p->mesh.devices, sizeof *known);
     enum error_code e = known ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", p->mesh.devices);
@@ -95,7 +96,7 @@ static const char *name_remedies(unsigned remedy, char *text, size_t size)
 }
 
 /* The first remedy with which the plan is still one and every device has room for what it takes at least. */
-static unsigned find_remedy(const struct plan *p, uint64_t budget, bool steps, uint64_t *needs)
+static unsigned find_remedy(const struct plan *p, uint64_t budget, int64_t steps, uint64_t *needs)
 {
     struct plan_memories m;
     struct error unread;
@@ -108,7 +109,7 @@ static unsigned find_remedy(const struct plan *p, uint64_t budget, bool steps, u
     return 0;
 }
 
-enum error_code plan_check_budget(const struct plan *p, uint64_t budget, bool steps, const struct plan_memories *known, struct error *err)
+enum error_code plan_check_budget(const struct plan *p, uint64_t budget, int64_t steps, const struct plan_memories *known, struct error *err)
 {
     const struct arena_use *need = &known->of_most.peak;
     char place[64], flags[80], help[128] = "";

@@ -16,14 +16,14 @@ struct plan_memory {
 /**
  * Of one device.  Local; no message is sent, and no memory made for the model.
  * @param plan   has passed plan_check.
- * @param steps  whether it trains; if not, it only keeps what it has.
+ * @param steps  of the optimizer, that it trains from the first one; 0: it only keeps what it has.
  * @return OK or ERR_MEMORY.
  */
-enum error_code plan_memory(const struct plan *plan, int rank, bool steps, struct plan_memory *, struct error *);
+enum error_code plan_memory(const struct plan *plan, int rank, int64_t steps, struct plan_memory *, struct error *);
 
 /* Of all devices together, and of the one that takes most. */
 struct plan_memories { int most; struct plan_memory of_most; uint64_t device_bytes, offloaded; };
-enum error_code plan_memory_of_all(const struct plan *, bool steps, struct plan_memories *, struct error *);
+enum error_code plan_memory_of_all(const struct plan *, int64_t steps, struct plan_memories *, struct error *);
 
 /**
  * Whether every device's memory can hold what it takes at least.  Local.
@@ -31,6 +31,6 @@ enum error_code plan_memory_of_all(const struct plan *, bool steps, struct plan_
  * @param known   what plan_memory_of_all has found.
  * @return OK; ERR_PLAN saying which device needs how much for what, and which flags would do; ERR_MEMORY.
  */
-enum error_code plan_check_budget(const struct plan *, uint64_t budget, bool steps, const struct plan_memories *known, struct error *);
+enum error_code plan_check_budget(const struct plan *, uint64_t budget, int64_t steps, const struct plan_memories *known, struct error *);
 
 #endif

@@ -534,11 +534,18 @@ void trainer_predict(const struct trainer *t, int64_t steps, struct ledger *l)
     account_add(data, data_saved_by_projecting(&t->data, taken, skipped), -1);
 }
 
+static void add_traffic(struct tier_traffic *sum, struct tier_traffic one, uint64_t times)
+{
+    sum->reads += times * one.reads, sum->bytes_read += times * one.bytes_read;
+    sum->writes += times * one.writes, sum->bytes_written += times * one.bytes_written;
+}
+
 struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *t, int64_t steps)
 {
-    const uint64_t done = (uint64_t)steps, skipped = (uint64_t)(t->skipped - t->skipped_before);
-    const struct tier_traffic one = data_tier_traffic(&t->data), less = data_tier_update_traffic(&t->data);
-    return (struct tier_traffic){ .reads = done * one.reads - skipped * less.reads, .bytes_read = done * one.bytes_read - skipped * less.bytes_read,
-                                  .writes = done * one.writes - skipped * less.writes,
-                                  .bytes_written = done * one.bytes_written - skipped * less.bytes_written };
+    const int64_t skipped = t->skipped - t->skipped_before;
+    struct tier_traffic sum = { 0 };
+    add_traffic(&sum, data_tier_traffic(&t->data), (uint64_t)steps);
+    add_traffic(&sum, data_tier_update_traffic(&t->data), (uint64_t)-skipped);
+    add_traffic(&sum, data_outer_moves(&t->data), (uint64_t)outer_steps(&t->data.outer, t->step - steps, t->step));
+    return sum;
 }

@@ -43,9 +43,6 @@ static const struct clash clashes[] = {
     { HAS_reduce_scatter, HAS_quantized_gradients,
       "@ exchanges gradients by all-to-alls instead", "gradients that are not quantised" },
 
-    { HAS_offload, HAS_apart,
-      "the outer step of @ needs its state in the device's memory",
-      "schemes that reduce in every step, such as --zero 3" },
     { HAS_offload, HAS_low_rank, "@ needs ddp, with all state in the devices' memory", NULL },
     { HAS_offload_weights, HAS_state_shared_further,
       "with @ a device keeps more weights than it steps",

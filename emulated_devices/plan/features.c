@@ -190,7 +190,7 @@ static bool state_shared_further(const struct facts *f, struct typed *t)
 
 static bool allreduces_whole(const struct facts *f, struct typed *t)
 {
-    return f->shards->optimizer == 1 && f->shards->P > 1 && say_scheme(f, t);
+    return f->shards->optimizer == 1 && f->shards->P > 1 && !f->shards->apart && say_scheme(f, t);
 }
 
 static bool apart(const struct facts *f, struct typed *t) { return f->shards->apart && say_scheme(f, t); }
@@ -270,7 +270,7 @@ static bool has_gradients(const struct facts *f, struct typed *t)
 
 static bool stateless(const struct facts *f, struct typed *t)
 {
-    return f->plan->optimizer->states == 0 && !has_masters(f) &&
+    return f->plan->optimizer->states == 0 && !has_masters(f) && !f->shards->apart &&
            say(t, "--optimizer %s with --dtype %s", f->plan->optimizer->name, dtype_name(f->plan->dtype));
 }
 

@@ -282,7 +282,7 @@ static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *
 /* On the slow tier. */
 static enum error_code check_tier(const struct trainer *t, struct error *err)
 {
-    const struct tier_traffic did = data_tier_traffic_so_far(&t->data), want = trainer_tier_traffic_so_far(t, CASE_STEPS);
+    const struct tier_traffic did = data_tier_traffic_so_far(&t->data), want = trainer_tier_traffic_so_far(t, case_steps(&t->plan));
     if (did.reads == want.reads && did.bytes_read == want.bytes_read && did.writes == want.writes && did.bytes_written == want.bytes_written) return OK;
     return fail(err, ERR_CHECK, "device %d, slow tier: counted %llu bytes in %llu reads, %llu in %llu writes; the formulas say %llu in %llu, %llu in %llu",
                 t->comm->rank, (unsigned long long)did.bytes_read, (unsigned long long)did.reads, (unsigned long long)did.bytes_written,
@@ -295,7 +295,7 @@ static enum error_code check_prediction(const struct trainer *t, struct error *e
 {
     const struct arena_use *counted = &t->device->arena.peak;
     struct plan_memory m;
-    const enum error_code e = plan_memory(&t->plan, t->comm->rank, true, &m, err);
+    const enum error_code e = plan_memory(&t->plan, t->comm->rank, case_steps(&t->plan), &m, err);
     for (int tag = 0; tag < BUFFERS && !e; tag++)
         if (counted->tag[tag] != m.peak.tag[tag])
             return fail(err, ERR_CHECK, "device %d: the peak of %s is %llu bytes; before the start %llu were predicted", t->comm->rank,

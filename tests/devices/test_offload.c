@@ -136,6 +136,27 @@ static void test_with_codes(void **state)
     }
 }
 
+/* The outer step goes through slices of what lies on the tier, anchor and momentum among it. */
+static void test_with_replicas(void **state)
+{
+    static const struct { const char *scheme; int pp, group; unsigned what; enum dtype dtype; int stride; } cases[] = {
+        { "local-sgd", 1, 0, O | G | W, F32, 1 }, { "diloco", 1, 2, O | G | W, BF16, 1 }, { "diloco", 1, 0, O | G | W, F32, 3 },
+        { "diloco", 2, 0, O, BF16, 1 }, { "diloco", 1, 2, G, F32, 1 },
+    };
+    (void)state;
+    if (test_size != 4) return;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct data_scheme *s;
+        struct plan p = small_plan(4 / cases[i].pp, 1, cases[i].pp);
+        ASSERT_ALL(data_scheme_find(&s, cases[i].scheme, &err) == OK, "%s", err.text);
+        case_take_data(&p, s);
+        p.data.group = cases[i].group, p.dtype = cases[i].dtype;
+        const uint64_t plain = checked(&p);
+        p.data.offload = cases[i].what, p.data.offload_stride = cases[i].stride;
+        same_bits(p, plain);
+    }
+}
+
 /* ---- formats, files, strides ---------------------------------------------------------------------------------------------- */
 
 static void test_masters(void **state)
@@ -241,6 +262,7 @@ int main(void)
         MPI_TEST(test_chains),
         MPI_TEST(test_with_tensor_and_pipeline),
         MPI_TEST(test_with_codes),
+        MPI_TEST(test_with_replicas),
         MPI_TEST(test_masters),
         MPI_TEST(test_strides_and_slices),
         MPI_TEST(test_a_file),

@@ -52,7 +52,7 @@ static struct plan checked(struct plan p)
 static struct plan_memories of_all(const struct plan *p)
 {
     struct plan_memories m;
-    assert_int_equal(plan_memory_of_all(p, true, &m, &err), OK);
+    assert_int_equal(plan_memory_of_all(p, 1, &m, &err), OK);
     return m;
 }
 
@@ -67,7 +67,7 @@ static void test_all_devices_are_counted(void **state)
     uint64_t sum = 0, most = 0;
     for (int rank = 0; rank < p.mesh.devices; rank++) {
         struct plan_memory one;
-        assert_int_equal(plan_memory(&p, rank, true, &one, &err), OK);
+        assert_int_equal(plan_memory(&p, rank, 1, &one, &err), OK);
         sum += one.peak.total;
         if (one.peak.total > most) most = one.peak.total;
         if (rank == all.most) assert_int_equal(one.peak.total, all.of_most.peak.total);
@@ -91,7 +91,7 @@ static void test_what_is_kept(void **state)
         parameters += (uint64_t)(s.dim[0] * (s.ndim > 1 ? s.dim[1] : 1));
     }
     struct plan_memory m;
-    assert_int_equal(plan_memory(&p, 1, false, &m, &err), OK);
+    assert_int_equal(plan_memory(&p, 1, 0, &m, &err), OK);
     assert_int_equal(m.peak.tag[PARAMETERS], 4 * parameters);
     assert_int_equal(m.peak.tag[GRADIENTS], 4 * parameters);
     assert_int_equal(m.peak.tag[OPTIMIZER], 8 * parameters);
@@ -113,9 +113,9 @@ static void test_budget(void **state)
     const struct plan_memories m = of_all(&p);
     const uint64_t need = m.of_most.peak.total;
     char words[120];
-    assert_int_equal(plan_check_budget(&p, 0, true, &m, &err), OK);
-    assert_int_equal(plan_check_budget(&p, need, true, &m, &err), OK);
-    assert_int_equal(plan_check_budget(&p, need - 1, true, &m, &err), ERR_PLAN);
+    assert_int_equal(plan_check_budget(&p, 0, 1, &m, &err), OK);
+    assert_int_equal(plan_check_budget(&p, need, 1, &m, &err), OK);
+    assert_int_equal(plan_check_budget(&p, need - 1, 1, &m, &err), ERR_PLAN);
     snprintf(words, sizeof words, "device %d (dp=%d) needs at least %llu bytes", m.most, m.most, (unsigned long long)need);
     expect_says(words);
     struct plan shared = p;
@@ -123,7 +123,7 @@ static void test_budget(void **state)
     shared = checked(shared);
     snprintf(words, sizeof words, "--zero 3 would take %llu", (unsigned long long)of_all(&shared).of_most.peak.total);
     expect_says(words);
-    assert_int_equal(plan_check_budget(&p, 1, true, &m, &err), ERR_PLAN);
+    assert_int_equal(plan_check_budget(&p, 1, 1, &m, &err), ERR_PLAN);
     assert_null(strstr(err.text, "would take"));                                /* nothing would */
 }
 

@@ -59,10 +59,9 @@ static enum error_code probe_outputs(const struct train_options *o, struct error
 /* What no device could hold is better known before there are devices.  @param[out] together  of all of them, on this machine. */
 static enum error_code check_budget(const struct train_options *o, uint64_t *together, struct error *err)
 {
-    const bool steps = o->steps > 0;
     struct plan_memories m;
-    enum error_code e = plan_memory_of_all(&o->plan, steps, &m, err);
-    if (!e) e = plan_check_budget(&o->plan, o->memory, steps, &m, err);
+    enum error_code e = plan_memory_of_all(&o->plan, o->steps, &m, err);
+    if (!e) e = plan_check_budget(&o->plan, o->memory, o->steps, &m, err);
     *together = m.device_bytes + (o->plan.data.offload_to ? 0 : m.offloaded);
     return e;
 }

@@ -144,7 +144,7 @@ struct data_parallel {
     struct tensor gradients;                    /* all units' g, where they are kept whole: last unit first, as backward finishes them */
     bool unit_by_unit;                          /* units are never packed into one exchange */
     void (*step_stretch)(const struct stretch *);       /* with its gradient, or along a direction */
-    bool stepped;                               /* at least once: before that there are no buffers for the step */
+    bool stepped, stepped_outward;              /* at least once: before that there are no buffers for the step, or for the outer step */
     int uses, at;                               /* passes of a step; the one that comes next */
     int updates;                                /* optimizer steps among them, the last one counted */
     struct use *use;                            /* [uses] */
@@ -302,8 +302,9 @@ struct account data_saved_by_projecting(const struct data_parallel *, int64_t ta
 /** data_cost on the group of one level only. */
 struct account data_level_cost(const struct data_parallel *, enum shard_level);
 
-/** What an outer step sends on the dp group besides. */
+/** What an outer step sends on the dp group besides, and what it moves to and from the slow tier. */
 struct account data_outer_cost(const struct data_parallel *);
+struct tier_traffic data_outer_moves(const struct data_parallel *);
 /** The stride with which the update takes least, of many equal slices that take the host so long, and the device, or the slowest of
  *  the copies, so long: k slices take max((k-1) host, device). */
 int data_balanced_stride(picoseconds host, picoseconds device);

@@ -26,11 +26,13 @@ static uint64_t room_of(const struct data_parallel *dp, enum tensor_kind kind, i
 
 static uint64_t unit_room(const struct data_parallel *dp, const struct unit *u)
 {
-    uint64_t sum = 0;
-    if (offloads(&dp->request, PARAMETERS)) sum += room_of(dp, KIND_WEIGHT, kept_elements(u, BY_WEIGHTS));
-    if (offloads(&dp->request, GRADIENTS)) sum += room_of(dp, KIND_GRADIENT, kept_elements(u, BY_GRADIENTS));
-    if (offloads(&dp->request, OPTIMIZER))
-        sum += (uint64_t)(dp->optimizer->states + data_has_masters(dp)) * room_of(dp, KIND_STATE, kept_elements(u, BY_OPTIMIZER));
+    uint64_t sum = offloads(&dp->request, PARAMETERS) ? room_of(dp, KIND_WEIGHT, kept_elements(u, BY_WEIGHTS)) : 0;
+    for EACH_LINK(dp, l)
+        for (int i = 0; i < l->stage->kept; i++) {
+            const struct keeping *k = &l->stage->keeps[i];
+            const int64_t n = offloads(&dp->request, k->tag) ? keeping_elements(dp, u, k) : -1;
+            if (n > 0) sum += room_of(dp, k->kind, n);
+        }
     return sum;
 }
 
@@ -179,6 +181,30 @@ enum error_code data_put_gradient(struct data_parallel *dp, struct unit *u, stru
     count_squares(dp, u, u->sum);
     const enum error_code e = put(dp, u, data_own_gradient(dp, u), u->sum, err);
     clock_wait(&dp->device->clock, u->flushed);
+    return e;
+}
+
+enum error_code borrow(struct data_parallel *dp, enum arena_tag tag, struct tensor home, bool read, struct tensor *here, struct error *err)
+{
+    struct clock *clock = &dp->device->clock;
+    *here = home;
+    if (!on_tier(dp, home)) return OK;
+    *here = device_tensor_in(dp->device, tag, home.dtype, tensor_count(home));
+    if (here->data == NULL) return fail(err, ERR_MEMORY, "the machine has no memory left for a copy of what is on the slow tier");
+    if (!read) return OK;
+    picoseconds when = tier_announce(own_tier(dp), tensor_bytes(home), clock->now);
+    const enum error_code e = tier_read(own_tier(dp), *here, home, &when, err);
+    clock_wait(clock, when);
+    return e;
+}
+
+enum error_code give(struct data_parallel *dp, struct tensor home, struct tensor here, bool written, struct error *err)
+{
+    picoseconds when = dp->device->clock.now;
+    if (here.data == home.data) return OK;
+    const enum error_code e = written ? tier_write(own_tier(dp), home, here, &when, err) : OK;
+    clock_wait(&dp->device->clock, when);
+    device_free(dp->device, here);
     return e;
 }
 

@@ -51,7 +51,7 @@ void data_give_back(struct data_parallel *dp, struct tensor t)
     if (!on_tier(dp, t)) device_free(dp->device, t);
 }
 
-static int64_t keeping_elements(const struct data_parallel *dp, const struct unit *u, const struct keeping *k)
+int64_t keeping_elements(const struct data_parallel *dp, const struct unit *u, const struct keeping *k)
 {
     return k->elements ? k->elements(dp, u, k->kind) : data_kept(&u->over->shards, u, k->kind).count;
 }

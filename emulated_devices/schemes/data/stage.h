@@ -150,6 +150,9 @@ void count_due(struct data_parallel *, int from_use);
 
 /* ---- units -------------------------------------------------------------------------------------------------------------------- */
 
+/* How many elements of a unit a stage keeps; -1: none. */
+int64_t keeping_elements(const struct data_parallel *, const struct unit *, const struct keeping *);
+
 /* n elements of a class, zero: on the device or where a stage places them; and back. */
 struct tensor data_zeros(struct data_parallel *, enum arena_tag, enum tensor_kind, int64_t n, bool *failed);
 void data_give_back(struct data_parallel *, struct tensor);
