@@ -11,7 +11,7 @@ enum error_code fail(struct error *err, enum error_code code, const char *fmt, .
     err->code = code;
     vsnprintf(err->text, sizeof err->text, fmt, ap);
     va_end(ap);
-    plain_text(err->text);                      /* it may repeat what stands in a file or on a command line */
+    plain_text(err->text);                      /* may contain text from a file or a command line */
     return code;
 }
 

@@ -1,8 +1,8 @@
-/* error.h -- how a failure travels: a code to act on and one line to show.
+/* error.h -- how functions report a failure: an error code and one line of text.
  *
- * Library functions that can fail return an enum error_code and, when it is not OK, leave one line of text in the
- * struct error they were given: what went wrong, which argument, its value, what would be right.  They never print
- * and never exit; only main() speaks.
+ * A library function that can fail returns an enum error_code.  If the code is not OK, the function writes one line
+ * into the struct error: what went wrong, which argument, its value, and what would be valid.  Library functions never
+ * print and never exit; only main() does.
  */
 #ifndef ORRERY_ERROR_H
 #define ORRERY_ERROR_H
@@ -32,21 +32,20 @@ struct error {
 };
 
 /**
- * Record a failure: code and a printf-style line.  It is made plain: control characters and what is no UTF-8 become
- * '?'.
- * @param[out] err   where to; may be NULL when the caller only wants the code.
+ * Record a failure: a code and a printf-style line.  Control characters and invalid UTF-8 in the line become '?'.
+ * @param[out] err   receives code and line; NULL if the caller only needs the code.
  * @return code, so that a function can end with `return fail(err, ERR_FILE, "...")`.
  */
 enum error_code fail(struct error *err, enum error_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /**
- * Put a word before the line that a failure left: the argument it was about.  Does nothing if code is OK.
+ * Prefix the error line with the name of the argument that it is about.  Does nothing if code is OK.
  * @return code, so that a caller can end with `return fail_about(err, e, "--data")`.
  */
 enum error_code fail_about(struct error *err, enum error_code code, const char *argument);
 
-/** What a code means in general, in a few words; never NULL. */
+/** The general meaning of a code, in a few words; never NULL. */
 const char *error_meaning(enum error_code code);
 
 /** The exit status of a program that ends with this code: 0 done, 1 failed, 2 wrong usage, 3 a check failed. */

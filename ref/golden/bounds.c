@@ -8,7 +8,7 @@
 
 const enum dtype bound_formats[BOUND_FORMATS] = { F32, F64, BF16, F16 };
 
-/* Up to three decimal digits, so that the text is the same wherever the measurement nearly is. */
+/* Round up to three significant digits, so that nearly equal measurements give the same text. */
 static double three_digits(double x)
 {
     char text[32];
@@ -64,7 +64,7 @@ enum error_code bounds_measure(const struct replay *plain, enum dtype t, struct 
 
 struct path { char text[4096]; };
 
-/* NAME.safetensors has NAME.bounds.json beside it. */
+/* NAME.safetensors -> NAME.bounds.json */
 static struct path path_beside(const struct golden *g)
 {
     struct path p;

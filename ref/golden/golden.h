@@ -1,6 +1,6 @@
-/* golden.h -- a golden file: what an independent implementation computed for a small model, and what it started from.
+/* golden.h -- a golden file: inputs and results of an independent implementation of a small model.
  *
- * golden/README.md says which tensors a file has and what they are called.
+ * golden/README.md lists the tensors of a file and their names.
  */
 #ifndef ORRERY_GOLDEN_H
 #define ORRERY_GOLDEN_H
@@ -13,29 +13,29 @@
 struct golden {
     struct safetensors file;
     struct model_config config;
-    uint64_t seed;                      /* of its initial weights */
+    uint64_t seed;                      /* of the initial weights */
     int64_t steps, B, S;
     int32_t *ids, *labels;              /* [steps,B,S] */
 };
 
 /** Open a golden file.  @return OK; ERR_FILE; ERR_FORMAT, naming what is missing; ERR_MEMORY.
- * On failure there is nothing to close. */
+ *  After a failure there is nothing to close. */
 enum error_code golden_open(struct golden *, const char *path, struct error *);
 void golden_close(struct golden *);
 
-/** Read a tensor of so many elements, converted.  @return OK;
- * ERR_FORMAT if there is none or it has another size; ERR_FILE. */
+/** Read a tensor of `count` elements, converted to a format.
+ *  @return OK; ERR_FORMAT if it is missing or has another size; ERR_FILE. */
 enum error_code golden_read(const struct golden *, const char *name, enum dtype, int64_t count, void *out,
                             struct error *);
 
-/** Whether a tensor was given to whoever computed the rest: tokens, initial and starting weights, learning rates. */
+/** Whether a tensor is an input of the computation: tokens, initial and starting weights, learning rates. */
 bool golden_is_input(const char *name);
 
-/** The numbers of the optimizer of this name in the file's metadata; those it does not have are 0. */
+/** The hyperparameters of an optimizer in the file's metadata; missing ones are 0. */
 struct hyperparameters golden_hyperparameters(const struct golden *, const char *optimizer);
 
-/** The next of the optimizers that the file has steps of: `list` is where to go on, NULL at first.
- * @return where to go on, or NULL. */
+/** Iterate over the optimizers whose steps are in the file: `list` is NULL in the first call, then the last result.
+ *  @return the position for the next call; NULL at the end. */
 const char *golden_next_optimizer(const struct golden *, const char *list, char name[32]);
 
 #endif

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- remembering ------------------------------------------------------------------------------------------------- */
+/* ---- recording --------------------------------------------------------------------------------------------------- */
 
-/* What is found here is kept divided by `scale`; if that is not 1, in a format that holds all quotients. */
+/* Record t / scale.  If scale is not 1, the record has a format that holds all quotients. */
 static void keep(struct replay *r, const char *name, struct tensor t, double scale)
 {
     enum { GROW = 256 };
@@ -46,7 +46,7 @@ static bool ends(const char *name, const char *with)
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
-/* Their order is by weight, and the gradients of the weights are in that order too. */
+/* Experts are in order of their weights, and so are the gradients of the weights: the order is part of the hash. */
 static void note_choice(struct replay *r, struct tensor experts)
 {
     const int32_t *chosen = experts.data;
@@ -70,7 +70,7 @@ static void exchange(struct tensor t, int64_t i, int64_t j)
     tensor_set(t, j, x);
 }
 
-/* Of each row the experts `chosen` get the largest logits there are, in that order. */
+/* In each row, exchange logits so that the experts `chosen` have the k largest, in that order. */
 static void make_choose(struct tensor logits, const int32_t *chosen, int64_t k)
 {
     const int64_t E = tensor_cols(logits);
@@ -86,7 +86,7 @@ static void make_choose(struct tensor logits, const int32_t *chosen, int64_t k)
         }
 }
 
-/* Tensors inside a block are announced with its number beside; parameters have it in their name. */
+/* A tensor inside a block is announced with the layer as an argument; a parameter has it in its name. */
 static void see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct replay *r = context;
@@ -107,7 +107,7 @@ static void see(void *context, const char *name, int layer, bool gradient, struc
 
 static bool is_mixed(const struct replay *r) { return dtype_wide(r->model.ops->dtype) != r->model.ops->dtype; }
 
-/* Weights in 16 bits are rounded masters; it is they that a disturbance moves, and not the masters. */
+/* Weights in 16 bits are rounded masters; a disturbance changes the weights, not the masters. */
 static void round_master(struct replay *r, int i)
 {
     if (!is_mixed(r)) return;
@@ -115,8 +115,7 @@ static void round_master(struct replay *r, int i)
     if (r->disturb.see) r->disturb.see(r->disturb.context, r->model.spec[i].name, 0, false, r->model.w[i], 1);
 }
 
-/* The file's starting weights.  They are not fp32 numbers, and rounding them to fp32 is a
- * disturbance like any other. */
+/* Load the file's starting weights.  They are not fp32 numbers: rounding them to fp32 is a disturbance, too. */
 static enum error_code start(struct replay *r, struct error *err)
 {
     enum error_code e = OK;
@@ -145,7 +144,7 @@ static enum error_code forward_backward(struct replay *r, int64_t step, double *
     return e;
 }
 
-/* Of all gradients, the loss scale taken out. */
+/* The norm of all gradients, without the loss scale. */
 static double gradient_norm(const struct replay *r)
 {
     return transformer_gradient_norm(&r->model) / r->model.loss_scale;

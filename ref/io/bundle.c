@@ -20,7 +20,7 @@ static char *join(char *path, const char *dir, const char *name, const char *suf
     return path;
 }
 
-/* So that every name that is made of it fits. */
+/* Every path in the folder must fit into BUNDLE_PATH bytes. */
 static enum error_code check_length(const char *dir, struct error *err)
 {
     return strlen(dir) < BUNDLE_FOLDER ? OK : fail(err, ERR_FILE, "%s: this name is too long", shown_path(dir).text);
@@ -39,8 +39,7 @@ static enum error_code fail_errno(struct error *err, const char *path, const cha
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-/* The whole text, from what it says: so that a text is sound if it equals the one that is made of
- * what was read from it. */
+/* Print the list.  A list that was read is valid if printing its checksums gives the same text. */
 static void print_list(const struct bundle_kind *k, const struct sha256_text sum[], char *text)
 {
     int used = snprintf(text, LIST_LIMIT, "# %s; `sha256sum -c %s` checks it\n", k->title, k->list);
@@ -141,7 +140,7 @@ int bundle_lock_to_read(const char *dir)
     return fd;
 }
 
-/* Where a file system knows no locks there is none. */
+/* Does nothing where the file system has no locks. */
 static enum error_code lock(struct bundle_writer *w, struct error *err)
 {
     const struct timespec pause = { .tv_nsec = 50000000 };
@@ -167,7 +166,7 @@ static enum error_code give_names(const struct bundle_writer *w, struct error *e
     return disk_flush_folder(w->dir) != 0 ? fail_errno(err, w->dir, "cannot be flushed to the disk") : OK;
 }
 
-/* A writer that was killed after its list had taken its place.  A damaged list is about nothing. */
+/* Finish the renaming of a writer that was killed after its list was in place.  A damaged list is ignored. */
 static enum error_code complete(const struct bundle_writer *w, struct error *err)
 {
     struct bundle b;
@@ -203,7 +202,7 @@ static void sweep(const struct bundle_writer *w)
     if (d) closedir(d);
 }
 
-/* What has the name of a file and is none could not be replaced. */
+/* Refuse a folder or device that has the name of a file: it could not be replaced. */
 static enum error_code check_names(const struct bundle_writer *w, struct error *err)
 {
     char path[BUNDLE_PATH];

@@ -1,4 +1,4 @@
-/* columns.h -- a table whose columns are as wide as what stands in them.
+/* columns.h -- prints a table whose columns are as wide as their widest cell.
  *
  *     struct columns t = columns_start(stdout);
  *     do for (int i = 0; i < n; i++) {
@@ -7,7 +7,7 @@
  *         columns_end_row(&t);
  *     } while (columns_again(&t));
  *
- * The rows are made twice: first to be measured, then to be printed.  So nothing has to be kept.
+ * The loop runs twice: first to measure the rows, then to print them.  So no row has to be stored.
  */
 #ifndef ORRERY_COLUMNS_H
 #define ORRERY_COLUMNS_H
@@ -22,19 +22,19 @@ struct columns {
     FILE *out;
     int width[COLUMNS_MOST];
     int at;                             /* the next column of this row */
-    int blanks;                         /* owed before the next text: no line ends with one */
+    int blanks;                         /* to print before the next text, so that no line ends with a blank */
     bool printing;
 };
 
-/** Begin to measure a table of at most COLUMNS_MOST columns. */
+/** Start a table of at most COLUMNS_MOST columns. */
 struct columns columns_start(FILE *out);
 
-/** The next cell of a row; two blanks stand before each. */
+/** The next cell of a row; two blanks separate cells. */
 void column(struct columns *, enum alignment, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 void columns_end_row(struct columns *);
 
-/** Whether the rows are to be made once more. */
+/** Whether the caller must pass all rows again. */
 bool columns_again(struct columns *);
 
 #endif

@@ -9,14 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static long calls;                      /* of this process so far */
+static long calls;                      /* calls of this process so far */
 
 static const struct { const char *name; int value; } errors[] = {
     { "ENOSPC", ENOSPC }, { "EIO", EIO }, { "EACCES", EACCES }, { "EROFS", EROFS }, { "EDQUOT", EDQUOT },
 };
 
-/* Whether this call is to fail, errno being set.  @param[out] torn  it is to be half done, and the process then killed;
- * NULL: there is no half. */
+/* Whether this call must fail; sets errno.  @param[out] torn  do half of the call, then kill the process; NULL for a
+ * call that cannot be half done. */
 static bool fails(bool *torn)
 {
     const char *fault = getenv("ORRERY_DISK_FAULT"), *at = fault ? strchr(fault, '@') : NULL;

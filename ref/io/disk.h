@@ -1,11 +1,11 @@
-/* disk.h -- the system calls that change files, each of which a test can let fail.
+/* disk.h -- wrappers of the system calls that change files; tests can make each of them fail.
  *
  *   ORRERY_DISK_FAULT=kill@N     the process is killed before its Nth such call (counted from 1)
- *   ORRERY_DISK_FAULT=torn@N     ... in the midst of it: if it writes, half of the bytes are written first
+ *   ORRERY_DISK_FAULT=torn@N     the process is killed during its Nth call: a write writes half of its bytes first
  *   ORRERY_DISK_FAULT=ENOSPC@N   the Nth call fails with this error; so do EIO, EACCES, EROFS and EDQUOT
  *
- * Unset, which is the rule, all of them are the system's.  Each process counts for itself.  They return what the
- * system's do, and set errno as these do.
+ * If the variable is unset, they are the plain system calls.  Each process counts its own calls.  Results and errno are
+ * those of the system calls.
  */
 #ifndef ORRERY_DISK_H
 #define ORRERY_DISK_H
@@ -23,8 +23,8 @@ int disk_remove(const char *path);
 int disk_make_folder(const char *path);
 int disk_remove_folder(const char *path);
 
-/** Flush a folder: what was made, renamed and removed in it is then on the disk.
- * File systems that know no such thing do nothing. */
+/** Flush a folder: files created, renamed and removed in it are then on the disk.
+ *  Does nothing on file systems without this operation. */
 int disk_flush_folder(const char *path);
 
 #endif

@@ -7,8 +7,8 @@
 
 /* ---- what cJSON does not check ----------------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character at s, of which n are there; 0 if it is not one (RFC 3629: no overlong forms, no
- * surrogates, nothing above U+10FFFF). */
+/* Length of the UTF-8 character at s, of n readable bytes; 0 if invalid (RFC 3629: no overlong forms, no surrogates,
+ * nothing above U+10FFFF). */
 static size_t utf8_length(const unsigned char *s, size_t n)
 {
     const unsigned char c = s[0];
@@ -21,7 +21,7 @@ static size_t utf8_length(const unsigned char *s, size_t n)
     return length;
 }
 
-/* The first byte that no JSON text may have, and why; NULL if there is none. */
+/* Find the first byte that is invalid in JSON.  Returns the reason, or NULL if there is none. */
 static const char *bad_byte(const char *text, size_t length, size_t *at)
 {
     bool in_string = false;
@@ -54,7 +54,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Refuse a key given twice in an object, here or in anything inside.  Sorting keeps a hostile million keys cheap. */
+/* Refuse duplicate keys in an object or in anything inside it.  Sorting makes a million keys cheap to check. */
 static enum error_code refuse_duplicates(const cJSON *value, const char *where, struct error *err)
 {
     size_t n = 0;
@@ -124,7 +124,7 @@ bool json_has(const cJSON *object, const char *key)
     return v != NULL && !cJSON_IsNull(v);
 }
 
-/* What stands where something else should: for messages. */
+/* Describe a value of the wrong type, for messages. */
 static struct shown found(const cJSON *v)
 {
     struct shown s = { "missing" };
@@ -207,7 +207,7 @@ enum error_code json_write(const char *path, const cJSON *root, struct error *er
     struct output file;
     char *text = cJSON_Print(root);
     if (text == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
-    if (strcmp(path, "-") == 0) fflush(stdout);         /* what was printed before stays before */
+    if (strcmp(path, "-") == 0) fflush(stdout);         /* keeps the order with earlier prints */
     enum error_code e = output_create(&file, path, err);
     const size_t n = strlen(text);
     if (e == OK) e = output_write(&file, text, n, 0, err);

@@ -1,7 +1,7 @@
-/* json.h -- small helpers round cJSON: strict reading, getters whose errors name the key, safe writing.
+/* json.h -- helpers for cJSON: strict reading, getters whose errors name the key, safe writing.
  *
- * cJSON on its own lets through what RFC 8259 forbids or leaves open: bytes that are not UTF-8, NULs that cut strings
- * short, keys given twice, garbage after the end.  json_parse refuses all of it, so that what follows need not ask.
+ * cJSON accepts input that RFC 8259 forbids or leaves open: invalid UTF-8, NULs that cut strings short, duplicate keys,
+ * garbage after the end.  json_parse refuses all of it, so that its callers need no checks.
  */
 #ifndef ORRERY_JSON_H
 #define ORRERY_JSON_H
@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { JSON_FILE_LIMIT = 64 << 20 };    /* bytes; no document of ours comes near */
+enum { JSON_FILE_LIMIT = 64 << 20 };    /* bytes; our documents are far smaller */
 
 /**
  * Read JSON from memory.
- * @param text    length bytes, and a NUL after them (cJSON may look at it).
+ * @param text    length bytes, and a NUL after them (cJSON may read it).
  * @param where   names the document in messages: usually the path.
  * @param[out] root  the document, for cJSON_Delete; NULL on failure.
  * @return OK, or ERR_FORMAT with the line and byte of the first fault; ERR_MEMORY.
@@ -27,8 +27,8 @@ enum error_code json_parse(const char *text, size_t length, const char *where, c
 enum error_code json_read(const char *path, cJSON **root, struct error *);
 
 /* Typed getters.  `where` names the document, and dots a place inside it ("m/config.json", "m/config.json: rope").
- * If the key is missing or its value of another type or out of range they return ERR_FORMAT, say what was found, and
- * leave *out as it was.  Strings belong to the document. */
+ * If the key is missing, or its value has another type or is out of range, they return ERR_FORMAT, report the value,
+ * and leave *out unchanged.  The document owns the strings. */
 enum error_code json_int(const cJSON *object, const char *where, const char *key, int64_t min, int64_t max,
                          int64_t *out, struct error *);
 enum error_code json_double(const cJSON *object, const char *where, const char *key, double *out, struct error *);
@@ -40,12 +40,12 @@ enum error_code json_array(const cJSON *object, const char *where, const char *k
 /** Whether an object has this key with a value other than null: `if (json_has(..)) e = json_int(..)`. */
 bool json_has(const cJSON *object, const char *key);
 
-/** Whether a value is a whole number that a double holds exactly, |x| < 2^53, and which. */
+/** Whether a value is an integer with |x| < 2^53, which a double holds exactly; *out receives it. */
 bool json_whole(const cJSON *value, int64_t *out);
 
 /**
- * Write a document, formatted and with a newline at its end, safely (see output.h); path "-" is the standard output.
- * @return OK, ERR_FILE with the path and the system's reason, or ERR_MEMORY.  On failure a previous file stays.
+ * Write a document, formatted, with a newline at its end, atomically (see output.h); path "-" is the standard output.
+ * @return OK, ERR_FILE with the path and the system's reason, or ERR_MEMORY.  A failure leaves the previous file.
  */
 enum error_code json_write(const char *path, const cJSON *root, struct error *);
 

@@ -18,7 +18,7 @@ static bool in_range(const struct option *o, double x)
     return !has_range(o) || (x >= o->min && x <= o->max);
 }
 
-/* What the value must be: for messages. */
+/* Describe the valid values, for messages. */
 static struct shown wanted(const struct option *o)
 {
     struct shown s;
@@ -137,7 +137,7 @@ static size_t table_count(const struct option *table)
     return n;
 }
 
-/* The flag that a word starts with, and its value if that follows after `=`. */
+/* The flag of a word, and its value if the word has one after `=`. */
 static const struct option *find_flag(const struct option *table, const char *word, const char **value)
 {
     const size_t n = strcspn(word, "=");
@@ -161,13 +161,13 @@ static enum error_code fail_unknown(const char *command, const struct option *ta
     return fail(err, ERR_USAGE, "%s is not a flag of %s; see orrery %s --help", flag.text, command, command);
 }
 
-/* Whether a word can only be a flag: a negative number is a value. */
+/* Whether a word must be a flag; a negative number is a value. */
 static bool looks_like_flag(const char *word)
 {
     return word[0] == '-' && word[1] != '\0' && !isdigit((unsigned char)word[1]) && word[1] != '.';
 }
 
-/* Take the flag at argv[*i], with its value; *i moves to the last word taken. */
+/* Parse the flag at argv[*i] and its value; *i becomes the last word used. */
 static enum error_code take_flag(const char *command, int argc, char *const argv[], int *i, const struct option *table,
                                  bool *seen, struct error *err)
 {
@@ -245,7 +245,7 @@ enum error_code options_set(const struct option *table, const char *name, const 
 
 enum { HELP_COLUMNS = 100, HELP_LEFT = 30, HELP_TEXT = 1000 };
 
-/* What the destination holds: the default, before parsing.  Empty if that says nothing. */
+/* The value of the destination as text: the default, before parsing.  Empty if it should not be shown. */
 static struct shown standing(const struct option *o)
 {
     struct shown s = { "" };
@@ -293,7 +293,7 @@ void options_print_help(FILE *to, const struct option *table)
         const int n = snprintf(left, sizeof left, "  %s%s%s", o->name, o->argument ? " " : "",
                                o->argument ? o->argument : "");
         compose(o, text);
-        /* A flag too long for its column has a line of its own. */
+        /* A flag that is too long for its column gets its own line. */
         if (n < HELP_LEFT) fprintf(to, "%-*s", HELP_LEFT, left);
         else fprintf(to, "%s\n%*s", left, HELP_LEFT, "");
         print_wrapped(to, HELP_LEFT, text);

@@ -1,4 +1,4 @@
-/* options.h -- the command line: one table a subcommand, from which it is parsed, checked and explained.
+/* options.h -- the command line: one table per subcommand, used to parse it, to check it and to print the help.
  *
  *     static const struct option train[] = {
  *         { .kind = OPTION_HEADING, .help = "Mesh" },
@@ -11,9 +11,9 @@
  *         { 0 }
  *     };
  *
- * What a destination holds before parsing is the default; the help shows it, unless it has words of its own for it,
- * after "default:".  Values may follow their flag as the next word or after `=`.  The parser prints nothing; a mistake
- * is one line in struct error.
+ * The default of an option is the value of its destination before parsing.  The help shows it, unless the help text has
+ * its own "default:".  A value follows its flag as the next word or after `=`.  The parser prints nothing; an error is
+ * one line in struct error.
  */
 #ifndef ORRERY_OPTIONS_H
 #define ORRERY_OPTIONS_H
@@ -39,28 +39,28 @@ enum option_kind {
 };
 
 struct option {
-    const char *name;                   /* "--steps"; without dashes ("FILE") an argument told by its position */
-    const char *argument;               /* word for the value in the help: "N"; NULL for a switch or a position */
+    const char *name;                   /* "--steps"; without dashes ("FILE"): a positional argument */
+    const char *argument;               /* word for the value in the help: "N"; NULL: a switch or positional argument */
     enum option_kind kind;
-    void *to;                           /* where the value goes, of the type its kind says */
-    double min, max;                    /* inclusive; hold when min < max; max may be INFINITY */
+    void *to;                           /* destination; `kind` says its type */
+    double min, max;                    /* inclusive range; checked if min < max; max may be INFINITY */
     const char *const *choices;         /* OPTION_CHOICE: names, NULL-terminated */
     bool required;                      /* leaving it out is an error */
-    bool *given;                        /* set to whether it was on the command line; may be NULL */
-    const char *help;                   /* what it does, in a few words */
+    bool *given;                        /* receives whether it was on the command line; may be NULL */
+    const char *help;                   /* description in a few words */
 };
 
 /**
  * Read a command line into the destinations of a table.
  *
- * `--help` or `-h` anywhere wins over everything else: *help becomes true and no destination is touched.  `--` ends
- * the flags; what follows goes to the positions.
+ * `--help` or `-h` anywhere has priority: *help becomes true and no destination changes.  `--` ends the flags; the
+ * words after it are positional arguments.
  * @param command    subcommand, as messages name it: "train".
  * @param argc,argv  the words after the subcommand.
  * @param table      ends with { 0 }.
  * @param[out] help  whether help was asked for.
- * @return OK, or ERR_USAGE: an unknown flag (the nearest one is named), a missing, malformed or unknown value, one out
- *         of range, a repeated flag, a word too many, a required one missing.  Then some destinations may be set.
+ * @return OK, or ERR_USAGE: an unknown flag (the message suggests the nearest), a missing, malformed, unknown or
+ *         out-of-range value, a repeated flag, an extra word, a missing required option.  Some destinations may be set.
  */
 enum error_code options_parse(const char *command, int argc, char *const argv[], const struct option *table, bool *help,
                               struct error *err);
@@ -69,27 +69,26 @@ enum error_code options_parse(const char *command, int argc, char *const argv[],
 bool options_given(int argc, char *const argv[], const char *name);
 
 /**
- * Set one flag of a table as if it were on the command line: `value` must live as long as what is set.
+ * Set one flag of a table as if it were on the command line.  `value` must live as long as the destination.
  * @return OK, or ERR_USAGE as options_parse; also if there is no such flag.
  */
 enum error_code options_set(const struct option *table, const char *name, const char *value, struct error *err);
 
-/** Print a table as help: a line or more a flag, aligned, at most 100 columns.  Defaults are what is in place now. */
+/** Print a table as help: aligned, at most 100 columns.  Defaults are the current values of the destinations. */
 void options_print_help(FILE *to, const struct option *table);
 
-/** Print words from column `left` on, where the line stands already, and end the line;
- * none is wider than 100 columns. */
+/** Print text from column `left` on, wrapped at 100 columns, and end the line.  The cursor must be at `left`. */
 void print_wrapped(FILE *to, int left, const char *text);
 
 /**
- * The name most like a mistyped word, by edit distance (a swap of two neighbours counts as one edit).
- * @param names  n names; NULL entries are passed over.
- * @return one of names, or NULL if none is near enough to be meant.
+ * The name nearest to a mistyped word, by edit distance (a swap of two neighbours counts as one edit).
+ * @param names  n names; NULL entries are skipped.
+ * @return one of names, or NULL if none is near enough.
  */
 const char *nearest_name(const char *word, const char *const *names, size_t n);
 
 /**
- * Refuse a name that is none of those known, naming the nearest, or all of them if none is near.
+ * Refuse an unknown name; the message has the nearest known name, or all of them if none is near.
  * @param flag   the argument that has it: "--tensor".
  * @param names  n names.
  * @return ERR_USAGE.
@@ -97,12 +96,12 @@ const char *nearest_name(const char *word, const char *const *names, size_t n);
 enum error_code fail_unknown_name(struct error *, const char *flag, const char *word, const char *const *names,
                                   size_t n);
 
-/** Read bytes such as "4096", "64M", "1.5G".  @return whether the whole text was one, in the range of uint64_t. */
+/** Parse a size such as "4096", "64M", "1.5G".  @return whether the whole text is one, in the range of uint64_t. */
 bool size_parse(const char *text, uint64_t *bytes);
 
 struct size_text { char text[24]; };
 
-/** Bytes for people, exact if it is a whole number of K, M, G or T: "64M"; otherwise with one decimal: "1.5G". */
+/** Print a size: exactly if it is a whole number of K, M, G or T ("64M"), else with one decimal ("1.5G"). */
 struct size_text size_format(uint64_t bytes);
 
 #endif

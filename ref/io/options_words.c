@@ -1,4 +1,4 @@
-/* options_words.c -- the part of options.h that needs no table: names that are near, and sizes as people write them. */
+/* options_words.c -- the part of options.h that needs no table: nearest names, and sizes such as "64M". */
 #include "ref/io/options.h"
 #include "ref/io/output.h"
 #include "ref/io/output.h"
@@ -14,8 +14,8 @@
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* Edits that turn a into b: letters put in, left out, changed, or two neighbours swapped (Damerau-Levenshtein,
- * restricted).  Words longer than the table are as far as can be. */
+/* Edits that turn a into b: insert, delete or change a letter, or swap two neighbours (restricted Damerau-Levenshtein).
+ * Words longer than the table have the largest distance. */
 static int edit_distance(const char *a, const char *b)
 {
     enum { MOST = 63 };
@@ -33,15 +33,15 @@ static int edit_distance(const char *a, const char *b)
     return d[n][m];
 }
 
-/* What tells names apart: the dashes of a flag do not. */
+/* A name without its leading dashes. */
 static const char *letters(const char *name) { return name + strspn(name, "-"); }
 
 const char *nearest_name(const char *word, const char *const *names, size_t n)
 {
     const char *best = NULL;
     const int length = (int)strlen(letters(word));
-    int most = length / 3 + 1;                          /* more edits than that, and it is a guess */
-    if (most >= length) most = length - 1;              /* at least one letter must be right */
+    int most = length / 3 + 1;                          /* with more edits the suggestion is a guess */
+    if (most >= length) most = length - 1;              /* at least one letter must match */
     for (size_t i = 0; i < n; i++) {
         if (names[i] == NULL) continue;
         const int d = edit_distance(letters(word), letters(names[i]));
@@ -85,7 +85,7 @@ bool size_parse(const char *text, uint64_t *bytes)
         return true;
     }
     errno = 0;
-    const uint64_t x = strtoull(text, NULL, 10);        /* not through a double: exact above 2^53 too */
+    const uint64_t x = strtoull(text, NULL, 10);        /* not as a double: exact above 2^53, too */
     if (errno != 0 || x << shift >> shift != x) return false;
     *bytes = x << shift;
     return true;

@@ -51,7 +51,7 @@ struct shown shown_path(const char *path)
 const char *temporary_folder(void)
 {
     const char *folder = getenv("TMPDIR");
-    return folder != NULL && folder[0] != '\0' ? folder : "/tmp";       /* where there is no TMPDIR */
+    return folder != NULL && folder[0] != '\0' ? folder : "/tmp";       /* if TMPDIR is not set */
 }
 
 static enum error_code fail_errno(struct error *err, const char *path, const char *what)
@@ -137,7 +137,7 @@ enum error_code output_write(struct output *o, const void *data, size_t bytes, i
     while (bytes > 0) {
         const ssize_t n = o->stream ? disk_write(o->fd, from, bytes) : disk_write_at(o->fd, from, bytes, at);
         if (n < 0 && errno == EINTR) continue;
-        if (n == 0) errno = ENOSPC;                     /* POSIX does not say why nothing could be written */
+        if (n == 0) errno = ENOSPC;                     /* POSIX sets no errno if nothing was written */
         if (n <= 0) return give_up(o, err, "writing failed");
         from += n, at += n, bytes -= (size_t)n;
         o->written += n;
@@ -178,7 +178,7 @@ void output_abort(struct output *o)
 {
     if (o->path == NULL) return;
     if (o->fd >= 0) close(o->fd);
-    /* Also if only joined: without this process's part the file must not be finished. */
+    /* A process that only joined removes it, too: without its part nobody may finish the file. */
     if (!o->stream) disk_remove(o->temp);
     forget(o);
 }

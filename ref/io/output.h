@@ -1,8 +1,8 @@
-/* output.h -- files that are whole or not there, and reading a whole file.
+/* output.h -- atomic writing of files, and reading of a whole file.
  *
- * Output goes to a file beside the final one (path.tmp.PID), is flushed to the disk and then takes the final name in
- * one step.  A crash, a full disk or an abort leaves the previous file as it was.  What is no file cannot be replaced:
- * pipes, devices such as /dev/null and the standard output, "-", are streams, written from start to end as it comes.
+ * Output goes to a temporary file (path.tmp.PID), is flushed to the disk, and is then renamed to the final name.  A
+ * crash, a full disk or an abort leaves the previous file unchanged.  Pipes, devices such as /dev/null and the standard
+ * output, "-", cannot be replaced: they are streams, written directly from start to end.
  */
 #ifndef ORRERY_OUTPUT_H
 #define ORRERY_OUTPUT_H
@@ -14,9 +14,9 @@
 
 struct output {
     int fd;                             /* -1: not open */
-    bool owner;                         /* made the temporary file, and will rename it */
-    bool stream;                        /* no file: there is no temporary one, and `written` only grows */
-    int64_t written;                    /* bytes, of a stream */
+    bool owner;                         /* created the temporary file, and will rename it */
+    bool stream;                        /* not a regular file: has no temporary file */
+    int64_t written;                    /* bytes written to a stream */
     char *path, *temp;
 };
 
@@ -26,18 +26,17 @@ enum error_code output_create(struct output *, const char *path, struct error *)
 /** Write into a temporary file that another process created; its commit flushes but does not rename. */
 enum error_code output_join(struct output *, const char *path, const char *temp, struct error *);
 
-/** Make the file so long; what is not written then reads as zeros.  @return as output_write; a stream is let be. */
+/** Set the length of the file; bytes never written read as zeros.  A stream is unchanged.  @return as output_write. */
 enum error_code output_resize(struct output *, int64_t bytes, struct error *);
 
-/** Write bytes at an offset; of a stream, the next one.  @return OK, or ERR_FILE; the output is then aborted. */
+/** Write bytes at an offset; of a stream it must be the next one.  @return OK; ERR_FILE: the output is aborted. */
 enum error_code output_write(struct output *, const void *data, size_t bytes, int64_t at, struct error *);
 
-/** Whether a file could be made here: makes and removes its temporary one.  A stream is not touched.  @return OK,
- *  ERR_FILE or ERR_MEMORY. */
+/** Check that a file can be created: creates and removes its temporary file.  A stream is not touched.
+ *  @return OK, ERR_FILE or ERR_MEMORY. */
 enum error_code output_probe(const char *path, struct error *);
 
-/** Flush what was written to the disk: what could still fail has failed then, but for the renaming.
- * @return as output_write. */
+/** Flush to the disk.  After it only the renaming can still fail.  @return as output_write. */
 enum error_code output_flush(struct output *, struct error *);
 
 /** Flush, close and, for the owner, rename.  @return OK, or ERR_FILE; the output is then aborted. */
@@ -60,15 +59,15 @@ enum error_code file_open(const char *path, int *fd, int64_t *size, struct error
 /** Read exactly `bytes` bytes at an offset.  @return OK, or ERR_FILE (also if the file ends before). */
 enum error_code file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at, struct error *);
 
-/** Where files that last no longer than the program belong: $TMPDIR, or /tmp. */
+/** The folder for files that live no longer than the program: $TMPDIR, or /tmp. */
 const char *temporary_folder(void);
 
 struct shown { char text[164]; };
 
-/** A name from a file or a command line, fit for a message: its first 80 bytes, made plain (ref/io/plain.h). */
+/** A name from a file or a command line, for a message: its first 80 bytes, made plain (ref/io/plain.h). */
 struct shown shown(const char *name);
 
-/** A path, likewise: its last 160 bytes, which are what tells files apart. */
+/** A path, for a message: its last 160 bytes, which distinguish files best, made plain. */
 struct shown shown_path(const char *path);
 
 #endif

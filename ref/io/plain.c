@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How many bytes the character at `s` has; 0: none that may be shown begins there. */
+/* Bytes of the character at `s`; 0 if it is invalid or must not be shown. */
 static int character(const unsigned char *s)
 {
     if (s[0] < 0x80) return s[0] >= ' ' && s[0] != 0x7f;
@@ -17,7 +17,7 @@ static int character(const unsigned char *s)
         if ((s[i] & 0xc0) != 0x80) return 0;                            /* a NUL ends here too */
         code = code << 6 | (s[i] & 0x3fu);
     }
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };     /* written longer than need be: not UTF-8 */
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };     /* overlong forms are not UTF-8 */
     if (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return 0;
     const bool obeyed = code < 0xa0                                     /* C1 controls */
         || code == 0x2028 || code == 0x2029                             /* line and paragraph separators */

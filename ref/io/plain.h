@@ -1,9 +1,8 @@
-/* plain.h -- text from anybody, made fit for a line on a terminal. */
+/* plain.h -- makes text from outside safe for a line on a terminal. */
 #ifndef ORRERY_PLAIN_H
 #define ORRERY_PLAIN_H
 
-/** Put '?' in place of each byte that a terminal would obey (control characters, those of Unicode
- * too) or that is not UTF-8. */
+/** Replace each byte of a control character (also of Unicode's), and each invalid byte of UTF-8, by '?'. */
 void plain_text(char *text);
 
 #endif

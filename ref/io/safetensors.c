@@ -13,7 +13,7 @@ static enum error_code fail_tensor(struct error *err, const char *path, const ch
     return fail(err, ERR_FORMAT, "%s: tensor \"%s\" %s", shown_path(path).text, shown(name).text, what);
 }
 
-/* Whole numbers, none negative, from a JSON list.  @return how many, or -1. */
+/* Read non-negative integers from a JSON list.  @return how many, or -1. */
 static int whole_list(const cJSON *list, int64_t *out, int most)
 {
     int n = 0;
@@ -82,11 +82,11 @@ static int by_offset(const void *a, const void *b)
 {
     const struct safetensors_entry *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;      /* the empty ones first: they end there too */
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;      /* empty ones first: they end here, too */
     return strcmp(x->name, y->name);
 }
 
-/* Sorted by their offsets, each tensor must begin where the one before it ends, and the last end with the file. */
+/* In order of offsets, each tensor must begin where the previous one ends, and the last must end with the file. */
 static enum error_code check_cover(const struct safetensors *st, int64_t data_at, int64_t end, struct error *err)
 {
     int64_t at = data_at;

@@ -6,9 +6,9 @@
 
 /* ---- formats ----------------------------------------------------------------------------------------------------- */
 
-/* Every dtype of the format; `least` is the smallest of ours that holds all its values, DTYPE_COUNT if none does. */
+/* Every dtype of the file format; `least`: our smallest dtype that it converts to, DTYPE_COUNT if none. */
 static const struct format { const char *name; int bits; enum dtype least; } formats[] = {
-    /* narrower ones round, as asked */
+    /* conversions to narrower formats round */
     { "F64", 64, F32 }, { "F32", 32, F32 }, { "F16", 16, F32 }, { "BF16", 16, F32 },
     { "I64", 64, I64 }, { "I32", 32, I32 }, { "I16", 16, I32 }, { "I8", 8, I32 },
     { "U64", 64, DTYPE_COUNT }, { "U32", 32, I64 }, { "U16", 16, I32 }, { "U8", 8, U8 }, { "BOOL", 8, U8 },
@@ -66,9 +66,9 @@ enum error_code box_open(struct box *b, const char *path, const struct safetenso
                         (long long)b->dim[d]);
         if (b->extent[d] == 0) b->done = true;
     }
-    if (b->done) return OK;                             /* nothing in it; other extents may be as large as they like */
+    if (b->done) return OK;                             /* empty box: the other extents may have any size */
     b->run = (struct run){ .count = 1, .stride = transposed ? b->extent[0] : 1 };
-    /* The last dimension is a run; with all of it, so is the one before it, and so on. */
+    /* A run covers the last dimension; if the box has all of it, also the dimension before, and so on. */
     b->outer = b->ndim;
     bool whole = true;
     while (b->outer > 0 && whole) {
@@ -99,7 +99,7 @@ bool box_next(struct box *b)
 
 enum { CHUNK = 4096 };                                  /* elements converted at a time */
 
-/* The loop of one format: v is the element as it lies in the file. */
+/* The loop of one format; v is the element as stored in the file. */
 #define DECODE(type, value)                                             \
     for (int i = 0; i < n; i++) {                                       \
         type v;                                                         \

@@ -1,4 +1,4 @@
-/* safetensors_box.h -- how a box of a tensor lies in its file: as runs of neighbours.  Inside ref/io only. */
+/* safetensors_box.h -- cuts a box of a tensor into runs of consecutive elements of its file.  Inside ref/io only. */
 #ifndef ORRERY_SAFETENSORS_BOX_H
 #define ORRERY_SAFETENSORS_BOX_H
 
@@ -8,27 +8,27 @@
 #error "safetensors files are little-endian, and so must be the machine"
 #endif
 
-/* Elements that are neighbours in the file; in memory they are `stride` apart. */
+/* Elements that are consecutive in the file; in memory they are `stride` elements apart. */
 struct run { int64_t file_at, memory_at, count, stride; };
 
 struct box {
-    int outer;                          /* the dimensions that runs are counted over; the rest is inside a run */
+    int outer;                          /* leading dimensions to iterate over; the others are inside a run */
     int ndim;
-    int64_t dim[SAFETENSORS_MAX_DIMS];  /* these three as the file has them, whether transposed or not */
+    int64_t dim[SAFETENSORS_MAX_DIMS];  /* dim, start, extent: in the file's order, also if transposed */
     int64_t start[SAFETENSORS_MAX_DIMS], extent[SAFETENSORS_MAX_DIMS];
-    int64_t at[SAFETENSORS_MAX_DIMS];   /* the next run */
+    int64_t at[SAFETENSORS_MAX_DIMS];   /* position of the next run */
     struct run run;
     bool done;
 };
 
-/** Check a box and stand before its first run.  @return OK, or ERR_USAGE. */
+/** Check a box and start before its first run.  @return OK, or ERR_USAGE. */
 enum error_code box_open(struct box *, const char *path, const struct safetensors_entry *, const int64_t *start,
                          const int64_t *extent, bool transposed, struct error *);
 
 /** Put the next run into box->run.  @return false after the last. */
 bool box_next(struct box *);
 
-/** Find count and bytes from dtype and shape.  @return NULL, or what is wrong with them. */
+/** Compute count and bytes from dtype and shape.  @return NULL, or what is wrong with them. */
 const char *entry_measure(struct safetensors_entry *);
 
 #endif

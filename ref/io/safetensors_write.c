@@ -9,8 +9,8 @@
 
 /* ---- layout and header ------------------------------------------------------------------------------------------- */
 
-/* Larger elements first, so that each tensor is aligned to its own element size; then by name, as the format's own
- * library does. */
+/* Larger elements first, so that each tensor is aligned to its element size; then by name, like the format's own
+ * library. */
 static int by_layout(const void *a, const void *b)
 {
     const struct safetensors_entry *x = *(struct safetensors_entry *const *)a;
@@ -42,7 +42,7 @@ static bool add_entry(cJSON *root, const struct safetensors_entry *t)
     snprintf(list + n, sizeof list - n, "]");
     char offsets[64];
     snprintf(offsets, sizeof offsets, "[%" PRId64 ",%" PRId64 "]", t->offset, t->offset + t->bytes);
-    /* As raw text: cJSON's numbers are doubles, which it may print as 1e+15. */
+    /* As raw text: cJSON's numbers are doubles, and it may print them as 1e+15. */
     cJSON *item = cJSON_AddObjectToObject(root, t->name);
     return item != NULL && cJSON_AddStringToObject(item, "dtype", t->dtype) != NULL
         && cJSON_AddRawToObject(item, "shape", list) != NULL
@@ -58,7 +58,7 @@ static bool add_metadata(cJSON *root, const struct safetensors_pair *metadata, i
     return object != NULL;
 }
 
-/* Give each tensor its offset from the end of the header, and add it in that order.  @return false without memory. */
+/* Assign offsets, counted from the end of the header, and add the entries in this order.  @return false: no memory. */
 static bool lay_out(cJSON *root, struct safetensors_entry *entry, int n, int64_t *data_bytes)
 {
     struct safetensors_entry **order = malloc(((size_t)n + 1) * sizeof *order);
@@ -89,7 +89,7 @@ static enum error_code make_header(struct safetensors_writer *w, const char *pat
     *bytes = 8 + padded;
     *header = text != NULL ? malloc(*bytes) : NULL;
     if (*header == NULL) e = fail(err, ERR_MEMORY, "%s: no memory for its header", shown_path(path).text);
-    /* What a reader would refuse, such as two tensors of one name, is not written. */
+    /* Refuse what a reader would refuse, such as two tensors with the same name. */
     else if (json_parse(text, length, shown_path(path).text, &parsed, &fault) != OK)
         e = fail(err, ERR_USAGE, "%s", fault.text);
     else if (padded > SAFETENSORS_HEADER_LIMIT)
@@ -151,7 +151,7 @@ enum error_code safetensors_join(struct safetensors_writer *w, const char *path,
 {
     struct safetensors st;
     enum error_code e = start(w, path, tensors, n, err);
-    if (e == OK && (e = safetensors_open(&st, temp, err)) == OK) {      /* complete already, though its data is zeros */
+    if (e == OK && (e = safetensors_open(&st, temp, err)) == OK) {      /* valid already: its data reads as zeros */
         for (int i = 0; i < n && e == OK; i++) {
             const struct safetensors_entry *t = safetensors_find(&st, tensors[i].name);
             if (t == NULL || !same_shape(t, &tensors[i]))
@@ -207,7 +207,7 @@ enum error_code safetensors_write(struct safetensors_writer *w, int tensor, cons
 enum error_code safetensors_commit(struct safetensors_writer *w, struct error *err)
 {
     const enum error_code e = output_commit(&w->file, err);
-    safetensors_abort(w);                               /* of a finished file, only the memory is left */
+    safetensors_abort(w);                               /* after a commit this only frees memory */
     return e;
 }
 

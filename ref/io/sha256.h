@@ -11,21 +11,21 @@
 
 struct sha256 {
     uint32_t h[8];
-    uint8_t block[64];                  /* bytes that do not fill a block yet */
-    uint64_t bytes;                     /* so far */
+    uint8_t block[64];                  /* bytes of the incomplete block */
+    uint64_t bytes;                     /* bytes added so far */
 };
 
 struct sha256_text { char text[65]; };  /* 64 hexadecimal digits, small letters */
 
-/** Begin, add bytes, in as many pieces as there are, and end. */
+/** Checksum of bytes added in any number of pieces. */
 struct sha256 sha256_begin(void);
 void sha256_add(struct sha256 *, const void *data, size_t bytes);
 struct sha256_text sha256_end(struct sha256 *);
 
-/** Of bytes in memory. */
+/** Checksum of bytes in memory. */
 struct sha256_text sha256_of(const void *data, size_t bytes);
 
-/** Of a regular file.  @return OK, ERR_FILE or ERR_MEMORY. */
+/** Checksum of a regular file.  @return OK, ERR_FILE or ERR_MEMORY. */
 enum error_code sha256_file(const char *path, struct sha256_text *, struct error *);
 
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const int64_t NO_LIMIT = INT64_C(1) << 40;       /* bytes: more than one would hold in memory */
+static const int64_t NO_LIMIT = INT64_C(1) << 40;       /* bytes: more than fits in memory */
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
@@ -70,7 +70,7 @@ static void path_list_free(struct path_list *l)
     free(l->path);
 }
 
-/* Keeps `path`, which malloc made; frees it if there is no memory for the list. */
+/* Takes ownership of `path` (from malloc); frees it if there is no memory for the list. */
 static bool path_list_add(struct path_list *l, char *path)
 {
     if (l->count == l->room) {
@@ -105,7 +105,7 @@ static bool is_left_out(const char *folder)
 
 static enum error_code collect(struct path_list *l, const char *root, int depth, struct error *err);
 
-/* One entry of a folder: list it, walk into it, or pass it over; symbolic links always, they may be cycles. */
+/* One entry of a folder: list it, visit it, or skip it.  Symbolic links are skipped: they may form cycles. */
 static enum error_code visit(struct path_list *l, const char *folder, const char *name, int depth, struct error *err)
 {
     struct stat st;
@@ -123,9 +123,9 @@ static enum error_code visit(struct path_list *l, const char *folder, const char
 
 static enum error_code collect(struct path_list *l, const char *root, int depth, struct error *err)
 {
-    enum { DEEPEST = 32 };                              /* each level holds a folder open */
+    enum { DEEPEST = 32 };                              /* each level keeps a folder open */
     DIR *d = depth < DEEPEST ? opendir(root) : NULL;
-    if (d == NULL && depth > 0) return OK;              /* a folder we may not look into is no reason to stop */
+    if (d == NULL && depth > 0) return OK;              /* skip an unreadable folder */
     if (d == NULL) return fail(err, ERR_FILE, "%s: cannot be listed: %s", shown_path(root).text, strerror(errno));
     enum error_code e = OK;
     const struct dirent *entry;
@@ -146,7 +146,7 @@ enum error_code text_load_tree(struct text *t, const char *root, int64_t limit, 
     *t = (struct text){ 0 };
     snprintf(t->name, sizeof t->name, "%s", shown_path(root).text);
     enum error_code e = collect(&list, root, 0, err);
-    /* readdir's order is the file system's; strcmp's is the same everywhere. */
+    /* The order of readdir depends on the file system; strcmp's does not. */
     if (e == OK && list.count > 0) qsort(list.path, (size_t)list.count, sizeof *list.path, by_bytes);
     if (e == OK && list.count == 0)
         e = fail(err, ERR_FORMAT, "%s: has no *.c, *.h, *.md, *.sh, *.py or Makefile to read as text", t->name);
@@ -180,13 +180,13 @@ int64_t text_offset(const struct text *t, enum text_split split, uint64_t seed, 
     const uint64_t places = (uint64_t)(split_count(t, split) - S);
     const uint32_t counter[4] = { (uint32_t)b, (uint32_t)((uint64_t)b >> 32), (uint32_t)step,
                                   (uint32_t)((uint64_t)step >> 32) };
-    /* A seed of its own for each split, far from the seeds that people choose and from those of the parameters. */
+    /* Each split has its own seed, different from usual seeds and from those of the parameters. */
     const uint64_t k = seed ^ random_stream(split == TEXT_TRAIN ? "text train" : "text validation");
     const uint32_t key[2] = { (uint32_t)k, (uint32_t)(k >> 32) };
     uint32_t w[4];
     assert(S >= 1 && split_count(t, split) >= S + 2);
     philox4x32(counter, key, w);
-    /* The remainder favours the first places by less than places / 2^64. */
+    /* The bias of the remainder is below places / 2^64. */
     return split_start(t, split) + (int64_t)(((uint64_t)w[1] << 32 | w[0]) % places);
 }
 

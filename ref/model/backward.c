@@ -2,7 +2,7 @@
 #include "ref/model/partial.h"
 #include "ref/model/transformer_parts.h"
 
-/* dX from dY = gradient of norm(X), and the weight's and bias's share of it. */
+/* dX from dY, the gradient of norm(X); also adds the gradients of weight and bias. */
 static void norm_backward(struct transformer *m, struct tensor dX, struct tensor dY, struct tensor X,
                           struct tensor mean, struct tensor rstd, int w, int b)
 {
@@ -15,7 +15,7 @@ static void norm_backward(struct transformer *m, struct tensor dX, struct tensor
     }
 }
 
-/* d_branch: the gradient of the feed-forward's output.  dX: that of its input; may be d_branch too. */
+/* m->d_branch: the gradient of the feed-forward's output.  dX: that of its input; may be d_branch. */
 static void feed_backward(struct transformer *m, int layer, struct tensor dX)
 {
     const struct ops *op = m->ops;
@@ -32,7 +32,7 @@ static void feed_backward(struct transformer *m, int layer, struct tensor dX)
     op->linear_backward_input(dX, m->d_up, W(UP_W));
 }
 
-/* d_branch: the gradient of attention's output becomes that of its input. */
+/* m->d_branch: on entry the gradient of attention's output, on return that of its input. */
 static void attention_backward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
@@ -52,7 +52,7 @@ static void attention_backward(struct transformer *m, int layer)
     op->linear_backward_input(m->d_branch, m->d_qkv, W(QKV_W));
 }
 
-/* d_stream holds the gradient of the block's output and ends as that of its input. */
+/* m->d_stream: on entry the gradient of the block's output, on return that of its input. */
 static void block_backward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;
@@ -80,7 +80,7 @@ static void block_backward(struct transformer *m, int layer)
     computed_gradient(m, layer == 0 ? "embedding" : "out", layer - 1, d, c->D);
 }
 
-/* The same of a parallel block: the norm's gradient is the feed-forward's and attention's, added in this order. */
+/* The same for a parallel block: the norm's gradient is the feed-forward's plus attention's, in this order. */
 static void parallel_backward(struct transformer *m, int layer)
 {
     const struct ops *op = m->ops;

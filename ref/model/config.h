@@ -6,63 +6,61 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a model is made of.  The families have one of each kind: see model_family(). */
+/* The parts of a model: each family has one of each kind (model_family()). */
 enum norm_kind { NORM_LAYER, NORM_RMS };
 enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
 enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_MIXTURE };
 enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3 };
 
-/* Rotary positions: pair i of the R/2 pairs of a head that turn does so by theta^(-2i/R) radians a token, scaled as
- * rotary.h says. */
+/* Rotary positions: pair i of the R/2 rotated pairs of a head turns by theta^(-2i/R) radians per token, scaled as in
+ * rotary.h. */
 struct rotary {
     double theta;
     enum rotary_scaling scaling;
     double factor;                              /* of linear and Llama-3 scaling */
     double low_frequency, high_frequency;       /* of Llama-3 scaling: turns in the original context */
-    int64_t original_positions;                 /* of Llama-3 scaling: the context before it was stretched */
-    int64_t turned;                             /* R, from the first number of a head on; 0: all A of them */
+    int64_t original_positions;                 /* of Llama-3 scaling: length of the original context */
+    int64_t turned;                             /* R: the first R numbers of a head are rotated; 0: all A */
     bool neighbours;                            /* pair i is numbers 2i and 2i+1; else i and i + R/2 */
 };
 
-/* A mixture of swiglu experts in place of one feed-forward. */
+/* A mixture of swiglu experts instead of one feed-forward layer. */
 struct mixture_config {
-    int64_t E, k;                               /* experts, and how many each token goes to */
+    int64_t E, k;                               /* experts; experts per token */
     bool normalized;                            /* the k weights of a token sum to 1 */
-    double balance_coefficient, z_coefficient;  /* of the auxiliary losses; 0: left out */
+    double balance_coefficient, z_coefficient;  /* of the auxiliary losses; 0: no such loss */
 };
 
-/* Pre-norm blocks of causal attention and a feed-forward, one after the other or side by side.
- * The letters are those of docs/words.md. */
+/* Pre-norm blocks of causal attention and feed-forward, in sequence or in parallel.  Letters: docs/words.md. */
 struct model_config {
     char name[64];
-    int64_t S;                  /* positions the model has: the longest sequence */
-    int64_t D, H, K, A, F, L,
-        V; /* width, query heads, key/value heads, head width (H A == D), feed-forward width (of one
-                                       expert), layers, vocabulary */
+    int64_t S;                  /* positions: the longest sequence */
+    int64_t D, H, K, A, F, L, V;        /* width, query heads, key/value heads, head width (H A == D),
+                                         * feed-forward width (of one expert), layers, vocabulary */
     enum norm_kind norm;
     enum position_kind positions;
     enum mlp_kind mlp;
     struct rotary rotary;
     struct mixture_config mixture;
-    int64_t padding;  /* 1 + the token whose row of the embedding transformers gives no gradient as an input; 0: none */
-    bool parallel;              /* attention and the feed-forward read the same norm; there is no second one */
-    unsigned biases;           /* the roles whose matrices have one: HAS_BIAS(role) | ...; a layernorm always has one */
+    int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
+    bool parallel;              /* attention and feed-forward read the same norm; there is no second norm */
+    unsigned biases;            /* roles whose matrices have a bias: HAS_BIAS(role) | ...; a layernorm always has one */
     bool tied;                  /* the output matrix is the token embedding */
     double eps;                 /* of the norms */
     double dropout_embedding, dropout_residual, dropout_attention;
-    double init_std;            /* of embeddings and weights; projections into the residual stream: / sqrt(2 L) */
+    double init_std;            /* of embeddings and weights; divided by sqrt(2 L) for projections to the residual */
 };
 
-/* The models that people train, whose files we read and write. */
+/* Families of models whose files we read and write. */
 enum model_family { FAMILY_NONE, FAMILY_GPT2, FAMILY_LLAMA, FAMILY_MIXTRAL, FAMILY_GPTJ, FAMILY_COUNT };
 
-/** The family that a shape belongs to, by what it is made of: the table is in config.c. */
+/** The family of a shape, found from its parts; the table is in families.c. */
 enum model_family model_family(const struct model_config *);
 
-/** Its name, that of its model_type in config.json; "none" of FAMILY_NONE. */
+/** The name of a family, as model_type in config.json; "none" for FAMILY_NONE. */
 const char *model_family_name(enum model_family);
 
-/* All names in a row, for messages: "gpt2, llama and mixtral". */
+/* All names of families, for messages: "gpt2, llama and mixtral". */
 struct family_names { char text[160]; };
 struct family_names model_family_names(void);
 
@@ -70,7 +68,7 @@ struct family_names model_family_names(void);
 struct model_number { const char *name; bool whole; double value; };
 enum { MODEL_NUMBERS = 24 };
 
-/** The numbers of a shape by which two models of one family are told apart.  @return how many. */
+/** The numbers that distinguish two models of one family.  @return how many. */
 int model_config_numbers(const struct model_config *, struct model_number out[MODEL_NUMBERS]);
 
 /* A named shape and the batch it is usually trained with. */
@@ -81,28 +79,26 @@ struct model_preset {
 };
 extern const struct model_preset model_presets[];       /* ends with an empty name; [0] is the default */
 
-/** Check a shape for itself.  @return OK, or ERR_PLAN with the first thing that cannot be. */
+/** Check that a shape is consistent.  @return OK, or ERR_PLAN with the first problem. */
 enum error_code model_config_check(const struct model_config *, struct error *);
 
-/** A preset by its name.  @return OK, or ERR_USAGE naming the nearest. */
+/** Find a preset by name.  @return OK, or ERR_USAGE with the nearest name. */
 enum error_code model_config_preset(struct model_config *, int64_t *batch, const char *name, struct error *);
 
 /**
- * Read the config.json that Hugging Face transformers writes for a model of one of the families.
- * @return OK; ERR_FILE; ERR_FORMAT, naming the key: missing, of the wrong type, or asking for what Orrery does not
- *     have.
+ * Read a config.json of Hugging Face transformers for a model of one of the families.
+ * @return OK; ERR_FILE; ERR_FORMAT, naming the key: missing, of the wrong type, or with a value that is not supported.
  */
 enum error_code model_config_read(struct model_config *, const char *path, struct error *);
 
-/** The same from text in memory.  where: names it in messages. */
+/** The same from text in memory; `where` names it in messages. */
 enum error_code model_config_parse(struct model_config *, const char *text, const char *where, struct error *);
 
-/** Write such a file: beside it and renamed, so never half of one.  @return OK or ERR_FILE. */
+/** Write such a file atomically.  @return OK or ERR_FILE. */
 enum error_code model_config_write(const struct model_config *, const char *path, struct error *);
 
 /**
- * Check that tokens can be inputs of the model: a token for padding has no gradient in transformers, and would have one
- * here.
+ * Refuse padding tokens as inputs: they have no gradient in transformers, but would have one here.
  * @param where  names the tokens in messages.
  * @return OK, or ERR_PLAN if there is one.
  */
@@ -111,8 +107,7 @@ enum error_code model_config_check_inputs(const struct model_config *, const int
 
 /* ---- parameters ---------------------------------------------------------------------------------------------- */
 
-/* What a parameter is for; tensor-parallel schemes cut by this.
- * A bias has the role of its weight and one dimension. */
+/* Purpose of a parameter; tensor-parallel schemes shard by role.  A bias has the role of its weight. */
 enum param_role {
     ROLE_TOKENS,
     ROLE_POSITIONS,
@@ -139,57 +134,57 @@ static inline bool model_has_bias(const struct model_config *c, enum param_role 
     return role == ROLE_NORM ? c->norm == NORM_LAYER : (c->biases & HAS_BIAS(role)) != 0;
 }
 
-/* The parameters of a block, in the order of the list.  A family has some of them; a mixture has UP_W and DOWN_W of
- * each expert, last in the block. */
+/* The parameters of a block in list order.  A family has some of them; a mixture has UP_W and DOWN_W for each expert,
+ * at the end of the block. */
 enum block_param {
     LN1_W, LN1_B, QKV_W, QKV_B, PROJ_W, PROJ_B, LN2_W, LN2_B, ROUTER_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS
 };
 
 enum { PARAM_NAME = 96, PARAM_MOST_PARTS = 3 };
 
-/* Some rows of a parameter as a tensor of its own in the files of transformers. */
+/* Rows of a parameter that are a separate tensor in the files of transformers. */
 struct param_part {
     char name[PARAM_NAME + 16];     /* with "transformer." */
     int64_t rows;
 };
 
 /**
- * One logical parameter of the whole model, wherever its pieces are.  Matrices are [out, in].
+ * One logical parameter of the whole model, independent of sharding.  Matrices are [out, in].
  *
- * What is multiplied with the same input is one parameter: QKV [(H+2K)A, D] is all queries, all keys, all values; UP of
- * a swiglu [2F, D] is the gate, then what is gated.  In files they are `part`s, rows one below the other.
+ * Matrices with the same input are one parameter: QKV [(H+2K)A, D] has the rows of all queries, all keys, all values;
+ * UP of a swiglu [2F, D] has the rows of the gate, then of the gated half.  Files may store them as separate `part`s.
  */
 struct param_spec {
-    char name[PARAM_NAME];      /* as in transformers, a GPT-2's without the leading "transformer."; QKV of a Llama:
-                                   "...self_attn.qkv_proj.weight", UP:
-                                   "...gate_up_proj.weight", of an expert "...w13.weight" */
+    char name[PARAM_NAME];      /* as in transformers; GPT-2 without the leading "transformer."; QKV of a Llama:
+                                 * "...self_attn.qkv_proj.weight", UP: "...gate_up_proj.weight", of an expert
+                                 * "...w13.weight" */
     enum param_role role;
     int layer;                  /* -1: before the first block; L: after the last */
-    int expert;                 /* -1: of no expert */
+    int expert;                 /* -1: not of an expert */
     int ndim;
     int64_t dim[2];
     double mean, std;           /* of its initial values */
     bool decay;                 /* weight decay applies: matrices yes, biases and norms no */
-    bool file_transposed;       /* stored [in, out] in files: GPT-2's Conv1D */
+    bool file_transposed;       /* files store [in, out]: GPT-2's Conv1D */
     int parts;
     struct param_part part[PARAM_MOST_PARTS];
 };
 
-/* Whether it is the matrix of a linear layer inside a block, a router's aside. */
+/* Whether it is the matrix of a linear layer inside a block, except the router's. */
 static inline bool param_is_linear(const struct param_spec *s)
 {
     return s->ndim == 2 &&
            (s->role == ROLE_QKV || s->role == ROLE_ATTENTION_OUT || s->role == ROLE_UP || s->role == ROLE_DOWN);
 }
 
-/** How many parameters the model has, tied ones once. */
+/** Number of parameters (tensors) of the model; tied ones count once. */
 int model_param_count(const struct model_config *);
 
-/** Parameter i, 0 <= i < model_param_count(): token embedding, learned positions, the blocks' one after another, the
- *  final norm's weight and bias, the output matrix unless it is tied, its bias; those that the model has. */
+/** Parameter i, 0 <= i < model_param_count().  Order: token embedding, learned positions, the blocks, the final norm's
+ *  weight and bias, the output matrix unless it is tied, its bias; without those that the model does not have. */
 struct param_spec model_param(const struct model_config *, int i);
 
-/* Places in that list; -1 for what the model has not. */
+/* Indices in that list; -1 if the model has no such parameter. */
 enum { PARAM_WTE = 0 };
 int param_positions(const struct model_config *);
 int param_of_block(const struct model_config *, int64_t layer, enum block_param);       /* UP_W, DOWN_W: of expert 0 */
@@ -203,14 +198,14 @@ int param_head_bias(const struct model_config *);
 static inline int64_t qkv_width(const struct model_config *c) { return (c->H + 2 * c->K) * c->A; }
 static inline int64_t up_width(const struct model_config *c) { return c->mlp == MLP_GELU ? c->F : 2 * c->F; }
 
-/** Elements in all parameters together. */
+/** Elements of all parameters. */
 int64_t model_elements(const struct model_config *);
 
 /** Floating-point operations of one training step (forward and backward) on B sequences of S tokens: matrix products
- *  and the causal half of attention, a multiply-add counting two; of a mixture k experts a token. */
+ *  and the causal half of attention.  A multiply-add counts as two; a mixture computes k experts per token. */
 double model_step_flops(const struct model_config *, int64_t B, int64_t S);
 
-/** Of it, those of the forward pass. */
+/** The same for the forward pass alone. */
 double model_forward_flops(const struct model_config *, int64_t B, int64_t S);
 
 #endif

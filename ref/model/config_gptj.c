@@ -1,11 +1,11 @@
 /* config_gptj.c -- the config.json of a GPT-J.
  *
- * Without a rotary_dim ("null") transformers makes angles for the model's whole width, which fit one head only:
- * refused.
+ * A rotary_dim of null is refused: transformers then computes angles for the model's whole width, which is correct for
+ * one head only.
  */
 #include "ref/model/config_json.h"
 
-enum { THETA = 10000 };                                 /* written into the class, not into its config */
+enum { THETA = 10000 };                                 /* fixed in the class, not in its config */
 
 const struct config_reading gptj_defaults = {           /* GPTJConfig's own */
     .c = { .positions = POSITIONS_ROTARY, .rotary = { .theta = THETA, .neighbours = true }, .parallel = true,

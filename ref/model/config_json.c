@@ -1,7 +1,7 @@
-/* config_json.c -- config.json as Hugging Face transformers writes it: which family it is, and the keys that all have.
+/* config_json.c -- the config.json of Hugging Face transformers: finds the family; the keys of all families.
  *
- * Every key is in a list (config_keys.h): a family's own in config_gpt2.c, config_llama.c and config_gptj.c, those of
- * any model here.
+ * Every key is in a list (config_keys.h): those of a family in config_gpt2.c, config_llama.c and config_gptj.c, those
+ * of all families here.
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -15,7 +15,7 @@ static const struct config_key common_keys[] = {
     CONFIG_TO("initializer_range", KEY_REAL, c.init_std),
     CONFIG_TO("vocab_size", KEY_SIZE, c.V),
 
-    /* What there is one way of. */
+    /* Only one value is supported. */
     KEY_ONLY_AS("is_encoder_decoder", "false"), KEY_ONLY_AS("add_cross_attention", "false"),
     KEY_ONLY_AS("cross_attention_hidden_size", "null"), KEY_ONLY_AS("tie_encoder_decoder", "false"),
     KEY_ONLY_AS("chunk_size_feed_forward", "0"), KEY_ONLY_AS("pruned_heads", "{}", "null"),
@@ -26,32 +26,32 @@ static const struct config_key common_keys[] = {
     KEY_ONLY_AS("per_layer_config", "{}", "null"), /* layers that differ */
     KEY_ONLY_AS("rope_interleaved", "false"),
 
-    /* Where it comes from; model_type and architectures are read before the rest. */
+    /* Origin; model_type and architectures are read before the rest. */
     KEY_LEFT("model_type"), KEY_LEFT("architectures"), KEY_LEFT("_name_or_path"), KEY_LEFT("name_or_path"),
     KEY_LEFT("_commit_hash"), KEY_LEFT("transformers_version"), KEY_LEFT("unsloth_version"),
     KEY_LEFT("unsloth_fixed"),
 
-    /* How to compute the same in another way, or in another format: ours is --dtype's. */
+    /* Other ways to compute the same; the number format is ours (--dtype). */
     KEY_LEFT("torch_dtype"), KEY_LEFT("dtype"), KEY_LEFT("use_cache"), KEY_LEFT("cache_implementation"),
     KEY_LEFT("gradient_checkpointing"), KEY_LEFT("attn_implementation"), KEY_LEFT("_attn_implementation"),
     KEY_LEFT("_attn_implementation_autoset"), KEY_LEFT("experts_implementation"), KEY_LEFT("_experts_implementation"),
     KEY_LEFT("_flash_attn_2_enabled"), KEY_LEFT("is_decoder"),
 
-    /* Which tokens mean what, to those who make text of them; pad_token_id is a family's own. */
+    /* Special tokens, used only for text generation; pad_token_id is in the lists of the families. */
     KEY_LEFT("bos_token_id"), KEY_LEFT("eos_token_id"), KEY_LEFT("sep_token_id"),
     KEY_LEFT("unk_token_id"), KEY_LEFT("decoder_start_token_id"), KEY_LEFT("tokenizer_class"), KEY_LEFT("prefix"),
 
-    /* What else a model gives back. */
+    /* Additional outputs of the model. */
     KEY_LEFT("output_attentions"), KEY_LEFT("output_hidden_states"), KEY_LEFT("output_scores"),
     KEY_LEFT("return_dict"), KEY_LEFT("return_dict_in_generate"), KEY_LEFT("use_return_dict"),
 
-    /* Of other heads: classification, summaries. */
+    /* Other heads: classification, summaries. */
     KEY_LEFT("id2label"), KEY_LEFT("label2id"), KEY_LEFT("num_labels"), KEY_LEFT("problem_type"),
     KEY_LEFT("finetuning_task"), KEY_LEFT("task_specific_params"), KEY_LEFT("classifier_dropout"),
     KEY_LEFT("summary_type"), KEY_LEFT("summary_use_proj"), KEY_LEFT("summary_activation"),
     KEY_LEFT("summary_proj_to_labels"), KEY_LEFT("summary_first_dropout"),
 
-    /* How text is made, by generate(). */
+    /* Text generation by generate(). */
     KEY_LEFT("max_length"), KEY_LEFT("min_length"), KEY_LEFT("max_new_tokens"), KEY_LEFT("do_sample"),
     KEY_LEFT("early_stopping"), KEY_LEFT("num_beams"), KEY_LEFT("num_beam_groups"), KEY_LEFT("diversity_penalty"),
     KEY_LEFT("temperature"), KEY_LEFT("top_k"), KEY_LEFT("top_p"), KEY_LEFT("min_p"), KEY_LEFT("typical_p"),
@@ -92,8 +92,7 @@ static enum error_code find_format(const struct family_format **format, const cJ
                 model_family_names().text);
 }
 
-/* The class that wrote the file: another one with the same model_type computes something else from
- * the last layer on. */
+/* Check the class that wrote the file: another class with the same model_type differs after the last layer. */
 static enum error_code check_architecture(const struct family_format *f, const cJSON *root, const char *path,
                                           struct error *err)
 {

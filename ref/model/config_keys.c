@@ -6,7 +6,7 @@
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* Whether a value is what this JSON text says. */
+/* Whether a value equals this JSON text. */
 static bool is_value(const cJSON *value, const char *text)
 {
     cJSON *wanted = cJSON_Parse(text);

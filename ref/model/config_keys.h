@@ -1,7 +1,7 @@
-/* config_keys.h -- a JSON object read by a list of the keys that it may have.  Inside ref/model only.
+/* config_keys.h -- reads a JSON object with a list of the allowed keys.  Inside ref/model only.
  *
- * A key that is not in the list is refused: it may change what a model computes.  So a new version of transformers that
- * says something in a new way is noticed, and not misread.
+ * A key that is not in the list is refused, because it may change what a model computes.  So a new key of a new version
+ * of transformers gives an error and not a wrong model.
  */
 #ifndef ORRERY_CONFIG_KEYS_H
 #define ORRERY_CONFIG_KEYS_H
@@ -9,25 +9,25 @@
 #include "ref/io/json.h"
 
 enum config_key_kind {
-    KEY_SIZE,               /* int64_t from 1; must be there */
-    KEY_SIZE_OR_NULL,       /* int64_t from 1; null is 0; may be left out */
-    KEY_REAL,               /* double; may be left out, as all that follow may */
+    KEY_SIZE,               /* int64_t from 1; required */
+    KEY_SIZE_OR_NULL,       /* int64_t from 1; null is 0; optional, as all that follow */
+    KEY_REAL,               /* double */
     KEY_TOKEN,              /* int64_t from -1; null is NO_TOKEN */
     KEY_FLAG,               /* bool */
-    KEY_STRING,             /* const char *, the document's */
-    KEY_OBJECT,             /* const cJSON *, the document's; null is NULL */
-    KEY_ONLY,               /* there is one way to compute, and one or two ways to write it: only[] */
-    KEY_EVERY,              /* a list, or null, each of whose elements is only[0] */
-    KEY_IGNORED,            /* changes no number of training */
+    KEY_STRING,             /* const char *, owned by the document */
+    KEY_OBJECT,             /* const cJSON *, owned by the document; null is NULL */
+    KEY_ONLY,               /* must have one of the one or two values only[] */
+    KEY_EVERY,              /* a list whose elements are all only[0], or null */
+    KEY_IGNORED,            /* does not change any number of training */
 };
 
-enum { NO_TOKEN = -2 };     /* -1 is the last of the vocabulary, as in PyTorch */
+enum { NO_TOKEN = -2 };     /* -1 is the last token of the vocabulary, as in PyTorch */
 
-/* Lists of keys end with a name of NULL. */
+/* Lists of keys end with name NULL. */
 struct config_key {
     const char *name;
     enum config_key_kind kind;
-    size_t at;              /* where the value goes: offset in the struct that is filled */
+    size_t at;              /* offset of the value in the destination struct */
     const char *only[2];    /* JSON without blanks */
 };
 
@@ -37,12 +37,12 @@ struct config_key {
 #define KEY_LEFT(name_) { .name = name_, .kind = KEY_IGNORED }
 
 /**
- * Read an object by its lists of keys.
- * @param lists   n lists; a name is in one of them only.
+ * Read an object with lists of keys.
+ * @param lists   n lists; a name is in only one of them.
  * @param where   names the object in messages.
- * @param[out] to the struct that the lists' offsets are of; what the object leaves out stays as it was.
- * @return OK, or ERR_FORMAT naming the key: unknown (with the nearest that is known), missing, of the wrong type, or
- *         asking for what Orrery does not have.
+ * @param[out] to the struct that the lists' offsets refer to; fields of missing keys do not change.
+ * @return OK, or ERR_FORMAT naming the key: unknown (with the nearest known one), missing, of the wrong type, or with a
+ *         value that is not supported.
  */
 enum error_code config_keys_read(const struct config_key *const *lists, int n, const cJSON *object, const char *where,
                                  void *to, struct error *);

@@ -1,7 +1,7 @@
-/* config_llama.c -- the config.json of a Llama, and of a Mixtral, which is one with a mixture.
+/* config_llama.c -- the config.json of a Llama, and of a Mixtral, which is a Llama with a mixture.
  *
- * transformers adds the load-balancing loss to a Mixtral's only if output_router_logits is true, and so do we.  The
- * coefficient of the z loss, which transformers has for other mixtures only, has their key: router_z_loss_coef.
+ * As in transformers, the load-balancing loss is added to a Mixtral's loss only if output_router_logits is true.
+ * transformers has a z loss only for other mixtures; its coefficient has the same key here: router_z_loss_coef.
  */
 #include "ref/model/config_json.h"
 

@@ -1,8 +1,8 @@
 /* config_rotary.c -- rotary positions in a config.json.
  *
- * transformers 4 writes "rope_theta" beside "rope_scaling", an object or null, whose kind is its "type", from 4.43 on
- * its "rope_type".  transformers 5 writes "rope_parameters", with both in it; in a model whose layers differ there is
- * one of these objects for each type of layer.  We write the older form: all versions read it.
+ * transformers 4 writes "rope_theta" and "rope_scaling", an object or null; its kind is in "type", from 4.43 on in
+ * "rope_type".  transformers 5 writes both into "rope_parameters"; in a model with different types of layers, one
+ * object for each type.  We write the older form: all versions read it.
  */
 #include "ref/model/config_json.h"
 #include "ref/io/output.h"
@@ -19,7 +19,7 @@ struct rope_object {
 
 #define ROPE_TO(name, kind, field) KEY_TO(name, kind, struct rope_object, field)
 
-/* The numbers of a kind, which it must have, and those of others, which it must not; then what all have. */
+/* A kind must have its own numbers and none of the other kinds; then come the keys of all kinds. */
 enum { FACTOR, LOW, HIGH, ORIGINAL, ROPE_NUMBERS };
 static const struct config_key rope_keys[] = {
     [FACTOR] = ROPE_TO("factor", KEY_REAL, r.factor),
@@ -36,7 +36,7 @@ static const struct config_key rope_keys[] = {
 static const struct rope_kind {
     const char *name;
     enum rotary_scaling scaling;
-    int numbers;                /* the first so many of rope_keys are its own */
+    int numbers;                /* its own numbers: the first of rope_keys */
 } kinds[] = {
     { "default", SCALING_NONE, 0 }, { "linear", SCALING_LINEAR, LOW }, { "llama3", SCALING_LLAMA3, ROPE_NUMBERS },
 };
@@ -53,7 +53,7 @@ static enum error_code check_numbers(const struct rope_kind *kind, const cJSON *
     return OK;
 }
 
-/* The kind is asked for first: the keys of one that we do not have are not what is wrong. */
+/* The kind is checked before the keys: for an unsupported kind the error names the kind, not its keys. */
 static enum error_code find_kind(const struct rope_kind **kind, const cJSON *object, const char *where,
                                  struct error *err)
 {
@@ -76,7 +76,7 @@ static enum error_code find_kind(const struct rope_kind **kind, const cJSON *obj
                 where, shown(type).text);
 }
 
-/* r->theta stays if the object does not say it. */
+/* r->theta does not change if the object has none. */
 static enum error_code read_object(struct rotary *r, const cJSON *object, const char *where, struct error *err)
 {
     const struct config_key *const lists[] = { rope_keys };
@@ -95,7 +95,7 @@ static enum error_code read_object(struct rotary *r, const cJSON *object, const 
 
 struct rope_by_layer { const cJSON *full; };
 
-/* With one object for each type of layer there must be one alone: for layers that attend to all tokens before. */
+/* If there is one object per type of layer, full attention must be the only type. */
 static enum error_code of_full_attention(const cJSON **object, const char *where, struct error *err)
 {
     static const struct config_key keys[] = { KEY_TO("full_attention", KEY_OBJECT, struct rope_by_layer, full),
@@ -115,7 +115,7 @@ static bool same_rotary(const struct rotary *a, const struct rotary *b)
            && a->original_positions == b->original_positions;
 }
 
-/* An empty object says nothing: transformers reads it so. */
+/* An empty object is as none, as in transformers. */
 static enum error_code read_form(struct rotary *r, const cJSON *object, const char *path, const char *key,
                                  struct error *err)
 {
@@ -151,7 +151,7 @@ enum error_code rotary_from_json(struct config_reading *f, const cJSON *root, co
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* transformers warns of a real number that is written like a whole one. */
+/* Write a real number with a decimal point: transformers warns about an integer. */
 static bool add_real(cJSON *object, const char *key, double x)
 {
     char text[32];

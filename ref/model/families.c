@@ -1,9 +1,9 @@
-/* families.c -- which family a shape belongs to. */
+/* families.c -- finds the family of a shape. */
 #include "ref/model/config.h"
 #include <stdio.h>
 #include <string.h>
 
-/* What a family is made of. */
+/* The parts of a family. */
 static const struct family {
     const char *name;
     enum norm_kind norm;

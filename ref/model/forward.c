@@ -2,7 +2,7 @@
 #include "ref/model/partial.h"
 #include "ref/model/transformer_parts.h"
 
-/* Y = norm of X, by the weight and bias at these places of the list. */
+/* Y = norm of X, with the weight and bias at these indices of the list. */
 static void norm_forward(struct transformer *m, struct tensor Y, struct tensor mean, struct tensor rstd,
                          struct tensor X, int w, int b)
 {
@@ -46,7 +46,7 @@ static void feed_forward(struct transformer *m, int layer)
     computed(m, "mlp.out", layer, m->branch, c->F);
 }
 
-/* Both branches from one norm: out = in + (attention + feed-forward). */
+/* A parallel block: out = in + (attention + feed-forward), both from one norm. */
 static void parallel_forward(struct transformer *m, int layer, struct tensor out)
 {
     const struct ops *op = m->ops;

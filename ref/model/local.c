@@ -4,7 +4,7 @@
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
-/* Tensors of zeros like each of these, so many for each. */
+/* `each` tensors of zeros for each of `count` tensors, of its shape and format. */
 static struct tensor *zeros_like(const struct tensor w[], int count, int each)
 {
     struct tensor *t = calloc((size_t)(count * each), sizeof *t);
@@ -104,7 +104,7 @@ static enum error_code inner_step(const struct local_run *l, struct replica *r, 
     return OK;
 }
 
-/* Gradients are zero between steps: those of the first replica have room for the sum of all outer ones. */
+/* Gradients are zero between steps, so the first replica's hold the sum of the outer gradients. */
 static void outer_update(struct local_run *l, int i)
 {
     const struct transformer *first = &l->replica[0].model;

@@ -1,9 +1,8 @@
-/* local.h -- replicas that train apart (ref/optim/outer.h), one after the other on one device: the truth for schemes
- * that do it on many.
+/* local.h -- replicas that train separately (ref/optim/outer.h), one after another on one device: the reference for the
+ * schemes that run them on many devices.
  *
- * Replica r has weights, a state of the inner optimizer and sequences of its own.  Its loss is the mean over its own
- * labels, its gradients are clipped by their own norm.  Replicas count alike in the outer step, however many labels
- * each has had.
+ * Each replica has its own weights, inner optimizer state and sequences.  Its loss is the mean over its own labels; its
+ * gradients are clipped by their own norm.  All replicas have equal weight in the outer step, for any number of labels.
  */
 #ifndef ORRERY_LOCAL_H
 #define ORRERY_LOCAL_H
@@ -15,7 +14,7 @@
 struct replica {
     struct transformer model;
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
-    double loss, norm;                  /* of its last step: mean over its labels; of its gradients before clipping */
+    double loss, norm;                  /* of the last step: mean over its labels; of its gradients before clipping */
 };
 
 struct local_run {
@@ -24,21 +23,21 @@ struct local_run {
     struct outer outer;
     const struct optimizer *optimizer;
     struct hyperparameters hyper;
-    struct tensor *anchor, *momentum;   /* [params] the weights after the last outer step; of the outer steps */
+    struct tensor *anchor, *momentum;   /* [params] weights after the last outer step; momentum of the outer steps */
     int64_t step;                       /* steps done */
 };
 
-/** Replicas of one model, its initial weights drawn from the seed.  fp32 or fp64.
- *  @return OK, ERR_PLAN or ERR_MEMORY; local_close works after all of them. */
+/** Create replicas of one model in fp32 or fp64, with initial weights drawn from the seed.
+ *  @return OK, ERR_PLAN or ERR_MEMORY; local_close is valid after each of them. */
 enum error_code local_open(struct local_run *, int replicas, const struct model_config *, enum dtype, uint64_t seed,
                            const struct optimizer *, const struct hyperparameters *, struct outer, struct error *);
 void local_close(struct local_run *);
 
-/** Begin anew from other weights, the same for all replicas.  @param w  [params] in the model's order and format. */
+/** Restart all replicas from the same weights.  @param w  [params] in the model's order and format. */
 void local_start(struct local_run *, const struct tensor w[]);
 
 /**
- * A step of every replica, and where it is the last of a round, the outer step.
+ * One step of every replica; after the last step of a round also the outer step.
  * @param ids, labels  int32 [B*S], the batch; replica r has its sequences first[r] .. first[r + 1] - 1.
  * @param seed         of dropout, in this step.
  * @return as transformer_forward.

@@ -9,7 +9,7 @@
 
 uint64_t mezo_key(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1); }
 
-/* A stream of its own: under the key of some seed the parameter's own name draws initial weights. */
+/* Not the stream of the parameter's name: that one draws initial weights. */
 static uint64_t stream_of(const struct param_spec *p)
 {
     char name[PARAM_NAME + 8];
@@ -22,7 +22,7 @@ void mezo_draw(const struct param_spec *p, uint64_t key, int64_t first, int64_t 
     random_normals(z, n, key, stream_of(p), (uint64_t)first);
 }
 
-/* Elements that are drawn, and computed with in double, at once. */
+/* Elements drawn and computed in double at once. */
 enum { PIECE = 512 };
 
 static int64_t piece_at(int64_t at, int64_t n) { return n - at < PIECE ? n - at : PIECE; }
@@ -49,7 +49,7 @@ static void free_all(struct tensor *all, int count)
     free(all);
 }
 
-/* A second set of weights.  The one-device model is there to be understood, not to save memory. */
+/* A second set of weights: simple code matters more here than memory. */
 static struct tensor *moved_weights(const struct transformer *m, uint64_t key, double along)
 {
     struct tensor *all = calloc((size_t)m->params, sizeof *all);

@@ -1,9 +1,9 @@
-/* mixture.c -- the feed-forward of a mixture of experts: every token goes to k of E experts, and its results come back
- * weighted.
+/* mixture.c -- the feed-forward of a mixture of experts: every token goes to k of E experts; their results are added
+ * with weights.
  *
- * Rows are sorted by expert, so that each expert is a product of its own with consecutive rows; an expert without rows
- * is left alone.  What the routers add to the loss is a function of all layers together, so that its gradient is known
- * only after the last: see ref/ops/router_losses.c.
+ * Rows are sorted by expert, so each expert computes products of consecutive rows; an expert without rows is skipped.
+ * The routers' losses depend on all layers together, so their gradient is known only after the last layer: see
+ * ref/ops/router_losses.c.
  */
 #include "ref/model/transformer_parts.h"
 #include <string.h>
@@ -54,7 +54,7 @@ void mixture_forward(struct transformer *m, int layer)
     computed(m, "mlp.out", layer, m->branch, c->mixture.k);
 }
 
-/* Rows of all layers' routers together. */
+/* Number of rows of all layers' routers. */
 static double router_rows(const struct transformer *m) { return (double)(m->B * m->S * m->config.L); }
 
 static void experts_backward(struct transformer *m, int layer)
@@ -110,7 +110,7 @@ void mixture_backward(struct transformer *m, int layer)
     op->add(m->d_branch, m->d_branch, from_router);
 }
 
-/* ---- the routers' losses ----------------------------------------------------------------------------------------- */
+/* ---- router losses ----------------------------------------------------------------------------------------------- */
 
 void router_losses_begin(struct transformer *m)
 {

@@ -1,10 +1,10 @@
-/* params.c -- the list of a model's parameters: which there are, their names in files, shapes and initial values. */
+/* params.c -- the list of a model's parameters: their order, names in files, shapes and initial values. */
 #include "ref/model/config.h"
 #include "ref/ops/ops.h"
 #include <math.h>
 #include <stdio.h>
 
-/* ---- places in the list ------------------------------------------------------------------------------------------ */
+/* ---- indices in the list ----------------------------------------------------------------------------------------- */
 
 static const struct { enum param_role role; bool bias; } kinds[BLOCK_PARAMS] = {
     [LN1_W] = { ROLE_NORM, false },          [LN1_B] = { ROLE_NORM, true },
@@ -25,7 +25,7 @@ static bool has(const struct model_config *c, enum block_param p)
 
 static int64_t experts(const struct model_config *c) { return c->mlp == MLP_MIXTURE ? c->mixture.E : 1; }
 
-/* Within a block: those of the whole block that come before p. */
+/* Number of the block's parameters before p. */
 static int before(const struct model_config *c, enum block_param p)
 {
     int n = 0;
@@ -33,7 +33,7 @@ static int before(const struct model_config *c, enum block_param p)
     return n;
 }
 
-/* A mixture has no biases, so that an expert's two are neighbours at the end of the block. */
+/* A mixture has no biases, so the two parameters of an expert are neighbours at the end of the block. */
 static int block_params(const struct model_config *c) { return before(c, BLOCK_PARAMS) + 2 * (int)(experts(c) - 1); }
 
 int param_positions(const struct model_config *c) { return c->positions == POSITIONS_LEARNED ? 1 : -1; }
@@ -52,7 +52,7 @@ int param_of_expert(const struct model_config *c, int64_t layer, int64_t expert,
 
 int param_final_norm(const struct model_config *c) { return first_block(c) + (int)c->L * block_params(c); }
 
-/* Behind the final norm. */
+/* The index after the final norm. */
 static int first_of_head(const struct model_config *c)
 {
     return param_final_norm(c) + 1 + model_has_bias(c, ROLE_NORM);
@@ -74,16 +74,16 @@ int model_param_count(const struct model_config *c)
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* A parameter's name, and those of its parts if they are not the same. */
+/* A parameter's name, and the names of its parts if it has several. */
 struct names { const char *whole, *part[PARAM_MOST_PARTS]; };
 
 /* The names of a family. */
 struct naming {
-    const char *in_files;                       /* what stands before all names but the head's in files alone */
-    const char *block;                         /* what stands before the names of a block's parameters; %d: the layer */
+    const char *in_files;                       /* prefix of all names except the head's, only in files */
+    const char *block;                          /* prefix of the names of a block's parameters; %d: the layer */
     bool transposed;                            /* matrices of blocks are [in, out] in files */
     struct names of_block[BLOCK_PARAMS];
-    const char *tokens, *positions, *norm;      /* before ".weight" and ".bias" */
+    const char *tokens, *positions, *norm;      /* without ".weight" and ".bias" */
 };
 
 static const struct naming gpt2_naming = {
@@ -99,7 +99,7 @@ static const struct naming gpt2_naming = {
     },
 };
 
-static const struct naming llama_naming = {         /* and a Mixtral's */
+static const struct naming llama_naming = {         /* and Mixtral */
     .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm",
     .of_block = {
         [LN1_W] = { .whole = "input_layernorm.weight" },
@@ -136,7 +136,7 @@ static const struct naming *naming_of(const struct model_config *c)
     return of_family[model_family(c)];
 }
 
-/* What stands before a block's names. */
+/* The prefix of a block's names. */
 struct prefix { char text[64]; };
 
 static struct prefix block_prefix(const struct model_config *c, int layer, int expert)
@@ -170,7 +170,7 @@ static struct param_spec make(const char *before, const char *name, enum param_r
     return s;
 }
 
-/* Of the parts of a fused parameter, one after another. */
+/* Rows of one part of a fused parameter. */
 static int64_t part_rows(const struct model_config *c, enum block_param p, int part)
 {
     if (p == QKV_W) return (part == 0 ? c->H : c->K) * c->A;
@@ -201,7 +201,7 @@ static struct param_spec block_param(const struct model_config *c, int layer, in
     return s;
 }
 
-/* The parameter at this place of a block. */
+/* The parameter at this index of a block. */
 static struct param_spec param_in_block(const struct model_config *c, int layer, int place)
 {
     const bool mixture = c->mlp == MLP_MIXTURE;
@@ -250,7 +250,7 @@ int64_t model_elements(const struct model_config *c)
     return n;
 }
 
-/* Of linear layers: forward, and in a step as many again for the input and for the weights. */
+/* linear: of the forward pass; a step has as many again for the inputs and for the weights. */
 struct flops { double linear, attention_forward, attention_backward; };
 
 static struct flops flops_of(const struct model_config *c, int64_t B, int64_t S)

@@ -19,7 +19,7 @@ void partial_forward(const struct transformer *m, int layer, struct tensor out)
             memcpy(rows(m, out, b), rows(m, m->block[layer].in, b), tensor_bytes(out) / (size_t)m->B);
 }
 
-/* forward's scratch is free in backward. */
+/* Saves into forward's scratch, which is free in backward. */
 void partial_backward_begin(struct transformer *m, int layer)
 {
     const size_t bytes = tensor_bytes(m->d_stream) / (size_t)m->B;

@@ -1,14 +1,14 @@
-/* partial.h -- layers that some sequences of the batch pass by, their residual stream untouched: partial pipelines. */
+/* partial.h -- layers that some sequences of the batch skip (their residual stream is unchanged): partial pipelines. */
 #ifndef ORRERY_PARTIAL_H
 #define ORRERY_PARTIAL_H
 
 #include "ref/model/transformer.h"
 
-/** After a layer's forward: the output of sequences that pass it by becomes their input. */
+/** After a layer's forward: for sequences that skip the layer, output = input. */
 void partial_forward(const struct transformer *, int layer, struct tensor out);
 
-/** Round a layer's backward, which works on m->d_stream: gradients of sequences that pass it by are put aside and stand
- *  at zero meanwhile, so that the layer's weights get nothing from them; then they are put back. */
+/** Before and after a layer's backward.  begin saves the rows of m->d_stream of sequences that skip the layer, and sets
+ *  them to zero, so that they add nothing to the layer's gradients; end restores them. */
 void partial_backward_begin(struct transformer *, int layer);
 void partial_backward_end(struct transformer *, int layer);
 

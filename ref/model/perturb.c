@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One Philox block serves four elements. */
+/* One Philox block gives the numbers for four elements. */
 static void disturb(struct tensor t, double size, uint64_t seed, uint64_t stream)
 {
     const int64_t n = tensor_count(t), blocks = (n + 3) / 4;

@@ -6,16 +6,16 @@
 #include "ref/numeric/tensor.h"
 
 /**
- * Radians a token by which pair i of R/2 turns: f = theta^(-2i/R), then scaled.
+ * Radians per token by which pair i of R/2 turns: f = theta^(-2i/R), then scaled.
  *
  * Linear: f / factor (S. Chen et al., "Extending context window of large language models via positional interpolation",
- * arXiv:2306.15595).  Llama 3 (as transformers has it for Llama 3.1): with t = original_positions f / (2 pi), the turns
- * in the original context, f stays where t > high_frequency, is divided by factor where t < low_frequency, and between
- * them is the mean of the two weighted by (t - low) / (high - low).
+ * arXiv:2306.15595).  Llama 3 (as in transformers for Llama 3.1): let t = original_positions f / (2 pi), the turns in
+ * the original context.  If t > high_frequency, f does not change; if t < low_frequency, f is divided by factor;
+ * between them it is the mean of the two, weighted by (t - low) / (high - low).
  */
 double rotary_frequency(const struct rotary *, int64_t R, int64_t i);
 
-/** Columns of the table of a model's rotary positions: R. */
+/** Columns R of a model's table of rotary positions. */
 int64_t rotary_table_width(const struct model_config *);
 
 /** Row p of the table [S,R]: cos of the R/2 angles p f_i, then their sines.  Computed in double, rounded once. */

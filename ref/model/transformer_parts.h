@@ -1,22 +1,22 @@
-/* transformer_parts.h -- what the files of the one-device model share.  Inside ref/model only. */
+/* transformer_parts.h -- shared by the files of the one-device model.  Inside ref/model only. */
 #ifndef ORRERY_TRANSFORMER_PARTS_H
 #define ORRERY_TRANSFORMER_PARTS_H
 
 #include "ref/model/transformer.h"
 
-/* A parameter's tensor by its place in the list; none for -1. */
+/* A parameter's tensor by its index; tensor_none for -1. */
 static inline struct tensor pick(const struct tensor *list, int i) { return i < 0 ? tensor_none : list[i]; }
 
 #define W(p) pick(m->w, param_of_block(&m->config, layer, p))
 #define G(p) pick(m->g, param_of_block(&m->config, layer, p))
 
-/* What the feed-forward reads. */
+/* The input of the feed-forward. */
 static inline struct tensor feed_input(const struct transformer *m, int layer)
 {
     return m->config.parallel ? m->block[layer].ln1 : m->block[layer].ln2;
 }
 
-/* Announce a tensor that was just computed, each of whose elements summed so many products. */
+/* Announce a tensor that was just computed; each element sums `terms` products. */
 static inline void computed(struct transformer *m, const char *name, int layer, struct tensor t, int64_t terms)
 {
     if (m->observer.see) m->observer.see(m->observer.context, name, layer, false, t, terms);
@@ -40,21 +40,21 @@ static inline struct dropout residual_dropout(const struct transformer *m, int l
     return dropout_at(m->config.dropout_residual, m->seed, layer, where, m->first * m->S, 0, m->config.D);
 }
 
-/* Buffers for such a batch.  @return OK or ERR_MEMORY. */
+/* Allocate the buffers for a batch of B sequences of S tokens.  @return OK or ERR_MEMORY. */
 enum error_code transformer_make_buffers(struct transformer *, int64_t B, int64_t S, struct error *);
 
-/* ---- mixture.c: the feed-forward of a mixture, and what its routers add to the loss ------------------------------ */
+/* ---- mixture.c: the feed-forward of a mixture, and its routers' losses ------------------------------------------- */
 
 /* m->branch = the mixture of the block's ln2. */
 void mixture_forward(struct transformer *, int layer);
 
-/* d_branch: the gradient of the mixture's output becomes that of its input. */
+/* m->d_branch: on entry the gradient of the mixture's output, on return that of its input. */
 void mixture_backward(struct transformer *, int layer);
 
-/* Forget the sums of the step before. */
+/* Set the sums to zero, before a forward pass. */
 void router_losses_begin(struct transformer *);
 
-/* The routers' losses, each times its coefficient.  After all blocks. */
+/* The routers' losses, each times its coefficient.  Call it after all blocks. */
 double router_losses_end(struct transformer *);
 
 #endif

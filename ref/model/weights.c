@@ -30,7 +30,7 @@ static struct safetensors *opened(const struct weights *w, const char *name)
     return NULL;
 }
 
-/* A name in the index is a file beside it, and nothing else. */
+/* A file name in the index must be a file in the same folder. */
 static enum error_code open_listed(struct weights *w, const char *index, const cJSON *entry, struct error *err)
 {
     char path[PATH_ROOM];
@@ -95,7 +95,7 @@ static const struct safetensors_entry *find_exactly(const struct weights *w, con
     return *in ? safetensors_find(*in, name) : NULL;
 }
 
-/* The files of a model without its head leave out the "model." or "transformer." that all other names begin with. */
+/* Files of a model without its head omit the prefix "model." or "transformer." of all names. */
 static const struct safetensors_entry *find(const struct weights *w, const char *name, const struct safetensors **in)
 {
     const struct safetensors_entry *e = find_exactly(w, name, in);
@@ -104,7 +104,7 @@ static const struct safetensors_entry *find(const struct weights *w, const char 
     return e || !prefixed ? e : find_exactly(w, dot + 1, in);
 }
 
-/* The same shape, or its transpose where the file has it so. */
+/* Check for the same shape, or its transpose where files store that. */
 static enum error_code check_shape(const struct safetensors *file, const struct safetensors_entry *e,
                                    const struct param_spec *s, int64_t part_rows, struct error *err)
 {
@@ -119,7 +119,7 @@ static enum error_code check_shape(const struct safetensors *file, const struct 
                 found, want);
 }
 
-/* Rows start[0] .. of one part; out holds no others. */
+/* Read rows start[0] .. of one part; out has room for these rows only. */
 static enum error_code read_part(const struct weights *w, const struct param_spec *s, const struct param_part *part,
                                  const char *suffix, const int64_t start[2], const int64_t extent[2], enum dtype want,
                                  void *out, struct error *err)
@@ -157,7 +157,7 @@ enum error_code weights_read_box(const struct weights *w, const struct param_spe
     return e;
 }
 
-/* Row by row: a vocabulary's matrices may be large. */
+/* Compares row by row: the matrices may be large. */
 static enum error_code compare_rows(const struct weights *w, const struct param_spec *embedding,
                                     const struct param_spec *head, double *row, struct error *err)
 {

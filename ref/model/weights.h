@@ -1,8 +1,8 @@
-/* weights.h -- a model's parameters in safetensors files as Hugging Face transformers names and cuts them.
+/* weights.h -- a model's parameters in safetensors files, with the names and tensors of Hugging Face transformers.
  *
- * Reading takes one file, or several with an index (model.safetensors.index.json), in any of F64, F32, BF16 and F16; a
- * logical parameter may be several tensors (param_spec.part), a GPT-2's matrices lie transposed.  What else is in the
- * files is let be.  A suffix, ".exp_avg", names an optimizer's state beside each tensor.
+ * The weights are in one file, or in several with an index (model.safetensors.index.json), in F64, F32, BF16 or F16.  A
+ * logical parameter may be several tensors (param_spec.part); GPT-2's matrices are stored transposed.  Other tensors in
+ * the files are ignored.  A suffix, such as ".exp_avg", names an optimizer's state of each tensor.
  */
 #ifndef ORRERY_WEIGHTS_H
 #define ORRERY_WEIGHTS_H
@@ -13,12 +13,12 @@
 struct weights {
     int files;
     struct safetensors *file;           /* [files] */
-    struct cJSON *index;                /* names to files; NULL if there is one file */
+    struct cJSON *index;                /* maps names to files; NULL if there is one file */
     char *dir;
 };
 
-/** Open DIR/model.safetensors or, if it is not there, the files of DIR/model.safetensors.index.json.
- *  @return OK; ERR_FILE; ERR_FORMAT; ERR_MEMORY.  On failure there is nothing to close. */
+/** Open DIR/model.safetensors or, if it does not exist, the files of DIR/model.safetensors.index.json.
+ *  @return OK; ERR_FILE; ERR_FORMAT; ERR_MEMORY.  After a failure there is nothing to close. */
 enum error_code weights_open(struct weights *, const char *dir, struct error *);
 
 /** Open one file.  @return as weights_open. */
@@ -37,10 +37,10 @@ enum error_code weights_read_box(const struct weights *, const struct param_spec
                                  struct error *);
 
 /**
- * Check that files do not contradict a config that ties the output matrix to the embedding: a file may hold both, with
- * the same numbers.  transformers 5 unties a model whose files hold two matrices; older versions drop one.
- * @return OK, also if nothing is tied or there is one only; ERR_FORMAT with the first row that differs; as
- *     weights_read_box.
+ * Check files of a config that ties the output matrix to the embedding: if both are there, they must be equal.  If they
+ * differ, transformers 5 unties the model; older versions drop one matrix.
+ * @return OK, also if nothing is tied or only one is there; ERR_FORMAT with the first row that differs; or as
+ *         weights_read_box.
  */
 enum error_code weights_check_tied(const struct weights *, const struct model_config *, struct error *);
 
@@ -53,19 +53,18 @@ struct weights_writer {
     const struct param_spec *spec;
     struct safetensors_writer writer;
     int suffixes, entries;
-    struct safetensors_entry *entry;    /* of parameter i, suffix s: from first[i * suffixes + s], one a part */
+    struct safetensors_entry *entry;    /* parameter i, suffix s: from first[i * suffixes + s], one per part */
     int *first;
     char (*name)[2 * PARAM_NAME];
     bool open;
 };
 
 /**
- * Start a file of every parameter, with each suffix.
- * @param spec      [n * suffixes] what parameter i has under suffix s: from spec[i * suffixes + s]; must outlive the
- *     writer.  One
- *                  without parts has nothing.
+ * Start a file with every parameter and each suffix.
+ * @param spec      [n * suffixes] spec[i * suffixes + s] is parameter i under suffix s; one without parts is left out.
+ *                  Must outlive the writer.
  * @param metadata  [pairs]
- * @return as safetensors_create; weights_abort frees what there is.
+ * @return as safetensors_create; call weights_abort after a failure, too.
  */
 enum error_code weights_create(struct weights_writer *, const struct param_spec *spec, int n, enum dtype,
                                const char *path, const char *const suffix[], int suffixes,
@@ -74,14 +73,14 @@ enum error_code weights_create(struct weights_writer *, const struct param_spec 
 /** Write a whole logical parameter, or its state of suffix s.  @return as safetensors_write_box. */
 enum error_code weights_write(struct weights_writer *, int param, int s, const void *data, struct error *);
 
-/** Give the file its name.  @return as safetensors_commit. */
+/** Finish the file under its final name.  @return as safetensors_commit. */
 enum error_code weights_commit(struct weights_writer *, struct error *);
 
-/** Give up what was not committed, and free.  Always last. */
+/** Discard what was not committed, and free the writer.  Always the last call. */
 void weights_abort(struct weights_writer *);
 
-/** Write DIR/config.json and DIR/model.safetensors of a serial model; the folder must be there.
- * @return OK or the first failure. */
+/** Write DIR/config.json and DIR/model.safetensors of a serial model; the folder must exist.
+ *  @return OK or the first failure. */
 enum error_code weights_save(const struct transformer *, const char *dir, struct error *);
 
 #endif

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
-enum { CHUNK = 512, PARALLEL_FROM = 1 << 14 };          /* CHUNK is even, so that no byte belongs to two */
+enum { CHUNK = 512, PARALLEL_FROM = 1 << 14 };          /* even: no byte belongs to two chunks */
 
 static int64_t blocks_of(struct block_format f, int64_t n) { return (n + f.block - 1) / f.block; }
 static int64_t code_bytes(struct block_format f, int64_t n) { return (n * f.bits + 7) / 8; }
@@ -13,7 +13,7 @@ int64_t block_quantised_bytes(struct block_format f, int64_t n)
     return 4 * blocks_of(f, n) + n / f.block * code_bytes(f, f.block) + code_bytes(f, n % f.block);
 }
 
-/* Elements first .. first+n-1 as fp32: where they are, or in `room`. */
+/* Elements first .. first+n-1 as fp32: in place, or converted into `room`. */
 static const float *floats(struct tensor X, int64_t first, int64_t n, float room[CHUNK])
 {
     if (X.dtype == F32) return (const float *)X.data + first;
@@ -21,7 +21,7 @@ static const float *floats(struct tensor X, int64_t first, int64_t n, float room
     return room;
 }
 
-/* Of all bits but the sign: they order like the numbers, with infinity and then NaN above all. */
+/* The largest |x| as bits without the sign: these order like the numbers, then infinity, then NaN. */
 static uint32_t largest(const float *x, int64_t n)
 {
     uint32_t most = 0;
@@ -34,7 +34,7 @@ static uint32_t largest(const float *x, int64_t n)
 
 static int largest_code(int bits) { return (1 << (bits - 1)) - 1; }
 
-/* DeepSpeed's 2^b / (2 max), without the overflow that doubling the largest fp32 numbers would be. */
+/* DeepSpeed's 2^b / (2 max), but without doubling max, which could overflow. */
 static float factor_of(uint32_t largest_bits, int bits)
 {
     if (largest_bits == 0) return 1;
@@ -118,7 +118,7 @@ void block_dequantise(struct tensor Y, const void *code, struct block_format f)
         }
 }
 
-/* ---- how far it may be off --------------------------------------------------------------------------------------- */
+/* ---- error bounds ------------------------------------------------------------------------------------------------ */
 
 static bool all_zero(const uint8_t *code, int64_t n, int bits)
 {

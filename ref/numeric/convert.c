@@ -4,7 +4,7 @@
 
 enum { PARALLEL_FROM = 1 << 16 };       /* elements below which starting threads costs more than it saves */
 
-/* One loop for each pair of formats: 16-bit numbers as uint16_t, fp32 as its bits where that keeps a NaN as it is. */
+/* One loop per pair of formats.  16-bit numbers are uint16_t; fp32 is used as bits where a NaN must not change. */
 #define LOOP(name, to_type, from_type, expression)                                              \
 static void name(void *to, const void *from, int64_t n)                                         \
 {                                                                                               \

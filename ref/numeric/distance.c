@@ -8,7 +8,7 @@ static const void *element(struct tensor t, int64_t i)
     return (const char *)t.data + (size_t)i * dtype_size(t.dtype);
 }
 
-/* A few at a time in double, so that the sum itself is one loop for all formats. */
+/* Converts a few elements at a time to double, so that one loop serves all formats. */
 double squared_distance(struct tensor a, struct tensor b)
 {
     const int64_t count = tensor_count(a);

@@ -24,8 +24,8 @@ enum dtype {
 size_t dtype_size(enum dtype);                  /* bytes of one element */
 const char *dtype_name(enum dtype);             /* "fp32" */
 const char *dtype_file_name(enum dtype);        /* "F32", as safetensors spells it */
-double dtype_unit(enum dtype);           /* unit roundoff u: |fl(x) - x| <= u |x|, where neither over- nor underflows */
-enum dtype dtype_wide(enum dtype);              /* the format its sums are taken in: fp32 for 16 bits, else itself */
+double dtype_unit(enum dtype);                  /* unit roundoff u: |fl(x) - x| <= u |x|, without over- or underflow */
+enum dtype dtype_wide(enum dtype);              /* the format of its sums: fp32 for 16 bits, else itself */
 /* The dtype of this name (either spelling), or DTYPE_COUNT if there is none. */
 enum dtype dtype_by_name(const char *name);
 

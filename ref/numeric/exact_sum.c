@@ -5,7 +5,7 @@
 enum { LIMB_BITS = 32, LOWEST = 1074 };         /* the last bit of limb 0 is 2^-LOWEST */
 #define LIMB_MASK 0xffffffffu
 
-/* v 2^power, v below 2^63: three limbs, each of which gets less than 2^33. */
+/* Add v 2^power, v < 2^63, to three limbs; each grows by less than 2^33. */
 static void add_at(struct exact_sum *s, uint64_t v, int power)
 {
     const int at = power + LOWEST, i = at / LIMB_BITS, shift = at % LIMB_BITS;
@@ -32,8 +32,8 @@ void exact_add(struct exact_sum *s, const struct exact_sum *t)
 
 /* ---- terms ------------------------------------------------------------------------------------------------------- */
 
-/* The square of a 24-bit fraction has 48 bits, so that AT_ONCE of one exponent fit into 63; WAYS sums of each, so that
- * neighbours of one exponent do not wait for each other. */
+/* The square of a 24-bit fraction has 48 bits, so the sum of AT_ONCE squares of one exponent fits into 63 bits.  WAYS
+ * sums per exponent: consecutive terms with the same exponent do not depend on each other. */
 enum { AT_ONCE = 1 << 15, EXPONENTS = 256, WAYS = 4 };
 
 static void add_floats(struct exact_sum *s, const float *x, int64_t n)
@@ -94,9 +94,9 @@ void exact_add_squares(struct exact_sum *s, struct tensor x)
     }
 }
 
-/* ---- what is read ------------------------------------------------------------------------------------------------ */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* From the highest limb down: each is small beside those before it, so that the sum is off by an ulp at most. */
+/* From the highest limb down: each is small beside the sum so far, so the error is at most one ulp. */
 double exact_value(const struct exact_sum *s)
 {
     double sum = s->infinite;
@@ -104,7 +104,7 @@ double exact_value(const struct exact_sum *s)
     return sum;
 }
 
-/* A term that is not finite is one in the last number. */
+/* The last number carries terms that are not finite. */
 void exact_to_numbers(const struct exact_sum *s, double number[])
 {
     for (int i = 0; i < EXACT_LIMBS; i++) number[i] = (double)s->limb[i];

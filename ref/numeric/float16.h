@@ -1,20 +1,20 @@
 /* float16.h -- the two 16-bit floating-point formats, bit for bit: bf16 (8 bits of exponent, 7 of fraction) and fp16
  * (5, 10).
  *
- * Numbers are kept as their 16 bits; arithmetic is done on what they widen to.  Rules, the same for both formats:
- *   - widening is exact; subnormals, infinities and signed zeros included;
- *   - narrowing rounds once, to nearest, ties to even, from fp32 and from fp64 alike; too large becomes infinity, too
- *     small a subnormal or a zero of the same sign;
- *   - a NaN stays a NaN of its sign: widening moves all bits of its payload, narrowing keeps the leading ones and sets
- *     the quiet bit, so that a payload of zeros cannot turn it into an infinity.
- * Written with integers, and with two fp32 additions that are exact by construction, so that a compiler vectorises
- * loops of them.  The rounding mode must be the usual one, and subnormal fp32 numbers must not be flushed to zero.
+ * Numbers are stored as 16 bits; arithmetic uses the widened numbers.  Rules for both formats:
+ *   - widening is exact, also for subnormals, infinities and signed zeros;
+ *   - narrowing rounds once, to nearest, ties to even, from fp32 and from fp64; a number that is too large becomes
+ *     infinity, one that is too small becomes a subnormal or a zero of the same sign;
+ *   - a NaN stays a NaN with its sign: widening keeps all bits of its payload; narrowing keeps the leading bits and
+ *     sets the quiet bit, so that a payload of zeros does not make an infinity.
+ * The code uses integers and two fp32 additions, which are exact by construction, so that compilers vectorise loops.
+ * The rounding mode must be to nearest, and subnormal fp32 numbers must not be flushed to zero.
  *
- * Source  fp16: IEEE 754-2008 binary16; bf16: the upper half of binary32.  Narrowing fp64 by way of fp32 rounded to odd
+ * Source  fp16: IEEE 754-2008 binary16; bf16: the upper half of binary32.  Narrowing fp64 through fp32, rounded to odd,
  *         is one rounding: S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms
  *         using rounding to odd", doi:10.1109/TC.2007.70819, theorem 1.
  *
- * Another family of formats (fp8, microscaling) is another file like this one, and its lines in dtype.h and convert.c.
+ * To add a family of formats (fp8, microscaling), add a file like this one, and its lines in dtype.h and convert.c.
  */
 #ifndef ORRERY_FLOAT16_H
 #define ORRERY_FLOAT16_H
@@ -31,15 +31,15 @@ static inline double double_of_bits(uint64_t b) { double x; memcpy(&x, &b, sizeo
 
 static inline uint32_t bf16_widen(uint16_t h) { return (uint32_t)h << 16; }
 
-/* Half of the last place kept, less one, plus the last place kept: carries exactly when nearest-even rounds up. */
+/* Adds half of the last kept place, minus one, plus the last kept bit: it carries exactly if nearest-even rounds up. */
 static inline uint16_t bf16_narrow(uint32_t x)
 {
     const uint32_t number = (x + 0x7fff + (x >> 16 & 1)) >> 16, nan = x >> 16 | 0x40;
     return (uint16_t)((x & 0x7fffffff) > 0x7f800000 ? nan : number);
 }
 
-/* 112 = 127 - 15 moves the exponent.  A subnormal's fraction is put below the leading bit of 2^-14,
- * which is then taken away. */
+/* 112 = 127 - 15 shifts the exponent.  A subnormal's fraction is placed below the leading bit of 2^-14; then 2^-14 is
+ * subtracted. */
 static inline uint32_t fp16_widen(uint16_t h)
 {
     const uint32_t x = (uint32_t)(h & 0x7fff) << 13;
@@ -48,7 +48,7 @@ static inline uint32_t fp16_widen(uint16_t h)
     return (x >= 0x0f800000 ? special : x >= 0x00800000 ? normal : subnormal) | (uint32_t)(h & 0x8000) << 16;
 }
 
-/* The last place of fp16's subnormals is 2^-24, that of fp32 numbers from 0.5 to 1: adding 0.5 rounds there. */
+/* The last place of fp16's subnormals is 2^-24, as of fp32 numbers from 0.5 to 1: adding 0.5 rounds to it. */
 static inline uint16_t fp16_narrow(uint32_t b)
 {
     const uint32_t x = b & 0x7fffffff;
@@ -61,8 +61,8 @@ static inline uint16_t fp16_narrow(uint32_t b)
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* fp64 as fp32 bits, an inexact result rounded to odd: its last bit says that something was cut off, and no 16-bit
- * rounding can mistake it for a tie.  NaN by the rule above. */
+/* fp64 as fp32 bits.  An inexact result is rounded to odd: its last bit is 1, so no 16-bit rounding takes it for a tie.
+ * NaN by the rule above. */
 static inline uint32_t float_bits_to_odd(double x)
 {
     const float f = (float)x;
@@ -74,7 +74,7 @@ static inline uint32_t float_bits_to_odd(double x)
     return x != x ? nan : odd;
 }
 
-/* fp32 as fp64; NaN without the processor, which would make it quiet. */
+/* fp32 as fp64.  A NaN is converted as bits: the processor would set its quiet bit. */
 static inline double double_of_float_bits(uint32_t b)
 {
     const double number = float_of_bits(b);

@@ -1,10 +1,10 @@
-/* philox.h -- random numbers that depend only on where they are used.
+/* philox.h -- counter-based random numbers.
  *
- * Number i of tensor T under a seed is a pure function of (seed, T, i): no state, no order.  A device draws exactly
- * the elements it holds, so that the same seed gives the same model, and the same dropout masks, on every mesh.
+ * Number i of tensor T is a pure function of (seed, T, i): no state, no order.  A device draws only the elements of its
+ * shard, so the same seed gives the same model and the same dropout masks on every mesh.
  *
  * Source  J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11,
- *         doi:10.1145/2063384.2063405; held to the known-answer vectors of the authors' Random123 library.
+ *         doi:10.1145/2063384.2063405; tested with the known-answer vectors of the authors' Random123 library.
  */
 #ifndef ORRERY_PHILOX_H
 #define ORRERY_PHILOX_H
@@ -14,25 +14,25 @@
 /** Philox4x32-10: four random words from a counter and a key. */
 void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/** The number of a tensor's random stream: FNV-1a of its name, so that streams do not depend on any numbering. */
+/** The random stream of a tensor: FNV-1a of its name, so it does not depend on any numbering. */
 uint64_t random_stream(const char *tensor_name);
 
 /** Word 0 of the Philox block at (seed, stream, index), as a number in [0, 1) with 24 bits: exact in fp32. */
 double random_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 
-/** The same numbers for n indices in a row, several at a time: x[i] = random_uniform(seed, stream, first + i). */
+/** The same for n consecutive indices, vectorised: x[i] = random_uniform(seed, stream, first + i). */
 void random_uniforms(float *x, int64_t n, uint64_t seed, uint64_t stream, uint64_t first);
 
 /**
- * A bell-shaped number of mean 0 and variance 1.
+ * An approximately normal number of mean 0 and variance 1.
  *
  * The sum of the block's eight 16-bit halves, centred and scaled (Irwin-Hall, n = 8): |x| < 4.9, excess kurtosis
- * -0.15.  Integer arithmetic and one multiplication, so the bits are the same on every machine and in every language,
- * which a logarithm or cosine would not promise.
+ * -0.15.  It needs only integer arithmetic and one multiplication, so the bits are the same on every machine and in
+ * every language; logarithms and cosines do not guarantee that.
  */
 double random_normal(uint64_t seed, uint64_t stream, uint64_t index);
 
-/** The same numbers for n indices in a row, several at a time: x[i] = random_normal(seed, stream, first + i). */
+/** The same for n consecutive indices, vectorised: x[i] = random_normal(seed, stream, first + i). */
 void random_normals(double *x, int64_t n, uint64_t seed, uint64_t stream, uint64_t first);
 
 #endif

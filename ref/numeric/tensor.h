@@ -1,7 +1,7 @@
-/* tensor.h -- a view of numbers: where they are, what format, what shape.
+/* tensor.h -- a view of numbers: address, format and shape.
  *
- * A tensor owns nothing.  Data is row-major and contiguous.  Passed by value.  A tensor without data (tensor_none)
- * stands for an optional argument left out.
+ * A tensor does not own its data, which is row-major and contiguous.  Tensors are passed by value.  tensor_none stands
+ * for an optional argument that is left out.
  */
 #ifndef ORRERY_TENSOR_H
 #define ORRERY_TENSOR_H
@@ -17,7 +17,7 @@ struct tensor {
     void *data;
     enum dtype dtype;
     int ndim;
-    int64_t dim[TENSOR_MAX_DIMS];       /* slowest first; those from ndim on are 0 */
+    int64_t dim[TENSOR_MAX_DIMS];       /* slowest first; 0 from ndim on */
 };
 
 static const struct tensor tensor_none = { 0 };
@@ -43,7 +43,7 @@ static inline size_t tensor_bytes(struct tensor t) { return (size_t)tensor_count
 
 static inline bool tensor_present(struct tensor t) { return t.ndim > 0; }
 
-/* The whole seen as a matrix whose rows are the last dimension. */
+/* The tensor as a matrix: the last dimension is a row. */
 static inline int64_t tensor_cols(struct tensor t) { return t.ndim > 0 ? t.dim[t.ndim - 1] : 0; }
 static inline int64_t tensor_rows(struct tensor t)
 {
@@ -52,15 +52,14 @@ static inline int64_t tensor_rows(struct tensor t)
     return n;
 }
 
-/* Some rows of a matrix; the same memory. */
+/* A view of some rows of a matrix. */
 static inline struct tensor tensor_rows_of(struct tensor t, int64_t first, int64_t count)
 {
     return tensor_2d((char *)t.data + (size_t)(first * tensor_cols(t)) * dtype_size(t.dtype), t.dtype, count,
                      tensor_cols(t));
 }
 
-/* Element i as a double, whatever the floating-point format; set rounds once.
- * For reports and tests, not for loops that matter. */
+/* Element i of any floating-point format as a double; tensor_set rounds once.  Slow: for reports and tests. */
 static inline double tensor_get(struct tensor t, int64_t i)
 {
     switch (t.dtype) {

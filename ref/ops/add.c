@@ -9,7 +9,7 @@
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 
-/* simd: Y may be A or B, element by element, which a compiler cannot know to be harmless. */
+/* simd: Y may be A or B; the pragma tells the compiler that this is safe. */
 void FN(add)(struct tensor Y, struct tensor A, struct tensor B)
 {
     const int64_t count = tensor_count(Y);

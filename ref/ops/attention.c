@@ -1,8 +1,8 @@
-/* attention: each token takes a weighted mean of the values at and before it; causal, several heads, grouped keys.
+/* attention: each token gets a weighted mean of the values of tokens up to itself; causal, several heads, grouped keys.
  *
  * Source    A. Vaswani et al., "Attention is all you need", arXiv:1706.03762; grouped queries: J. Ainslie et al.,
- *           arXiv:2305.13245; in tiles, with the softmax put together on the way: T. Dao et al., "FlashAttention",
- *           arXiv:2205.14135, algorithms 1 and 4
+ *           arXiv:2305.13245; in tiles, with a running softmax: T. Dao et al., "FlashAttention", arXiv:2205.14135,
+ *           algorithms 1 and 4
  * Shapes    QKV, dQKV [N, (H+2K)A], N = B S;  O, dO [N, HA];  lse [B,H,S]
  * Forward   s = scale q k^T  for keys at or before the query
  *           p = exp(s - lse),  lse = log(sum_keys exp(s))
@@ -10,11 +10,10 @@
  * Backward  dv = sum_queries(m p do)
  *           ds = p (m do v^T - D),  D = do . o
  *           dq = scale sum_keys(ds k),  dk = scale sum_queries(ds q)
- *           with p from lse again; keys of a group gather from all its query heads
- * Memory    two TILE x TILE tiles on each thread's stack; never a row of scores
- * Rounding  keys in order, tile by tile; dk, dv: query heads in order, then queries in order.  Every tile is one
- *           product of one thread, so the bits depend neither on the number of threads nor on which heads a call is
- *           given.
+ *           p is computed again from lse; dk and dv of a group sum over all its query heads
+ * Memory    two TILE x TILE tiles on each thread's stack; no row of scores is stored
+ * Rounding  keys in order, tile by tile; dk, dv: query heads in order, then queries in order.  One thread computes each
+ *           tile as one product, so the bits depend neither on the number of threads nor on the heads of a call.
  */
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
@@ -24,7 +23,7 @@
 
 enum { TILE = 64 };
 
-/* One query head of one sequence: its rows in the big tensors, at token 0. */
+/* One query head of one sequence; pointers to its row at token 0 in the tensors. */
 struct head {
     const real *q, *k, *v;
     int64_t ld_qkv, ld_o;
@@ -48,8 +47,8 @@ static int64_t FN(sequences)(struct tensor QKV, struct attention a)
     return a.S == 0 ? 0 : tensor_rows(QKV) / a.S;
 }
 
-/* Where threads are not worth starting, no product may be so large that the BLAS would start its own: it cuts them
- * otherwise than one thread does, and the bits would tell. */
+/* Without threads here, products must be too small for the BLAS to start its own threads: it would split the sums in
+ * another way, and the bits would differ. */
 static bool FN(worth_threads)(int64_t B, struct attention a) { return B * a.H * a.S * a.S * a.A > PARALLEL_FROM; }
 
 /* tile = scale Q K^T for queries q0.. and keys k0..; keys after the query become -infinity. */
@@ -87,8 +86,8 @@ static void FN(scale_row)(real *restrict x, real factor, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] *= factor;
 }
 
-/* One block of queries against its keys.  o and lse are at token 0 of the head.  Each tile of keys may raise a row's
- * maximum; what was summed under the old one shrinks by exp(old - new). */
+/* One block of queries with its keys.  o and lse point to token 0 of the head.  If a tile of keys raises a row's
+ * maximum, the sums so far are multiplied by exp(old - new). */
 static void FN(forward_block)(real *o, real *lse, struct head t, struct attention a, int64_t q0)
 {
     const int64_t rows = a.S - q0 < TILE ? a.S - q0 : TILE, end = q0 + rows;
@@ -115,7 +114,7 @@ static void FN(forward_block)(real *o, real *lse, struct head t, struct attentio
     }
 }
 
-/* Blocks late in a sequence have more keys than early ones, so threads take them one by one. */
+/* Dynamic scheduling: blocks late in a sequence have more keys than early ones. */
 void FN(attention_forward)(struct tensor O, struct tensor lse, struct tensor QKV, struct attention a)
 {
     const int64_t B = FN(sequences)(QKV, a), blocks = (a.S + TILE - 1) / TILE;
@@ -135,7 +134,7 @@ static void FN(clear_columns)(real *x, int64_t ld, int64_t rows, int64_t cols)
         for (int64_t c = 0; c < cols; c++) x[r * ld + c] = 0;
 }
 
-/* One block of queries against its keys; adds to dq, dk, dv, which like o and d_o are at token 0 of the head. */
+/* One block of queries with its keys.  Adds to dq, dk, dv; these, o and d_o point to token 0 of the head. */
 static void FN(backward_block)(real *dq, real *dk, real *dv, const real *d_o, const real *o, const real *lse,
                                struct head t, struct attention a, int64_t q0)
 {
@@ -161,7 +160,7 @@ static void FN(backward_block)(real *dq, real *dk, real *dv, const real *d_o, co
     }
 }
 
-/* A thread has a key/value head of a sequence to itself, so that its sums run in order. */
+/* One thread computes a key/value head of a sequence, so that its sums run in order. */
 void FN(attention_backward_input)(struct tensor dQKV, struct tensor dO, struct tensor O, struct tensor lse,
                                   struct tensor QKV, struct attention a)
 {

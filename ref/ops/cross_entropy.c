@@ -1,17 +1,17 @@
-/* cross_entropy: the surprise of each label under the softmax of its row of logits, in pieces that slices of the
- * vocabulary can be joined between.
+/* cross_entropy: minus the log of each label's softmax probability, in pieces: slices of the vocabulary are combined
+ * between the pieces.
  *
  * Source    J. S. Bridle, "Probabilistic interpretation of feedforward classification network outputs", 1990,
- *           doi:10.1007/978-3-642-76153-9_28; over slices: M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section
- *           3
+ *           doi:10.1007/978-3-642-76153-9_28; over slices: M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053,
+ *           section 3
  * Shapes    logits, dlogits [N,V'], columns first .. first+V'-1 of the whole;  labels I32 [N];  top, total, hit [N]
- * Forward   top   = max_row(logits)                         join slices by the maximum
- *           total = sum_row(exp(logits - top))              join by the sum
- *           hit   = logits[n, labels[n]] if here, else 0    join by the sum
+ * Forward   top   = max_row(logits)                                   combine slices: maximum
+ *           total = sum_row(exp(logits - top))                        combine slices: sum
+ *           hit   = logits[n, labels[n]] if in the slice, else 0      combine slices: sum
  *           loss  = sum_n(log(total) + top - hit), over the labels that are not `ignore`
  * Backward  dlogits = scale * (exp(logits - top)/total - [column is the label]), 0 in ignored rows
- * Rounding  total in LANES interleaved partial sums in the format; the loss in double, rows in order.  exp never
- *           overflows, its argument being <= 0.  A row whose logits are all -infinity has no softmax: its loss is NaN.
+ * Rounding  total in LANES interleaved partial sums in the format; the loss in double, rows in order.  exp does not
+ *           overflow: its argument is <= 0.  A row whose logits are all -infinity has no softmax: its loss is NaN.
  */
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
@@ -66,7 +66,7 @@ double FN(cross_entropy_loss)(struct tensor total, struct tensor top, struct ten
     return loss;
 }
 
-/* simd: dlogits may be logits, element by element, which a compiler cannot know to be harmless. */
+/* simd: dlogits may be logits; the pragma tells the compiler that this is safe. */
 static void FN(softmax_slope)(real *dx, const real *x, real top, real total, real scale, int64_t V)
 {
     const real factor = scale / total;

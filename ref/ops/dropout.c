@@ -1,10 +1,10 @@
-/* dropout: some elements become 0, the others grow so that the mean stays.
+/* dropout: sets random elements to 0 and scales the others so that the mean does not change.
  *
  * Source    N. Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting",
  *           JMLR 15:1929-1958 (2014), https://jmlr.org/papers/v15/srivastava14a.html; scaled at training time
  * Shapes    X, Y [rows,cols], a piece of the whole tensor that starts at (row0, col0);  Y may be X
  * Forward   Y  = X/(1-p) where uniform(seed, stream, index) >= p, else 0;  index of the element in the whole tensor
- * Backward  dX = the same function of dY: the mask is drawn again, not kept
+ * Backward  dX = the same function of dY: the mask is drawn again, not stored
  * Rounding  elementwise: 1/(1-p) is rounded to the format, the product once more
  */
 #include "ref/ops/table.h"
@@ -12,8 +12,7 @@
 #include "ref/numeric/philox.h"
 #include <string.h>
 
-/* A stretch of at most COLUMN_BLOCK elements of a row.  simd:
- * y may be x, which a compiler cannot know to be harmless. */
+/* At most COLUMN_BLOCK elements of a row.  simd: y may be x; the pragma tells the compiler that this is safe. */
 static void FN(drop)(real *y, const real *x, int64_t n, struct dropout d, uint64_t index)
 {
     const real grow = (real)(1 / (1 - d.p));

@@ -5,7 +5,7 @@
  * Shapes    ids I32 [N];  W, dW [V',D], the rows first .. first+V'-1 of the whole table;  Y, dY [N,D]
  * Forward   Y[n,:]  = W[ids[n] - first,:], or 0 where the row is not in the slice: slices sum to the whole
  * Backward  dW[ids[n] - first,:] += dY[n,:]
- * Rounding  forward moves bits (accumulate: adds once).  dW adds the rows of equal id in order of n.
+ * Rounding  forward copies bits (accumulate: adds once).  dW adds the rows of equal id in order of n.
  */
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
@@ -32,7 +32,7 @@ void FN(embedding_forward)(struct tensor Y, struct tensor ids, struct tensor W, 
     }
 }
 
-/* Threads split the columns, so that tokens of the same id add to their row in order. */
+/* Threads split the columns, so that the rows of tokens with equal ids are added in order. */
 void FN(embedding_backward_weight)(struct tensor dW, struct tensor dY, struct tensor ids, int64_t first)
 {
     const int64_t N = tensor_count(ids), D = tensor_cols(dY), rows = tensor_rows(dW);

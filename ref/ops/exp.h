@@ -1,12 +1,12 @@
-/* exp.h -- e^x as straight-line arithmetic, so that a loop over it vectorises; the C library's expf and exp do not.
+/* exp.h -- e^x without branches or calls, so that loops over it vectorise, unlike the C library's expf and exp.
  *
  * Method    x = k ln 2 + r with k an integer and |r| <= ln(2)/2;  e^x = 2^k e^r
- *           k    by adding and subtracting 1.5 * 2^(mantissa bits): the sum's last bits are k, no conversion is needed,
- *                and a NaN passes through as a NaN
+ *           k    by adding and subtracting 1.5 * 2^(mantissa bits): the last bits of the sum are k; no conversion is
+ *                needed, and a NaN stays a NaN
  *           r    with ln 2 in two parts (W. J. Cody, W. Waite, "Software manual for the elementary functions", 1980):
  *                the high part has so few bits that k times it is exact
- *           e^r  its Taylor polynomial, to a degree whose remainder r^(n+1)/(n+1)! is 2e-10 in fp32 (n = 8), 4e-18 in
- *                fp64 (n = 13): far below the rounding unit, so there is nothing for a fitted polynomial to gain
+ *           e^r  Taylor polynomial; its remainder r^(n+1)/(n+1)! is 2e-10 in fp32 (n = 8), 4e-18 in fp64 (n = 13): far
+ *                below the unit roundoff, so a fitted polynomial would not be better
  *           2^k  as two factors of half the exponent: the first product is exact, the second rounds once, also when the
  *                result is subnormal or overflows
  * Error     below 1 ulp; measured over the whole range by tests/ref/test_ops_exp.c
@@ -67,9 +67,9 @@ static inline real FN(fast_exp)(real x)
     p = p * r + R(1.0) / 24;
     p = p * r + R(1.0) / 6;
     p = p * r + R(1.0) / 2;
-    p = 1 + (high + (r * r * p - low));         /* e^r = 1 + r + r^2 p, where r's own rounding is kept out of the sum */
+    p = 1 + (high + (r * r * p - low));         /* 1 + r + r^2 p, without the rounding of r */
 
-    /* The bits of shifted are those of round plus k.  Made positive, k splits by a shift. */
+    /* The bits of shifted are those of round plus k.  An offset makes k positive, so that a shift can halve it. */
     real_bits bits, round_bits;
     memcpy(&bits, &shifted, sizeof bits);
     memcpy(&round_bits, &round, sizeof bits);

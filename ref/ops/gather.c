@@ -1,16 +1,16 @@
-/* gather: tokens sorted by expert and brought back: the two movements round a mixture's experts.
+/* gather: sorts tokens by expert before a mixture's experts; combines the results afterwards.
  *
  * Source    T. Gale et al., "MegaBlocks: efficient sparse training with mixture-of-experts", arXiv:2211.15841: a
  *           permutation and grouped products, so that no token is dropped and nothing is padded
- * Shapes    experts I32 [N,k];  order I32 [R], R <= N k, each entry a place n k + i of experts;  counts I32 [E]
+ * Shapes    experts I32 [N,k];  order I32 [R], R <= N k, each entry an index n k + i into experts;  counts I32 [E]
  *           X, dX [N,D];  rows, drows [R,D];  weights, dweights [N,k];  Y, dY [N,D]
- * Order     the places of expert 0, then those of expert 1, ..., each expert's in order of n;  counts: how many of each
+ * Order     the indices of expert 0, then of expert 1, ..., for each expert in order of n;  counts: how many of each
  * Gather    rows[r,:] = X[order[r]/k,:];                       dX[n,:] = sum over the r of token n of drows[r,:]
  * Combine   Y[n,:] = sum over the r of token n of weights[order[r]] rows[r,:];
  *           drows[r,:] = weights[order[r]] dY[n,:],  dweights[order[r]] = rows[r,:] . dY[n,:]
- *           A token without rows has Y, dX = 0, a place without a row dweights = 0: parts of the rows, as
- *           expert-parallel devices have them, sum to the whole.
- * Rounding  gather moves bits.  The sums over r run in order of r, so in order of expert; each starts from 0.
+ *           A token without rows has Y, dX = 0; an index without a row has dweights = 0.  So the results of parts of
+ *           the rows, as on expert-parallel devices, sum to the whole.
+ * Rounding  gather copies bits.  The sums over r run in order of r, so in order of experts; each starts from 0.
  */
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
@@ -43,7 +43,7 @@ void FN(gather_forward)(struct tensor rows, struct tensor X, struct tensor order
 }
 
 /* Y[n,:] = sum over r of w[order[r]] rows[r,:], or of rows[r,:] if there are no weights.  Threads split the columns, so
- * that the rows of a token add up in order. */
+ * that the rows of a token are added in order. */
 static void FN(scatter)(struct tensor Y, struct tensor rows, struct tensor order, const real *w, int64_t k)
 {
     const int64_t R = tensor_count(order), D = tensor_cols(Y), N = tensor_rows(Y);

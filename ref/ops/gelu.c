@@ -3,10 +3,10 @@
  * Source    D. Hendrycks, K. Gimpel, "Gaussian error linear units", arXiv:1606.08415
  * Shapes    X, Y, dX, dY the same, any;  dX may be dY
  * Forward   u = sqrt(2/pi) (x + 0.044715 x^3)
- *           y = x/2 (1 + tanh u) = x s,  s = 1/(1 + e^(-2u)): written so, nothing cancels where tanh u is near -1
+ *           y = x/2 (1 + tanh u) = x s,  s = 1/(1 + e^(-2u)): without cancellation where tanh u is near -1
  * Backward  dx = dy (s + x s(1-s) 2u'),  2u' = sqrt(8/pi) (1 + 3 * 0.044715 x^2),  1-s = s e^(-2u)
- * Rounding  elementwise.  Far out on the left, y carries the relative error of e^(2u), about 2|u| rounding units of a
- *           number that is itself below e^(2u).
+ * Rounding  elementwise.  For large negative x, y has the relative error of e^(2u), about 2|u| units of roundoff; |y|
+ *           itself is about |x| e^(2u).
  */
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
@@ -29,8 +29,8 @@ void FN(gelu_forward)(struct tensor Y, struct tensor X)
     }
 }
 
-/* Beyond the clamp the derivative is 0 or 1 to within e^(-87) (e^(-602) in fp64); within it neither e^(-2u) nor x^2
- * overflows, and infinity times 0 cannot arise. */
+/* Outside the clamp the derivative is 0 or 1 to within e^(-87) (e^(-602) in fp64).  Inside it neither e^(-2u) nor x^2
+ * overflows, so infinity times 0 does not occur. */
 static inline real FN(gelu_slope)(real x)
 {
     const real limit = sizeof(real) == 4 ? 10 : 20;
@@ -40,7 +40,7 @@ static inline real FN(gelu_slope)(real x)
     return s + x * s * (s * e) * (SQRT_8_OVER_PI * (1 + 3 * CUBIC * x * x));
 }
 
-/* simd: dX may be dY, element by element, which a compiler cannot know to be harmless. */
+/* simd: dX may be dY; the pragma tells the compiler that this is safe. */
 void FN(gelu_backward_input)(struct tensor dX, struct tensor dY, struct tensor X)
 {
     const int64_t count = tensor_count(X);

@@ -1,4 +1,4 @@
-/* gemm.h -- the matrix product of the BLAS, for row-major matrices and this project's integers. */
+/* gemm.h -- the matrix product of the BLAS for row-major matrices with int64_t sizes. */
 #ifndef ORRERY_GEMM_H
 #define ORRERY_GEMM_H
 
@@ -9,8 +9,8 @@
 
 enum { AS_IS = CblasNoTrans, TRANSPOSED = CblasTrans };
 
-/* C [m,n] = alpha op(A) [m,k] op(B) [k,n] + beta C.  Rows of A are lda apart as stored, likewise B and C.  beta = 0
- * does not read C, and any of m, n, k may be 0. */
+/* C [m,n] = alpha op(A) [m,k] op(B) [k,n] + beta C.  lda, ldb, ldc: distances of the stored rows, in elements.  With
+ * beta = 0 C is not read.  m, n and k may be 0. */
 static inline void FN(gemm)(int op_a, int op_b, int64_t m, int64_t n, int64_t k, double alpha, const real *A,
                             int64_t lda, const real *B, int64_t ldb, double beta, real *C, int64_t ldc)
 {

@@ -1,4 +1,4 @@
-/* layernorm: each row shifted and scaled to mean 0 and variance 1, then to w and b.
+/* layernorm: normalises each row to mean 0 and variance 1, then multiplies by w and adds b.
  *
  * Source    J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer normalization", arXiv:1607.06450
  * Shapes    X, Y, dX, dY [N,D];  w, b, dw, db [D];  mean, rstd [N]
@@ -7,8 +7,8 @@
  * Backward  g    = dY * w
  *           dX   = rstd * (g - mean_row(g) - xhat * mean_row(g * xhat))
  *           dw  += sum_rows(dY * xhat),  db += sum_rows(dY)
- * Rounding  row sums in the format itself, left to right in LANES interleaved partial sums, so that they vectorise in
- *           a fixed order; two passes for the variance.  Weight gradients sum rows in order.
+ * Rounding  row sums in the format itself, in LANES interleaved partial sums: a fixed order that vectorises; two passes
+ *           for the variance.  Weight gradients sum rows in order.
  */
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"

@@ -1,15 +1,15 @@
-/* layernorm in pieces, so that devices holding slices of the columns can talk in between.
+/* layernorm in pieces: devices that hold slices of the columns add their sums between the pieces.
  *
  * Source    J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer normalization", arXiv:1607.06450; over slices: Q. Xu et al.,
  *           "An efficient 2D method for training super-large deep learning models", arXiv:2104.05343, section 3
  * Shapes    X, Y, dX, dY [N,D'], some columns of the whole width D;  w, b [D'];  sum, mean, rstd [N];  sums [2,N]
- * Forward   row_sums             sum = sum_row(X)                      join slices by the sum; mean = sum / D
- *           row_centred_squares  sum = sum_row((X - mean)^2)           join by the sum
- *           forward_part         rstd = 1/sqrt(rstd / D + eps): on entry rstd holds that sum;  Y = (X - mean) rstd w +
- *           b
- * Backward  backward_sums        g = dY w;  sums[0] = sum_row(g), sums[1] = sum_row(g xhat)     join by the sum
+ * Forward   row_sums             sum = sum_row(X)                      add over slices; mean = sum / D
+ *           row_centred_squares  sum = sum_row((X - mean)^2)           add over slices
+ *           forward_part         rstd = 1/sqrt(rstd / D + eps): on entry rstd holds that sum
+ *                                Y = (X - mean) rstd w + b
+ * Backward  backward_sums        g = dY w;  sums[0] = sum_row(g), sums[1] = sum_row(g xhat)     add over slices
  *           backward_part        dX = rstd (g - sums[0]/D - xhat sums[1]/D)
- *           the weights' part is that of layernorm: it knows nothing of other columns
+ *           for the weights, layernorm's function is used: it works on each column separately
  * Rounding  as layernorm: LANES interleaved partial sums in the format, two passes for the variance
  */
 #include "ref/ops/table.h"

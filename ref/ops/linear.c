@@ -1,4 +1,4 @@
-/* linear: every row times a matrix, plus a bias.
+/* linear: multiplies every row by a matrix and adds a bias.
  *
  * Source    the affine layer; W is stored [out,in] as in Hugging Face's nn.Linear (GPT-2's own files store it
  *           transposed)
@@ -7,11 +7,11 @@
  *           Y  += X W^T  (forward_add)
  * Backward  dX  = dY W
  *           dW += dY^T X,  db += sum_rows(dY)
- * Tiles     (_columns)  W, dW and b are the rows `first` .. of a matrix, and only the columns `first` .. of Y and dY
- *           are used: forward leaves the others as they are, backward for the input adds to dX if it is told to
- * Rounding  the order inside a product is the BLAS's own: it may depend on shape and threads, so results agree within
+ * Tiles     (_columns)  W, dW and b are the rows of a matrix from row `first` on; only the columns of Y and dY from
+ *           `first` on are used.  Forward does not change the others; accumulate: backward for the input adds to dX
+ * Rounding  the BLAS chooses the order inside a product: it may depend on shape and threads, so results agree within
  *           gamma_n * sum |a||b| (n = I + 1 forward, O for dX, N + 1 for dW), not bit for bit.  db sums rows in order.
- * Speed     Y starts as b and the product is added to it: the BLAS would otherwise spend the same pass on zeros.
+ * Speed     Y is set to b and the product is added to it: otherwise the BLAS would need the same pass to write zeros.
  */
 #include "ref/ops/table.h"
 #include "ref/ops/gemm.h"

@@ -1,4 +1,4 @@
-/* ops.c -- which table, and what an operation costs. */
+/* ops.c -- finds the table of a format; costs of operations. */
 #include "ref/ops/ops.h"
 
 extern const struct ops ops_f32, ops_f64, ops_bf16, ops_f16;
@@ -17,7 +17,7 @@ struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype t)
                              .bytes = (double)dtype_size(t) * (double)(N * I + I * O + N * O) };
 }
 
-/* Pairs (query, key) with key <= query: S(S+1)/2 a sequence and head; scores and weighted values, 2A each. */
+/* S(S+1)/2 pairs (query, key) with key <= query per sequence and head; 2A for the score and 2A for the value. */
 struct op_cost attention_forward_cost(int64_t N, struct attention a, enum dtype t)
 {
     double pairs = (double)N * (double)(a.S + 1) / 2;
@@ -25,7 +25,7 @@ struct op_cost attention_forward_cost(int64_t N, struct attention a, enum dtype 
                              .bytes = (double)dtype_size(t) * (double)(N * (2 * a.H + 2 * a.K) * a.A) };
 }
 
-/* Scores again, dP, dV, dQ, dK: five products where forward has two. */
+/* Five products (scores again, dP, dV, dQ, dK); forward has two. */
 struct op_cost attention_backward_cost(int64_t N, struct attention a, enum dtype t)
 {
     struct op_cost c = attention_forward_cost(N, a, t);

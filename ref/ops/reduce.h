@@ -1,13 +1,13 @@
-/* reduce.h -- sums in a fixed order that still vectorise: LANES interleaved partial sums, folded in halves. */
+/* reduce.h -- sums in a fixed order that vectorise: LANES interleaved partial sums, then added pairwise. */
 #ifndef ORRERY_REDUCE_H
 #define ORRERY_REDUCE_H
 
 #include "ref/ops/real.h"
 
 enum {
-    LANES = 16,          /* partial sums side by side; any machine vectorises 16, and the bits do not depend on which */
-    COLUMN_BLOCK = 64,          /* columns a thread sums at a time */
-    PARALLEL_FROM = 16384,      /* elements below which starting threads costs more than it saves */
+    LANES = 16,                 /* partial sums; fixed, so that the bits do not depend on the machine's vector width */
+    COLUMN_BLOCK = 64,          /* columns that a thread sums at a time */
+    PARALLEL_FROM = 16384,      /* elements; below this, starting threads costs more time than it saves */
 };
 
 static inline real FN(fold)(real lane[LANES])
@@ -47,8 +47,8 @@ static inline real FN(dot)(const real *restrict x, const real *restrict y, int64
     return FN(fold)(lane);
 }
 
-/* Both sums over a row that layernorm's backward pass needs: of g = dy w, and of g xhat, xhat = (x - mu) r.  (gcc 12
- * vectorises two sums at once only when told to.) */
+/* Both row sums of layernorm's backward: of g = dy w, and of g xhat, xhat = (x - mu) r.  gcc 12 vectorises two sums
+ * in one loop only with the pragma. */
 static inline void FN(normed_sums)(const real *restrict dy, const real *restrict w, const real *restrict x, real mu,
                                    real r, int64_t n, real *sum_g, real *sum_gx)
 {
@@ -71,7 +71,7 @@ static inline void FN(normed_sums)(const real *restrict dy, const real *restrict
     *sum_gx = FN(fold)(lane_gx);
 }
 
-/* -infinity for no elements.  A NaN may be passed over. */
+/* The maximum; -infinity for no elements.  A NaN may be ignored. */
 static inline real FN(max)(const real *restrict x, int64_t n)
 {
     real lane[LANES];

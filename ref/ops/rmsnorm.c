@@ -1,4 +1,4 @@
-/* rmsnorm: each row scaled to mean square 1, then by w.
+/* rmsnorm: scales each row to mean square 1, then multiplies by w.
  *
  * Source    B. Zhang, R. Sennrich, "Root mean square layer normalization", arXiv:1910.07467
  * Shapes    X, Y, dX, dY [N,D];  w, dw [D];  rstd [N]

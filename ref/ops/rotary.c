@@ -1,8 +1,8 @@
-/* rotary: positions as rotations; each pair of a head's numbers turns by an angle that grows with the token's position.
+/* rotary: encodes positions as rotations: each pair of a head's numbers turns by an angle proportional to the position.
  *
  * Source    J. Su et al., "RoFormer: enhanced transformer with rotary position embedding", arXiv:2104.09864
- * Shapes    QKV, dQKV [N, (H+2K)A], changed in place: the first R numbers of the first H+K heads; the rest and values
- *           stay positions I32 [N];  table [S,R]: row p is cos of the R/2 angles at position p, then their sines
+ * Shapes    QKV, dQKV [N, (H+2K)A], changed in place: only the first R numbers of the first H+K heads change
+ *           positions I32 [N];  table [S,R]: row p is cos of the R/2 angles at position p, then their sines
  * Pairs     i and i + R/2 as in Hugging Face's Llama, or, if a.neighbours, 2i and 2i+1 as in the paper and in GPT-J
  * Forward   (x, y) = (x cos - y sin, y cos + x sin)
  * Backward  the rotation back: (dx, dy) = (dx cos + dy sin, dy cos - dx sin)

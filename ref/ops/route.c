@@ -1,15 +1,14 @@
-/* route: which k of E experts each token goes to, and with what weight.
+/* route: chooses k of E experts for each token, and their weights.
  *
  * Source    N. Shazeer et al., "Outrageously large neural networks: the sparsely-gated mixture-of-experts layer",
  *           arXiv:1701.06538; A. Q. Jiang et al., "Mixtral of experts", arXiv:2401.04088: softmax over the chosen
  * Shapes    logits, dlogits [N,E];  experts I32 [N,k];  weights, dweights [N,k]
- * Forward   experts  the k largest logits of the row, largest first; of equal ones the lower index; NaN is never chosen
- *                    before a number
+ * Forward   experts  the k largest logits of the row, largest first; of equal ones the lower index; NaN comes after all
+ *                    numbers
  *           weights  p = softmax(logits) of the chosen; normalized: divided by their sum, which is the softmax over the
  *                    chosen alone
- * Backward  dlogits_j = p_j (dweights_j - sum_chosen(p dweights)),  over the row, dweights of those not chosen being 0;
- *           normalized: over the chosen alone, p being the weights, and 0 elsewhere.  The choice itself has no
- *           gradient.
+ * Backward  dlogits_j = p_j (dweights_j - sum_chosen(p dweights)) for all j of the row; dweights_j = 0 if not chosen.
+ *           normalized: p are the weights, and dlogits_j = 0 if not chosen.  The choice itself has no gradient.
  * Rounding  sums of a row from left to right
  */
 #include "ref/ops/table.h"
@@ -62,7 +61,7 @@ void FN(route_backward_input)(struct tensor dlogits, struct tensor dweights, str
         const int32_t *chosen = (const int32_t *)experts.data + n * k;
         real *restrict dx = DATA(dlogits) + n * E, inner = 0;
         for (int64_t i = 0; i < k; i++) inner += w[i] * dw[i];
-        /* A chosen expert's probability is its weight; the others' follow from it by the difference of their logits. */
+        /* A chosen expert's probability is its weight; the others follow from the differences of the logits. */
         for (int64_t e = 0; e < E; e++) dx[e] = normalized ? 0 : -FN(fast_exp)(x[e] - x[chosen[0]]) * w[0] * inner;
         for (int64_t i = 0; i < k; i++) dx[chosen[i]] = w[i] * (dw[i] - inner);
     }

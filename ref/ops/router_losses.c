@@ -1,14 +1,14 @@
-/* router_losses: what a mixture adds to the loss so that its router uses all experts and keeps its logits small.
+/* router_losses: auxiliary losses of a mixture; they make its router use all experts and keep its logits small.
  *
  * Source    balance: W. Fedus, B. Zoph, N. Shazeer, "Switch transformers", arXiv:2101.03961, equations 4 to 6, with the
  *           k choices of a token counted each; z: B. Zoph et al., "ST-MoE", arXiv:2202.08906, equation 5
  * Shapes    logits, dlogits [N,E];  experts I32 [N,k];  sums double [2E+1];  slope double [E]
- * Losses    over T rows, those of all layers together:
+ * Losses    over T rows, which are the rows of all layers together:
  *           balance = E sum_e f_e P_e,  f_e = choices of e / T,  P_e = mean over rows of p_e,  p = softmax(row)
  *           z       = mean over rows of (log sum exp row)^2
  * Forward   adds to sums: for each e the sum of p_e; then for each e the choices of e; then the sum of (log sum exp)^2
- * Backward  dlogits_j += p_j (slope_j - sum_e(slope_e p_e)) + z_slope lse p_j;  the caller has slope_e = c E f_e / T
- *           and z_slope = 2 c_z / T.  Choices have no gradient.
+ * Backward  dlogits_j += p_j (slope_j - sum_e(slope_e p_e)) + z_slope lse p_j;  the caller passes
+ *           slope_e = c E f_e / T and z_slope = 2 c_z / T.  Choices have no gradient.
  * Rounding  rows in order; probabilities in the format, sums over rows in double
  */
 #include "ref/ops/table.h"

@@ -1,7 +1,7 @@
-/* swiglu: half of each row, through silu, gates the other half.
+/* swiglu: multiplies one half of each row by silu of the other half.
  *
  * Source    N. Shazeer, "GLU variants improve transformer", arXiv:2002.05202
- * Shapes    X, dX [N,2F]: the gate g, then what is gated, u;  Y, dY [N,F]
+ * Shapes    X, dX [N,2F]: the gate g, then the gated half u;  Y, dY [N,F]
  * Forward   y  = silu(g) u,  silu(g) = g s,  s = 1/(1 + e^(-g))
  * Backward  dg = dy u s (1 + g (1-s)),  1-s = 1/(1 + e^g);   du = dy g s
  * Rounding  elementwise

@@ -1,4 +1,4 @@
-/* table.h -- prototypes of every operation in the format being compiled, and the table that holds them. */
+/* table.h -- prototypes of all operations in the format being compiled, and their table. */
 #ifndef ORRERY_OPS_TABLE_H
 #define ORRERY_OPS_TABLE_H
 

@@ -2,9 +2,8 @@
 #ifndef ORRERY_THREADS_H
 #define ORRERY_THREADS_H
 
-/** From now on the threads of a process of which `processes` share the machine: cores / processes, at least 1; of
- *  OpenMP and OpenBLAS.
- *  @return how many that are. */
+/** Set the threads of OpenMP and OpenBLAS to cores / processes, at least 1, for `processes` processes on this machine.
+ *  @return the number of threads. */
 int use_cores(int processes);
 
 #endif

@@ -1,12 +1,11 @@
-/* widened.c -- the operations of the 16-bit formats: those of fp32, on operands widened to it, results narrowed once.
+/* widened.c -- the operations of the 16-bit formats: the fp32 operations on widened operands; results are rounded once.
  *
- * There is no second copy of the mathematics.  Each function below makes fp32 copies of its 16-bit operands, calls the
- * operation of ref/ops/NAME.c compiled for fp32, and rounds each result once, as it is stored.  A tensor that is fp32
- * already is used where it is: statistics are, and gradients of weights may be.  So bf16, fp16 and whatever comes next
- * share these functions, and a table differs from another only in the format it stands for.
+ * Each function makes fp32 copies of its 16-bit operands, calls the operation of ref/ops/NAME.c compiled for fp32, and
+ * rounds each result once, when it is stored.  A tensor that is fp32 already is used in place: statistics always are,
+ * gradients of weights may be.  All 16-bit formats share these functions; their tables differ only in the format.
  *
- * Copies live in memory of the host for one call: they are registers of the emulated device, not its memory.  If the
- * machine has none left the program is aborted, as in the BLAS.
+ * The copies are in host memory for one call: they stand for registers of the emulated device, not for its memory.  If
+ * the machine is out of memory, the program is aborted, as in the BLAS.
  */
 #include "ref/ops/ops.h"
 #include "ref/numeric/convert.h"
@@ -29,7 +28,7 @@ static void *take(struct scratch *s, size_t bytes)
 
 static bool needs_copy(T X) { return tensor_present(X) && dtype_size(X.dtype) == 2; }
 
-/* fp32 room of this shape, its content undefined; the tensor itself where no copy is needed. */
+/* An fp32 buffer of this shape with undefined content; the tensor itself if no copy is needed. */
 static T room(struct scratch *s, T X)
 {
     if (!needs_copy(X)) return X;
@@ -55,7 +54,7 @@ static void end(struct scratch *s)
     while (s->used > 0) free(s->block[--s->used]);
 }
 
-/* ---- embedding: of the table only the rows that are looked up are widened ---------------------------------------- */
+/* ---- embedding: only the rows of the table that are used are widened --------------------------------------------- */
 
 static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
 {
@@ -190,7 +189,7 @@ static void linear_backward_weight(T dW, T db, T dY, T X)
     store(dW, dw), store(db, db_), end(&s);
 }
 
-/* Some columns of a matrix as one of their own, in fp32; and back, rounded. */
+/* Copy some columns of a matrix to a matrix in fp32; and back, rounded. */
 static T wide_columns(struct scratch *s, T X, int64_t first, int64_t width, bool filled)
 {
     const T part = tensor_2d(take(s, (size_t)(tensor_rows(X) * width) * sizeof(float)), F32, tensor_rows(X), width);
@@ -252,7 +251,7 @@ static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct att
     store(dQKV, dqkv), end(&s);
 }
 
-/* ---- element by element: results may be in the place of operands, since those have been copied ------------------- */
+/* ---- element by element: results may overwrite operands, because those were copied ------------------------------- */
 
 static void gelu_forward(T Y, T X)
 {
@@ -329,7 +328,7 @@ static void rmsnorm_backward_weight(T dw, T dY, T X, T rstd)
     store(dw, dw_), end(&s);
 }
 
-/* The table of angles may be fp32, which serves long sequences better. */
+/* The table of angles may be fp32, which is more exact for long sequences. */
 static void rotary_forward(T QKV, T positions, T table, struct attention a)
 {
     struct scratch s = { 0 };
@@ -362,7 +361,7 @@ static void swiglu_backward_input(T dX, T dY, T X)
     store(dX, dx), end(&s);
 }
 
-/* ---- a mixture's router and experts: equal logits in 16 bits are ties, which go to the lower index --------------- */
+/* ---- a mixture's router and experts: of equal 16-bit logits the lower index is chosen ---------------------------- */
 
 static void route_forward(T weights, T experts, T logits, bool normalized)
 {

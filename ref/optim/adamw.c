@@ -1,4 +1,4 @@
-/* AdamW: Adam with the decay taken from the weights instead of from the gradient.
+/* AdamW: Adam with weight decay applied to the weights directly, not through the gradient.
  *
  * Source   I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", arXiv:1711.05101, algorithm 2
  * Step t   g' = g * gradient_scale

@@ -1,4 +1,4 @@
-/* galore.c -- shapes, and where P comes from; the arithmetic of a step, once per format, is in galore_step.c. */
+/* galore.c -- shapes and the computation of P.  The arithmetic of a step, once per format, is in galore_step.c. */
 #define REAL F64
 #include "ref/optim/galore.h"
 #include "ref/numeric/convert.h"
@@ -6,7 +6,7 @@
 #include "ref/optim/loss_scale.h"
 #include "ref/optim/table.h"
 
-/* LAPACK's, which OpenBLAS brings: all eigenvalues, ascending, and eigenvectors of a symmetric matrix. */
+/* LAPACK, part of OpenBLAS: all eigenvalues, ascending, and eigenvectors of a symmetric matrix. */
 void dsyevd_(const char *jobz, const char *uplo, const int *n, double *a, const int *lda, double *w, double *work,
              const int *lwork, int *iwork, const int *liwork, int *info);
 
@@ -33,7 +33,7 @@ struct tensor low_rank_state(const struct optimizer *o, const struct hyperparame
 
 /* ---- P ----------------------------------------------------------------------------------------------------------- */
 
-/* What dsyevd asks for. */
+/* The workspace that dsyevd needs. */
 static int work_doubles(int a) { return 1 + 6 * a + 2 * a * a; }
 static int work_ints(int a) { return 3 + 5 * a; }
 
@@ -44,7 +44,7 @@ size_t galore_scratch(struct low_rank p, enum dtype t)
     return refresh + ints > project ? refresh + ints : project;
 }
 
-/* Column k of P: a unit vector whose element of largest size is positive. */
+/* Column k of P: a unit vector whose element with the largest magnitude is positive. */
 static void put_vector(struct tensor P, int64_t k, const double *v)
 {
     const int64_t a = P.dim[0], r = P.dim[1];
@@ -63,12 +63,12 @@ enum error_code galore_refresh(struct low_rank p, struct tensor P, struct tensor
     int info, *iwork = (int *)(work + doubles);
     for (int64_t k = 0; square && k < p.a; k++) square[k] = NAN;
     if (!tensors_finite(&G, 1)) return OK;
-    assert(p.a < 1 << 15);                              /* dsyevd counts what it works with in ints */
+    assert(p.a < 1 << 15);                              /* dsyevd's workspace sizes are ints */
     convert(wide, F64, G.data, G.dtype, m * n);
     gemm_f64(p.right ? TRANSPOSED : AS_IS, p.right ? AS_IS : TRANSPOSED, p.a, p.a, p.b, 1, wide, n, wide, n, 0, product,
              p.a);
     const struct tensor whole = tensor_2d(product, F64, p.a, p.a);
-    if (!tensors_finite(&whole, 1)) return OK;          /* squares overflow: as good as broken */
+    if (!tensors_finite(&whole, 1)) return OK;          /* also if squares overflow */
     dsyevd_("V", "L", &a, product, &a, value, work, &doubles, iwork, &ints, &info);
     if (info != 0)
         return fail(err, ERR_CHECK, "the singular vectors of a [%lld,%lld] gradient: LAPACK's dsyevd returns %d",

@@ -1,5 +1,4 @@
-/* galore_parts.c -- matrices that are one parameter here and several in the published model, each
- * projected by itself. */
+/* galore_parts.c -- a parameter that is several matrices in the published model: each is projected separately. */
 #include "ref/optim/galore.h"
 #include <assert.h>
 

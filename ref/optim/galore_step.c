@@ -1,8 +1,8 @@
-/* GaLore: AdamW for a projected gradient, and its AdamW for everything else.
+/* GaLore: AdamW for a projected gradient, and the same AdamW for all other parameters.
  *
  * Source   galore-torch 1.0, galore_torch/adamw.py: the authors' code, in its order.  It differs from adamw.c in where
  *          eps is added (to sqrt(v) before its bias is corrected) and in when weights decay (after the step)
- * Step t   R' = R * gradient_scale, or of natural GaLore what natural_gradient makes of it
+ * Step t   R' = R * gradient_scale; natural GaLore: natural_gradient of that
  *          m = beta1 m + (1 - beta1) R',  v = beta2 v + (1 - beta2) R'^2
  *          N = m / (sqrt(v) + eps)
  *          W = W - A rate P N,  rate = lr sqrt(1 - beta2^t) / (1 - beta1^t);  without a projection  W = W - rate N

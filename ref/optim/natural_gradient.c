@@ -1,12 +1,12 @@
-/* Natural GaLore: the inverse of the gradients' empirical Fisher matrix, applied to the newest of them.
+/* Natural GaLore: applies the inverse of the gradients' empirical Fisher matrix to the newest gradient.
  *
  * Source   A. Das, arXiv:2410.16029
- * Keeps    H, the last s projected gradients, each one row here: step t's takes the place of step t-s's
+ * Keeps    H, the last s projected gradients, one per row: that of step t replaces that of step t-s
  * Step     (lambda I + H^T H)^-1 R = H^T y,   (lambda I + H H^T) y = e, the unit vector of R's row:
  *          since R = H^T e, and H^T (lambda I + H H^T) = (lambda I + H^T H) H^T.  So s equations are solved instead of
- *          b r, and, unlike by Woodbury's identity, nothing is taken away from R that is nearly R.  By Cholesky's
- *          method: the matrix is symmetric and positive definite.  Sums in double.  Rows not filled yet are 0 and
- *          change nothing.  It is not linear in R: of gradients that devices add up, only the sum may come here.
+ *          b r, and, unlike with Woodbury's identity, there is no cancellation with R.  Solved by Cholesky's method:
+ *          the matrix is symmetric and positive definite.  Sums in double.  Unused rows are 0 and change nothing.  The
+ *          result is not linear in R: reduce R over the devices first.
  */
 #include "ref/ops/reduce.h"
 #include "ref/optim/table.h"
@@ -23,8 +23,7 @@ static double FN(dot_in_double)(const real *restrict x, const real *restrict y, 
     return sum;
 }
 
-/* K x = z for a positive definite K, of which the lower half is given: L L^T = K first, in its place;
- * then x in that of z. */
+/* Solve K x = z for a positive definite K, given by its lower half.  L (L L^T = K) overwrites K, x overwrites z. */
 static void FN(solve)(int n, double K[][LOW_RANK_MOST_HISTORY], double z[])
 {
     for (int i = 0; i < n; i++)

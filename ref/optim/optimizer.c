@@ -29,7 +29,7 @@ static const struct optimizer momentum = {
     .step_f32 = momentum_step_f32, .step_f64 = momentum_step_f64,
 };
 
-/* Those of the authors' code: betas and eps its optimizer's, the rest its scripts'. */
+/* From the authors' code: betas and eps from its optimizer, the rest from its scripts. */
 #define GALORE_USUAL .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6, .refresh = 200, .galore_scale = 0.25
 
 static const struct optimizer galore = {
@@ -82,7 +82,7 @@ static struct tensor part(struct tensor x, int64_t first, int64_t n)
     return tensor_1d((char *)x.data + (size_t)first * dtype_size(x.dtype), x.dtype, n);
 }
 
-/* Piece by piece: an element's step does not depend on its neighbours. */
+/* Widens and steps a few elements at a time: an element's step does not depend on its neighbours. */
 static void widen_and_step(const struct optimizer *o, struct tensor w, struct tensor g, const struct tensor state[],
                            struct step s)
 {

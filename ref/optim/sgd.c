@@ -4,7 +4,7 @@
  *          momentum: B. Polyak, "Some methods of speeding up the convergence of iteration methods",
  *          doi:10.1016/0041-5553(64)90137-5
  * Step     g' = g * gradient_scale
- *          b  = momentum b + g'                (plain: b = g', nothing is kept)
+ *          b  = momentum b + g'                (plain: b = g', no state)
  *          w  = w - lr * decay * w - lr * b
  */
 #include "ref/ops/reduce.h"

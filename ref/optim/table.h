@@ -13,8 +13,8 @@ STEP(sgd)
 STEP(momentum)
 #undef STEP
 
-/* Of galore.h, and natural_gradient.c: R, of step t, becomes (damping I + H^T H)^-1 R, its own row of
- * the history H [s, count] among them. */
+/* For galore.h.  natural_gradient stores R of step t as a row of the history H [s, count], then sets
+ * R = (damping I + H^T H)^-1 R. */
 #define LOW_RANK(format)                                                                                    \
     void galore_project_##format(struct low_rank p, struct tensor G, struct tensor P, void *scratch);       \
     void galore_step_##format(struct low_rank p, struct tensor w, struct tensor g, const struct tensor state[], \
