@@ -200,7 +200,7 @@ static void add_step(struct steps *list, enum step_kind kind, int at) { list->st
 static void run_forward(struct linked *l, struct steps *list, int v)
 {
     const struct linked_node *n = &l->node[v];
-    const bool left = list == &l->list[LIST_AGAIN] && n->out >= 0 && l->slot[n->out].value == BUFFER_OUT;
+    const bool left = list == &l->list[LIST_AGAIN] && leaves_part(n);
     add_step(list, STEP_RUN, v);
     if (n->out >= 0 && !n->is->unseen && !left) add_step(list, STEP_SHOW, n->out);
 }

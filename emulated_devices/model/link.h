@@ -98,6 +98,9 @@ uint64_t buffer_bytes(const struct buffer *, const struct seams *, int64_t N);
 uint64_t linked_keeps(const struct linked *, const struct seams *, int64_t N);
 uint64_t linked_drops(const struct linked *, const struct seams *, int64_t N);
 
+/** Whether a node's output leaves the part.  Recomputation does not make it again: its memory is the next part's, or gone. */
+static inline bool leaves_part(const struct linked_node *n) { return n->y == BUFFER_OUT; }
+
 /** Whether running a list needs weights. */
 bool list_uses_weights(const struct linked *, enum list);
 

@@ -16,11 +16,15 @@ static void enter_node(struct forecast *f, const struct node *n, enum tensor_pas
 static const enum tensor_pass pass_of[] = { [LIST_FORWARD] = FORWARD_PASS, [LIST_AGAIN] = FORWARD_PASS, [LIST_INPUT] = INPUT_PASS,
                                             [LIST_WEIGHT] = WEIGHT_PASS };
 
+/* Recomputation makes no output that has left the part, so devices add nothing up. */
 static void enter_lists(struct forecast *f, const struct linked *p, int64_t N)
 {
     for (enum list which = 0; which < LIST_COUNT; which++)
-        for (int i = 0; i < p->list[which].count; i++)
-            if (p->list[which].step[i].kind == STEP_RUN) enter_node(f, p->node[p->list[which].step[i].at].is, pass_of[which], N);
+        for (int i = 0; i < p->list[which].count; i++) {
+            const struct part_step step = p->list[which].step[i];
+            if (step.kind != STEP_RUN || (which == LIST_AGAIN && leaves_part(&p->node[step.at]))) continue;
+            enter_node(f, p->node[step.at].is, pass_of[which], N);
+        }
 }
 
 struct account linked_cost(const struct linked *p, const struct tensor_parallel *tp, int64_t N)

@@ -121,14 +121,9 @@ static struct mixture_call mixture_call(const struct node_call *c)
 enum error_code node_mixture_forward(const struct node_call *c, struct error *err)
 {
     struct mixture_call m = mixture_call(c);
-    struct device *d = c->stage->device;
-    const bool has_left = c->again && c->node->y == BUFFER_OUT;         /* and is left as it is: run_node.h */
-    if (has_left) m.y = device_tensor_2d(d, BUFFERS, tensor_rows(m.y), tensor_cols(m.y));
-    enum error_code e = m.y.data ? OK : fail(err, ERR_MEMORY, "no memory for what the experts of layer %d make", c->part->layer);
-    if (!e) e = m.ep->scheme->forward(&m, err);
-    if (!e) e = tensor_add_parts(c->stage->tp, m.y, err);
-    if (has_left) device_free(d, m.y);
-    return e;
+    if (c->again && leaves_part(c->node)) m.y = tensor_none;        /* what is made again is what the scheme keeps */
+    const enum error_code e = m.ep->scheme->forward(&m, err);
+    return e || !tensor_present(m.y) ? e : tensor_add_parts(c->stage->tp, m.y, err);
 }
 
 enum error_code node_mixture_input(const struct node_call *c, struct error *err)

@@ -9,8 +9,7 @@ struct node_call {
     struct microbatch *micro;
     const struct model_part *part;
     const struct linked_node *node;
-    bool again;                         /* recomputation: what has left the part (BUFFER_OUT) may be the next one's input still,
-                                           and is not written again */
+    bool again;                         /* recomputation: what has left the part is not made again (leaves_part) */
 };
 
 static inline struct tensor node_buffer(const struct node_call *c, int b)

@@ -1,8 +1,7 @@
 #include "emulated_devices/verify/case.h"
-#include "emulated_devices/model/plan_memory.h"
+#include "emulated_devices/verify/counts.h"
 #include "emulated_devices/verify/hash.h"
 #include "emulated_devices/verify/replicas.h"
-#include "emulated_devices/verify/traffic.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <stdio.h>
@@ -277,48 +276,6 @@ static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *
     return e;
 }
 
-/* ---- what is counted ----------------------------------------------------------------------------------------------------- */
-
-/* On the slow tier. */
-static enum error_code check_tier(const struct trainer *t, struct error *err)
-{
-    const struct tier_traffic did = data_tier_traffic_so_far(&t->data), want = trainer_tier_traffic_so_far(t, case_steps(&t->plan));
-    if (did.reads == want.reads && did.bytes_read == want.bytes_read && did.writes == want.writes && did.bytes_written == want.bytes_written) return OK;
-    return fail(err, ERR_CHECK, "device %d, slow tier: counted %llu bytes in %llu reads, %llu in %llu writes; the formulas say %llu in %llu, %llu in %llu",
-                t->comm->rank, (unsigned long long)did.bytes_read, (unsigned long long)did.reads, (unsigned long long)did.bytes_written,
-                (unsigned long long)did.writes, (unsigned long long)want.bytes_read, (unsigned long long)want.reads,
-                (unsigned long long)want.bytes_written, (unsigned long long)want.writes);
-}
-
-/* What was known before there were devices. */
-static enum error_code check_prediction(const struct trainer *t, struct error *err)
-{
-    const struct arena_use *counted = &t->device->arena.peak;
-    struct plan_memory m;
-    const enum error_code e = plan_memory(&t->plan, t->comm->rank, case_steps(&t->plan), &m, err);
-    for (int tag = 0; tag < BUFFERS && !e; tag++)
-        if (counted->tag[tag] != m.peak.tag[tag])
-            return fail(err, ERR_CHECK, "device %d: the peak of %s is %llu bytes; before the start %llu were predicted", t->comm->rank,
-                        arena_tag_name(tag), (unsigned long long)counted->tag[tag], (unsigned long long)m.peak.tag[tag]);
-    if (!e && counted->total < m.peak.total)
-        return fail(err, ERR_CHECK, "device %d: the peak is %llu bytes; before the start at least %llu were predicted", t->comm->rank,
-                    (unsigned long long)counted->total, (unsigned long long)m.peak.total);
-    return e;
-}
-
-static enum error_code check_memory(const struct trainer *t, struct error *err)
-{
-    const struct arena *a = &t->device->arena;
-    for (int tag = 0; tag < BUFFERS; tag++)
-        if (a->peak.tag[tag] != trainer_peak(t, tag))
-            return fail(err, ERR_CHECK, "device %d: the peak of %s is %llu bytes; its formula says %llu", t->comm->rank, arena_tag_name(tag),
-                        (unsigned long long)a->peak.tag[tag], (unsigned long long)trainer_peak(t, tag));
-    if (a->now.tag[ACTIVATIONS] != 0)
-        return fail(err, ERR_CHECK, "device %d: %llu bytes of activations are left after a step", t->comm->rank,
-                    (unsigned long long)a->now.tag[ACTIVATIONS]);
-    return check_prediction(t, err);
-}
-
 /* ---- one case ------------------------------------------------------------------------------------------------------------ */
 
 static enum error_code judge_numbers(const struct outcome *o, const struct plan *p, struct error *err)
@@ -343,10 +300,9 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
 static void judge(struct outcome *o, const struct trainer *t)
 {
     enum error_code e = OK;
-    enum error_code counted = traffic_check(t, case_steps(&t->plan), &o->traffic);
-    if (!counted) counted = check_tier(t, &o->traffic);
-    o->traffic.code = comm_agree(t->comm, counted, &o->traffic);
-    o->memory.code = comm_agree(t->comm, check_memory(t, &o->memory), &o->memory);
+    const int64_t done = case_steps(&t->plan);
+    o->traffic.code = comm_agree(t->comm, traffic_check(t, done, &o->traffic), &o->traffic);
+    o->memory.code = comm_agree(t->comm, memory_check(t, done, &o->memory), &o->memory);
     if (t->comm->rank == 0) e = judge_numbers(o, &t->plan, &o->verdict);
     o->verdict.code = comm_agree(t->comm, e, &o->verdict);
     if (o->verdict.code == OK) o->verdict = o->copies.code != OK ? o->copies : o->traffic.code != OK ? o->traffic : o->memory;

@@ -8,7 +8,7 @@
  */
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
-#include "emulated_devices/verify/traffic.h"
+#include "emulated_devices/verify/counts.h"
 #include <string.h>
 
 /* ---- tests ----------------------------------------------------------------------------------------------------------- */

@@ -214,7 +214,7 @@ static bool all_exact(const struct train_record *r, bool memory)
 {
     bool exact = true;
     for (int d = 0; d < r->options->plan.mesh.devices; d++)
-        exact = exact && (memory ? r->device[d].exact_memory : r->device[d].exact && r->device[d].exact_tier);
+        exact = exact && (memory ? r->device[d].wrong_memory.code : r->device[d].wrong_traffic.code) == OK;
     return exact;
 }
 
@@ -342,8 +342,8 @@ static void add_device(cJSON *list, const struct mesh *m, const struct cluster *
     cJSON_AddNumberToObject(tier, "bytes_read", (double)d->tier.bytes_read);
     cJSON_AddNumberToObject(tier, "writes", (double)d->tier.writes);
     cJSON_AddNumberToObject(tier, "bytes_written", (double)d->tier.bytes_written);
-    cJSON_AddBoolToObject(o, "traffic_equals_formulas", d->exact && d->exact_tier);
-    cJSON_AddBoolToObject(o, "memory_equals_formulas", d->exact_memory);
+    cJSON_AddBoolToObject(o, "traffic_equals_formulas", d->wrong_traffic.code == OK);
+    cJSON_AddBoolToObject(o, "memory_equals_formulas", d->wrong_memory.code == OK);
     cJSON_AddNumberToObject(o, "resident_bytes", (double)d->resident);
     cJSON_AddNumberToObject(o, "virtual_ps", (double)d->virtual_time);
 }

@@ -136,15 +136,13 @@ static enum error_code start_reference(struct session *r, struct batch_source so
     return reference_follow(&r->reference, &r->trainer, err);
 }
 
-/* Traffic and memory are part of what is checked. */
-static enum error_code check_counts(const struct session *r, struct error *err)
+/* What was counted is compared with what was predicted in every run: verify/counts.h. */
+static enum error_code check_counts(const struct train_record *r, struct error *err)
 {
     for (int d = 0; d < r->options->plan.mesh.devices; d++) {
-        const struct device_report *one = &r->record.device[d];
-        if (!one->exact) return fail(err, ERR_CHECK, "%s", one->traffic.text);
-        if (!one->exact_tier || !one->exact_memory)
-            return fail(err, ERR_CHECK, "device %d: counted %s differs from its formula", d,
-                        one->exact_tier ? "memory" : "traffic of the slow tier");
+        const struct device_report *one = &r->device[d];
+        const struct error *wrong = one->wrong_traffic.code ? &one->wrong_traffic : &one->wrong_memory;
+        if (wrong->code) return fail(err, wrong->code, "%s", wrong->text);
     }
     return OK;
 }
@@ -205,7 +203,7 @@ static enum error_code verdict(const struct session *r, struct error *err)
     if (r->record.comparison.failed)
         return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, &r->record.comparison, &r->options->plan));
     if (r->record.divergence.what) return fail_diverged(&r->record, err);
-    return r->checking ? check_counts(r, err) : OK;
+    return check_counts(&r->record, err);
 }
 
 static enum error_code train_steps(struct session *r, const struct text *text, struct error *err)

@@ -75,12 +75,9 @@ struct device_report {
     struct ledger counted;              /* sent and added up */
     uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
     int64_t virtual_time;               /* picoseconds */
-    bool exact;                         /* counted messages, bytes and additions equal what calls expected and what was predicted */
-    struct error traffic;               /* where they do not */
     struct model_state offloaded;       /* bytes on the slow tier */
     struct tier_traffic tier;           /* read from it and written to it */
-    bool exact_tier;                    /* equal to their formulas */
-    bool exact_memory;                  /* peaks of parameters, gradients, optimizer and activations equal theirs */
+    struct error wrong_traffic, wrong_memory;           /* where what is counted is not what was predicted (counts.h); code OK: nowhere */
 };
 
 /* Where a run has come to numbers that are not finite. */

@@ -170,7 +170,7 @@ enum error_code data_take_gradient(struct data_parallel *dp, struct unit *u, str
 {
     *g = data_own_gradient(dp, u);
     if (!on_tier(dp, u->own_g)) return OK;
-    const enum error_code e = take(dp, u, *g, true, err);
+    const enum error_code e = take(dp, u, *g, u->added, err);       /* zeros, if no pass of this update has been here */
     *g = u->sum;
     return e;
 }

@@ -133,10 +133,12 @@ static void unit_moves(const struct data_parallel *dp, const struct unit *u, str
 {
     const enum dtype format = data_format(dp, KIND_GRADIENT);
     const int64_t stepped = kept_elements(u, BY_OPTIMIZER);
-    const int again = u->passes - u->reductions, shared = u->count > 0 && u->parameter[0].holders > 1 ? dp->updates : 0;
+    const bool shared = u->count > 0 && u->parameter[0].holders > 1;
+    const int again = u->passes - u->reductions;
     add_reads(t, again, u->copied_g, format), add_writes(t, again, u->copied_g, format);
     add_writes(t, u->reductions, stepped, format);
-    add_reads(t, shared, stepped, format), add_writes(t, shared, stepped, format);      /* the sum over the places that hold it */
+    if (!shared) return;                                /* the sum over the places that hold it; not all of them have passes */
+    add_reads(t, u->reductions, stepped, format), add_writes(t, dp->updates, stepped, format);
 }
 
 void scattering_moves(const struct data_parallel *dp, struct tier_traffic *t)

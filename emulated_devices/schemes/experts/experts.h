@@ -35,7 +35,8 @@ struct expert_body {
     void (*weight)(const void *context, struct expert_rows, struct expert_gradients);
 };
 
-/* What a call works on.  Rows of the stream: x, y [n,D]; weights [n,k]; experts I32 [n,k]. */
+/* What a call works on.  Rows of the stream: x, y [n,D]; weights [n,k]; experts I32 [n,k].  Recomputation has no y: forward then makes
+ * only what is kept. */
 struct mixture_call {
     struct expert_parallel *ep;
     struct expert_body body;

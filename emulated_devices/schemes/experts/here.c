@@ -51,7 +51,7 @@ static enum error_code forward(struct mixture_call *c, struct error *err)
     struct views v = views_of(d);
     c->body.forward(c->body.context, rows_of(c, &v));
     views_end(&v);
-    dev_combine_forward(d, c->y, c->kept[RESULTS], c->kept[ORDER], c->weights);
+    if (tensor_present(c->y)) dev_combine_forward(d, c->y, c->kept[RESULTS], c->kept[ORDER], c->weights);
     return OK;
 }
 
