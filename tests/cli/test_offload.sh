@@ -45,7 +45,6 @@ test_what_is_refused() {
     train --zero 3 --offload '';                                refuses 2 '--offload: must not be empty'
     train --zero 3 --offload optimizer --optimizer sgd;         refuses 2 '--offload optimizer: --optimizer sgd with --dtype fp32 keeps no state'
     train --dp 2 --offload gradients --optimizer mezo;          refuses 2 '--offload gradients: --optimizer mezo has no gradients'
-    train --dp 2 --data-parallel diloco --offload weights;      refuses 2 '--offload: the outer step of --data-parallel diloco needs its state'
     train --zero 3 --offload-stride 2;                          refuses 2 '--offload-stride: there is nothing offloaded'
     train --zero 3 --offload-to host;                           refuses 2 '--offload-to: there is nothing offloaded'
     train --zero 3 --offload-slice 10;                          refuses 2 '--offload-slice: there is nothing offloaded'
