@@ -123,7 +123,7 @@ static void list_offload(void)
 static void list_tiles(void)
 {
     entry("--tiles T", "each matrix as T ranges of outputs, which are gathered, used, reduced and stepped one after the other; for schemes that "
-          "gather weights before use, and for --offload weights; not with --tp");
+          "gather weights before use, and for --offload weights; with tp of each device's piece");
     field("sends what the scheme sends, and gathers the output matrix and the matrices of recomputed layers once more");
     field("memory weights: two tiles, and the norms and biases of a layer or two; gradients: a tile, and the norms and biases of its layer");
     field("from ZeRO-Infinity, arXiv:2104.07857, section 5.1.3");

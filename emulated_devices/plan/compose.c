@@ -10,7 +10,11 @@ static const struct clash clashes[] = {
     { HAS_tp_cuts_stream, HAS_mixture,
       "cuts rows of the residual stream, which the routers of @ need whole", "--tensor 1d" },
 
-    { HAS_tiles, HAS_tp, "@ cuts the same matrices and communicates inside their products", "--tp 1" },
+    { HAS_tiles, HAS_tp_moves_weights,
+      "@ uses a matrix several times in one product, or sends it, and would gather each tile as often",
+      "--tensor 1d, 1d-sp or 1d-sp-keep" },
+    { HAS_tiles, HAS_tp_copies_keys,
+      "with @ gradients of copied heads are added up over devices, and they lie in several tiles", "a smaller --tp" },
     { HAS_tiles, HAS_weights_whole,
       "@ gathers no weights before use", "weights in shards, such as --zero 3 --dp 2, or --offload weights" },
     { HAS_tiles, HAS_keep_gathered,
@@ -69,7 +73,9 @@ static const struct clash clashes[] = {
     { HAS_apart, HAS_mixture, "its copies train apart, and the router losses of @ need the whole batch", NULL },
     { HAS_weights_shared, HAS_two_versions,
       "gathers weights, and @ keeps two versions of them; it goes with ddp, zero1 and zero2", NULL },
-    { HAS_state_shared, HAS_low_rank, "keeps parts of matrices, and @ projects whole ones; it needs ddp", NULL },
+    { HAS_state_shared, HAS_low_rank,
+      "cuts a layer between any two elements, and a matrix that @ projects needs one owner, who has its whole gradient; it goes with "
+      "ddp", NULL },
     { HAS_state_shared_further, HAS_forward_only,
       "shards gradients or optimizer state, and @ has none; it goes with ddp, zero3, fsdp, hsdp and mics", NULL },
 

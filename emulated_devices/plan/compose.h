@@ -22,6 +22,8 @@ struct facts {
     X(tp,                     "--tp P")                                                             \
     X(tp_cuts_stream,         "--tensor 1d-sp, 2d, 2.5d or 3d")                                     \
     X(tp_uneven,               "--tp P")                                                            \
+    X(tp_moves_weights,       "--tensor 1d-sp-overlap, 2d, 2.5d or 3d")                             \
+    X(tp_copies_keys,         "--tp P with fewer key/value heads")                                  \
     X(tiles,                  "--tiles T")                                                          \
     X(quantized_weights,      "--quantize-weights")                                                 \
     X(quantized_gradients,    "--quantize-gradients")                                               \

@@ -50,6 +50,19 @@ static bool tp_cuts_stream(const struct facts *f, struct typed *t)
            say(t, "--tensor %s", f->plan->tensor);
 }
 
+static bool tp_moves_weights(const struct facts *f, struct typed *t)
+{
+    const struct tensor_scheme *s;
+    return tp(f, NULL) && !tensor_scheme_find(&s, f->plan->tensor, NULL) && !s->takes_tiles &&
+           say(t, "--tensor %s", f->plan->tensor);
+}
+
+static bool tp_copies_keys(const struct facts *f, struct typed *t)
+{
+    return f->plan->model.K < f->plan->mesh.size[TP] &&
+           say(t, "--tp %d with %lld key/value heads", f->plan->mesh.size[TP], (long long)f->plan->model.K);
+}
+
 static bool tp_uneven(const struct facts *f, struct typed *t) { return tp(f, t) && plan_copies_lie_apart(f->plan); }
 
 /* ---- how weights, gradients and optimizer state move -------------------------------------------- */

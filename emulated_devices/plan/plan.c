@@ -215,6 +215,21 @@ static enum error_code check_attention(const struct plan *p, const struct shards
     return e;
 }
 
+/* Every device's piece of every matrix has rows for so many tiles. */
+static enum error_code check_tiles(const struct plan *p, struct error *err)
+{
+    for (int i = 0; i < model_param_count(&p->model) && uses_tiles(&p->data); i++) {
+        const struct param_spec s = model_param(&p->model, i);
+        for (int tp = 0; tp < p->mesh.size[TP] && tiles_of(&p->data, &s) > 1; tp++) {
+            const struct layout piece = plan_layout(p, mesh_neighbour(&p->mesh, 0, TP, tp), &s);
+            if (layout_rows(&piece) < p->data.tiles)
+                return fail(err, ERR_PLAN, "--tiles %d: %s has %lld outputs to be cut%s; at most that many tiles", p->data.tiles, s.name,
+                            (long long)layout_rows(&piece), p->mesh.size[TP] > 1 ? " on a device" : "");
+        }
+    }
+    return OK;
+}
+
 enum error_code plan_check(struct plan *p, struct error *err)
 {
     const struct tensor_scheme *tensor;
@@ -223,12 +238,12 @@ enum error_code plan_check(struct plan *p, struct error *err)
     if (!e) e = tensor_scheme_find(&tensor, p->tensor, err);
     if (!e) e = data_shards(&shards, &p->data, plan_copies(p), 0, err);
     if (!e) e = data_check_codes(&p->data, err);
-    if (!e) e = data_check_tiles(&p->data, &p->model, err);
     if (!e) e = check_level_algorithm(p, REDUCE_SCATTER, "--reduce-scatter", p->data.reduce_scatter, err);
     if (!e) e = check_level_algorithm(p, ALLGATHER, "--allgather", data_allgather(&p->data), err);
     if (!e) e = check_level_algorithm(p, ALLREDUCE, "--allreduce", p->allreduce, err);
     if (!e) e = check_dispatch(p, err);
     if (!e) e = tensor_check(tensor, &p->model, p->mesh.size[TP], err);
+    if (!e) e = check_tiles(p, err);
     if (!e) e = check_attention(p, &shards, err);
     if (!e) e = check_allreduce(p, tensor, err);
     if (!e) e = recompute_check(p->recompute, p->model.L, err);

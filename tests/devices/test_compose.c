@@ -58,6 +58,8 @@ static void take(struct plan *p, enum feature f)
     const struct block_format codes = { 8, 100 };
     switch (f) {
     case HAS_tp: case HAS_tp_uneven: split(p, TP, 2); break;
+    case HAS_tp_moves_weights: split(p, TP, 2), p->tensor = "1d-sp-overlap"; break;
+    case HAS_tp_copies_keys: case_take_llama(p), split(p, TP, 4); break;
     case HAS_tp_cuts_stream: split(p, TP, 2), p->tensor = "1d-sp"; break;
     case HAS_tiles: p->data.tiles = 3; break;
     case HAS_quantized_weights: p->data.quantise_weights = codes; break;
@@ -184,10 +186,10 @@ static void test_a_refusal_names_both_flags(void **state)
     struct plan p = surroundings(ON_ZERO3);
     struct error err;
     (void)state;
-    take(&p, HAS_tiles), take(&p, HAS_tp);
+    take(&p, HAS_tiles), take(&p, HAS_tp_moves_weights);
     assert_int_equal(plan_check(&p, &err), ERR_PLAN);
-    assert_non_null(strstr(err.text, "--tiles 3: --tp 2 cuts the same matrices"));
-    assert_non_null(strstr(err.text, "; use --tp 1"));
+    assert_non_null(strstr(err.text, "--tiles 3: --tensor 1d-sp-overlap uses a matrix several times"));
+    assert_non_null(strstr(err.text, "; use --tensor 1d, 1d-sp or 1d-sp-keep"));
 }
 
 int main(void)

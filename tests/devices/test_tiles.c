@@ -42,6 +42,35 @@ static void test_agrees_with_one_device(void **state)
     }
 }
 
+/* A device's own pieces, of which tp makes uneven ones, in tiles; those of other matrices are smaller than their number. */
+static struct plan split_plan(int dp, int tp, const char *tensor, int tiles)
+{
+    struct plan p = case_plan(dp, tp, 1);
+    p.model.L = 2;
+    p.tensor = tensor;
+    p.data.scheme = "zero3", p.data.tiles = tiles;
+    p.data.offload_slice = 100;
+    return p;
+}
+
+static void test_with_tensor_schemes(void **state)
+{
+    static const struct { int dp, tp; const char *tensor; int tiles; enum dtype dtype; bool llama; } cases[] = {
+        { 1, 2, "1d", 5, F64, false }, { 2, 2, "1d", 4, BF16, true }, { 2, 2, "1d-sp", 3, F32, false }, { 2, 3, "1d-sp-keep", 4, F64, true },
+        { 2, 4, "1d-sp", 5, F64, false }, { 3, 2, "1d", 3, F16, false },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].dp * cases[i].tp != test_size) continue;
+        struct plan p = split_plan(cases[i].dp, cases[i].tp, cases[i].tensor, cases[i].tiles);
+        if (cases[i].llama) case_take_llama(&p);
+        if (cases[i].dp == 1) p.data.offload = W | G | O;
+        p.dtype = cases[i].dtype;
+        if (p.dtype == F16) p.loss_scale = 1024;
+        check(&p);
+    }
+}
+
 /* As many tiles as a matrix has outputs: each is a row. */
 static void test_tiles_of_one_row(void **state)
 {
@@ -257,13 +286,17 @@ static void test_refusals(void **state)
     p = tiled_plan(4, 1, 28), refused(p, "--tiles 28: h.0.attn.c_proj.weight has 27 outputs");
     p = tiled_plan(4, 1, 4), p.data.keep = true, refused(p, "--tiles 4: --reshard-after-forward no");
     p = tiled_plan(4, 1, 4), p.data.quantise_weights = (struct block_format){ 8, 64 }, refused(p, "--tiles 4: quantisation blocks of --quantize-weights int8");
-    p = case_plan(2, 2, 1), p.data.scheme = "zero3", p.data.tiles = 4, refused(p, "--tiles 4: --tp 2 cuts the same matrices");
+    p = split_plan(1, 4, "2d", 4), refused(p, "--tiles 4: --tensor 2d uses a matrix several times in one product");
+    p = split_plan(1, 4, "1d", 4), p.data.offload = W, case_take_llama(&p);
+    refused(p, "--tiles 4: with --tp 4 with 3 key/value heads gradients of copied heads are added up");
+    p = split_plan(2, 2, "1d", 31), refused(p, "--tiles 31: wte.weight has 30 outputs to be cut on a device");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_agrees_with_one_device),
+        MPI_TEST(test_with_tensor_schemes),
         MPI_TEST(test_tiles_of_one_row),
         MPI_TEST(test_other_schemes),
         MPI_TEST(test_schedules),

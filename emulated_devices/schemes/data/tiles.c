@@ -53,15 +53,3 @@ int data_units_of_part(const struct model_config *c, const struct data_request *
     unit[0] = untiled_unit(part);
     return 1;
 }
-
-/* ---- what fits ------------------------------------------------------------------------------------------------------------------ */
-
-enum error_code data_check_tiles(const struct data_request *q, const struct model_config *c, struct error *err)
-{
-    for (int i = 0; i < model_param_count(c); i++) {
-        const struct param_spec s = model_param(c, i);
-        if (uses_tiles(q) && is_tiled(&s) && s.dim[0] < q->tiles)
-            return fail(err, ERR_PLAN, "--tiles %d: %s has %lld outputs to be cut; at most that many tiles", q->tiles, s.name, (long long)s.dim[0]);
-    }
-    return OK;
-}

@@ -6,6 +6,7 @@
  *          and the token embedding and output matrix.  Tile t of T has rows block_start(O, T, t) .. of W [O,I], which are neighbours in
  *          memory.  A tile is a unit by itself, padded and cut over dp like any other; what else belongs to a part of the model
  *          (norms, biases, positions) is a unit too, and stays as long as the part is used.
+ *          With tp a device's own piece of a matrix is what is tiled: T tiles of its outputs (schemes/tensor/local.c).
  * Order    Y[:, tile] = X W_t^T + b_t, each tile's columns where they belong: nothing is added up over tiles
  *          dX = sum of dY[:, tile] W_t in order of t, each added to the sum of those before it; in 16 bits that sum is fp32, rounded once
  *          dW_t += dY[:, tile]^T X;  db from all of dY at once, in the unit of what else belongs to the part
@@ -36,8 +37,5 @@ int data_unit_of(const struct model_config *, const struct data_request *, const
 
 /** The units that a part needs as long as it is used.  @return how many, at most 2. */
 int data_units_of_part(const struct model_config *, const struct data_request *, int part, int unit[2]);
-
-/** Whether every matrix has rows for so many tiles.  @return OK or ERR_PLAN naming one that has not. */
-enum error_code data_check_tiles(const struct data_request *, const struct model_config *, struct error *);
 
 #endif

@@ -48,8 +48,8 @@ enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, str
                                       struct tensor X, struct error *err)
 {
     struct tensor earlier;
-    const struct tensor keys = key_rows(tp, dW);
     if (tp->heads.copies == 1) return tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
+    const struct tensor keys = key_rows(tp, dW);
     enum error_code e = tensor_gradient_buffer(tp, &earlier, tensor_rows(keys), tensor_cols(keys), err);
     if (e) return e;
     device_copy(tp->device, earlier.data, keys.data, tensor_bytes(keys));

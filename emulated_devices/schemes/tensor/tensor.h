@@ -46,6 +46,15 @@ struct heads {
     int copy, copies;                           /* parts that have these very keys and values, and which of them this is */
 };
 
+/* A device's piece of a matrix that comes tile by tile (schemes/data/tiles.h): its weights, or room for its gradient, are here from take to
+ * give.  Both: OK or any error, after which the step cannot go on. */
+struct tiled {
+    int count;
+    void *context;
+    enum error_code (*take)(void *context, int tile, struct tensor *, struct error *);
+    enum error_code (*give)(void *context, int tile, struct error *);
+};
+
 struct tensor_parallel {
     const struct tensor_scheme *scheme;
     const struct model_config *config;
@@ -66,6 +75,8 @@ struct tensor_parallel {
     /* What tensor_open makes: for each set of axes, the devices that differ from this one in them only. */
     struct group along[TENSOR_AXIS_SETS];
     struct group copies;                        /* the devices with the same keys and values, and the same inputs of QKV */
+
+    const struct tiled *tiles;                  /* of the matrix that is multiplied with; NULL: it is whole */
 };
 
 /* What the columns of an activation are: the model's width D; queries, keys and values; heads side by side; F, or 2F of a
@@ -85,10 +96,11 @@ struct tensor_scheme {
     bool cuts_tokens;                           /* rows of the stream are cut anywhere, not only between sequences */
     bool cuts_vectors;                          /* devices with the same columns share biases and norms out among them */
     bool keeps_inputs, keeps_gradients;         /* INPUT, GRADIENT have room for all rows */
+    bool takes_tiles;                           /* multiplies with its own piece by local.c, once a product */
 
     /* role tells which matrix it is.  Y = X W^T + b;  dX = dY W;  dW += dY^T X, db += sum_rows(dY).
      * N: tokens of the microbatch.  X and dY may have room for more rows (enum tensor_place), which forward and
-     * backward_input fill. */
+     * backward_input fill.  While tp->tiles is set there are no W and no dW: the piece comes tile by tile. */
     enum error_code (*linear_forward)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor Y, struct tensor X,
                                       struct tensor W, struct tensor b, struct error *);
     enum error_code (*linear_backward_input)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dX, struct tensor dY,
@@ -147,6 +159,17 @@ int axes_size(const struct tensor_parallel *, unsigned axes);
 
 /** Whether a matrix goes from the stream to the inner side, or back. */
 static inline bool leads_inside(enum param_role r) { return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS; }
+
+/* ---- local.c: products with the device's own piece, whole or tile by tile -------------------------------------------- */
+
+/* As ops.h has them; the first token of the embedding is the device's.  @return OK, or what a tile fails with. */
+enum error_code local_forward(struct tensor_parallel *, struct tensor Y, struct tensor X, struct tensor W, struct tensor b, struct error *);
+enum error_code local_backward_input(struct tensor_parallel *, struct tensor dX, struct tensor dY, struct tensor W, struct error *);
+enum error_code local_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
+                                      struct error *);
+enum error_code local_embedding_forward(struct tensor_parallel *, struct tensor Y, struct tensor ids, struct tensor W, struct error *);
+enum error_code local_embedding_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor dY, struct tensor ids,
+                                                struct error *);
 
 /* ---- heads.c: grouped-query attention --------------------------------------------------------------------------------- */
 

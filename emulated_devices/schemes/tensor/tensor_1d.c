@@ -51,38 +51,29 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
 {
     const bool inside = leads_inside(role);
     (void)N;
-    dev_linear_forward(tp->device, Y, X, W, inside || tp->rank == 0 ? b : tensor_none);
-    return inside ? OK : sum_over_group(tp, Y, err);
+    const enum error_code e = local_forward(tp, Y, X, W, inside || tp->rank == 0 ? b : tensor_none, err);
+    return e || inside ? e : sum_over_group(tp, Y, err);
 }
 
 static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dX, struct tensor dY,
                                              struct tensor W, struct error *err)
 {
     (void)N;
-    dev_linear_backward_input(tp->device, dX, dY, W);
-    return leads_inside(role) ? sum_over_group(tp, dX, err) : OK;
+    const enum error_code e = local_backward_input(tp, dX, dY, W, err);
+    return e || !leads_inside(role) ? e : sum_over_group(tp, dX, err);
 }
 
 static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dW, struct tensor db,
                                               struct tensor dY, struct tensor X, struct error *err)
 {
-    (void)role, (void)N, (void)err;
-    dev_linear_backward_weight(tp->device, dW, db, dY, X);
-    return OK;
+    (void)role, (void)N;
+    return local_backward_weight(tp, dW, db, dY, X, err);
 }
 
 static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W, struct error *err)
 {
-    dev_embedding_forward(tp->device, Y, ids, W, tp->tokens.first, false);
-    return sum_over_group(tp, Y, err);
-}
-
-static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY, struct tensor ids,
-                                                 struct error *err)
-{
-    (void)err;
-    dev_embedding_backward_weight(tp->device, dW, dY, ids, tp->tokens.first);
-    return OK;
+    const enum error_code e = local_embedding_forward(tp, Y, ids, W, err);
+    return e ? e : sum_over_group(tp, Y, err);
 }
 
 /* An all-reduce forward where the way leads out (and of the embedding), backward where it leads in. */
@@ -98,8 +89,8 @@ const struct tensor_scheme tensor_scheme_1d = {
               .name = "1d", .description = "columns, then rows; one all-reduce a pair of matrices, each way",
               .source = "Megatron-LM, arXiv:1909.08053", .volume = "8 N D (P-1)/P elements a layer and microbatch",
               .memory = "weights 1/P (norms, positions and biases of width D whole); a layer keeps 4 N D + (4 D + 2 F + H) N/P + 4 N" },
-    .mesh = mesh, .inner = { .columns = ALL }, .weight = weight, .linear_forward = linear_forward,
+    .takes_tiles = true, .mesh = mesh, .inner = { .columns = ALL }, .weight = weight, .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
-    .embedding_forward = embedding_forward, .embedding_backward_weight = embedding_backward_weight,
+    .embedding_forward = embedding_forward, .embedding_backward_weight = local_embedding_backward_weight,
     .matrix_cost = matrix_cost,
 };

@@ -73,14 +73,14 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
     enum error_code e;
     if (leads_inside(role)) {
         e = all_rows(tp, N, &all, X, tp->scheme->keeps_inputs, err);
-        if (!e) dev_linear_forward(tp->device, Y, all, W, b);
+        if (!e) e = local_forward(tp, Y, all, W, b, err);
         release(tp, all, X);
         return e;
     }
     e = tensor_buffer(tp, &all, N, tensor_cols(Y), err);
     if (e) return e;
-    dev_linear_forward(tp->device, all, X, W, tp->rank == 0 ? b : tensor_none);
-    e = scatter(tp, N, Y, all, err);
+    e = local_forward(tp, all, X, W, tp->rank == 0 ? b : tensor_none, err);
+    if (!e) e = scatter(tp, N, Y, all, err);
     device_free(tp->device, all);
     return e;
 }
@@ -92,14 +92,14 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
     enum error_code e;
     if (!leads_inside(role)) {
         e = all_rows(tp, N, &all, dY, tp->scheme->keeps_gradients, err);
-        if (!e) dev_linear_backward_input(tp->device, dX, all, W);
+        if (!e) e = local_backward_input(tp, dX, all, W, err);
         release(tp, all, dY);
         return e;
     }
     e = tensor_buffer(tp, &all, N, tensor_cols(dX), err);
     if (e) return e;
-    dev_linear_backward_input(tp->device, all, dY, W);
-    e = scatter(tp, N, dX, all, err);
+    e = local_backward_input(tp, all, dY, W, err);
+    if (!e) e = scatter(tp, N, dX, all, err);
     device_free(tp->device, all);
     return e;
 }
@@ -111,7 +111,7 @@ static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum p
     struct tensor all = X;
     enum error_code e = OK;
     if (leads_inside(role) && !tp->scheme->keeps_inputs) e = all_rows(tp, N, &all, X, false, err);
-    if (!e) dev_linear_backward_weight(tp->device, dW, db, dY, all);
+    if (!e) e = local_backward_weight(tp, dW, db, dY, all, err);
     release(tp, all, X);
     return e;
 }
@@ -121,8 +121,8 @@ static enum error_code embedding_forward(struct tensor_parallel *tp, struct tens
     struct tensor all;
     enum error_code e = tensor_buffer(tp, &all, tensor_count(ids), tensor_cols(Y), err);
     if (e) return e;
-    dev_embedding_forward(tp->device, all, ids, W, tp->tokens.first, false);
-    e = scatter(tp, tensor_count(ids), Y, all, err);
+    e = local_embedding_forward(tp, all, ids, W, err);
+    if (!e) e = scatter(tp, tensor_count(ids), Y, all, err);
     device_free(tp->device, all);
     return e;
 }
@@ -132,7 +132,7 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
 {
     struct tensor all;
     enum error_code e = all_rows(tp, tensor_count(ids), &all, dY, false, err);
-    if (!e) dev_embedding_backward_weight(tp->device, dW, all, ids, tp->tokens.first);
+    if (!e) e = local_embedding_backward_weight(tp, dW, all, ids, err);
     release(tp, all, dY);
     return e;
 }
@@ -163,7 +163,7 @@ const struct tensor_scheme tensor_scheme_1d_sp = {
               .source = "Korthikanti et al., arXiv:2205.05198",
               .volume = "8 N D (P-1)/P as 1d, and 2 N D (P-1)/P to gather inputs again, a layer and microbatch; 4 D of norm gradients",
               .memory = "weights as 1d; a layer keeps (8 D + 2 F + H + 4) N/P" },
-    SEQUENCE_SCHEME, PRODUCTS
+    .takes_tiles = true, SEQUENCE_SCHEME, PRODUCTS
 };
 
 const struct tensor_scheme tensor_scheme_1d_sp_keep = {
@@ -173,5 +173,5 @@ const struct tensor_scheme tensor_scheme_1d_sp_keep = {
               .source = "Korthikanti et al., arXiv:2205.05198",
               .volume = "8 N D (P-1)/P elements a layer and microbatch, as 1d; 4 D of norm gradients",
               .memory = "weights as 1d; a layer keeps 2 N D + (6 D + 2 F + H + 4) N/P" },
-    .keeps_inputs = true, SEQUENCE_SCHEME, PRODUCTS
+    .takes_tiles = true, .keeps_inputs = true, SEQUENCE_SCHEME, PRODUCTS
 };

@@ -1,0 +1,118 @@
+/* local.c -- products with the device's own piece of a matrix: whole, or one tile of its outputs after the other
+ * (schemes/data/tiles.h).
+ *
+ * Tiles are neighbouring rows of the piece.  Each makes other columns of Y; dX is a sum over tiles, in their order,
+ * rounded once.
+ */
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+
+/* One tile of the matrix of this call. */
+struct product { struct tensor_parallel *tp; struct tensor Y, X, b; };
+typedef void multiply(const struct product *, struct tensor tile, int64_t first);
+
+static enum error_code each_tile(const struct product *p, multiply *f, struct error *err)
+{
+    const struct tiled *tiles = p->tp->tiles;
+    int64_t first = 0;
+    enum error_code e = OK;
+    for (int t = 0; t < tiles->count && !e; t++) {
+        struct tensor tile;
+        e = tiles->take(tiles->context, t, &tile, err);
+        if (e) break;
+        f(p, tile, first);
+        first += tensor_rows(tile);
+        e = tiles->give(tiles->context, t, err);
+    }
+    return e;
+}
+
+static void forward_tile(const struct product *p, struct tensor W, int64_t first)
+{
+    struct tensor part = p->b;
+    if (tensor_present(part))
+        part = tensor_1d((char *)part.data + (size_t)first * dtype_size(part.dtype), part.dtype, tensor_rows(W));
+    dev_linear_forward_columns(p->tp->device, p->Y, first, p->X, W, part);
+}
+
+enum error_code local_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor X, struct tensor W,
+                              struct tensor b,
+                              struct error *err)
+{
+    if (tp->tiles) return each_tile(&(struct product){ tp, Y, X, b }, forward_tile, err);
+    dev_linear_forward(tp->device, Y, X, W, b);
+    return OK;
+}
+
+static void input_tile(const struct product *p, struct tensor W, int64_t first)
+{
+    dev_linear_backward_input_columns(p->tp->device, p->X, p->Y, first, W, first > 0);
+}
+
+/* In 16 bits the sum over tiles is rounded once, as that of the whole matrix is. */
+static enum error_code input_tiles(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct error *err)
+{
+    const bool narrow = dtype_wide(dX.dtype) != dX.dtype;
+    const struct tensor sum = narrow ? device_statistics(tp->device, BUFFERS, tensor_rows(dX), tensor_cols(dX)) : dX;
+    if (sum.data == NULL) return fail(err, ERR_MEMORY, "no memory for the sum of %d tiles", tp->tiles->count);
+    const enum error_code e = each_tile(&(struct product){ tp, dY, sum, tensor_none }, input_tile, err);
+    if (!narrow) return e;
+    if (!e) dev_round(tp->device, dX, sum);
+    device_free(tp->device, sum);
+    return e;
+}
+
+enum error_code local_backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct tensor W,
+                                     struct error *err)
+{
+    if (tp->tiles) return input_tiles(tp, dX, dY, err);
+    dev_linear_backward_input(tp->device, dX, dY, W);
+    return OK;
+}
+
+static void weight_tile(const struct product *p, struct tensor dW, int64_t first)
+{
+    dev_linear_backward_weight_columns(p->tp->device, dW, p->Y, first, p->X);
+}
+
+enum error_code local_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor db, struct tensor dY,
+                                      struct tensor X,
+                                      struct error *err)
+{
+    if (tp->tiles) {
+        const enum error_code e = each_tile(&(struct product){ tp, dY, X, tensor_none }, weight_tile, err);
+        if (!e && tensor_present(db)) dev_column_sums(tp->device, db, dY);
+        return e;
+    }
+    dev_linear_backward_weight(tp->device, dW, db, dY, X);
+    return OK;
+}
+
+/* ---- the token embedding: X are ids ------------------------------------------------------------------------- */
+
+static void look_up_tile(const struct product *p, struct tensor W, int64_t first)
+{
+    dev_embedding_forward(p->tp->device, p->Y, p->X, W, p->tp->tokens.first + first, first > 0);
+}
+
+enum error_code local_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
+                                        struct tensor W, struct error *err)
+{
+    if (tp->tiles) return each_tile(&(struct product){ tp, Y, ids, tensor_none }, look_up_tile, err);
+    dev_embedding_forward(tp->device, Y, ids, W, tp->tokens.first, false);
+    return OK;
+}
+
+static void embedding_weight_tile(const struct product *p, struct tensor dW, int64_t first)
+{
+    dev_embedding_backward_weight(p->tp->device, dW, p->Y, p->X, p->tp->tokens.first + first);
+}
+
+enum error_code local_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,
+                                                struct tensor ids,
+                                                struct error *err)
+{
+    if (tp->tiles) return each_tile(&(struct product){ tp, dY, ids, tensor_none }, embedding_weight_tile, err);
+    dev_embedding_backward_weight(tp->device, dW, dY, ids, tp->tokens.first);
+    return OK;
+}
