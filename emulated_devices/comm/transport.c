@@ -208,8 +208,8 @@ static int send(struct transport *t, const void *data, int bytes, int to, int ta
     return (t->synchronous ? MPI_Issend : MPI_Isend)(data, bytes, MPI_BYTE, to, tag, comm, request);
 }
 
-/* Where the body comes from or goes to: a late receive keeps it aside until it is waited for. */
-static char *body_of(const struct slot *s) { return s->late && !s->sending ? s->aside : s->view; }
+/* Where the body comes from or goes to. */
+static char *body_of(const struct slot *s) { return s->late ? s->aside : s->view; }
 
 static int start_body(struct transport *t, struct slot *s, int peer, int tag)
 {
@@ -242,7 +242,7 @@ static void start_send(struct transport *t, struct slot *s, int peer)
                                .context = s->exchange.group->context[s->peer], .call = s->exchange.call, .serial = s->passage.serial,
                                .named = s->exchange.named, .rendezvous = s->passage.rendezvous };
     const int inside = s->pieces == 0 ? (int)s->bytes : 0;
-    if (inside > 0) memcpy(s->stage + 1, s->view, (size_t)inside);
+    if (inside > 0) memcpy(s->stage + 1, body_of(s), (size_t)inside);
     s->failed = send(t, s->stage, (int)sizeof *s->stage + inside, peer, slot_tag(s), t->heads, &s->head);
     if (s->failed != MPI_SUCCESS) s->head = MPI_REQUEST_NULL;
 }
@@ -264,10 +264,28 @@ static void start(struct transport *t, struct slot *s)
 /* CONTROL takes no virtual time: it is never in flight. */
 static struct flight *flight_of(const struct comm *c, const struct slot *s) { return s->passage.charged ? c->device->clock.flight : NULL; }
 
+static bool make_room_aside(struct slot *s)
+{
+    if (s->aside != NULL && s->aside_room >= s->bytes) return true;
+    free(s->aside);
+    s->aside = malloc((size_t)s->bytes + 1);
+    s->aside_room = s->aside != NULL ? s->bytes : 0;
+    return s->aside != NULL;
+}
+
+/* MPI may read a body later, when results of the stream that sent it have become poison: it gets a copy. */
+static bool copy_aside(struct comm *c, struct slot *s)
+{
+    if (flight_of(c, s) == NULL || !make_room_aside(s)) return false;
+    flight_snapshot(flight_of(c, s), s->stream, s->aside, s->data, s->bytes);
+    return true;
+}
+
 static void start_send_now(struct comm *c, struct slot *s)
 {
-    open_view(c, s);
-    s->hash = flight_of(c, s) != NULL ? flight_hash(s->view, s->bytes) : 0;
+    s->late = copy_aside(c, s);
+    if (s->late) s->hash = flight_hash(s->aside, s->bytes);
+    else open_view(c, s);
     start(c->transport, s);
     if (s->pieces == 0) close_view(c, s);                       /* all of it is in the head */
 }
@@ -304,12 +322,7 @@ static void begin_send(struct comm *c, int slot)
 static void begin_receive(struct comm *c, struct slot *s)
 {
     s->late = flight_late(flight_of(c, s));
-    if (s->late && s->pieces > 0 && s->aside_room < s->bytes) {
-        free(s->aside);
-        s->aside = malloc((size_t)s->bytes);
-        s->aside_room = s->aside != NULL ? s->bytes : 0;
-        s->late = s->aside != NULL;
-    }
+    if (s->late && s->pieces > 0) s->late = make_room_aside(s);
     if (s->late) arena_poison(&c->device->arena, s->data, s->bytes);
     open_view(c, s);
     start(c->transport, s);
@@ -336,6 +349,7 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
     s->data = data;
     s->peer = peer;
     s->sending = sending;
+    s->stream = c->device->clock.current;
     s->late = false;
     s->view = NULL;
     s->head = s->reply = MPI_REQUEST_NULL;
@@ -501,12 +515,10 @@ static enum error_code finish_receive(struct comm *c, struct slot *s, struct err
     return OK;
 }
 
-static uint64_t hash_now(struct comm *c, const struct slot *s)
+/* The copy that was sent is no longer needed. */
+static bool has_changed(struct comm *c, struct slot *s)
 {
-    const void *view = host_read(c->device, s->data, s->bytes);
-    const uint64_t hash = flight_hash(view, s->bytes);
-    host_done(c->device, view);
-    return hash;
+    return s->late && copy_aside(c, s) && flight_hash(s->aside, s->bytes) != s->hash;
 }
 
 static enum error_code finish_send(struct comm *c, struct slot *s, struct error *err)
@@ -517,7 +529,7 @@ static enum error_code finish_send(struct comm *c, struct slot *s, struct error 
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     close_view(c, s);
-    return flight_of(c, s) != NULL && hash_now(c, s) != s->hash ? changed(s, err) : OK;
+    return has_changed(c, s) ? changed(s, err) : OK;
 }
 
 static bool abandon_request(MPI_Request *request, bool sending)

@@ -57,8 +57,9 @@ struct slot {
     int pieces, room;                   /* body has space for this many */
     int peer;                           /* rank in the group */
     bool sending;
-    bool late;                          /* a receive whose data come when it is waited for: flight.h */
-    char *aside;                        /* [aside_room] body of a late receive; kept for the next user of the slot */
+    enum stream stream;                 /* that sends or receives */
+    bool late;                          /* the body is aside: of a receive until it is waited for; of a send, what its stream read */
+    char *aside;                        /* [aside_room] kept for the next user of the slot */
     uint64_t aside_room;
     uint64_t hash;                      /* of what is sent, when it started, where somebody looks: flight.h */
     int failed;                         /* what MPI said when it could not start; MPI_SUCCESS else */

@@ -271,6 +271,18 @@ void flight_leave(struct flight *f)
         }
 }
 
+void flight_snapshot(const struct flight *f, enum stream s, void *to, const void *data, uint64_t bytes)
+{
+    const char *const first = data, *const last = first + bytes;
+    move(f, to, data, bytes);
+    for (int i = 0; i < f->count; i++) {
+        const struct pending *p = &f->list[i];
+        if (p->kind != RESULT || p->stream != s || p->open || !meets(p->to, p->bytes, data, bytes)) continue;
+        const char *const from = p->to > first ? p->to : first, *const end = p->to + p->bytes;
+        memcpy((char *)to + (from - first), p->aside + (from - p->to), (size_t)((end < last ? end : last) - from));
+    }
+}
+
 /* ---- what is read and written ------------------------------------------------------------------------------------------- */
 
 static bool followed(const struct flight *f, const void *data, uint64_t bytes)

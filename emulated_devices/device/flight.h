@@ -56,6 +56,10 @@ void flight_copied(struct flight *, enum stream engine, picoseconds start, picos
 void flight_wrote(struct flight *, picoseconds now, void *data, uint64_t bytes);
 void flight_read(struct flight *, picoseconds now, const void *data, uint64_t bytes);
 
+/** What a stream would read at data, though results of its own are aside: its message that leaves now takes that along.
+ *  @param to  [bytes] of the host */
+void flight_snapshot(const struct flight *, enum stream, void *to, const void *data, uint64_t bytes);
+
 /** What the clock tells: a stream goes on, and stops; somebody waits until a time, or for all of a stream; the clock starts anew. */
 void flight_enter(struct flight *, enum stream);
 void flight_leave(struct flight *);

@@ -292,6 +292,33 @@ static void test_sends_read_their_buffer_late(void **state)
 
 /* ---- the mode ----------------------------------------------------------------------------------------------------------- */
 
+/* A stream sends its result and stops.  Its result is poison for other streams then, but the message is not: not even if
+ * MPI reads it after that, while the device waits for another message. */
+static void test_a_stream_sends_its_own_results(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 12; seed++)
+        for (int64_t n = N; n <= LONG; n += LONG - N) {
+            open_streams(FLIGHT_RANDOM, seed);
+            const int to = (comm.rank + 1) % comm.size, left = (comm.rank + comm.size - 1) % comm.size;
+            struct tensor out = numbers(n, 0), in = numbers(n, 0), word = numbers(1, 0), heard = numbers(1, 0);
+            struct exchange named = exchange_named(comm.everyone, POINT_TO_POINT, 1);
+            clock_begin(clock_, COMMUNICATION);
+            for (int64_t i = 0; i < n; i++) tensor_set(out, i, 100 * comm.rank + (double)i);
+            clock_made(clock_, out.data, tensor_bytes(out));
+            const struct message send = message_send(&named, to, out.data, tensor_bytes(out));
+            clock_end(clock_);
+            struct exchange other = exchange_begin(comm.everyone, POINT_TO_POINT);
+            ASSERT_ALL(exchange_both(&other, to, word.data, 8, left, heard.data, 8, &err) == OK, "%s", err.text);
+            const struct message receive = message_receive(&named, left, in.data, tensor_bytes(in));
+            ASSERT_ALL(message_wait(&comm, receive, &err) == OK, "%s", err.text);
+            ASSERT_ALL(message_wait(&comm, send, &err) == OK, "%s", err.text);
+            ASSERT_ALL(right(in, 100 * left) == n, "seed %d: of %lld numbers of device %d's result %d arrive (-1: NaN)",
+                       (int)seed, (long long)n, left, right(in, 100 * left));
+            close_streams();
+        }
+}
+
 static void test_modes(void **state)
 {
     static const char *const bad[] = { "", "late", "random", "random:", "random:x", "random:-1", "OFF", "latest " };
@@ -337,7 +364,7 @@ int main(void)
         MPI_TEST(test_engines_wait_for_each_other), MPI_TEST(test_waiting_for_a_copy_is_waiting_for_what_it_waited_for),
         MPI_TEST(test_waiting_for_one_stream_is_no_waiting_for_another),
         MPI_TEST(test_received_buffers_are_poison_until_the_wait),
-        MPI_TEST(test_sends_read_their_buffer_late), MPI_TEST(test_modes), MPI_TEST(test_draws),
+        MPI_TEST(test_sends_read_their_buffer_late), MPI_TEST(test_a_stream_sends_its_own_results), MPI_TEST(test_modes), MPI_TEST(test_draws),
     };
     unsetenv("ORRERY_STREAMS");
     return MPI_RUN("flight", tests);
