@@ -43,9 +43,9 @@ enum error_code plan_memory(const struct plan *p, int rank, int64_t steps, struc
 /* Copies along dp keep as much as each other, and compute as much where their microbatches have as many sequences. */
 static bool computes_as_much(const struct plan *p, int dp, int other)
 {
-    for (int i = 0; i < p->micros; i++)
+    for (int i = 0; i < p->micros && p->batches == NULL; i++)
         if (plan_microbatch(p, dp, i).count != plan_microbatch(p, other, i).count) return false;
-    return true;
+    return p->batches == NULL || dp == other;
 }
 
 static int first_like(const struct plan *p, int dp)

@@ -62,34 +62,49 @@ static bool make_rotary(struct stage *s)
     return s->rotary.data != NULL;
 }
 
-static bool make_microbatch(struct stage *s, struct microbatch *m, int rank, int micro)
+static void drop_cut(struct microbatch *m)
 {
-    m->sequences = plan_microbatch(s->plan, mesh_coordinate(&s->plan->mesh, rank, DP), micro);
-    m->rows = plan_rows(s->plan, rank, micro);
+    free(m->ids.data);
+    intervals_free(&m->rows);
+}
+
+static bool cut_microbatch(const struct stage *s, struct microbatch *m, int micro)
+{
+    drop_cut(m);
+    m->sequences = plan_microbatch(s->plan, mesh_coordinate(&s->plan->mesh, s->rank, DP), micro);
+    m->rows = plan_rows(s->plan, s->rank, micro);
     m->N = intervals_total(&m->rows);
-    m->tensor = calloc((size_t)s->buffers, sizeof *m->tensor);
-    int32_t *ints = calloc((size_t)(3 * m->N), sizeof *ints);
+    int32_t *ints = calloc((size_t)(3 * m->N) + 1, sizeof *ints);
     m->ids = tensor_1d(ints, I32, m->N);
     m->positions = tensor_1d(ints ? ints + m->N : NULL, I32, m->N);
     m->labels = tensor_1d(ints ? ints + 2 * m->N : NULL, I32, m->N);
     int32_t *position = ints ? ints + m->N : NULL;
     for (int i = 0; ints && i < m->rows.count; i++)
         for (int64_t row = m->rows.at[i].first; row < interval_end(m->rows.at[i]); row++) *position++ = (int32_t)(row % s->plan->S);
-    return m->tensor && ints && !intervals_lost(&m->rows);
+    return ints && !intervals_lost(&m->rows);
+}
+
+enum error_code stage_cut(struct stage *s, struct error *err)
+{
+    bool ok = true;
+    for (int i = 0; ok && i < s->plan->micros; i++) ok = cut_microbatch(s, &s->micro[i], i);
+    return ok ? OK : fail(err, ERR_MEMORY, "no memory for the lists of %d microbatches", s->plan->micros);
 }
 
 /* The tables of integers and of rotary positions are inputs, not tensors of the model: they are not counted. */
 enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp, struct seams *seams,
                            struct data_parallel *data, int index, int rank, struct error *err)
 {
-    *s = (struct stage){ .plan = plan, .device = device, .tp = tp, .seams = seams, .data = data, .parameters = data->parameters, .index = index,
+    *s = (struct stage){ .plan = plan, .device = device, .tp = tp, .seams = seams, .data = data, .parameters = data->parameters, .rank = rank, .index = index,
                          .first = index == 0, .last = index == plan->stages - 1, .first_layer = (int)plan_first_layer(plan, index) };
     s->layers = (int)plan_first_layer(plan, index + 1) - s->first_layer;
     s->micro = calloc((size_t)plan->micros, sizeof *s->micro);
     s->part = calloc((size_t)s->layers + 2, sizeof *s->part);
     bool ok = s->micro && s->part && make_rotary(s);
     enum error_code e = ok ? link_parts(s, err) : OK;
-    for (int i = 0; ok && !e && i < plan->micros; i++) ok = make_microbatch(s, &s->micro[i], rank, i);
+    for (int i = 0; ok && !e && i < plan->micros; i++)
+        ok = (s->micro[i].tensor = calloc((size_t)s->buffers, sizeof *s->micro[i].tensor)) != NULL;
+    if (ok && !e) e = stage_cut(s, err);
     if (!ok) e = fail(err, ERR_MEMORY, "no memory for the lists of %d microbatches", plan->micros);
     if (e) stage_close(s);
     return e;
@@ -99,8 +114,8 @@ static void drop_microbatch(struct stage *s, struct microbatch *m)
 {
     for (int i = 0; m->tensor && i < s->layers + 2; i++) run_drop(s, m, &s->part[i]);
     device_free(s->device, m->gradient);
-    free(m->tensor), free(m->ids.data);
-    intervals_free(&m->rows);
+    free(m->tensor);
+    drop_cut(m);
 }
 
 void stage_close(struct stage *s)

@@ -44,6 +44,7 @@ struct stage {
     struct tensor_parallel *tp;
     struct seams *seams;
     struct data_parallel *data;
+    int rank;                                   /* the device's */
     int index;                                  /* 0 .. stages-1 */
     int first_layer, layers;
     bool first, last;                           /* has the embedding; has the loss */
@@ -64,6 +65,9 @@ struct stage {
 enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *, struct seams *,
                            struct data_parallel *, int index, int rank, struct error *);
 void stage_close(struct stage *);
+
+/** Cut all microbatches anew, as the plan has them now; nothing may be in flight.  @return OK or ERR_MEMORY. */
+enum error_code stage_cut(struct stage *, struct error *);
 
 /** A parameter's weight, or gradient, by its place in the model's list; none for -1. */
 struct tensor stage_weight(const struct stage *, int index);

@@ -90,10 +90,12 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
 {
     enum error_code e = OK;
     t->stage = calloc((size_t)t->plan.chunks, sizeof *t->stage);
-    t->scratch = calloc((size_t)(2 * t->plan.B * t->plan.S), sizeof *t->scratch);
+    const int64_t tokens = plan_most_sequences(&t->plan) * t->plan.S;
+    t->scratch = calloc((size_t)(2 * tokens), sizeof *t->scratch);
     t->counted = calloc((size_t)t->plan.updates, sizeof *t->counted);
     t->times = calloc((size_t)t->schedule.count[t->pp.rank] + 1, sizeof *t->times);
-    if (t->stage == NULL || t->scratch == NULL || t->counted == NULL || t->times == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)(t->plan.B * t->plan.S));
+    if (t->stage == NULL || t->scratch == NULL || t->counted == NULL || t->times == NULL)
+        return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)tokens);
     for (int c = 0; c < t->plan.chunks && !e; c++) {
         e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->seams, &t->data, t->schedule.stage_of[t->pp.rank][c], t->comm->rank, err);
         t->stages_open += !e;
@@ -148,6 +150,46 @@ static enum error_code list_uses(struct trainer *t, struct error *err)
     return OK;
 }
 
+static uint64_t activation_message(const void *context, int micro)
+{
+    const struct trainer *t = context;
+    return stage_message_bytes(&t->stage[0], micro);
+}
+
+/* Walk the list: an input is held from when it arrives, the rest from forward to the end of the weights' backward. */
+static struct held follow_activations(const struct trainer *t)
+{
+    const struct schedule *s = &t->schedule;
+    const int self = t->pp.rank;
+    struct held h = { 0 };
+    for (int i = 0; i < s->count[self]; i++) {
+        const struct action *a = &s->actions[self][i];
+        const struct stage *stage = &t->stage[a->chunk];
+        const uint64_t input = activation_message(t, a->micro);
+        if (a->kind == RECEIVE_ACTIVATION) held_more(&h, input);
+        if (a->kind == FORWARD) stage_forward_held(stage, a->micro, &h);
+        if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) held_more(&h, input);
+        if (a->kind == BACKWARD) stage_backward_held(stage, a->micro, true, true, &h);
+        if (a->kind == BACKWARD_INPUT) stage_backward_held(stage, a->micro, true, false, &h);
+        if (a->kind == BACKWARD_WEIGHT) stage_backward_held(stage, a->micro, false, true, &h);
+    }
+    return h;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Where batches differ: microbatches of this step, and what they make the most of. */
+static enum error_code cut_step(struct trainer *t, int64_t step, struct error *err)
+{
+    enum error_code e = OK;
+    plan_take_step(&t->plan, step);
+    for (int c = 0; c < t->plan.chunks && !e; c++) e = stage_cut(&t->stage[c], err);
+    if (e) return e;
+    const struct held h = follow_activations(t);
+    t->held = (struct held){ .peak = larger(t->held.peak, h.peak), .together = larger(t->held.together, h.together) };
+    return OK;
+}
+
 enum error_code trainer_outline(struct trainer *t, const struct plan *plan, struct comm *comm, struct error *err)
 {
     *t = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device, .loss_scale = plan_loss_scale(plan) };
@@ -159,6 +201,7 @@ enum error_code trainer_outline(struct trainer *t, const struct plan *plan, stru
     if (!e) e = make_stages(t, err);
     if (!e) e = routers_open(t, err);
     if (!e) e = list_uses(t, err);
+    for (int s = plan->batches ? plan->batches->steps - 1 : -1; s >= 0 && !e; s--) e = cut_step(t, s, err);
     return e;
 }
 
@@ -166,6 +209,7 @@ enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct 
 {
     enum error_code e = trainer_outline(t, plan, comm, err);
     t->source = source;
+    t->held = (struct held){ 0 };
     if (!e) e = data_fill(&t->data, t->plan.seed, err);
     e = comm_agree(comm, e, err);
     if (e) trainer_close(t);
@@ -213,10 +257,22 @@ static void take_rows(int32_t *into, const int32_t *of, const struct intervals *
     for (int i = 0; i < rows->count; into += rows->at[i++].count) memcpy(into, of + rows->at[i].first, (size_t)rows->at[i].count * sizeof *into);
 }
 
+/* The sizes of this step, and with them what it sends. */
+static enum error_code take_step(struct trainer *t, struct error *err)
+{
+    if (t->plan.batches == NULL) return OK;
+    const enum error_code e = cut_step(t, t->step, err);
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !e; kind++)
+        account_add(&t->begun.of[kind], trainer_cost(t, kind), 1);
+    return e;
+}
+
 /* Each stage's tokens, cut from the whole batch, which every device can make for itself. */
-static void take_batch(struct trainer *t)
+static enum error_code take_batch(struct trainer *t, struct error *err)
 {
     const struct plan *p = &t->plan;
+    const enum error_code e = take_step(t, err);
+    if (e) return e;
     int32_t *const ids = t->scratch, *const labels = t->scratch + p->B * p->S;
     t->source.fill(t->source.context, t->step, 0, p->B, ids, labels);
     count_labels(t, labels);
@@ -234,6 +290,7 @@ static void take_batch(struct trainer *t)
             take_rows(m->labels.data, labels, &m->rows);
         }
     }
+    return OK;
 }
 
 /* ---- parameters that several places of the pipeline hold -------------------------------------------------------------- */
@@ -384,8 +441,8 @@ static enum error_code gradients(struct trainer *t, struct step_result *out, str
 
 enum error_code trainer_gradients(struct trainer *t, struct step_result *out, struct error *err)
 {
-    take_batch(t);
-    const enum error_code e = forward_only(t) ? zeroth_losses(t, out, err) : gradients(t, out, err);
+    enum error_code e = take_batch(t, err);
+    if (!e) e = forward_only(t) ? zeroth_losses(t, out, err) : gradients(t, out, err);
     if (e) comm_give_up(t->comm, err);
     return OK;
 }
@@ -419,12 +476,6 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
 
 /* ---- what it costs -------------------------------------------------------------------------------------------------------- */
 
-static uint64_t activation_message(const void *context, int micro)
-{
-    const struct trainer *t = context;
-    return stage_message_bytes(&t->stage[0], micro);
-}
-
 /* A unit's gradient goes to every other place that holds it, and theirs come. */
 static void enter_shared(struct ledger *l, const struct trainer *t, const struct unit *u)
 {
@@ -446,25 +497,8 @@ static struct account pipeline_cost(const struct trainer *t)
     return sum;
 }
 
-/* Walk the list: an input is held from when it arrives, the rest from forward to the end of the weights' backward. */
-static struct held follow_activations(const struct trainer *t)
-{
-    const struct schedule *s = &t->schedule;
-    const int self = t->pp.rank;
-    struct held h = { 0 };
-    for (int i = 0; i < s->count[self]; i++) {
-        const struct action *a = &s->actions[self][i];
-        const struct stage *stage = &t->stage[a->chunk];
-        const uint64_t input = activation_message(t, a->micro);
-        if (a->kind == RECEIVE_ACTIVATION) held_more(&h, input);
-        if (a->kind == FORWARD) stage_forward_held(stage, a->micro, &h);
-        if (a->kind == FORWARD && place_after(s, a->micro, stage->index).device == self) held_more(&h, input);
-        if (a->kind == BACKWARD) stage_backward_held(stage, a->micro, true, true, &h);
-        if (a->kind == BACKWARD_INPUT) stage_backward_held(stage, a->micro, true, false, &h);
-        if (a->kind == BACKWARD_WEIGHT) stage_backward_held(stage, a->micro, false, true, &h);
-    }
-    return h;
-}
+/* Of the largest step where they differ. */
+static struct held activations_held(const struct trainer *t) { return t->plan.batches ? t->held : follow_activations(t); }
 
 uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
 {
@@ -473,18 +507,16 @@ uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
     case PARAMETERS: return kept.weights;
     case GRADIENTS: return kept.gradients;
     case OPTIMIZER: return kept.optimizer;
-    case ACTIVATIONS: return follow_activations(t).peak;
+    case ACTIVATIONS: return activations_held(t).peak;
     default: return 0;
     }
 }
-
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 uint64_t trainer_least(const struct trainer *t)
 {
     const struct model_state kept = data_resident(&t->data), peak = data_peak(&t->data);
     const uint64_t whole = larger(peak.weights - kept.weights, peak.gradients - kept.gradients);
-    const uint64_t at_once = larger(follow_activations(t).together, larger(whole, data_step_buffers(&t->data)));
+    const uint64_t at_once = larger(activations_held(t).together, larger(whole, data_step_buffers(&t->data)));
     return kept.weights + kept.gradients + kept.optimizer + at_once;
 }
 
@@ -527,8 +559,9 @@ void trainer_predict(const struct trainer *t, int64_t steps, struct ledger *l)
 {
     const int64_t skipped = t->skipped - t->skipped_before, taken = steps * t->plan.updates - skipped;
     struct account *const data = &l->of[TRAFFIC_DATA];
-    *l = (struct ledger){ 0 };
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++) account_add(&l->of[kind], trainer_cost(t, kind), steps);
+    *l = t->begun;
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && t->plan.batches == NULL; kind++)
+        account_add(&l->of[kind], trainer_cost(t, kind), steps);
     account_add(data, data_outer_cost(&t->data), outer_steps(&t->data.outer, t->step - steps, t->step));
     account_add(data, data_renewal_cost(&t->data), -skipped);
     account_add(data, data_saved_by_projecting(&t->data, taken, skipped), -1);

@@ -28,8 +28,10 @@ struct trainer {
     struct stage *stage;                /* [chunks] */
     int stages_open;
     struct batch_source source;
-    int32_t *scratch;                   /* [2*B*S] ids and labels of the whole batch */
+    int32_t *scratch;                   /* [2*B*S] ids and labels of the largest batch */
     int64_t step;                       /* steps done */
+    struct held held;                   /* activations, where batches differ: the most of all steps, and since training began of those begun */
+    struct ledger begun;                /* what those steps send, likewise */
     int64_t *counted;                   /* [updates] labels that count, of the replica's sequences of each optimizer step of this step */
     int64_t labels;                     /* that count, of the whole batch */
     struct routers routers;             /* of a mixture: mixture.h */

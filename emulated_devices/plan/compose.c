@@ -85,6 +85,11 @@ static const struct clash clashes[] = {
       "steps the weights inside the schedule, by gradients; @ steps once, after both losses", NULL },
     { HAS_mid_stream, HAS_mixture, "steps inside the schedule, and the router losses of @ need the whole batch", NULL },
     { HAS_several_steps, HAS_several_stages, "steps the weights inside the schedule with @", "1 stage on each device" },
+    { HAS_batches, HAS_apart,
+      "@ takes the mean of its replicas' weights, whatever number of tokens each has seen",
+      "schemes that reduce in every step, such as --zero 3" },
+    { HAS_batches, HAS_mid_stream,
+      "@ steps the weights after a fixed number of microbatches", "schedules with one version and one step" },
     { HAS_backward_before_last, HAS_balance_loss,
       "the gradient of the balance loss of @ is known only after the last forward pass of the batch; use --schedule "
       "gpipe, which does all forward passes first", NULL },

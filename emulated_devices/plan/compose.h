@@ -53,6 +53,7 @@ struct facts {
     X(two_versions,            "--schedule pipedream-2bw")                                          \
     X(mid_stream,              "--schedule pipedream-2bw")                                          \
     X(several_steps,           "--schedule pipedream-2bw")                                          \
+    X(batches,                "--batches FILE")                                                     \
     X(several_stages,          "several stages on a device")                                        \
     X(backward_before_last,    "--schedule 1f1b")                                                   \
     X(low_rank,               "--optimizer galore or natural-galore")                               \

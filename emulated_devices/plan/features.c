@@ -242,6 +242,8 @@ static bool several_steps(const struct facts *f, struct typed *t)
            say(t, "--schedule %s with more than --micro %d", f->plan->schedule, f->schedule->update_every);
 }
 
+static bool batches(const struct facts *f, struct typed *t) { return f->plan->batches && say(t, "--batches"); }
+
 static bool several_stages(const struct facts *f, struct typed *t)
 {
     return f->schedule->chunks > 1 && say(t, "%d stages on a device", f->schedule->chunks);

@@ -6,12 +6,24 @@
 #include <math.h>
 #include <stdlib.h>
 
+static enum error_code check_batch_plan(const struct plan *p, struct error *err)
+{
+    const struct batch_plan *b = p->batches;
+    if (b->copies != plan_parts(p))
+        return fail(err, ERR_PLAN, "--batches: its steps have %d cop%s; --dp %d%s needs %d", b->copies, b->copies == 1 ? "y" : "ies",
+                    p->mesh.size[DP], p->perturb == 2 ? " / 2" : "", plan_parts(p));
+    if (b->micros != p->micros)
+        return fail(err, ERR_PLAN, "--batches: its copies have up to %d microbatches; the schedule is for %d", b->micros, p->micros);
+    return OK;
+}
+
 static enum error_code check_batch(const struct plan *p, struct error *err)
 {
     const int parts = plan_parts(p), M = p->micros;
     if (p->S < 1 || p->S > p->model.S)
         return fail(err, ERR_PLAN, "--seq %lld: model %s has positions for 1 to %lld tokens", (long long)p->S, p->model.name, (long long)p->model.S);
     if (M < 1) return fail(err, ERR_PLAN, "--micro %d: there must be at least 1 microbatch", M);
+    if (p->batches) return check_batch_plan(p, err);
     if (p->B < (int64_t)parts * M)
         return fail(err, ERR_PLAN, "--batch %lld: --dp %d%s times --micro %d needs at least %lld sequences", (long long)p->B, p->mesh.size[DP],
                     p->perturb == 2 ? " / 2" : "", M, (long long)parts * M);
@@ -255,9 +267,17 @@ enum error_code plan_check(struct plan *p, struct error *err)
     return e;
 }
 
+void plan_take_step(struct plan *p, int64_t step)
+{
+    if (p->batches == NULL) return;
+    p->batch_step = step;
+    p->B = batch_plan_total(p->batches, step);
+}
+
 struct interval plan_microbatch(const struct plan *p, int dp, int micro)
 {
     const int parts = plan_parts(p), part = dp % parts;
+    if (p->batches) return batch_plan_at(p->batches, p->batch_step, part, micro);
     const struct interval own = block_at(p->B, parts, part), of_own = block_at(own.count, p->micros, micro);
     return (struct interval){ own.first + of_own.first, of_own.count };
 }

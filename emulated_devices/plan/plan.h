@@ -6,6 +6,7 @@
 #define ORRERY_PLAN_PLAN_H
 
 #include "emulated_devices/comm/mesh.h"
+#include "emulated_devices/plan/batch_plan.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/pipeline/schedule.h"
 #include "emulated_devices/schemes/seams.h"
@@ -16,7 +17,9 @@ enum { PLAN_MOST_STAGES = 1024 };
 struct plan {
     struct model_config model;
     struct mesh mesh;
-    int64_t B, S;                       /* global batch: sequences, and tokens of each */
+    int64_t B, S;                       /* global batch: sequences, and tokens of each; with batches: of this step */
+    const struct batch_plan *batches;   /* who has how many sequences in which step; NULL: equal parts of B in each */
+    int64_t batch_step;                 /* the step that B and the microbatches are of, where there are batches */
     int micros;                         /* microbatches of each data-parallel copy, M */
     int chunks;                         /* stages on each device of a pipeline, v; plan_check makes it the schedule's */
     int stages;                         /* of the pipeline, as the schedule has them; set by plan_check */
@@ -81,6 +84,16 @@ static inline int plan_copy_of(const struct plan *p, int rank)
 {
     return mesh_coordinate(&p->mesh, rank, DP) * p->mesh.size[CP] + mesh_coordinate(&p->mesh, rank, CP);
 }
+
+/** Where batches differ from step to step: be the plan of this one, for what asks for B, microbatches and rows.  Pure. */
+void plan_take_step(struct plan *, int64_t step);
+
+/** How many sequences a step has, and the most that any has. */
+static inline int64_t plan_sequences_of(const struct plan *p, int64_t step)
+{
+    return p->batches ? batch_plan_total(p->batches, step) : p->B;
+}
+static inline int64_t plan_most_sequences(const struct plan *p) { return p->batches ? p->batches->most : p->B; }
 
 /** The sequences of one microbatch of the data-parallel copy at this dp coordinate. */
 struct interval plan_microbatch(const struct plan *, int dp, int micro);

@@ -141,6 +141,7 @@ static enum error_code gradients_on_all_cores(struct reference *ref, int devices
 enum error_code compare_begin(struct probes *p, struct reference *ref, struct error *err)
 {
     struct comm *comm = p->trainer->comm;
+    plan_take_step(&p->trainer->plan, p->trainer->step);        /* who has which rows of it */
     enum error_code e = comm->rank == 0 ? gradients_on_all_cores(ref, comm->size, err) : OK;
     e = comm_agree(comm, e, err);
     return e ? e : probes_deliver(p, comm->rank == 0 ? &ref->record : NULL, err);

@@ -14,7 +14,7 @@ static bool is_parameter(const char *name)
     return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0);
 }
 
-/* The next place of the list, made in the first step and the same in all that follow. */
+/* The next place of the list, made in the first step and the same in all that follow, perhaps with other rows. */
 static struct recorded *next_place(struct recording *r, const char *name, int layer, bool gradient, struct tensor t)
 {
     if (r->next == r->room) {
@@ -26,11 +26,15 @@ static struct recorded *next_place(struct recording *r, const char *name, int la
     }
     struct recorded *a = &r->all[r->next];
     if (r->next == r->count) {
-        *a = (struct recorded){ .layer = layer, .gradient = gradient, .truth = t };
+        *a = (struct recorded){ .layer = layer, .gradient = gradient };
         snprintf(a->name, sizeof a->name, "%s", name);
+        r->count++;
+    }
+    if (a->truth.data == NULL || tensor_count(a->truth) != tensor_count(t)) {
+        free(a->truth.data);
+        a->truth = t;
         a->truth.data = malloc(tensor_bytes(t) + 1);
         if (a->truth.data == NULL) return NULL;
-        r->count++;
     }
     r->next++;
     return a;

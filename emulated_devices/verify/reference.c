@@ -88,9 +88,10 @@ static void close_one(struct reference *r)
 static enum error_code open_one(struct reference *r, const struct plan *plan, struct batch_source source, int replica, struct error *err)
 {
     *r = (struct reference){ .plan = plan, .source = source, .replica = replica, .replicas = plan_replicas(plan), .loss_scale = plan_loss_scale(plan) };
+    if (plan->batches) r->at = *plan, r->plan = &r->at;
     r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * reference_gradient_parts(plan) : 0;
     r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = reference_gradient_parts(plan) };
-    const size_t tokens = (size_t)(plan->B * plan->S);
+    const size_t tokens = (size_t)(plan_most_sequences(plan) * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);
     r->labels = calloc(tokens, sizeof *r->labels);
     r->counting = calloc(tokens, sizeof *r->counting);
@@ -374,9 +375,21 @@ static enum error_code gradients_of(struct reference *r, int update, struct erro
     return OK;
 }
 
+/* Another step may have other sequences. */
+static enum error_code take_step(struct reference *r, struct error *err)
+{
+    if (r->plan->batches == NULL) return OK;
+    plan_take_step(&r->at, r->step);
+    rule_free(&r->rule);
+    const enum error_code e = rule_of_plan(&r->rule, r->plan, r->replica, err);
+    r->truth.model.passes_by = r->twin.model.passes_by = r->rule.passes_by;
+    return e;
+}
+
 static enum error_code gradients_one(struct reference *r, struct error *err)
 {
-    enum error_code e = OK;
+    enum error_code e = take_step(r, err);
+    if (e) return e;
     r->source.fill(r->source.context, r->step, r->rule.own.first, r->rule.own.count, r->ids, r->labels);
     r->counted = 0;
     r->loss_spread = r->truth.loss = r->twin.loss = 0;

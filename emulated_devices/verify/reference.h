@@ -37,6 +37,7 @@ struct turn { double P, R; };
 
 struct reference {
     const struct plan *plan;
+    struct plan at;                     /* where batches differ, the plan of this step: then it is `plan` */
     int replica, replicas;              /* of those that train apart, which this one is; 0 of 1 where none do */
     struct reference *other;            /* [replicas - 1] of the first one: the others */
     struct batch_source source;

@@ -44,6 +44,17 @@ static void take_stream(struct plan *p, const char *schedule)
     split(p, PP, 2);
 }
 
+/* A sequence in each microbatch of the plan. */
+static void take_batches(struct plan *p)
+{
+    static int one[64];
+    static struct batch_plan b;
+    for (int i = 0; i < 64; i++) one[i] = 1;
+    b = (struct batch_plan){ .steps = 1, .copies = plan_parts(p), .micros = p->micros, .sequences = one };
+    b.most = batch_plan_total(&b, 0);
+    p->batches = &b;
+}
+
 /* Two stages on one device, a step after each of two microbatches. */
 static const char several[] = "orrery schedule 1\nname several\n"
                               "devices 1\nmicros 2\nchunks 2\nplace 0: 0 1\nupdate 1\nversions 1\n"
@@ -83,6 +94,7 @@ static void take(struct plan *p, enum feature f)
     case HAS_apart_in_two_stages: take_scheme(p, "diloco", 3), split(p, PP, 2); break;
     case HAS_outer_numbers: p->data.outer.lr = 0.5; break;
     case HAS_two_versions: case HAS_mid_stream: case HAS_several_steps: take_stream(p, "pipedream-2bw"); break;
+    case HAS_batches: take_batches(p); break;
     case HAS_several_stages:
         p->schedule = several_file, p->chunks = 2, p->micros = 2, p->update_every = 0;
         split(p, PP, 1);

@@ -89,6 +89,19 @@ static void take_speeds(struct plan *p, const struct cluster *c)
     }
 }
 
+/* Sizes of batches from a file, which no flag may give as well. */
+static enum error_code take_batches(struct train_options *o, const char *file, int batch, int micro, struct error *err)
+{
+    struct plan *p = &o->plan;
+    const char *flag = batch ? "--batch" : micro ? "--micro" : o->golden ? "--check FILE" : NULL;
+    if (flag) return fail(err, ERR_USAGE, "%s: --batches %s says how many sequences there are", flag, shown_path(file).text);
+    if (batch_plan_load(&o->batches, file, err)) return fail_about(err, ERR_USAGE, "--batches");
+    p->batches = &o->batches;
+    p->micros = o->batches.micros;
+    plan_take_step(p, 0);
+    return OK;
+}
+
 /* Flags of data parallelism that are not the request's own. */
 struct data_flags {
     const char *scheme, *shards, *weights, *gradients;
@@ -192,7 +205,7 @@ static enum error_code refuse_numbers(const struct train_options *o, const char 
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
-    const char *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
+    const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, limit = wait_limit(WAIT_LIMIT);
     uint64_t bucket = 25 << 20;
@@ -253,6 +266,7 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { .kind = OPTION_HEADING, .help = "Training" },
         { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9, .help = "number of steps; default: 100; for a resumed run, those left of --lr-steps" },
         { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e9, .help = "sequences in the global batch; default: the model's" },
+        { "--batches", "FILE", OPTION_STRING, &batches, .help = "sequences of every microbatch of each copy, step by step, instead of --batch and --micro; docs/batches.md" },
         { "--seq", "N", OPTION_INT, &seq, .min = 1, .max = 1e9, .help = "tokens in a sequence; default: the model's" },
         { "--micro", "N", OPTION_INT, &micro, .min = 1, .max = 1e6, .help = "microbatches per copy; default: pp, if the batch allows" },
         { "--optimizer", "NAME", OPTION_STRING, &optimizer, .help = "adamw, sgd, momentum, galore, natural-galore; mezo: no backward pass" },
@@ -338,7 +352,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (!e && o->golden) e = train_take_golden(o, err);
     if (e) return e;
     p->micros = micro ? micro : p->B >= (int64_t)size[DP] * size[PP] * p->chunks ? size[PP] * p->chunks : 1;
-    e = take_schedule(p, chunks_given, micro > 0, err);
+    if (batches) e = take_batches(o, batches, batch, micro, err);
+    if (!e) e = take_schedule(p, chunks_given, micro > 0 || batches, err);
     if (e) return e;
     if (lr >= 0) p->hyper.lr = lr;
     if (clip >= 0) p->hyper.clip = clip;
@@ -356,4 +371,8 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     return e ? e : cluster_check(&o->cluster, p->mesh.devices, p->dtype, err);
 }
 
-void train_options_free(struct train_options *o) { checkpoint_close(&o->saved); }
+void train_options_free(struct train_options *o)
+{
+    checkpoint_close(&o->saved);
+    batch_plan_free(&o->batches);
+}

@@ -25,7 +25,8 @@ void report_start(const struct train_record *r, const struct text *text)
            (long long)p->model.D, (long long)p->model.F, (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype),
            dtype_wide(p->dtype) == p->dtype ? "" : p->data.narrow_gradients ? " with gradients, fp32 masters" : " with fp32 gradients and masters");
     fprintf(r->out, "mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices), threads, plural(threads));
-    fprintf(r->out, "batch   %lld sequences of %lld tokens, %d microbatch%s a copy\n", (long long)p->B, (long long)p->S, p->micros, p->micros == 1 ? "" : "es");
+    fprintf(r->out, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy\n", p->batches ? "up to " : "",
+            (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros, p->micros == 1 ? "" : "es");
     fprintf(r->out, "text    %s, %lld bytes\n", shown_path(text->name).text, (long long)text->count);
     if (o->resume) fprintf(r->out, "resumed %s, at step %lld\n", shown_path(o->resume).text, (long long)o->saved.step);
     if (r->overridden[0]) fprintf(r->out, "differs from the saved run: %s\n", r->overridden);
@@ -47,7 +48,8 @@ void report_step(const struct train_record *r, int64_t i)
     char bar[21];
     for (int b = 0; b < 20; b++) bar[b] = b * (last + 1) < 20 * (i + 1) ? '#' : '.';
     bar[20] = 0;
-    const double tokens = (double)(r->options->plan.B * r->options->plan.S) / r->seconds[i];
+    const struct plan *p = &r->options->plan;
+    const double tokens = (double)(plan_sequences_of(p, r->first_step + i) * p->S) / r->seconds[i];
     const bool slope = r->options->plan.optimizer->forward_only;
     fprintf(r->out, "%sstep %5lld/%lld  %s  loss %8.5f  %s %7.4f  %8.0f tokens/s", live ? "\r" : "", (long long)(r->first_step + i + 1),
            (long long)(r->first_step + last + 1), bar, r->step[i].loss, slope ? "slope" : "norm", slope ? r->step[i].slope : r->step[i].norm, tokens);
@@ -56,7 +58,15 @@ void report_step(const struct train_record *r, int64_t i)
     fflush(r->out);
 }
 
-/* Of the model's matrices and attention. */
+/* A step's, on the average. */
+static double mean_sequences(const struct train_record *r)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < r->steps; i++) sum += plan_sequences_of(&r->options->plan, r->first_step + i);
+    return (double)sum / (double)r->steps;
+}
+
+/* Of the model's matrices and attention, for the plan's B sequences. */
 static double step_flops(const struct plan *p)
 {
     return p->optimizer->forward_only ? 2 * model_forward_flops(&p->model, p->B, p->S) : model_step_flops(&p->model, p->B, p->S);
@@ -255,15 +265,16 @@ void report_end(const struct train_record *r)
     report_memory(r);
     print_traffic(r);
     if (r->steps > 0) {
-        const double s = median_seconds(r);
-        fprintf(r->out, "\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s, (double)(p->B * p->S) / s,
-               step_flops(p) / s / 1e9);
+        const double s = median_seconds(r), B = mean_sequences(r);
+        fprintf(r->out, "\nspeed   median step %.1f ms, %.0f tokens/s, %.1f GFLOP/s on all devices together\n", 1e3 * s,
+                B * (double)p->S / s, step_flops(p) * B / (double)p->B / s / 1e9);
         fprintf(r->out, "virtual %.1f us a step on cluster %s (lower bound: contention is not modelled)\n",
                 1e-6 * virtual_step(r), r->options->cluster.name);
     }
     report_rounds(r);
     if (r->divergence.what) fprintf(r->out, "DIVERGED at step %lld: the %s is %g\n", (long long)r->divergence.step, r->divergence.what, r->divergence.value);
-    else if (r->has_numbers) fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation, (long long)p->B);
+    else if (r->has_numbers) fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation,
+                (long long)plan_most_sequences(p));
     if (p->optimizer->forward_only) print_slope(r);
     fprintf(r->out, "traffic counted messages, bytes and additions of every kind%s %s the formulas on every device\n",
             p->data.offload ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
@@ -286,7 +297,8 @@ static void add_plan(cJSON *root, const struct train_options *o)
     };
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) cJSON_AddNumberToObject(model, number[i].letter, (double)number[i].value);
     for (int a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(mesh, axis_name(a), p->mesh.size[a]);
-    cJSON_AddNumberToObject(root, "batch", (double)p->B);
+    cJSON_AddNumberToObject(root, "batch", (double)plan_most_sequences(p));
+    if (p->batches) cJSON_AddStringToObject(root, "batches", p->batches->digest.text);
     cJSON_AddNumberToObject(root, "seq", (double)p->S);
     cJSON_AddNumberToObject(root, "micro", p->micros);
     cJSON_AddStringToObject(root, "dtype", dtype_name(p->dtype));

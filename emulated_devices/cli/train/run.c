@@ -140,7 +140,8 @@ cJSON *train_run(const struct train_options *o, const struct text *text, struct 
     add_model(&l, &o->plan.model);
     add_text(&l, o, text);
     add(&l, "--seed", "%llu", (unsigned long long)o->plan.seed);
-    add_whole(&l, "--batch", o->plan.B);
+    if (o->plan.batches) add(&l, "batch plan of --batches", "SHA-256 %s", o->batches.digest.text);
+    else add_whole(&l, "--batch", o->plan.B);
     add_whole(&l, "--seq", o->plan.S);
     add_optimizer(&l, o);
     add_formats(&l, &o->plan);

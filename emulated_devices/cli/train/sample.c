@@ -59,11 +59,12 @@ static enum error_code write_text(struct transformer *m, const struct text *text
 /* The mean loss on one batch of the validation text, always the same one. */
 static enum error_code validation_loss(struct transformer *m, const struct plan *p, const struct text *text, double *loss, struct error *err)
 {
-    const size_t n = (size_t)(p->B * p->S);
+    const int64_t B = plan_most_sequences(p);
+    const size_t n = (size_t)(B * p->S);
     int32_t *ids = malloc(2 * n * sizeof *ids);
     if (ids == NULL) return fail(err, ERR_MEMORY, "no memory for a validation batch");
-    text_batch(text, TEXT_VALIDATION, p->seed, 0, p->S, 0, p->B, ids, ids + n);
-    enum error_code e = transformer_forward(m, ids, ids + n, p->B, p->S, loss, err);
+    text_batch(text, TEXT_VALIDATION, p->seed, 0, p->S, 0, B, ids, ids + n);
+    enum error_code e = transformer_forward(m, ids, ids + n, B, p->S, loss, err);
     free(ids);
     return e;
 }

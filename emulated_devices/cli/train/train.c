@@ -284,7 +284,8 @@ static enum error_code train_device(const struct train_options *o, struct error 
                  o->plan.mesh.size[EP], o->plan.mesh.devices);
     if (!e) {
         announce_process(comm.rank, mesh_describe(&o->plan.mesh, comm.rank, place, sizeof place));
-        e = load_text(o, &text, err);
+        if (o->plan.batches) e = batch_plan_agree(o->plan.batches, &comm, err);
+        if (!e) e = load_text(o, &text, err);
         if (!e && comm.rank == 0) e = train_check_saved(o, &text, overridden, sizeof overridden, err);
         if (!e && comm.rank == 0) e = probe_outputs(o, err);
         if (!e && comm.rank == 0) e = under_launcher() ? check_budget(o, &together, err) : check_memory(o, err);

@@ -15,6 +15,7 @@ struct train_options {
     struct plan plan;
     const char *model_dir;              /* weights to start from; NULL: drawn from the seed */
     const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline;
+    struct batch_plan batches;          /* of --batches; its sequences are NULL without */
     struct cluster cluster;             /* whose time the virtual clock tells */
     int trace_steps;                    /* of this run are in the trace */
     int64_t steps;
