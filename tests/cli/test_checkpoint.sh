@@ -84,8 +84,8 @@ test_failure_while_saving_on_a_mesh() {
     rm kept/model.safetensors
     make_text
     command='orrery train --save kept, where model.safetensors becomes a folder during the run'
-    ORRERY_DELAY=2000 timeout 60 "$program" train --model tiny --data "$text" --steps 12 --pp 2 --tp 2 --save kept </dev/null >"$place/out" 2>"$place/err" &
-    for _ in $(seq 300); do grep -q '^step' "$place/out" 2>/dev/null && break; sleep 0.1; done
+    ORRERY_DELAY=2000 timeout -k 5 300 "$program" train --model tiny --data "$text" --steps 12 --pp 2 --tp 2 --save kept </dev/null >"$place/out" 2>"$place/err" &
+    for _ in $(seq 3000); do grep -q '^step' "$place/out" 2>/dev/null && break; sleep 0.1; done
     mkdir kept/model.safetensors
     status=0; wait $! || status=$?; look
     expect_status 1; expect_error '--save kept/model.safetensors: cannot be written: it is a folder'

@@ -18,7 +18,7 @@ start() {
     "$program" train --model tiny --data "$text" --steps 1000000 "$@" </dev/null >"$place/out" 2>"$place/err" &
     job=$!
     set +m
-    for _ in $(seq 600); do grep -q '^step' "$place/out" && break; sleep 0.1; done
+    for _ in $(seq 3000); do grep -q '^step' "$place/out" && break; sleep 0.1; done
     family=$(descendants $job)
     for p in $family; do is_device "$p" && devices+=("$p"); done
 }
@@ -26,12 +26,12 @@ start() {
 # It must end by itself soon, and everything with it.
 finish() {
     local waited=0 p
-    while is_alive $job && [ $waited -lt 200 ]; do sleep 0.1; waited=$((waited + 1)); done
+    while is_alive $job && [ $waited -lt 1200 ]; do sleep 0.1; waited=$((waited + 1)); done
     if is_alive $job; then complain 'it does not end'; kill -9 $job; fi
     status=0; wait $job 2>/dev/null || status=$?
     waited=0
     for p in $family; do
-        while is_alive "$p" && [ $waited -lt 100 ]; do sleep 0.1; waited=$((waited + 1)); done
+        while is_alive "$p" && [ $waited -lt 600 ]; do sleep 0.1; waited=$((waited + 1)); done
         if is_alive "$p"; then complain "process $p is left"; kill -9 "$p"; fi
     done
     look
@@ -69,10 +69,10 @@ test_killed_device_behind_a_pipe() {
         wait $!; echo "status $?" >"$place/status"
     } | cat >"$place/out" &
     local p=''
-    for _ in $(seq 600); do grep -q '^step' "$place/out" && break; sleep 0.1; done
+    for _ in $(seq 3000); do grep -q '^step' "$place/out" && break; sleep 0.1; done
     for p in $(descendants "$(cat "$place/launcher")"); do is_device "$p" && break; done
     kill -9 "$p"
-    for _ in $(seq 200); do [ -e "$place/status" ] && break; sleep 0.1; done
+    for _ in $(seq 3000); do [ -e "$place/status" ] && break; sleep 0.1; done
     wait; : >"$place/err"; look
     [ "$(cat "$place/status")" = 'status 1' ] || complain "$(cat "$place/status"), expected 1"
     expect_out "^orrery: device [0-2] \(dp=[0-2]\), process $p, died: Killed"
@@ -120,26 +120,26 @@ test_output_that_ends_early() {
     for mesh in '--dp 1' '--dp 2'; do
         local words="train --model tiny --data $text --steps 1000000 $mesh"
         command="orrery $words | head -n 1"
-        timeout -k 5 60 "$program" $words </dev/null 2>"$place/err" | head -n 1 >"$place/out"
+        timeout -k 5 300 "$program" $words </dev/null 2>"$place/err" | head -n 1 >"$place/out"
         status=${PIPESTATUS[0]}; look
         expect_status 141; expect_silent; expect_out '^model'
         if [ -e /dev/full ]; then
             command="orrery $words >/dev/full"
-            status=0; timeout -k 5 60 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null 2>"$place/err" >/dev/full || status=$?; look
+            status=0; timeout -k 5 300 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null 2>"$place/err" >/dev/full || status=$?; look
             expect_status 1; expect_error 'standard output: cannot be written'
         fi
         command="orrery $words >&-"
-        status=0; timeout -k 5 60 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null 2>"$place/err" >&- || status=$?; look
+        status=0; timeout -k 5 300 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null 2>"$place/err" >&- || status=$?; look
         expect_status 1; expect_error 'standard output: cannot be written'
         command="orrery $words 2>&-"
-        status=0; timeout -k 5 60 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null >"$place/out" 2>&- || status=$?; look
+        status=0; timeout -k 5 300 "$program" train --model tiny --data "$text" --steps 2 $mesh </dev/null >"$place/out" 2>&- || status=$?; look
         expect_status 0; expect_out '^step'
     done
 }
 
 # What the machine has too little of is said in one line, before there are devices.
 limited() { command="ulimit $1 $2; orrery train ${*:3}"; make_text; watched run_limited "$@"; }
-run_limited() { ( ulimit "$1" "$2"; timeout -k 5 60 "$program" train --model tiny --data "$text" --steps 1 "${@:3}" ); }
+run_limited() { ( ulimit "$1" "$2"; timeout -k 5 300 "$program" train --model tiny --data "$text" --steps 1 "${@:3}" ); }
 test_machine_that_is_too_small() {
     limited -v 200000 --dp 2;               expect_status 1; expect_error 'the address space is limited to 200000 KB'
     limited -v 200000;                      expect_status 1; expect_error 'the address space is limited to 200000 KB'

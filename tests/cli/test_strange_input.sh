@@ -26,14 +26,12 @@ test_bytes_that_a_terminal_obeys() {
 }
 
 test_patterns_of_many_stars() {
-    seconds=20
     printf '{ "layout": [ { "tensors": "%s", "split": "rows", "over": "dp" } ] }' "$(printf '*.%.0s' $(seq 100))x" >map.json
     run check "$golden" "$golden" --map map.json;       expect_status 0; expect_silent
     printf '{ "names": { "********h********mlp********": "x" } }' >map.json
     run check "$golden" "$golden" --map map.json;       expect_status 1; expect_plain 'names: .* has more than 8 \*'
     printf '{ "names": { "*": "a*b*" } }' >map.json
     run check "$golden" "$golden" --map map.json;       expect_status 1; expect_plain 'names: "\*" has fewer \* than "a\*b\*"'
-    seconds=
 }
 
 test_another_folder_for_temporary_files() {
