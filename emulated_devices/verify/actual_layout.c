@@ -145,38 +145,47 @@ static enum error_code boxes(const struct where *w, const cJSON *entry, struct a
     return OK;
 }
 
-/* Rows and columns by the first entries for each; flat and boxes stand alone. */
+/* One entry that is about this tensor.  Rows and columns are those of the first entries for each; flat and boxes stand alone: *alone. */
+static enum error_code take_entry(struct where *w, const cJSON *entry, struct part *part, bool cut[2], struct actual_piece *p, bool *alone,
+                                  struct error *err)
+{
+    const char *split;
+    const enum error_code e = json_string(entry, w->a->map_path, "split", &split, err);
+    if (e) return e;
+    const int d = strcmp(split, "columns") == 0;
+    const bool flatly = strcmp(split, "flat") == 0, zigzagged = strcmp(split, "zigzag") == 0;
+    *alone = flatly || strcmp(split, "boxes") == 0;
+    if (*alone) return flatly ? flat(w, entry, p, err) : boxes(w, entry, p, err);
+    if (strcmp(split, "rows") != 0 && !zigzagged && !d)
+        return fail(err, ERR_FORMAT, "%s: layout: \"split\": \"%s\" is not one of rows, columns, flat, zigzag, boxes",
+                    shown_path(w->a->map_path).text, shown(split).text);
+    if (cut[d]) return OK;
+    cut[d] = true;
+    return zigzagged ? zigzag(w, entry, &part->rows, err) : contiguous(w, entry, d, d ? &part->cols : &part->rows, err);
+}
+
+/* check_map has seen that "tensors" is a text. */
+static bool is_about(const cJSON *entry, const struct where *w)
+{
+    return pattern_match(cJSON_GetStringValue(cJSON_GetObjectItem(entry, "tensors")), w->ours, NULL, NULL, 0);
+}
+
 static enum error_code find_parts(struct where *w, struct actual_piece *p, struct error *err)
 {
     const cJSON *layout = w->a->map ? cJSON_GetObjectItem(w->a->map, "layout") : NULL, *entry;
     struct part part = { .dim = { w->dim[0], w->dim[1] } };
-    const char *split, *tensors;
-    bool cut[2] = { false, false };
+    bool cut[2] = { false, false }, alone = false;
     enum error_code e = OK;
     cJSON_ArrayForEach(entry, layout)
-        if (pattern_match(cJSON_GetStringValue(cJSON_GetObjectItem(entry, "tensors")), w->ours, NULL, NULL, 0) && cJSON_IsTrue(cJSON_GetObjectItem(entry, "transposed")))
-            w->transposed = true;
-    cJSON_ArrayForEach(entry, layout) {
-        e = json_string(entry, w->a->map_path, "tensors", &tensors, err);
-        if (e) return e;
-        if (!pattern_match(tensors, w->ours, NULL, NULL, 0) || !json_has(entry, "split")) continue;
-        e = json_string(entry, w->a->map_path, "split", &split, err);
-        if (e) return e;
-        const int d = strcmp(split, "columns") == 0;
-        if (strcmp(split, "flat") == 0) return part_free(&part), flat(w, entry, p, err);
-        if (strcmp(split, "boxes") == 0) return part_free(&part), boxes(w, entry, p, err);
-        if (strcmp(split, "rows") != 0 && strcmp(split, "zigzag") != 0 && !d)
-            return fail(err, ERR_FORMAT, "%s: layout: \"split\": \"%s\" is not one of rows, columns, flat, zigzag, boxes", shown_path(w->a->map_path).text, shown(split).text);
-        if (cut[d]) continue;
-        cut[d] = true;
-        e = strcmp(split, "zigzag") == 0 ? zigzag(w, entry, &part.rows, err) : contiguous(w, entry, d, d ? &part.cols : &part.rows, err);
-        if (e) return part_free(&part), e;
-    }
-    for (int d = 0; d < 2; d++)
+        if (is_about(entry, w) && cJSON_IsTrue(cJSON_GetObjectItem(entry, "transposed"))) w->transposed = true;
+    cJSON_ArrayForEach(entry, layout)
+        if (!e && !alone && is_about(entry, w) && json_has(entry, "split")) e = take_entry(w, entry, &part, cut, p, &alone, err);
+    for (int d = 0; d < 2 && !alone; d++)
         if (!cut[d]) intervals_add(d ? &part.cols : &part.rows, (struct interval){ 0, w->dim[d] });
-    if (!part_made(&part) || !make_parts(p, 1)) return part_free(&part), fail(err, ERR_MEMORY, "no memory for a layout");
-    *p->part = part;
-    return OK;
+    if (!e && !alone && (!part_made(&part) || !make_parts(p, 1))) e = fail(err, ERR_MEMORY, "no memory for a layout");
+    if (e || alone) part_free(&part);
+    else *p->part = part;
+    return e;
 }
 
 static enum error_code read_data(const struct where *w, struct actual_piece *p, struct error *err)
