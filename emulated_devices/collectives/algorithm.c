@@ -37,8 +37,8 @@ int64_t block_total(const struct collective *c, int P)
     return block_first(c, P, P);
 }
 
-/* Agreeing costs a round of messages, which small collectives, run many times a step, would feel; and a machine without
- * a megabyte left is beyond an orderly error.  All members must decide alike, so by what they all know. */
+/* Agreement needs a round of messages, which would be expensive for small, frequent collectives; and with less than a
+ * megabyte left, an orderly error is not possible anyway.  The decision uses only values that all members know. */
 enum { AGREE_FROM = 1 << 20 };
 
 static bool worth_agreeing(const struct exchange *x, const struct collective *c)
@@ -48,7 +48,7 @@ static bool worth_agreeing(const struct exchange *x, const struct collective *c)
     return bytes_of(c, c->counts != NULL ? block_total(c, P) : c->count) > AGREE_FROM;
 }
 
-/* Where members cannot agree, one that has no memory ends the job: the others are about to wait for it. */
+/* Without agreement, a member without memory ends the job: the others would wait for it. */
 static void give_up(const struct exchange *x, uint64_t bytes)
 {
     fprintf(stderr, "orrery: %s: device %d has no memory for %llu bytes of scratch\n", operation_name(x->operation),
@@ -56,7 +56,7 @@ static void give_up(const struct exchange *x, uint64_t bytes)
     comm_abort(x->group->comm, error_exit_status(ERR_MEMORY));
 }
 
-/* What the host writes, and the device's scratch as which it counts. */
+/* Host memory, and the device scratch that it is counted as. */
 struct small { void *scratch; max_align_t room[]; };
 
 void *exchange_small(struct exchange *x, uint64_t bytes)

@@ -1,4 +1,4 @@
-/* algorithm.h -- what the files of this folder share.  Private to it; users include collective.h. */
+/* algorithm.h -- shared by the files of this folder.  Private; users include collective.h. */
 #ifndef ORRERY_ALGORITHM_H
 #define ORRERY_ALGORITHM_H
 
@@ -22,40 +22,40 @@ static inline const void *const_element(const struct collective *c, const void *
     return (const char *)array + bytes_of(c, i);
 }
 
-/* dst = src, if they are not the same; charged to the device's memory. */
+/* dst = src, if they differ; charged to the device's memory. */
 void copy_elements(struct exchange *, const struct collective *, void *dst, const void *src, int64_t elements);
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static inline int imod(int i, int P) { return (i % P + P) % P; }
 
-/* Where block b (taken mod P) begins and how long it is: counts[] if given, else count cut into nearly equal parts.
- * For the operations whose table in collective.h says "count means blocks". */
+/* Start and length of block b (mod P), in elements: from counts[] if given, else count cut into nearly equal parts.
+ * For operations with blocks: see the table in collective.h. */
 int64_t block_first(const struct collective *, int P, int b);
 int64_t block_length(const struct collective *, int P, int b);
 int64_t block_longest(const struct collective *, int P);
 /* Elements of all blocks: count, or the sum of counts. */
 int64_t block_total(const struct collective *, int P);
 
-/* Length of block b when the vector of an operation without counts (broadcast, allreduce) is cut into P. */
+/* Length of block b when the vector of an operation without counts (broadcast, allreduce) is cut into P blocks. */
 static inline int64_t part_length(int64_t count, int P, int b)
 {
     b = imod(b, P);
     return block_at(count, P, b).count;
 }
 
-/* Every stride-th block: first, first + stride, .. (mod P), count of them.  Algorithms that send several blocks in one
- * message put them one after another in this order. */
+/* Every stride-th block: first, first + stride, .. (mod P), count of them.  A message with several blocks has them in
+ * this order. */
 struct comb { int first, stride, count; };
 
 int64_t comb_length(const struct collective *, int P, struct comb);
-/* Between an array of all blocks and a packed one. */
+/* Copy between an array of all blocks and a packed array. */
 void comb_pack(struct exchange *, const struct collective *, struct comb, void *packed, const void *blocks);
 void comb_unpack(struct exchange *, const struct collective *, struct comb, void *blocks, const void *packed);
 /* blocks (op)= packed */
 void comb_reduce(struct exchange *, const struct collective *, struct comb, void *blocks, const void *packed);
 
-/* This device's block within an array of all of them. */
+/* Block b within an array of all blocks. */
 static inline void *block(const struct collective *c, void *blocks, int P, int b)
 {
     return element(c, blocks, block_first(c, P, b));
@@ -65,20 +65,19 @@ static inline const void *const_block(const struct collective *c, const void *bl
     return const_element(c, blocks, block_first(c, P, b));
 }
 
-/* Wait for all; the first error is the one that is told. */
+/* Wait for all messages; returns the first error. */
 enum error_code wait_all(struct exchange *, struct message *, int number, struct error *);
 
 /* ---- scratch ----------------------------------------------------------------------------------------------------- */
 
 /**
- * Scratch for an algorithm on every member, or ERR_MEMORY on every member (for small ones, the end of the job).
- * Collective over the group: all members ask, each for as many elements as it needs (also for none).
+ * Scratch for an algorithm on every member, or ERR_MEMORY on every member (for small calls, the job ends).
+ * Collective over the group: every member calls it with the number of elements that it needs, also if that is 0.
  */
 enum error_code scratch_agreed(struct exchange *, const struct collective *, int64_t elements, void **scratch,
                                struct error *);
 
-/* Room for a few bytes of the host's, counted as scratch; never NULL:
- * a member without memory for so little ends the job. */
+/* A few bytes of host memory, counted as scratch.  Never NULL: without memory the job ends. */
 void *exchange_small(struct exchange *, uint64_t bytes);
 void exchange_small_end(struct exchange *, void *);
 static inline struct message *message_list(struct exchange *x, int number)
@@ -91,22 +90,22 @@ static inline struct message *message_list(struct exchange *x, int number)
 /* Whether count, or counts, mean blocks of one vector. */
 bool operation_has_blocks(enum operation);
 
-/* OK or ERR_USAGE: of what all members pass alike; of what only this one knows, which is where its data lies, and the
- * counts of an all-to-all. */
+/* Check the arguments that are equal on all members; check those that only this member knows: its buffers and the
+ * counts of an all-to-all.  OK or ERR_USAGE. */
 enum error_code arguments_check(enum operation, const struct collective *, int P, struct error *);
 enum error_code own_arguments_check(enum operation, const struct collective *, const struct group *, struct error *);
 
-/* A number for what members must agree on; equal where it is. */
+/* A hash of the arguments that must be equal on all members. */
 uint64_t contract_number(enum operation, const struct algorithm *, const struct collective *, int P);
 
-/* Whether all members make the same call; the same verdict on all, naming what differs and where.  Collective;
- * counted as CONTROL. */
+/* Check that all members make the same call.  Every member returns the same error, which names what differs and on
+ * which devices.  Collective; counted as CONTROL. */
 enum error_code contract_check(struct group *, enum operation, const struct algorithm *, const struct collective *,
                                struct error *);
 
 /* ---- alltoall ---------------------------------------------------------------------------------------------------- */
 
-/* What goes to device d and comes from device s, and where it lies. */
+/* Elements for device d and from device s, and their addresses. */
 static inline int64_t given_to(const struct collective *c, int d)
 {
     return c->counts != NULL ? c->counts[d] : c->count;
@@ -117,13 +116,13 @@ static inline int64_t taken_from(const struct collective *c, int s)
 }
 const void *algorithm_given(const struct collective *, int d);
 void *algorithm_taken(const struct collective *, int s);
-void keep_own(struct exchange *, const struct collective *);           /* in to out, from this device to itself */
-/* In place, what comes from a device lies where what goes to it was: an algorithm must send the one, or keep it, before
- * the other may come.  The longest block that it may have to keep; 0 if in and out are apart. */
+void keep_own(struct exchange *, const struct collective *);           /* copies this device's block from in to out */
+/* In place, the block from a device overwrites the block for it: the latter must be sent or saved before the former is
+ * received.  Returns the longest block that may have to be saved; 0 if in and out are separate. */
 int64_t longest_to_keep(const struct collective *, int rank, int P);
-/* The block for device d, to be sent after it has been overwritten: copied to `keep` in place, else where it is. */
+/* The block for device d, which will be sent after its place is overwritten: in place a copy in `keep`, else itself. */
 const void *algorithm_kept(struct exchange *, const struct collective *, int d, void *keep);
-/* For algorithms that hand on blocks whose length only others know. */
+/* For algorithms that forward blocks whose lengths only other devices know. */
 const char *needs_equal_counts(int P, const struct collective *);
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
@@ -141,47 +140,43 @@ static inline int ceil_log2(int P)
     return bits;
 }
 
-/* ---- powers of two, and what is left over (powers.c)
- * ------------------------------------------------------------------
+/* ---- folding onto a power of two (powers.c) ----------------------------------------------------------------------
  *
- * Algorithms for a power of two take any P by folding: of the first 2*rest members, each even one gives its part to the
- * odd one after it, which works for both; the odd ones and all others are the core.
+ * Folding makes algorithms for powers of two work for any P.  Of the first 2*rest members, each even one sends its
+ * vector to the odd one after it, which works for both.  The odd ones and all other members are the core.
  *
  *   P = 6: core of 4, rest 2      member  0 -> 1   2 -> 3   4   5
  *                                 core         0        1   2   3
  */
-struct fold { int core, rest, me; };            /* core: size; me: which of the core this member is, or -1 */
+struct fold { int core, rest, me; };            /* core: its size; me: this member's number in the core, or -1 */
 
 struct fold fold_of(int rank, int P);
-/* Which member is number i of the core. */
+/* The member that is number i of the core. */
 static inline int fold_member(struct fold f, int i) { return i < f.rest ? 2 * i + 1 : i + f.rest; }
-/* The even one gives its vector to the odd one, which adds it / gets the finished vector back. */
+/* fold_in: even members send their vectors, odd members add them.  fold_out: even members get the finished vector. */
 enum error_code fold_in(struct exchange *, const struct collective *, struct fold, void *x, void *scratch,
                         struct error *);
 enum error_code fold_out(struct exchange *, const struct collective *, struct fold, void *x, struct error *);
 void fold_cost(struct collective_cost *, const struct collective *, struct fold, int64_t n);
-/* At the end of a cost function: the path, all that was sent and, of one that stands for two, the n
- * elements it takes in first. */
+/* Set the path at the end of a cost function: all bytes sent; for a member that works for two, also the n elements that
+ * it receives first. */
 void fold_path(struct collective_cost *, const struct collective *, struct fold, int64_t n);
 
-/* A vector cut into one part for each of the core: equal parts (P = 0), or the blocks of the members
- * each stands for. */
+/* A vector cut into one part per core member: equal parts (P = 0), or the blocks of the members that it works for. */
 struct cut { int P; struct fold f; };
 
-int64_t cut_edge(const struct collective *, struct cut, int part);         /* where part begins; part = core: the end */
-/* Recursive halving: member i of the core ends with the sum of part i, in its place in x.  scratch:
- * half of x and one part more. */
+int64_t cut_edge(const struct collective *, struct cut, int part);         /* start of a part; part = core: the end */
+/* Recursive halving: afterwards part i of x on core member i is the sum.  scratch: half of x plus one part. */
 enum error_code halving_reduce_scatter(struct exchange *, const struct collective *, struct cut, void *x, void *scratch,
                                        struct error *);
-/* Recursive doubling: from part i on member i of the core to all parts on all of them. */
+/* Recursive doubling: core member i starts with part i; afterwards all core members have all parts. */
 enum error_code doubling_allgather(struct exchange *, const struct collective *, struct cut, void *x, struct error *);
 void halving_cost(struct collective_cost *, const struct collective *, struct cut, bool reduces);
 int64_t halving_scratch(const struct collective *, struct cut);
 
-/* ---- circulant graphs: a device talks to those skip[k] away (circulant.c)
- * ------------------------------------------------
+/* ---- circulant graphs: in round k a device exchanges messages at distance skip[k] (circulant.c) --------------------
  *
- * skip[0] = 1 .. skip[rounds] = P, each at least half of the next: P halved, rounding up, again and again.
+ * skip[rounds] = P, and each skip is half of the next one, rounded up, down to skip[0] = 1.
  * Source: J. L. Traeff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv:2410.14234.
  */
 struct skips { int rounds, skip[32]; };
@@ -190,7 +185,7 @@ struct skips circulant_skips(int P);
 
 /* ---- rows: some members at equal distances (rows.c) -------------------------------------------------------------- */
 
-/* Member i of the row is member first + i*stride of the group; or member[i], where they are listed. */
+/* Member i of the row is member first + i*stride of the group, or member[i] if there is a list. */
 struct row { int size, me, first, stride; const int *member; };
 
 static inline int row_member(struct row w, int i)
@@ -199,46 +194,45 @@ static inline int row_member(struct row w, int i)
     return w.member != NULL ? w.member[i] : w.first + i * w.stride;
 }
 
-/* Ring over a row on n elements of x: afterwards member i holds the finished block i+1 of w.size; and back to all. */
+/* Rings over a row, on n elements of x cut into w.size blocks.  Reduce-scatter: afterwards member i has the finished
+ * block i+1.  Allgather: starts from that; afterwards all members have all blocks. */
 enum error_code ring_reduce_scatter(struct exchange *, const struct collective *, struct row, void *x, int64_t n,
                                     void *scratch, struct error *);
 enum error_code ring_allgather(struct exchange *, const struct collective *, struct row, void *x, int64_t n,
                                struct error *);
 void ring_cost(struct collective_cost *, const struct collective *, struct row, int64_t n, bool reduces);
 
-/* Every member of the row sends its whole x to every other; all add in the row's order.  scratch:
- * w.size * n elements. */
+/* Every member sends its whole x to all others of the row; all add in the row's order.  scratch: w.size * n elements. */
 enum error_code everybody_adds(struct exchange *, const struct collective *, struct row, void *x, int64_t n,
                                void *scratch, struct error *);
 void everybody_cost(struct collective_cost *, const struct collective *, struct row, int64_t n);
 
-/* ---- nodes (nodes.c)
- * ---------------------------------------------------------------------------------------------------
+/* ---- nodes (nodes.c) ---------------------------------------------------------------------------------------------
  *
- * The nodes of c->nodes, or the nodes one takes the group to have where it is not on several.  Members of a node are
- * side by side, which needs_nodes and needs_even_nodes make sure of.
+ * The nodes of c->nodes; if the group is not on several nodes, it is divided as if it were.  Members of a node have
+ * consecutive ranks: needs_nodes and needs_even_nodes check that.
  */
 
-/* How far apart the members are: the level of the cluster that holds them all, and the nodes below it. */
+/* The lowest level of the cluster that contains all members, and the nodes below it. */
 struct span { int outer; struct nodes nodes; };
 struct span span_on(const struct cluster *, const int *member, int P);
 
-/* Member m's node: its first member and the one after its last; how many nodes there are. */
+/* Member m's node: its first member, and the one after its last.  Number of nodes; members of the largest node. */
 int node_first(const struct collective *, int P, int m);
 int node_end(const struct collective *, int P, int m);
 int node_count(const struct collective *, int P);
 int largest_node(const struct collective *, int P);
-/* Where nodes begin, and P at the end; for exchange_release. */
+/* First members of all nodes, then P; for exchange_release. */
 int *node_edges(struct exchange *, const struct collective *);
 
-/* The members of this one's node. */
+/* The members of this member's node. */
 struct row row_in_node(const struct collective *, int rank, int P);
-/* Those with its place in every node; all nodes have as many members. */
+/* The members with the same place in every node; all nodes must have equally many members. */
 struct row row_of_nodes(const struct collective *, int rank, int P);
-/* The first of every node; .me: this one's node.  edge: node_edges, or NULL where only size and me are asked for. */
+/* The first member of every node; .me: this member's node.  edge: node_edges, or NULL if only size and me are used. */
 struct row row_of_leaders(const struct collective *, int rank, int P, const int *edge);
 
-/* For .refuses: several nodes; as many members on each, if the group is on several. */
+/* For .refuses: requires several nodes; requires equally many members per node, if there are several nodes. */
 #define NODES_NEEDED "a group on several nodes of the cluster"
 #define EVEN_NODES_NEEDED "as many members on every node of the cluster"
 const char *needs_nodes(int P, const struct collective *);
@@ -246,24 +240,24 @@ const char *needs_even_nodes(int P, const struct collective *);
 
 /* ---- trees (trees.c) --------------------------------------------------------------------------------------------- */
 
-enum { SEGMENT_BYTES = 32768 };                 /* long vectors travel in pieces of at most this size */
+enum { SEGMENT_BYTES = 32768 };                 /* long vectors are sent in segments of at most this size */
 
 struct tree { int parent, children, child[2]; };    /* members of the group; parent -1: the root */
 
 struct tree tree_chain(int rank, int P, int root);
-/* Two binary trees on members 0..P-1 such that (nearly) every leaf of one is inside the other.  which: 0 or 1. */
+/* Two binary trees on members 0..P-1: (nearly) every leaf of one is an inner member of the other.  which: 0 or 1. */
 struct tree tree_double(int rank, int P, int which);
 int tree_double_root(int P, int which);
 int tree_double_depth(int rank, int P, int which);      /* steps from the root */
-int tree_double_levels(int P);                          /* the greatest of them */
+int tree_double_levels(int P);                          /* the largest depth */
 
-/* A vector, or part of one, that travels along a tree in segments.  Sends go on while the next segment is awaited. */
+/* A vector, or part of one, sent along a tree in segments.  Sends overlap with the receive of the next segment. */
 struct flow {
     struct tree tree;
     char *data;
     int64_t n;                                  /* elements */
     struct message up, down[2];                 /* the last sends; slot -2: none */
-    int up_segment;                             /* which one `up` is */
+    int up_segment;                             /* segment of `up` */
 };
 struct flow flow_open(struct tree, void *data, int64_t n);
 int flow_segments(const struct collective *, int64_t n);

@@ -1,11 +1,11 @@
-/* allgather, Bruck's: the blocks one has double in every step, for any P.
+/* allgather, Bruck's: the number of blocks on a device doubles in every step, for any P.
  *
  * Source    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all communications
  *           in multiport message-passing systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949
  * Needs     any P, any counts.
- * Idea      number the blocks from one's own.  With w(0) .. w(h-1) at hand, send them to the device h before, whose
- *           w(h) .. w(2h-1) they are; the last step sends only what is missing.
- * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P.  Both the least possible.
+ * Idea      number the blocks from the device's own.  A device with w(0) .. w(h-1) sends them to device r-h, where
+ *           they are w(h) .. w(2h-1).  The last step sends only the missing blocks.
+ * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P.  Both are minimal.
  * Memory    the vector once more, since blocks are gathered in rotated order.
  * Rounding  permutes: bits are equal.
  *
@@ -19,7 +19,7 @@ static int64_t span(const struct collective *c, int P, int r, int first, int las
     return comb_length(c, P, (struct comb){ r + first, 1, last - first });
 }
 
-/* Have w(0) .. w(have-1); exchange `many` of them with the devices at this distance. */
+/* The device has w(0) .. w(have-1); exchange `many` of them with the devices at this distance. */
 static enum error_code extend(struct exchange *x, const struct collective *c, void *w, int distance, int many,
                               struct error *err)
 {

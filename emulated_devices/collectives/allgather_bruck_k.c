@@ -1,9 +1,9 @@
-/* allgather, Bruck's with several partners in a step: what one has grows fourfold.
+/* allgather, Bruck's with several partners per step: the number of blocks on a device grows fourfold in every step.
  *
  * Source    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all communications
  *           in multiport message-passing systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949 (k = RADIX - 1 ports)
  * Needs     any P, any counts.
- * Idea      with w(0) .. w(h-1) at hand, send them to the devices h, 2h, .. (RADIX-1)h before, at once.
+ * Idea      a device with w(0) .. w(h-1) sends them to the devices r-h, r-2h, .. r-(RADIX-1)h at once.
  * Cost      rounds  ceil(log4 P) where a device can send to three at once; bytes  n(P-1)/P
  * Memory    the vector once more, since blocks are gathered in rotated order.
  * Rounding  permutes: bits are equal.

@@ -1,10 +1,10 @@
-/* allgather, circulant graph: Bruck's with the steps evened out.
+/* allgather, circulant graph: like Bruck's, with more even step sizes.
  *
  * Source    J. L. Traeff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv:2410.14234
  * Needs     any P, any counts.
- * Idea      P halved, rounding up, again and again, gives the skips.  In round k the s(k) blocks at hand grow to
- *           s(k+1): send s(k+1) - s(k) of them to the device s(k) before.  The mirror image of the reduce-scatter.
- * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P.  Both the least possible.
+ * Idea      each skip s(k) is s(k+1)/2, rounded up, from P down.  In round k a device has s(k) blocks and sends
+ *           s(k+1) - s(k) of them to device r - s(k); then it has s(k+1).  The reduce-scatter in reverse.
+ * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P.  Both are minimal.
  * Memory    the vector once more, since blocks are gathered in rotated order.
  * Rounding  permutes: bits are equal.
  *
@@ -18,7 +18,7 @@ static int64_t span(const struct collective *c, int P, int r, int first, int las
     return comb_length(c, P, (struct comb){ r + first, 1, last - first });
 }
 
-/* Have w(0) .. w(have-1); exchange `many` of them with the devices at this distance. */
+/* The device has w(0) .. w(have-1); exchange `many` of them with the devices at this distance. */
 static enum error_code extend(struct exchange *x, const struct collective *c, void *w, int distance, int many,
                               struct error *err)
 {

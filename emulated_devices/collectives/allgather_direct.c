@@ -1,4 +1,4 @@
-/* allgather, direct: every device sends its block to each other one, all at once.
+/* allgather, direct: every device sends its block to all others at once.
  *
  * Source    the second half of the two-shot all-reduce of TensorRT-LLM and vLLM; MPI libraries call it linear
  * Needs     any P, any counts.

@@ -1,10 +1,10 @@
-/* allgather, recursive doubling: exchange all one has with a device 1, 2, 4, .. away.
+/* allgather, recursive doubling: devices at distance 1, 2, 4, .. exchange all blocks that they have.
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
- * Needs     any P (what is above a power of two is folded: it gives its block away and gets the whole), any counts.
+ * Needs     any P (for other P members are folded: they send their block and receive the result), any counts.
  * Cost      steps  log2 P; 2 more if P is not a power of two
- *           bytes  what it has in every step: n(P-1)/P for a power of two;  n more where one stands for two
+ *           bytes  all its blocks in every step: n(P-1)/P for a power of two;  n more for a device that works for two
  * Memory    none.
  * Rounding  permutes: bits are equal.
  *

@@ -1,10 +1,10 @@
-/* allgather, neighbour exchange: pairs of blocks between the left and the right neighbour in turn.
+/* allgather, neighbour exchange: pairs of blocks are exchanged with the left and the right neighbour alternately.
  *
  * Source    J. Chen, L. Zhang, Y. Zhang, W. Yuan, "Performance evaluation of allgather algorithms on terascale Linux
  *           cluster with fast Ethernet", HPC Asia 2005; in Open MPI's coll_base_allgather.c
  * Needs     P even; any counts.
- * Idea      first the devices of a pair (2j, 2j+1) exchange their blocks.  Then every device hands the pair of blocks
- *           it received last to its other neighbour, and receives one: half as many steps as the ring, only to
+ * Idea      first the devices of a pair (2j, 2j+1) exchange their blocks.  Then every device sends the pair of blocks
+ *           that it received last to its other neighbour, and receives one: half the steps of the ring, only to
  *           neighbours.
  * Cost      steps  P/2;  bytes  |b(r)| and then P/2 - 1 pairs of blocks
  * Memory    none: blocks 2p and 2p+1 lie side by side.

@@ -3,14 +3,14 @@
  * Source    S. Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", arXiv:2506.20252;
  *           in NCCL since 2.23.  Here without its limit on the size of buffers
  * Needs     any P, any counts.
- * Idea      the reduce-scatter backwards.  In the step with the largest bit below P, then half of it, .. device r sends
- *           the blocks r, r-2bit, r-4bit, .. to r+bit, as far as they are there.  The far steps, first, carry the
- *           fewest blocks, where Bruck's carry the most.
+ * Idea      the reduce-scatter in reverse.  In the step with the largest bit below P, then half of it, .. device r
+ *           sends those of the blocks r, r-2bit, r-4bit, .. that it has to r+bit.  The first steps have the largest
+ *           distance and send the fewest blocks; in Bruck's the most distant steps send the most.
  * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P
  * Memory    the blocks of a step twice, packed: up to n.
  * Rounding  permutes: bits are equal.
  *
- * P = 5, block 0:   0 -4-> 4     0 -2-> 2 -1-> 3     0 -1-> 1        (the number on the arrow is the bit)
+ * P = 5, block 0:   0 -4-> 4     0 -2-> 2 -1-> 3     0 -1-> 1        (the number on an arrow is the bit)
  */
 #include "emulated_devices/collectives/algorithm.h"
 

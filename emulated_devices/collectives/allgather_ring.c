@@ -3,7 +3,7 @@
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
  * Needs     any P, any counts.
- * Cost      steps  P-1;  bytes  n - |b(r+1)|: the least possible when blocks are equal
+ * Cost      steps  P-1;  bytes  n - |b(r+1)|: the minimum if blocks are equal
  * Memory    none.
  * Rounding  permutes: bits are equal.
  *

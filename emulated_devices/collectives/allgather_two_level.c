@@ -2,7 +2,7 @@
  *
  * Source    the hierarchical collectives of ZeRO++: G. Wang et al., "ZeRO++: extremely efficient collective
  *           communication for giant model training", arXiv:2306.10209
- * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above
+ * Needs     equally many consecutive ranks on every node; on one node or none, q is the largest divisor of P not above
  *           its root (1 for primes); any counts.
  * Cost      steps  (P/q - 1) between nodes, (q-1) inside
  *           bytes  (P/q - 1)|b(r)| between nodes, (q-1) times the blocks with its place inside
@@ -14,7 +14,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* Blocks of all devices with one place in their nodes. */
+/* Blocks of all devices with the same place in their nodes. */
 static struct comb of_place(int place, struct row node, struct row nodes)
 {
     return (struct comb){ place, node.size, nodes.size };

@@ -1,4 +1,4 @@
-/* allreduce, bidirectional ring: half of the vector goes round to the right while the other half goes to the left.
+/* allreduce, bidirectional ring: two rings at once, half of the vector to the right and half to the left.
  *
  * Source    the ring of allreduce_ring.c twice; used where links carry both directions at once, as on TPU tori:
  *           N. Jouppi et al., "A domain-specific supercomputer for training deep neural networks", CACM 63(7), 2020,
@@ -8,25 +8,25 @@
  *           bytes  as the ring, for each half
  *           adds   as the ring, for each half
  * Memory    two scratch blocks of ceil(n/2P) elements.
- * Rounding  each block once round the ring, one sum made once: all devices end with its bits.
+ * Rounding  each block is added once round the ring, by one device at a time: the same bits on all devices.
  *
  *     0 --> 1 --> 2 --> 3 --> 0      first half
  *     0 <-- 1 <-- 2 <-- 3 <-- 0      second half
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* One direction: its part of the vector, and the members in the order in which it meets them. */
+/* One direction: its half of the vector, and the numbering of members in its order. */
 struct way { char *data, *scratch; int64_t n; int me, to, from; };
 
 static struct way way_of(const struct collective *c, int which, int r, int P)
 {
     const int64_t start = block_start(c->count, 2, which);
     return (struct way){ .data = element(c, c->out, start), .n = block_start(c->count, 2, which + 1) - start,
-                         .me = which == 0 ? r : P - 1 - r,            /* to the left, number them the other way round */
+                         .me = which == 0 ? r : P - 1 - r,            /* to the left: reversed numbering */
                          .to = imod(which == 0 ? r + 1 : r - 1, P), .from = imod(which == 0 ? r - 1 : r + 1, P) };
 }
 
-/* Block this direction gives in a step, of its 2(P-1); it takes the one before. */
+/* The block that this direction sends in a step, of 2(P-1); it receives the block before. */
 static int block_given(const struct way *w, int step, int P)
 {
     return imod(step < P - 1 ? w->me - step : w->me + 1 - (step - (P - 1)), P);
@@ -55,7 +55,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     const int P = g->size;
     struct exchange x = exchange_begin(g, ALLREDUCE);
     struct way w[2] = { way_of(c, 0, g->rank, P), way_of(c, 1, g->rank, P) };
-    /* the second half is never shorter by more than its remainder */
+    /* the second half is the longer one */
     const int64_t longest = part_length(w[1].n, P, 0);
     const int64_t room = part_length(w[0].n, P, 0) > longest ? part_length(w[0].n, P, 0) : longest;
     void *scratch;

@@ -1,11 +1,10 @@
-/* allreduce, double tree: two binary trees, half of the vector up and down each, in segments.
+/* allreduce, double tree: each half of the vector goes up and down one of two binary trees, in segments.
  *
  * Source    P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
  *           Parallel Computing 35(12), 2009, doi:10.1016/j.parco.2009.09.001; the trees are drawn as in NCCL
  * Needs     any P, any count.
- * Idea      in a pipelined tree the leaves never send down and inner devices send everything twice.  With a second tree
- *           in which leaves and inner devices change places, and half of the data on each, everybody works about
- *           equally.
+ * Idea      in one pipelined tree, leaves never send down, and inner devices send everything twice.  The second tree
+ *           swaps leaves and inner devices and has half of the data, so all devices send about equally.
  * Cost      messages  one for each segment, edge and direction;  bytes  at most about 2n at each device
  *           adds      n/2 for each child in each tree.  Steps grow with log2 P, not with P.
  * Memory    one scratch segment.
@@ -37,8 +36,8 @@ static enum error_code up(struct exchange *x, const struct collective *c, struct
     return code;
 }
 
-/* In step t a device passes up the segment that has been t steps on its way from the deepest leaf, and down the one
- * that has come back from the root: it never waits for what cannot have come yet. */
+/* In step t a device sends up the segment that left the deepest leaf t steps ago, and down the segment that has
+ * returned from the root: it does not wait for segments that cannot have arrived. */
 static enum error_code pipeline(struct exchange *x, const struct collective *c, struct flow f[2], void *scratch,
                                 struct error *err)
 {

@@ -1,14 +1,13 @@
-/* allreduce, recursive doubling: in every step everybody knows the sum of twice as many.
+/* allreduce, recursive doubling: in every step each device gets the sum over twice as many devices.
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
- * Needs     any P (what is above a power of two is folded, algorithm.h), any count.
+ * Needs     any P (for other P members are folded, algorithm.h), any count.
  * Cost      steps  log2 P; for other P log2 of the power of two below, and 2
  *           bytes  n in each step: best for short vectors
  *           adds   n in each step
  * Memory    n elements of scratch.
- * Rounding  both of a pair compute (lower op higher), in that order: the same bits on all devices, though each adds by
- *           itself.
+ * Rounding  both devices of a pair compute (lower op higher), in that order: the same bits on all devices.
  *
  * P = 4:    0     1     2     3
  *           0+1 = 0+1   2+3 = 2+3        exchange with the device 1 away
@@ -30,7 +29,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
         const int peer = f.me ^ distance;
         code = exchange_both(&x, fold_member(f, peer), mine, bytes, fold_member(f, peer), theirs, bytes, err);
         if (code != OK) break;
-        if (peer < f.me) {                          /* the lower one's numbers are the left operand: add mine to them */
+        if (peer < f.me) {                          /* the lower device's numbers are the left operand */
             void *swap = mine;
             mine = theirs;
             theirs = swap;

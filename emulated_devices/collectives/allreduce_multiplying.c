@@ -1,17 +1,17 @@
-/* allreduce, recursive multiplying: recursive doubling with more than one partner in a step.
+/* allreduce, recursive multiplying: recursive doubling with several partners per step.
  *
  * Source    M. Ruefenacht, M. Bull, S. Booth, "Generalisation of recursive doubling for AllReduce: now with
  *           simulation", Parallel Computing 69, 2017, doi:10.1016/j.parco.2017.08.004
- * Needs     any P: it is split into factors, 4 where possible, else primes; no remainder is left.
- * Idea      P = f1 f2 ..  In a step with factor f, f devices that differ in that digit of their number exchange all
- *           they have.  More messages, fewer dependent steps: good when sending to several at once costs little more
- *           than to one.
+ * Needs     any P: it is factored into 4s where possible, else primes; there is no remainder.
+ * Idea      P = f1 f2 ..  In a step with factor f, the f devices that differ only in that digit of their number
+ *           exchange their vectors.  More messages, fewer dependent steps: good if several sends at once cost little
+ *           more than one.
  * Cost      sum of (f-1) messages of n elements each way, one after another on one port; adds the same times n
  * Memory    f n elements of scratch for the largest factor.
- * Rounding  all of a step add in the same order of members: the same bits on all devices.
+ * Rounding  all devices of a step add in the same order of members: the same bits on all devices.
  *
  * P = 12 = 4 * 3:   0 1 2 3 | 4 5 6 7 | 8 9 10 11     step 1: within each four
- *                   0 4 8 | 1 5 9 | 2 6 10 | 3 7 11   step 2: those with the same place in their four
+ *                   0 4 8 | 1 5 9 | 2 6 10 | 3 7 11   step 2: devices with the same place in their four
  */
 #include "emulated_devices/collectives/algorithm.h"
 

@@ -1,4 +1,4 @@
-/* allreduce, one shot: everybody sends everything to everybody and adds for itself.
+/* allreduce, one shot: every device sends its whole vector to all others, and each adds all vectors.
  *
  * Source    TensorRT-LLM and vLLM use it for short vectors inside a node (custom all-reduce kernels)
  * Needs     any P, any count.

@@ -2,15 +2,15 @@
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
- * Needs     any P (what is above a power of two is folded), any count.
+ * Needs     any P (for other P members are folded), any count.
  * Cost      steps  2 log2 P; 2 more if P is not a power of two
  *           bytes  2n(P-1)/P for a power of two: as few as the ring, in fewer steps
  *           adds   n(P-1)/P
  * Memory    ceil(n/2) elements of scratch; n with folding.
- * Rounding  each part is added in one place and copied from there: the same bits on all devices.
+ * Rounding  each part is summed on one device and copied: the same bits on all devices.
  *
  * P = 4, parts a b c d:    0         1         2         3
- *   distance 2            ab--      ab--      --cd      --cd       each gives away half of what it has
+ *   distance 2            ab--      ab--      --cd      --cd       each sends half of its vector
  *   distance 1            a---      -b--      --c-      ---d       and half of that
  *   distance 1            ab--      ab--      --cd      --cd       and back
  *   distance 2            abcd      abcd      abcd      abcd

@@ -4,14 +4,13 @@
  *           J. Parallel Distrib. Comput. 69(2), 2009, doi:10.1016/j.jpdc.2008.09.002
  * Needs     any P, any count; blocks may be empty (then so are their messages).
  * Idea      cut the vector into P blocks b0 .. b(P-1).  In every step each device sends one block to its right
- *           neighbour and receives another from its left, so all links work all the time.
- *           Reduce-scatter: after P-1 steps device r holds the finished block r+1.  Allgather: P-1 steps more hand it
- *           on.
+ *           neighbour and receives another from its left, so all links are always busy.
+ *           Reduce-scatter: after P-1 steps device r has the finished block r+1.  Allgather: P-1 more steps pass it on.
  * Cost      steps  2(P-1)
- *           bytes  2n - |b(r+1)| - |b(r+2)|  elements: about 2n(P-1)/P, the least any algorithm can send
+ *           bytes  2n - |b(r+1)| - |b(r+2)|  elements: about 2n(P-1)/P, the minimum
  *           adds   n - |b(r)|                          about  n(P-1)/P
  * Memory    one scratch block, ceil(n/P) elements.
- * Rounding  block b is added in the order of devices b, b+1, .., b-1: one sum, made once, so all devices end with its
+ * Rounding  block b is added in the order of devices b, b+1, .., b-1: computed once, so all devices have the same
  *           bits.
  *
  * P = 3, a column for each block; device r starts with r0 r1 r2.  02+22: the partial sum of those two;  *: finished.

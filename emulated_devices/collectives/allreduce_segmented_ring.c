@@ -2,8 +2,8 @@
  *
  * Source    the pipelined ring of Open MPI's coll_base_allreduce.c; the ring itself: doi:10.1016/j.jpdc.2008.09.002
  * Needs     any P, any count.
- * Idea      a block is cut into S segments.  Piece i = step*S + segment; piece i can leave once piece i - S, the same
- *           segment one step earlier, has come in and been added.  So one piece is on its way while another is added.
+ * Idea      a block is cut into S segments.  Piece i = step*S + segment; piece i can be sent after piece i - S, the
+ *           same segment one step earlier, was received and added.  So one piece is sent while another is added.
  * Cost      messages  2(P-1)S with S = ceil(largest block / SEGMENT_BYTES): for short vectors the same as the ring
  *           bytes     2n - |b(r+1)| - |b(r+2)|,  adds  n - |b(r)|: the same as the ring
  * Memory    two scratch segments.
@@ -22,7 +22,7 @@ static struct ring ring_of(const struct collective *c, int r, int P)
     return (struct ring){ .c = c, .P = P, .r = r, .S = flow_segments(c, part_length(c->count, P, 0)), .steps = P - 1 };
 }
 
-/* Where a piece of a block lies, and how long it is. */
+/* Address and length of a piece of a block. */
 static void *piece(const struct ring *g, int block, int segment, int64_t *n)
 {
     const int64_t length = part_length(g->c->count, g->P, block),
@@ -73,7 +73,7 @@ static enum error_code run(struct group *group, const struct collective *c, stru
     void *const scratch[2] = { memory, element(c, memory, room) };
 
     int started = 0;
-    /* at most two on their way; with S = 1 each needs the one before */
+    /* at most two pieces in flight; with S = 1 each needs the one before */
     for (int i = 0; i < pieces && code == OK; i++) {
         while (started < pieces && started <= i + (g.S > 1)) {
             start(&x, &g, started, scratch, m[started % 2]);

@@ -1,12 +1,12 @@
-/* allreduce, star: everybody sends to device 0, which adds and sends the result back.
+/* allreduce, star: all devices send to device 0, which adds and sends the result back.
  *
- * Source    the obvious way; what others are measured against.
+ * Source    elementary; the baseline for the others
  * Needs     any P, any count.
  * Cost      steps  2(P-1)
  *           bytes  n(P-1) elements from device 0, n from each other one
  *           adds   n(P-1), all at device 0
  * Memory    n elements of scratch at device 0.
- * Rounding  in the order of devices 0, 1, .., P-1; one sum, made once.
+ * Rounding  in the order of devices 0, 1, .., P-1; one sum, computed once.
  *
  *     1 --.       .-- 1
  *     2 ---> 0 ===--- 2        all through one port: time grows with P

@@ -2,23 +2,22 @@
  *
  * Source    D. De Sensi, T. Bonato, D. Saam, T. Hoefler, "Swing: short-cutting rings for higher bandwidth allreduce",
  *           NSDI 2024, arXiv:2401.09356
- * Needs     any P (what is above a power of two is folded), any count.
- * Idea      recursive doubling talks at distance 1, 2, 4, ..; on a ring of links those messages share links.  Swing
- *           talks at distance 1, 1, 3, 5, 11, ..: rho(s) = (1 - (-2)^(s+1))/3, to one side for even devices and to the
- *           other for odd ones, so that partners still reach everybody in log2 P steps.
- *           In step s a device gives away the blocks of those it will not meet again: its partner and all whom the
- *           partner meets after s.  Afterwards device r holds the finished block r; the way back is the same in
- *           reverse.
+ * Needs     any P (for other P members are folded), any count.
+ * Idea      recursive doubling sends at distance 1, 2, 4, ..; on a ring of links those messages share links.  Swing
+ *           sends at distance 1, 1, 3, 5, 11, ..: rho(s) = (1 - (-2)^(s+1))/3, even devices to one side and odd ones to
+ *           the other, so that data still reaches all devices in log2 P steps.
+ *           In step s a device sends the blocks of its partner and of all devices that the partner exchanges with after
+ *           step s.  Afterwards device r has the finished block r.  The allgather is the same in reverse.
  * Cost      steps  2 log2 P; 2 more if P is not a power of two
  *           bytes  2n - 2|b(r)| for a power of two: as few as the ring;  adds  the sum of the kept blocks in every step
  * Memory    n elements of scratch.
  * Rounding  each block is finished on one device: the same bits on all.
  *
- * P = 8, device 0 meets 1 (rho 1), then 7 (rho -1), then 3 (rho 3);  device 1 meets 0, then 2, then 6.
+ * P = 8: partners of device 0: 1 (rho 1), then 7 (rho -1), then 3 (rho 3);  of device 1: 0, then 2, then 6.
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* Whom i meets in step s. */
+/* The partner of device i in step s. */
 static int partner(int i, int s, int P)
 {
     int rho = 0;
@@ -26,7 +25,7 @@ static int partner(int i, int s, int P)
     return imod(i % 2 == 0 ? i + rho : i - rho, P);
 }
 
-/* Call visit for every block that i is responsible for from step s on: its own, and those of all whom it meets. */
+/* Call visit for every block that device i collects from step s on: its own, and those of all its later partners. */
 struct visitor {
     struct exchange *x;
     const struct collective *c;
@@ -60,7 +59,7 @@ static int64_t length_from(const struct collective *c, int core, int i, int s)
     return v.at;
 }
 
-/* One step, there (adding) or back.  There: give the partner's blocks, take mine.  Back: the other way round. */
+/* One step of the reduce-scatter (send the partner's blocks, add the received ones); back: of the allgather. */
 static enum error_code swing(struct exchange *x, const struct collective *c, struct fold f, int s, bool back,
                              char *scratch, struct error *err)
 {

@@ -1,7 +1,7 @@
-/* allreduce, 2D torus: reduce-scatter along the rows, allreduce along the columns, allgather along the rows; rings all.
+/* allreduce, 2D torus: rings: reduce-scatter along rows, allreduce along columns, allgather along rows.
  *
  * Source    H. Mikami et al., "Massively distributed SGD: ImageNet/ResNet-50 training in a flash", arXiv:1811.05233
- * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above
+ * Needs     equally many consecutive ranks on every node; on one node or none, q is the largest divisor of P not above
  *           its root (1 for primes: then it is the ring); rows are nodes; any count.
  * Cost      steps  2(q-1) + 2(P/q-1), where one ring takes 2(P-1)
  *           bytes  2n(P-1)/P when everything divides: as few as the ring
@@ -15,7 +15,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* The part of the vector that a device holds after the rows: ring_reduce_scatter leaves block me + 1. */
+/* The shard of a device after the rows: ring_reduce_scatter leaves block me + 1. */
 static int64_t shard(const struct collective *c, struct row w, int64_t *n)
 {
     const int b = imod(w.me + 1, w.size);

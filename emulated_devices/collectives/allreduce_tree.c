@@ -1,4 +1,4 @@
-/* allreduce, tree: add up a binomial tree to device 0, then send down the same tree.
+/* allreduce, tree: reduce to device 0 on a binomial tree, then broadcast on the same tree.
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, doi:10.1177/1094342005051521 (reduce followed by broadcast)
  * Needs     any P, any count.
@@ -6,9 +6,9 @@
  *           bytes  n up from all but device 0, and n down to every child
  *           adds   n for every child
  * Memory    n elements of scratch at devices with children.
- * Rounding  one sum, made at device 0 in the order of the tree.
+ * Rounding  one sum, in the order of the tree.
  *
- * P = 5:   0 <- 1,  0 <- 2 <- 3,  0 <- 4;  then the same arrows the other way round
+ * P = 5:   0 <- 1,  0 <- 2 <- 3,  0 <- 4;  then the same arrows reversed
  */
 #include "emulated_devices/collectives/algorithm.h"
 

@@ -1,9 +1,9 @@
-/* allreduce, two levels: add inside each node at its first device, ring among those, hand out inside the node.
+/* allreduce, two levels: reduce to the first device of each node, ring over these devices, broadcast in each node.
  *
  * Source    the hierarchical scheme of MPI libraries and of NCCL before rails; for instance X. Jia et al., "Highly
  *           scalable deep learning training system with mixed-precision: training ImageNet in four minutes",
  *           arXiv:1807.11205
- * Needs     several nodes, members of each side by side, as many as there are: q on this one, N nodes.
+ * Needs     several nodes, members of a node have consecutive ranks; any sizes: q on this node, N nodes.
  * Cost      steps  2(q-1) inside, 2(N-1) between nodes
  *           bytes  a first device: the ring of N, and n(q-1) to its node; the others: n
  *           adds   a first device: n(q-1) and the ring's; the others: none
@@ -13,7 +13,7 @@
  * P = 5 on nodes {0 1} {2 3} {4}:
  *
  *                  0 <- 1,  2 <- 3      inside
- *                  0 -> 2 -> 4 -> 0     the ring: only the first device of a node talks to others
+ *                  0 -> 2 -> 4 -> 0     the ring of the first devices of the nodes
  *                  0 -> 1,  2 -> 3      inside
  */
 #include "emulated_devices/collectives/algorithm.h"

@@ -1,12 +1,12 @@
-/* allreduce, two shots: each device adds one block for all, then sends it to all.
+/* allreduce, two shots: each device sums one block, then sends it to all others.
  *
  * Source    TensorRT-LLM and vLLM use it for middle sizes inside a node (custom all-reduce kernels)
  * Needs     any P, any count; blocks may be empty.
  * Cost      steps  2 where a device can send to all at once; 2(P-1) through one port
  *           bytes  n - |b(r)| in the first shot, (P-1)|b(r)| in the second: about 2n(P-1)/P, as few as the ring
  *           adds   (P-1)|b(r)|
- * Memory    P blocks of scratch, about n in all: what the others send of this device's block, kept until it can be
- *           added in order.
+ * Memory    P blocks of scratch, about n in all: the others' parts of this device's block, until they are added in
+ *           order.
  * Rounding  block b is added by device b alone, in the order of devices 0, 1, .., P-1: the same bits on all.
  *
  * P = 3:     first   0 -b1-> 1   0 -b2-> 2   1 -b0-> 0   1 -b2-> 2   2 -b0-> 0   2 -b1-> 1
@@ -14,7 +14,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* Everybody to everybody: block to[k] out, a block in; in the first shot to scratch, in the second into place. */
+/* Exchange with all other devices: send a block, receive one; the first shot into scratch, the second in place. */
 static enum error_code shot(struct exchange *x, const struct collective *c, void *scratch, bool second,
                             struct error *err)
 {

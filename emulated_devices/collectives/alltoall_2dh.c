@@ -2,21 +2,21 @@
  * messages.
  *
  * Source    C. Hwang et al., "Tutel: adaptive mixture-of-experts at scale", MLSys 2023, arXiv:2206.03382
- * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above
+ * Needs     equally many consecutive ranks on every node; on one node or none, q is the largest divisor of P not above
  *           its root (1 for primes); equal counts.
- * Idea      device l of a node takes over what its node has for all devices with place l; then those exchange it
- *           between nodes, q blocks together.
+ * Idea      device l of a node collects its node's blocks for all devices with place l; then devices with the same
+ *           place exchange them between nodes, q blocks per message.
  * Cost      steps  (q-1) inside, (P/q - 1) between nodes
  *           bytes  (q-1) P/q blocks inside, (P/q - 1) q blocks between: nearly 2n, but in messages q times as long
  * Memory    the vector twice.
  * Rounding  permutes: bits are equal.
  *
- * P = 6, q = 2, device 0:    inside   what is for 1, 3, 5 to device 1; gets what device 1 has for 0, 2, 4
- *                            between  what 0 and 1 had for 2 to device 2;  what they had for 4 to device 4
+ * P = 6, q = 2, device 0:    inside   sends its blocks for 1, 3, 5 to device 1; receives those of device 1 for 0, 2, 4
+ *                            between  sends the blocks of 0 and 1 for 2 to device 2, those for 4 to device 4
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* Stage 1 leaves from[l][m]: the block of node member l for the device of node m with this one's place. */
+/* Stage 1 fills from[l][m]: the block of node member l for the device of node m with this device's place. */
 static enum error_code inside(struct exchange *x, const struct collective *c, struct row node, struct row nodes,
                               void *from, void *out, struct error *err)
 {
@@ -35,7 +35,7 @@ static enum error_code inside(struct exchange *x, const struct collective *c, st
     return code;
 }
 
-/* Stage 2: a column of it to every node.  What comes is in the order of its sources, which lie side by side in out. */
+/* Stage 2: sends a column of it to every node.  Received blocks are in order of sources, as in out. */
 static enum error_code between(struct exchange *x, const struct collective *c, struct row node, struct row nodes,
                                void *from, void *out, struct error *err)
 {

@@ -1,10 +1,10 @@
-/* alltoall, Bruck's: every block travels the binary digits of its way, so that few messages carry many blocks.
+/* alltoall, Bruck's: every block moves by the binary digits of its distance, so that few messages carry many blocks.
  *
  * Source    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all communications
  *           in multiport message-passing systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949
  * Needs     any P; equal counts.
- * Idea      the block for the device i further on is number i.  In the step with bit 1, 2, 4, .. all numbers with that
- *           bit set move as far.  After all steps every block has gone i in all.
+ * Idea      block i is the one for device r+i.  In the step with bit 1, 2, 4, .. all blocks whose number has that bit
+ *           move by that distance.  After all steps block i has moved by i.
  * Cost      steps  ceil(log2 P);  bytes  about (n/2) log2 P: each block is sent once for each bit set.  For short
  *           blocks.
  * Memory    the vector, and half of it twice.
@@ -21,7 +21,7 @@ static int moving(int bit, int P)
     return many;
 }
 
-/* The blocks that move in this step, to or from a packed array. */
+/* Copy the blocks that move in this step to or from a packed array. */
 static void pack(struct exchange *x, const struct collective *c, int bit, void *packed, void *blocks, bool out)
 {
     int64_t at = 0;

@@ -1,10 +1,9 @@
-/* alltoall, linear: everything at once.
+/* alltoall, linear: all messages at once.
  *
  * Source    the basic algorithm of MPI libraries; what NCCL's grouped sends and receives do
  * Needs     any P, any counts.
- * Cost      steps  1 where a device can send to all at once; P-1 through one port;  bytes  all but what stays
- * Memory    the list of messages; in place the vector once more, since nothing of it is sure to be sent when the first
- *           block comes.
+ * Cost      steps  1 where a device can send to all at once; P-1 through one port;  bytes  all but the own block
+ * Memory    the list of messages; in place a copy of the vector, because a block may arrive before any was sent.
  * Rounding  permutes: bits are equal.
  *
  *     all receives are posted, then all sends, each device beginning with the one after it

@@ -1,16 +1,16 @@
-/* alltoall, pairwise, by shifts: in every step to the device some way on, from the one as far before.
+/* alltoall, pairwise, by shifts: in a step with shift k, device r sends to r+k and receives from r-k.
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
  * Needs     any P, any counts.
- * Cost      steps  P-1;  bytes  all but what stays: n(P-1)/P, each element once
+ * Cost      steps  P-1;  bytes  all but the own block: n(P-1)/P, each element once
  * Memory    none; in place one block, the longest.
- * In place  a shift by k fills the place of the block that the shift by P-k sends.  So these two follow one another,
- *           and that block is kept in between.
+ * In place  a shift by k overwrites the block that the shift by P-k sends.  So these two shifts follow each other, and
+ *           that block is saved in between.
  * Rounding  permutes: bits are equal.
  *
  * P = 5     step 1: r -> r+1      step 2: r -> r-1      step 3: r -> r+2      step 4: r -> r-2      (mod P)
- *           nobody receives from two at once
+ *           no device receives from two at once
  */
 #include "emulated_devices/collectives/algorithm.h"
 
@@ -21,7 +21,7 @@ static enum error_code step(struct exchange *x, const struct collective *c, int 
                          bytes_of(c, taken_from(c, from)), err);
 }
 
-/* The shifts by k and by P-k; one step where they are the same. */
+/* The shifts by k and by P-k; only one step if they are equal. */
 static enum error_code there_and_back(struct exchange *x, const struct collective *c, int k, void *keep,
                                       struct error *err)
 {

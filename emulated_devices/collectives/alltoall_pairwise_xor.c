@@ -3,8 +3,8 @@
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
  * Needs     P a power of two; any counts.
- * Cost      steps  P-1;  bytes  all but what stays: n(P-1)/P, each element once
- * Memory    none; in place one block, the longest: a device's block is kept there while the other's comes in its place.
+ * Cost      steps  P-1;  bytes  all but the own block: n(P-1)/P, each element once
+ * Memory    none; in place one block, the longest: a copy of the block to send, while the received one overwrites it.
  * Rounding  permutes: bits are equal.
  *
  *     P = 4:   step 1: 0-1 2-3      step 2: 0-2 1-3      step 3: 0-3 1-2

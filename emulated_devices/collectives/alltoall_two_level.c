@@ -1,7 +1,7 @@
-/* alltoall, two levels: one device of a node collects everything, those exchange it, and each hands it out.
+/* alltoall, two levels: a leader per node collects the node's blocks, the leaders exchange them and distribute them.
  *
  * Source    the leader scheme of MPI libraries
- * Needs     several nodes, members of each side by side, as many as there are: q on this one, N nodes; equal counts.
+ * Needs     several nodes, members of a node have consecutive ranks; any sizes: q on this node, N nodes; equal counts.
  * Cost      steps  (q-1) in, N-1 between nodes, (q-1) out
  *           bytes  a member: P blocks to its leader;  a leader: q blocks for each device elsewhere, P blocks to each
  *           member
@@ -10,12 +10,12 @@
  * Rounding  permutes: bits are equal.
  *
  * P = 5 on nodes {0 1} {2 3} {4}:   1 -> 0, 3 -> 2      in, 5 blocks each
- *                                   0 -> 2, 2 -> 4 ..   4 blocks from 0 to 2, since 2 members talk to 2; 2 blocks from
- *                                   2 to 4 0 -> 1, 2 -> 3      out, 5 blocks each
+ *                                   0 -> 2, 2 -> 4 ..   4 blocks from 0 to 2 (2 members to 2); 2 blocks from 2 to 4
+ *                                   0 -> 1, 2 -> 3      out, 5 blocks each
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* A leader's view: have[l][d], the block of member l for device d; got[s][l], the block of device s for member l. */
+/* A leader's buffers: have[l][d], the block of member l for device d; got[s][l], the block of device s for member l. */
 struct leader {
     const struct collective *c;
     struct row node, nodes;
@@ -55,7 +55,7 @@ static enum error_code trade(struct exchange *x, const struct leader *v, struct 
         const int64_t line = members(v, to) * n, out = q * line, in = (int64_t)q * members(v, from) * n;
         for (int l = 0; l < q; l++)
             copy_elements(x, v->c, element(v->c, v->message, l * line), have(v, l, v->edge[to]), line);
-        /* What comes is in the order of members there, each one's blocks for the members here. */
+        /* Received blocks are in order of the sending node's members, then of this node's members. */
         void *const place = got(v, v->edge[from], 0);
         if (step == 0) copy_elements(x, v->c, place, v->message, out);
         else
@@ -71,7 +71,7 @@ static enum error_code hand_out(struct exchange *x, const struct leader *v, stru
     enum error_code code = OK;
     if (v->node.me > 0) return exchange_both(x, -1, NULL, 0, v->node.first, v->c->out, bytes, err);
     for (int l = 0; l < v->node.size && code == OK; l++) {
-        void *line = l == 0 ? v->c->out : v->have;              /* what was collected is no longer needed */
+        void *line = l == 0 ? v->c->out : v->have;              /* the collected blocks are no longer needed */
         for (int s = 0; s < v->P; s++)
             copy_elements(x, v->c, element(v->c, line, s * v->c->count), got(v, s, l), v->c->count);
         if (l > 0) code = exchange_both(x, row_member(v->node, l), line, bytes, -1, NULL, 0, err);

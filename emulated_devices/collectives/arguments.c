@@ -1,4 +1,4 @@
-/* arguments.c -- what the arguments of a collective must be. */
+/* arguments.c -- checks the arguments of a collective. */
 #include "emulated_devices/collectives/algorithm.h"
 
 static bool has_root(enum operation op)
@@ -36,7 +36,7 @@ void collective_extents(enum operation op, const struct collective *c, int r, in
     *out = spread ? mine : (op == GATHER && !root ? 0 : all);
 }
 
-/* ---- what all members pass alike --------------------------------------------------------------------------------- */
+/* ---- arguments that are equal on all members --------------------------------------------------------------------- */
 
 static enum error_code check_counts(const char *which, const int64_t *counts, int P, const char *op, struct error *err)
 {
@@ -61,7 +61,7 @@ enum error_code arguments_check(enum operation op, const struct collective *c, i
     return op == ALLTOALL ? OK : check_counts("counts", c->counts, P, name, err);
 }
 
-/* ---- what only this member knows: where its data lies, and the counts of an all-to-all --------------------------- */
+/* ---- arguments that only this member knows: its buffers, and the counts of an all-to-all ------------------------- */
 
 static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes)
 {
@@ -69,7 +69,7 @@ static bool overlap(const void *a, uint64_t a_bytes, const void *b, uint64_t b_b
     return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
 }
 
-/* Whether in and out lie to each other as collective.h has it for "in place". */
+/* Whether in and out overlap as collective.h defines "in place". */
 static bool lies_in_place(enum operation op, const struct collective *c, int r, int P)
 {
     if (op == ALLGATHER || op == GATHER) return c->in == const_element(c, c->out, block_first(c, P, r));
@@ -94,8 +94,8 @@ static bool lie_apart(enum operation op, const struct collective *c, const struc
     return !overlap(c->in, bytes_of(c, in), c->out, bytes_of(c, out));
 }
 
-/* What goes to this device itself is what comes from it; in place that holds for every device,
- * since one takes the other's place. */
+/* The count that this device sends to itself must equal the count that it receives from itself; in place the same holds
+ * for every device, because the received block overwrites the sent one. */
 static enum error_code check_own_counts(const struct collective *c, const struct group *g, struct error *err)
 {
     enum error_code code = check_counts("counts", c->counts, g->size, "alltoall", err);

@@ -1,20 +1,18 @@
-/* auto.c -- which algorithm: the one with the least predicted time on a described cluster.
+/* auto.c -- chooses the algorithm with the least predicted time on a described cluster.
  *
- * The prediction is the alpha-beta model on what the cost functions say.  A collective takes
+ * The prediction is the alpha-beta model, applied to the results of the cost functions.  A collective takes
  *
  *     depth * latency  +  steps * gap  +  the largest of  (path * byte time  +  3 * additions * memory byte time)
  *
- * with the largest over all members, because the slowest one decides.  depth, steps and path are those of struct
- * collective_cost; an addition reads two numbers and writes one.  Copies within a device are not in it.  The link is
- * that between the members farthest apart; what an algorithm shaped by nodes does inside them is timed on the link
- * below.
+ * The largest is taken over all members, because the slowest one decides.  depth, steps and path are those of struct
+ * collective_cost; an addition reads two numbers and writes one.  Copies within a device are not included.  The link is
+ * the one between the members that are farthest apart; steps inside nodes use the link of the level below.
  *
- * Where an algorithm's messages are longer than the link's eager limit, depth is that of messages which wait for their
- * receivers, if the cost function states one (collective_cost.met).
+ * If an algorithm's messages are longer than the link's eager limit, collective_cost.met replaces depth, if stated.
  *
- * It depends on the operation, P, the call's count, counts, dtype and root, and the cluster: all that members share, so
- * they choose alike without asking each other.  For the one call in which they do not share counts, an all-to-all with
- * counts, the choice is the first algorithm that takes it.
+ * The choice depends only on values that all members know: operation, P, count, counts, dtype, root and cluster.  So
+ * all members choose the same algorithm without messages.  The exception is an all-to-all with counts, which differ
+ * between members: there the choice is the first algorithm that supports the call.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include "ref/io/options.h"
@@ -23,7 +21,7 @@
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* What takes the time of the links: those between the members farthest apart, and those inside nodes. */
+/* The links: between the members that are farthest apart, and inside nodes. */
 struct road { const struct link *outer, *inner; };
 
 static struct road road_of(const struct cluster *m, int P, struct collective *c)
@@ -33,8 +31,7 @@ static struct road road_of(const struct cluster *m, int P, struct collective *c)
     return (struct road){ .outer = &m->link[s.outer], .inner = &m->link[s.outer > 0 ? s.outer - 1 : 0] };
 }
 
-/* Bytes through this member's ports.  With fewer messages than steps it waits for others that send as
- * much as it does. */
+/* Bytes through this member's ports.  A member with fewer messages than steps waits for others that send as much. */
 static double path_bytes(const struct collective_cost *one, uint64_t steps)
 {
     if (one->path > 0) return (double)one->path;
@@ -42,14 +39,14 @@ static double path_bytes(const struct collective_cost *one, uint64_t steps)
     return one->messages > 0 && one->messages < steps ? bytes / (double)one->messages * (double)steps : bytes;
 }
 
-/* Where steps are not stated: how many of its average messages make up this member's path. */
+/* If steps are not stated: this member's path, counted in its average messages. */
 static uint64_t own_rounds(const struct collective_cost *one)
 {
     if (one->path <= one->bytes || one->bytes == 0) return one->messages;
     return (uint64_t)ceil((double)one->path / (double)one->bytes * (double)one->messages);
 }
 
-/* Latencies one after another. */
+/* Number of latencies one after another. */
 static uint64_t chain_of(const struct collective_cost *one, const struct link *l)
 {
     const bool waits = one->messages > 0 && one->bytes / one->messages > l->eager;

@@ -1,9 +1,9 @@
-/* barrier, dissemination: after step k everybody has heard, directly or not, from 2^(k+1) devices.
+/* barrier, dissemination: after step k (from 0) each device has heard, directly or indirectly, from 2^(k+1) devices.
  *
  * Source    D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier synchronization", Int. J. Parallel
  *           Programming 17(1), 1988, doi:10.1007/BF01379320
  * Needs     any P.
- * Cost      steps  ceil(log2 P), the fewest possible;  bytes  none: the messages are empty
+ * Cost      steps  ceil(log2 P), the minimum;  bytes  none: the messages are empty
  *
  * P = 5:   step 1: r -> r+1      step 2: r -> r+2      step 3: r -> r+4        (mod P)
  */

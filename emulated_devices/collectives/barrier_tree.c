@@ -1,6 +1,6 @@
-/* barrier, tree: up a binomial tree when all below have arrived, and down again.
+/* barrier, tree: messages go up a binomial tree when all devices below have arrived, then down again.
  *
- * Source    the obvious way; fewer messages than dissemination, twice the steps
+ * Source    elementary; fewer messages than dissemination, twice the steps
  * Needs     any P.
  * Cost      steps  2 ceil(log2 P);  bytes  none: the messages are empty.  2(P-1) messages in all
  *

@@ -1,11 +1,11 @@
-/* broadcast, binomial tree: everybody who has the vector sends it on, so those who have it double.
+/* broadcast, binomial tree: every device that has the vector sends it on; their number doubles in every step.
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
  * Needs     any P, any count, any root.
  * Idea      count devices from the root: v = r - root mod P.  Device v receives from v without its lowest set bit, then
  *           sends to v + bit for every bit below that one, the largest first (the root: every bit below P).
- * Cost      steps  ceil(log2 P), the fewest possible
+ * Cost      steps  ceil(log2 P), the minimum
  *           bytes  n for each child: n ceil(log2 P) at the root, none at half of the devices
  * Memory    none.
  * Rounding  permutes: bits are equal.

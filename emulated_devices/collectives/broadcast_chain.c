@@ -1,4 +1,4 @@
-/* broadcast, chain: in segments from each device to the next, so that all are busy at once.
+/* broadcast, chain: each device sends segments to the next, so that all devices work at the same time.
  *
  * Source    the pipeline of Open MPI's coll_base_bcast.c; NCCL's ring broadcast
  * Needs     any P, any count, any root.

@@ -1,19 +1,19 @@
-/* broadcast, circulant graph: in segments, all devices busy in nearly every round, and each segment received just once.
+/* broadcast, circulant graph: in segments; all devices work in nearly every round and receive each segment once.
  *
  * Source    J. L. Traeff, "Optimal broadcast schedules in logarithmic time with applications to broadcast, reduction,
  *           all-broadcast and all-reduction", ACM Trans. Parallel Comput., 2025, doi:10.1145/3735139, arXiv:2407.18004;
  *           in MPICH as circ_vring
  * Needs     any P, any count, any root.
  * Idea      Devices are counted from the root.  In round k (mod q, q = ceil(log2 P)) device v sends to v + skip(k) and
- *           receives from v - skip(k); the skips are P halved, rounding up, again and again.  A device's base block is
- *           the first it gets; from its second q rounds on it gets a new one in each.  Which one, every device finds
- *           for itself and for its receivers in O(log2 P) steps, without a message.
- * Cost      steps  S-1 + q, S = ceil(bytes / SEGMENT_BYTES): nobody can send S segments to P devices in fewer
- *           bytes  n(P-1) of all devices together, as few as there can be; at most one segment a step from each
+ *           receives from v - skip(k); each skip is half of the next, rounded up, from P down.  A device's base block
+ *           is the first it receives; from its second q rounds on it receives a new one in each round.  Every device
+ *           computes the schedule for itself and its receivers in O(log2 P) steps, without messages.
+ * Cost      steps  S-1 + q, S = ceil(bytes / SEGMENT_BYTES): the minimum for S segments and P devices
+ *           bytes  n(P-1) of all devices together, the minimum; each sends at most one segment per step
  * Memory    none.
  * Rounding  permutes: bits are equal.
  *
- * P = 5, skips 1 2 3, S = 3 segments 0 1 2, and q = 3 rounds until each of them has been with every device:
+ * P = 5, skips 1 2 3, S = 3 segments 0 1 2, q = 3:
  *
  *     skip 2     0 -0-> 2
  *     skip 3     0 -1-> 3
@@ -25,14 +25,13 @@
 
 enum { MOST_ROUNDS = 32 };
 
-/* ---- who gets which segment when --------------------------------------------------------------------------------- */
+/* ---- schedules --------------------------------------------------------------------------------------------------- */
 
-/* The first q segments that a device gets, by round; negative:
- * of the q before, and so nothing in the first q rounds. */
+/* The first q segments that a device receives, by round; negative: a segment of the q before, so nothing is received in
+ * the first q rounds. */
 struct schedule { int segment[MOST_ROUNDS]; };
 
-/* The skips that are still to be given a round, largest first;
- * after the smallest comes -1, which is also before the largest. */
+/* A linked list of the skips without a round, largest first; -1 is before the largest and after the smallest. */
 struct remaining { int after[MOST_ROUNDS + 1], before[MOST_ROUNDS + 1]; };      /* of skip e: [e + 1] */
 
 static int next(const struct remaining *l, int e) { return l->after[e + 1]; }
@@ -44,8 +43,7 @@ static void strike(struct remaining *l, int e)
     l->before[after + 1] = before;
 }
 
-/* The smallest of the skips, largest first, that lead from the root to v: the first segment that v gets.  hops:
- * how many. */
+/* The smallest of the skips, taken largest first, that sum to v: the first segment that v receives.  hops: how many. */
 static int base_of(const struct skips *k, int v, int *hops)
 {
     *hops = v > 0;
@@ -58,9 +56,9 @@ static int base_of(const struct skips *k, int v, int *hops)
 
 struct search { const struct skips *k; int v, nearest; struct remaining left; struct schedule *found; };
 
-/* Depth first through the paths from `at`, each a sum of ever smaller skips, to where v receives from in this round and
- * the next ones.  The last skip of a path is its segment; none serves two rounds.
- * @return the first round not served yet. */
+/* Depth-first search over paths from `at`, sums of decreasing skips, to the devices that v receives from in this round
+ * and the next ones.  The last skip of a path is its segment; each is used for one round.
+ * @return the first round without a segment. */
 static int serve(struct search *s, int at, int largest, int round)
 {
     const int *skip = s->k->skip;
@@ -88,7 +86,7 @@ static struct schedule schedule_of(const struct skips *k, int v, int P)
     return found;
 }
 
-/* Rounds are counted so that the last is a multiple of q less one; the first is then `first`. */
+/* Rounds are numbered so that the last is a multiple of q minus one; `first` is the number of the first round. */
 struct rounds { int q, segments, first, end; };
 
 static struct rounds rounds_of(const struct skips *k, int segments)
@@ -97,16 +95,16 @@ static struct rounds rounds_of(const struct skips *k, int segments)
     return (struct rounds){ q, segments, first, first + segments - 1 + q };
 }
 
-/* The segment that a device with this schedule gets in a round; -1: none.  None comes twice. */
+/* The segment that a device with this schedule receives in a round; -1: none.  No segment is received twice. */
 static int segment_in(const struct schedule *s, struct rounds t, int round)
 {
     const int b = s->segment[round % t.q] + round / t.q * t.q - t.first;
     return b < 0 ? -1 : b < t.segments ? b : t.segments - 1;
 }
 
-/* ---- doing it ---------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* A device's part: what it gets, and by round what it gives to whom (not to the root, which has everything). */
+/* A device's part: what it receives, and by round what it sends to each receiver (never the root). */
 struct part { struct skips k; struct rounds t; int v, P; struct schedule own, to[MOST_ROUNDS]; };
 
 static struct part part_of(int r, int P, const struct collective *c)
@@ -126,8 +124,8 @@ static int gives(const struct part *p, int round)
     return imod(p->v + p->k.skip[i], p->P) == 0 ? -1 : segment_in(&p->to[i], p->t, round);
 }
 
-/* Messages of the last rounds, by round mod AHEAD, so that latencies overlap:
- * a segment is waited for when it is to be passed on. */
+/* Messages of the last rounds, by round mod AHEAD.  Latencies overlap: a device waits for a segment only when it must
+ * send it on. */
 enum { AHEAD = 64 };
 struct under_way { struct exchange *x; const struct collective *c; struct message in[AHEAD], out[AHEAD]; };
 
@@ -140,7 +138,7 @@ static enum error_code finish(struct under_way *u, struct message *m, struct err
     return code;
 }
 
-/* Wait for a segment that came in an earlier round; those before the last AHEAD are here. */
+/* Wait for a segment of an earlier round; those before the last AHEAD rounds have arrived. */
 static enum error_code have(struct under_way *u, const struct part *p, int segment, int round, struct error *err)
 {
     for (int before = round - 1; before >= p->t.first && before > round - AHEAD && p->v != 0; before--)
@@ -188,7 +186,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     return code;
 }
 
-/* A single segment takes the shortest way to everybody; of several, some take one of q messages. */
+/* A single segment takes the shortest paths; of several segments, some take paths of q messages. */
 static int longest_way(const struct part *p)
 {
     int longest = 0, hops;

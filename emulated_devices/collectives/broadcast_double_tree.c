@@ -42,7 +42,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
         depth[i] = depth_of(g->rank, g->size, c->root, i);
         if (flow_segments(c, n) + depth[i] > last) last = flow_segments(c, n) + depth[i];
     }
-    for (int t = 0; t < last && code == OK; t++)                /* segments in the order in which they can come */
+    for (int t = 0; t < last && code == OK; t++)                /* segments in the order in which they can arrive */
         for (int i = 0; i < 2 && code == OK; i++)
             if (t >= depth[i] && t - depth[i] < flow_segments(c, f[i].n))
                 code = flow_down(&x, c, &f[i], t - depth[i], err);

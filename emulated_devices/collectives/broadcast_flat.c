@@ -1,6 +1,6 @@
-/* broadcast, flat: the root sends to everybody itself.
+/* broadcast, flat: the root sends to all devices directly.
  *
- * Source    the obvious way
+ * Source    elementary
  * Needs     any P, any count, any root.
  * Cost      steps  P-1 through the root's port;  bytes  n(P-1) at the root
  * Memory    none.

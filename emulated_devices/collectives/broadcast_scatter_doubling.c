@@ -1,4 +1,4 @@
-/* broadcast, scatter and doubling: the root deals out parts, then all exchange what they have at distance 1, 2, 4, ..
+/* broadcast, scatter and doubling: the root scatters parts, then devices at distance 1, 2, 4, .. exchange their parts.
  *
  * Source    M. Barnett, L. Shuler, S. Gupta, D. Payne, R. van de Geijn, J. Watts, "Building a high-performance
  *           collective communication library", Supercomputing 1994; also doi:10.1177/1094342005051521
@@ -19,7 +19,7 @@ static const char *refuses(int P, const struct collective *c)
     return (P & (P - 1)) == 0 ? NULL : "P a power of two";
 }
 
-/* The parts v has before the exchange at this distance: from first, `distance` of them. */
+/* The parts that v has before the exchange at this distance: `distance` of them, from the returned first one. */
 static int64_t group_of_parts(const struct collective *c, int P, int v, int distance, int64_t *n)
 {
     const int first = v / distance * distance;

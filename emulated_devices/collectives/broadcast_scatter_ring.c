@@ -1,10 +1,10 @@
-/* broadcast, scatter and ring: the root deals out parts, then all exchange them round a ring.
+/* broadcast, scatter and ring: the root scatters parts, then a ring gathers them on all devices.
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521 (long messages, any P)
  * Needs     any P, any count, any root.
  * Cost      steps  ceil(log2 P) + P-1
- *           bytes  about 2n(P-1)/P at the root, whatever P: half of a binomial tree's for P = 4, less for more
+ *           bytes  about 2n(P-1)/P at the root, for any P; a binomial tree sends n ceil(log2 P)
  * Memory    none.
  * Rounding  permutes: bits are equal.
  *

@@ -1,15 +1,14 @@
-/* contract.c -- whether all members call the same collective with the same arguments.
+/* contract.c -- checks that all members call the same collective with the same arguments.
  *
- * They must.  Every message carries a number for its sender's arguments, so that who was called with others does not
- * take its data: the job ends with one line, but the line cannot say what differs.  When the job checks calls
- * (ORRERY_CHECK_CALLS, comm.h), every member first tells member 0 how it was called; member 0 compares with its own
- * call, and all learn the verdict.
+ * Every message carries a hash of its sender's arguments.  A receiver with another hash does not use the data and ends
+ * the job with one line, but that line cannot say what differs.  If the job checks calls (ORRERY_CHECK_CALLS, comm.h),
+ * every member first sends its arguments to member 0, which compares them with its own and sends the result to all.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What must be equal, as numbers with a name each.  An all-to-all's counts differ by right. */
+/* The values that must be equal, each with a name.  The counts of an all-to-all may differ. */
 enum {
     OPERATION_OF,
     ALGORITHM_OF,
@@ -39,7 +38,7 @@ static int64_t algorithm_number(const struct algorithm *a)
 {
     for (int i = 0; algorithms[i] != NULL; i++)
         if (algorithms[i] == a) return i;
-    return -1;                          /* auto, or no algorithm at all */
+    return -1;                          /* auto, or an unknown name */
 }
 
 static struct terms terms_of(enum operation op, const struct algorithm *a, const struct collective *c, int P)
@@ -73,7 +72,7 @@ static const char *term_text(int term, int64_t x, char text[32])
     return text;
 }
 
-/* The first term that is not everywhere member 0's, and the devices on which it is not. */
+/* Find the first term that differs from member 0's, and the devices on which it differs. */
 static enum error_code compare(const struct group *g, enum operation op, const struct terms *all, struct error *err)
 {
     char axes[64], here[32], there[32], others[160] = "";

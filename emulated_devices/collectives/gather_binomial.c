@@ -1,11 +1,11 @@
-/* gather, binomial tree: blocks gather on their way up to the root.
+/* gather, binomial tree: each device sends the blocks of its subtree up to its parent.
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
  * Needs     any P, any counts, any root.
  * Idea      number the devices from the root.  The subtree below device v is v .. v + bit - 1, bit the lowest one set
- *           in v: its blocks travel together.
- * Cost      steps  ceil(log2 P);  bytes  the blocks of one's subtree
+ *           in v: its blocks are sent in one message.
+ * Cost      steps  ceil(log2 P);  bytes  the blocks of the device's subtree
  * Memory    the blocks of the subtree, in the order of the tree.
  * Rounding  permutes: bits are equal.
  *

@@ -1,6 +1,6 @@
-/* gather, linear: everybody sends its block to the root.
+/* gather, linear: every device sends its block to the root.
  *
- * Source    the obvious way
+ * Source    elementary
  * Needs     any P, any counts, any root.
  * Cost      steps  P-1 through the root's port;  bytes  |b(r)| from each other device
  * Memory    none.

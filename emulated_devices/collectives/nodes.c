@@ -1,4 +1,4 @@
-/* nodes.c -- which members of a group share a node, and what algorithms for nodes need of that. */
+/* nodes.c -- finds the members of a group that share a node, for the algorithms that use nodes. */
 #include "emulated_devices/collectives/algorithm.h"
 
 static int world_rank(const int *member, int m) { return member != NULL ? member[m] : m; }
@@ -91,7 +91,7 @@ struct row row_of_leaders(const struct collective *c, int rank, int P, const int
     return (struct row){ .size = node_count(c, P), .me = me, .member = edge };
 }
 
-/* ---- what is refused --------------------------------------------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 static bool side_by_side(const struct collective *c, int P)
 {

@@ -10,7 +10,7 @@ struct fold fold_of(int rank, int P)
     return f;
 }
 
-/* Whether a member of the core stands for two. */
+/* Whether a member of the core works for two members. */
 static bool stands_for_two(struct fold f) { return f.me >= 0 && f.me < f.rest; }
 
 enum error_code fold_in(struct exchange *x, const struct collective *c, struct fold f, void *data, void *scratch,
@@ -52,7 +52,7 @@ int64_t cut_edge(const struct collective *c, struct cut k, int part)
     return block_first(c, k.P, part < k.f.rest ? 2 * part : part + k.f.rest);
 }
 
-/* One level: the parts [low, high) are halved; this member keeps the half it is in and its peer the other. */
+/* One level: the parts [low, high) are halved; this member keeps the half with its own part, its peer the other. */
 struct level { int low, middle, high, peer; bool lower; };
 
 static struct level level_of(struct fold f, int half)

@@ -9,7 +9,7 @@ int64_t quantised_bytes(struct block_format f, int64_t n) { return (block_quanti
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
-/* Padding is sent, so it is zero. */
+/* Padding is sent, so it must be defined: zero. */
 static void encode(struct device *d, char *code, struct tensor piece, struct block_format f)
 {
     const int64_t n = tensor_count(piece), used = block_quantised_bytes(f, n);
@@ -114,13 +114,13 @@ void quantised_group_close(struct quantised_group *q)
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
 
-/* To member j of P go the blocks j, j + P, .. of X, `each` of them;
- * Y, as many in the format of sums, has the sums of those that come. */
+/* Member j of P gets the `each` blocks j, j + P, .. of X; Y, `each` blocks in the format of sums, gets the sums of the
+ * received blocks. */
 struct step {
     struct group *group;
     struct tensor X, Y;
     struct tracking x, y;
-    int64_t n, each, bytes;             /* of a block: elements, and what it takes on the way */
+    int64_t n, each, bytes;             /* of a block: elements, bytes in a message */
     struct block_format format;
 };
 
@@ -139,7 +139,7 @@ static const char *code_from(const struct step *s, const char *in, int member, i
     return in + (member * s->each + i) * s->bytes;
 }
 
-/* In the order of members. */
+/* Adds in the order of members. */
 static void add_up(const struct step *s, const char *in, struct tensor one)
 {
     struct device *d = s->group->comm->device;
@@ -208,8 +208,8 @@ static struct account step_cost(const struct group *g, int64_t n, int64_t each, 
 
 /* ---- reduce-scatter ---------------------------------------------------------------------------------------------- */
 
-/* Rank m = node * q + place.  First, to each place of the node, the blocks of that place in all nodes;
- * then, to each node, its block. */
+/* Rank m = node * q + place.  Step 1: each member of the node gets the blocks of its place in all nodes.  Step 2: each
+ * node gets its block. */
 static enum error_code run_steps(struct quantised_group *q, struct step *s, struct tensor between, struct tracking kept,
                                  struct error *err)
 {
@@ -221,7 +221,7 @@ static enum error_code run_steps(struct quantised_group *q, struct step *s, stru
     return e ? e : run_step(&second, err);
 }
 
-/* The sum to its place in the row, in the row's format. */
+/* Store the sum at its place in the row, in the row's format. */
 static void put_in_place(const struct quantised_group *q, struct tensor row, struct tracking t, const struct step *s)
 {
     struct tensor own = quantised_block(row, s->n, q->whole->rank);

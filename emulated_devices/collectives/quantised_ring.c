@@ -1,16 +1,16 @@
-/* quantised reduce-scatter, ring: the partial sum is quantised anew at every hop.
+/* quantised reduce-scatter, ring: the partial sum is quantised again at every hop.
  *
- * Source    what one gets by putting codes into the messages of reduce_scatter_ring.c; that it loses more is why
- *           G. Wang et al., "ZeRO++", arXiv:2306.10209, quantise once and exchange all to all
+ * Source    reduce_scatter_ring.c with codes in its messages; its error is larger, which is why G. Wang et al.,
+ *           "ZeRO++", arXiv:2306.10209, quantise once and use an all-to-all
  * Needs     any P, equal blocks.
  * Cost      steps  P-1;  bytes  (P-1) quantised_bytes(n);  adds  (P-1) n
  * Memory    two blocks in the wide format, two of codes.
- * Error     sum_{h=1}^{P-1} t_h/2, or t_h where the code is the largest, t_h the scale of the sum of h members that
- *           travels in hop h.  Nothing is quantised where it stays, so that with P = 2 it loses less than
- *           quantised_reduce_scatter, which quantises all.
+ * Error     sum_{h=1}^{P-1} t_h/2, or t_h where the code is the largest; t_h: scale of the sum of h members sent in
+ *           hop h.  A device's own part is not quantised, so with P = 2 the error is smaller than that of
+ *           quantised_reduce_scatter, which quantises all parts.
  *
  * P = 3     step 1     0 -Q(b2)-> 1    1 -Q(b0)-> 2    2 -Q(b1)-> 0
- *           step 2     0 -Q(b1 + what came)-> 1 ..     then device r has block r
+ *           step 2     0 -Q(b1 + received)-> 1 ..      then device r has block r
  */
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/device/compute.h"
@@ -48,7 +48,7 @@ static void dequantise(struct device *d, struct tensor x, char *code, int64_t by
     views_end(&v);
 }
 
-/* The sum so far to the next device; what the one before has, into `came`. */
+/* Send the sum so far to the next device; receive the previous device's sum into `came`. */
 static enum error_code pass_on(struct hop *h, struct error *err)
 {
     const int P = h->group->size, next = around(h->group->rank + 1, P), before = around(h->group->rank - 1, P);
@@ -62,7 +62,7 @@ static enum error_code pass_on(struct hop *h, struct error *err)
     return OK;
 }
 
-/* What the device before knows of its sum comes along, and what its codes allow is added. */
+/* Receive the tracking of the previous device's sum, and add the error of its codes. */
 static enum error_code track(struct hop *h, enum dtype from, struct error *err)
 {
     const int P = h->group->size;
@@ -82,7 +82,7 @@ static enum error_code track(struct hop *h, enum dtype from, struct error *err)
     return OK;
 }
 
-/* This device's part of block b is added to what came. */
+/* Add this device's part of block b to the received sum. */
 static void add_own(struct hop *h, struct tensor row, struct tracking t, int b)
 {
     const int64_t n = h->n;

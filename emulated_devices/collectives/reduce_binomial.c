@@ -1,10 +1,10 @@
-/* reduce, binomial tree: in every step half of those who are left send what they have and are done.
+/* reduce, binomial tree: in every step half of the active devices send their sum and are done.
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
  * Needs     any P, any count, any root.
- * Cost      steps  ceil(log2 P), the fewest possible;  bytes  n from all but the root;  adds  n for each child
- * Memory    the vector (the input is only read) and as much to receive.
+ * Cost      steps  ceil(log2 P), the minimum;  bytes  n from all but the root;  adds  n for each child
+ * Memory    a copy of the vector (the input is only read) and a receive buffer of the same size.
  * Rounding  in the order of the tree: ((0+1)+(2+3))+..
  *
  * P = 6, root 0; the number is the step:    0 <-1- 1     2 <-1- 3     4 <-1- 5     0 <-2- 2     0 <-3- 4

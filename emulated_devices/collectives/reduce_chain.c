@@ -1,9 +1,9 @@
-/* reduce, chain: in segments from the last device towards the root, each adding its own.
+/* reduce, chain: segments go from the last device to the root; each device adds its own.
  *
  * Source    the pipeline of Open MPI's coll_base_reduce.c
  * Needs     any P, any count, any root.
- * Cost      steps  S + P-2, S = ceil(bytes / SEGMENT_BYTES);  bytes  n from all but the root;  adds  n at all but the
- *           last
+ * Cost      steps  S + P-2, S = ceil(bytes / SEGMENT_BYTES)
+ *           bytes  n from all but the root;  adds  n at all but the last
  * Memory    the vector at all but the root (the input is only read) and one segment.
  * Rounding  from the far end: root + (1 + (2 + ..)).
  *

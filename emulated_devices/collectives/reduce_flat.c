@@ -1,10 +1,10 @@
-/* reduce, flat: everybody sends to the root, which adds.
+/* reduce, flat: all devices send to the root, which adds.
  *
- * Source    the obvious way
+ * Source    elementary
  * Needs     any P, any count, any root.
  * Cost      steps  P-1 through the root's port;  bytes  n from each other device;  adds  n(P-1) at the root
  * Memory    n elements at the root.
- * Rounding  the root's own first, then in the order of devices.
+ * Rounding  the root's own vector first, then in the order of devices.
  *
  *     1 --n--> root      2 --n--> root      3 --n--> root
  */

@@ -1,13 +1,13 @@
-/* reduce-scatter, circulant graph: fewest rounds and fewest bytes at once, for any P.
+/* reduce-scatter, circulant graph: the minimum of rounds and of bytes, for any P.
  *
  * Source    J. L. Traeff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms", arXiv:2410.14234
  * Needs     any P, any counts.
- * Idea      number the blocks from one's own: w0 = b(r), w1 = b(r+1), ..  Halve P, rounding up, again and again: the
- *           skips.  In the round that goes from s' to s = ceil(s'/2), send the sums of w(s) .. w(s'-1) to the device s
- *           further on; there they are w(0) .. w(s'-s-1) and are added.
- * Cost      steps  ceil(log2 P), bytes n - |b(r)|: both the least possible;  adds  as many as are received
+ * Idea      number the blocks from the device's own: w0 = b(r), w1 = b(r+1), ..  The skips are P, then each
+ *           half of the one before, rounded up.  In the round from s' to s = ceil(s'/2), send the sums of
+ *           w(s) .. w(s'-1) to device r+s; there they are added to w(0) .. w(s'-s-1).
+ * Cost      steps  ceil(log2 P), bytes n - |b(r)|: both are minimal;  adds  all received elements
  * Memory    the vector once, and half of it.
- * Rounding  block b is added in one place; the order depends on P alone.
+ * Rounding  the order depends only on P.
  *
  * P = 5, skips 1 2 3 5:    w3 w4 -> r+3      w2 -> r+2      w1 -> r+1
  */

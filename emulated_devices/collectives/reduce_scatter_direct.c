@@ -1,11 +1,11 @@
-/* reduce-scatter, direct: every device sends each other one its block, all at once.
+/* reduce-scatter, direct: every device sends every other device its block, all at once.
  *
  * Source    the first half of the two-shot all-reduce of TensorRT-LLM and vLLM
  * Needs     any P, any counts.
  * Cost      steps  1 where a device can send to all at once; P-1 through one port
  *           bytes  n - |b(r)|;  adds  (P-1)|b(r)|
- * Memory    P blocks, about n in all: what the others send, kept until it can be added in order.
- * Rounding  in the order of devices 0, 1, .., P-1, whatever arrives first.
+ * Memory    P blocks, about n in all: received blocks, until they are added in order.
+ * Rounding  in the order of devices 0, 1, .., P-1, not of arrival.
  *
  * P = 3:     0 -b1-> 1   0 -b2-> 2   1 -b0-> 0   1 -b2-> 2   2 -b0-> 0   2 -b1-> 1
  */

@@ -2,7 +2,7 @@
  *
  * Source    Rabenseifner's, in R. Thakur, R. Rabenseifner, W. Gropp, doi:10.1177/1094342005051521; here the
  *           parts go to the root directly instead of up a tree
- * Needs     any P (what is above a power of two is folded), any count, any root.
+ * Needs     any P (for other P members are folded), any count, any root.
  * Cost      steps  log2 P + P-1 at the root's port; 1 more if P is not a power of two
  *           bytes  about n at each device and n(P-1)/P into the root, where a tree has n log2 P there
  *           adds   about n(P-1)/P
@@ -58,7 +58,7 @@ static struct collective_cost cost(int r, int P, const struct collective *c)
     if (k.f.me >= 0 && r != c->root) cost_send(&cost, c, cut_edge(c, k, k.f.me + 1) - cut_edge(c, k, k.f.me));
     fold_path(&cost, c, k.f, c->count);
     const int64_t others = c->count - part_length(c->count, k.f.core, 0);
-    /* the parts come in; one outside waits for them */
+    /* the root receives the parts; a root outside the core also waits for the halving */
     if (r == c->root) cost.path += bytes_of(c, k.f.me >= 0 ? others : others + c->count);
     return cost;
 }

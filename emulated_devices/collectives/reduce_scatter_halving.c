@@ -1,12 +1,12 @@
-/* reduce-scatter, recursive halving: give half of what is left to somebody half of the group away, add, and again.
+/* reduce-scatter, recursive halving: in every step send half of the remaining blocks to a partner and add the others.
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521
- * Needs     any P (what is above a power of two is folded: one device then stands for two blocks), any counts.
+ * Needs     any P (for other P members are folded: one device then works for two blocks), any counts.
  * Cost      steps  log2 P; 2 more if P is not a power of two
  *           bytes  n - |b(r)| for a power of two;  adds  the kept half in every step
  * Memory    the vector and half of it again (twice with folding): the input is only read.
- * Rounding  block b is added in one place, in the order of the tree.
+ * Rounding  block b is added in the order of the tree.
  *
  * P = 4:     0       1       2       3
  *   by 2     b0 b1   b0 b1   b2 b3   b2 b3
@@ -14,7 +14,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* The vector, whole, for the functions that do not know blocks. */
+/* The call as one on the whole vector, for functions without blocks. */
 static struct collective whole(const struct collective *c, int P)
 {
     struct collective v = *c;
@@ -22,7 +22,7 @@ static struct collective whole(const struct collective *c, int P)
     return v;
 }
 
-/* One that stands for two gives the other its finished block. */
+/* A device that works for two sends the other its finished block. */
 static enum error_code give_back(struct exchange *x, const struct collective *c, struct fold f, void *work,
                                  struct error *err)
 {

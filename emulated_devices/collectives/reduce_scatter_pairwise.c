@@ -1,4 +1,4 @@
-/* reduce-scatter, pairwise exchange: every device sends each other one its block directly, one after another.
+/* reduce-scatter, pairwise exchange: every device sends every other device its block directly, one after another.
  *
  * Source    R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  *           Int. J. High Perform. Comput. Appl. 19(1), 2005, doi:10.1177/1094342005051521

@@ -1,19 +1,18 @@
-/* reduce-scatter, parallel aggregated trees: one binomial tree for each block, all at once, one message for all of a
- * step.
+/* reduce-scatter, parallel aggregated trees: one binomial tree per block, all at once, one message per step.
  *
  * Source    S. Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", arXiv:2506.20252;
  *           in NCCL since 2.23.  Here without its limit on the size of buffers
  * Needs     any P, any counts.
  * Idea      the tree of block b is a binomial tree rooted at device b.  In the step with bit 1, 2, 4, .. device r sends
- *           its sums of the blocks r-bit, r-3bit, r-5bit, .. to r-bit, together.  The far steps, last, carry the fewest
- *           blocks.
+ *           its sums of the blocks r-bit, r-3bit, r-5bit, .. to r-bit in one message.  The last steps have the largest
+ *           distance and send the fewest blocks.
  * Cost      steps  ceil(log2 P), any P
  *           bytes  n - |b(r)|: each block but its own leaves a device once
  *           adds   as many as are received
  * Memory    the vector, and the blocks of a step twice: the input is only read.
  * Rounding  block b is added in the order of its tree.
  *
- * P = 5, block 0:   0 <-1- 1     0 <-2- 2 <-1- 3     0 <-4- 4        (the number on the arrow is the bit)
+ * P = 5, block 0:   0 <-1- 1     0 <-2- 2 <-1- 3     0 <-4- 4        (the number on an arrow is the bit)
  */
 #include "emulated_devices/collectives/algorithm.h"
 

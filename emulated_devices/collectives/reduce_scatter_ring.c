@@ -1,10 +1,10 @@
-/* reduce-scatter, ring: each block travels once round the ring to its owner and is added to on the way.
+/* reduce-scatter, ring: each block goes once round the ring to its owner; every device on the way adds its part.
  *
  * Source    P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
  *           J. Parallel Distrib. Comput. 69(2), 2009, doi:10.1016/j.jpdc.2008.09.002 (its first half)
  * Needs     any P, any counts.
  * Cost      steps  P-1
- *           bytes  n - |b(r)|, the least possible;  adds  n - |b(r-1)|
+ *           bytes  n - |b(r)|, the minimum;  adds  n - |b(r-1)|
  * Memory    two blocks of scratch: the input is only read.
  * Rounding  block b is added in the order of devices b+1, b+2, .., b.
  *

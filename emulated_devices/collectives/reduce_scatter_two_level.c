@@ -1,13 +1,13 @@
-/* reduce-scatter, two levels: add inside the node first, so that each block crosses between nodes once a node.
+/* reduce-scatter, two levels: add inside each node first, so that each node sends a block to other nodes only once.
  *
  * Source    the hierarchical collectives of ZeRO++: G. Wang et al., "ZeRO++: extremely efficient collective
  *           communication for giant model training", arXiv:2306.10209
- * Needs     as many members on every node, side by side; on one node or none, q is the largest divisor of P not above
+ * Needs     equally many consecutive ranks on every node; on one node or none, q is the largest divisor of P not above
  *           its root (1 for primes); any counts.
  * Idea      device l of a node collects, from its node, the blocks of all devices with place l; then those exchange
  *           them between nodes.
  * Cost      steps  (q-1) inside, (P/q - 1) between nodes
- *           bytes  inside n less the blocks with its place; between nodes the latter less |b(r)|: n - |b(r)| together
+ *           bytes  inside n minus the blocks with its place; between nodes these minus |b(r)|; together n - |b(r)|
  *           adds   (q-1) times the blocks with its place, (P/q - 1)|b(r)|
  * Memory    twice the blocks with its place.
  * Rounding  first inside the node, then over nodes.
@@ -17,7 +17,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* Blocks of all devices with one place in their nodes. */
+/* Blocks of all devices with the same place in their nodes. */
 static struct comb of_place(int place, struct row node, struct row nodes)
 {
     return (struct comb){ place, node.size, nodes.size };

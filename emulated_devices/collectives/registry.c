@@ -1,9 +1,9 @@
-/* registry.c -- the list of algorithms, and the one door to them. */
+/* registry.c -- the list of algorithms, and the functions that run them. */
 #include "emulated_devices/collectives/algorithm.h"
 #include <string.h>
 
-/* One line an algorithm; the first of an operation is its default.  Those of allreduce and reduce-scatter add in the
- * order of ranks, so that a sum's bits do not depend on how a vector is cut into buckets, shards or pieces. */
+/* One line per algorithm; the first of an operation is its default.  The defaults of allreduce and reduce-scatter add
+ * in the order of ranks, so that a sum's bits do not depend on how a vector is cut into buckets, shards or pieces. */
 #define ALGORITHMS(X)       \
     X(broadcast_binomial) X(broadcast_flat) X(broadcast_chain) X(broadcast_scatter_ring) X(broadcast_scatter_doubling) \
     X(broadcast_double_tree) X(broadcast_circulant) \
@@ -51,7 +51,7 @@ const char *adding_order_name(enum adding_order o)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* Whether no member has anything to send; every member finds the same. */
+/* Whether no member has anything to send; the same result on every member. */
 static bool nothing_to_do(enum operation op, const struct collective *c, int P)
 {
     if (P == 1) return true;
@@ -64,7 +64,7 @@ static bool works_in_out(enum operation op)
     return op == BROADCAST || op == ALLREDUCE;
 }
 
-/* The elements that need no message: all of them in a group of one, and in to out for algorithms that work in out. */
+/* Copy elements that need no message: all in a group of one, and in to out for algorithms that work in out. */
 static void copy_in(struct exchange *x, const struct collective *c, int P)
 {
     int64_t in, out;
@@ -79,8 +79,8 @@ const char *algorithm_refuses(const struct algorithm *a, int P, const struct col
     return P > 1 && a->refuses != NULL ? a->refuses(P, c) : NULL;
 }
 
-/* What only this member can see to be wrong.  Where members do not ask each other before every call, one that finds
- * them bad ends the job: the others are about to wait for it. */
+/* Check what only this member knows.  Unless members check calls together, an error ends the job, because the others
+ * will wait for this member. */
 static enum error_code check_alone(struct group *g, enum operation op, const struct collective *c, bool alone,
                                    struct error *err)
 {
@@ -106,7 +106,7 @@ enum error_code collective_run(struct group *g, enum operation op, const char *a
     if (needs != NULL)
         return fail(err, ERR_USAGE, "%s %s needs %s; this group has P=%d", operation_name(op), a->name, needs, g->size);
 
-    struct exchange here = { .group = g, .operation = op };             /* sends nothing: to copy with */
+    struct exchange here = { .group = g, .operation = op };             /* for copies; sends nothing */
     const bool trivial = nothing_to_do(op, c, g->size);
     code = check_alone(g, op, c, trivial, err);
     if (code != OK) return code;

@@ -1,10 +1,9 @@
-/* rehearse.c -- what a collective sends over links of each level: by its formula, or by going through it without
- * sending.
+/* rehearse.c -- counts what a collective sends over links of each level, from its cost function or by a rehearsal.
  *
- * A cost function says how much a member sends, not to whom.  Where all members are equally near that is enough.
- * Elsewhere the algorithm runs on a stage: the same group, but messages are entered instead of sent, nothing is copied,
- * and no time passes.  What an algorithm sends depends on rank, P, counts and nodes, never on the data, so the
- * rehearsal is exact.
+ * A cost function says how much a member sends, but not to which members.  That is enough if all members are equally
+ * near.  Otherwise the algorithm is rehearsed: it runs on the same group, but its messages are recorded instead of
+ * sent, nothing is copied, and no time passes.  The messages of an algorithm depend on rank, P, counts and nodes, never
+ * on the data, so the rehearsal is exact.
  */
 #include "emulated_devices/collectives/algorithm.h"
 
@@ -22,7 +21,7 @@ static int common_level(const struct group *g)
 
 static void rehearse(const struct algorithm *a, const struct group *g, const struct collective *c, struct traffic *t)
 {
-    static char nothing;                        /* stands for data, which nobody reads */
+    static char nothing;                        /* stands for the data, which is not read */
     struct comm stage = { .device = g->comm->device, .rank = g->comm->rank, .size = g->comm->size, .rehearsal = t };
     struct group on_stage = *g;
     struct collective call = *c;

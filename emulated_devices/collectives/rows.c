@@ -1,7 +1,7 @@
 /* rows.c -- rings and one-step sums among some members of a group. */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* One turn of the ring: in every step a block goes right and the one before it comes from the left. */
+/* One turn of the ring: in every step, send a block to the right and receive the block before it from the left. */
 static enum error_code turn(struct exchange *x, const struct collective *c, struct row w, char *data, int64_t n,
                             int first_give, void *scratch, struct error *err)
 {
@@ -30,7 +30,7 @@ enum error_code ring_allgather(struct exchange *x, const struct collective *c, s
     return turn(x, c, w, data, n, w.me + 1, NULL, err);
 }
 
-/* Sent are all blocks but one: in the first turn the one that ends here, in the second the one that arrives last. */
+/* All blocks but one are sent: reduce-scatter keeps the one that ends here, allgather the one received last. */
 void ring_cost(struct collective_cost *cost, const struct collective *c, struct row w, int64_t n, bool reduces)
 {
     if (w.size == 1) return;

@@ -1,11 +1,11 @@
-/* scan, doubling: in every step one's sum reaches twice as far to the left.
+/* scan, doubling: in every step a device's sum covers twice as many devices to its left.
  *
  * Source    W. D. Hillis, G. L. Steele, "Data parallel algorithms", CACM 29(12), 1986, doi:10.1145/7902.7903
  * Needs     any P, any count; inclusive or exclusive.
- * Cost      steps  ceil(log2 P);  bytes  n in every step that reaches somebody;  adds  n for each sum received
- *           (exclusive: and n more for each after the first, since the sum without its own is kept as well)
+ * Cost      steps  ceil(log2 P);  bytes  n in every step with a receiver;  adds  n for each sum received
+ *           (exclusive: n more for each after the first, for the sum without the device's own vector)
  * Memory    the vector twice; four times if exclusive.
- * Rounding  what comes from the left is the left operand.
+ * Rounding  the sum received from the left is the left operand.
  *
  * P = 4:      x0      x1      x2      x3
  *   by 1      x0      x01     x12     x23
@@ -13,7 +13,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-/* Buffers change places instead of being copied. */
+/* Buffers are swapped instead of copied. */
 struct sums { void *mine, *theirs, *before, *spare; bool some; };
 
 static void swap(void **a, void **b)
@@ -23,7 +23,7 @@ static void swap(void **a, void **b)
     *b = t;
 }
 
-/* What came covers the devices just before those of mine. */
+/* The received sum covers the devices just before those of `mine`. */
 static void take_in(struct exchange *x, const struct collective *c, struct sums *s)
 {
     if (c->exclusive) {

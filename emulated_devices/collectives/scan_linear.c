@@ -1,6 +1,6 @@
-/* scan, linear: each device adds its own to what comes from the left and passes it on.
+/* scan, linear: each device adds its vector to the sum from its left and sends the result on.
  *
- * Source    the obvious way
+ * Source    elementary
  * Needs     any P, any count; inclusive or exclusive.
  * Cost      steps  P-1;  bytes  n from all but the last;  adds  n at all but the first (exclusive: nor at the last)
  * Memory    the vector twice: the input may be the output.

@@ -1,6 +1,6 @@
-/* scatter, linear: the root sends everybody its block.
+/* scatter, linear: the root sends every device its block.
  *
- * Source    the obvious way
+ * Source    elementary
  * Needs     any P, any counts, any root.
  * Cost      steps  P-1 through the root's port;  bytes  n - |b(root)| at the root
  * Memory    none.

@@ -33,15 +33,14 @@ void tracking_start(struct device *d, struct tracking t, struct tensor x)
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
-/* Sums without quantising are kept in double, which rounds too. */
+/* Sums without quantising are in double; their rounding is added to the bound. */
 static double exact_sum(double a, double b, double *bound)
 {
     *bound += dtype_unit(F64) * fabs(a + b);
     return a + b;
 }
 
-/* |r - x| <= u |x| for r = x rounded, and so u/(1-u) |r|; fp16 is off by half its smallest number
- * where it underflows. */
+/* |r - x| <= u |x| <= u/(1-u) |r| for r = x rounded; fp16 adds half its smallest number for underflow. */
 static double stored(struct tensor x, int64_t i)
 {
     const double u = dtype_unit(x.dtype);
@@ -67,7 +66,7 @@ void tracking_add(struct device *d, struct tracking into, struct tracking x, str
     views_end(&v);
 }
 
-/* |x| <= |x'| + 2 s, whatever the code. */
+/* |x| <= |x'| + 2 s for every code. */
 void tracking_add_codes(double *bound, double *magnitude, const void *code, struct block_format f, struct tensor value,
                         enum dtype from)
 {
@@ -87,9 +86,9 @@ void tracking_add_rounding(double *bound, const double *magnitude, int64_t n, in
     for (int64_t i = 0; i < n; i++) bound[i] += mu / (1 - mu) * magnitude[i] + (magnitude[i] > 0 ? underflow : 0);
 }
 
-/* ---- what members tell each other -------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* All of `each` segments for one member, sums and then bounds. */
+/* Pack the `each` segments for one member: sums, then bounds. */
 static void pack(double *out, struct tracking x, int64_t n, int64_t each, int member, int P)
 {
     for (int64_t i = 0; i < each; i++) {
@@ -128,7 +127,7 @@ enum error_code tracking_scatter(struct group *g, struct tracking x, int64_t n, 
     return e;
 }
 
-/* Each added number was rounded at most once a member; none is larger than its exact value and its bound together. */
+/* Each number was rounded at most once per member; its magnitude is at most |exact value| + bound. */
 static void add_sum(struct tracking t, double *magnitude, const double *in, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) magnitude[i] += fabs(in[i]) + in[n + i];

@@ -1,8 +1,7 @@
-/* tracking.h -- beside numbers that are quantised on their way: what they would be, and how far they can be off.
+/* tracking.h -- for numbers that are quantised when they are sent: their exact values and bounds of their errors.
  *
- * For checking only.  It lies outside the device's memory; what members tell each other of it is counted as CONTROL and
- * takes no virtual time.  Every bound is made of scales and sizes of what did travel, by the rules in quantised.h; none
- * is measured.
+ * For checks only.  Its memory is not the device's; its messages count as CONTROL and take no virtual time.  Bounds are
+ * computed from the scales and magnitudes of the numbers sent, by the rules in quantised.h; none is measured.
  */
 #ifndef ORRERY_TRACKING_H
 #define ORRERY_TRACKING_H
@@ -11,8 +10,8 @@
 #include "ref/numeric/block_quantise.h"
 #include "ref/numeric/tensor.h"
 
-/* Two arrays as long as the row they stand beside: the sum without any quantising, and a bound for |row - exact|. */
-struct tracking { double *exact, *bound; };          /* of tracking_open: one right behind the other */
+/* Two arrays of the row's length: the sum without quantising, and a bound of |row - exact|. */
+struct tracking { double *exact, *bound; };          /* from tracking_open: bound directly follows exact */
 
 static inline bool tracked(struct tracking t) { return t.exact != NULL; }
 static inline struct tracking tracking_from(struct tracking t, int64_t first)
@@ -20,39 +19,38 @@ static inline struct tracking tracking_from(struct tracking t, int64_t first)
     return tracked(t) ? (struct tracking){ t.exact + first, t.bound + first } : t;
 }
 
-/** Room beside n elements, all zero.  @return OK or ERR_MEMORY. */
+/** Allocate the arrays for n elements, all zero.  @return OK or ERR_MEMORY. */
 enum error_code tracking_open(struct tracking *, int64_t n, struct error *);
 void tracking_close(struct tracking *);
 
-/** Nothing is there: n numbers that are 0, exactly. */
+/** Set n exact values and bounds to 0. */
 void tracking_clear(struct tracking, int64_t n);
 
-/** Begin: what is there now is exact. */
+/** Start: the current values of x are exact. */
 void tracking_start(struct device *, struct tracking, struct tensor x);
 
 /**
- * Row `into` has taken x in: its sums and bounds add up, and the rounding of each sum, of which `now` is the result.
+ * Row x was added to row `into`: adds exact values and bounds, plus the rounding of each sum, whose result is `now`.
  */
 void tracking_add(struct device *, struct tracking into, struct tracking x, struct tensor now);
 
 /**
- * What one message with codes allows: block_add_bounds(), and the rounding of fp64 to fp32 if they were made of that.
- * @param[in,out] bound, magnitude  [n] the former grows by that, the latter by |value|.
- * @param value  [n] what the codes stand for, in F64.
+ * The error of one message with codes: block_add_bounds(), plus the rounding to fp32 if `from` is F64.
+ * @param[in,out] bound, magnitude  [n] bound grows by the error, magnitude by |value|.
+ * @param value  [n] the dequantised values, in F64.
  */
 void tracking_add_codes(double *bound, double *magnitude, const void *code, struct block_format, struct tensor value,
                         enum dtype from);
 
-/** m such values were rounded to a format and added up in it: each number has been rounded at most m times, so that
- *  m u / (1 - m u) sum |value| is added to bounds; in fp16 also half the smallest number for each
- *  value, which may underflow. */
+/** m values were rounded to a format and added in it.  Each number was rounded at most m times, so bounds grow by
+ *  m u / (1 - m u) sum |value|; in fp16 also by half the smallest number per value, because values may underflow. */
 void tracking_add_rounding(double *bound, const double *magnitude, int64_t n, int m, enum dtype);
 
-/** Numbers were rounded to the format in which they now are in x. */
+/** The numbers in x were rounded to the format of x. */
 void tracking_add_storing(struct device *, double *bound, struct tensor x);
 
 /**
- * Sums over members: to member j those of its `each` segments of n elements, which are j, j + P, .. of x.
+ * Sums over members, scattered: member j gets the sums of its `each` segments of n elements: j, j + P, .. of x.
  * Collective over the group.
  * @param[out] y  [each n]
  */
@@ -60,9 +58,9 @@ enum error_code tracking_scatter(struct group *, struct tracking x, int64_t n, i
                                  struct error *);
 
 /**
- * Sums over some members of a group, on all of them, of numbers that these have added up without quantising them.
- * Collective over those members: `members` of them, which `member` lists; NULL: the first ones.
- * @param[in,out] t  [n]  @param sum  the sums as they are now.
+ * All-reduce over some members of a group, for numbers that these members have added without quantising.
+ * Collective over those members: `members` of them, listed in `member`; NULL: the first ones.
+ * @param[in,out] t  [n]  @param sum  the computed sums.
  */
 enum error_code tracking_sum(struct exchange *, int members, const int *member, struct tracking t, struct tensor sum,
                              struct error *);

@@ -1,4 +1,4 @@
-/* trees.c -- chains, binary and binomial trees, and vectors that flow along them in segments. */
+/* trees.c -- chains, binary and binomial trees; sends vectors along them in segments. */
 #include "emulated_devices/collectives/algorithm.h"
 
 struct tree tree_chain(int rank, int P, int root)
@@ -9,7 +9,7 @@ struct tree tree_chain(int rank, int P, int root)
                           .child = { imod(rank + 1, P) } };
 }
 
-/* A binary tree on 0 .. P-1 in which odd numbers are leaves: v hangs at distance of its lowest set bit; 0 is the root
+/* A binary tree on 0 .. P-1 whose odd members are leaves.  v and its parent differ by v's lowest set bit; 0 is the root
  * and has one child.  P = 8:   0 -> 4;  4 -> 2, 6;  2 -> 1, 3;  6 -> 5, 7 */
 static struct tree tree_in_order(int v, int P)
 {
@@ -31,7 +31,7 @@ static struct tree tree_in_order(int v, int P)
     return t;
 }
 
-/* The second tree is the first one's mirror for even P and shifted by one for odd P, which swaps even and odd. */
+/* The second tree is the first one mirrored for even P, shifted by one for odd P: both swap even and odd members. */
 static int renumber(int rank, int P, int which)
 {
     return which == 0 ? rank : P % 2 == 0 ? P - 1 - rank : imod(rank - 1, P);
@@ -80,7 +80,7 @@ int flow_segments(const struct collective *c, int64_t n)
 
 int64_t flow_scratch(const struct collective *c, int64_t n) { return part_length(n, flow_segments(c, n), 0); }
 
-/* Send, once the last message on this edge has gone. */
+/* Send after the previous message on this edge is complete. */
 static enum error_code pass(struct exchange *x, struct message *last, int to, const void *data, uint64_t bytes,
                             struct error *err)
 {
@@ -119,7 +119,7 @@ enum error_code flow_down(struct exchange *x, const struct collective *c, struct
     void *mine = segment_at(c, f, segment, &n);
     enum error_code code = OK;
     if (f->tree.parent >= 0) {
-        if (f->up.slot != nothing.slot && f->up_segment == segment) {       /* MPI may still look at what comes now */
+        if (f->up.slot != nothing.slot && f->up_segment == segment) {       /* MPI may still read this memory */
             code = message_wait(x->group->comm, f->up, err);
             f->up = nothing;
         }
@@ -199,7 +199,7 @@ void binomial_cost(struct collective_cost *cost, const struct collective *c, int
     cost->steps += (uint64_t)ceil_log2(P);
 }
 
-/* ---- parts down and up a binomial tree --------------------------------------------------------------------------- */
+/* ---- scatter and gather on a binomial tree ----------------------------------------------------------------------- */
 
 int64_t part_edge(const struct collective *c, struct parts p, int v)
 {
@@ -212,7 +212,7 @@ int subtree_end(int v, int P)
     return v == 0 || end > P ? P : end;
 }
 
-/* Elements of the subtree below v, and where the part of a child begins in it. */
+/* Elements of the subtree of v; start of a child's part in it. */
 static int64_t subtree_length(const struct collective *c, struct parts p, int v)
 {
     return part_edge(c, p, subtree_end(v, p.P)) - part_edge(c, p, v);
@@ -258,7 +258,7 @@ void binomial_parts_cost(struct collective_cost *cost, const struct collective *
         const int64_t below = part_edge(c, p, subtree_end(v, p.P)) - part_edge(c, p, v + 1),
                       own = subtree_length(c, p, v);
         if (v != 0) cost_send(cost, c, own);
-        cost->path = bytes_of(c, v == 0 ? below : own);         /* while a subtree is sent up, others come in there */
+        cost->path = bytes_of(c, v == 0 ? below : own);  /* while sending up, the parent receives others */
     }
     for (int bit = binomial_bit(v, p.P) >> 1; bit > 0 && scatters; bit >>= 1)
         if (v + bit < p.P) cost_send(cost, c, subtree_length(c, p, v + bit));
