@@ -1,5 +1,5 @@
-/* int8 and int4 in blocks: DeepSpeed's codes, scales and values (golden/make_quantised.py), the layout byte for byte on
- * blocks made by hand, the error bound exactly, and what has no scale.
+/* int8 and int4 in blocks: codes, scales and values of DeepSpeed (golden/make_quantised.py), the bytes of hand-made
+ * blocks, the exact error bound, and blocks without a scale.
  */
 #include "ref/io/safetensors.h"
 #include "ref/numeric/block_quantise.h"

@@ -1,5 +1,5 @@
-/* Files that are replaced together: killed before every call that changes the disk and in the midst of it, out of room
- * at every call, several writers at once, and every byte of every file changed. */
+/* Files that are replaced together: the writer is killed before and during every call that changes the disk, or has no
+ * space at that call; several writers at once; every byte of every file changed. */
 #include "ref/io/bundle.h"
 #include "ref/io/output.h"
 #include "tests/ref/scratch.h"

@@ -1,4 +1,4 @@
-/* Tables: columns as wide as what stands in them, no line that ends with a blank.
+/* Tables: columns as wide as their widest cell; no line ends with a blank.
  * tier: check
  */
 #include "ref/io/columns.h"

@@ -1,4 +1,4 @@
-/* The shape of a model: config.json with its every refusal, presets, and the list of parameters.
+/* The shape of a model: config.json with all refusals, presets, and the list of parameters.
  * tier: check
  */
 #include "ref/model/config.h"

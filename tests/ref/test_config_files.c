@@ -1,4 +1,4 @@
-/* Real files: what each of several versions of transformers writes for the same models must be read as the same models.
+/* Real files: config.json files of the same models, from several versions of transformers, must give the same models.
  *
  * golden/make_configs.py made tests/ref/configs/transformers-VERSION/NAME.json with that version. */
 #include "ref/model/config.h"

@@ -1,4 +1,4 @@
-/* The config.json of Llama and Mixtral: what is read, what is refused by name, and the lists of their parameters.
+/* The config.json of Llama and Mixtral: values, refusals that name the key, and the lists of parameters.
  * tier: check
  */
 #include "ref/model/config.h"

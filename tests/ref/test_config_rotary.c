@@ -1,5 +1,4 @@
-/* Rotary positions in a config.json: in the form of transformers 4 and in that of 5, both at once, and
- * what is refused. */
+/* Rotary positions in a config.json: the forms of transformers 4 and 5, both at once, and refusals. */
 #include "ref/model/config.h"
 #include "tests/ref/scratch.h"
 

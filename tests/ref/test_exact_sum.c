@@ -1,4 +1,4 @@
-/* Sums of squares without rounding: equal bits in any order and however they are cut, and the right ones.
+/* Sums of squares without rounding: correct, with equal bits for any order and any partition.
  * tier: check
  */
 #include "ref/numeric/exact_sum.h"

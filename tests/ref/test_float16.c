@@ -1,8 +1,8 @@
-/* bf16 and fp16, bit for bit: every pattern, every tie and its neighbours, against the formats' definitions and
- * PyTorch.
+/* bf16 and fp16, bit for bit: every pattern, every tie and its neighbours, compared with the formats' definitions and
+ * with PyTorch.
  *
- * What a pattern stands for is computed from its fields with ldexp, and what a number rounds to is looked up between
- * the two patterns it lies between: nothing here moves bits as float16.h does.
+ * The value of a pattern is computed from its fields with ldexp; the rounded number is found among the two neighbouring
+ * patterns.  The test does not use the bit operations of float16.h.
  */
 #include "ref/io/safetensors.h"
 #include "ref/numeric/convert.h"

@@ -1,5 +1,5 @@
-/* GaLore and Natural GaLore: steps against the authors' code (golden/make_galore.py), the natural gradient against a
- * dense solve, and what holds for every projection: orthonormal columns, signs, the same bits again, linearity.
+/* GaLore and Natural GaLore: steps compared with the authors' code (golden/make_galore.py), the natural gradient with a
+ * dense solve; properties of every projection: orthonormal columns, signs, reproducible bits, linearity.
  * tier: check
  */
 #include "ref/io/safetensors.h"

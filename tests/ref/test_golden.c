@@ -1,7 +1,7 @@
-/* The one-device model against PyTorch: every tensor of the files in golden/, in the order in which we compute them.
+/* The one-device model compared with PyTorch: every tensor of the files in golden/, in execution order.
  *
- * golden/README.md says what the files hold; golden/make_golden.py made them, sharing no line with the code under test.
- * The first tensor that is wrong is named: what follows from it is not worth reading.
+ * golden/README.md describes the files; golden/make_golden.py made them and shares no code with the code under test.
+ * The test names only the first wrong tensor, because later ones depend on it.
  */
 #include "ref/golden/bounds.h"
 #include <setjmp.h>

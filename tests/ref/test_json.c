@@ -1,4 +1,4 @@
-/* JSON helpers: strict reading, getters that name the key, writing that leaves the old file or the new one.
+/* JSON helpers: strict reading, getters that name the key, atomic writing.
  * tier: check
  */
 #include "ref/io/json.h"

@@ -1,4 +1,4 @@
-/* The loss scale: when it grows, backs off and lets a step be taken, and what counts as overflow.
+/* The loss scale: when it grows, when it is reduced, when a step is taken, and what counts as overflow.
  * tier: check
  */
 #include "ref/optim/loss_scale.h"

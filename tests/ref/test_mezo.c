@@ -1,9 +1,8 @@
-/* Zeroth-order training on one device: against PyTorch, against the gradient that it estimates, and where z comes from.
+/* Zeroth-order training on one device: compared with PyTorch and with the gradient that it estimates; the source of z.
  * tier: check
  *
- * The slope is a difference of two losses over 2 eps, so that what rounding does to a loss it does 1/(2 eps) times to
- * the slope: a loss that agrees to 1e-12, as golden files are held to, gives a slope that agrees to |l| 1e-12 / eps,
- * and weights to lr times that.
+ * The slope is a difference of two losses, divided by 2 eps, so a rounding error of a loss is multiplied by 1/(2 eps).
+ * If losses agree to 1e-12, as required for golden files, slopes agree to |l| 1e-12 / eps, and weights to lr times that.
  */
 #include "ref/golden/golden.h"
 #include "ref/golden/replay.h"

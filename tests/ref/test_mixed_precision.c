@@ -1,9 +1,9 @@
-/* The one-device model in bf16 and fp16: beside fp32, with gradients in either format, with an fp32 master, with loss
- * scaling.
+/* The one-device model in bf16 and fp16: compared with fp32, with gradients in either format, with an fp32 master, with
+ * loss scaling.
  * tier: check
  *
- * How far a 16-bit run may be from one in fp32 is measured: the fp32 model disturbed at every tensor by what storing it
- * in 16 bits can do (perturb.h) says what that does to the loss and to each gradient.
+ * The allowed difference of a 16-bit run from one in fp32 is measured: in the fp32 model, every tensor is disturbed by
+ * as much as storing it in 16 bits can change it (perturb.h); the effect on loss and gradients is the bound.
  */
 #include "ref/model/perturb.h"
 #include "ref/numeric/convert.h"

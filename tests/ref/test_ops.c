@@ -1,5 +1,5 @@
-/* Embedding, layernorm, gelu, add, dropout, sums: each against loops in long double, its backward also against
- * differences of its forward, its slices against the whole, and many threads against one.
+/* Embedding, layernorm, gelu, add, dropout, sums: each compared with loops in long double, its backward also with
+ * finite differences of its forward, slices with the whole, and many threads with one.
  * tier: check
  */
 #include "tests/ref/test_ops.h"

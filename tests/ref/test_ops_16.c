@@ -1,8 +1,8 @@
-/* The operations of bf16 and fp16: each result must be, bit for bit, what the fp32 operation makes of the widened
- * operands, rounded once; and what PyTorch computes from bf16 numbers, within one step of bf16.
+/* The operations of bf16 and fp16: each result must equal, bit for bit, the result of the fp32 operation on the widened
+ * operands, rounded once; and agree with PyTorch's bf16 result within one step of bf16.
  * tier: check
  *
- * Here operands are widened and results rounded one element at a time, in memory of the test's own.
+ * The test widens operands and rounds results itself, one element at a time.
  */
 #include "ref/io/safetensors.h"
 #include "tests/ref/test_ops.h"

@@ -1,5 +1,5 @@
-/* Attention: against loops in long double and differences of its forward; heads, sequences and threads cut any way give
- * the same bits.
+/* Attention: compared with loops in long double and with finite differences of its forward; any division of heads,
+ * sequences and threads gives the same bits.
  * tier: check
  */
 #include "tests/ref/test_ops.h"

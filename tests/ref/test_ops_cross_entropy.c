@@ -1,4 +1,4 @@
-/* Cross-entropy: against loops in long double, in slices against the whole, and where numbers are extreme.
+/* Cross-entropy: compared with loops in long double; slices compared with the whole; extreme numbers.
  * tier: check
  */
 #include "tests/ref/test_ops.h"

@@ -1,5 +1,5 @@
-/* The project's own exp, reached as the softmax slope of a row with maximum 0 and total 1, against the C library's in a
- * wider format: below one unit in the last place, everywhere.
+/* The project's own exp, called through the softmax slope of a row with maximum 0 and total 1, compared with the C
+ * library's in a wider format: the error is below one unit in the last place for all arguments.
  */
 #include "tests/ref/test_ops.h"
 

@@ -1,5 +1,5 @@
-/* The linear layer: against loops in long double, exactly on small whole numbers, its backward against differences of
- * its forward.
+/* The linear layer: compared with loops in long double, exactly for small integers; its backward compared with finite
+ * differences of its forward.
  * tier: check
  */
 #include "tests/ref/test_ops.h"

@@ -1,4 +1,4 @@
-/* rmsnorm, rotary and swiglu: each against loops in long double, its backward also against differences of its forward.
+/* rmsnorm, rotary and swiglu: compared with loops in long double, backward also with finite differences of forward.
  * tier: check
  */
 #include "ref/model/rotary.h"

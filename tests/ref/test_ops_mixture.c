@@ -1,5 +1,4 @@
-/* The operations of a mixture: routing with its ties, the way to the experts and back in exact integers, the routers'
- * losses.
+/* The operations of a mixture: routing with ties, gather and combine with exact integers, the routers' losses.
  * tier: check
  */
 #include "tests/ref/test_ops.h"

@@ -1,4 +1,4 @@
-/* Optimizers: each step against its published formula in long double, pieces against the whole bit for bit, the
+/* Optimizers: each step compared with its published formula in long double, pieces with the whole bit for bit; the
  * learning rate and clipping.
  * tier: check
  */

@@ -1,4 +1,4 @@
-/* The command line: every kind of value, every mistake with its exact message, and the help.
+/* The command line: every kind of value, every error with its exact message, and the help.
  * tier: check
  */
 #include "ref/io/options.h"

@@ -1,5 +1,5 @@
-/* Replicas that train apart, and their outer step: the serial rule (ref/model/local.h) against PyTorch's,
- * golden/local.safetensors.
+/* Replicas that train separately, and their outer step: ref/model/local.h compared with PyTorch
+ * (golden/local.safetensors).
  * tier: check
  */
 #include "ref/golden/golden.h"

@@ -1,4 +1,4 @@
-/* Counter-based random numbers: the authors' known answers, the moments, and that streams have nothing in common.
+/* Counter-based random numbers: the authors' known answers, the moments, and the independence of streams.
  * tier: check
  */
 #include <setjmp.h>

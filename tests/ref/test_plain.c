@@ -1,4 +1,4 @@
-/* Text from anybody in a message: nothing that a terminal would obey gets through, and UTF-8 that shows something does.
+/* Text from outside in messages: control characters are replaced; visible UTF-8 is not.
  * tier: check
  */
 #include "ref/error.h"

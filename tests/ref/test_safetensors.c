@@ -1,4 +1,4 @@
-/* safetensors: what is written is read back, in every format and by any box.
+/* safetensors: files are written and read back, in every format and for any box.
  * tier: check
  */
 #include "tests/ref/safetensors_model.h"

@@ -1,4 +1,4 @@
-/* safetensors that somebody cut, damaged or made up: each is refused in one line that names the file and the fault. */
+/* safetensors files that are cut, damaged or forged: each is refused in one line that names the file and the fault. */
 #include "ref/numeric/philox.h"
 #include "tests/ref/safetensors_model.h"
 

@@ -1,4 +1,4 @@
-/* Writing safetensors: what is not finished is not there, whoever fails; several processes fill one file.
+/* Writing safetensors: any failure leaves no unfinished file; several processes write one file.
  * tier: check
  */
 #include "tests/ref/safetensors_model.h"

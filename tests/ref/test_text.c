@@ -1,4 +1,4 @@
-/* Text data: loading, splitting, and batches that depend on nothing but (seed, step, sequence).
+/* Text data: loading, splitting, and batches that depend only on (seed, step, sequence).
  * tier: check
  */
 #include "ref/io/text.h"

@@ -1,5 +1,5 @@
-/* The one-device model on its own: gradients against differences of its loss, dropout, ignored labels, and what it
- * refuses.  That its numbers are those of PyTorch is the business of test_golden.c.
+/* The one-device model: gradients compared with finite differences of its loss, dropout, ignored labels, refusals.
+ * test_golden.c compares its numbers with PyTorch.
  * tier: check
  */
 #include "ref/model/perturb.h"

@@ -1,4 +1,4 @@
-/* Folders of weights: written and read back, in one file and in several, and indexes that are wrong.
+/* Folders of weights: written and read back, in one file and in several, and wrong indexes.
  * tier: check
  */
 #include "ref/io/json.h"
