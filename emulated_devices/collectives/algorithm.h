@@ -202,7 +202,7 @@ enum error_code ring_allgather(struct exchange *, const struct collective *, str
                                struct error *);
 void ring_cost(struct collective_cost *, const struct collective *, struct row, int64_t n, bool reduces);
 
-/* Every member sends its whole x to all others of the row; all add in the row's order.  scratch: w.size * n elements. */
+/* Every member sends its whole x to the others of the row; all add in the row order.  scratch: w.size * n elements. */
 enum error_code everybody_adds(struct exchange *, const struct collective *, struct row, void *x, int64_t n,
                                void *scratch, struct error *);
 void everybody_cost(struct collective_cost *, const struct collective *, struct row, int64_t n);

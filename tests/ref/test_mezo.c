@@ -2,7 +2,7 @@
  * tier: check
  *
  * The slope is a difference of two losses, divided by 2 eps, so a rounding error of a loss is multiplied by 1/(2 eps).
- * If losses agree to 1e-12, as required for golden files, slopes agree to |l| 1e-12 / eps, and weights to lr times that.
+ * If losses agree to 1e-12, as required for golden files, slopes agree to |l| 1e-12 / eps, and weights to lr times it.
  */
 #include "ref/golden/golden.h"
 #include "ref/golden/replay.h"
