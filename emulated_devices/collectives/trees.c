@@ -119,7 +119,7 @@ enum error_code flow_down(struct exchange *x, const struct collective *c, struct
     void *mine = segment_at(c, f, segment, &n);
     enum error_code code = OK;
     if (f->tree.parent >= 0) {
-        if (f->up.slot != nothing.slot && f->up_segment == segment) {       /* MPI may still read this memory */
+        if (f->up.slot != nothing.slot && f->up_segment == segment) {       /* MPI may still look at what comes now */
             code = message_wait(x->group->comm, f->up, err);
             f->up = nothing;
         }
