@@ -3,10 +3,10 @@
  *     static void test_sum(void **state) { ... ASSERT_ALL(x == 6, "x is %d, want 6", x); }
  *     int main(void) { const struct CMUnitTest tests[] = { MPI_TEST(test_sum) }; return MPI_RUN("sums", tests); }
  *
- * ASSERT_ALL is collective: every rank calls it, the lowest rank whose condition is false speaks, and all leave the test
- * together, so the next test still runs.  Never put it under a condition in which ranks differ.
- * Everything that goes wrong on one rank of several alone (a plain assert_*, a crash) ends the whole job at once, because the
- * others are about to wait for a rank that will not come; what that rank had to say is shown.
+ * ASSERT_ALL is collective: every rank calls it, the lowest rank whose condition is false speaks, and all leave the
+ * test together, so the next test still runs.  Never put it under a condition in which ranks differ.
+ * Everything that goes wrong on one rank of several alone (a plain assert_*, a crash) ends the whole job at once,
+ * because the others are about to wait for a rank that will not come; what that rank had to say is shown.
  * Rank 0 owns the terminal and the XML report.  The exit status is 0 or 1, the same on every rank.
  * The harness talks on a communicator of its own, so a test that stops half-way cannot take its messages.
  */
@@ -120,7 +120,7 @@ static int harness_run(const char *name, const struct CMUnitTest *tests, size_t 
     MPI_Comm_size(harness, &test_size);
     signal(SIGABRT, harness_last_words);
     if (test_rank != 0) harness_quiet();
-    else if (getenv("CMOCKA_XML_FILE") != NULL) remove(getenv("CMOCKA_XML_FILE"));      /* cmocka would keep the old one */
+    else if (getenv("CMOCKA_XML_FILE") != NULL) remove(getenv("CMOCKA_XML_FILE"));   /* cmocka would keep the old one */
 
     int failed = _cmocka_run_group_tests(name, tests, number, NULL, NULL) != 0;
     MPI_Ibcast(&failed, 1, MPI_INT, 0, harness, &request);

@@ -3,7 +3,8 @@
  *     for (int p = 1; p <= (tier_now() == TIER_VERIFY ? 64 : 8); p++) ...
  *
  * A sweep that grows with every algorithm or scheme tries everything in the third tier and a sample in the second.
- * The head of a test file says in which tiers it runs at all: tests/run.sh.  A test program started by hand is in the second.
+ * The head of a test file says in which tiers it runs at all: tests/run.sh.  A test program started by hand is in the
+ * second.
  */
 #ifndef TESTS_TIER_H
 #define TESTS_TIER_H

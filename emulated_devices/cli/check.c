@@ -14,18 +14,24 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
 {
     const struct option table[] = {
         { "GOLDEN", NULL, OPTION_STRING, &o->golden, .required = true, .help = "a golden file" },
-        { "ACTUAL", NULL, OPTION_STRING, &o->actual, .required = true, .help = "a safetensors file with tensors of the same names, or a folder with one file per rank" },
-        { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats, .help = "number format of the computation; default: the widest one in ACTUAL" },
-        { "--map", "FILE", OPTION_STRING, &o->map, .help = "JSON: what the tensors are called and how they are cut; see docs/checking.md" },
+        { "ACTUAL", NULL, OPTION_STRING, &o->actual, .required = true,
+          .help = "a safetensors file with tensors of the same names, or a folder with one file per rank" },
+        { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats,
+          .help = "number format of the computation; default: the widest one in ACTUAL" },
+        { "--map", "FILE", OPTION_STRING, &o->map,
+          .help = "JSON: what the tensors are called and how they are cut; see docs/checking.md" },
         { "--all", NULL, OPTION_SWITCH, &o->all, .help = "print a line for every tensor" },
-        { "--json", "FILE", OPTION_STRING, &o->json, .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
+        { "--json", "FILE", OPTION_STRING, &o->json,
+          .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { 0 }
     };
     enum error_code e = options_parse("check", argc - 2, argv + 2, table, &o->help, err);
     if (!e && o->help)
-        print_usage("check", "GOLDEN ACTUAL [options]", "Compare the tensors of another program with a golden file, and name the first wrong one.\n\n"
+        print_usage("check", "GOLDEN ACTUAL [options]",
+                    "Compare the tensors of another program with a golden file, and name the first wrong one.\n\n"
                     "Each tensor is held to its own bound: what rounding in its format does to a one-device model.\n"
-                    "The exit status is 0 if all hold, 3 if one does not, 1 if a file cannot be used.", table);
+                    "The exit status is 0 if all hold, 3 if one does not, 1 if a file cannot be used.",
+                    table);
     return e;
 }
 
@@ -33,7 +39,8 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
 static bool is_number(const char *name)
 {
     const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
-    return strcmp(last, "loss") == 0 || strcmp(last, "norm") == 0 || strcmp(last, "balance_loss") == 0 || strcmp(last, "z_loss") == 0;
+    return strcmp(last, "loss") == 0 || strcmp(last, "norm") == 0 || strcmp(last, "balance_loss") == 0 ||
+           strcmp(last, "z_loss") == 0;
 }
 
 /* The widest format there is: a gradient in fp32 beside weights in bf16 was added up in fp32. */
@@ -43,11 +50,13 @@ static enum dtype widest(const struct actual *a)
     for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
         for (int r = 0; r < a->ranks; r++)
             for (int k = 0; k < a->file[r].count; k++)
-                if (strcmp(a->file[r].entry[k].dtype, dtype_file_name(wide[i])) == 0 && !is_number(a->file[r].entry[k].name)) return wide[i];
+                if (strcmp(a->file[r].entry[k].dtype, dtype_file_name(wide[i])) == 0 &&
+                    !is_number(a->file[r].entry[k].name))
+                    return wide[i];
     return F32;
 }
 
-/* ---- for a person -------------------------------------------------------------------------------------------------------- */
+/* ---- for a person ------------------------------------------------------------------------------------------------ */
 
 static double ratio(const struct checked *c) { return c->error == 0 || isinf(c->bound) ? 0 : c->error / c->bound; }
 
@@ -67,7 +76,8 @@ static void print_first(FILE *out, const struct check_result *r, const struct ac
         print_numbers(out, c);
         fprintf(out, "\n");
         if (a->ranks > 1)
-            fprintf(out, "  wrong on  %s: %d of the %d ranks that have it\n", diagnose_place(text, sizeof text, &a->mesh, c->on), devices_count(&c->on->failing),
+            fprintf(out, "  wrong on  %s: %d of the %d ranks that have it\n",
+                    diagnose_place(text, sizeof text, &a->mesh, c->on), devices_count(&c->on->failing),
                     devices_count(&c->on->holding));
         if (diagnose_scale(text, sizeof text, &a->mesh, 1, c->on)[0]) fprintf(out, "  it is     %s\n", text);
     }
@@ -92,15 +102,18 @@ static void print_all(FILE *out, const struct check_result *r)
         const struct checked *c = &r->all[i];
         const bool compared = c->finding == HOLDS || c->finding == DIFFERS;
         column(&t, LEFT_ALIGNED, "%s", c->name);
-        if (compared) column(&t, LEFT_ALIGNED, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, ratio(c));
+        if (compared)
+            column(&t, LEFT_ALIGNED, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, ratio(c));
         if (c->finding != HOLDS) column(&t, LEFT_ALIGNED, "%s", finding_words(c->finding));
         columns_end_row(&t);
     } while (columns_again(&t));
 }
 
-static void print_result(FILE *out, const struct check_options *o, const struct check_result *r, const struct actual *a, enum dtype format)
+static void print_result(FILE *out, const struct check_options *o, const struct check_result *r, const struct actual *a,
+                         enum dtype format)
 {
-    fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n\n", o->golden, o->actual, a->ranks, a->ranks == 1 ? "" : "s", dtype_name(format));
+    fprintf(out, "golden  %s\nactual  %s, %d file%s, computed in %s\n\n", o->golden, o->actual, a->ranks,
+            a->ranks == 1 ? "" : "s", dtype_name(format));
     if (o->all) print_all(out, r);
     if (r->first >= 0) print_first(out, r, a);
     if (r->worst >= 0) {
@@ -113,7 +126,7 @@ static void print_result(FILE *out, const struct check_options *o, const struct 
     fprintf(out, "\n%s\n", r->first >= 0 ? "FAILED" : "OK");
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static void add_checked(cJSON *list, const struct checked *c, const struct actual *a)
 {
@@ -134,7 +147,8 @@ static void add_checked(cJSON *list, const struct checked *c, const struct actua
     cJSON_AddStringToObject(o, "scale", diagnose_scale(text, sizeof text, &a->mesh, 1, c->on));
 }
 
-static enum error_code write_json(const char *path, const struct check_result *r, const struct actual *a, enum dtype format, struct error *err)
+static enum error_code write_json(const char *path, const struct check_result *r, const struct actual *a,
+                                  enum dtype format, struct error *err)
 {
     cJSON *root = cJSON_CreateObject();
     cJSON_AddBoolToObject(root, "holds", r->first < 0);
@@ -149,9 +163,10 @@ static enum error_code write_json(const char *path, const struct check_result *r
     return e;
 }
 
-/* ---- the command ---------------------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static enum error_code report(const struct check_options *o, const struct check_result *r, const struct actual *a, enum dtype format, struct error *err)
+static enum error_code report(const struct check_options *o, const struct check_result *r, const struct actual *a,
+                              enum dtype format, struct error *err)
 {
     print_result(o->json && strcmp(o->json, "-") == 0 ? stderr : stdout, o, r, a, format);
     enum error_code e = o->json ? fail_about(err, write_json(o->json, r, a, format, err), "--json") : OK;

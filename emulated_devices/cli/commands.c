@@ -51,7 +51,8 @@ static enum error_code run_default(const struct command *c, int argc, char **arg
     return e;
 }
 
-enum error_code run_topic(const char *what, const struct command *topics, bool has_default, int argc, char **argv, int *status, struct error *err)
+enum error_code run_topic(const char *what, const struct command *topics, bool has_default, int argc, char **argv,
+                          int *status, struct error *err)
 {
     const char *command = argv[1], *word = argc > 2 ? argv[2] : NULL;
     const bool help = word && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0);

@@ -18,8 +18,10 @@ static enum error_code parse(struct dump_options *o, int argc, char **argv, bool
     static const char *const formats[] = { "fp32", "fp64", "bf16", "fp16", NULL };
     const struct option table[] = {
         { "OUT", NULL, OPTION_STRING, &o->out, .required = true, .help = "the file to write, safetensors" },
-        { "--batch", "FILE", OPTION_STRING, &o->batch, .required = true, .help = "safetensors with ids and labels, integers [sequences, tokens]; label -1 is ignored" },
-        { "--model", "NAME|DIR", OPTION_STRING, &o->model, .help = "a preset of `orrery list`, or a Hugging Face folder with weights" },
+        { "--batch", "FILE", OPTION_STRING, &o->batch, .required = true,
+          .help = "safetensors with ids and labels, integers [sequences, tokens]; label -1 is ignored" },
+        { "--model", "NAME|DIR", OPTION_STRING, &o->model,
+          .help = "a preset of `orrery list`, or a Hugging Face folder with weights" },
         { "--dtype", "NAME", OPTION_CHOICE, &o->dtype, .choices = formats, .help = "number format" },
         { "--seed", "N", OPTION_UINT64, &o->seed, .help = "seed of the initial weights of a preset" },
         { "--save", "DIR", OPTION_STRING, &o->save, .help = "also save the model as a Hugging Face folder" },
@@ -27,8 +29,11 @@ static enum error_code parse(struct dump_options *o, int argc, char **argv, bool
     };
     enum error_code e = options_parse("dump", argc - 2, argv + 2, table, help, err);
     if (!e && *help)
-        print_usage("dump", "OUT --batch FILE [options]", "Run the one-device model forward and backward on a batch, without dropout. Write every activation,\n"
-                    "every gradient, the loss and the norm, with the names of golden/README.md.", table);
+        print_usage(
+            "dump", "OUT --batch FILE [options]",
+            "Run the one-device model forward and backward on a batch, without dropout. Write every activation,\n"
+            "every gradient, the loss and the norm, with the names of golden/README.md.",
+            table);
     return e;
 }
 
@@ -50,11 +55,13 @@ static enum error_code read_batch(struct golden *g, const char *path, struct err
     if (e) return e;
     const struct safetensors_entry *ids = safetensors_find(&g->file, "ids");
     if (ids == NULL || ids->ndim != 2 || ids->count < 1)
-        return fail(err, ERR_FORMAT, "%s: a batch needs tensors ids and labels [sequences, tokens]", shown_path(path).text);
+        return fail(err, ERR_FORMAT, "%s: a batch needs tensors ids and labels [sequences, tokens]",
+                    shown_path(path).text);
     g->steps = 1, g->B = ids->dim[0], g->S = ids->dim[1];
     g->ids = malloc((size_t)ids->count * sizeof *g->ids);
     g->labels = malloc((size_t)ids->count * sizeof *g->labels);
-    if (g->ids == NULL || g->labels == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)ids->count);
+    if (g->ids == NULL || g->labels == NULL)
+        return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)ids->count);
     e = golden_read(g, "ids", I32, ids->count, g->ids, err);
     if (!e) e = model_config_check_inputs(&g->config, g->ids, ids->count, shown_path(path).text, err);
     return e ? e : golden_read(g, "labels", I32, ids->count, g->labels, err);

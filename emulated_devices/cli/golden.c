@@ -24,24 +24,33 @@ static enum error_code parse(struct golden_options *o, int argc, char **argv, bo
     const struct option table[] = {
         { "DIR", NULL, OPTION_STRING, &o->folder, .help = "the folder of the golden files" },
         { "--measure", NULL, OPTION_SWITCH, &o->measure, .help = "measure the bounds and write them beside the files" },
-        { "--runs", "N", OPTION_INT, &o->runs, .min = 0, .max = 1000000, .help = "also make N correct runs of each file, with random rounding errors, in fp32, bf16 and fp16; count the false alarms" },
+        { "--runs", "N", OPTION_INT, &o->runs, .min = 0, .max = 1000000,
+          .help = "also make N correct runs of each file, with random rounding errors, in fp32, bf16 and fp16; count "
+                  "the false alarms" },
         { 0 }
     };
     enum error_code e = options_parse("golden", argc - 2, argv + 2, table, help, err);
     if (!e && *help)
-        print_usage("golden", "[DIR] [options]", "Compare the one-device model with golden files: in fp64 within 1e-12, in fp32, bf16 and fp16 within\n"
-                    "half the bound stored beside each tensor. Shown are the largest error/bound and its tensor.", table);
+        print_usage(
+            "golden", "[DIR] [options]",
+            "Compare the one-device model with golden files: in fp64 within 1e-12, in fp32, bf16 and fp16 within\n"
+            "half the bound stored beside each tensor. Shown are the largest error/bound and its tensor.",
+            table);
     return e;
 }
 
-/* ---- one file -------------------------------------------------------------------------------------------------------------- */
+/* ---- one file ---------------------------------------------------------------------------------------------------- */
 
 struct worst { double ratio; const char *name; };
 
-/* What a run is held to: bounds of tensors that are computed on the same route as in truth.  In the first pass all are, for runs follow it. */
+/* What a run is held to: bounds of tensors that are computed on the same route as in truth.
+ * In the first pass all are, for runs follow it. */
 struct held { const struct replay *truth; double *bound; };
 
-static bool is_held(const struct held *h, const struct replay *r, int i) { return isfinite(h->bound[i]) && r->record[i].route == h->truth->record[i].route; }
+static bool is_held(const struct held *h, const struct replay *r, int i)
+{
+    return isfinite(h->bound[i]) && r->record[i].route == h->truth->record[i].route;
+}
 
 /* The largest error/bound of a run; NaN is larger than all. */
 static enum error_code compare(const struct replay *r, const struct held *h, struct worst *out, struct error *err)
@@ -54,7 +63,8 @@ static enum error_code compare(const struct replay *r, const struct held *h, str
         struct apart a;
         e = replay_compare(r, i, &a, &want, err);
         free(want.data);
-        if (!e && is_held(h, r, i) && exceeds(a.relative / bound[i], out->ratio)) *out = (struct worst){ a.relative / bound[i], r->record[i].name };
+        if (!e && is_held(h, r, i) && exceeds(a.relative / bound[i], out->ratio))
+            *out = (struct worst){ a.relative / bound[i], r->record[i].name };
     }
     return e;
 }
@@ -68,10 +78,13 @@ static enum error_code first_wrong(const struct replay *r, const struct held *h,
         struct apart a;
         enum error_code e = replay_compare(r, i, &a, &want, err);
         if (!e && is_held(h, r, i) && !(a.relative <= share * bound[i]))
-            e = fail(err, ERR_CHECK, "%s: in %s the first wrong tensor is %s: relative error %.3g, allowed %.3g; element (%lld,%lld) is %.17g, golden %.17g",
-                     shown_path(r->golden->file.path).text, dtype_name(r->model.ops->dtype), r->record[i].name, a.relative, share * bound[i],
-                     (long long)(a.worst / tensor_cols(want)), (long long)(a.worst % tensor_cols(want)),
-                     tensor_get(r->record[i].values, a.worst), tensor_get(want, a.worst));
+            e = fail(err, ERR_CHECK,
+                     "%s: in %s the first wrong tensor is %s: relative error %.3g, allowed %.3g; element (%lld,%lld) "
+                     "is %.17g, golden %.17g",
+                     shown_path(r->golden->file.path).text, dtype_name(r->model.ops->dtype), r->record[i].name,
+                     a.relative, share * bound[i], (long long)(a.worst / tensor_cols(want)),
+                     (long long)(a.worst % tensor_cols(want)), tensor_get(r->record[i].values, a.worst),
+                     tensor_get(want, a.worst));
         free(want.data);
         if (e) return e;
     }
@@ -90,7 +103,8 @@ enum { NAME_SIZE = 64 };
 static int name_width = 4;              /* of the first column: the longest of all files' names */
 
 /* Clean runs: disturbed by no more than another order of sums would. */
-static enum error_code count_alarms(const struct golden *g, enum dtype t, const struct held *h, int runs, struct error *err)
+static enum error_code count_alarms(const struct golden *g, enum dtype t, const struct held *h, int runs,
+                                    struct error *err)
 {
     struct worst most = { 0, "nothing" };
     char name[RECORD_NAME] = "nothing";
@@ -110,8 +124,11 @@ static enum error_code count_alarms(const struct golden *g, enum dtype t, const 
         replay_free(&r);
         if (e) return e;
     }
-    if (runs > 0) printf("%-*s clean  %d alarms in %d runs; at most %.2g, %s\n", name_width, "", alarms, runs, most.ratio, name);
-    return alarms ? fail(err, ERR_CHECK, "%s: %d of %d correct runs raised an alarm", shown_path(g->file.path).text, alarms, runs) : OK;
+    if (runs > 0)
+        printf("%-*s clean  %d alarms in %d runs; at most %.2g, %s\n", name_width, "", alarms, runs, most.ratio, name);
+    return alarms ? fail(err, ERR_CHECK, "%s: %d of %d correct runs raised an alarm", shown_path(g->file.path).text,
+                         alarms, runs)
+                  : OK;
 }
 
 /* In how many tensors this format could hide anything is said where there are any. */
@@ -119,12 +136,14 @@ static void print_line(const char *name, const struct replay *r, const struct he
 {
     int open = 0;
     for (int i = 0; i < r->records; i++) open += !bound_decides(h->bound[i]);
-    printf("%-*s %-5s %5d tensors  %-8.2g %s", name_width, name, dtype_name(r->model.ops->dtype), r->records, w->ratio, w->name);
+    printf("%-*s %-5s %5d tensors  %-8.2g %s", name_width, name, dtype_name(r->model.ops->dtype), r->records, w->ratio,
+           w->name);
     if (open) printf("; %d without a bound below 1", open);
     printf("\n");
 }
 
-static enum error_code check_format(const struct replay *truth, const char *name, enum dtype t, int runs, struct error *err)
+static enum error_code check_format(const struct replay *truth, const char *name, enum dtype t, int runs,
+                                    struct error *err)
 {
     const struct golden *g = truth->golden;
     struct replay plain;
@@ -181,7 +200,8 @@ enum error_code command_golden(int argc, char **argv, int *status, struct error 
     if (e || help) return e;
     snprintf(pattern, sizeof pattern, "%s/*-*.safetensors", o.folder);
     if (glob(pattern, 0, NULL, &found) != 0)
-        return fail(err, ERR_FILE, "%s: there are no golden models (FAMILY-SHAPE.safetensors) in this folder", shown_path(o.folder).text);
+        return fail(err, ERR_FILE, "%s: there are no golden models (FAMILY-SHAPE.safetensors) in this folder",
+                    shown_path(o.folder).text);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char name[NAME_SIZE];
         short_name(name, found.gl_pathv[i]);

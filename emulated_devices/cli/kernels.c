@@ -1,8 +1,8 @@
 /* kernels.c -- the fastest matrix kernels that this processor has.
  *
- * OpenBLAS chooses its kernels by the processor's model number.  A model that is younger than the library gets those of 2004, Prescott's,
- * although it has the instructions of the later ones: `orrery bench step` shows the difference.  OPENBLAS_CORETYPE is read once, when
- * the library is loaded; so it must be set before.
+ * OpenBLAS chooses its kernels by the processor's model number.  A model that is younger than the library gets those of
+ * 2004, Prescott's, although it has the instructions of the later ones: `orrery bench step` shows the difference.
+ * OPENBLAS_CORETYPE is read once, when the library is loaded; so it must be set before.
  */
 #include "emulated_devices/cli/cli.h"
 #include <cblas.h>
@@ -12,10 +12,14 @@ static const char *kernels_of_instructions(void)
 {
 #ifdef __x86_64__
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) return "SkylakeX";
+    if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+        return "SkylakeX";
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
 #endif
     return NULL;
 }
 
-const char *better_kernels(void) { return strcmp(openblas_get_corename(), "Prescott") == 0 ? kernels_of_instructions() : NULL; }
+const char *better_kernels(void)
+{
+    return strcmp(openblas_get_corename(), "Prescott") == 0 ? kernels_of_instructions() : NULL;
+}

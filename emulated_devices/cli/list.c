@@ -42,7 +42,8 @@ static void list_auto(enum operation op)
         const struct algorithm *a = algorithm_choose(op, P, &c, &usual);
         if (a == last) continue;
         used += snprintf(text + used, sizeof text - (size_t)used, "%s %s", last ? "," : "", a->name);
-        if (op != BARRIER) used += snprintf(text + used, sizeof text - (size_t)used, " from %s", size_format((uint64_t)bytes[i]).text);
+        if (op != BARRIER)
+            used += snprintf(text + used, sizeof text - (size_t)used, " from %s", size_format((uint64_t)bytes[i]).text);
         last = a;
     }
     entry(ALGORITHM_AUTO, text);
@@ -51,9 +52,12 @@ static void list_auto(enum operation op)
 static void explain_auto(void)
 {
     printf("\n");
-    entry(ALGORITHM_AUTO, "for every operation: the algorithm with the least predicted time, by its cost function and the cluster's links. Nothing "
-          "is measured. The prediction ignores local copies, sums that wait for other sums, and contention for ports. In the cases "
-          "tried its choice takes at most 1.25 times as long as the best, mostly less than 1.06 times: docs/virtual_clock.md");
+    entry(ALGORITHM_AUTO, "for every operation: the algorithm with the least predicted time, by its cost function and "
+                          "the cluster's links. Nothing "
+                          "is measured. The prediction ignores local copies, sums that wait for other sums, and "
+                          "contention for ports. In the cases "
+                          "tried its choice takes at most 1.25 times as long as the best, mostly less than 1.06 times: "
+                          "docs/virtual_clock.md");
 }
 
 static void list_collectives(void)
@@ -97,12 +101,14 @@ static void list_tensor(void) { list_schemes(TENSOR_SCHEME, "memory", NULL); }
 /* What goes with every scheme that shares something. */
 static void list_quantising(void)
 {
-    entry("--quantize-weights", "int8 or int4: weights are gathered as codes, with one scale per --quantize-block elements; all devices, the "
+    entry("--quantize-weights",
+          "int8 or int4: weights are gathered as codes, with one scale per --quantize-block elements; all devices, the "
           "owner included, compute with the dequantised values");
     field("sends bits/8 + 4/block bytes an element instead of the format's size");
     field("memory a master copy beside the optimizer's state, if weights are gathered after the step");
     field("from ZeRO++ (qwZ), arXiv:2306.10209; codes and scales are those of DeepSpeed 0.19.8");
-    entry("--quantize-gradients", "int8 or int4: gradients are reduced by all-to-alls of codes, inside nodes and then between them; sums of fp16 are made in fp16, all others in fp32 or fp64");
+    entry("--quantize-gradients", "int8 or int4: gradients are reduced by all-to-alls of codes, inside nodes and then "
+                                  "between them; sums of fp16 are made in fp16, all others in fp32 or fp64");
     field("sends bits/8 + 4/block bytes an element; n/q of n elements leave a node of q devices");
     field("memory two buffers of codes of the unit that is being reduced");
     field("from ZeRO++ (qgZ), arXiv:2306.10209; codes and scales are those of DeepSpeed 0.19.8");
@@ -111,21 +117,28 @@ static void list_quantising(void)
 /* What any of them takes besides. */
 static void list_offload(void)
 {
-    entry("--offload WHAT", "optimizer state, gradients or weights on a slow tier: the host's memory, or one file per device (--offload-to)");
-    field("moves weights: a read for each gather, a write a step, and without masters a read for the step; gradients: a write and a "
-          "read a step, both once more for each further backward pass; optimizer state: a read and a write a step. n/P of each, on each device's own link");
-    field("memory weights: two parts and the shards of two; gradients: one part and a shard; optimizer state: three slices (--offload-slice)");
+    entry("--offload WHAT", "optimizer state, gradients or weights on a slow tier: the host's memory, or one file per "
+                            "device (--offload-to)");
+    field("moves weights: a read for each gather, a write a step, and without masters a read for the step; gradients: "
+          "a write and a "
+          "read a step, both once more for each further backward pass; optimizer state: a read and a write a step. n/P "
+          "of each, on each device's own link");
+    field("memory weights: two parts and the shards of two; gradients: one part and a shard; optimizer state: three "
+          "slices (--offload-slice)");
     field("--offload-stride K: the device steps every Kth slice, the host the others at the same time");
-    field("from ZeRO-Infinity, arXiv:2104.07857; ZeRO-Offload, arXiv:2101.06840; Deep Optimizer States, arXiv:2410.21316");
+    field("from ZeRO-Infinity, arXiv:2104.07857; ZeRO-Offload, arXiv:2101.06840; Deep Optimizer States, "
+          "arXiv:2410.21316");
 }
 
 /* What those take that gather weights before use. */
 static void list_tiles(void)
 {
-    entry("--tiles T", "each matrix as T ranges of outputs, which are gathered, used, reduced and stepped one after the other; for schemes that "
-          "gather weights before use, and for --offload weights; with tp of each device's piece");
+    entry("--tiles T", "each matrix as T ranges of outputs, which are gathered, used, reduced and stepped one after "
+                       "the other; for schemes that "
+                       "gather weights before use, and for --offload weights; with tp of each device's piece");
     field("sends what the scheme sends, and gathers the output matrix and the matrices of recomputed layers once more");
-    field("memory weights: two tiles, and the norms and biases of a layer or two; gradients: a tile, and the norms and biases of its layer");
+    field("memory weights: two tiles, and the norms and biases of a layer or two; gradients: a tile, and the norms and "
+          "biases of its layer");
     field("from ZeRO-Infinity, arXiv:2104.07857, section 5.1.3");
 }
 
@@ -157,8 +170,8 @@ static void list_models(void)
     for (const struct model_preset *m = model_presets; m->config.name[0]; m++) {
         const struct model_config *c = &m->config;
         entry(c->name, m->description);
-        field("L=%lld H=%lld D=%lld F=%lld V=%lld S=%lld", (long long)c->L, (long long)c->H, (long long)c->D, (long long)c->F,
-              (long long)c->V, (long long)c->S);
+        field("L=%lld H=%lld D=%lld F=%lld V=%lld S=%lld", (long long)c->L, (long long)c->H, (long long)c->D,
+              (long long)c->F, (long long)c->V, (long long)c->S);
     }
 }
 
@@ -167,10 +180,13 @@ static void list_links(const struct cluster *c)
     for (int l = 0; l < c->levels; l++) {
         const struct link *k = &c->link[l];
         char gap[64] = "", eager[80] = "", devices[32] = "";
-        if (k->gap > 0) snprintf(gap, sizeof gap, ", each message occupies a port for %g us more", (double)k->gap * 1e-6);
-        if (k->eager != ALWAYS_EAGER) snprintf(eager, sizeof eager, ", above %s a message waits for its receiver", size_format(k->eager).text);
+        if (k->gap > 0)
+            snprintf(gap, sizeof gap, ", each message occupies a port for %g us more", (double)k->gap * 1e-6);
+        if (k->eager != ALWAYS_EAGER)
+            snprintf(eager, sizeof eager, ", above %s a message waits for its receiver", size_format(k->eager).text);
         if (k->devices > 0) snprintf(devices, sizeof devices, "; %d devices", k->devices);
-        field("%-8s %g us, %g GB/s%s%s%s", k->level, (double)k->latency * 1e-6, (double)k->rate * 1e-3, gap, eager, devices);
+        field("%-8s %g us, %g GB/s%s%s%s", k->level, (double)k->latency * 1e-6, (double)k->rate * 1e-3, gap, eager,
+              devices);
         field("from %s", k->source);
     }
 }
@@ -181,8 +197,10 @@ static void list_device(const struct cluster *c)
     int used = 0;
     for (int t = 0; t < DTYPE_COUNT; t++)
         if (c->flop_rate[t] > 0)
-            used += snprintf(text + used, sizeof text - (size_t)used, " %s %g TFLOP/s,", dtype_name(t), (double)c->flop_rate[t] * 1e-6);
-    if (c->memory_rate > 0) snprintf(text + used, sizeof text - (size_t)used, " memory %g GB/s", (double)c->memory_rate * 1e-3);
+            used += snprintf(text + used, sizeof text - (size_t)used, " %s %g TFLOP/s,", dtype_name(t),
+                             (double)c->flop_rate[t] * 1e-6);
+    if (c->memory_rate > 0)
+        snprintf(text + used, sizeof text - (size_t)used, " memory %g GB/s", (double)c->memory_rate * 1e-3);
     field("device  %s%s", c->flop_rate[F32] == 0 ? " computing takes no time" : "", text);
 }
 
@@ -190,8 +208,9 @@ static void list_host(const struct cluster *c)
 {
     const struct host *h = &c->host;
     if (h->source[0] == '\0') return;
-    field("host    copies %g GB/s, fp32 %g TFLOP/s, memory %g GB/s, drive %g GB/s; for each device", (double)c->copy_rate * 1e-3,
-          (double)h->flop_rate[F32] * 1e-6, (double)h->memory_rate * 1e-3, (double)h->drive_rate * 1e-3);
+    field("host    copies %g GB/s, fp32 %g TFLOP/s, memory %g GB/s, drive %g GB/s; for each device",
+          (double)c->copy_rate * 1e-3, (double)h->flop_rate[F32] * 1e-6, (double)h->memory_rate * 1e-3,
+          (double)h->drive_rate * 1e-3);
     field("from %s", h->source);
 }
 
@@ -220,7 +239,9 @@ static void list_dtypes(void)
     for (int t = 0; t < DTYPE_COUNT; t++) {
         if (dtype_unit(t) == 0) continue;
         printf("  %-20s %zu bytes, unit roundoff %.3g\n", dtype_name(t), dtype_size(t), dtype_unit(t));
-        if (dtype_wide(t) != (enum dtype)t) field("sums, statistics, masters and optimizer state in fp32%s", loss_scale_usual(t).interval ? "; loss scaled" : "");
+        if (dtype_wide(t) != (enum dtype)t)
+            field("sums, statistics, masters and optimizer state in fp32%s",
+                  loss_scale_usual(t).interval ? "; loss scaled" : "");
     }
 }
 

@@ -37,7 +37,8 @@ int main(int argc, char **argv)
     enum error_code e = c ? c->run(argc, argv, &status, &err) : ERR_USAGE;
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && e == OK)
-        e = fail(&err, ERR_FILE, "standard output: cannot be written%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
+        e = fail(&err, ERR_FILE, "standard output: cannot be written%s%s", errno ? ": " : "",
+                 errno ? strerror(errno) : "");
     if (e == OK) return status;
     if (launcher_rank() == 0) {
         fprintf(stderr, "orrery: %s\n", err.text[0] ? err.text : error_meaning(e));

@@ -18,7 +18,8 @@ static double environment(const char *name, double otherwise)
 static bool duplicate(MPI_Comm *comm)
 {
     MPI_Request request;
-    if (MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) == MPI_SUCCESS && patience_settle(&request)) return true;  /* with the world's error handler */
+    /* with the world's error handler */
+    if (MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) == MPI_SUCCESS && patience_settle(&request)) return true;
     *comm = MPI_COMM_NULL;
     return false;
 }
@@ -47,14 +48,17 @@ static enum error_code agree_to_connect(const struct comm *c, enum error_code lo
     struct { int code; struct error error; } said = { .code = local };
     MPI_Request request;
     if (local != OK) said.error = *err;
-    bool told = MPI_Iallreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &request) == MPI_SUCCESS && patience_settle(&request);
+    bool told = MPI_Iallreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &request) == MPI_SUCCESS &&
+                patience_settle(&request);
     if (told && first == c->size) return OK;
-    told = told && MPI_Ibcast(&said, sizeof said, MPI_BYTE, first, MPI_COMM_WORLD, &request) == MPI_SUCCESS && patience_settle(&request);
-    if (!told) return fail(err, ERR_COMM, "device %d could not agree with the others on whether all are connected", c->rank);
+    told = told && MPI_Ibcast(&said, sizeof said, MPI_BYTE, first, MPI_COMM_WORLD, &request) == MPI_SUCCESS &&
+           patience_settle(&request);
+    if (!told)
+        return fail(err, ERR_COMM, "device %d could not agree with the others on whether all are connected", c->rank);
     return fail(err, (enum error_code)said.code, "%s", said.error.text);
 }
 
-static bool initialized_here;           /* MPI starts once in a process: in transport_begin, or before, by somebody else */
+static bool initialized_here;        /* MPI starts once in a process: in transport_begin, or before, by somebody else */
 
 static void finalize(void)
 {
@@ -85,7 +89,9 @@ enum error_code transport_begin(struct comm *c, struct error *err)
 
 enum error_code transport_open(struct comm *c, enum error_code local, struct error *err)
 {
-    struct transport made = { .heads = MPI_COMM_NULL, .bodies = MPI_COMM_NULL, .answers = MPI_COMM_NULL, .first_free = -1, .piece = 1u << 30 };
+    struct transport made = {
+        .heads = MPI_COMM_NULL, .bodies = MPI_COMM_NULL, .answers = MPI_COMM_NULL, .first_free = -1, .piece = 1u << 30
+    };
     struct transport *t = malloc(sizeof *t);
     if (t == NULL && local == OK) local = fail(err, ERR_COMM, "device %d has no memory for the transport", c->rank);
     const enum error_code connected = connect(c, &made, local == OK ? err : NULL);
@@ -109,7 +115,8 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
 /* MPI may read a send's data, and write a receive's where they do not come inside the head or go aside. */
 static void open_view(struct comm *c, struct slot *s)
 {
-    if (s->sending) s->view = (char *)(uintptr_t)host_read(c->device, s->data, s->bytes);       /* MPI knows a buffer as void * */
+    /* MPI knows a buffer as void * */
+    if (s->sending) s->view = (char *)(uintptr_t)host_read(c->device, s->data, s->bytes);
     else if (s->pieces > 0 && !s->late) s->view = host_write(c->device, s->data, s->bytes);
 }
 
@@ -119,7 +126,8 @@ static void close_view(struct comm *c, struct slot *s)
     s->view = NULL;
 }
 
-/* Answers to messages that turned out not to ask for one, of exchanges that failed.  What a probe has seen is received at once. */
+/* Answers to messages that turned out not to ask for one, of exchanges that failed.
+ * What a probe has seen is received at once. */
 static void forget_answers(MPI_Comm answers)
 {
     MPI_Status status;
@@ -127,7 +135,9 @@ static void forget_answers(MPI_Comm answers)
     int there = 0;
     while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, answers, &there, &status) == MPI_SUCCESS && there) {
         const int from = status.MPI_SOURCE, tag = status.MPI_TAG;
-        if (MPI_Recv(&nothing, (int)sizeof nothing, MPI_BYTE, from, tag, answers, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;    /* never waits */
+        const int failed =
+            MPI_Recv(&nothing, (int)sizeof nothing, MPI_BYTE, from, tag, answers, MPI_STATUS_IGNORE);  /* never waits */
+        if (failed != MPI_SUCCESS) return;
     }
 }
 
@@ -151,7 +161,7 @@ void transport_close(struct comm *c)
     c->transport = NULL;
 }
 
-/* ---- slots -------------------------------------------------------------------------------------------------------- */
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 static bool slots_grow(struct transport *t)
 {
@@ -194,7 +204,7 @@ static void slot_free(struct transport *t, int slot)
     t->first_free = slot;
 }
 
-/* ---- starting ----------------------------------------------------------------------------------------------------- */
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
 
 static int slot_tag(const struct slot *s)
 {
@@ -232,14 +242,16 @@ static int start_answer(struct transport *t, struct slot *s, int peer)
 {
     s->answer = (int64_t *)((char *)s->stage + STAGE);
     *s->answer = s->passage.posted;
-    if (s->sending) return MPI_Irecv(s->answer, (int)sizeof *s->answer, MPI_BYTE, peer, slot_tag(s), t->answers, &s->reply);
+    if (s->sending)
+        return MPI_Irecv(s->answer, (int)sizeof *s->answer, MPI_BYTE, peer, slot_tag(s), t->answers, &s->reply);
     return MPI_Isend(s->answer, (int)sizeof *s->answer, MPI_BYTE, peer, slot_tag(s), t->answers, &s->reply);
 }
 
 static void start_send(struct transport *t, struct slot *s, int peer)
 {
     *s->stage = (struct head){ .bytes = s->bytes, .stamp = s->passage.stamp, .number = s->exchange.number,
-                               .context = s->exchange.group->context[s->peer], .call = s->exchange.call, .serial = s->passage.serial,
+                               .context = s->exchange.group->context[s->peer], .call = s->exchange.call,
+                               .serial = s->passage.serial,
                                .named = s->exchange.named, .rendezvous = s->passage.rendezvous };
     const int inside = s->pieces == 0 ? (int)s->bytes : 0;
     if (inside > 0) memcpy(s->stage + 1, body_of(s), (size_t)inside);
@@ -259,10 +271,13 @@ static void start(struct transport *t, struct slot *s)
     if (s->sending || s->passage.rendezvous) bells_ring(&t->bells, rank);
 }
 
-/* ---- what is in flight: flight.h ---------------------------------------------------------------------------------- */
+/* ---- what is in flight: flight.h --------------------------------------------------------------------------------- */
 
 /* CONTROL takes no virtual time: it is never in flight. */
-static struct flight *flight_of(const struct comm *c, const struct slot *s) { return s->passage.charged ? c->device->clock.flight : NULL; }
+static struct flight *flight_of(const struct comm *c, const struct slot *s)
+{
+    return s->passage.charged ? c->device->clock.flight : NULL;
+}
 
 static bool make_room_aside(struct slot *s)
 {
@@ -332,12 +347,16 @@ static enum error_code changed(const struct slot *s, struct error *err)
 {
     char axes[64];
     const struct group *g = s->exchange.group;
-    return fail(err, ERR_COMM, "%s over %s: device %d changed the %llu bytes that it sends to device %d before they had left: a buffer is used "
-                "again before message_wait", operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
+    return fail(err, ERR_COMM,
+                "%s over %s: device %d changed the %llu bytes that it sends to device %d before they had left: a "
+                "buffer is used "
+                "again before message_wait",
+                operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
                 (unsigned long long)s->bytes, g->member[s->peer]);
 }
 
-int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage, bool sending)
+int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage,
+                    bool sending)
 {
     struct comm *c = x->group->comm;
     struct transport *t = c->transport;
@@ -362,13 +381,15 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
     return i;
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------------------------ */
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
-/* End the job, if nothing goes on any more.  The first device that finds out speaks for all; the others wait for the end. */
+/* End the job, if nothing goes on any more.  The first device that finds out speaks for all;
+ * the others wait for the end. */
 static void give_up_if_ended(struct comm *c, const struct slot *s, struct vigil *v)
 {
     const struct group *g = s->exchange.group;
-    const struct wait wait = { g->member[s->peer], s->sending, s->exchange.named, s->exchange.operation, g->axes, s->exchange.number };
+    const struct wait wait = { g->member[s->peer],    s->sending, s->exchange.named,
+                               s->exchange.operation, g->axes,    s->exchange.number };
     struct progress *p = &c->transport->progress;
     if (!progress_has_ended(p, v, &wait) || !progress_may_speak(p)) return;
     progress_explain(p, &wait);
@@ -420,9 +441,9 @@ static enum error_code mpi_failed(const struct slot *s, int rc, struct error *er
     const struct group *g = s->exchange.group;
     MPI_Error_string(rc, text, &length);
     text[strcspn(text, "\n")] = '\0';
-    return fail(err, ERR_COMM, "%s over %s: device %d could not %s device %d: %s", operation_name(s->exchange.operation),
-                axes_describe(g->axes, axes, sizeof axes), g->comm->rank, s->sending ? "send to" : "receive from",
-                g->member[s->peer], text);
+    return fail(err, ERR_COMM, "%s over %s: device %d could not %s device %d: %s",
+                operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
+                s->sending ? "send to" : "receive from", g->member[s->peer], text);
 }
 
 /* Pieces were posted for one length and another one is coming: end them so that the next message finds its own.
@@ -450,7 +471,8 @@ static void drain(struct comm *c, struct slot *s, uint64_t coming)
 static void answer_after_all(struct comm *c, struct slot *s)
 {
     if (!s->stage->rendezvous || s->passage.rendezvous) return;
-    if (start_answer(c->transport, s, s->exchange.group->member[s->peer]) == MPI_SUCCESS) finish(c, s, &s->reply, MPI_STATUS_IGNORE);
+    if (start_answer(c->transport, s, s->exchange.group->member[s->peer]) == MPI_SUCCESS)
+        finish(c, s, &s->reply, MPI_STATUS_IGNORE);
 }
 
 static enum error_code wrong_length(const struct slot *s, struct error *err)
@@ -473,19 +495,24 @@ static enum error_code wrong_exchange(const struct slot *s, struct error *err)
 {
     char axes[64];
     const struct group *g = s->exchange.group;
-    return fail(err, ERR_COMM, "%s over %s: device %d received a message of another exchange from device %d "
-                "(context %u number %u, expected %u and %u)", operation_name(s->exchange.operation),
-                axes_describe(g->axes, axes, sizeof axes), g->comm->rank, g->member[s->peer], (unsigned)s->stage->context,
-                (unsigned)s->stage->number, (unsigned)g->context[s->peer], (unsigned)s->exchange.number);
+    return fail(err, ERR_COMM,
+                "%s over %s: device %d received a message of another exchange from device %d "
+                "(context %u number %u, expected %u and %u)",
+                operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
+                g->member[s->peer], (unsigned)s->stage->context, (unsigned)s->stage->number,
+                (unsigned)g->context[s->peer], (unsigned)s->exchange.number);
 }
 
 static enum error_code wrong_call(const struct slot *s, struct error *err)
 {
     char axes[64];
     const struct group *g = s->exchange.group;
-    return fail(err, ERR_COMM, "%s over %s: devices %d and %d were called with different arguments (algorithm, count, dtype, reduction, root or "
-                "counts); ORRERY_CHECK_CALLS=1 says which", operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes),
-                g->comm->rank, g->member[s->peer]);
+    return fail(err, ERR_COMM,
+                "%s over %s: devices %d and %d were called with different arguments (algorithm, count, dtype, "
+                "reduction, root or "
+                "counts); ORRERY_CHECK_CALLS=1 says which",
+                operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
+                g->member[s->peer]);
 }
 
 static enum error_code finish_receive(struct comm *c, struct slot *s, struct error *err)
@@ -542,8 +569,8 @@ static bool abandon_request(MPI_Request *request, bool sending)
     return false;
 }
 
-/* A message that failed half-way: what of it is still in MPI's hands is let go.  @return whether nothing is: only then is the slot,
- * with the memory that MPI reads and writes, free for the next one. */
+/* A message that failed half-way: what of it is still in MPI's hands is let go.  @return whether nothing is: only then
+ * is the slot, with the memory that MPI reads and writes, free for the next one. */
 static bool abandon(struct slot *s)
 {
     bool gone = abandon_request(&s->head, s->sending);

@@ -18,9 +18,9 @@
  * When the head announces another length than was expected, the receiver takes in or cancels what was posted, so that
  * messages that follow are still paired correctly, and reports both lengths.
  *
- * Used of MPI (apart from peer.c, which is for comparison only): Get_library_version, Init, Comm_idup, Comm_rank, Comm_size, Isend,
- * Issend, Irecv, Test, Get_count, Cancel, Request_free, Iallreduce, Abort, Finalize; Ibcast and Ibarrier for shared memory; Iprobe and Recv for what is left over
- * at the end.
+ * Used of MPI (apart from peer.c, which is for comparison only): Get_library_version, Init, Comm_idup, Comm_rank,
+ * Comm_size, Isend, Issend, Irecv, Test, Get_count, Cancel, Request_free, Iallreduce, Abort, Finalize; Ibcast and
+ * Ibarrier for shared memory; Iprobe and Recv for what is left over at the end.
  */
 #ifndef ORRERY_TRANSPORT_H
 #define ORRERY_TRANSPORT_H
@@ -41,15 +41,16 @@ struct head {
     uint8_t named, rendezvous, unused[2];
 };
 
-enum { STAGE = 8192, SMALL = STAGE - (int)sizeof(struct head) };        /* payload up to SMALL bytes travels in the head */
+enum { STAGE = 8192, SMALL = STAGE - (int)sizeof(struct head) };     /* payload up to SMALL bytes travels in the head */
 
 /* A message on its way. */
 struct slot {
     struct exchange exchange;
-    struct head *stage;                 /* [STAGE bytes and an answer] the head as sent or received; kept for the next user of the slot */
+    struct head *stage;                 /* [STAGE bytes and an answer] the head as sent or received; kept for the next
+                                         * user of the slot */
     MPI_Request head, *body;            /* body: [pieces] */
     MPI_Request reply;
-    int64_t *answer;                    /* behind the stage, since slots move: when the receive was posted, in virtual time */
+    int64_t *answer;              /* behind the stage, since slots move: when the receive was posted, in virtual time */
     struct passage passage;             /* what the clock knows of it */
     void *data;                         /* the device's, or the host's */
     char *view;                         /* the same for MPI, while it may read or write there; NULL: not now */
@@ -58,7 +59,7 @@ struct slot {
     int peer;                           /* rank in the group */
     bool sending;
     enum stream stream;                 /* that sends or receives */
-    bool late;                          /* the body is aside: of a receive until it is waited for; of a send, what its stream read */
+    bool late;             /* the body is aside: of a receive until it is waited for; of a send, what its stream read */
     char *aside;                        /* [aside_room] kept for the next user of the slot */
     uint64_t aside_room;
     uint64_t hash;                      /* of what is sent, when it started, where somebody looks: flight.h */

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* What the backend gives for a block is  [ guard | the caller's bytes | guard ].
- * Guards are there in every build, so that the layout does not depend on poison; they are written and checked only with it. */
+ * Guards are there in every build, so that the layout does not depend on poison;
+ * they are written and checked only with it. */
 struct arena_block {
     struct arena_block *next;           /* in the list of those held, or of those to spare */
     unsigned char *data;                /* the caller's bytes */
@@ -66,8 +67,9 @@ static struct arena_block **held_at(struct arena *a, const void *data)
     return *at != NULL ? at : NULL;
 }
 
-/* A training step asks for the same sizes again and again.  Memory fresh from the system costs a page fault for each 4 KB,
- * which for large tensors is more than what is computed on them: freed blocks wait here for the next request of their size. */
+/* A training step asks for the same sizes again and again.  Memory fresh from the system costs a page fault for each 4
+ * KB, which for large tensors is more than what is computed on them:
+ * freed blocks wait here for the next request of their size. */
 static struct arena_block *take_spare(struct arena *a, uint64_t bytes)
 {
     for (struct arena_block **at = &a->spare[list_of(bytes)]; *at != NULL; at = &(*at)->next)

@@ -70,10 +70,12 @@ void arena_free(struct arena *, void *);
 /** Whether an address lies in a block that has not been freed, with which tag, and how long the block is. */
 bool arena_look(const struct arena *, const void *, enum arena_tag *, uint64_t *bytes);
 
-/** Fill memory, the device's or the host's, with the pattern of what may not be read: NaN as two floats and as one double. */
+/** Fill memory, the device's or the host's, with the pattern of what may not be read:
+ * NaN as two floats and as one double. */
 void arena_poison(const struct arena *, void *, uint64_t bytes);
 
-/** Stop counting a block that has been handed to the network: it still exists, until arena_free, but outside the device. */
+/** Stop counting a block that has been handed to the network:
+ * it still exists, until arena_free, but outside the device. */
 void arena_hand_over(struct arena *, void *);
 
 /** Whether the highest total so far is above the budget. */

@@ -25,7 +25,7 @@ void clock_restart(struct clock *c, const struct cluster *m, enum dtype t)
     c->flight = flight;
 }
 
-/* ---- streams ------------------------------------------------------------------------------------------------------ */
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
 
 /* Counts of operations and bytes come as double, whole numbers but for a factor of one half here and there. */
 static uint64_t whole(double x) { return x > 0 ? (uint64_t)fmin(ceil(x), 0x1p62) : 0; }
@@ -33,7 +33,8 @@ static uint64_t whole(double x) { return x > 0 ? (uint64_t)fmin(ceil(x), 0x1p62)
 void clock_compute(struct clock *c, const char *what, struct op_cost cost)
 {
     const picoseconds start = c->now;
-    c->now += later(time_at_rate(whole(cost.flops), c->cluster.flop_rate[c->dtype]), time_at_rate(whole(cost.bytes), c->cluster.memory_rate));
+    c->now += later(time_at_rate(whole(cost.flops), c->cluster.flop_rate[c->dtype]),
+                    time_at_rate(whole(cost.bytes), c->cluster.memory_rate));
     c->flops += cost.flops;
     if (c->trace != NULL) trace_work(c->trace, (int)c->current, what, start, c->now);
 }
@@ -54,7 +55,9 @@ picoseconds clock_copy(struct clock *c, enum stream engine, picoseconds from, ui
 picoseconds clock_host(struct clock *c, const char *what, picoseconds from, struct op_cost cost, enum dtype t)
 {
     const struct host *h = &c->cluster.host;
-    return clock_job(c, HOST, what, from, later(time_at_rate(whole(cost.flops), h->flop_rate[t]), time_at_rate(whole(cost.bytes), h->memory_rate)));
+    return clock_job(c, HOST, what, from,
+                     later(time_at_rate(whole(cost.flops), h->flop_rate[t]),
+                           time_at_rate(whole(cost.bytes), h->memory_rate)));
 }
 
 void clock_begin(struct clock *c, enum stream s)
@@ -87,7 +90,7 @@ void clock_wait(struct clock *c, picoseconds until)
 
 void clock_made(struct clock *c, void *data, uint64_t bytes) { flight_wrote(c->flight, c->now, data, bytes); }
 
-/* ---- ports -------------------------------------------------------------------------------------------------------- */
+/* ---- ports ------------------------------------------------------------------------------------------------------- */
 
 static void record(struct clock *c, int row, picoseconds start, picoseconds end)
 {
@@ -134,7 +137,7 @@ static picoseconds take(struct clock *c, struct port *p, int row, picoseconds fr
     return end;
 }
 
-/* ---- messages ----------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 static picoseconds on_the_port(const struct clock *c, const struct passage *p)
 {
@@ -143,7 +146,10 @@ static picoseconds on_the_port(const struct clock *c, const struct passage *p)
 
 static struct passage passage(const struct clock *c, int from, int to, uint64_t bytes)
 {
-    struct passage p = { .charged = true, .bytes = bytes, .posted = c->now, .level = link_between(c->cluster.link, c->cluster.levels, from, to) };
+    struct passage p = { .charged = true,
+                         .bytes = bytes,
+                         .posted = c->now,
+                         .level = link_between(c->cluster.link, c->cluster.levels, from, to) };
     p.rendezvous = bytes > c->cluster.link[p.level].eager;
     return p;
 }
@@ -159,13 +165,15 @@ struct passage clock_send(struct clock *c, int from, int to, uint64_t bytes)
 {
     struct passage p = passage(c, from, to, bytes);
     p.serial = c->sent++;
-    p.stamp = take(c, &c->send[p.level], trace_port(p.level, true), c->now, on_the_port(c, &p)) + c->cluster.link[p.level].latency;
+    p.stamp = take(c, &c->send[p.level], trace_port(p.level, true), c->now, on_the_port(c, &p)) +
+              c->cluster.link[p.level].latency;
     return p;
 }
 
 void clock_sent(struct clock *c, const struct passage *p)
 {
-    if (p->rendezvous) c->now = later(c->now, later(p->stamp - c->cluster.link[p->level].latency, p->ready + on_the_port(c, p)));
+    if (p->rendezvous)
+        c->now = later(c->now, later(p->stamp - c->cluster.link[p->level].latency, p->ready + on_the_port(c, p)));
 }
 
 struct passage clock_post(struct clock *c, int from, int to, uint64_t bytes)

@@ -3,8 +3,9 @@
  * Time advances by what is computed and sent, at the rates of a described cluster (cluster.h), never by the wall clock:
  * the same plan takes the same time on every laptop, whatever the laptop is busy with.
  *
- * A device has streams that compute (one at a time is current, and `now` is its time), engines that copy, and for each link
- * level a port that sends and a port that receives.  A message of n bytes keeps a port busy for d = gap + n / rate:
+ * A device has streams that compute (one at a time is current, and `now` is its time), engines that copy, and for each
+ * link level a port that sends and a port that receives.  A message of n bytes keeps a port busy for d = gap + n /
+ * rate:
  *
  *   sender's port      [a, a+d]              from when it was posted, as soon as the port has time
  *   receiver's port    [a+alpha, a+alpha+d]  the same, alpha later, or as soon as the port has time; then it is there
@@ -26,11 +27,13 @@
 struct trace;
 struct flight;
 
-/* The first two do one thing after another, as the program asks for it; the others are engines, which do a job at a time for a
- * device that goes on meanwhile: copies from and to the host, the host's drive, and what the host computes. */
+/* The first two do one thing after another, as the program asks for it; the others are engines, which do a job at a
+ * time for a device that goes on meanwhile: copies from and to the host, the host's drive, and what
+ * the host computes. */
 enum stream { COMPUTE, COMMUNICATION, FETCH, FLUSH, DRIVE, HOST, STREAMS };
 
-/* When a port is busy: intervals in ascending order, apart from each other.  Older ones than it can hold count as free. */
+/* When a port is busy: intervals in ascending order, apart from each other.
+ * Older ones than it can hold count as free. */
 enum { PORT_MEMORY = 64 };
 struct port {
     int count;
@@ -84,12 +87,13 @@ picoseconds clock_copy(struct clock *, enum stream engine, picoseconds from, uin
 /** A job of HOST: as clock_compute, in this format at the host's rates. */
 picoseconds clock_host(struct clock *, const char *what, picoseconds from, struct op_cost, enum dtype);
 
-/** From the compute stream: what follows, until clock_end, is done by another one, no earlier than now and after what was
- *  asked of it before.  Then the compute stream goes on from now; clock_join waits for the other one. */
+/** From the compute stream: what follows, until clock_end, is done by another one, no earlier than now and after what
+ *  was asked of it before.  Then the compute stream goes on from now; clock_join waits for the other one. */
 void clock_begin(struct clock *, enum stream);
 void clock_end(struct clock *);
 
-/** What a stream that is not COMPUTE has just written, besides messages and sums, is not there before that stream is waited for. */
+/** What a stream that is not COMPUTE has just written, besides messages and sums, is not there
+ * before that stream is waited for. */
 void clock_made(struct clock *, void *data, uint64_t bytes);
 
 /** The current stream waits for everything asked of another one. */

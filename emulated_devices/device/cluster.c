@@ -9,10 +9,11 @@ enum { MOST_NAMES = 64 };
 static const int64_t MOST_RATE = 1000000000000;         /* 10^18 a second: units % rate * 10^6 fits 64 bits */
 static const int64_t MOST_NS = 1000000000;              /* one second */
 
-/* ---- reading ------------------------------------------------------------------------------------------------------ */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* A misspelt optional key would go unseen. */
-static enum error_code refuse_unknown(const cJSON *object, const char *where, const char *const *known, struct error *err)
+static enum error_code refuse_unknown(const cJSON *object, const char *where, const char *const *known,
+                                      struct error *err)
 {
     for (const cJSON *c = object->child; c != NULL; c = c->next) {
         size_t n = 0, i = 0;
@@ -20,42 +21,47 @@ static enum error_code refuse_unknown(const cJSON *object, const char *where, co
         while (i < n && strcmp(known[i], c->string) != 0) i++;
         if (i < n) continue;
         const char *meant = nearest_name(c->string, known, n);
-        return fail(err, ERR_FORMAT, "%s: \"%s\" is not a key%s%s%s", where, shown(c->string).text, meant ? "; did you mean \"" : "",
-                    meant ? meant : "", meant ? "\"?" : "");
+        return fail(err, ERR_FORMAT, "%s: \"%s\" is not a key%s%s%s", where, shown(c->string).text,
+                    meant ? "; did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
     }
     return OK;
 }
 
-static enum error_code read_text(const cJSON *object, const char *where, const char *key, char *out, size_t room, struct error *err)
+static enum error_code read_text(const cJSON *object, const char *where, const char *key, char *out, size_t room,
+                                 struct error *err)
 {
     const char *text;
     const enum error_code e = json_string(object, where, key, &text, err);
     if (e) return e;
     if (*text == '\0' || strlen(text) >= room)
-        return fail(err, ERR_FORMAT, "%s: \"%s\" has %zu bytes; it must have 1 to %zu", where, key, strlen(text), room - 1);
+        return fail(err, ERR_FORMAT, "%s: \"%s\" has %zu bytes; it must have 1 to %zu", where, key, strlen(text),
+                    room - 1);
     snprintf(out, room, "%s", text);
     return OK;
 }
 
 /* What stands in reports and in traces as it is. */
-static enum error_code read_name(const cJSON *object, const char *where, const char *key, char *out, size_t room, struct error *err)
+static enum error_code read_name(const cJSON *object, const char *where, const char *key, char *out, size_t room,
+                                 struct error *err)
 {
     const enum error_code e = read_text(object, where, key, out, room, err);
     if (!e && strpbrk(out, "\"\\\n\r\t") != NULL)
-        return fail(err, ERR_FORMAT, "%s: \"%s\" is '%s'; it must have no quotes, backslashes or line ends", where, key, shown(out).text);
+        return fail(err, ERR_FORMAT, "%s: \"%s\" is '%s'; it must have no quotes, backslashes or line ends", where, key,
+                    shown(out).text);
     return e;
 }
 
 /* A whole number that may be left out. */
-static enum error_code read_number(const cJSON *object, const char *where, const char *key, int64_t max, int64_t otherwise,
-                                   int64_t *out, struct error *err)
+static enum error_code read_number(const cJSON *object, const char *where, const char *key, int64_t max,
+                                   int64_t otherwise, int64_t *out, struct error *err)
 {
     *out = otherwise;
     return json_has(object, key) ? json_int(object, where, key, 0, max, out, err) : OK;
 }
 
 /* Formats that nothing here computes in yet may be listed too. */
-static enum error_code read_flops(int64_t flop_rate[DTYPE_COUNT], const cJSON *device, const char *where, struct error *err)
+static enum error_code read_flops(int64_t flop_rate[DTYPE_COUNT], const cJSON *device, const char *where,
+                                  struct error *err)
 {
     const cJSON *rates;
     char inside[256];
@@ -81,7 +87,8 @@ static enum error_code read_percent(struct cluster *c, const cJSON *device, cons
     if (e) return e;
     c->speeds = cJSON_GetArraySize(list);
     if (c->speeds < 1 || c->speeds > CLUSTER_MOST_SPEEDS)
-        return fail(err, ERR_FORMAT, "%s: \"percent\" has %d speeds; it must have 1 to %d", where, c->speeds, CLUSTER_MOST_SPEEDS);
+        return fail(err, ERR_FORMAT, "%s: \"percent\" has %d speeds; it must have 1 to %d", where, c->speeds,
+                    CLUSTER_MOST_SPEEDS);
     for (int i = 0; i < c->speeds; i++) {
         const double x = cJSON_GetNumberValue(cJSON_GetArrayItem(list, i));
         if (!(x >= 1 && x <= 100) || x != (int)x)
@@ -93,7 +100,9 @@ static enum error_code read_percent(struct cluster *c, const cJSON *device, cons
 
 static enum error_code read_device(struct cluster *c, const cJSON *root, const char *where, struct error *err)
 {
-    static const char *const known[] = { "GFLOP_per_second", "memory_MB_per_second", "copy_MB_per_second", "memory_bytes", "percent", "source", NULL };
+    static const char *const known[] = {
+        "GFLOP_per_second", "memory_MB_per_second", "copy_MB_per_second", "memory_bytes", "percent", "source", NULL
+    };
     const cJSON *device;
     char inside[200];
     int64_t memory = 0;
@@ -114,7 +123,8 @@ static enum error_code read_device(struct cluster *c, const cJSON *root, const c
 /* Of what the host computes in, which is never narrow, all must be known. */
 static enum error_code read_host(struct cluster *c, const cJSON *root, const char *where, struct error *err)
 {
-    static const char *const known[] = { "GFLOP_per_second", "memory_MB_per_second", "drive_MB_per_second", "source", NULL };
+    static const char *const known[] = { "GFLOP_per_second", "memory_MB_per_second", "drive_MB_per_second", "source",
+                                         NULL };
     const cJSON *host;
     char inside[200];
     if (!json_has(root, "host")) return OK;
@@ -132,7 +142,8 @@ static enum error_code read_host(struct cluster *c, const cJSON *root, const cha
 
 static enum error_code read_link(struct link *l, const cJSON *link, const char *where, struct error *err)
 {
-    static const char *const known[] = { "level", "devices", "latency_ns", "gap_ns", "MB_per_second", "eager_bytes", "source", NULL };
+    static const char *const known[] = { "level",         "devices",     "latency_ns", "gap_ns",
+                                         "MB_per_second", "eager_bytes", "source",     NULL };
     int64_t latency = 0, gap, devices, eager;
     if (!cJSON_IsObject(link)) return fail(err, ERR_FORMAT, "%s is not an object", where);
     enum error_code e = refuse_unknown(link, where, known, err);
@@ -157,9 +168,11 @@ static enum error_code check_levels(const struct cluster *c, const char *where, 
     for (int l = 0; l < c->levels - 1; l++) {
         const int inner = c->link[l].devices, outer = c->link[l + 1].devices;
         if (inner == 0)
-            return fail(err, ERR_FORMAT, "%s: links[%d]: \"devices\" is missing; only the last level may hold any number", where, l);
+            return fail(err, ERR_FORMAT,
+                        "%s: links[%d]: \"devices\" is missing; only the last level may hold any number", where, l);
         if (outer > 0 && (outer <= inner || outer % inner != 0))
-            return fail(err, ERR_FORMAT, "%s: links[%d]: \"devices\" is %d; it must be a multiple of the %d of the level before", where,
+            return fail(err, ERR_FORMAT,
+                        "%s: links[%d]: \"devices\" is %d; it must be a multiple of the %d of the level before", where,
                         l + 1, outer, inner);
     }
     return OK;
@@ -173,7 +186,8 @@ static enum error_code read_links(struct cluster *c, const cJSON *root, const ch
     if (e) return e;
     c->levels = cJSON_GetArraySize(links);
     if (c->levels < 1 || c->levels > CLUSTER_LEVELS)
-        return fail(err, ERR_FORMAT, "%s: \"links\" has %d levels; it must have 1 to %d", where, c->levels, CLUSTER_LEVELS);
+        return fail(err, ERR_FORMAT, "%s: \"links\" has %d levels; it must have 1 to %d", where, c->levels,
+                    CLUSTER_LEVELS);
     for (int l = 0; l < c->levels && !e; l++) {
         snprintf(inside, sizeof inside, "%s: links[%d]", where, l);
         e = read_link(&c->link[l], cJSON_GetArrayItem(links, l), inside, err);
@@ -203,7 +217,7 @@ enum error_code cluster_parse(struct cluster *c, const char *text, const char *w
     return e;
 }
 
-/* ---- finding ------------------------------------------------------------------------------------------------------ */
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 static enum error_code read_file(struct cluster *c, const char *path, struct error *err)
 {
@@ -242,11 +256,13 @@ enum error_code cluster_check(const struct cluster *c, int devices, enum dtype t
     if (most > 0 && devices > most)
         return fail(err, ERR_PLAN, "--cluster %s: it has %d devices; the mesh has %d", c->name, most, devices);
     if (c->flop_rate[t] < 0)
-        return fail(err, ERR_PLAN, "--cluster %s: it does not say how fast it computes in %s (device: GFLOP_per_second)", c->name, dtype_name(t));
+        return fail(err, ERR_PLAN,
+                    "--cluster %s: it does not say how fast it computes in %s (device: GFLOP_per_second)", c->name,
+                    dtype_name(t));
     return OK;
 }
 
-/* ---- devices of different speed -------------------------------------------------------------------------------------- */
+/* ---- devices of different speed ---------------------------------------------------------------------------------- */
 
 int cluster_percent(const struct cluster *c, int rank) { return c->speeds > 0 ? c->percent[rank % c->speeds] : 100; }
 

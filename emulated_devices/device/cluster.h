@@ -1,8 +1,8 @@
 /* cluster.h -- what a device and the links between devices can do: the machine whose time the virtual clock tells.
  *
  * A description is a small JSON file; docs/virtual_clock.md says what each key means, device/clusters/ has the shipped
- * ones, which are part of the program.  Rates are whole numbers of millions a second, so that a time in picoseconds is a
- * fraction of integers, rounded once.
+ * ones, which are part of the program.  Rates are whole numbers of millions a second, so that a time in picoseconds is
+ * a fraction of integers, rounded once.
  */
 #ifndef ORRERY_CLUSTER_H
 #define ORRERY_CLUSTER_H
@@ -19,7 +19,8 @@ enum { CLUSTER_MOST_SPEEDS = 64 };
 #define ALWAYS_EAGER UINT64_MAX
 #define CLUSTER_USUAL "h100-infiniband"    /* what a device is part of unless another is named */
 
-/* How two devices talk that share this level and no nearer one.  Every device has a port of its own for each direction. */
+/* How two devices talk that share this level and no nearer one.
+ * Every device has a port of its own for each direction. */
 struct link {
     char level[16];                     /* "pair", "node", "cluster": what the trace calls it */
     int devices;                        /* ranks 0 .. devices-1 share it, the next ones the next; 0: all do */
@@ -33,17 +34,20 @@ struct link {
 /* What keeps and steps what is offloaded (tier.h): each device's share of its host. */
 struct host {
     int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time */
-    int64_t memory_rate, drive_rate;    /* 10^6 bytes a second: the host's memory; a drive, in each direction; 0: no time */
+    int64_t memory_rate, drive_rate;    /* 10^6 bytes a second: the host's memory; a drive, in each direction; 0: no
+                                         * time */
     char source[400];
 };
 
 struct cluster {
     char name[48], description[160], source[400];
-    int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time; -1: the description does not say */
+    int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time; -1: the description does not
+                                         * say */
     int64_t memory_rate, copy_rate;     /* 10^6 bytes a second: device memory; copy engine, to the host's memory */
     uint64_t memory;                    /* bytes of a device; for information */
     struct host host;
-    int speeds, percent[CLUSTER_MOST_SPEEDS];   /* of these rates, by rank, beginning again after the last; 0 speeds: all 100 */
+    int speeds, percent[CLUSTER_MOST_SPEEDS];   /* of these rates, by rank, beginning again after the last; 0 speeds:
+                                                 * all 100 */
     int levels;
     struct link link[CLUSTER_LEVELS];   /* nearest first */
 };
@@ -66,7 +70,8 @@ enum error_code cluster_check(const struct cluster *, int devices, enum dtype, s
 /** How fast this rank's device is, in percent of the description's rates. */
 int cluster_percent(const struct cluster *, int rank);
 
-/** The cluster as this rank's clock needs it: with the rates of its own device, rounded down to a whole million once. */
+/** The cluster as this rank's clock needs it: with the rates of its own device, rounded down to a
+ * whole million once. */
 struct cluster cluster_of_rank(const struct cluster *, int rank);
 
 /** units at so many millions a second, in picoseconds, rounded up once; 0 at rate 0.  Exact below 100 days. */
@@ -74,7 +79,7 @@ static inline picoseconds time_at_rate(uint64_t units, int64_t rate)
 {
     if (rate <= 0) return 0;
     const uint64_t r = (uint64_t)rate;
-    if (units < UINT64_C(1) << 43) return (picoseconds)((units * 1000000 + r - 1) / r);    /* the same, in one division */
+    if (units < UINT64_C(1) << 43) return (picoseconds)((units * 1000000 + r - 1) / r);  /* the same, in one division */
     return (picoseconds)(units / r * 1000000 + (units % r * 1000000 + r - 1) / r);
 }
 

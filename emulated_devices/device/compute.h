@@ -1,7 +1,8 @@
-/* compute.h -- what a device computes: each operation of ref/ops/ops.h, done by the device's backend and charged to its clock.
+/* compute.h -- what a device computes: each operation of ref/ops/ops.h, done by the device's backend and charged to its
+ * clock.
  *
- * The arguments after the device are those of the operation, and mean the same.  Callers never touch ->ops.  A REQUIRED operation every
- * backend with numbers has; an OPTIONAL one the host does where the backend has not (backend.h).
+ * The arguments after the device are those of the operation, and mean the same.  Callers never touch ->ops.  A REQUIRED
+ * operation every backend with numbers has; an OPTIONAL one the host does where the backend has not (backend.h).
  * Charged are floating-point operations as in ref/ops, and each tensor once for every time it is read or written;
  * exp and tanh count as one operation, which rounds down what they cost and hardly shows beside the matrices.
  */
@@ -52,14 +53,15 @@ static inline void dev_round(struct device *d, struct tensor Y, struct tensor X)
 
 /* ---- embedding: reads the rows it looks up, not the whole table ------------------------------------------------ */
 
-static inline void dev_embedding_forward(struct device *d, struct tensor Y, struct tensor ids, struct tensor W, int64_t first,
-                                         bool accumulate)
+static inline void dev_embedding_forward(struct device *d, struct tensor Y, struct tensor ids, struct tensor W,
+                                         int64_t first, bool accumulate)
 {
     REQUIRED(d, embedding_forward, Y, ids, W, first, accumulate);
     dev_charge(d, "embedding forward", Y, accumulate ? 3 : 2, accumulate ? 1 : 0);
 }
 
-static inline void dev_embedding_backward_weight(struct device *d, struct tensor dW, struct tensor dY, struct tensor ids, int64_t first)
+static inline void dev_embedding_backward_weight(struct device *d, struct tensor dW, struct tensor dY,
+                                                 struct tensor ids, int64_t first)
 {
     REQUIRED(d, embedding_backward_weight, dW, dY, ids, first);
     dev_charge(d, "embedding backward weight", dY, 3, 1);
@@ -67,22 +69,22 @@ static inline void dev_embedding_backward_weight(struct device *d, struct tensor
 
 /* ---- layernorm -------------------------------------------------------------------------------------------------- */
 
-static inline void dev_layernorm_forward(struct device *d, struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X,
-                                         struct tensor w, struct tensor b, double eps)
+static inline void dev_layernorm_forward(struct device *d, struct tensor Y, struct tensor mean, struct tensor rstd,
+                                         struct tensor X, struct tensor w, struct tensor b, double eps)
 {
     REQUIRED(d, layernorm_forward, Y, mean, rstd, X, w, b, eps);
     dev_charge(d, "layernorm forward", X, 2, 8);
 }
 
-static inline void dev_layernorm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
-                                                struct tensor mean, struct tensor rstd)
+static inline void dev_layernorm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X,
+                                                struct tensor w, struct tensor mean, struct tensor rstd)
 {
     REQUIRED(d, layernorm_backward_input, dX, dY, X, w, mean, rstd);
     dev_charge(d, "layernorm backward input", X, 3, 13);
 }
 
-static inline void dev_layernorm_backward_weight(struct device *d, struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
-                                                 struct tensor mean, struct tensor rstd)
+static inline void dev_layernorm_backward_weight(struct device *d, struct tensor dw, struct tensor db, struct tensor dY,
+                                                 struct tensor X, struct tensor mean, struct tensor rstd)
 {
     REQUIRED(d, layernorm_backward_weight, dw, db, dY, X, mean, rstd);
     dev_charge(d, "layernorm backward weight", X, 2, 5);
@@ -101,22 +103,24 @@ static inline void dev_row_centred_squares(struct device *d, struct tensor sum, 
     dev_charge(d, "row squares", X, 1, 3);
 }
 
-static inline void dev_layernorm_forward_part(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w,
-                                              struct tensor b, struct tensor mean, int64_t width, double eps)
+static inline void dev_layernorm_forward_part(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X,
+                                              struct tensor w, struct tensor b, struct tensor mean, int64_t width,
+                                              double eps)
 {
     OPTIONAL(d, layernorm_forward_part, Y, rstd, X, w, b, mean, width, eps);
     dev_charge(d, "layernorm forward", X, 2, 4);
 }
 
-static inline void dev_layernorm_backward_sums(struct device *d, struct tensor sums, struct tensor dY, struct tensor X, struct tensor w,
-                                               struct tensor mean, struct tensor rstd)
+static inline void dev_layernorm_backward_sums(struct device *d, struct tensor sums, struct tensor dY, struct tensor X,
+                                               struct tensor w, struct tensor mean, struct tensor rstd)
 {
     OPTIONAL(d, layernorm_backward_sums, sums, dY, X, w, mean, rstd);
     dev_charge(d, "layernorm backward sums", X, 2, 6);
 }
 
-static inline void dev_layernorm_backward_part(struct device *d, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
-                                               struct tensor mean, struct tensor rstd, struct tensor sums, int64_t width)
+static inline void dev_layernorm_backward_part(struct device *d, struct tensor dX, struct tensor dY, struct tensor X,
+                                               struct tensor w, struct tensor mean, struct tensor rstd,
+                                               struct tensor sums, int64_t width)
 {
     OPTIONAL(d, layernorm_backward_part, dX, dY, X, w, mean, rstd, sums, width);
     dev_charge(d, "layernorm backward input", X, 3, 7);
@@ -124,20 +128,22 @@ static inline void dev_layernorm_backward_part(struct device *d, struct tensor d
 
 /* ---- rmsnorm ----------------------------------------------------------------------------------------------------- */
 
-static inline void dev_rmsnorm_forward(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps)
+static inline void dev_rmsnorm_forward(struct device *d, struct tensor Y, struct tensor rstd, struct tensor X,
+                                       struct tensor w, double eps)
 {
     REQUIRED(d, rmsnorm_forward, Y, rstd, X, w, eps);
     dev_charge(d, "rmsnorm forward", X, 2, 4);
 }
 
-static inline void dev_rmsnorm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
-                                              struct tensor rstd)
+static inline void dev_rmsnorm_backward_input(struct device *d, struct tensor dX, struct tensor dY, struct tensor X,
+                                              struct tensor w, struct tensor rstd)
 {
     REQUIRED(d, rmsnorm_backward_input, dX, dY, X, w, rstd);
     dev_charge(d, "rmsnorm backward input", X, 3, 9);
 }
 
-static inline void dev_rmsnorm_backward_weight(struct device *d, struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd)
+static inline void dev_rmsnorm_backward_weight(struct device *d, struct tensor dw, struct tensor dY, struct tensor X,
+                                               struct tensor rstd)
 {
     REQUIRED(d, rmsnorm_backward_weight, dw, dY, X, rstd);
     dev_charge(d, "rmsnorm backward weight", X, 2, 3);
@@ -145,7 +151,8 @@ static inline void dev_rmsnorm_backward_weight(struct device *d, struct tensor d
 
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
 
-static inline void dev_linear_forward(struct device *d, struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
+static inline void dev_linear_forward(struct device *d, struct tensor Y, struct tensor X, struct tensor W,
+                                      struct tensor b)
 {
     REQUIRED(d, linear_forward, Y, X, W, b);
     dev_charge_linear(d, "linear forward", X, W);
@@ -169,27 +176,30 @@ static inline void dev_column_sums(struct device *d, struct tensor db, struct te
     dev_charge(d, "column sums", dY, 1, 1);
 }
 
-static inline void dev_linear_backward_weight(struct device *d, struct tensor dW, struct tensor db, struct tensor dY, struct tensor X)
+static inline void dev_linear_backward_weight(struct device *d, struct tensor dW, struct tensor db, struct tensor dY,
+                                              struct tensor X)
 {
     REQUIRED(d, linear_backward_weight, dW, db, dY, X);
     dev_charge_linear(d, "linear backward weight", dY, dW);
 }
 
 /* Rows first .. of a matrix. */
-static inline void dev_linear_forward_columns(struct device *d, struct tensor Y, int64_t first, struct tensor X, struct tensor W, struct tensor b)
+static inline void dev_linear_forward_columns(struct device *d, struct tensor Y, int64_t first, struct tensor X,
+                                              struct tensor W, struct tensor b)
 {
     OPTIONAL(d, linear_forward_columns, Y, first, X, W, b);
     dev_charge_linear(d, "linear forward", X, W);
 }
 
-static inline void dev_linear_backward_input_columns(struct device *d, struct tensor dX, struct tensor dY, int64_t first, struct tensor W,
-                                                     bool accumulate)
+static inline void dev_linear_backward_input_columns(struct device *d, struct tensor dX, struct tensor dY,
+                                                     int64_t first, struct tensor W, bool accumulate)
 {
     OPTIONAL(d, linear_backward_input_columns, dX, dY, first, W, accumulate);
     dev_charge_linear(d, "linear backward input", dY, W);
 }
 
-static inline void dev_linear_backward_weight_columns(struct device *d, struct tensor dW, struct tensor dY, int64_t first, struct tensor X)
+static inline void dev_linear_backward_weight_columns(struct device *d, struct tensor dW, struct tensor dY,
+                                                      int64_t first, struct tensor X)
 {
     OPTIONAL(d, linear_backward_weight_columns, dW, dY, first, X);
     dev_charge_linear(d, "linear backward weight", dY, dW);
@@ -197,49 +207,54 @@ static inline void dev_linear_backward_weight_columns(struct device *d, struct t
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-static inline void dev_attention_forward(struct device *d, struct tensor O, struct tensor lse, struct tensor QKV, struct attention a)
+static inline void dev_attention_forward(struct device *d, struct tensor O, struct tensor lse, struct tensor QKV,
+                                         struct attention a)
 {
     REQUIRED(d, attention_forward, O, lse, QKV, a);
     device_charge(d, "attention forward", attention_forward_cost(tensor_rows(QKV), a, d->dtype));
 }
 
-static inline void dev_attention_backward_input(struct device *d, struct tensor dQKV, struct tensor dO, struct tensor O, struct tensor lse,
-                                                struct tensor QKV, struct attention a)
+static inline void dev_attention_backward_input(struct device *d, struct tensor dQKV, struct tensor dO, struct tensor O,
+                                                struct tensor lse, struct tensor QKV, struct attention a)
 {
     REQUIRED(d, attention_backward_input, dQKV, dO, O, lse, QKV, a);
     device_charge(d, "attention backward input", attention_backward_cost(tensor_rows(QKV), a, d->dtype));
 }
 
-/* ---- rotary: what turns of queries and keys once each way, values not at all ---------------------------------------------------- */
+/* ---- rotary: what turns of queries and keys once each way, values not at all ------------------------------------- */
 
-static inline void dev_charge_rotary(struct device *d, const char *what, struct tensor QKV, struct tensor table, struct attention a)
+static inline void dev_charge_rotary(struct device *d, const char *what, struct tensor QKV, struct tensor table,
+                                     struct attention a)
 {
     device_charge(d, what, elementwise_cost(tensor_rows(QKV) * (a.H + a.K) * tensor_cols(table), 2, 3, d->dtype));
 }
 
-static inline void dev_rotary_forward(struct device *d, struct tensor QKV, struct tensor positions, struct tensor table, struct attention a)
+static inline void dev_rotary_forward(struct device *d, struct tensor QKV, struct tensor positions, struct tensor table,
+                                      struct attention a)
 {
     REQUIRED(d, rotary_forward, QKV, positions, table, a);
     dev_charge_rotary(d, "rotary forward", QKV, table, a);
 }
 
-static inline void dev_rotary_backward_input(struct device *d, struct tensor dQKV, struct tensor positions, struct tensor table,
-                                             struct attention a)
+static inline void dev_rotary_backward_input(struct device *d, struct tensor dQKV, struct tensor positions,
+                                             struct tensor table, struct attention a)
 {
     REQUIRED(d, rotary_backward_input, dQKV, positions, table, a);
     dev_charge_rotary(d, "rotary backward input", dQKV, table, a);
 }
 
-/* ---- mixture: choosing, and moving rows to the experts and back; integers are not charged ---------------------------- */
+/* ---- mixture: choosing, and moving rows to the experts and back; integers are not charged ------------------------ */
 
-static inline void dev_route_forward(struct device *d, struct tensor weights, struct tensor experts, struct tensor logits, bool normalized)
+static inline void dev_route_forward(struct device *d, struct tensor weights, struct tensor experts,
+                                     struct tensor logits, bool normalized)
 {
     OPTIONAL(d, route_forward, weights, experts, logits, normalized);
     dev_charge(d, "route forward", logits, 1, (double)tensor_cols(weights) + 2);
 }
 
-static inline void dev_route_backward_input(struct device *d, struct tensor dlogits, struct tensor dweights, struct tensor weights,
-                                            struct tensor experts, struct tensor logits, bool normalized)
+static inline void dev_route_backward_input(struct device *d, struct tensor dlogits, struct tensor dweights,
+                                            struct tensor weights, struct tensor experts, struct tensor logits,
+                                            bool normalized)
 {
     OPTIONAL(d, route_backward_input, dlogits, dweights, weights, experts, logits, normalized);
     dev_charge(d, "route backward input", logits, 2, 4);
@@ -250,39 +265,44 @@ static inline void dev_expert_order(struct device *d, struct tensor order, struc
     OPTIONAL(d, expert_order, order, counts, experts);
 }
 
-static inline void dev_gather_forward(struct device *d, struct tensor rows, struct tensor X, struct tensor order, int64_t k)
+static inline void dev_gather_forward(struct device *d, struct tensor rows, struct tensor X, struct tensor order,
+                                      int64_t k)
 {
     OPTIONAL(d, gather_forward, rows, X, order, k);
     dev_charge(d, "gather forward", rows, 2, 0);
 }
 
-static inline void dev_gather_backward_input(struct device *d, struct tensor dX, struct tensor drows, struct tensor order, int64_t k)
+static inline void dev_gather_backward_input(struct device *d, struct tensor dX, struct tensor drows,
+                                             struct tensor order, int64_t k)
 {
     OPTIONAL(d, gather_backward_input, dX, drows, order, k);
     dev_charge(d, "gather backward input", drows, 3, 1);
 }
 
-static inline void dev_combine_forward(struct device *d, struct tensor Y, struct tensor rows, struct tensor order, struct tensor weights)
+static inline void dev_combine_forward(struct device *d, struct tensor Y, struct tensor rows, struct tensor order,
+                                       struct tensor weights)
 {
     OPTIONAL(d, combine_forward, Y, rows, order, weights);
     dev_charge(d, "combine forward", rows, 3, 2);
 }
 
-static inline void dev_combine_backward_input(struct device *d, struct tensor drows, struct tensor dweights, struct tensor dY,
-                                              struct tensor rows, struct tensor order, struct tensor weights)
+static inline void dev_combine_backward_input(struct device *d, struct tensor drows, struct tensor dweights,
+                                              struct tensor dY, struct tensor rows, struct tensor order,
+                                              struct tensor weights)
 {
     OPTIONAL(d, combine_backward_input, drows, dweights, dY, rows, order, weights);
     dev_charge(d, "combine backward input", rows, 3, 3);
 }
 
-static inline void dev_router_losses_forward(struct device *d, double *sums, struct tensor logits, struct tensor experts)
+static inline void dev_router_losses_forward(struct device *d, double *sums, struct tensor logits,
+                                             struct tensor experts)
 {
     OPTIONAL(d, router_losses_forward, sums, logits, experts);
     dev_charge(d, "router losses forward", logits, 1, 4);
 }
 
-static inline void dev_router_losses_backward_input(struct device *d, struct tensor dlogits, struct tensor logits, const double *slope,
-                                                    double z_slope)
+static inline void dev_router_losses_backward_input(struct device *d, struct tensor dlogits, struct tensor logits,
+                                                    const double *slope, double z_slope)
 {
     OPTIONAL(d, router_losses_backward_input, dlogits, logits, slope, z_slope);
     dev_charge(d, "router losses backward input", logits, 3, 8);
@@ -340,7 +360,7 @@ static inline void dev_add_squares(struct device *d, struct exact_sum *sum, stru
     dev_charge(d, "sum of squares", X, 1, 2);
 }
 
-/* ---- cross-entropy ------------------------------------------------------------------------------------------------ */
+/* ---- cross-entropy ----------------------------------------------------------------------------------------------- */
 
 static inline void dev_cross_entropy_max(struct device *d, struct tensor top, struct tensor logits)
 {
@@ -348,8 +368,8 @@ static inline void dev_cross_entropy_max(struct device *d, struct tensor top, st
     dev_charge(d, "cross entropy max", logits, 1, 1);
 }
 
-static inline void dev_cross_entropy_sums(struct device *d, struct tensor total, struct tensor hit, struct tensor logits, struct tensor top,
-                                          struct tensor labels, int64_t first)
+static inline void dev_cross_entropy_sums(struct device *d, struct tensor total, struct tensor hit,
+                                          struct tensor logits, struct tensor top, struct tensor labels, int64_t first)
 {
     REQUIRED(d, cross_entropy_sums, total, hit, logits, top, labels, first);
     dev_charge(d, "cross entropy sums", logits, 1, 3);
@@ -368,8 +388,9 @@ static inline double dev_cross_entropy_loss(struct device *d, struct tensor tota
     return loss;
 }
 
-static inline void dev_cross_entropy_backward(struct device *d, struct tensor dlogits, struct tensor logits, struct tensor total,
-                                              struct tensor top, struct tensor labels, int64_t first, int ignore, double scale)
+static inline void dev_cross_entropy_backward(struct device *d, struct tensor dlogits, struct tensor logits,
+                                              struct tensor total, struct tensor top, struct tensor labels,
+                                              int64_t first, int ignore, double scale)
 {
     REQUIRED(d, cross_entropy_backward, dlogits, logits, total, top, labels, first, ignore, scale);
     dev_charge(d, "cross entropy backward", logits, 2, 5);

@@ -22,7 +22,8 @@ enum error_code device_open(struct device *d, const struct backend *b, enum dtyp
     enum error_code e = b == NULL ? usual_backend(&b, err) : OK;
     const struct ops *ops = e ? NULL : b->ops(t);
     if (!e && ops == NULL)
-        e = fail(err, ERR_USAGE, "the backend %s does not compute in %s: use fp32 or fp64", b->name, t < DTYPE_COUNT ? dtype_name(t) : "an unknown format");
+        e = fail(err, ERR_USAGE, "the backend %s does not compute in %s: use fp32 or fp64", b->name,
+                 t < DTYPE_COUNT ? dtype_name(t) : "an unknown format");
     if (!e) e = cluster_find(&usual, CLUSTER_USUAL, err);
     if (e) return e;
     *d = (struct device){ .backend = b, .dtype = t, .ops = b->has_numbers ? ops : NULL };

@@ -17,7 +17,7 @@ struct device {
     enum dtype dtype;                   /* of weights, activations and gradients */
     uint64_t operations;                /* charged so far, and what they came to */
     struct op_cost done;
-    const struct ops *ops;              /* the backend's for that format, called through compute.h only; NULL: it has no numbers */
+    const struct ops *ops;   /* the backend's for that format, called through compute.h only; NULL: it has no numbers */
 };
 
 /**
@@ -26,13 +26,16 @@ struct device {
  * @param d       stays where it is until device_close.
  * @param backend NULL: the one that ORRERY_BACKEND names; without that "cpu", or in debug builds "discrete".
  * @param budget  bytes of emulated memory; 0: no limit.
- * @return OK; ERR_USAGE if the backend does not compute in this format, or ORRERY_BACKEND names none; or the backend's own
+ * @return OK; ERR_USAGE if the backend does not compute in this format, or ORRERY_BACKEND names none; or the backend's
+ *     own
  *         error.  After failure there is nothing to close.
  */
-enum error_code device_open(struct device *d, const struct backend *backend, enum dtype, uint64_t budget, struct error *);
+enum error_code device_open(struct device *d, const struct backend *backend, enum dtype, uint64_t budget,
+                            struct error *);
 void device_close(struct device *);
 
-/* Tensors from the device's arena, in its format.  .data is an address for the backend (backend.h), NULL if it has no memory. */
+/* Tensors from the device's arena, in its format.  .data is an address for the backend (backend.h),
+ * NULL if it has no memory. */
 struct tensor device_tensor_1d(struct device *, enum arena_tag, int64_t n);
 struct tensor device_tensor_2d(struct device *, enum arena_tag, int64_t rows, int64_t cols);
 

@@ -33,12 +33,15 @@ struct flight {
 
 enum error_code flight_mode_parse(struct flight_mode *mode, const char *text, struct error *err)
 {
-    static const char *const word[] = { [FLIGHT_OFF] = "off", [FLIGHT_EARLIEST] = "earliest", [FLIGHT_LATEST] = "latest" };
+    static const char *const word[] = {
+        [FLIGHT_OFF] = "off", [FLIGHT_EARLIEST] = "earliest", [FLIGHT_LATEST] = "latest"
+    };
     static const char prefix[] = "random:";
     for (enum flight_when w = FLIGHT_OFF; w <= FLIGHT_LATEST; w++)
         if (strcmp(text, word[w]) == 0) return mode->when = w, OK;
     const char *digits = text + sizeof prefix - 1;
-    if (strncmp(text, prefix, sizeof prefix - 1) == 0 && *digits != '\0' && strspn(digits, "0123456789") == strlen(digits)) {
+    if (strncmp(text, prefix, sizeof prefix - 1) == 0 && *digits != '\0' &&
+        strspn(digits, "0123456789") == strlen(digits)) {
         *mode = (struct flight_mode){ FLIGHT_RANDOM, strtoull(digits, NULL, 10) };
         return OK;
     }
@@ -89,7 +92,10 @@ uint64_t flight_hash(const void *data, uint64_t bytes)
 const char *flight_trouble(const struct flight *f) { return f != NULL ? f->trouble : ""; }
 
 /* Both sides of what is moved, and what is hashed, may be the device's memory or the host's. */
-static void move(const struct flight *f, void *to, const void *from, uint64_t bytes) { device_copy(f->arena->device, to, from, bytes); }
+static void move(const struct flight *f, void *to, const void *from, uint64_t bytes)
+{
+    device_copy(f->arena->device, to, from, bytes);
+}
 
 static uint64_t hash_of(const struct flight *f, const void *data, uint64_t bytes)
 {
@@ -99,9 +105,12 @@ static uint64_t hash_of(const struct flight *f, const void *data, uint64_t bytes
     return hash;
 }
 
-/* ---- the list ------------------------------------------------------------------------------------------------------- */
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-static bool meets(const char *a, uint64_t n, const char *b, uint64_t m) { return a != NULL && b != NULL && a < b + m && b < a + n; }
+static bool meets(const char *a, uint64_t n, const char *b, uint64_t m)
+{
+    return a != NULL && b != NULL && a < b + m && b < a + n;
+}
 
 static bool within(const char *a, uint64_t n, const char *b, uint64_t m) { return b <= a && a + n <= b + m; }
 
@@ -129,7 +138,8 @@ static struct pending *add(struct flight *f, struct pending p)
 static const char *name_of(enum stream s)
 {
     static const char *const name[STREAMS] = {
-        [COMPUTE] = "compute", [COMMUNICATION] = "communication", [FETCH] = "copy-in", [FLUSH] = "copy-out", [DRIVE] = "drive", [HOST] = "host",
+        [COMPUTE] = "compute", [COMMUNICATION] = "communication", [FETCH] = "copy-in", [FLUSH] = "copy-out",
+            [DRIVE] = "drive", [HOST] = "host",
     };
     return name[s];
 }
@@ -139,8 +149,10 @@ static void judge_source(struct flight *f, const struct pending *p)
     enum arena_tag tag;
     uint64_t block;
     if (hash_of(f, p->from, p->bytes) == p->hash || f->trouble[0] != '\0') return;
-    snprintf(f->trouble, sizeof f->trouble, "%llu bytes of %s were changed while the %s stream still read them, until %.3f us: a buffer is used "
-             "again too early", (unsigned long long)p->bytes, arena_look(f->arena, p->from, &tag, &block) ? arena_tag_name(tag) : "memory",
+    snprintf(f->trouble, sizeof f->trouble,
+             "%llu bytes of %s were changed while the %s stream still read them, until %.3f us: a buffer is used "
+             "again too early",
+             (unsigned long long)p->bytes, arena_look(f->arena, p->from, &tag, &block) ? arena_tag_name(tag) : "memory",
              name_of(p->stream), (double)p->done / 1e6);
 }
 
@@ -158,7 +170,8 @@ static bool asked_for(const struct pending *p, const struct which *w)
 {
     if (p->open || p->done > w->until || (w->stream != STREAMS && p->stream != w->stream)) return false;
     if (w->bytes == 0) return true;
-    return meets(p->to, p->bytes, w->to, w->bytes) || meets(p->to, p->bytes, w->from, w->bytes) || meets(p->from, p->bytes, w->to, w->bytes);
+    return meets(p->to, p->bytes, w->to, w->bytes) || meets(p->to, p->bytes, w->from, w->bytes) ||
+           meets(p->from, p->bytes, w->to, w->bytes);
 }
 
 /* In the order of virtual time; of equal times, in the program's. */
@@ -173,7 +186,7 @@ static void land_all(struct flight *f, struct which w)
     }
 }
 
-/* ---- what the clock tells ----------------------------------------------------------------------------------------------- */
+/* ---- what the clock tells ---------------------------------------------------------------------------------------- */
 
 static bool ends_at(const struct flight *f, enum stream s, picoseconds when)
 {
@@ -187,7 +200,9 @@ static void land_stream(struct flight *f, enum stream s, picoseconds until)
 {
     for (int i = 0; i < f->count; i++) {
         struct pending *p = &f->list[i];
-        if ((p->kind != COPY && p->kind != MARK) || p->stream != s || p->done > until || p->reached || p->start >= p->done) continue;
+        if ((p->kind != COPY && p->kind != MARK) || p->stream != s || p->done > until || p->reached ||
+            p->start >= p->done)
+            continue;
         p->reached = true;
         flight_wait(f, p->start);
         i = -1;                                                     /* the list is another one */
@@ -231,11 +246,15 @@ void flight_enter(struct flight *f, enum stream s)
 static bool is_result(const struct flight *f, const char *data, uint64_t bytes)
 {
     for (int i = 0; i < f->count; i++)
-        if (f->list[i].kind == RESULT && f->list[i].open && meets(f->list[i].to, f->list[i].bytes, data, bytes)) return true;
+        if (f->list[i].kind == RESULT && f->list[i].open && meets(f->list[i].to, f->list[i].bytes, data, bytes))
+            return true;
     return false;
 }
 
-static void make_mark(struct pending *p) { *p = (struct pending){ .kind = MARK, .stream = p->stream, .start = p->start, .done = p->done }; }
+static void make_mark(struct pending *p)
+{
+    *p = (struct pending){ .kind = MARK, .stream = p->stream, .start = p->start, .done = p->done };
+}
 
 /* What is read and written is compared as a result.  Results that are early are only marked. */
 static void choose(struct flight *f)
@@ -283,7 +302,7 @@ void flight_snapshot(const struct flight *f, enum stream s, void *to, const void
     }
 }
 
-/* ---- what is read and written ------------------------------------------------------------------------------------------- */
+/* ---- what is read and written ------------------------------------------------------------------------------------ */
 
 static bool followed(const struct flight *f, const void *data, uint64_t bytes)
 {
@@ -303,7 +322,14 @@ void flight_wrote(struct flight *f, picoseconds now, void *data, uint64_t bytes)
         if (within(data, bytes, p->to, p->bytes)) known = true;
         else if (within(p->to, p->bytes, data, bytes)) drop(f, i);
     }
-    if (!known) add(f, (struct pending){ .kind = RESULT, .stream = f->at_work, .done = now, .to = data, .bytes = bytes, .open = true, .fresh = true });
+    if (!known)
+        add(f, (struct pending){ .kind = RESULT,
+                                 .stream = f->at_work,
+                                 .done = now,
+                                 .to = data,
+                                 .bytes = bytes,
+                                 .open = true,
+                                 .fresh = true });
 }
 
 void flight_read(struct flight *f, picoseconds now, const void *data, uint64_t bytes)
@@ -315,7 +341,13 @@ void flight_read(struct flight *f, picoseconds now, const void *data, uint64_t b
         p->done = now;
         return;
     }
-    add(f, (struct pending){ .kind = SOURCE, .stream = f->at_work, .done = now, .from = data, .bytes = bytes, .open = true, .fresh = true });
+    add(f, (struct pending){ .kind = SOURCE,
+                             .stream = f->at_work,
+                             .done = now,
+                             .from = data,
+                             .bytes = bytes,
+                             .open = true,
+                             .fresh = true });
 }
 
 void flight_before_copy(struct flight *f, picoseconds start, void *to, const void *from, uint64_t bytes)
@@ -323,16 +355,19 @@ void flight_before_copy(struct flight *f, picoseconds start, void *to, const voi
     if (f != NULL && bytes > 0) land_all(f, (struct which){ start, STREAMS, to, from, bytes });
 }
 
-void flight_copied(struct flight *f, enum stream engine, picoseconds start, picoseconds done, void *to, const void *from, uint64_t bytes)
+void flight_copied(struct flight *f, enum stream engine, picoseconds start, picoseconds done, void *to,
+                   const void *from, uint64_t bytes)
 {
     if (f == NULL || bytes == 0) return;
-    struct pending p = { .kind = COPY, .stream = engine, .start = start, .done = done, .to = to, .from = from, .bytes = bytes };
+    struct pending p = {
+        .kind = COPY, .stream = engine, .start = start, .done = done, .to = to, .from = from, .bytes = bytes
+    };
     const bool late = flight_late(f);
     if (!late) make_mark(&p);
     if (add(f, p) && late) arena_poison(f->arena, to, bytes);
 }
 
-/* ---- what the arena tells ----------------------------------------------------------------------------------------------- */
+/* ---- what the arena tells ---------------------------------------------------------------------------------------- */
 
 /* A copy whose source goes is read now.  If that cannot be kept, the copy has been early. */
 static void read_now(struct flight *f, int i)

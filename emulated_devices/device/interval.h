@@ -12,10 +12,16 @@ struct interval { int64_t first, count; };
 
 static inline int64_t interval_end(struct interval a) { return a.first + a.count; }
 
-static inline bool interval_equal(struct interval a, struct interval b) { return a.first == b.first && a.count == b.count; }
+static inline bool interval_equal(struct interval a, struct interval b)
+{
+    return a.first == b.first && a.count == b.count;
+}
 
 /** The same, so much further on. */
-static inline struct interval interval_moved(struct interval a, int64_t by) { return (struct interval){ a.first + by, a.count }; }
+static inline struct interval interval_moved(struct interval a, int64_t by)
+{
+    return (struct interval){ a.first + by, a.count };
+}
 
 /** What both have.  .count is 0 where that is nothing. */
 static inline struct interval interval_meet(struct interval a, struct interval b)
@@ -25,7 +31,8 @@ static inline struct interval interval_meet(struct interval a, struct interval b
     return (struct interval){ first, end > first ? end - first : 0 };
 }
 
-/** Where block `index` begins when `count` are cut into `parts` blocks, of which the first count % parts have one more; 0 <= index <= parts. */
+/** Where block `index` begins when `count` are cut into `parts` blocks, of which the first count %
+ * parts have one more; 0 <= index <= parts. */
 static inline int64_t block_start(int64_t count, int parts, int index)
 {
     return count / parts * index + (count % parts < index ? count % parts : index);
@@ -47,8 +54,8 @@ struct intervals {
 /** All of a dimension. */
 struct intervals intervals_whole(int64_t n);
 
-/** Add an interval behind the others.  One that follows the last without a gap makes it longer; an empty one adds nothing.
- *  Without memory the list is lost: intervals_lost. */
+/** Add an interval behind the others.  One that follows the last without a gap makes it longer; an empty one adds
+ *  nothing.  Without memory the list is lost: intervals_lost. */
 void intervals_add(struct intervals *, struct interval);
 
 /** Add what an interval of these covers, counted in the order in which they lie: their third to fifth element, say. */

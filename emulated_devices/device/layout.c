@@ -60,7 +60,8 @@ int64_t layout_rows(const struct layout *l)
 }
 
 /* The dimensions that a box covers whole, from the last one backwards, join into one run with the first that is not. */
-static void each_run_of_box(const struct layout *l, const struct box *b, int64_t piece, void (*f)(void *, struct run), void *context)
+static void each_run_of_box(const struct layout *l, const struct box *b, int64_t piece, void (*f)(void *, struct run),
+                            void *context)
 {
     int inner = l->ndim - 1;
     int64_t length = b->extent[inner], index[TENSOR_MAX_DIMS] = { 0 };
@@ -96,10 +97,13 @@ static void clip_run(void *context, struct run r)
     const struct within *w = context;
     const int64_t from = r.piece > w->first ? r.piece : w->first, end = r.piece + r.length;
     const int64_t until = end < w->first + w->count ? end : w->first + w->count;
-    if (from < until) w->f(w->context, (struct run){ .whole = r.whole + from - r.piece, .piece = from - w->first, .length = until - from });
+    if (from < until)
+        w->f(w->context,
+             (struct run){ .whole = r.whole + from - r.piece, .piece = from - w->first, .length = until - from });
 }
 
-void layout_each_run_within(const struct layout *l, int64_t first, int64_t count, void (*f)(void *, struct run), void *context)
+void layout_each_run_within(const struct layout *l, int64_t first, int64_t count, void (*f)(void *, struct run),
+                            void *context)
 {
     struct within w = { first, count, f, context };
     layout_each_run(l, clip_run, &w);
@@ -120,7 +124,8 @@ void layout_cut(const struct layout *l, const void *whole, void *piece, size_t s
     layout_each_run(l, copy_run, &c);
 }
 
-void layout_paste_within(const struct layout *l, int64_t first, int64_t count, void *whole, const void *part, size_t size)
+void layout_paste_within(const struct layout *l, int64_t first, int64_t count, void *whole, const void *part,
+                         size_t size)
 {
     struct copy c = { whole, (char *)(uintptr_t)part, size, false };
     layout_each_run_within(l, first, count, copy_run, &c);

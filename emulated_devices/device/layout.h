@@ -1,9 +1,10 @@
 /* layout.h -- which part of a logical tensor a device holds: a list of boxes.
  *
  * A box is a start and an extent in each dimension of the whole tensor.  The boxes' elements are stored one box after
- * another, each row-major.  Contiguous and uneven splits, fused projections cut by heads, padded vocabularies, sequences
- * dealt out in zigzag: all are lists of boxes.  Initial values, comparison, checkpoints and resharding work on boxes,
- * once: everything here is a walk over the runs of elements that are contiguous both in the piece and in the whole.
+ * another, each row-major.  Contiguous and uneven splits, fused projections cut by heads, padded vocabularies,
+ * sequences dealt out in zigzag: all are lists of boxes.  Initial values, comparison, checkpoints and resharding work
+ * on boxes, once: everything here is a walk over the runs of elements that are contiguous both in the piece and in the
+ * whole.
  */
 #ifndef ORRERY_LAYOUT_H
 #define ORRERY_LAYOUT_H
@@ -39,23 +40,27 @@ void layout_add_box(struct layout *, const int64_t start[], const int64_t extent
 /** Elements in all boxes together. */
 int64_t layout_count(const struct layout *);
 
-/** Rows and columns of the piece seen as one matrix: boxes that share their columns stack.  For matrices and vectors. */
+/** Rows and columns of the piece seen as one matrix: boxes that share their columns stack.
+ * For matrices and vectors. */
 int64_t layout_rows(const struct layout *);
 int64_t layout_cols(const struct layout *);
 
-/* A run of elements contiguous in both: from `whole` on in the logical tensor, from `piece` on in the device's memory. */
+/* A run of elements contiguous in both: from `whole` on in the logical tensor, from `piece` on in the
+ * device's memory. */
 struct run { int64_t whole, piece, length; };
 
 /** Call f for each run, in order of the piece. */
 void layout_each_run(const struct layout *, void (*f)(void *context, struct run), void *context);
 
 /** The same for elements first .. first + count - 1 of the piece only; run.piece counts from the first of them. */
-void layout_each_run_within(const struct layout *, int64_t first, int64_t count, void (*f)(void *context, struct run), void *context);
+void layout_each_run_within(const struct layout *, int64_t first, int64_t count, void (*f)(void *context, struct run),
+                            void *context);
 
 /** piece = the boxes of whole.  Bits are kept. */
 void layout_cut(const struct layout *, const void *whole, void *piece, size_t element_size);
 
-/** The boxes of whole = elements first .. first + count - 1 of the piece, all that `part` has; the rest of whole stays. */
+/** The boxes of whole = elements first .. first + count - 1 of the piece, all that `part` has;
+ * the rest of whole stays. */
 void layout_paste_within(const struct layout *, int64_t first, int64_t count, void *whole, const void *part,
                          size_t element_size);
 

@@ -1,8 +1,8 @@
 /* part.h -- the part of a matrix that a device holds: some of its rows, and of each of them some columns.
  *
- * What activations are cut like: rows by microbatches and copies of the model (and by position, in a sequence dealt out in
- * pieces), columns by heads, by feed-forward columns or by the vocabulary.  Every row has the same columns, and the part lies
- * in memory row by row; a list of boxes (layout.h), which lie one after another, could not say that.
+ * What activations are cut like: rows by microbatches and copies of the model (and by position, in a sequence dealt out
+ * in pieces), columns by heads, by feed-forward columns or by the vocabulary.  Every row has the same columns, and the
+ * part lies in memory row by row; a list of boxes (layout.h), which lie one after another, could not say that.
  */
 #ifndef ORRERY_PART_H
 #define ORRERY_PART_H

@@ -11,9 +11,9 @@ const char *reduction_name(enum reduction r)
     return r < REDUCTION_COUNT ? name[r] : "unknown reduction";
 }
 
-/* One loop for each number format and reduction, of what an element widens to: integers add and multiply as unsigned, so
- * that they wrap round instead of being undefined; 16-bit numbers in fp32, whose sum, product or quotient, rounded again
- * to 16 bits, is rounded as if once (S. Figueroa, doi:10.1145/221332.221334: 24 >= 2 * 11 + 2 bits).
+/* One loop for each number format and reduction, of what an element widens to: integers add and multiply as unsigned,
+ * so that they wrap round instead of being undefined; 16-bit numbers in fp32, whose sum, product or quotient, rounded
+ * again to 16 bits, is rounded as if once (S. Figueroa, doi:10.1145/221332.221334: 24 >= 2 * 11 + 2 bits).
  * x != x is NaN: once one is in, MAX and MIN keep it.  For integers the compiler drops that comparison. */
 #define REDUCE(suffix, type, wide, WIDEN, NARROW)                                                                 \
 static void reduce_##suffix(enum reduction how, type *restrict into, const type *restrict from, int64_t n)         \
@@ -22,8 +22,10 @@ static void reduce_##suffix(enum reduction how, type *restrict into, const type 
     case SUM:                                                                                                      \
     case AVERAGE: EACH { const wide x = WIDEN(into[i]), y = WIDEN(from[i]); into[i] = NARROW(x + y); } break;      \
     case PRODUCT: EACH { const wide x = WIDEN(into[i]), y = WIDEN(from[i]); into[i] = NARROW(x * y); } break;      \
-    case MAX:     EACH if (WIDEN(from[i]) > WIDEN(into[i]) || WIDEN(from[i]) != WIDEN(from[i])) into[i] = from[i]; break; \
-    case MIN:     EACH if (WIDEN(from[i]) < WIDEN(into[i]) || WIDEN(from[i]) != WIDEN(from[i])) into[i] = from[i]; break; \
+    case MAX:     EACH if (WIDEN(from[i]) > WIDEN(into[i]) || WIDEN(from[i]) != WIDEN(from[i])) into[i] = from[i]; \
+        break; \
+    case MIN:     EACH if (WIDEN(from[i]) < WIDEN(into[i]) || WIDEN(from[i]) != WIDEN(from[i])) into[i] = from[i]; \
+        break; \
     case REDUCTION_COUNT: break;                                                                                   \
     }                                                                                                              \
 }                                                                                                                  \

@@ -8,15 +8,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- files ---------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static enum error_code transfer(int file, bool writes, void *memory, uint64_t bytes, uint64_t at, struct error *err)
 {
     for (char *next = memory; bytes > 0;) {
-        const ssize_t n = writes ? pwrite(file, next, (size_t)bytes, (off_t)at) : pread(file, next, (size_t)bytes, (off_t)at);
+        const ssize_t n =
+            writes ? pwrite(file, next, (size_t)bytes, (off_t)at) : pread(file, next, (size_t)bytes, (off_t)at);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0)
-            return fail(err, ERR_FILE, "the slow tier's file cannot be %s at byte %llu: %s", writes ? "written" : "read", (unsigned long long)at,
+            return fail(err, ERR_FILE, "the slow tier's file cannot be %s at byte %llu: %s",
+                        writes ? "written" : "read", (unsigned long long)at,
                         n < 0 ? strerror(errno) : "it has been cut short");
         next += n, at += (uint64_t)n, bytes -= (uint64_t)n;
     }
@@ -29,7 +31,8 @@ static enum error_code fill(int file, uint64_t bytes, struct error *err)
     enum { PIECE = 1 << 20 };
     char *zeros = calloc(1, PIECE);
     enum error_code e = zeros ? OK : fail(err, ERR_MEMORY, "no memory to make the slow tier's file");
-    for (uint64_t at = 0; at < bytes && !e; at += PIECE) e = transfer(file, true, zeros, bytes - at < PIECE ? bytes - at : PIECE, at, err);
+    for (uint64_t at = 0; at < bytes && !e; at += PIECE)
+        e = transfer(file, true, zeros, bytes - at < PIECE ? bytes - at : PIECE, at, err);
     free(zeros);
     return e;
 }
@@ -40,7 +43,8 @@ static enum error_code map(struct tier *t, struct error *err)
     if (t->size == 0) return OK;
     void *mapped = mmap(NULL, (size_t)t->size, PROT_READ | PROT_WRITE, MAP_SHARED, t->file, 0);
     if (mapped == MAP_FAILED)
-        return fail(err, ERR_FILE, "a file of %llu bytes cannot be mapped: %s", (unsigned long long)t->size, strerror(errno));
+        return fail(err, ERR_FILE, "a file of %llu bytes cannot be mapped: %s", (unsigned long long)t->size,
+                    strerror(errno));
     t->memory = mapped;
     return OK;
 }
@@ -59,14 +63,15 @@ static enum error_code open_file(struct tier *t, const char *folder, struct erro
     return fail_about(err, e, about);
 }
 
-/* ---- the tier ------------------------------------------------------------------------------------------------------- */
+/* ---- the tier ---------------------------------------------------------------------------------------------------- */
 
 enum error_code tier_open(struct tier *t, struct device *d, const char *folder, uint64_t bytes, struct error *err)
 {
     *t = (struct tier){ .device = d, .size = bytes, .file = -1 };
     if (!folder) t->memory = calloc(1, (size_t)bytes + 1);
     enum error_code e = folder ? open_file(t, folder, err) : OK;
-    if (!folder && t->memory == NULL) e = fail(err, ERR_MEMORY, "no memory for a slow tier of %llu bytes", (unsigned long long)bytes);
+    if (!folder && t->memory == NULL)
+        e = fail(err, ERR_MEMORY, "no memory for a slow tier of %llu bytes", (unsigned long long)bytes);
     if (e) tier_close(t);
     return e;
 }
@@ -88,11 +93,13 @@ struct tensor tier_place(struct tier *t, enum dtype format, int64_t n)
     return home;
 }
 
-/* ---- moving --------------------------------------------------------------------------------------------------------- */
+/* ---- moving ------------------------------------------------------------------------------------------------------ */
 
 static picoseconds drive(struct tier *t, const char *what, uint64_t bytes, picoseconds from)
 {
-    return t->file < 0 ? from : clock_job(&t->device->clock, DRIVE, what, from, time_at_rate(bytes, t->device->clock.cluster.host.drive_rate));
+    return t->file < 0 ? from
+                       : clock_job(&t->device->clock, DRIVE, what, from,
+                                   time_at_rate(bytes, t->device->clock.cluster.host.drive_rate));
 }
 
 picoseconds tier_announce(struct tier *t, uint64_t bytes, picoseconds from) { return drive(t, "read", bytes, from); }
@@ -134,6 +141,7 @@ enum error_code tier_write(struct tier *t, struct tensor home, struct tensor fro
     flight_before_copy(t->device->clock.flight, start, home.data, from.data, bytes);
     *when = drive(t, "write", bytes, clock_copy(&t->device->clock, FLUSH, *when, bytes));
     const enum error_code e = move(t, true, home, from.data, err);
-    if (!e) flight_copied(t->device->clock.flight, t->file < 0 ? FLUSH : DRIVE, start, *when, home.data, from.data, bytes);
+    if (!e)
+        flight_copied(t->device->clock.flight, t->file < 0 ? FLUSH : DRIVE, start, *when, home.data, from.data, bytes);
     return e;
 }

@@ -1,11 +1,11 @@
 /* tier.h -- the slow tier of a device: memory that is not its own, behind a link of its own; the host's, or a file.
  *
- * What is kept there has a home: a tensor that lies in the tier's memory.  It does not count in the device's arena.  A device
- * computes with copies of it that do, which tier_read and tier_write make; each of them is counted, and keeps the device's
- * copy engine busy.  What lies in a file also passes the host's drive, before the copy engine or after it.
+ * What is kept there has a home: a tensor that lies in the tier's memory.  It does not count in the device's arena.  A
+ * device computes with copies of it that do, which tier_read and tier_write make; each of them is counted, and keeps
+ * the device's copy engine busy.  What lies in a file also passes the host's drive, before the copy engine or after it.
  *
- * Homes can be looked at directly: for comparison, checkpoints and first values, which are no part of what is emulated, and
- * by the host, which computes with what is in its memory.
+ * Homes can be looked at directly: for comparison, checkpoints and first values, which are no part of what is emulated,
+ * and by the host, which computes with what is in its memory.
  *
  * A file is removed as soon as it is open, so that nothing of it is left behind, however the program ends.
  */
@@ -48,7 +48,8 @@ picoseconds tier_announce(struct tier *, uint64_t bytes, picoseconds from);
 
 /**
  * Copy a home, or a part of one, to the device, or back.
- * Local; nothing happens to an empty tensor.  tier_read starts from the host's memory: of a file, tier_announce comes first.
+ * Local; nothing happens to an empty tensor.  tier_read starts from the host's memory: of a file, tier_announce comes
+ * first.
  * @param[in,out] when  when it can begin, at the earliest; when it is done.
  * @return OK or ERR_FILE, also if a file was cut short.
  */

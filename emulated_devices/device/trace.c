@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- recording ---------------------------------------------------------------------------------------------------- */
+/* ---- recording --------------------------------------------------------------------------------------------------- */
 
 static struct span *next_span(struct trace *t)
 {
@@ -48,7 +48,7 @@ void trace_free(struct trace *t)
     *t = (struct trace){ .span = NULL };
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------ */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Microseconds, the format's unit, with every picosecond kept. */
 #define TIME "%" PRId64 ".%06" PRId64
@@ -56,18 +56,26 @@ void trace_free(struct trace *t)
 
 static void write_row_name(FILE *f, const struct clock *c, int device, int row)
 {
-    static const char *const stream[] = { "compute", "communication", "copy from host", "copy to host", "drive", "host" };
+    static const char *const stream[] = {
+        "compute", "communication", "copy from host", "copy to host", "drive", "host"
+    };
     char name[40];
     if (row < STREAMS) snprintf(name, sizeof name, "%s", stream[row]);
-    else snprintf(name, sizeof name, "%s, %s", (row - STREAMS) % 2 ? "receive" : "send", c->cluster.link[(row - STREAMS) / 2].level);
-    fprintf(f, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}},\n", device, row, name);
-    fprintf(f, "{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}},\n", device, row, row);
+    else
+        snprintf(name, sizeof name, "%s, %s", (row - STREAMS) % 2 ? "receive" : "send",
+                 c->cluster.link[(row - STREAMS) / 2].level);
+    fprintf(f, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}},\n", device,
+            row, name);
+    fprintf(f, "{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}},\n",
+            device, row, row);
 }
 
 static void write_names(FILE *f, const struct trace *t, const struct clock *c, int device, const char *place)
 {
-    fprintf(f, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"device %d  %s\"}},\n", device, device, place);
-    fprintf(f, "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"args\":{\"sort_index\":%d}},\n", device, device);
+    fprintf(f, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"device %d  %s\"}},\n", device,
+            device, place);
+    fprintf(f, "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"args\":{\"sort_index\":%d}},\n", device,
+            device);
     for (int row = 0; row < STREAMS + 2 * CLUSTER_LEVELS; row++) {
         bool used = false;
         for (size_t i = 0; i < t->count && !used; i++) used = t->span[i].row == row;
@@ -77,21 +85,25 @@ static void write_names(FILE *f, const struct trace *t, const struct clock *c, i
 
 static void write_span(FILE *f, const struct span *s, int device)
 {
-    fprintf(f, "{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":" TIME ",\"dur\":" TIME, s->what.name,
-            s->row < STREAMS ? "compute" : "message", device, s->row, TIME_OF(s->start), TIME_OF(s->end - s->start));
+    fprintf(f, "{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":" TIME ",\"dur\":" TIME,
+            s->what.name, s->row < STREAMS ? "compute" : "message", device, s->row, TIME_OF(s->start),
+            TIME_OF(s->end - s->start));
     if (s->row < STREAMS) {
         fprintf(f, "},\n");
         return;
     }
     const bool receives = (s->row - STREAMS) % 2;
-    fprintf(f, ",\"args\":{\"bytes\":%" PRIu64 ",\"%s\":%d}},\n", s->what.bytes, receives ? "from" : "to", s->what.peer);
+    fprintf(f, ",\"args\":{\"bytes\":%" PRIu64 ",\"%s\":%d}},\n", s->what.bytes, receives ? "from" : "to",
+            s->what.peer);
     if (s->first)
-        fprintf(f, "{\"ph\":\"%s\",\"name\":\"message\",\"cat\":\"message\",\"id\":%" PRId64 ",\"pid\":%d,\"tid\":%d,\"ts\":" TIME "%s},\n",
+        fprintf(f,
+                "{\"ph\":\"%s\",\"name\":\"message\",\"cat\":\"message\",\"id\":%" PRId64
+                ",\"pid\":%d,\"tid\":%d,\"ts\":" TIME "%s},\n",
                 receives ? "f" : "s", s->what.flow, device, s->row, TIME_OF(s->start), receives ? ",\"bp\":\"e\"" : "");
 }
 
-enum error_code trace_format(const struct trace *t, const struct clock *c, int device, const char *place, char **text, size_t *length,
-                             struct error *err)
+enum error_code trace_format(const struct trace *t, const struct clock *c, int device, const char *place, char **text,
+                             size_t *length, struct error *err)
 {
     *text = NULL;
     FILE *f = open_memstream(text, length);

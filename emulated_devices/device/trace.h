@@ -45,13 +45,14 @@ void trace_work(struct trace *, int row, const char *name, picoseconds start, pi
 void trace_message(struct trace *, int row, picoseconds start, picoseconds end);
 
 /**
- * The device's events as JSON, for the list "traceEvents": with names of the process and its rows, each event followed by
- * a comma and a newline.  The same on every run.
+ * The device's events as JSON, for the list "traceEvents": with names of the process and its rows, each event followed
+ * by a comma and a newline.  The same on every run.
  * @param place      what stands beside the device's number: "dp=1 tp=0".
  * @param[out] text  length bytes, for free(); NULL on failure.
  * @return OK or ERR_MEMORY.
  */
-enum error_code trace_format(const struct trace *, const struct clock *, int device, const char *place, char **text, size_t *length, struct error *);
+enum error_code trace_format(const struct trace *, const struct clock *, int device, const char *place, char **text,
+                             size_t *length, struct error *);
 
 void trace_free(struct trace *);
 

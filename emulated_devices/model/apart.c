@@ -1,7 +1,10 @@
 #include "emulated_devices/model/apart.h"
 #include <stdlib.h>
 
-static int replica_of(const struct trainer *t, int rank) { return shards_replica_of(&t->data.shards, plan_copy_of(&t->plan, rank)); }
+static int replica_of(const struct trainer *t, int rank)
+{
+    return shards_replica_of(&t->data.shards, plan_copy_of(&t->plan, rank));
+}
 
 enum error_code apart_group(struct group *g, const struct trainer *t, struct error *err)
 {
@@ -31,6 +34,7 @@ enum error_code apart_share(struct trainer *t, double sums[2], struct error *err
         next++;
     }
     sums[1] /= replicas;
-    for (int rank = 1; rank < t->comm->size && !e; rank++) e = message_wait(t->comm, message_send(&x, rank, sums, bytes), err);
+    for (int rank = 1; rank < t->comm->size && !e; rank++)
+        e = message_wait(t->comm, message_send(&x, rank, sums, bytes), err);
     return e;
 }

@@ -11,13 +11,14 @@
 enum { PATH_ROOM = BUNDLE_PATH };
 
 const struct bundle_kind checkpoint_files = {
-    .title = "a checkpoint of orrery", .list = CHECKPOINT_LIST, .name = { CONFIG_FILE, WEIGHTS_FILE, STATES_FILE, TRAINING_FILE },
+    .title = "a checkpoint of orrery", .list = CHECKPOINT_LIST,
+    .name = { CONFIG_FILE, WEIGHTS_FILE, STATES_FILE, TRAINING_FILE },
 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code read_boxes(const struct weights *file, const struct param_spec *s, const char *suffix, const struct layout *l,
-                                  struct tensor into, struct error *err)
+static enum error_code read_boxes(const struct weights *file, const struct param_spec *s, const char *suffix,
+                                  const struct layout *l, struct tensor into, struct error *err)
 {
     enum error_code e = OK;
     char *next = into.data;
@@ -29,10 +30,14 @@ static enum error_code read_boxes(const struct weights *file, const struct param
     return e;
 }
 
-static void path_of(char path[PATH_ROOM], const char *dir, const char *file) { snprintf(path, PATH_ROOM, "%s/%s", dir, file); }
+static void path_of(char path[PATH_ROOM], const char *dir, const char *file)
+{
+    snprintf(path, PATH_ROOM, "%s/%s", dir, file);
+}
 
 /* The weights are what is read, rounded: of 16-bit weights files have the masters. */
-static enum error_code keep_weights(struct trainer *t, const struct parameter *p, struct tensor piece, struct error *err)
+static enum error_code keep_weights(struct trainer *t, const struct parameter *p, struct tensor piece,
+                                    struct error *err)
 {
     struct tensor rounded = tensor_1d(NULL, t->plan.dtype, tensor_count(piece));
     rounded.data = malloc(tensor_bytes(rounded) + 1);
@@ -45,8 +50,8 @@ static enum error_code keep_weights(struct trainer *t, const struct parameter *p
 }
 
 /* A device that keeps only some elements of its boxes reads all of them, one tensor at a time. */
-static enum error_code read_own(struct trainer *t, const struct weights *file, const struct parameter *p, const char *suffix,
-                                enum tensor_kind kind, struct error *err)
+static enum error_code read_own(struct trainer *t, const struct weights *file, const struct parameter *p,
+                                const char *suffix, enum tensor_kind kind, struct error *err)
 {
     const struct param_spec spec = data_spec(&t->data, &p->spec, kind);
     const struct layout layout = data_keeps_whole(&t->data, kind) ? layout_whole(spec.ndim, spec.dim) : p->layout;
@@ -73,7 +78,7 @@ static enum error_code read_weights(struct trainer *t, const struct weights *fil
     return e;
 }
 
-/* ---- training.json ----------------------------------------------------------------------------------------------------- */
+/* ---- training.json ----------------------------------------------------------------------------------------------- */
 
 /* A file of a run that had no loss scale has the one that changes nothing. */
 static enum error_code read_loss_scale(struct trainer *t, const cJSON *root, const char *path, struct error *err)
@@ -89,7 +94,8 @@ static enum error_code read_loss_scale(struct trainer *t, const cJSON *root, con
     if (t->loss_scale.interval == 0) return OK;
     const double x = strtod(scale, &end);
     if (*end != '\0' || !(x >= LOSS_SCALE_LEAST && x <= LOSS_SCALE_MOST))
-        return fail(err, ERR_FORMAT, "%s: loss_scale is %.40s; it must be a positive number", shown_path(path).text, shown(scale).text);
+        return fail(err, ERR_FORMAT, "%s: loss_scale is %.40s; it must be a positive number", shown_path(path).text,
+                    shown(scale).text);
     t->loss_scale.scale = x, t->loss_scale.good = good;
     return OK;
 }
@@ -103,11 +109,14 @@ static enum error_code check_replicas(const struct trainer *t, const cJSON *root
     enum error_code e = json_int(root, path, "replicas", 1, MESH_MOST_DEVICES, &replicas, err);
     if (e) return e;
     if (!t->data.shards.apart)
-        return fail(err, ERR_FORMAT, "%s: of %lld replicas that train apart, with --data-parallel local-sgd or diloco; --model DIR takes what their last "
-                    "outer step made", shown_path(path).text, (long long)replicas);
+        return fail(err, ERR_FORMAT,
+                    "%s: of %lld replicas that train apart, with --data-parallel local-sgd or diloco; --model DIR "
+                    "takes what their last "
+                    "outer step made",
+                    shown_path(path).text, (long long)replicas);
     if (replicas != own)
-        return fail(err, ERR_FORMAT, "%s: of %lld replicas that train apart; --data-parallel %s makes %d of --dp %d", shown_path(path).text,
-                    (long long)replicas, t->data.scheme->head.name, own, t->plan.mesh.size[DP]);
+        return fail(err, ERR_FORMAT, "%s: of %lld replicas that train apart; --data-parallel %s makes %d of --dp %d",
+                    shown_path(path).text, (long long)replicas, t->data.scheme->head.name, own, t->plan.mesh.size[DP]);
     return OK;
 }
 
@@ -156,9 +165,10 @@ void checkpoint_close(struct checkpoint *c)
     *c = (struct checkpoint){ 0 };
 }
 
-/* ---- states ------------------------------------------------------------------------------------------------------------ */
+/* ---- states ------------------------------------------------------------------------------------------------------ */
 
-/* Of replicas that train apart a device reads its own.  A file of copies that did not serves all of them: here they part. */
+/* Of replicas that train apart a device reads its own.  A file of copies that did not serves all of them:
+ * here they part. */
 static enum error_code read_states(struct trainer *t, const struct weights *file, bool replicas, struct error *err)
 {
     const int count = checkpoint_states(t, replicas ? shards_replicas(&t->data.shards) : 0, NULL);
@@ -166,7 +176,8 @@ static enum error_code read_states(struct trainer *t, const struct weights *file
     enum error_code e = list ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d states", count);
     if (!e) checkpoint_states(t, replicas ? shards_replicas(&t->data.shards) : 0, list);
     for (int k = 0; k < count && !e; k++) {
-        const bool own = !replicas || kind_is_common(list[k].kind) || list[k].replica == shards_replica_of(&t->data.shards, t->dp.rank);
+        const bool own = !replicas || kind_is_common(list[k].kind) ||
+                         list[k].replica == shards_replica_of(&t->data.shards, t->dp.rank);
         for (int i = 0; i < t->parameters.count && own && !e; i++)
             e = read_own(t, file, &t->parameters.all[i], list[k].suffix, list[k].kind, err);
     }
@@ -219,7 +230,8 @@ enum error_code checkpoint_load_weights(struct trainer *t, const struct checkpoi
 {
     char path[BUNDLE_PATH];
     struct weights file;
-    enum error_code e = comm_agree(t->comm, c->there && t->comm->rank == 0 ? bundle_check(&c->files, WEIGHTS_FILE, err) : OK, err);
+    enum error_code e =
+        comm_agree(t->comm, c->there && t->comm->rank == 0 ? bundle_check(&c->files, WEIGHTS_FILE, err) : OK, err);
     if (e) return e;
     if (c->there) bundle_find(&c->files, WEIGHTS_FILE, path);
     e = c->there ? weights_open_file(&file, path, err) : weights_open(&file, c->dir, err);

@@ -1,7 +1,8 @@
 #include "emulated_devices/model/checkpoint_states.h"
 #include <stdio.h>
 
-static int put(struct state_tensor *list, int at, enum tensor_kind kind, int replica, const char *whose, const char *dot, const char *what)
+static int put(struct state_tensor *list, int at, enum tensor_kind kind, int replica, const char *whose,
+               const char *dot, const char *what)
 {
     if (list == NULL) return at + 1;
     list[at] = (struct state_tensor){ .kind = kind, .replica = replica };
@@ -11,7 +12,8 @@ static int put(struct state_tensor *list, int at, enum tensor_kind kind, int rep
 
 static int put_states(const struct optimizer *o, struct state_tensor *list, int at, int replica, const char *whose)
 {
-    for (int s = 0; s < o->states; s++) at = put(list, at, KIND_STATE + (enum tensor_kind)s, replica, whose, ".", o->state_name[s]);
+    for (int s = 0; s < o->states; s++)
+        at = put(list, at, KIND_STATE + (enum tensor_kind)s, replica, whose, ".", o->state_name[s]);
     return at;
 }
 

@@ -7,14 +7,16 @@
 #include <stdlib.h>
 
 /* One of the two files of tensors, as rank 0 writes it. */
-static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path, const struct param_spec *spec,
-                                  const struct state_tensor *list, int count, struct error *err)
+static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path,
+                                  const struct param_spec *spec, const struct state_tensor *list, int count,
+                                  struct error *err)
 {
     static const struct safetensors_pair format = { "format", "pt" };
     const char **suffix = malloc((size_t)count * sizeof *suffix + 1);
     if (suffix == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
     for (int k = 0; k < count; k++) suffix[k] = list[k].suffix;
-    const enum error_code e = weights_create(w, spec, model_param_count(&t->plan.model), dtype_wide(t->plan.dtype), path, suffix, count, &format, 1, err);
+    const enum error_code e = weights_create(w, spec, model_param_count(&t->plan.model), dtype_wide(t->plan.dtype),
+                                             path, suffix, count, &format, 1, err);
     free(suffix);
     return e;
 }
@@ -29,15 +31,16 @@ static void list_specs(const struct trainer *t, const struct state_tensor *list,
 }
 
 /* Every device takes part in collecting, also when rank 0 has failed already. */
-static enum error_code write_tensors(struct trainer *t, struct weights_writer *w, const struct state_tensor *list, int count, enum error_code e,
-                                     struct error *err)
+static enum error_code write_tensors(struct trainer *t, struct weights_writer *w, const struct state_tensor *list,
+                                     int count, enum error_code e, struct error *err)
 {
     for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
         const struct state_tensor *of = &list[i % count];
         const struct param_spec parameter = t->spec[i / count], s = data_spec(&t->data, &parameter, of->kind);
         if (s.ndim == 0) continue;
         const enum dtype format = data_format(&t->data, of->kind);
-        struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, format, s.dim[0], s.dim[1]) : tensor_1d(NULL, format, s.dim[0]);
+        struct tensor whole =
+            s.ndim == 2 ? tensor_2d(NULL, format, s.dim[0], s.dim[1]) : tensor_1d(NULL, format, s.dim[0]);
         if (t->comm->rank == 0 && !e) {
             whole.data = malloc(tensor_bytes(whole));
             if (whole.data == NULL) e = fail(err, ERR_MEMORY, "no memory to collect %s", s.name);
@@ -57,9 +60,12 @@ static enum error_code write_training(const struct trainer *t, const cJSON *run,
     char scale[32];
     cJSON *root = cJSON_CreateObject(), *copy = cJSON_Duplicate(run, true);
     snprintf(scale, sizeof scale, "%.17g", t->loss_scale.scale);
-    bool ok = cJSON_AddNumberToObject(root, "step", (double)t->step) && cJSON_AddNumberToObject(root, "skipped", (double)t->skipped)
-              && cJSON_AddStringToObject(root, "loss_scale", scale) && cJSON_AddNumberToObject(root, "good_steps", (double)t->loss_scale.good);
-    if (ok && t->data.shards.apart) ok = cJSON_AddNumberToObject(root, "replicas", shards_replicas(&t->data.shards)) != NULL;
+    bool ok = cJSON_AddNumberToObject(root, "step", (double)t->step) &&
+              cJSON_AddNumberToObject(root, "skipped", (double)t->skipped) &&
+              cJSON_AddStringToObject(root, "loss_scale", scale) &&
+              cJSON_AddNumberToObject(root, "good_steps", (double)t->loss_scale.good);
+    if (ok && t->data.shards.apart)
+        ok = cJSON_AddNumberToObject(root, "replicas", shards_replicas(&t->data.shards)) != NULL;
     if (!ok || copy == NULL || !cJSON_AddItemToObject(root, "run", copy)) {
         if (copy && !cJSON_HasObjectItem(root, "run")) cJSON_Delete(copy);
         cJSON_Delete(root);
@@ -98,7 +104,8 @@ static enum error_code list_tensors(struct saving *s, const struct trainer *t, s
     s->list = malloc((size_t)s->count * sizeof *s->list + 1);
     s->weights_spec = malloc(params * sizeof *s->weights_spec);
     s->states_spec = malloc(params * (size_t)s->count * sizeof *s->states_spec + 1);
-    if (!s->list || !s->weights_spec || !s->states_spec) return fail(err, ERR_MEMORY, "no memory for a list of %d states", s->count);
+    if (!s->list || !s->weights_spec || !s->states_spec)
+        return fail(err, ERR_MEMORY, "no memory for a list of %d states", s->count);
     checkpoint_states(t, replicas, s->list);
     list_specs(t, s->list, s->count, s->states_spec);
     list_specs(t, &s->model, 1, s->weights_spec);
@@ -109,8 +116,12 @@ static enum error_code start_files(struct saving *s, const struct trainer *t, co
 {
     char path[BUNDLE_PATH];
     enum error_code e = bundle_begin(&s->folder, &checkpoint_files, dir, err);
-    if (!e) e = start_file(&s->weights, t, bundle_new_path(&s->folder, WEIGHTS_FILE, path), s->weights_spec, &s->model, 1, err);
-    if (!e) e = start_file(&s->states, t, bundle_new_path(&s->folder, STATES_FILE, path), s->states_spec, s->list, s->count, err);
+    if (!e)
+        e = start_file(&s->weights, t, bundle_new_path(&s->folder, WEIGHTS_FILE, path), s->weights_spec, &s->model, 1,
+                       err);
+    if (!e)
+        e = start_file(&s->states, t, bundle_new_path(&s->folder, STATES_FILE, path), s->states_spec, s->list, s->count,
+                       err);
     return e;
 }
 

@@ -4,14 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- who keeps what --------------------------------------------------------------------------------------------------- */
+/* ---- who keeps what ---------------------------------------------------------------------------------------------- */
 
-/* A unit as some device has it, without its numbers.  Which parameters make up a unit is the same on all that hold it. */
+/* A unit as some device has it, without its numbers.  Which parameters make up a unit is the same on
+ * all that hold it. */
 struct place_in_unit { struct unit unit; struct parameter *all; struct parameter *own; struct shards shards; };
 
-static enum error_code find_place(const struct trainer *t, int rank, int index, int tile, struct place_in_unit *at, struct error *err)
+static enum error_code find_place(const struct trainer *t, int rank, int index, int tile, struct place_in_unit *at,
+                                  struct error *err)
 {
-    const int n = model_param_count(&t->plan.model), unit = data_unit_of(&t->plan.model, &t->plan.data, &t->spec[index], tile);
+    const int n = model_param_count(&t->plan.model),
+              unit = data_unit_of(&t->plan.model, &t->plan.data, &t->spec[index], tile);
     int count = 0;
     at->all = calloc((size_t)n, sizeof *at->all);
     if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", t->spec[index].name);
@@ -23,12 +26,14 @@ static enum error_code find_place(const struct trainer *t, int rank, int index, 
         if (i == index) at->own = p;
         count++;
     }
-    const enum error_code e = data_shards(&at->shards, &t->plan.data, plan_copies(&t->plan), plan_copy_of(&t->plan, rank), err);
+    const enum error_code e =
+        data_shards(&at->shards, &t->plan.data, plan_copies(&t->plan), plan_copy_of(&t->plan, rank), err);
     unit_lay_out(&at->unit, at->all, count, &at->shards, t->data.scheme->rows);
     return e;
 }
 
-static enum error_code find_piece(const struct trainer *t, int index, int tile, enum tensor_kind kind, struct piece *piece, struct error *err)
+static enum error_code find_piece(const struct trainer *t, int index, int tile, enum tensor_kind kind,
+                                  struct piece *piece, struct error *err)
 {
     struct place_in_unit at = { 0 };
     if (data_keeps_whole(&t->data, kind)) {
@@ -51,22 +56,24 @@ static const struct unit *unit_with(const struct trainer *t, const struct parame
     return &t->data.unit[data_unit_of(&t->plan.model, &t->plan.data, &p->spec, p->tile)];
 }
 
-enum error_code collect_own(const struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct interval *kept, struct tensor *own,
-                            struct error *err)
+enum error_code collect_own(const struct trainer *t, const struct parameter *p, enum tensor_kind kind,
+                            struct interval *kept, struct tensor *own, struct error *err)
 {
     const struct unit *u = unit_with(t, p);
     const struct interval part = data_kept(&t->data.shards, u, kind);
-    const struct tensor whole = data_keeps_whole(&t->data, kind) ? data_whole_state(&t->data, p, (int)(kind - KIND_STATE)) : tensor_none;
+    const struct tensor whole =
+        data_keeps_whole(&t->data, kind) ? data_whole_state(&t->data, p, (int)(kind - KIND_STATE)) : tensor_none;
     *kept = data_keeps_whole(&t->data, kind) ? (struct interval){ 0, tensor_count(whole) } : unit_owned(u, part, p);
     *own = tensor_1d(NULL, data_format(&t->data, kind), kept->count);
     own->data = malloc(tensor_bytes(*own) + 1);
     if (own->data == NULL) return fail(err, ERR_MEMORY, "no memory to collect %s", p->spec.name);
-    if (!data_keeps_whole(&t->data, kind)) unit_take(t->comm->device, u, part, data_kept_tensor(&t->data, u, kind).data, p, own->data, own->dtype);
+    if (!data_keeps_whole(&t->data, kind))
+        unit_take(t->comm->device, u, part, data_kept_tensor(&t->data, u, kind).data, p, own->data, own->dtype);
     else if (kept->count > 0) device_copy(t->comm->device, own->data, whole.data, tensor_bytes(whole));
     return OK;
 }
 
-/* ---- to rank 0 ----------------------------------------------------------------------------------------------------------- */
+/* ---- to rank 0 --------------------------------------------------------------------------------------------------- */
 
 /* The sender has sent: a failure here is the end of the job. */
 static void receive(struct trainer *t, struct exchange *x, enum tensor_kind kind, struct piece *piece)
@@ -75,7 +82,8 @@ static void receive(struct trainer *t, struct exchange *x, enum tensor_kind kind
     piece->data = tensor_1d(NULL, data_format(&t->data, kind), piece->kept.count);
     piece->data.data = malloc(tensor_bytes(piece->data) + 1);
     enum error_code e = piece->data.data ? OK : fail(&err, ERR_MEMORY, "no memory to collect %s", piece->spec->name);
-    if (!e) e = message_wait(t->comm, message_receive(x, piece->rank, piece->data.data, tensor_bytes(piece->data)), &err);
+    if (!e)
+        e = message_wait(t->comm, message_receive(x, piece->rank, piece->data.data, tensor_bytes(piece->data)), &err);
     if (e) comm_give_up(t->comm, &err);
 }
 
@@ -96,18 +104,20 @@ static void show(struct trainer *t, struct exchange *x, int index, int tile, enu
     struct error err;
     const struct param_spec spec = data_spec(&t->data, piece->spec, kind);
     const bool whole = data_keeps_whole(&t->data, kind);
-    const struct layout layout = whole ? layout_whole(spec.ndim, spec.dim) : plan_tile_layout(&t->plan, piece->rank, piece->spec, tile);
+    const struct layout layout =
+        whole ? layout_whole(spec.ndim, spec.dim) : plan_tile_layout(&t->plan, piece->rank, piece->spec, tile);
     piece->layout = &layout;
     enum error_code e = find_piece(t, index, tile, kind, piece, &err);
-    if (!e && piece->rank == 0) e = collect_own(t, parameter_find(&t->parameters, index) + tile, kind, &piece->kept, &piece->data, &err);
+    if (!e && piece->rank == 0)
+        e = collect_own(t, parameter_find(&t->parameters, index) + tile, kind, &piece->kept, &piece->data, &err);
     if (e) comm_give_up(t->comm, &err);
     if (piece->rank != 0) receive(t, x, kind, piece);
     visit(context, piece);
     free(piece->data.data);
 }
 
-enum error_code collect(struct trainer *t, int index, enum tensor_kind kind, void (*visit)(void *, const struct piece *), void *context,
-                        struct error *err)
+enum error_code collect(struct trainer *t, int index, enum tensor_kind kind,
+                        void (*visit)(void *, const struct piece *), void *context, struct error *err)
 {
     const struct param_spec spec = t->spec[index];
     const struct parameter *own = parameter_find(&t->parameters, index);
@@ -118,12 +128,13 @@ enum error_code collect(struct trainer *t, int index, enum tensor_kind kind, voi
     for (int tile = 0; tile < tiles && t->comm->rank != 0 && own; tile++) send_own(t, &x, own + tile, kind);
     for (int i = 0; i < t->comm->size * tiles && t->comm->rank == 0; i++) {
         struct piece piece = { .rank = i / tiles, .spec = &spec };
-        if (plan_holds(&t->plan, &t->schedule, piece.rank, &spec, &piece.first)) show(t, &x, index, i % tiles, kind, &piece, visit, context);
+        if (plan_holds(&t->plan, &t->schedule, piece.rank, &spec, &piece.first))
+            show(t, &x, index, i % tiles, kind, &piece, visit, context);
     }
     return OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------------------ */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 struct paste { struct tensor whole; int replica; };
 
@@ -131,16 +142,19 @@ static void paste_piece(void *context, const struct piece *p)
 {
     const struct paste *to = context;
     if (!p->first || !p->keeps_first || p->replica != to->replica) return;
-    layout_paste_within(p->layout, p->kept.first, p->kept.count, to->whole.data, p->data.data, dtype_size(to->whole.dtype));
+    layout_paste_within(p->layout, p->kept.first, p->kept.count, to->whole.data, p->data.data,
+                        dtype_size(to->whole.dtype));
 }
 
-enum error_code collect_replica(struct trainer *t, int replica, int index, enum tensor_kind kind, struct tensor whole, struct error *err)
+enum error_code collect_replica(struct trainer *t, int replica, int index, enum tensor_kind kind, struct tensor whole,
+                                struct error *err)
 {
     struct paste to = { whole, replica };
     return collect(t, index, kind, paste_piece, &to, err);
 }
 
-enum error_code collect_whole(struct trainer *t, int index, enum tensor_kind kind, struct tensor whole, struct error *err)
+enum error_code collect_whole(struct trainer *t, int index, enum tensor_kind kind, struct tensor whole,
+                              struct error *err)
 {
     return collect_replica(t, 0, index, kind, whole, err);
 }
@@ -152,14 +166,15 @@ enum error_code collect_model(struct trainer *t, int index, struct tensor whole,
     if (!t->data.shards.apart) return collect_whole(t, index, KIND_WEIGHT, whole, err);
     anchor.dtype = data_format(&t->data, KIND_ANCHOR);
     anchor.data = t->comm->rank == 0 ? malloc(tensor_bytes(anchor) + 1) : NULL;
-    if (t->comm->rank == 0 && anchor.data == NULL) comm_give_up(t->comm, (fail(err, ERR_MEMORY, "no memory to collect a tensor of the model"), err));
+    if (t->comm->rank == 0 && anchor.data == NULL)
+        comm_give_up(t->comm, (fail(err, ERR_MEMORY, "no memory to collect a tensor of the model"), err));
     const enum error_code e = collect_whole(t, index, KIND_ANCHOR, anchor, err);
     if (!e && anchor.data) tensor_convert(whole, anchor);
     free(anchor.data);
     return e;
 }
 
-/* ---- the other way -------------------------------------------------------------------------------------------------------- */
+/* ---- the other way ----------------------------------------------------------------------------------------------- */
 
 void collect_keep(struct trainer *t, const struct parameter *p, enum tensor_kind kind, struct tensor piece)
 {
@@ -170,5 +185,6 @@ void collect_keep(struct trainer *t, const struct parameter *p, enum tensor_kind
         return;
     }
     const struct interval part = data_kept(&t->data.shards, u, kind), own = unit_owned(u, part, p);
-    unit_put(t->comm->device, u, part, data_kept_tensor(&t->data, u, kind).data, p, (char *)piece.data + (size_t)own.first * dtype_size(piece.dtype), piece.dtype);
+    unit_put(t->comm->device, u, part, data_kept_tensor(&t->data, u, kind).data, p,
+             (char *)piece.data + (size_t)own.first * dtype_size(piece.dtype), piece.dtype);
 }

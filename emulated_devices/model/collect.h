@@ -4,7 +4,8 @@
 
 #include "emulated_devices/model/trainer.h"
 
-/* What one device keeps of a tensor, or of one of its tiles: of the boxes' elements, stored one box after another, a range. */
+/* What one device keeps of a tensor, or of one of its tiles:
+ * of the boxes' elements, stored one box after another, a range. */
 struct piece {
     int rank;
     const struct param_spec *spec;
@@ -12,8 +13,8 @@ struct piece {
     struct interval kept;                  /* elements of the boxes; all of them where nothing is sharded over dp */
     struct tensor data;                 /* [kept.count] */
     bool first;                         /* no earlier place of the pipeline holds it */
-    bool keeps_first;                   /* nor another device along dp: the kept ranges of those that do make up the boxes */
-    int replica;                        /* whose numbers they are, where replicas train apart; 0 of what those have in common */
+    bool keeps_first;              /* nor another device along dp: the kept ranges of those that do make up the boxes */
+    int replica;                /* whose numbers they are, where replicas train apart; 0 of what those have in common */
 };
 
 /**
@@ -21,18 +22,22 @@ struct piece {
  * Collective over all devices; counted as CONTROL.
  * @param index  of the parameter in the model's list.
  * @param visit  called on rank 0 only.
- * @return OK.  A device that cannot send, receive or hold a piece ends the job: the others, who can, would not hear of it.
+ * @return OK.  A device that cannot send, receive or hold a piece ends the job: the others, who can, would not hear of
+ *     it.
  */
-enum error_code collect(struct trainer *, int index, enum tensor_kind, void (*visit)(void *context, const struct piece *), void *context,
-                        struct error *);
+enum error_code collect(struct trainer *, int index, enum tensor_kind,
+                        void (*visit)(void *context, const struct piece *), void *context, struct error *);
 
-/** The whole tensor on rank 0, from the first copy of each piece.  whole: on rank 0 its data of the model's shape; unread elsewhere. */
+/** The whole tensor on rank 0, from the first copy of each piece.  whole:
+ * on rank 0 its data of the model's shape; unread elsewhere. */
 enum error_code collect_whole(struct trainer *, int index, enum tensor_kind, struct tensor whole, struct error *);
 
 /** The same of one of the replicas that train apart, by its number. */
-enum error_code collect_replica(struct trainer *, int replica, int index, enum tensor_kind, struct tensor whole, struct error *);
+enum error_code collect_replica(struct trainer *, int replica, int index, enum tensor_kind, struct tensor whole,
+                                struct error *);
 
-/** The weights as others are given them, in the model's format: of replicas that train apart, what the last outer step made. */
+/** The weights as others are given them, in the model's format:
+ * of replicas that train apart, what the last outer step made. */
 enum error_code collect_model(struct trainer *, int index, struct tensor whole, struct error *);
 
 /**
@@ -41,8 +46,8 @@ enum error_code collect_model(struct trainer *, int index, struct tensor whole, 
  * @param[out] own   for free(own->data).
  * @return OK or ERR_MEMORY.
  */
-enum error_code collect_own(const struct trainer *, const struct parameter *, enum tensor_kind, struct interval *kept, struct tensor *own,
-                            struct error *);
+enum error_code collect_own(const struct trainer *, const struct parameter *, enum tensor_kind, struct interval *kept,
+                            struct tensor *own, struct error *);
 
 /** Of all elements of this device's boxes of a parameter, keep those that are its own.  Local. */
 void collect_keep(struct trainer *, const struct parameter *, enum tensor_kind, struct tensor piece);

@@ -28,8 +28,10 @@ static uint64_t kept_of(const struct linked *l, const struct seams *s, int64_t N
 enum { NORM_INPUTS, QKV_INPUT, QKV, SOFTMAX, PROJECTION_INPUT };
 
 static const struct kept_slots slots[LAYER_MEMORY_TERMS] = {
-    { .value = { "in", "mid" } }, { .value = { "ln_1" } }, { .value = { "attn.qkv" } }, { .statistics = { "attn.heads" } },
-    { .value = { "attn.heads" } }, { .value = { NULL } }, { .value = { "ln_2" } }, { .value = { "mlp.up", "mlp.act" } }, { .statistics = { "ln_1", "ln_2" } },
+    { .value = { "in", "mid" } }, { .value = { "ln_1" } }, { .value = { "attn.qkv" } },
+    { .statistics = { "attn.heads" } },
+    { .value = { "attn.heads" } }, { .value = { NULL } }, { .value = { "ln_2" } },
+    { .value = { "mlp.up", "mlp.act" } }, { .statistics = { "ln_1", "ln_2" } },
 };
 
 static void paper_terms(const struct tensor_parallel *tp, int64_t N, struct layer_memory_term t[LAYER_MEMORY_TERMS])
@@ -41,7 +43,8 @@ static void paper_terms(const struct tensor_parallel *tp, int64_t N, struct laye
         { "inputs of the norms",          4 * outside, 0, NULL },
         { "input of QKV",                 2 * outside, 0, NULL },
         { "Q, K and V",                   6 * inside,  0, NULL },
-        { "softmax, mask, what it drops", 5 * (double)(N * tp->S * c->H) / parts, 0, "in tiles: a denominator for each row" },
+        { "softmax, mask, what it drops", 5 * (double)(N * tp->S * c->H) / parts, 0,
+          "in tiles: a denominator for each row" },
         { "input of the projection",      2 * inside,  0, NULL },
         { "masks of residual dropout",    2 * outside, 0, "drawn again from their counters" },
         { "input of up",                  2 * outside, 0, NULL },
@@ -51,8 +54,8 @@ static void paper_terms(const struct tensor_parallel *tp, int64_t N, struct laye
     memcpy(t, terms, sizeof terms);
 }
 
-enum error_code layer_memory(const struct tensor_parallel *tp, int64_t N, const char *recompute, struct layer_memory_term t[LAYER_MEMORY_TERMS],
-                             struct error *err)
+enum error_code layer_memory(const struct tensor_parallel *tp, int64_t N, const char *recompute,
+                             struct layer_memory_term t[LAYER_MEMORY_TERMS], struct error *err)
 {
     const enum recompute r = recompute_of(recompute, 0);
     struct linked l;

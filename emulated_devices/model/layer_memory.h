@@ -1,9 +1,9 @@
 /* layer_memory.h -- what one layer keeps between forward and backward, term by term, beside the published account.
  *
  * Source  V. Korthikanti et al., "Reducing activation recomputation in large transformer models", arXiv:2205.05198,
- *         section 4: in 16 bits with dropout, F = 4 D, one byte for an element of a mask.  With s b h tokens times width and
- *         a heads, on t devices:  none s b h (34 + 5 a s/h);  tensor parallel s b h (10 + 24/t + 5 a s/(h t));
- *         with sequence parallelism s b h (34/t + 5 a s/(h t));  selective recomputation: without the 5 a s/h;
+ *         section 4: in 16 bits with dropout, F = 4 D, one byte for an element of a mask.  With s b h tokens times
+ *         width and a heads, on t devices:  none s b h (34 + 5 a s/h);  tensor parallel s b h (10 + 24/t + 5 a s/(h
+ *         t)); with sequence parallelism s b h (34/t + 5 a s/(h t));  selective recomputation: without the 5 a s/h;
  *         full: 2 s b h
  */
 #ifndef ORRERY_LAYER_MEMORY_H
@@ -20,7 +20,7 @@ struct layer_memory_term {
 enum { LAYER_MEMORY_TERMS = 9 };
 
 /** The terms of the first layer, for N tokens, under --tensor 1d or 1d-sp.  Pure.  @return OK, or as link_layer. */
-enum error_code layer_memory(const struct tensor_parallel *, int64_t N, const char *recompute, struct layer_memory_term out[LAYER_MEMORY_TERMS],
-                             struct error *);
+enum error_code layer_memory(const struct tensor_parallel *, int64_t N, const char *recompute,
+                             struct layer_memory_term out[LAYER_MEMORY_TERMS], struct error *);
 
 #endif

@@ -3,7 +3,7 @@
 
 static const struct operation_info *info(const struct linked_node *n) { return operation_info(n->is->op); }
 
-/* ---- slots ------------------------------------------------------------------------------------------------------------------- */
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 static bool is_input_of_the_batch(const char *name) { return strcmp(name, "ids") == 0; }
 
@@ -22,7 +22,9 @@ static enum error_code add_node(struct linked *l, const struct node *is, struct 
     for (int k = 0; k < NODE_INPUTS && is->in[k]; k++) {
         if (is_input_of_the_batch(is->in[k])) continue;
         n->in[k] = find_slot(l, is->in[k]);
-        if (n->in[k] < 0) return fail(err, ERR_PLAN, "node %d of a part of the model reads %s, which nobody has made before it", l->nodes, is->in[k]);
+        if (n->in[k] < 0)
+            return fail(err, ERR_PLAN, "node %d of a part of the model reads %s, which nobody has made before it",
+                        l->nodes, is->in[k]);
     }
     const enum activation_width in = n->in[0] < 0 ? WIDTH_MODEL : l->slot[n->in[0]].width;
     if (is->out) {
@@ -35,7 +37,7 @@ static enum error_code add_node(struct linked *l, const struct node *is, struct 
 
 static bool has_inputs(const struct linked *l) { return l->node[0].in[0] == 0; }
 
-/* ---- who needs a value ---------------------------------------------------------------------------------------------------------- */
+/* ---- who needs a value ------------------------------------------------------------------------------------------- */
 
 static bool reads(const struct linked_node *n, int slot) { return n->in[0] == slot || n->in[1] == slot; }
 
@@ -59,12 +61,14 @@ static bool backward_reads(const struct linked *l, int slot)
     for (int v = 0; v < l->nodes; v++) {
         const struct linked_node *n = &l->node[v];
         const unsigned all = input_reads(l, n) | info(n)->weight_reads;
-        if ((all & READS_IN && n->in[0] == slot) || (all & READS_WEIGHTS && n->in[1] == slot) || (all & READS_OUT && n->out == slot)) return true;
+        if ((all & READS_IN && n->in[0] == slot) || (all & READS_WEIGHTS && n->in[1] == slot) ||
+            (all & READS_OUT && n->out == slot))
+            return true;
     }
     return false;
 }
 
-/* ---- buffers of values ------------------------------------------------------------------------------------------------------------ */
+/* ---- buffers of values ------------------------------------------------------------------------------------------- */
 
 static int add_buffer(struct linked *l, struct buffer b)
 {
@@ -72,14 +76,18 @@ static int add_buffer(struct linked *l, struct buffer b)
     return l->buffers++;
 }
 
-static bool is_of_the_stream(enum activation_width w) { return w == WIDTH_MODEL || w == WIDTH_EXPERTS || w == WIDTH_CHOICES; }
+static bool is_of_the_stream(enum activation_width w)
+{
+    return w == WIDTH_MODEL || w == WIDTH_EXPERTS || w == WIDTH_CHOICES;
+}
 
 /* A matrix that leads inside may want more rows of its input than the device's own. */
 static enum tensor_place place_of_value(const struct linked *l, int slot)
 {
     if (!is_of_the_stream(l->slot[slot].width)) return INNER;
     for (int v = 0; v < l->nodes; v++)
-        if (l->node[v].is->op == OP_MATRIX && leads_inside(l->node[v].is->role) && reads(&l->node[v], slot)) return INPUT;
+        if (l->node[v].is->op == OP_MATRIX && leads_inside(l->node[v].is->role) && reads(&l->node[v], slot))
+            return INPUT;
     return STREAM;
 }
 
@@ -103,7 +111,9 @@ static void place_values(struct linked *l)
         if (n->out < 0) continue;
         struct slot *s = &l->slot[n->out];
         if (s->value == BUFFER_NONE)
-            s->value = add_buffer(l, (struct buffer){ .rows = place_of_value(l, n->out), .width = s->width, .tag = ACTIVATIONS });
+            s->value =
+                add_buffer(l,
+                           (struct buffer){ .rows = place_of_value(l, n->out), .width = s->width, .tag = ACTIVATIONS });
         if (backward_reads(l, n->out)) l->buffer[s->value].kept = true;
         if (takes_over(l, v)) l->slot[n->in[info(n)->over]].value = s->value;
     }
@@ -113,7 +123,8 @@ static int place_beside(struct linked *l, const struct model_config *c, enum sta
 {
     const bool inner = shape == INNER_ROW || shape == TWO_INNER_ROWS || shape == ATTENTION_KEPT;
     if (shape == NO_STATISTIC || (shape == ROW_OF_LAYERNORM && c->norm != NORM_LAYER)) return BUFFER_NONE;
-    return add_buffer(l, (struct buffer){ .rows = inner ? INNER : STREAM, .statistic = shape, .tag = tag, .kept = true });
+    return add_buffer(l,
+                      (struct buffer){ .rows = inner ? INNER : STREAM, .statistic = shape, .tag = tag, .kept = true });
 }
 
 /* How many tensors a list of shapes stands for where a scheme says what it keeps: 0 where it does not. */
@@ -123,7 +134,8 @@ static int slots_of(const struct linked *l, enum statistic_shape first)
          : first == EXPERTS_LEFT ? l->experts->gradient_slots : 0;
 }
 
-static int place_slot(struct linked *l, const struct model_config *c, const enum statistic_shape shapes[], int i, enum arena_tag tag)
+static int place_slot(struct linked *l, const struct model_config *c, const enum statistic_shape shapes[], int i,
+                      enum arena_tag tag)
 {
     const int slots = slots_of(l, shapes[0]);
     const int buffer = place_beside(l, c, slots == 0 ? shapes[i] : i < slots ? shapes[0] : NO_STATISTIC, tag);
@@ -136,13 +148,14 @@ static void place_statistics(struct linked *l, const struct model_config *c, boo
 {
     for (int v = 0; v < l->nodes; v++) {
         struct linked_node *n = &l->node[v];
-        for (int i = 0; i < NODE_STATISTICS; i++) n->statistic[i] = place_slot(l, c, info(n)->statistic, i, ACTIVATIONS);
+        for (int i = 0; i < NODE_STATISTICS; i++)
+            n->statistic[i] = place_slot(l, c, info(n)->statistic, i, ACTIVATIONS);
         for (int i = 0; i < NODE_GRADIENTS; i++)
             n->gradient[i] = forward_only ? BUFFER_NONE : place_slot(l, c, info(n)->gradient, i, BUFFERS);
     }
 }
 
-/* ---- buffers of gradients --------------------------------------------------------------------------------------------------------- */
+/* ---- buffers of gradients ---------------------------------------------------------------------------------------- */
 
 /* A matrix that leads outside may want more rows of its output's gradient than the device's own. */
 static enum tensor_place place_of_gradient(const struct linked *l, int slot)
@@ -169,7 +182,8 @@ static int place_gradient(struct linked *l, int v, int k, int d, bool d_goes_on)
     if (slot == 0 && !op->passes_on) return BUFFER_GRADIENT;
     if (op->passes_on) return d;
     if (op->gradient_over && !d_goes_on && place_of_gradient(l, slot) != GRADIENT) return d;
-    return add_buffer(l, (struct buffer){ .rows = place_of_gradient(l, slot), .width = l->slot[slot].width, .tag = BUFFERS });
+    return add_buffer(l, (struct buffer){
+                             .rows = place_of_gradient(l, slot), .width = l->slot[slot].width, .tag = BUFFERS });
 }
 
 /* Backward from the last node: where each gradient lies.  A stream's gradient goes on through the sum that made it. */
@@ -189,12 +203,16 @@ static void place_gradients(struct linked *l)
         }
     }
     for (int s = 1; s < l->slots; s++)
-        if (l->slot[s].gradient >= BUFFER_FIRST_OWN && maker_has_weight_pass(l, s)) l->buffer[l->slot[s].gradient].kept = true;
+        if (l->slot[s].gradient >= BUFFER_FIRST_OWN && maker_has_weight_pass(l, s))
+            l->buffer[l->slot[s].gradient].kept = true;
 }
 
-/* ---- lists -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-static void add_step(struct steps *list, enum step_kind kind, int at) { list->step[list->count++] = (struct part_step){ .kind = kind, .at = at }; }
+static void add_step(struct steps *list, enum step_kind kind, int at)
+{
+    list->step[list->count++] = (struct part_step){ .kind = kind, .at = at };
+}
 
 /* Recomputation leaves alone what has left the part. */
 static void run_forward(struct linked *l, struct steps *list, int v)
@@ -214,7 +232,10 @@ static bool touches(const struct linked *l, int v, int buffer)
     return n->out >= 0 && l->slot[n->out].value == buffer;
 }
 
-static bool is_transient(const struct buffer *b) { return b->tag == ACTIVATIONS && b->statistic == NO_STATISTIC && !b->kept; }
+static bool is_transient(const struct buffer *b)
+{
+    return b->tag == ACTIVATIONS && b->statistic == NO_STATISTIC && !b->kept;
+}
 
 /* Memory that lives only while a few nodes of one list run. */
 static void transients(struct linked *l, struct steps *list, int v, bool first, const bool runs[])
@@ -240,7 +261,8 @@ static void run_nodes(struct linked *l, struct steps *list, const bool runs[])
 static void each_kept(struct linked *l, struct steps *list, enum step_kind kind, enum arena_tag tag, bool dropped_only)
 {
     for (int b = BUFFER_FIRST_OWN; b < l->buffers; b++)
-        if (l->buffer[b].kept && l->buffer[b].tag == tag && (l->buffer[b].dropped || !dropped_only)) add_step(list, kind, b);
+        if (l->buffer[b].kept && l->buffer[b].tag == tag && (l->buffer[b].dropped || !dropped_only))
+            add_step(list, kind, b);
 }
 
 static void list_forward(struct linked *l, bool forward_only)
@@ -257,7 +279,8 @@ static void list_forward(struct linked *l, bool forward_only)
 /* What recomputation drops: full, all that is kept but what enters; selective, what attention makes. */
 static void mark_dropped(struct linked *l, enum recompute r)
 {
-    for (int b = BUFFER_FIRST_OWN; b < l->buffers && r == RECOMPUTE_FULL; b++) l->buffer[b].dropped = l->buffer[b].kept && l->buffer[b].tag == ACTIVATIONS;
+    for (int b = BUFFER_FIRST_OWN; b < l->buffers && r == RECOMPUTE_FULL; b++)
+        l->buffer[b].dropped = l->buffer[b].kept && l->buffer[b].tag == ACTIVATIONS;
     for (int v = 0; v < l->nodes && r == RECOMPUTE_SELECTIVE; v++) {
         if (l->node[v].is->op != OP_ATTENTION) continue;
         l->buffer[l->slot[l->node[v].out].value].dropped = true;
@@ -274,7 +297,8 @@ static void list_again(struct linked *l)
     for (int v = l->nodes - 1; v >= 0; v--) {
         const struct linked_node *n = &l->node[v];
         runs[v] = n->out >= 0 && needed[l->slot[n->out].value];
-        for (int i = 0; i < NODE_STATISTICS; i++) runs[v] = runs[v] || (n->statistic[i] >= 0 && needed[n->statistic[i]]);
+        for (int i = 0; i < NODE_STATISTICS; i++)
+            runs[v] = runs[v] || (n->statistic[i] >= 0 && needed[n->statistic[i]]);
         for (int k = 0; k < NODE_INPUTS && runs[v]; k++)
             if (n->in[k] > 0 && !l->buffer[l->slot[n->in[k]].value].kept) needed[l->slot[n->in[k]].value] = true;
     }
@@ -282,7 +306,10 @@ static void list_again(struct linked *l)
     run_nodes(l, &l->list[LIST_AGAIN], runs);
 }
 
-static bool is_own_transient(const struct linked *l, int b) { return b >= BUFFER_FIRST_OWN && l->buffer[b].tag == BUFFERS && !l->buffer[b].kept; }
+static bool is_own_transient(const struct linked *l, int b)
+{
+    return b >= BUFFER_FIRST_OWN && l->buffer[b].tag == BUFFERS && !l->buffer[b].kept;
+}
 
 /* Whether no node before v reads the slot: its gradient is then whole. */
 static bool is_first_reader(const struct linked *l, int v, int slot)
@@ -292,7 +319,10 @@ static bool is_first_reader(const struct linked *l, int v, int slot)
     return true;
 }
 
-static bool is_unseen(const struct linked *l, int slot) { return l->slot[slot].maker >= 0 && l->node[l->slot[slot].maker].is->unseen; }
+static bool is_unseen(const struct linked *l, int slot)
+{
+    return l->slot[slot].maker >= 0 && l->node[l->slot[slot].maker].is->unseen;
+}
 
 /* One node of the input pass.  scratch: for what is added to a gradient that is there already. */
 static void input_of_node(struct linked *l, struct steps *list, int v, int scratch)
@@ -309,7 +339,9 @@ static void input_of_node(struct linked *l, struct steps *list, int v, int scrat
     if (n->dy != n->dx[0] && n->dy != n->dx[1] && is_own_transient(l, n->dy)) add_step(list, STEP_DROP, n->dy);
     for (int k = 0; k < NODE_INPUTS; k++) {
         if (n->in[k] < 0) continue;
-        if (added[k]) list->step[list->count++] = (struct part_step){ .kind = STEP_ADD, .at = l->slot[n->in[k]].gradient, .from = scratch };
+        if (added[k])
+            list->step[list->count++] =
+                (struct part_step){ .kind = STEP_ADD, .at = l->slot[n->in[k]].gradient, .from = scratch };
         if (is_first_reader(l, v, n->in[k]) && !is_unseen(l, n->in[k])) add_step(list, STEP_SHOW_GRADIENT, n->in[k]);
     }
 }
@@ -328,7 +360,9 @@ static bool begins_gradient(const struct linked *l) { return l->node[l->nodes - 
 static void list_input(struct linked *l)
 {
     struct steps *list = &l->list[LIST_INPUT];
-    const int scratch = needs_scratch(l) ? add_buffer(l, (struct buffer){ .rows = STREAM, .width = WIDTH_MODEL, .tag = BUFFERS }) : BUFFER_NONE;
+    const int scratch = needs_scratch(l)
+                            ? add_buffer(l, (struct buffer){ .rows = STREAM, .width = WIDTH_MODEL, .tag = BUFFERS })
+                            : BUFFER_NONE;
     if (scratch != BUFFER_NONE) add_step(list, STEP_MAKE, scratch);
     if (begins_gradient(l)) add_step(list, STEP_MAKE, BUFFER_GRADIENT);
     each_kept(l, list, STEP_MAKE, BUFFERS, false);
@@ -358,12 +392,16 @@ static void name_buffers(struct linked *l)
     }
 }
 
-enum error_code link_part(struct linked *l, const struct node *table, const struct model_config *c, const struct seams *seams,
-                          enum recompute r, bool forward_only, struct error *err)
+enum error_code link_part(struct linked *l, const struct node *table, const struct model_config *c,
+                          const struct seams *seams, enum recompute r, bool forward_only, struct error *err)
 {
     const struct buffer stream = { .rows = STREAM, .width = WIDTH_MODEL, .tag = ACTIVATIONS };
     enum error_code e = OK;
-    *l = (struct linked){ .attention = seams->cp.scheme, .experts = seams->ep.scheme, .slots = 1, .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } }, .buffers = BUFFER_FIRST_OWN,
+    *l = (struct linked){ .attention = seams->cp.scheme,
+                          .experts = seams->ep.scheme,
+                          .slots = 1,
+                          .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } },
+                          .buffers = BUFFER_FIRST_OWN,
                           .buffer = { [BUFFER_IN] = stream, [BUFFER_OUT] = stream, [BUFFER_GRADIENT] = stream } };
     l->buffer[BUFFER_GRADIENT].tag = BUFFERS;
     for (const struct node *n = table; n->op != OP_END && !e; n++) e = add_node(l, n, err);
@@ -381,8 +419,8 @@ enum error_code link_part(struct linked *l, const struct node *table, const stru
     return OK;
 }
 
-enum error_code link_layer(struct linked *l, const struct model_config *c, const struct seams *s, int layer, const char *recompute,
-                           bool forward_only, struct error *err)
+enum error_code link_layer(struct linked *l, const struct model_config *c, const struct seams *s, int layer,
+                           const char *recompute, bool forward_only, struct error *err)
 {
     const struct program *p = program_of(c);
     if (p == NULL) return fail(err, ERR_PLAN, "--model %s: devices have no program for this family of models", c->name);

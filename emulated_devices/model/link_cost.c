@@ -13,8 +13,9 @@ static void enter_node(struct forecast *f, const struct node *n, enum tensor_pas
     }
 }
 
-static const enum tensor_pass pass_of[] = { [LIST_FORWARD] = FORWARD_PASS, [LIST_AGAIN] = FORWARD_PASS, [LIST_INPUT] = INPUT_PASS,
-                                            [LIST_WEIGHT] = WEIGHT_PASS };
+static const enum tensor_pass pass_of[] = {
+    [LIST_FORWARD] = FORWARD_PASS, [LIST_AGAIN] = FORWARD_PASS, [LIST_INPUT] = INPUT_PASS, [LIST_WEIGHT] = WEIGHT_PASS
+};
 
 /* Recomputation makes no output that has left the part, so devices add nothing up. */
 static void enter_lists(struct forecast *f, const struct linked *p, int64_t N)
@@ -41,7 +42,8 @@ struct account linked_attention_cost(const struct linked *p, const struct contex
     for (enum list which = 0; which < LIST_COUNT && cp->scheme->cost; which++)
         for (int i = 0; i < p->list[which].count; i++) {
             const struct part_step step = p->list[which].step[i];
-            if (step.kind == STEP_RUN && p->node[step.at].is->op == OP_ATTENTION) cp->scheme->cost(&f, cp, pass_of[which], rows);
+            if (step.kind == STEP_RUN && p->node[step.at].is->op == OP_ATTENTION)
+                cp->scheme->cost(&f, cp, pass_of[which], rows);
         }
     return f.sum;
 }

@@ -11,9 +11,10 @@ struct account linked_cost(const struct linked *, const struct tensor_parallel *
 struct account linked_attention_cost(const struct linked *, const struct context_parallel *, int64_t N);
 
 /**
- * The time that these collectives are predicted to take one after the other on the cluster of the device's clock, with what they
- * add, and without any other computing: what 1d, 1d-sp, 1d-sp-keep and 3d take to the picosecond where everything divides, the links
- * between all devices are alike and rates divide their bytes; more than a scheme takes that does other things meanwhile.
+ * The time that these collectives are predicted to take one after the other on the cluster of the device's clock, with
+ * what they add, and without any other computing: what 1d, 1d-sp, 1d-sp-keep and 3d take to the picosecond where
+ * everything divides, the links between all devices are alike and rates divide their bytes; more than a scheme takes
+ * that does other things meanwhile.
  */
 picoseconds linked_time(const struct linked *, const struct tensor_parallel *, int64_t N);
 

@@ -34,7 +34,10 @@ struct tensor buffer_shape(const struct buffer *b, const struct seams *s, int64_
     }
 }
 
-uint64_t buffer_bytes(const struct buffer *b, const struct seams *s, int64_t N) { return tensor_bytes(buffer_shape(b, s, N)); }
+uint64_t buffer_bytes(const struct buffer *b, const struct seams *s, int64_t N)
+{
+    return tensor_bytes(buffer_shape(b, s, N));
+}
 
 uint64_t linked_keeps(const struct linked *l, const struct seams *s, int64_t N)
 {

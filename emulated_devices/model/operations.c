@@ -3,19 +3,27 @@
 
 static const struct operation_info infos[OP_COUNT] = {
     [OP_EMBED]     = { .words = "the token embedding", .has_weight_pass = true, .over = -1 },
-    [OP_POSITIONS] = { .words = "the embeddings of tokens and positions, added", .has_weight_pass = true, .over = 0, .passes_on = true },
-    [OP_NORM]      = { .words = "the layernorm %s", .has_input_pass = true, .has_weight_pass = true, .over = -1, .input_reads = READS_IN | READS_STATISTICS,
+    [OP_POSITIONS] = { .words = "the embeddings of tokens and positions, added", .has_weight_pass = true, .over = 0,
+                       .passes_on = true },
+    [OP_NORM]      = { .words = "the layernorm %s", .has_input_pass = true, .has_weight_pass = true, .over = -1,
+                       .input_reads = READS_IN | READS_STATISTICS,
                        .weight_reads = READS_IN | READS_STATISTICS, .statistic = { ROW_OF_LAYERNORM, ROW } },
-    [OP_MATRIX]    = { .words = "the linear layer %s", .has_input_pass = true, .has_weight_pass = true, .over = -1, .weight_reads = READS_IN },
-    [OP_ROTARY]    = { .words = "the rotary positions in %s", .has_input_pass = true, .over = 0, .gradient_over = true },
-    [OP_ATTENTION] = { .words = "attention in %s", .has_input_pass = true, .over = -1, .statistic = { ATTENTION_KEPT } },
-    [OP_GELU]      = { .words = "gelu in %s", .has_input_pass = true, .over = -1, .gradient_over = true, .input_reads = READS_IN },
+    [OP_MATRIX]    = { .words = "the linear layer %s", .has_input_pass = true, .has_weight_pass = true, .over = -1,
+                       .weight_reads = READS_IN },
+    [OP_ROTARY]    = { .words = "the rotary positions in %s", .has_input_pass = true, .over = 0,
+                       .gradient_over = true },
+    [OP_ATTENTION] = { .words = "attention in %s", .has_input_pass = true, .over = -1,
+                       .statistic = { ATTENTION_KEPT } },
+    [OP_GELU]      = { .words = "gelu in %s", .has_input_pass = true, .over = -1, .gradient_over = true,
+                       .input_reads = READS_IN },
     [OP_SWIGLU]    = { .words = "swiglu in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN },
     [OP_DROPOUT]   = { .words = "dropout in %s", .has_input_pass = true, .over = 0, .gradient_over = true },
     [OP_ADD]       = { .words = "the residual sum %s", .has_input_pass = true, .over = 1, .passes_on = true },
-    [OP_ROUTE]     = { .words = "the router's choice in %s", .has_input_pass = true, .over = -1, .input_reads = READS_IN | READS_OUT | READS_STATISTICS,
+    [OP_ROUTE]     = { .words = "the router's choice in %s", .has_input_pass = true, .over = -1,
+                       .input_reads = READS_IN | READS_OUT | READS_STATISTICS,
                        .statistic = { EXPERT_CHOICES } },
-    [OP_MIXTURE]   = { .words = "the experts %s", .has_input_pass = true, .has_weight_pass = true, .over = -1, .input_reads = READS_WEIGHTS | READS_STATISTICS,
+    [OP_MIXTURE]   = { .words = "the experts %s", .has_input_pass = true, .has_weight_pass = true, .over = -1,
+                       .input_reads = READS_WEIGHTS | READS_STATISTICS,
                        .weight_reads = READS_STATISTICS, .statistic = { EXPERTS_KEPT }, .gradient = { EXPERTS_LEFT } },
     [OP_LOSS]      = { .words = "the cross-entropy", .has_input_pass = true, .over = -1, .gradient_over_value = true,
                        .input_reads = READS_IN | READS_STATISTICS, .statistic = { INNER_ROW, TWO_INNER_ROWS } },
@@ -28,8 +36,12 @@ const struct operation_info *operation_info(enum op op) { return &infos[op]; }
 enum activation_width operation_width(const struct node *n, enum activation_width in)
 {
     switch (n->op) {
-    case OP_MATRIX:    return n->role == ROLE_QKV ? WIDTH_QKV : n->role == ROLE_UP ? WIDTH_UP : n->role == ROLE_HEAD ? WIDTH_VOCABULARY
-                              : n->role == ROLE_ROUTER ? WIDTH_EXPERTS : WIDTH_MODEL;
+    case OP_MATRIX:
+        return n->role == ROLE_QKV      ? WIDTH_QKV
+               : n->role == ROLE_UP     ? WIDTH_UP
+               : n->role == ROLE_HEAD   ? WIDTH_VOCABULARY
+               : n->role == ROLE_ROUTER ? WIDTH_EXPERTS
+                                        : WIDTH_MODEL;
     case OP_ATTENTION: return WIDTH_HEADS;
     case OP_ROUTE:     return WIDTH_CHOICES;
     case OP_MIXTURE:   return WIDTH_MODEL;

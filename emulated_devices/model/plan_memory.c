@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- one device -------------------------------------------------------------------------------------------------------------- */
+/* ---- one device -------------------------------------------------------------------------------------------------- */
 
 static void read_outline(struct trainer *t, int64_t steps, struct plan_memory *m)
 {
@@ -13,8 +13,10 @@ static void read_outline(struct trainer *t, int64_t steps, struct plan_memory *m
     t->data.stepped = steps > 0;
     t->data.stepped_outward = outer_steps(&t->data.outer, 0, steps) > 0;
     m->offloaded = slow.weights + slow.gradients + slow.optimizer;
-    m->peak = (struct arena_use){ .tag = { [PARAMETERS] = kept.weights, [GRADIENTS] = kept.gradients, [OPTIMIZER] = kept.optimizer },
-                                  .total = kept.weights + kept.gradients + kept.optimizer };
+    m->peak = (struct arena_use){
+        .tag = { [PARAMETERS] = kept.weights, [GRADIENTS] = kept.gradients, [OPTIMIZER] = kept.optimizer },
+        .total = kept.weights + kept.gradients + kept.optimizer
+    };
     for (int tag = 0; tag < BUFFERS && steps > 0; tag++) m->peak.tag[tag] = trainer_peak(t, tag);
     if (steps > 0) m->peak.total = trainer_least(t);
 }
@@ -38,7 +40,7 @@ enum error_code plan_memory(const struct plan *p, int rank, int64_t steps, struc
     return e;
 }
 
-/* ---- all devices -------------------------------------------------------------------------------------------------------------- */
+/* ---- all devices ------------------------------------------------------------------------------------------------- */
 
 /* Copies along dp keep as much as each other, and compute as much where their microbatches have as many sequences. */
 static bool computes_as_much(const struct plan *p, int dp, int other)
@@ -72,11 +74,13 @@ enum error_code plan_memory_of_all(const struct plan *p, int64_t steps, struct p
     return e;
 }
 
-/* ---- a budget ----------------------------------------------------------------------------------------------------------------- */
+/* ---- a budget ---------------------------------------------------------------------------------------------------- */
 
 /* What makes a plan smaller, the cheapest first. */
 enum { SHARE = 1, RECOMPUTE = 2, OFFLOAD = 4 };
-static const unsigned remedies[] = { SHARE, RECOMPUTE, OFFLOAD, SHARE | RECOMPUTE, SHARE | OFFLOAD, RECOMPUTE | OFFLOAD, SHARE | RECOMPUTE | OFFLOAD };
+static const unsigned remedies[] = {
+    SHARE, RECOMPUTE, OFFLOAD, SHARE | RECOMPUTE, SHARE | OFFLOAD, RECOMPUTE | OFFLOAD, SHARE | RECOMPUTE | OFFLOAD
+};
 
 static struct plan with_remedies(const struct plan *p, unsigned remedy)
 {
@@ -102,24 +106,31 @@ static unsigned find_remedy(const struct plan *p, uint64_t budget, int64_t steps
     struct error unread;
     for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++) {
         struct plan q = with_remedies(p, remedies[i]);
-        if (plan_check(&q, &unread) || plan_memory_of_all(&q, steps, &m, &unread) || m.of_most.peak.total > budget) continue;
+        if (plan_check(&q, &unread) || plan_memory_of_all(&q, steps, &m, &unread) || m.of_most.peak.total > budget)
+            continue;
         *needs = m.of_most.peak.total;
         return remedies[i];
     }
     return 0;
 }
 
-enum error_code plan_check_budget(const struct plan *p, uint64_t budget, int64_t steps, const struct plan_memories *known, struct error *err)
+enum error_code plan_check_budget(const struct plan *p, uint64_t budget, int64_t steps,
+                                  const struct plan_memories *known, struct error *err)
 {
     const struct arena_use *need = &known->of_most.peak;
     char place[64], flags[80], help[128] = "";
     uint64_t then;
     if (budget == 0 || need->total <= budget) return OK;
     const unsigned remedy = find_remedy(p, budget, steps, &then);
-    if (remedy) snprintf(help, sizeof help, "%s would take %llu, or ", name_remedies(remedy, flags, sizeof flags), (unsigned long long)then);
-    return fail(err, ERR_PLAN, "--memory %s: device %d (%s) needs at least %llu bytes: weights %llu, gradients %llu, optimizer %llu, activations "
-                "%llu at their peaks; %sgive it --memory %lluK or more", size_format(budget).text, known->most,
-                mesh_describe(&p->mesh, known->most, place, sizeof place), (unsigned long long)need->total, (unsigned long long)need->tag[PARAMETERS],
-                (unsigned long long)need->tag[GRADIENTS], (unsigned long long)need->tag[OPTIMIZER], (unsigned long long)need->tag[ACTIVATIONS],
-                help, (unsigned long long)(need->total + 1023) / 1024);
+    if (remedy)
+        snprintf(help, sizeof help, "%s would take %llu, or ", name_remedies(remedy, flags, sizeof flags),
+                 (unsigned long long)then);
+    return fail(err, ERR_PLAN,
+                "--memory %s: device %d (%s) needs at least %llu bytes: weights %llu, gradients %llu, optimizer %llu, "
+                "activations "
+                "%llu at their peaks; %sgive it --memory %lluK or more",
+                size_format(budget).text, known->most, mesh_describe(&p->mesh, known->most, place, sizeof place),
+                (unsigned long long)need->total, (unsigned long long)need->tag[PARAMETERS],
+                (unsigned long long)need->tag[GRADIENTS], (unsigned long long)need->tag[OPTIMIZER],
+                (unsigned long long)need->tag[ACTIVATIONS], help, (unsigned long long)(need->total + 1023) / 1024);
 }

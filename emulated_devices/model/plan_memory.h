@@ -1,7 +1,7 @@
 /* plan_memory.h -- what a plan takes of every device's memory, known before there are devices.
  *
- * The formulas are those that counted peaks are held to (trainer_peak), asked of an outline of each device: a plan for which a
- * budget, or the machine, is too small can be refused before anything has been started.
+ * The formulas are those that counted peaks are held to (trainer_peak), asked of an outline of each device: a plan for
+ * which a budget, or the machine, is too small can be refused before anything has been started.
  */
 #ifndef ORRERY_PLAN_MEMORY_H
 #define ORRERY_PLAN_MEMORY_H
@@ -9,7 +9,8 @@
 #include "emulated_devices/plan/plan.h"
 
 struct plan_memory {
-    struct arena_use peak;              /* bytes: of each tag, exactly, but for BUFFERS, of which it has none; the total: at least */
+    struct arena_use peak;              /* bytes: of each tag, exactly, but for BUFFERS, of which it has none; the
+                                         * total: at least */
     uint64_t offloaded;                 /* bytes on the slow tier */
 };
 
@@ -31,6 +32,7 @@ enum error_code plan_memory_of_all(const struct plan *, int64_t steps, struct pl
  * @param known   what plan_memory_of_all has found.
  * @return OK; ERR_PLAN saying which device needs how much for what, and which flags would do; ERR_MEMORY.
  */
-enum error_code plan_check_budget(const struct plan *, uint64_t budget, int64_t steps, const struct plan_memories *known, struct error *);
+enum error_code plan_check_budget(const struct plan *, uint64_t budget, int64_t steps,
+                                  const struct plan_memories *known, struct error *);
 
 #endif

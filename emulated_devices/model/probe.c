@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the names of activations, from the model's table ------------------------------------------------------------------------- */
+/* ---- the names of activations, from the model's table ------------------------------------------------------------ */
 
 static const struct node *maker_of(const struct node *table, const char *name)
 {
@@ -40,7 +40,7 @@ bool activation_width_of(const struct model_config *c, const char *name, enum ac
     return table != NULL;
 }
 
-/* ---- what makes them, in words -------------------------------------------------------------------------------------------------- */
+/* ---- what makes them, in words ----------------------------------------------------------------------------------- */
 
 struct words { char *out; size_t size, used; };
 
@@ -61,25 +61,33 @@ static void say_node(struct words *w, const struct model_config *c, const struct
     else snprintf(name, sizeof name, "%s%s", prefix, n->out ? n->out : "");
     char *suffix = strstr(name, ".weight");
     if (suffix) *suffix = 0;
-    say(w, n->role == ROLE_HEAD ? "the output matrix" : n->op == OP_NORM && c->norm == NORM_RMS ? "the rmsnorm %s" : operation_info(n->op)->words, name);
+    say(w,
+        n->role == ROLE_HEAD                      ? "the output matrix"
+        : n->op == OP_NORM && c->norm == NORM_RMS ? "the rmsnorm %s"
+                                                  : operation_info(n->op)->words,
+        name);
 }
 
-/* Readers from the last to the first: in that order backward adds up what they give.  A gradient that is passed on comes from where it
- * was passed on from. */
-static void say_readers(struct words *w, const struct model_config *c, const struct node *table, const char *name, int layer)
+/* Readers from the last to the first: in that order backward adds up what they give.  A gradient that is passed on
+ * comes from where it was passed on from. */
+static void say_readers(struct words *w, const struct model_config *c, const struct node *table, const char *name,
+                        int layer)
 {
     int count = 0, given = 0;
     while (table[count].op != OP_END) count++;
     for (int i = count - 1; i >= 0; i--) {
         const struct node *n = &table[i];
-        if ((n->in[0] == NULL || strcmp(n->in[0], name) != 0) && (n->in[1] == NULL || strcmp(n->in[1], name) != 0)) continue;
-        say(w, given++ ? ", added to %s" : "%s", operation_info(n->op)->passes_on ? "the gradient of " : "the backward pass of ");
+        if ((n->in[0] == NULL || strcmp(n->in[0], name) != 0) && (n->in[1] == NULL || strcmp(n->in[1], name) != 0))
+            continue;
+        say(w, given++ ? ", added to %s" : "%s",
+            operation_info(n->op)->passes_on ? "the gradient of " : "the backward pass of ");
         say_node(w, c, n, layer);
         if (operation_info(n->op)->has_weight_pass) say(w, "%s", " for its input");
     }
 }
 
-void activation_made_by(char *out, size_t size, const struct model_config *c, const char *name, int layer, bool gradient)
+void activation_made_by(char *out, size_t size, const struct model_config *c, const char *name, int layer,
+                        bool gradient)
 {
     const struct program *p = program_of(c);
     const struct node *table = p ? table_of(p, name) : NULL;
@@ -89,11 +97,12 @@ void activation_made_by(char *out, size_t size, const struct model_config *c, co
     const struct node *last = table;
     while (last[1].op != OP_END) last++;
     if (!gradient) say_node(&w, c, maker_of(table, name), layer);
-    else if (last->out && strcmp(last->out, name) == 0) say_readers(&w, c, layer + 1 < c->L ? p->block : p->loss, "in", layer + 1);
+    else if (last->out && strcmp(last->out, name) == 0)
+        say_readers(&w, c, layer + 1 < c->L ? p->block : p->loss, "in", layer + 1);
     else say_readers(&w, c, table, name, layer);
 }
 
-/* ---- who has what ------------------------------------------------------------------------------------------------------------------ */
+/* ---- who has what ------------------------------------------------------------------------------------------------ */
 
 int plan_stage_of(const struct plan *p, const char *name, int layer, bool gradient)
 {
@@ -123,7 +132,8 @@ struct intervals activation_columns(const struct tensor_parallel *tp, enum activ
         break;
     case WIDTH_HEADS:      intervals_add(&s, heads_columns(c, h.queries)); break;
     case WIDTH_UP:
-        for (int64_t first = 0; first < up_width(c); first += c->F) intervals_add(&s, interval_moved(tp->columns, first));
+        for (int64_t first = 0; first < up_width(c); first += c->F)
+            intervals_add(&s, interval_moved(tp->columns, first));
         break;
     case WIDTH_ACT:        intervals_add(&s, tp->columns); break;
     case WIDTH_VOCABULARY: intervals_add(&s, tp->tokens); break;
@@ -142,7 +152,8 @@ int64_t plan_columns(const struct plan *p, int rank, enum activation_width width
     return total;
 }
 
-struct part plan_part(const struct plan *p, int rank, enum activation_width width, int64_t cols, int micro, bool gradient)
+struct part plan_part(const struct plan *p, int rank, enum activation_width width, int64_t cols, int micro,
+                      bool gradient)
 {
     const struct tensor_parallel tp = plan_tensor_share(p, rank);
     const bool stream = width == WIDTH_MODEL || width == WIDTH_EXPERTS || width == WIDTH_CHOICES;

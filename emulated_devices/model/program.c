@@ -15,12 +15,15 @@ const struct program *program_of(const struct model_config *c)
     return programs[model_family(c)];
 }
 
-/* Where the parameters of a layer are in the model's list; layer -1: the embedding, L: the final norm and the output matrix. */
+/* Where the parameters of a layer are in the model's list; layer -1: the embedding, L:
+ * the final norm and the output matrix. */
 static void extent(const struct model_config *c, int layer, int *first, int *end)
 {
     const int L = (int)c->L;
     *first = layer < 0 ? 0 : layer == L ? param_final_norm(c) : param_of_block(c, layer, LN1_W);
-    *end = layer == L ? model_param_count(c) : layer + 1 == L ? param_final_norm(c) : param_of_block(c, layer + 1, LN1_W);
+    *end = layer == L       ? model_param_count(c)
+           : layer + 1 == L ? param_final_norm(c)
+                            : param_of_block(c, layer + 1, LN1_W);
 }
 
 static int find(const struct model_config *c, const struct node *n, int layer, const char *suffix)

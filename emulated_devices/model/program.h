@@ -1,8 +1,9 @@
 /* program.h -- a model is a table: nodes over named slots, for the embedding, a block and the loss.
  *
- * A node is one operation.  It reads slots, has perhaps parameters, and makes one slot.  A slot is an activation; its name is also the
- * name under which it is compared with the one-device model.  Nothing else is said about a model here: what is kept for backward, the
- * order of the backward pass, memory, prefetching, recomputation and the words of a diagnosis all follow from the table (link.h).
+ * A node is one operation.  It reads slots, has perhaps parameters, and makes one slot.  A slot is an activation; its
+ * name is also the name under which it is compared with the one-device model.  Nothing else is said about a model here:
+ * what is kept for backward, the order of the backward pass, memory, prefetching, recomputation and the words of a
+ * diagnosis all follow from the table (link.h).
  *
  * A new architecture is a file in programs/ and a line in program.c.
  */
@@ -24,7 +25,7 @@ enum op {
     OP_DROPOUT,
     OP_ADD,                             /* in[0] + in[1]: the stream, then a branch made by a dropout */
     OP_ROUTE,                           /* of in[0], logits of experts, the k largest of each row and their weights */
-    OP_MIXTURE,                         /* the feed-forward of in[0]'s rows by the experts that in[1], a route, has chosen, weighted by it */
+    OP_MIXTURE,    /* the feed-forward of in[0]'s rows by the experts that in[1], a route, has chosen, weighted by it */
     OP_LOSS,                            /* cross-entropy of in[0], the logits, with "labels" */
     OP_COUNT
 };
@@ -35,14 +36,14 @@ struct node {
     enum op op;
     const char *out;                    /* the slot that it makes; NULL: a number, not a tensor */
     const char *in[NODE_INPUTS];        /* slots that it reads: of this table, or "in", what the part before has made */
-    const char *param;                  /* its parameters in the model's list: this with ".weight" and ".bias"; NULL: none */
+    const char *param;             /* its parameters in the model's list: this with ".weight" and ".bias"; NULL: none */
     enum param_role role;               /* of a matrix: how tensor parallelism cuts it */
     const char *place;                  /* of a dropout: names its stream of random numbers */
     bool unseen;                        /* the one-device model does not announce the slot: no probe compares it */
 };
 
-/* Activations that the one-device model announces and devices do not show: their rows are sorted by expert over all tokens at hand,
- * which are others on each device.  What is made of them is compared. */
+/* Activations that the one-device model announces and devices do not show: their rows are sorted by expert over all
+ * tokens at hand, which are others on each device.  What is made of them is compared. */
 extern const char *const sorted_by_expert[];            /* ends with NULL */
 
 /* A model: its parts, in order.  A part is what is acquired, recomputed and given to a pipeline stage as a whole. */
@@ -56,16 +57,18 @@ extern const struct node llama_embedding[], llama_loss[];       /* a Mixtral's t
 /** The program of a model, or NULL if devices have none for it. */
 const struct program *program_of(const struct model_config *);
 
-/** A node's parameter in a layer, by its place in the model's list: its weight, or its bias.  @return -1 if the model has none. */
+/** A node's parameter in a layer, by its place in the model's list: its weight, or its bias.
+ * @return -1 if the model has none. */
 int program_weight(const struct model_config *, const struct node *, int layer);
 int program_bias(const struct model_config *, const struct node *, int layer);
 
-/* ---- what is known of each operation, for all models: operations.c -------------------------------------------------------- */
+/* ---- what is known of each operation, for all models: operations.c ----------------------------------------------- */
 
 /* Which values a backward pass of an operation reads besides the gradient of what it made. */
 enum { READS_IN = 1, READS_OUT = 2, READS_STATISTICS = 4, READS_WEIGHTS = 8 };     /* IN: in[0]; WEIGHTS: in[1] */
 
-/* What an operation keeps beside its output, for each row: statistics in the wide format, integers, or activations of its own. */
+/* What an operation keeps beside its output, for each row: statistics in the wide format, integers,
+ * or activations of its own. */
 enum statistic_shape {
     NO_STATISTIC,
     ROW,                                /* one a row of the stream */
@@ -74,7 +77,8 @@ enum statistic_shape {
     TWO_INNER_ROWS,
     ATTENTION_KEPT,                     /* what the attention scheme keeps, tensor by tensor */
     EXPERT_CHOICES,                     /* I32, the experts that a token goes to */
-    EXPERTS_KEPT, EXPERTS_LEFT,         /* what the expert scheme keeps, and what its backward for the inputs leaves, tensor by tensor */
+    EXPERTS_KEPT, EXPERTS_LEFT,         /* what the expert scheme keeps, and what its backward for the inputs leaves,
+                                         * tensor by tensor */
 };
 enum { NODE_STATISTICS = 6, NODE_GRADIENTS = 2 };
 
@@ -82,12 +86,13 @@ struct operation_info {
     const char *words;                  /* what it is, for a diagnosis; %s: its parameters, or the block */
     bool has_input_pass, has_weight_pass;
     unsigned input_reads, weight_reads; /* READS_...: by backward for the input, and for the weights */
-    int over;                           /* the input whose memory the output may take if nobody needs it any more; -1: none */
+    int over;                     /* the input whose memory the output may take if nobody needs it any more; -1: none */
     bool gradient_over;                 /* the gradient of in[0] may take the memory of the gradient of the output */
     bool gradient_over_value;           /* the gradient of in[0] may take the memory of in[0] itself */
     bool passes_on;                     /* the gradient of the output is that of the inputs */
     enum statistic_shape statistic[NODE_STATISTICS];
-    enum statistic_shape gradient[NODE_GRADIENTS];      /* what backward for the inputs leaves for that for the weights, besides dY */
+    enum statistic_shape gradient[NODE_GRADIENTS];      /* what backward for the inputs leaves for that for the weights,
+                                                         * besides dY */
 };
 
 /** What is known of an operation. */

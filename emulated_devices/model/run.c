@@ -2,15 +2,18 @@
 #include "emulated_devices/model/run_node.h"
 #include "emulated_devices/device/compute.h"
 
-/* ---- memory -------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static enum error_code make(struct stage *s, struct microbatch *m, const struct model_part *p, int buffer, struct error *err)
+static enum error_code make(struct stage *s, struct microbatch *m, const struct model_part *p, int buffer,
+                            struct error *err)
 {
     const struct buffer *b = &p->linked.buffer[buffer];
     struct tensor *t = stage_buffer(s, m, p, buffer);
     *t = buffer_shape(b, s->seams, m->N);
     t->data = arena_alloc(&s->device->arena, b->tag, tensor_bytes(*t));
-    return t->data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d in layer %d", (int)(m - s->micro), p->layer);
+    return t->data ? OK
+                   : fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d in layer %d",
+                          (int)(m - s->micro), p->layer);
 }
 
 static void drop(struct stage *s, struct tensor *t)
@@ -25,7 +28,7 @@ void run_drop(struct stage *s, struct microbatch *m, const struct model_part *p)
     for (int b = BUFFER_FIRST_OWN; b < p->linked.buffers; b++) drop(s, stage_buffer(s, m, p, b));
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 static void show(struct stage *s, struct microbatch *m, const struct model_part *p, int slot, bool gradient)
 {
@@ -38,7 +41,8 @@ static void show(struct stage *s, struct microbatch *m, const struct model_part 
                rows == INPUT || rows == GRADIENT ? tensor_own_rows(s->tp, t, m->N) : t);
 }
 
-static enum error_code run_step(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which, struct part_step step, struct error *err)
+static enum error_code run_step(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which,
+                                struct part_step step, struct error *err)
 {
     struct tensor *t = step.kind == STEP_ADD || step.kind == STEP_DROP ? stage_buffer(s, m, p, step.at) : NULL;
     switch (step.kind) {
@@ -47,7 +51,7 @@ static enum error_code run_step(struct stage *s, struct microbatch *m, const str
     case STEP_ADD:           return dev_add(s->device, *t, *t, *stage_buffer(s, m, p, step.from)), OK;
     case STEP_SHOW:          return show(s, m, p, step.at, false), OK;
     case STEP_SHOW_GRADIENT: return show(s, m, p, step.at, true), OK;
-    default:                 return run_node(&(struct node_call){ s, m, p, &p->linked.node[step.at], which == LIST_AGAIN }, which, err);
+    default: return run_node(&(struct node_call){ s, m, p, &p->linked.node[step.at], which == LIST_AGAIN }, which, err);
     }
 }
 
@@ -58,7 +62,8 @@ static int made_first(const struct steps *list)
     return n;
 }
 
-static enum error_code run_steps(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which, int from, int to, struct error *err)
+static enum error_code run_steps(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which,
+                                 int from, int to, struct error *err)
 {
     const struct steps *list = &p->linked.list[which];
     enum error_code e = OK;
@@ -66,21 +71,25 @@ static enum error_code run_steps(struct stage *s, struct microbatch *m, const st
     return e;
 }
 
-enum error_code run_make(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which, struct error *err)
+enum error_code run_make(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which,
+                         struct error *err)
 {
     return run_steps(s, m, p, which, 0, made_first(&p->linked.list[which]), err);
 }
 
-enum error_code run_list(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which, struct error *err)
+enum error_code run_list(struct stage *s, struct microbatch *m, const struct model_part *p, enum list which,
+                         struct error *err)
 {
     const struct steps *list = &p->linked.list[which];
     return run_steps(s, m, p, which, made_first(list), list->count, err);
 }
 
 /* Weights and gradients are made behind the memory that a list begins with. */
-void run_held(const struct stage *s, const struct microbatch *m, const struct model_part *p, enum list which, struct held *h)
+void run_held(const struct stage *s, const struct microbatch *m, const struct model_part *p, enum list which,
+              struct held *h)
 {
-    static const enum pass pass[LIST_COUNT] = { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT };
+    static const enum pass pass[LIST_COUNT] = { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_INPUT,
+                                                PASS_BACKWARD_WEIGHT };
     const struct steps *list = &p->linked.list[which];
     const bool needs = which == LIST_FORWARD || which == LIST_WEIGHT || list_uses_weights(&p->linked, LIST_INPUT);
     const uint64_t made = needs ? data_part_bytes(s->data, p->index, pass[which]) : 0;

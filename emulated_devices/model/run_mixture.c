@@ -1,4 +1,5 @@
-/* run_mixture.c -- a mixture of experts: the router's choice, and what experts do with the rows that their scheme brings them.
+/* run_mixture.c -- a mixture of experts: the router's choice, and what experts do with the rows that their scheme
+ * brings them.
  *
  * Source  as ref/model/mixture.c, whose order of operations this follows
  */
@@ -8,7 +9,7 @@
 static struct tensor kept(const struct node_call *c, int which) { return node_buffer(c, c->node->statistic[which]); }
 static const struct mixture_config *mixture(const struct node_call *c) { return &c->stage->plan->model.mixture; }
 
-/* ---- the router's choice --------------------------------------------------------------------------------------------------- */
+/* ---- the router's choice ----------------------------------------------------------------------------------------- */
 
 enum error_code node_route_forward(const struct node_call *c, struct error *err)
 {
@@ -24,13 +25,14 @@ enum error_code node_route_input(const struct node_call *c, struct error *err)
     const struct linked_node *n = c->node;
     const struct routers *r = &c->stage->routers;
     (void)err;
-    dev_route_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->dy), node_buffer(c, n->y), kept(c, 0), node_buffer(c, n->x[0]),
-                             mixture(c)->normalized);
-    dev_router_losses_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->x[0]), r->slope, r->z_slope);
+    dev_route_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->dy), node_buffer(c, n->y),
+                             kept(c, 0), node_buffer(c, n->x[0]), mixture(c)->normalized);
+    dev_router_losses_backward_input(c->stage->device, node_buffer(c, n->dx[0]), node_buffer(c, n->x[0]), r->slope,
+                                     r->z_slope);
     return OK;
 }
 
-/* ---- the experts ------------------------------------------------------------------------------------------------------------- */
+/* ---- the experts ------------------------------------------------------------------------------------------------- */
 
 /* One expert's rows of the sorted ones. */
 struct expert { int64_t number, first, count; };
@@ -53,23 +55,28 @@ static int place_of_expert(const struct node_call *c, struct expert e, enum bloc
 }
 
 /* Y = X W^T, of each expert its own rows. */
-static void experts_forward(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor Y, struct tensor X)
+static void experts_forward(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor Y,
+                            struct tensor X)
 {
     for (struct expert e = { .number = -1 }; next_expert(c, counts, &e); )
-        dev_linear_forward(c->stage->device, rows_of(Y, e), rows_of(X, e), stage_weight(c->stage, place_of_expert(c, e, p)), tensor_none);
+        dev_linear_forward(c->stage->device, rows_of(Y, e), rows_of(X, e),
+                           stage_weight(c->stage, place_of_expert(c, e, p)), tensor_none);
 }
 
-static void experts_input(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor dX, struct tensor dY)
+static void experts_input(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor dX,
+                          struct tensor dY)
 {
     for (struct expert e = { .number = -1 }; next_expert(c, counts, &e); )
-        dev_linear_backward_input(c->stage->device, rows_of(dX, e), rows_of(dY, e), stage_weight(c->stage, place_of_expert(c, e, p)));
+        dev_linear_backward_input(c->stage->device, rows_of(dX, e), rows_of(dY, e),
+                                  stage_weight(c->stage, place_of_expert(c, e, p)));
 }
 
-static void experts_weight(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor dY, struct tensor X)
+static void experts_weight(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor dY,
+                           struct tensor X)
 {
     for (struct expert e = { .number = -1 }; next_expert(c, counts, &e); )
-        dev_linear_backward_weight(c->stage->device, stage_gradient(c->stage, place_of_expert(c, e, p)), tensor_none, rows_of(dY, e),
-                                   rows_of(X, e));
+        dev_linear_backward_weight(c->stage->device, stage_gradient(c->stage, place_of_expert(c, e, p)), tensor_none,
+                                   rows_of(dY, e), rows_of(X, e));
 }
 
 static void body_forward(const void *context, struct expert_rows r)
@@ -95,7 +102,7 @@ static void body_weight(const void *context, struct expert_rows r, struct expert
     experts_weight(c, r.counts, UP_W, g.up, r.rows);
 }
 
-/* ---- the call of the scheme -------------------------------------------------------------------------------------------------- */
+/* ---- the call of the scheme -------------------------------------------------------------------------------------- */
 
 /* The node that made the weights keeps the choices. */
 static struct tensor choices(const struct node_call *c)
@@ -109,15 +116,16 @@ static struct mixture_call mixture_call(const struct node_call *c)
     const struct linked_node *n = c->node;
     struct expert_parallel *ep = &c->stage->seams->ep;
     struct mixture_call m = { .ep = ep, .body = { c, body_forward, body_input, body_weight },
-                              .x = tensor_own_rows(c->stage->tp, node_buffer(c, n->x[0]), c->micro->N), .y = node_buffer(c, n->y),
+                              .x = tensor_own_rows(c->stage->tp, node_buffer(c, n->x[0]), c->micro->N),
+                              .y = node_buffer(c, n->y),
                               .weights = node_buffer(c, n->x[1]), .experts = choices(c) };
     for (int i = 0; i < ep->scheme->slots; i++) m.kept[i] = node_buffer(c, n->statistic[i]);
     for (int i = 0; i < ep->scheme->gradient_slots; i++) m.left[i] = node_buffer(c, n->gradient[i]);
     return m;
 }
 
-/* Where tensor parallelism cuts F inside each expert, what comes back is a part of a sum: of the output, and of both gradients, that of
- * the weights before the router has it. */
+/* Where tensor parallelism cuts F inside each expert, what comes back is a part of a sum: of the output, and of both
+ * gradients, that of the weights before the router has it. */
 enum error_code node_mixture_forward(const struct node_call *c, struct error *err)
 {
     struct mixture_call m = mixture_call(c);
@@ -129,7 +137,8 @@ enum error_code node_mixture_forward(const struct node_call *c, struct error *er
 enum error_code node_mixture_input(const struct node_call *c, struct error *err)
 {
     struct mixture_call m = mixture_call(c);
-    m.dx = node_buffer(c, c->node->dx[0]), m.d_weights = node_buffer(c, c->node->dx[1]), m.dy = node_buffer(c, c->node->dy);
+    m.dx = node_buffer(c, c->node->dx[0]), m.d_weights = node_buffer(c, c->node->dx[1]),
+    m.dy = node_buffer(c, c->node->dy);
     enum error_code e = m.ep->scheme->input(&m, err);
     if (!e) e = tensor_add_parts(c->stage->tp, m.dx, err);
     return e ? e : tensor_add_parts(c->stage->tp, m.d_weights, err);

@@ -5,15 +5,21 @@
 
 typedef enum error_code run(const struct node_call *, struct error *);
 
-/* ---- what a node finds around it --------------------------------------------------------------------------------------------------- */
+/* ---- what a node finds around it --------------------------------------------------------------------------------- */
 
 static struct tensor buffer(const struct node_call *c, int b) { return node_buffer(c, b); }
-static struct tensor own(const struct node_call *c, int b) { return tensor_own_rows(c->stage->tp, buffer(c, b), c->micro->N); }
+static struct tensor own(const struct node_call *c, int b)
+{
+    return tensor_own_rows(c->stage->tp, buffer(c, b), c->micro->N);
+}
 
 static int index_of(const struct node_call *c) { return (int)(c->node - c->part->linked.node); }
 static struct tensor weight(const struct node_call *c) { return stage_weight(c->stage, c->part->weight[index_of(c)]); }
 static struct tensor bias(const struct node_call *c) { return stage_weight(c->stage, c->part->bias[index_of(c)]); }
-static struct tensor d_weight(const struct node_call *c) { return stage_gradient(c->stage, c->part->weight[index_of(c)]); }
+static struct tensor d_weight(const struct node_call *c)
+{
+    return stage_gradient(c->stage, c->part->weight[index_of(c)]);
+}
 static struct tensor d_bias(const struct node_call *c) { return stage_gradient(c->stage, c->part->bias[index_of(c)]); }
 
 static struct matrix matrix(const struct node_call *c)
@@ -46,7 +52,8 @@ static enum error_code drop(const struct node_call *c, struct tensor Y, struct t
     int64_t before = 0;
     for (int i = 0; i < rows.count; before += rows.at[i++].count)
         dev_dropout(s->device, tensor_rows_of(Y, before, rows.at[i].count), tensor_rows_of(X, before, rows.at[i].count),
-                    dropout_at(p, s->dropout_seed, c->part->layer, place, rows.at[i].first, s->tp->channels.first, model->D));
+                    dropout_at(p, s->dropout_seed, c->part->layer, place, rows.at[i].first, s->tp->channels.first,
+                               model->D));
     const bool lost = intervals_lost(&rows);
     intervals_free(&rows);
     return lost ? fail(err, ERR_MEMORY, "no memory for a list of rows") : OK;
@@ -58,7 +65,7 @@ static struct tensor integers(const struct node_call *c, struct tensor table, en
     return tensor_1d((int32_t *)table.data + r.first, I32, r.count);
 }
 
-/* ---- embedding ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- embedding --------------------------------------------------------------------------------------------------- */
 
 static enum error_code embed_forward(const struct node_call *c, struct error *err)
 {
@@ -72,35 +79,37 @@ static enum error_code embed_weight(const struct node_call *c, struct error *err
 
 static enum error_code positions_forward(const struct node_call *c, struct error *err)
 {
-    return tensor_positions_forward(c->stage->tp, buffer(c, c->node->y), integers(c, c->micro->positions, STREAM), weight(c), err);
+    return tensor_positions_forward(c->stage->tp, buffer(c, c->node->y), integers(c, c->micro->positions, STREAM),
+                                    weight(c), err);
 }
 
 static enum error_code positions_weight(const struct node_call *c, struct error *err)
 {
-    return tensor_positions_backward_weight(c->stage->tp, d_weight(c), buffer(c, c->node->dy), integers(c, c->micro->positions, STREAM), err);
+    return tensor_positions_backward_weight(c->stage->tp, d_weight(c), buffer(c, c->node->dy),
+                                            integers(c, c->micro->positions, STREAM), err);
 }
 
-/* ---- norms and matrices ----------------------------------------------------------------------------------------------------------------- */
+/* ---- norms and matrices ------------------------------------------------------------------------------------------ */
 
 static enum error_code norm_forward(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
-    return tensor_norm_forward(c->stage->tp, own(c, n->y), buffer(c, n->statistic[0]), buffer(c, n->statistic[1]), buffer(c, n->x[0]), weight(c), bias(c),
-                               c->stage->plan->model.eps, err);
+    return tensor_norm_forward(c->stage->tp, own(c, n->y), buffer(c, n->statistic[0]), buffer(c, n->statistic[1]),
+                               buffer(c, n->x[0]), weight(c), bias(c), c->stage->plan->model.eps, err);
 }
 
 static enum error_code norm_input(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
-    return tensor_norm_backward_input(c->stage->tp, buffer(c, n->dx[0]), buffer(c, n->dy), buffer(c, n->x[0]), weight(c), buffer(c, n->statistic[0]),
-                                      buffer(c, n->statistic[1]), err);
+    return tensor_norm_backward_input(c->stage->tp, buffer(c, n->dx[0]), buffer(c, n->dy), buffer(c, n->x[0]),
+                                      weight(c), buffer(c, n->statistic[0]), buffer(c, n->statistic[1]), err);
 }
 
 static enum error_code norm_weight(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
-    return tensor_norm_backward_weight(c->stage->tp, d_weight(c), d_bias(c), buffer(c, n->dy), buffer(c, n->x[0]), buffer(c, n->statistic[0]),
-                                       buffer(c, n->statistic[1]), err);
+    return tensor_norm_backward_weight(c->stage->tp, d_weight(c), d_bias(c), buffer(c, n->dy), buffer(c, n->x[0]),
+                                       buffer(c, n->statistic[0]), buffer(c, n->statistic[1]), err);
 }
 
 static enum error_code linear_forward(const struct node_call *c, struct error *err)
@@ -110,35 +119,41 @@ static enum error_code linear_forward(const struct node_call *c, struct error *e
 
 static enum error_code linear_input(const struct node_call *c, struct error *err)
 {
-    return matrix_backward_input(c->stage, matrix(c), c->micro->N, buffer(c, c->node->dx[0]), buffer(c, c->node->dy), err);
+    return matrix_backward_input(c->stage, matrix(c), c->micro->N, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                                 err);
 }
 
 static enum error_code linear_weight(const struct node_call *c, struct error *err)
 {
-    return matrix_backward_weight(c->stage, matrix(c), c->micro->N, buffer(c, c->node->dy), buffer(c, c->node->x[0]), err);
+    return matrix_backward_weight(c->stage, matrix(c), c->micro->N, buffer(c, c->node->dy), buffer(c, c->node->x[0]),
+                                  err);
 }
 
-/* ---- attention ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 
 /* In place. */
 static enum error_code rotary_forward(const struct node_call *c, struct error *err)
 {
     (void)err;
-    dev_rotary_forward(c->stage->device, buffer(c, c->node->y), integers(c, c->micro->positions, INNER), c->stage->rotary, attention(c));
+    dev_rotary_forward(c->stage->device, buffer(c, c->node->y), integers(c, c->micro->positions, INNER),
+                       c->stage->rotary, attention(c));
     return OK;
 }
 
 static enum error_code rotary_input(const struct node_call *c, struct error *err)
 {
     (void)err;
-    dev_rotary_backward_input(c->stage->device, buffer(c, c->node->dx[0]), integers(c, c->micro->positions, INNER), c->stage->rotary, attention(c));
+    dev_rotary_backward_input(c->stage->device, buffer(c, c->node->dx[0]), integers(c, c->micro->positions, INNER),
+                              c->stage->rotary, attention(c));
     return OK;
 }
 
 static struct attention_call attention_call(const struct node_call *c)
 {
     const struct linked_node *n = c->node;
-    struct attention_call a = { .cp = &c->stage->seams->cp, .shape = attention(c), .qkv = buffer(c, n->x[0]), .out = buffer(c, n->y) };
+    struct attention_call a = {
+        .cp = &c->stage->seams->cp, .shape = attention(c), .qkv = buffer(c, n->x[0]), .out = buffer(c, n->y)
+    };
     for (int i = 0; i < a.cp->scheme->slots; i++) a.kept[i] = buffer(c, n->statistic[i]);
     return a;
 }
@@ -156,7 +171,7 @@ static enum error_code attention_input(const struct node_call *c, struct error *
     return a.cp->scheme->backward_input(&a, err);
 }
 
-/* ---- element by element ------------------------------------------------------------------------------------------------------------------- */
+/* ---- element by element ------------------------------------------------------------------------------------------ */
 
 static enum error_code gelu_forward(const struct node_call *c, struct error *err)
 {
@@ -168,7 +183,8 @@ static enum error_code gelu_forward(const struct node_call *c, struct error *err
 static enum error_code gelu_input(const struct node_call *c, struct error *err)
 {
     (void)err;
-    dev_gelu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy), buffer(c, c->node->x[0]));
+    dev_gelu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                            buffer(c, c->node->x[0]));
     return OK;
 }
 
@@ -182,7 +198,8 @@ static enum error_code swiglu_forward(const struct node_call *c, struct error *e
 static enum error_code swiglu_input(const struct node_call *c, struct error *err)
 {
     (void)err;
-    dev_swiglu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy), buffer(c, c->node->x[0]));
+    dev_swiglu_backward_input(c->stage->device, buffer(c, c->node->dx[0]), buffer(c, c->node->dy),
+                              buffer(c, c->node->x[0]));
     return OK;
 }
 
@@ -203,14 +220,15 @@ static enum error_code add_forward(const struct node_call *c, struct error *err)
     return OK;
 }
 
-/* ---- loss ------------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- loss -------------------------------------------------------------------------------------------------------- */
 
 static enum error_code loss_forward(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;
     double loss = 0;
-    const enum error_code e = tensor_cross_entropy_forward(c->stage->tp, &loss, buffer(c, n->statistic[0]), buffer(c, n->statistic[1]), buffer(c, n->x[0]),
-                                                           integers(c, c->micro->labels, INNER), err);
+    const enum error_code e =
+        tensor_cross_entropy_forward(c->stage->tp, &loss, buffer(c, n->statistic[0]), buffer(c, n->statistic[1]),
+                                     buffer(c, n->x[0]), integers(c, c->micro->labels, INNER), err);
     c->stage->loss += loss;
     return e;
 }
@@ -221,12 +239,13 @@ static enum error_code loss_input(const struct node_call *c, struct error *err)
     const struct linked_node *n = c->node;
     const struct stage *s = c->stage;
     (void)err;
-    tensor_cross_entropy_backward(s->tp, buffer(c, n->dx[0]), buffer(c, n->statistic[1]), buffer(c, n->statistic[0]), integers(c, c->micro->labels, INNER),
+    tensor_cross_entropy_backward(s->tp, buffer(c, n->dx[0]), buffer(c, n->statistic[1]), buffer(c, n->statistic[0]),
+                                  integers(c, c->micro->labels, INNER),
                                   s->loss_scale / (double)(s->counted ? s->counted : 1));
     return OK;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
     [OP_EMBED]     = { embed_forward,     NULL,            embed_weight },
@@ -247,7 +266,9 @@ static const struct { run *forward, *input, *weight; } runs[OP_COUNT] = {
 enum error_code run_node(const struct node_call *c, enum list which, struct error *err)
 {
     const enum op op = c->node->is->op;
-    run *const of_list[] = { [LIST_FORWARD] = runs[op].forward, [LIST_AGAIN] = runs[op].forward, [LIST_INPUT] = runs[op].input,
+    run *const of_list[] = { [LIST_FORWARD] = runs[op].forward,
+                             [LIST_AGAIN] = runs[op].forward,
+                             [LIST_INPUT] = runs[op].input,
                              [LIST_WEIGHT] = runs[op].weight };
     return of_list[which](c, err);
 }

@@ -1,4 +1,5 @@
-/* run_node.h -- one node of a model's table, run on one microbatch: which operation of the device or of the tensor scheme that is. */
+/* run_node.h -- one node of a model's table, run on one microbatch:
+ * which operation of the device or of the tensor scheme that is. */
 #ifndef ORRERY_RUN_NODE_H
 #define ORRERY_RUN_NODE_H
 
@@ -24,7 +25,8 @@ enum error_code node_mixture_forward(const struct node_call *, struct error *);
 enum error_code node_mixture_input(const struct node_call *, struct error *);
 enum error_code node_mixture_weight(const struct node_call *, struct error *);
 
-/** Run a node as a list asks for it: forward (again), backward for its inputs, or for its weights.  Collective over the tp group.
+/** Run a node as a list asks for it: forward (again), backward for its inputs, or for its weights.  Collective over the
+ *  tp group.
  *  @return OK; ERR_MEMORY; ERR_COMM. */
 enum error_code run_node(const struct node_call *, enum list, struct error *);
 

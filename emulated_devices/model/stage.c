@@ -4,7 +4,7 @@
 #include "ref/model/rotary.h"
 #include <stdlib.h>
 
-/* ---- parts ------------------------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 static const struct model_part *embedding_of(const struct stage *s) { return &s->part[0]; }
 static const struct model_part *layer_of(const struct stage *s, int l) { return &s->part[1 + l]; }
@@ -22,13 +22,19 @@ struct tensor *stage_buffer(const struct stage *s, struct microbatch *m, const s
 
 const char *stage_entering(const struct model_part *p) { return p->layer == 0 ? "embedding" : "out"; }
 
-struct tensor stage_weight(const struct stage *s, int index) { return index < 0 ? tensor_none : parameter_find(s->parameters, index)->w; }
-struct tensor stage_gradient(const struct stage *s, int index) { return index < 0 ? tensor_none : parameter_find(s->parameters, index)->g; }
+struct tensor stage_weight(const struct stage *s, int index)
+{
+    return index < 0 ? tensor_none : parameter_find(s->parameters, index)->w;
+}
+struct tensor stage_gradient(const struct stage *s, int index)
+{
+    return index < 0 ? tensor_none : parameter_find(s->parameters, index)->g;
+}
 
 /* Where there is no backward pass, nothing is kept for it. */
 static bool keeps_nothing(const struct stage *s) { return s->plan->optimizer->forward_only; }
 
-/* ---- opening, closing ------------------------------------------------------------------------------------------------ */
+/* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
 static enum error_code link_parts(struct stage *s, struct error *err)
 {
@@ -80,7 +86,8 @@ static bool cut_microbatch(const struct stage *s, struct microbatch *m, int micr
     m->labels = tensor_1d(ints ? ints + 2 * m->N : NULL, I32, m->N);
     int32_t *position = ints ? ints + m->N : NULL;
     for (int i = 0; ints && i < m->rows.count; i++)
-        for (int64_t row = m->rows.at[i].first; row < interval_end(m->rows.at[i]); row++) *position++ = (int32_t)(row % s->plan->S);
+        for (int64_t row = m->rows.at[i].first; row < interval_end(m->rows.at[i]); row++)
+            *position++ = (int32_t)(row % s->plan->S);
     return ints && !intervals_lost(&m->rows);
 }
 
@@ -92,11 +99,20 @@ enum error_code stage_cut(struct stage *s, struct error *err)
 }
 
 /* The tables of integers and of rotary positions are inputs, not tensors of the model: they are not counted. */
-enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp, struct seams *seams,
-                           struct data_parallel *data, int index, int rank, struct error *err)
+enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp,
+                           struct seams *seams, struct data_parallel *data, int index, int rank, struct error *err)
 {
-    *s = (struct stage){ .plan = plan, .device = device, .tp = tp, .seams = seams, .data = data, .parameters = data->parameters, .rank = rank, .index = index,
-                         .first = index == 0, .last = index == plan->stages - 1, .first_layer = (int)plan_first_layer(plan, index) };
+    *s = (struct stage){ .plan = plan,
+                         .device = device,
+                         .tp = tp,
+                         .seams = seams,
+                         .data = data,
+                         .parameters = data->parameters,
+                         .rank = rank,
+                         .index = index,
+                         .first = index == 0,
+                         .last = index == plan->stages - 1,
+                         .first_layer = (int)plan_first_layer(plan, index) };
     s->layers = (int)plan_first_layer(plan, index + 1) - s->first_layer;
     s->micro = calloc((size_t)plan->micros, sizeof *s->micro);
     s->part = calloc((size_t)s->layers + 2, sizeof *s->part);
@@ -126,14 +142,15 @@ void stage_close(struct stage *s)
     s->rotary = tensor_none;
 }
 
-/* ---- probes --------------------------------------------------------------------------------------------------------- */
+/* ---- probes ------------------------------------------------------------------------------------------------------ */
 
-void stage_show(struct stage *s, const struct microbatch *m, const char *name, int layer, bool gradient, struct tensor t)
+void stage_show(struct stage *s, const struct microbatch *m, const char *name, int layer, bool gradient,
+                struct tensor t)
 {
     if (s->probe) s->probe->see(s->probe->context, name, layer, gradient, (int)(m - s->micro), t);
 }
 
-/* ---- the executor's places ----------------------------------------------------------------------------------------- */
+/* ---- the executor's places --------------------------------------------------------------------------------------- */
 
 static struct tensor stream(const struct stage *s, const struct microbatch *m, enum arena_tag tag)
 {
@@ -153,11 +170,17 @@ struct tensor stage_input(struct stage *s, int micro)
     return *stage_buffer(s, m, layer_of(s, 0), BUFFER_IN) = stream(s, m, ACTIVATIONS);
 }
 
-struct tensor stage_output_gradient(struct stage *s, int micro) { return s->micro[micro].gradient = stream(s, &s->micro[micro], BUFFERS); }
-struct tensor stage_take_output(struct stage *s, int micro) { return take(stage_buffer(s, &s->micro[micro], loss_of(s), BUFFER_IN)); }
+struct tensor stage_output_gradient(struct stage *s, int micro)
+{
+    return s->micro[micro].gradient = stream(s, &s->micro[micro], BUFFERS);
+}
+struct tensor stage_take_output(struct stage *s, int micro)
+{
+    return take(stage_buffer(s, &s->micro[micro], loss_of(s), BUFFER_IN));
+}
 struct tensor stage_take_input_gradient(struct stage *s, int micro) { return take(&s->micro[micro].gradient); }
 
-/* ---- the operations ------------------------------------------------------------------------------------------------- */
+/* ---- the operations ---------------------------------------------------------------------------------------------- */
 
 /* Memory for what leaves a part.  What goes to the next stage is on its way out, not kept. */
 static enum error_code make_output(struct stage *s, struct microbatch *m, const struct model_part *p, struct error *err)
@@ -166,10 +189,13 @@ static enum error_code make_output(struct stage *s, struct microbatch *m, const 
     const bool leaves = is_last_part(s, p + 1) && !s->last;
     const struct tensor out = stream(s, m, leaves ? BUFFERS : ACTIVATIONS);
     *stage_buffer(s, m, p, BUFFER_OUT) = out;
-    return out.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d of stage %d", (int)(m - s->micro), s->index);
+    return out.data ? OK
+                    : fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d of stage %d",
+                           (int)(m - s->micro), s->index);
 }
 
-static enum error_code forward_part(struct stage *s, struct microbatch *m, const struct model_part *p, struct error *err)
+static enum error_code forward_part(struct stage *s, struct microbatch *m, const struct model_part *p,
+                                    struct error *err)
 {
     enum error_code e = make_output(s, m, p, err);
     if (!e) e = run_make(s, m, p, LIST_FORWARD, err);
@@ -189,7 +215,8 @@ enum error_code stage_forward(struct stage *s, int micro, struct error *err)
 }
 
 /* What was dropped is computed again first. */
-static enum error_code backward_input(struct stage *s, struct microbatch *m, const struct model_part *p, struct error *err)
+static enum error_code backward_input(struct stage *s, struct microbatch *m, const struct model_part *p,
+                                      struct error *err)
 {
     static const enum list lists[] = { LIST_AGAIN, LIST_INPUT };
     const bool weights = list_uses_weights(&p->linked, LIST_INPUT);
@@ -202,14 +229,16 @@ static enum error_code backward_input(struct stage *s, struct microbatch *m, con
     return e;
 }
 
-static enum error_code backward_weight(struct stage *s, struct microbatch *m, const struct model_part *p, struct error *err)
+static enum error_code backward_weight(struct stage *s, struct microbatch *m, const struct model_part *p,
+                                       struct error *err)
 {
     enum error_code e = data_begin_gradient(s->data, p->index, err);
     if (!e) e = run_list(s, m, p, LIST_WEIGHT, err);
     return e ? e : data_end_gradient(s->data, p->index, err);
 }
 
-static enum error_code backward_part(struct stage *s, struct microbatch *m, const struct model_part *p, bool input, bool weight, struct error *err)
+static enum error_code backward_part(struct stage *s, struct microbatch *m, const struct model_part *p, bool input,
+                                     bool weight, struct error *err)
 {
     const enum error_code e = input ? backward_input(s, m, p, err) : OK;
     return e || !weight ? e : backward_weight(s, m, p, err);
@@ -223,11 +252,12 @@ enum error_code stage_backward(struct stage *s, int micro, bool input, bool weig
     return !e && s->first ? backward_part(s, m, embedding_of(s), input, weight, err) : e;
 }
 
-/* ---- the same, as memory ------------------------------------------------------------------------------------------------ */
+/* ---- the same, as memory ----------------------------------------------------------------------------------------- */
 
 uint64_t stage_message_bytes(const struct stage *s, int micro)
 {
-    return (uint64_t)(tensor_rows_at(s->tp, STREAM, s->micro[micro].N).count * s->tp->channels.count) * dtype_size(s->device->dtype);
+    return (uint64_t)(tensor_rows_at(s->tp, STREAM, s->micro[micro].N).count * s->tp->channels.count) *
+           dtype_size(s->device->dtype);
 }
 
 /* A part's output is held where it is kept here. */
@@ -245,7 +275,8 @@ void stage_forward_held(const struct stage *s, int micro, struct held *h)
     if (s->last) forward_held(s, micro, loss_of(s), h);
 }
 
-static void backward_held(const struct stage *s, int micro, const struct model_part *p, bool input, bool weight, struct held *h)
+static void backward_held(const struct stage *s, int micro, const struct model_part *p, bool input, bool weight,
+                          struct held *h)
 {
     if (input) run_held(s, &s->micro[micro], p, LIST_AGAIN, h);
     if (input) run_held(s, &s->micro[micro], p, LIST_INPUT, h);
@@ -259,7 +290,7 @@ void stage_backward_held(const struct stage *s, int micro, bool input, bool weig
     if (s->first) backward_held(s, micro, embedding_of(s), input, weight, h);
 }
 
-/* ---- the same, as messages ---------------------------------------------------------------------------------------------- */
+/* ---- the same, as messages --------------------------------------------------------------------------------------- */
 
 struct account stage_attention_cost(const struct stage *s, int micro)
 {
@@ -272,6 +303,7 @@ struct account stage_attention_cost(const struct stage *s, int micro)
 struct account stage_cost(const struct stage *s, int micro)
 {
     struct account sum = { 0 };
-    for (int i = 0; i < s->layers + 2; i++) account_add(&sum, linked_cost(&s->part[i].linked, s->tp, s->micro[micro].N), 1);
+    for (int i = 0; i < s->layers + 2; i++)
+        account_add(&sum, linked_cost(&s->part[i].linked, s->tp, s->micro[micro].N), 1);
     return sum;
 }

@@ -1,8 +1,10 @@
-/* stage.h -- one pipeline stage of the model on one device: consecutive layers, perhaps the embedding, perhaps the loss.
+/* stage.h -- one pipeline stage of the model on one device: consecutive layers, perhaps the embedding, perhaps the
+ * loss.
  *
- * The serial model of ref/model/transformer.h with a scheme called at each seam.  Forward, backward for the input and backward for
- * the weights are separate, per microbatch, so that any schedule can order them.  Every tensor comes from the device's
- * arena: what a microbatch keeps between forward and backward is ACTIVATIONS, what lives only within one of them BUFFERS.
+ * The serial model of ref/model/transformer.h with a scheme called at each seam.  Forward, backward for the input and
+ * backward for the weights are separate, per microbatch, so that any schedule can order them.  Every tensor comes from
+ * the device's arena: what a microbatch keeps between forward and backward is ACTIVATIONS, what lives only within one
+ * of them BUFFERS.
  */
 #ifndef ORRERY_STAGE_H
 #define ORRERY_STAGE_H
@@ -30,8 +32,8 @@ struct microbatch {
     struct tensor gradient;                     /* of the stream, where backward is: [stream] */
 };
 
-/* What the routers of a step's microbatches add to the loss: see router_losses_forward in ref/ops/ops.h.  It depends on all tokens of the
- * batch in all layers, so that it and its slope are known only when all forward passes are done. */
+/* What the routers of a step's microbatches add to the loss: see router_losses_forward in ref/ops/ops.h.  It depends on
+ * all tokens of the batch in all layers, so that it and its slope are known only when all forward passes are done. */
 struct routers {
     double *sums;                       /* [2E+1] of this device's tokens and layers, then of all */
     double *slope;                      /* [E] of the balance loss by each row's probabilities, the loss scale in it */
@@ -49,21 +51,21 @@ struct stage {
     int first_layer, layers;
     bool first, last;                           /* has the embedding; has the loss */
     struct parameters *parameters;
-    struct tensor rotary;                       /* [S,R] the table of rotary positions, which all devices know; none without */
+    struct tensor rotary;                /* [S,R] the table of rotary positions, which all devices know; none without */
     uint64_t dropout_seed;                      /* of this step */
     struct routers routers;                     /* of a mixture */
     int64_t counted;                            /* labels in the whole batch that are not ignored */
     double loss_scale;                          /* gradients are those of so many times the loss */
     double loss;                                /* sum over the tokens of the microbatches done in this step */
-    struct model_part *part;                          /* [layers + 2]: embedding, layers, loss; those that the stage has are linked */
+    struct model_part *part;            /* [layers + 2]: embedding, layers, loss; those that the stage has are linked */
     int buffers;                                /* of all parts */
     struct microbatch *micro;                   /* [M] */
     const struct probe *probe;                  /* NULL: nobody looks */
 };
 
 /** A stage with nothing in flight, on the device of this rank.  @return OK or ERR_MEMORY. */
-enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *, struct seams *,
-                           struct data_parallel *, int index, int rank, struct error *);
+enum error_code stage_open(struct stage *, const struct plan *, struct device *, struct tensor_parallel *,
+                           struct seams *, struct data_parallel *, int index, int rank, struct error *);
 void stage_close(struct stage *);
 
 /** Cut all microbatches anew, as the plan has them now; nothing may be in flight.  @return OK or ERR_MEMORY. */
@@ -86,7 +88,8 @@ void stage_show(struct stage *, const struct microbatch *, const char *name, int
 enum error_code stage_forward(struct stage *, int micro, struct error *);
 enum error_code stage_backward(struct stage *, int micro, bool input, bool weight, struct error *);
 
-/** The weights and gradients that a pass uses, in order, for data_set_uses.  @param[out] use  room for (layers + 2) part_uses_most().
+/** The weights and gradients that a pass uses, in order, for data_set_uses.  @param[out] use  room for (layers + 2)
+ *  part_uses_most().
  *  @return how many. */
 int stage_uses_forward(const struct stage *, struct use *use);
 int stage_uses_backward(const struct stage *, bool input, bool weight, struct use *use);
@@ -102,8 +105,8 @@ struct tensor stage_take_input_gradient(struct stage *, int micro);
 
 /** Bytes of ACTIVATIONS, followed through one operation: what is held at its end, and the most on the way.
  *  Before forward, what another stage sent is held already.
- *  Beside them there are BUFFERS that the operation makes and drops, and weights or gradients that are made for its pass: of all three
- *  together `together` is the least that the most on the way can be. */
+ *  Beside them there are BUFFERS that the operation makes and drops, and weights or gradients that are made for its
+ *  pass: of all three together `together` is the least that the most on the way can be. */
 struct held { uint64_t now, peak, buffers, made, together; };
 static inline void held_note(struct held *h)
 {

@@ -10,7 +10,7 @@
 
 uint64_t dropout_seed(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1); }
 
-/* ---- building -------------------------------------------------------------------------------------------------------- */
+/* ---- building ---------------------------------------------------------------------------------------------------- */
 
 /* What this device holds of a parameter: a piece, or its tiles, each of which counts whole if any of it does. */
 static void make_pieces(struct trainer *t, int index, const struct param_spec *s, int tiles)
@@ -19,7 +19,10 @@ static void make_pieces(struct trainer *t, int index, const struct param_spec *s
     if (!plan_holds(&t->plan, &t->schedule, t->comm->rank, s, &first)) return;
     for (int tile = 0; tile < tiles; tile++) {
         struct parameter *p = &t->parameters.all[t->parameters.count++];
-        *p = (struct parameter){ .spec = *s, .index = index, .tile = tile, .holders = plan_holders(&t->plan, &t->schedule, s, NULL),
+        *p = (struct parameter){ .spec = *s,
+                                 .index = index,
+                                 .tile = tile,
+                                 .holders = plan_holders(&t->plan, &t->schedule, s, NULL),
                                  .layout = plan_tile_layout(&t->plan, t->comm->rank, s, tile) };
         p->counted = !first ? 0 : tiles > 1 ? layout_count(&p->layout) : tensor_counted(&t->tensor, s);
     }
@@ -36,7 +39,8 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
         most += (size_t)tiles_of(&t->plan.data, &t->spec[i]);
     }
     t->parameters.all = calloc(most, sizeof *t->parameters.all);
-    if (t->spec == NULL || t->parameters.all == NULL) return fail(err, ERR_MEMORY, "no memory for lists of %d parameters", n);
+    if (t->spec == NULL || t->parameters.all == NULL)
+        return fail(err, ERR_MEMORY, "no memory for lists of %d parameters", n);
     for (int tiled = 0; tiled < 2; tiled++)
         for (int i = 0; i < n; i++) {
             const int tiles = tiles_of(&t->plan.data, &t->spec[i]);
@@ -97,7 +101,8 @@ static enum error_code make_stages(struct trainer *t, struct error *err)
     if (t->stage == NULL || t->scratch == NULL || t->counted == NULL || t->times == NULL)
         return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)tokens);
     for (int c = 0; c < t->plan.chunks && !e; c++) {
-        e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->seams, &t->data, t->schedule.stage_of[t->pp.rank][c], t->comm->rank, err);
+        e = stage_open(&t->stage[c], &t->plan, t->device, &t->tensor, &t->seams, &t->data,
+                       t->schedule.stage_of[t->pp.rank][c], t->comm->rank, err);
         t->stages_open += !e;
     }
     return e;
@@ -117,8 +122,9 @@ static int list_action(const struct trainer *t, const struct action *a, struct u
     return 1;
 }
 
-/* The parts that the device's list of actions uses, in order.  Where two versions of the weights are kept, a batch is computed with the one
- * before the newest that it could have: when U of batch b is still to come, batch b works with the older one, and batch b+1 with the newest. */
+/* The parts that the device's list of actions uses, in order.  Where two versions of the weights are kept, a batch is
+ * computed with the one before the newest that it could have: when U of batch b is still to come, batch b works with
+ * the older one, and batch b+1 with the newest. */
 static int list_pass(const struct trainer *t, struct use *use)
 {
     const struct schedule *s = &t->schedule;
@@ -138,7 +144,8 @@ static int list_pass(const struct trainer *t, struct use *use)
 static enum error_code list_uses(struct trainer *t, struct error *err)
 {
     const int actions = t->schedule.count[t->pp.rank];
-    const size_t most = (size_t)(actions * plan_passes(&t->plan)) * (size_t)(t->plan.model.L + 2) * (size_t)part_uses_most(&t->plan);
+    const size_t most =
+        (size_t)(actions * plan_passes(&t->plan)) * (size_t)(t->plan.model.L + 2) * (size_t)part_uses_most(&t->plan);
     struct use *use = calloc(most + 1, sizeof *use);
     if (use == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d actions", actions);
     int n = list_pass(t, use);
@@ -205,7 +212,8 @@ enum error_code trainer_outline(struct trainer *t, const struct plan *plan, stru
     return e;
 }
 
-enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct comm *comm, struct batch_source source, struct error *err)
+enum error_code trainer_open(struct trainer *t, const struct plan *plan, struct comm *comm, struct batch_source source,
+                             struct error *err)
 {
     enum error_code e = trainer_outline(t, plan, comm, err);
     t->source = source;
@@ -225,7 +233,9 @@ void trainer_close(struct trainer *t)
     free(t->parameters.all), free(t->spec);
     schedule_free(&t->schedule);
     tensor_close(&t->tensor);
-    struct group *const groups[] = { &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->ep, &t->replica, &t->side, &t->sides };
+    struct group *const groups[] = {
+        &t->world, &t->dp, &t->tp, &t->pp, &t->cp, &t->ep, &t->replica, &t->side, &t->sides
+    };
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     *t = (struct trainer){ 0 };
 }
@@ -235,7 +245,7 @@ void trainer_watch(struct trainer *t, const struct probe *probe)
     for (int c = 0; c < t->stages_open; c++) t->stage[c].probe = probe;
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------------------ */
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 /* Labels that count, of all sequences of the replica that one optimizer step is taken for. */
 static void count_labels(struct trainer *t, const int32_t *labels)
@@ -248,13 +258,15 @@ static void count_labels(struct trainer *t, const int32_t *labels)
     for (int dp = (int)own.first; dp < own.first + own.count && dp < plan_parts(p); dp++)
         for (int i = 0; i < p->micros; i++) {
             const struct interval s = plan_microbatch(p, dp, i);
-            for (int64_t n = s.first * p->S; n < (s.first + s.count) * p->S; n++) t->counted[batch_of(t, i)] += labels[n] != IGNORE_LABEL;
+            for (int64_t n = s.first * p->S; n < (s.first + s.count) * p->S; n++)
+                t->counted[batch_of(t, i)] += labels[n] != IGNORE_LABEL;
         }
 }
 
 static void take_rows(int32_t *into, const int32_t *of, const struct intervals *rows)
 {
-    for (int i = 0; i < rows->count; into += rows->at[i++].count) memcpy(into, of + rows->at[i].first, (size_t)rows->at[i].count * sizeof *into);
+    for (int i = 0; i < rows->count; into += rows->at[i++].count)
+        memcpy(into, of + rows->at[i].first, (size_t)rows->at[i].count * sizeof *into);
 }
 
 /* The sizes of this step, and with them what it sends. */
@@ -293,7 +305,7 @@ static enum error_code take_batch(struct trainer *t, struct error *err)
     return OK;
 }
 
-/* ---- parameters that several places of the pipeline hold -------------------------------------------------------------- */
+/* ---- parameters that several places of the pipeline hold --------------------------------------------------------- */
 
 enum { SHARED_NAME = 1 << 16 };         /* names the exchange of unit u: SHARED_NAME + u; microbatches count from 0 */
 
@@ -305,11 +317,13 @@ static enum error_code track_shared(struct trainer *t, int unit, const int *plac
 {
     const struct unit *u = &t->data.unit[unit];
     struct exchange control = exchange_named(&t->pp, CONTROL, SHARED_NAME + (uint32_t)unit);
-    return tracked(u->tracking) ? tracking_sum(&control, holders, place, data_own_tracking(&t->data, u), data_own_gradient(&t->data, u), err) : OK;
+    return tracked(u->tracking) ? tracking_sum(&control, holders, place, data_own_tracking(&t->data, u),
+                                               data_own_gradient(&t->data, u), err)
+                                : OK;
 }
 
-/* Add up the gradients of all places that hold a unit, in order of place, so that all get the same bits.  They have been
- * reduced over dp, and the places of one dp coordinate step the same part of it. */
+/* Add up the gradients of all places that hold a unit, in order of place, so that all get the same bits.  They have
+ * been reduced over dp, and the places of one dp coordinate step the same part of it. */
 static enum error_code reduce_one(struct trainer *t, int unit, struct error *err)
 {
     int place[MESH_MOST_DEVICES];
@@ -321,7 +335,8 @@ static enum error_code reduce_one(struct trainer *t, int unit, struct error *err
     const uint64_t bytes = tensor_bytes(g);
     const int holders = plan_holders(&t->plan, &t->schedule, &u->parameter[0].spec, place);
     char *all = exchange_scratch(&x, bytes * (uint64_t)holders);
-    e = all ? OK : fail(err, ERR_MEMORY, "no memory for the other copies of the gradient of %s", u->parameter[0].spec.name);
+    e = all ? OK
+            : fail(err, ERR_MEMORY, "no memory for the other copies of the gradient of %s", u->parameter[0].spec.name);
     for (int i = 0; i < holders && !e; i++) {
         if (place[i] == t->pp.rank) device_copy(t->comm->device, all + (uint64_t)i * bytes, g.data, bytes);
         else e = exchange_both(&x, place[i], g.data, bytes, place[i], all + (uint64_t)i * bytes, bytes, err);
@@ -345,7 +360,7 @@ static enum error_code reduce_shared(struct trainer *t, struct error *err)
     return e;
 }
 
-/* ---- an optimizer step, at the end or in mid-stream ---------------------------------------------------------------------- */
+/* ---- an optimizer step, at the end or in mid-stream -------------------------------------------------------------- */
 
 /* Gradients of this device's microbatches become those of the whole batch. */
 static enum error_code reduce(struct trainer *t, struct error *err)
@@ -396,7 +411,7 @@ static const struct stage_operations stage_operations = {
     .take_input_gradient = take_input_gradient, .backward_begins = backward_begins,
 };
 
-/* ---- a step, its two halves ----------------------------------------------------------------------------------------------- */
+/* ---- a step, its two halves -------------------------------------------------------------------------------------- */
 
 enum error_code trainer_pass(struct trainer *t, double *loss, struct error *err)
 {
@@ -474,7 +489,7 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
     return check_budget(t, err);
 }
 
-/* ---- what it costs -------------------------------------------------------------------------------------------------------- */
+/* ---- what it costs ----------------------------------------------------------------------------------------------- */
 
 /* A unit's gradient goes to every other place that holds it, and theirs come. */
 static void enter_shared(struct ledger *l, const struct trainer *t, const struct unit *u)
@@ -498,7 +513,10 @@ static struct account pipeline_cost(const struct trainer *t)
 }
 
 /* Of the largest step where they differ. */
-static struct held activations_held(const struct trainer *t) { return t->plan.batches ? t->held : follow_activations(t); }
+static struct held activations_held(const struct trainer *t)
+{
+    return t->plan.batches ? t->held : follow_activations(t);
+}
 
 uint64_t trainer_peak(const struct trainer *t, enum arena_tag tag)
 {

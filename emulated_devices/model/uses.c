@@ -1,9 +1,11 @@
-/* uses.c -- the weights that a stage's passes use, in order, so that the data scheme can gather them ahead: the lists of steps again. */
+/* uses.c -- the weights that a stage's passes use, in order, so that the data scheme can gather them ahead:
+ * the lists of steps again. */
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/schemes/data/tiles.h"
 
 /* The tiles of the matrices that a list multiplies with. */
-static int tiles_used(const struct stage *s, const struct model_part *p, enum list which, enum pass pass, struct use *use)
+static int tiles_used(const struct stage *s, const struct model_part *p, enum list which, enum pass pass,
+                      struct use *use)
 {
     const struct steps *list = &p->linked.list[which];
     const struct data_request *q = &s->plan->data;
@@ -13,7 +15,8 @@ static int tiles_used(const struct stage *s, const struct model_part *p, enum li
         if (list->step[i].kind != STEP_RUN || p->weight[v] < 0) continue;
         const struct parameter *w = parameter_find(s->parameters, p->weight[v]);
         for (int t = 0; t < q->tiles && tiles_of(q, &w->spec) > 1; t++)
-            use[n++] = (struct use){ .part = p->index, .pass = pass, .tile = data_unit_of(&s->plan->model, q, &w->spec, t) };
+            use[n++] =
+                (struct use){ .part = p->index, .pass = pass, .tile = data_unit_of(&s->plan->model, q, &w->spec, t) };
     }
     return n;
 }
@@ -43,14 +46,16 @@ static int backward_uses(const struct stage *s, const struct model_part *p, bool
 int stage_uses_forward(const struct stage *s, struct use *use)
 {
     int n = 0;
-    for (int i = s->first ? 0 : 1; i < s->layers + 1 + s->last; i++) n += part_uses(s, &s->part[i], PASS_FORWARD, use + n);
+    for (int i = s->first ? 0 : 1; i < s->layers + 1 + s->last; i++)
+        n += part_uses(s, &s->part[i], PASS_FORWARD, use + n);
     return n;
 }
 
 int stage_uses_backward(const struct stage *s, bool input, bool weight, struct use *use)
 {
     int n = 0;
-    for (int i = s->layers + s->last; i >= (s->first ? 0 : 1); i--) n += backward_uses(s, &s->part[i], input, weight, use + n);
+    for (int i = s->layers + s->last; i >= (s->first ? 0 : 1); i--)
+        n += backward_uses(s, &s->part[i], input, weight, use + n);
     return n;
 }
 

@@ -2,7 +2,7 @@
 #include "ref/model/mezo.h"
 #include <string.h>
 
-/* ---- groups -------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 static enum error_code open_group(struct group *g, const struct trainer *t, bool other_side, struct error *err)
 {
@@ -17,7 +17,7 @@ enum error_code zeroth_open(struct trainer *t, struct error *err)
     return e ? e : open_group(&t->sides, t, true, err);
 }
 
-/* ---- a step -------------------------------------------------------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 /* Both groups add the same two numbers: of a side that a device does not compute, zero. */
 static enum error_code share_losses(struct trainer *t, double sums[2], struct error *err)
@@ -32,7 +32,8 @@ enum error_code zeroth_losses(struct trainer *t, struct step_result *out, struct
     double sums[2] = { 0 };
     enum error_code e = OK;
     for (int side = 0; side < 2 && !e; side++) {
-        if (t->plan.perturb == 2 && side != plan_side(&t->plan, mesh_coordinate(&t->plan.mesh, t->comm->rank, DP))) continue;
+        if (t->plan.perturb == 2 && side != plan_side(&t->plan, mesh_coordinate(&t->plan.mesh, t->comm->rank, DP)))
+            continue;
         data_set_direction(&t->data, mezo_key(t->plan.seed, t->step), side == 0 ? eps : -eps);
         e = trainer_pass(t, &sums[side], err);
     }

@@ -18,7 +18,8 @@ static struct sha256_text digest_of(const struct batch_plan *b)
     return sha256_end(&h);
 }
 
-enum error_code batch_plan_make(struct batch_plan *b, int steps, int copies, int micros, int *sequences, struct error *err)
+enum error_code batch_plan_make(struct batch_plan *b, int steps, int copies, int micros, int *sequences,
+                                struct error *err)
 {
     *b = (struct batch_plan){ .steps = steps, .copies = copies, .micros = micros, .sequences = sequences };
     for (int s = 0; s < steps; s++) {

@@ -1,9 +1,10 @@
 /* batch_plan.h -- how many sequences each microbatch of each copy has, step by step.
  *
- * Without one, every step has the same batch, cut as evenly as it goes.  With one, copies along dp may have other sizes and other
- * numbers of microbatches than each other, and other ones in the next step.  The sequences of a step lie in the order of copies, and
- * of microbatches in each.  All copies make as many passes as the one with the most microbatches of all steps: those that they do not
- * have are empty, so that the messages of shared weights and gradients meet.
+ * Without one, every step has the same batch, cut as evenly as it goes.  With one, copies along dp may have other sizes
+ * and other numbers of microbatches than each other, and other ones in the next step.  The sequences of a step lie in
+ * the order of copies, and of microbatches in each.  All copies make as many passes as the one with the most
+ * microbatches of all steps: those that they do not have are empty, so that the messages of shared weights and
+ * gradients meet.
  *
  * A file:
  *
@@ -32,7 +33,8 @@ struct batch_plan {
 /**
  * Read a plan.  Local.
  * @param file  the file's name, for messages.
- * @return OK, for batch_plan_free; ERR_FORMAT: the message begins with FILE:LINE and says what was expected there; ERR_FILE;
+ * @return OK, for batch_plan_free; ERR_FORMAT: the message begins with FILE:LINE and says what was expected there;
+ *     ERR_FILE;
  *         ERR_MEMORY.  On failure nothing is left to free.
  */
 enum error_code batch_plan_read(struct batch_plan *, FILE *from, const char *file, struct error *);

@@ -23,7 +23,8 @@ struct reader {
 
 static enum error_code bad(const struct reader *r, const char *what, const char *expected)
 {
-    return fail(r->err, ERR_FORMAT, "%s:%d: %s: expected %s", shown_path(r->file).text, r->line, shown(what).text, expected);
+    return fail(r->err, ERR_FORMAT, "%s:%d: %s: expected %s", shown_path(r->file).text, r->line, shown(what).text,
+                expected);
 }
 
 static enum error_code keep(struct reader *r, struct number n)
@@ -78,7 +79,8 @@ static enum error_code read_step(struct reader *r, char *text)
         e = read_copy(r, text, copies++);
     }
     if (e) return e;
-    if (r->steps > 0 && copies != r->copies) return bad(r, "this step", "as many copies, parted by |, as in the first one");
+    if (r->steps > 0 && copies != r->copies)
+        return bad(r, "this step", "as many copies, parted by |, as in the first one");
     for (int i = before; i < r->count; i++) all += r->all[i].sequences;
     if (all == 0) return bad(r, "this step", "at least one sequence");
     r->copies = copies;
@@ -143,7 +145,8 @@ enum error_code batch_plan_load(struct batch_plan *b, const char *path, struct e
     const bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
     FILE *f = regular ? fopen(path, "r") : NULL;
     if (f == NULL)
-        return fail(err, ERR_FILE, "%s: %s", shown_path(path).text, regular || stat(path, &st) ? strerror(errno) : "is not a regular file");
+        return fail(err, ERR_FILE, "%s: %s", shown_path(path).text,
+                    regular || stat(path, &st) ? strerror(errno) : "is not a regular file");
     const enum error_code e = batch_plan_read(b, f, path, err);
     fclose(f);
     return e;

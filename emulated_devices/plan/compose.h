@@ -17,7 +17,8 @@ struct facts {
     const struct schedule *schedule;
 };
 
-/* X(id, name in the list: what has it, or the usual example).  Of a plan that has it, features.c says flag and value. */
+/* X(id, name in the list: what has it, or the usual example).
+ * Of a plan that has it, features.c says flag and value. */
 #define FEATURES(X)                                                                                 \
     X(tp,                     "--tp P")                                                             \
     X(tp_cuts_stream,         "--tensor 1d-sp, 2d, 2.5d or 3d")                                     \

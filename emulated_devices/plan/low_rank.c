@@ -22,12 +22,13 @@ enum error_code plan_check_low_rank(const struct plan *p, struct error *err)
     const struct hyperparameters *h = &p->hyper;
     const int64_t most = largest_rank(&p->model);
     if (h->rank < 1 || h->rank > most)
-        return fail(err, ERR_PLAN, "--rank %lld: must be 1 to %lld, the longest shorter side of a matrix of model %s", (long long)h->rank, (long long)most,
-                    p->model.name);
+        return fail(err, ERR_PLAN, "--rank %lld: must be 1 to %lld, the longest shorter side of a matrix of model %s",
+                    (long long)h->rank, (long long)most, p->model.name);
     if (h->refresh < 1) return fail(err, ERR_PLAN, "--refresh %lld: must be at least 1 step", (long long)h->refresh);
     if (!(h->galore_scale > 0)) return fail(err, ERR_PLAN, "--galore-scale %g: must be above 0", h->galore_scale);
     if (!p->optimizer->natural) return OK;
     if (h->history < 1 || h->history > LOW_RANK_MOST_HISTORY)
-        return fail(err, ERR_PLAN, "--history %lld: must be 1 to %d projected gradients", (long long)h->history, LOW_RANK_MOST_HISTORY);
+        return fail(err, ERR_PLAN, "--history %lld: must be 1 to %d projected gradients", (long long)h->history,
+                    LOW_RANK_MOST_HISTORY);
     return h->damping > 0 ? OK : fail(err, ERR_PLAN, "--damping %g: must be above 0", h->damping);
 }

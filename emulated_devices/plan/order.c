@@ -1,8 +1,8 @@
 /* order.c -- whether copies of a parameter would drift apart, because sums are made in different orders.
  *
- * Devices along tp have copies of what it does not cut, norms and biases, and each adds up their gradients over dp for itself.  Where tp
- * does not divide what it cuts, copies lie in different places of the devices' buckets and units; an algorithm whose order of additions
- * depends on the place then makes different sums.  Of two numbers there is one sum.
+ * Devices along tp have copies of what it does not cut, norms and biases, and each adds up their gradients over dp for
+ * itself.  Where tp does not divide what it cuts, copies lie in different places of the devices' buckets and units; an
+ * algorithm whose order of additions depends on the place then makes different sums.  Of two numbers there is one sum.
  */
 #include "emulated_devices/plan/plan.h"
 
@@ -11,7 +11,10 @@ static int tp_rank(const struct plan *p, int tp) { return mesh_neighbour(&p->mes
 static bool boxes_meet(const struct box *a, const struct box *b, int ndim)
 {
     for (int d = 0; d < ndim; d++)
-        if (interval_meet((struct interval){ a->start[d], a->extent[d] }, (struct interval){ b->start[d], b->extent[d] }).count == 0) return false;
+        if (interval_meet((struct interval){ a->start[d], a->extent[d] },
+                          (struct interval){ b->start[d], b->extent[d] })
+                .count == 0)
+            return false;
     return true;
 }
 
@@ -31,7 +34,8 @@ bool plan_copies_lie_apart(const struct plan *p)
         const struct param_spec s = model_param(&p->model, i);
         const struct layout first = plan_layout(p, tp_rank(p, 0), &s);
         for (int tp = 1; tp < p->mesh.size[TP]; tp++) {
-            const struct layout other = plan_layout(p, tp_rank(p, tp), &s), before = plan_layout(p, tp_rank(p, tp - 1), &s);
+            const struct layout other = plan_layout(p, tp_rank(p, tp), &s),
+                                before = plan_layout(p, tp_rank(p, tp - 1), &s);
             uneven = uneven || layout_count(&other) != layout_count(&first);
             copies = copies || layouts_meet(&before, &other);
         }

@@ -10,10 +10,11 @@ static enum error_code check_batch_plan(const struct plan *p, struct error *err)
 {
     const struct batch_plan *b = p->batches;
     if (b->copies != plan_parts(p))
-        return fail(err, ERR_PLAN, "--batches: its steps have %d cop%s; --dp %d%s needs %d", b->copies, b->copies == 1 ? "y" : "ies",
-                    p->mesh.size[DP], p->perturb == 2 ? " / 2" : "", plan_parts(p));
+        return fail(err, ERR_PLAN, "--batches: its steps have %d cop%s; --dp %d%s needs %d", b->copies,
+                    b->copies == 1 ? "y" : "ies", p->mesh.size[DP], p->perturb == 2 ? " / 2" : "", plan_parts(p));
     if (b->micros != p->micros)
-        return fail(err, ERR_PLAN, "--batches: its copies have up to %d microbatches; the schedule is for %d", b->micros, p->micros);
+        return fail(err, ERR_PLAN, "--batches: its copies have up to %d microbatches; the schedule is for %d",
+                    b->micros, p->micros);
     return OK;
 }
 
@@ -21,12 +22,13 @@ static enum error_code check_batch(const struct plan *p, struct error *err)
 {
     const int parts = plan_parts(p), M = p->micros;
     if (p->S < 1 || p->S > p->model.S)
-        return fail(err, ERR_PLAN, "--seq %lld: model %s has positions for 1 to %lld tokens", (long long)p->S, p->model.name, (long long)p->model.S);
+        return fail(err, ERR_PLAN, "--seq %lld: model %s has positions for 1 to %lld tokens", (long long)p->S,
+                    p->model.name, (long long)p->model.S);
     if (M < 1) return fail(err, ERR_PLAN, "--micro %d: there must be at least 1 microbatch", M);
     if (p->batches) return check_batch_plan(p, err);
     if (p->B < (int64_t)parts * M)
-        return fail(err, ERR_PLAN, "--batch %lld: --dp %d%s times --micro %d needs at least %lld sequences", (long long)p->B, p->mesh.size[DP],
-                    p->perturb == 2 ? " / 2" : "", M, (long long)parts * M);
+        return fail(err, ERR_PLAN, "--batch %lld: --dp %d%s times --micro %d needs at least %lld sequences",
+                    (long long)p->B, p->mesh.size[DP], p->perturb == 2 ? " / 2" : "", M, (long long)parts * M);
     return OK;
 }
 
@@ -36,15 +38,20 @@ static enum error_code check_routes(const struct plan *p, const struct schedule 
     for (int m = 0; m < s->micros; m++)
         for (int end = 0; end < 2; end++)
             if (place_of(s, m, end ? s->stages - 1 : 0).device < 0)
-                return fail(err, ERR_PLAN, "--schedule %s: microbatch %d leaves out stage %d, which has the %s; only stages 1 to %d can be left out",
+                return fail(err, ERR_PLAN,
+                            "--schedule %s: microbatch %d leaves out stage %d, which has the %s; only stages 1 to %d "
+                            "can be left out",
                             p->schedule, m, end ? s->stages - 1 : 0, end ? "loss" : "embedding", s->stages - 2);
     return OK;
 }
 
 enum error_code plan_schedule(const struct plan *p, struct schedule *s, struct error *err)
 {
-    const struct schedule_request q = { .devices = p->mesh.size[PP], .micros = p->micros, .chunks = p->chunks, .skip = p->skip,
-                                         .update_every = p->update_every };
+    const struct schedule_request q = { .devices = p->mesh.size[PP],
+                                        .micros = p->micros,
+                                        .chunks = p->chunks,
+                                        .skip = p->skip,
+                                        .update_every = p->update_every };
     const enum error_code e = schedule_by_name(s, p->schedule, &q, err);
     return e == ERR_USAGE ? e : fail_about(err, e, schedule_is_file(p->schedule) ? "--schedule" : "--schedule:");
 }
@@ -84,21 +91,25 @@ static enum error_code check_pipeline(struct plan *p, const struct shards *shard
     p->updates = (s.micros + s.update_every - 1) / s.update_every;
     e = plan_check_compose(&(struct facts){ p, shards, &s }, err);
     if (!e && p->updates > 1 && !schedule_updates_can_meet(&s))
-        e = fail(err, ERR_PLAN, "--schedule %s: would hang: devices wait for each other's optimizer step, and one of them cannot come to its own",
+        e = fail(err, ERR_PLAN,
+                 "--schedule %s: would hang: devices wait for each other's optimizer step, and one of them cannot come "
+                 "to its own",
                  p->schedule);
     if (!e) e = check_routes(p, &s, err);
     if (!e && s.stages > p->model.L)
-        e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld", p->mesh.size[PP], s.stages, p->model.name,
-                 (long long)p->model.L);
+        e = fail(err, ERR_PLAN, "--pp %d: %d stages need at least as many layers; model %s has L=%lld",
+                 p->mesh.size[PP], s.stages, p->model.name, (long long)p->model.L);
     if (!e && (s.stages > PLAN_MOST_STAGES || s.devices > PLAN_MOST_STAGES))
-        e = fail(err, ERR_PLAN, "--pp %d: %d stages are too many; at most %d", p->mesh.size[PP], s.stages, PLAN_MOST_STAGES);
+        e = fail(err, ERR_PLAN, "--pp %d: %d stages are too many; at most %d", p->mesh.size[PP], s.stages,
+                 PLAN_MOST_STAGES);
     if (!e) e = cut_layers(p, &s, err);
     schedule_free(&s);
     return e;
 }
 
 /* What an all-reduce needs that one of the groups along these axes does not have. */
-static const char *needs_along(const struct plan *p, const struct algorithm *a, unsigned axes, int *size, struct error *err)
+static const char *needs_along(const struct plan *p, const struct algorithm *a, unsigned axes, int *size,
+                               struct error *err)
 {
     struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
     const char *needs = NULL;
@@ -114,20 +125,26 @@ static const char *needs_along(const struct plan *p, const struct algorithm *a, 
 }
 
 /* The parts of the tp group that a tensor scheme reduces over. */
-static enum error_code check_parts(const struct plan *p, const struct tensor_scheme *tensor, const struct algorithm *a, struct error *err)
+static enum error_code check_parts(const struct plan *p, const struct tensor_scheme *tensor, const struct algorithm *a,
+                                   struct error *err)
 {
     const struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
     struct tensor_parallel tp = { .scheme = tensor };
     tensor->mesh(p->mesh.size[TP], tp.mesh);
     for (int i = 0; i < TENSOR_AXES; i++) {
         const char *needs = algorithm_refuses(a, tp.mesh[i], &c);
-        if (needs) return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d", p->allreduce, needs, tensor->head.name, tp.mesh[i]);
+        if (needs)
+            return fail(err, ERR_PLAN, "--allreduce %s: needs %s; a row of --tensor %s has P=%d", p->allreduce, needs,
+                        tensor->head.name, tp.mesh[i]);
     }
     const int parts = axes_size(&tp, tensor->inner.columns);
     for (int i = 0; i < parts; i++) {
         const int copies = heads_at(&p->model, parts, i).copies;
         const char *needs = algorithm_refuses(a, copies, &c);
-        if (needs) return fail(err, ERR_PLAN, "--allreduce %s: needs %s; the devices with copies of a key/value head have P=%d", p->allreduce, needs, copies);
+        if (needs)
+            return fail(err, ERR_PLAN,
+                        "--allreduce %s: needs %s; the devices with copies of a key/value head have P=%d", p->allreduce,
+                        needs, copies);
     }
     return OK;
 }
@@ -139,7 +156,8 @@ static enum error_code check_allreduce(const struct plan *p, const struct tensor
     const struct algorithm *found = algorithm_find(ALLREDUCE, p->allreduce);
     if (e || found == NULL) return e;                   /* "auto" is no algorithm: it takes one that fits */
     const struct { unsigned axes; const char *name; } groups[] = {
-        { AXIS_BIT(DP) | AXIS_BIT(CP), p->mesh.size[CP] > 1 ? "--dp times --cp" : "--dp" }, { AXIS_BIT(TP), "--tp" }, { AXIS_SETS - 1, "the group of all devices" },
+        { AXIS_BIT(DP) | AXIS_BIT(CP), p->mesh.size[CP] > 1 ? "--dp times --cp" : "--dp" }, { AXIS_BIT(TP), "--tp" },
+        { AXIS_SETS - 1, "the group of all devices" },
     };
     enum error_code code = OK;
     for (int i = 0; i < 3 && !code; i++) {
@@ -148,13 +166,15 @@ static enum error_code check_allreduce(const struct plan *p, const struct tensor
         const char *needs = needs_along(p, found, groups[i].axes, &size, &memory);
         if (memory.code) code = fail(err, memory.code, "%s", memory.text);
         else if (needs)
-            code = fail(err, ERR_PLAN, "--allreduce %s: needs %s; %s has P=%d", p->allreduce, needs, groups[i].name, size);
+            code =
+                fail(err, ERR_PLAN, "--allreduce %s: needs %s; %s has P=%d", p->allreduce, needs, groups[i].name, size);
     }
     return code ? code : check_parts(p, tensor, found, err);
 }
 
 /* What an algorithm needs that a device's group of one level of sharding does not have. */
-static const char *level_needs(const struct plan *p, const struct algorithm *a, int rank, enum shard_level level, int *size)
+static const char *level_needs(const struct plan *p, const struct algorithm *a, int rank, enum shard_level level,
+                               int *size)
 {
     struct collective c = { .count = 1, .dtype = p->dtype, .reduction = SUM };
     struct shards s;
@@ -169,16 +189,20 @@ static const char *level_needs(const struct plan *p, const struct algorithm *a, 
 }
 
 /* By its name, and on the groups of all levels that use it. */
-static enum error_code check_level_algorithm(const struct plan *p, enum operation op, const char *flag, const char *name, struct error *err)
+static enum error_code check_level_algorithm(const struct plan *p, enum operation op, const char *flag,
+                                             const char *name, struct error *err)
 {
     const enum error_code e = algorithm_check(op, flag, name, err);
     const struct algorithm *a = algorithm_find(op, name);
     if (e || a == NULL) return e;                       /* "auto": takes one that fits */
     for (int rank = 0; rank < p->mesh.devices; rank++)
-        for (enum shard_level l = op == ALLREDUCE ? BY_COPIES : BY_WEIGHTS; l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES); l++) {
+        for (enum shard_level l = op == ALLREDUCE ? BY_COPIES : BY_WEIGHTS;
+             l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES); l++) {
             int size;
             const char *needs = level_needs(p, a, rank, l, &size);
-            if (needs) return fail(err, ERR_PLAN, "%s %s: needs %s; --data-parallel %s has groups of P=%d", flag, name, needs, p->data.scheme, size);
+            if (needs)
+                return fail(err, ERR_PLAN, "%s %s: needs %s; --data-parallel %s has groups of P=%d", flag, name, needs,
+                            p->data.scheme, size);
         }
     return OK;
 }
@@ -196,7 +220,8 @@ static enum error_code check_loss_scale(const struct plan *p, struct error *err)
     int power;
     if (p->loss_scale == 0) return OK;
     if (!(p->loss_scale > 0 && p->loss_scale <= 0x1p127) || frexp(p->loss_scale, &power) != 0.5)
-        return fail(err, ERR_PLAN, "--loss-scale %g: must be a power of two, so that it rounds nothing; 65536 is usual", p->loss_scale);
+        return fail(err, ERR_PLAN, "--loss-scale %g: must be a power of two, so that it rounds nothing; 65536 is usual",
+                    p->loss_scale);
     return OK;
 }
 
@@ -222,8 +247,11 @@ static enum error_code check_attention(const struct plan *p, const struct shards
         if (p->mesh.size[TP] == 1) break;
     }
     if (!e && s->apart && s->optimizer % cp != 0)
-        return fail(err, ERR_PLAN, "--cp %d: cuts sequences over devices that train together, and a replica of --data-parallel %s has %d; "
-                    "--shard-group %d would do", cp, p->data.scheme, s->optimizer, cp);
+        return fail(
+            err, ERR_PLAN,
+            "--cp %d: cuts sequences over devices that train together, and a replica of --data-parallel %s has %d; "
+            "--shard-group %d would do",
+            cp, p->data.scheme, s->optimizer, cp);
     return e;
 }
 
@@ -235,8 +263,9 @@ static enum error_code check_tiles(const struct plan *p, struct error *err)
         for (int tp = 0; tp < p->mesh.size[TP] && tiles_of(&p->data, &s) > 1; tp++) {
             const struct layout piece = plan_layout(p, mesh_neighbour(&p->mesh, 0, TP, tp), &s);
             if (layout_rows(&piece) < p->data.tiles)
-                return fail(err, ERR_PLAN, "--tiles %d: %s has %lld outputs to be cut%s; at most that many tiles", p->data.tiles, s.name,
-                            (long long)layout_rows(&piece), p->mesh.size[TP] > 1 ? " on a device" : "");
+                return fail(err, ERR_PLAN, "--tiles %d: %s has %lld outputs to be cut%s; at most that many tiles",
+                            p->data.tiles, s.name, (long long)layout_rows(&piece),
+                            p->mesh.size[TP] > 1 ? " on a device" : "");
         }
     }
     return OK;
@@ -296,14 +325,16 @@ int plan_holders(const struct plan *p, const struct schedule *schedule, const st
     int holders = 0;
     for (int d = 0; d < schedule->devices; d++) {
         bool has = false;
-        for (int c = 0; c < schedule->chunks && !has; c++) has = schedule->stage_of[d][c] >= 0 && stage_has(p, schedule->stage_of[d][c], s);
+        for (int c = 0; c < schedule->chunks && !has; c++)
+            has = schedule->stage_of[d][c] >= 0 && stage_has(p, schedule->stage_of[d][c], s);
         if (has && place) place[holders] = d;
         holders += has;
     }
     return holders;
 }
 
-bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank, const struct param_spec *s, bool *first)
+bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank, const struct param_spec *s,
+                bool *first)
 {
     const int own = mesh_coordinate(&p->mesh, rank, PP);
     int place[MESH_MOST_DEVICES];
@@ -316,7 +347,9 @@ bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank,
 
 struct context_parallel plan_context_share(const struct plan *p, const struct tensor_parallel *tp, int rank)
 {
-    struct context_parallel cp = { .tp = tp, .devices = p->mesh.size[CP], .rank = mesh_coordinate(&p->mesh, rank, CP), .S = p->S };
+    struct context_parallel cp = {
+        .tp = tp, .devices = p->mesh.size[CP], .rank = mesh_coordinate(&p->mesh, rank, CP), .S = p->S
+    };
     attention_scheme_find(&cp.scheme, p->attention, NULL);
     return cp;
 }

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = { [RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_FULL] = "full" };
+static const char *const names[] = {
+    [RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_FULL] = "full"
+};
 
 /* A number at *text, which moves past it. */
 static bool take_number(const char **text, int64_t *n)
@@ -41,9 +43,11 @@ enum error_code recompute_check(const char *choice, int64_t layers, struct error
     if (choice == NULL || name_of(choice)) return OK;
     for (const char *list = choice; *list; ) {
         if (!take_stretch(&list, &first, &last))
-            return fail(err, ERR_USAGE, "--recompute %.80s: none, selective, full, or a list of layers such as 0,2-5", choice);
+            return fail(err, ERR_USAGE, "--recompute %.80s: none, selective, full, or a list of layers such as 0,2-5",
+                        choice);
         if (first > last || last >= layers)
-            return fail(err, ERR_USAGE, "--recompute %.80s: %lld-%lld: the layers are 0 to %lld", choice, (long long)first, (long long)last, (long long)layers - 1);
+            return fail(err, ERR_USAGE, "--recompute %.80s: %lld-%lld: the layers are 0 to %lld", choice,
+                        (long long)first, (long long)last, (long long)layers - 1);
     }
     return *choice ? OK : fail(err, ERR_USAGE, "--recompute: none, selective, full, or a list of layers such as 0,2-5");
 }

@@ -1,11 +1,12 @@
 /* recompute.h -- which layers throw activations away after forward and compute them again before backward.
  *
- * Source  T. Chen et al., "Training deep nets with sublinear memory cost", arXiv:1604.06174; selective: V. Korthikanti et al.,
- *         "Reducing activation recomputation in large transformer models", arXiv:2205.05198, section 5
+ * Source  T. Chen et al., "Training deep nets with sublinear memory cost", arXiv:1604.06174; selective: V. Korthikanti
+ *         et al., "Reducing activation recomputation in large transformer models", arXiv:2205.05198, section 5
  *
  *   none       everything is kept
  *   selective  attention's output and softmax denominators are computed again from Q, K and V
- *   full       only the block's input is kept; the rest is computed again, but the last matrix, whose output nothing needs
+ *   full       only the block's input is kept; the rest is computed again, but the last matrix, whose output nothing
+ *   needs
  *
  * Dropout draws the same masks again from its counters, and the collectives within a block run again.
  */

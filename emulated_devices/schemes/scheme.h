@@ -1,6 +1,7 @@
 /* scheme.h -- what schemes of every kind have in common: the head that each begins with, and the registry of all.
  *
- * A scheme is one way to split one part of the work over one axis of the mesh.  Its kind says which part, and what the model calls:
+ * A scheme is one way to split one part of the work over one axis of the mesh.  Its kind says which part, and what the
+ * model calls:
  *
  *     kind       axis  part of the work                                called through
  *     TENSOR     tp    matrices, norms, embeddings, the loss           tensor/tensor.h
@@ -9,7 +10,8 @@
  *     DATA       dp    weights, gradients, optimizer state             data/data.h
  *     PIPELINE   pp    layers                                          pipeline/schedule.h
  *
- * The list, the command line, verification and counters work from the head alone.  A new scheme is a file and a line in registry.c.
+ * The list, the command line, verification and counters work from the head alone.  A new scheme is a file and a line in
+ * registry.c.
  */
 #ifndef ORRERY_SCHEME_H
 #define ORRERY_SCHEME_H
@@ -44,7 +46,8 @@ struct scheme_kind_info {
 };
 const struct scheme_kind_info *scheme_kind_info(enum scheme_kind);
 
-/** The scheme with this place among those of its kind, from 0; the first is the default.  @return NULL behind the last. */
+/** The scheme with this place among those of its kind, from 0; the first is the default.
+ * @return NULL behind the last. */
 const struct scheme *scheme_at(enum scheme_kind, int place);
 
 /** A scheme by name.  @return OK, or ERR_USAGE naming the flag and the nearest. */

@@ -11,7 +11,8 @@ struct seams {
     struct expert_parallel ep;
 };
 
-/** Those of a tensor-parallel group alone: whole sequences, all experts on each device.  Pure.  tp: kept; NULL where only lists are linked. */
+/** Those of a tensor-parallel group alone: whole sequences, all experts on each device.  Pure.  tp: kept; NULL where
+ * only lists are linked. */
 struct seams seams_alone(const struct tensor_parallel *tp);
 
 #endif

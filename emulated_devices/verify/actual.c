@@ -5,10 +5,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- names ---------------------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* Each * takes as little as it can.  Where what follows does not fit, only the last one has to take more: what stands before it
- * was found as early as possible, so that nothing is gained by moving it.  Time: the product of both lengths at most. */
+/* Each * takes as little as it can.  Where what follows does not fit, only the last one has to take more: what stands
+ * before it was found as early as possible, so that nothing is gained by moving it.  Time:
+ * the product of both lengths at most. */
 bool pattern_match(const char *pattern, const char *text, const char *starts[], int lengths[], int most)
 {
     const char *after = NULL, *begin = NULL, *end = NULL;       /* behind the last *; what it stands for */
@@ -41,7 +42,8 @@ const char *actual_name(const struct actual *a, const char *ours, char *out, siz
         int star = 0;
         out[0] = 0;
         for (const char *c = one->valuestring; *c && used + 1 < size; c++) {
-            const int n = *c == '*' ? snprintf(out + used, size - used, "%.*s", lengths[star], starts[star]) : snprintf(out + used, size - used, "%c", *c);
+            const int n = *c == '*' ? snprintf(out + used, size - used, "%.*s", lengths[star], starts[star])
+                                    : snprintf(out + used, size - used, "%c", *c);
             star += *c == '*';
             used += n > 0 ? (size_t)n : 0;
         }
@@ -51,7 +53,7 @@ const char *actual_name(const struct actual *a, const char *ours, char *out, siz
     return out;
 }
 
-/* ---- opening -------------------------------------------------------------------------------------------------------------- */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
@@ -83,7 +85,8 @@ static enum error_code list_folder(const char *path, char ***out, int *count, st
     return n > 0 ? OK : fail(err, ERR_FILE, "%s: there is no .safetensors file in it", shown_path(path).text);
 }
 
-static enum error_code list_ranks(const cJSON *ranks, const char *folder, const char *map, char ***out, int *count, struct error *err)
+static enum error_code list_ranks(const cJSON *ranks, const char *folder, const char *map, char ***out, int *count,
+                                  struct error *err)
 {
     const int n = cJSON_GetArraySize(ranks);
     char **all = calloc((size_t)n + 1, sizeof *all);
@@ -91,7 +94,8 @@ static enum error_code list_ranks(const cJSON *ranks, const char *folder, const 
     if (all == NULL) return fail(err, ERR_MEMORY, "no memory for the names of %d files", n);
     for (int i = 0; i < n; i++) {
         const cJSON *one = cJSON_GetArrayItem(ranks, i);
-        if (!cJSON_IsString(one)) return fail(err, ERR_FORMAT, "%s: ranks: element %d is not the name of a file", shown_path(map).text, i);
+        if (!cJSON_IsString(one))
+            return fail(err, ERR_FORMAT, "%s: ranks: element %d is not the name of a file", shown_path(map).text, i);
         all[i] = malloc(strlen(folder) + strlen(one->valuestring) + 2);
         if (all[i] == NULL) return fail(err, ERR_MEMORY, "no memory for the name of a file");
         sprintf(all[i], "%s/%s", folder, one->valuestring);
@@ -130,7 +134,8 @@ static enum error_code place_ranks(struct actual *a, int files, int rank_of[], s
         int64_t n = 0;
         while (axis < AXIS_COUNT && strcmp(axis_name(axis), one->string) != 0) axis++;
         if (axis == AXIS_COUNT || !json_whole(one, &n) || n < 1 || n > MESH_MOST_DEVICES || axes == AXIS_COUNT)
-            return fail(err, ERR_FORMAT, "%s: mesh: \"%s\" is not one of pp, dp, cp, ep, tp with a size of at least 1", shown_path(a->map_path).text, shown(one->string).text);
+            return fail(err, ERR_FORMAT, "%s: mesh: \"%s\" is not one of pp, dp, cp, ep, tp with a size of at least 1",
+                        shown_path(a->map_path).text, shown(one->string).text);
         order[axes++] = (int)axis;
         size[axis] = (int)n;
     }
@@ -160,10 +165,15 @@ static int stars(const char *text)
 static enum error_code check_name(const struct actual *a, const cJSON *one, struct error *err)
 {
     const char *map = a->map_path;
-    if (!cJSON_IsString(one)) return fail(err, ERR_FORMAT, "%s: names: \"%s\" has no name beside it", shown_path(map).text, shown(one->string).text);
-    if (stars(one->string) > STARS) return fail(err, ERR_FORMAT, "%s: names: \"%s\" has more than %d *", shown_path(map).text, shown(one->string).text, STARS);
+    if (!cJSON_IsString(one))
+        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has no name beside it", shown_path(map).text,
+                    shown(one->string).text);
+    if (stars(one->string) > STARS)
+        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has more than %d *", shown_path(map).text,
+                    shown(one->string).text, STARS);
     if (stars(one->valuestring) > stars(one->string))
-        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has fewer * than \"%s\"", shown_path(map).text, shown(one->string).text, shown(one->valuestring).text);
+        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has fewer * than \"%s\"", shown_path(map).text,
+                    shown(one->string).text, shown(one->valuestring).text);
     return OK;
 }
 
@@ -178,7 +188,8 @@ static enum error_code check_map(const struct actual *a, struct error *err)
         if (!e) e = check_name(a, one, err);
     cJSON_ArrayForEach(one, layout) {
         if (e) break;
-        if (!cJSON_IsObject(one)) return fail(err, ERR_FORMAT, "%s: layout: an element is not an object", shown_path(a->map_path).text);
+        if (!cJSON_IsObject(one))
+            return fail(err, ERR_FORMAT, "%s: layout: an element is not an object", shown_path(a->map_path).text);
         e = json_string(one, a->map_path, "tensors", &text, err);
     }
     return e;

@@ -1,4 +1,5 @@
-/* actual.h -- somebody's tensors: one safetensors file, or one for each rank, and a map that says how they are named and cut.
+/* actual.h -- somebody's tensors: one safetensors file, or one for each rank, and a map that says how they are named
+ * and cut.
  *
  * Serial.  A map is JSON; every part of it may be left out:
  *
@@ -8,14 +9,15 @@
  *       "layout": [ { "tensors": "*attn.qkv", "split": "columns", "over": "tp", "parts": 3 },
  *                   { "tensors": "*", "split": "rows", "over": "dp" } ] }
  *
- * Of the entries that match a tensor all apply, but only the first for its rows and the first for its columns.  What no entry
- * cuts is whole on every rank that has it.  Sizes of contiguous pieces are those of the files, so uneven ones need no words.
+ * Of the entries that match a tensor all apply, but only the first for its rows and the first for its columns.  What no
+ * entry cuts is whole on every rank that has it.  Sizes of contiguous pieces are those of the files, so uneven ones
+ * need no words.
  *
- *     rows, columns   contiguous, in order along the axis; "parts": P: each of P equal parts of the columns is cut (fused QKV)
- *     flat            the tensor as one row of numbers, cut in order; what is behind its end on the last rank is padding
- *     zigzag          rows are "sequences" of tokens, each cut in 2n chunks, of which rank r of n has r and 2n-1-r
- *     boxes           "boxes": for each rank a list of [[row, column], [rows, columns]], one after another in memory
- *     "transposed": true   the file has the transpose
+ *     rows, columns   contiguous, in order along the axis; "parts": P: each of P equal parts of the columns is cut
+ *     (fused QKV) flat            the tensor as one row of numbers, cut in order; what is behind its end on the last
+ *     rank is padding zigzag          rows are "sequences" of tokens, each cut in 2n chunks, of which rank r of n has r
+ *     and 2n-1-r boxes           "boxes": for each rank a list of [[row, column], [rows, columns]], one after another
+ *     in memory "transposed": true   the file has the transpose
  */
 #ifndef ORRERY_ACTUAL_H
 #define ORRERY_ACTUAL_H
@@ -58,13 +60,15 @@ struct actual_piece {
 /**
  * Read a rank's piece.
  * @param dim  rows and columns of the whole.
- * @return OK; ERR_CHECK in words if shape and layout do not fit; ERR_FORMAT, ERR_FILE, ERR_MEMORY.  Nothing to free on failure.
+ * @return OK; ERR_CHECK in words if shape and layout do not fit; ERR_FORMAT, ERR_FILE, ERR_MEMORY.  Nothing to free on
+ *     failure.
  */
 enum error_code actual_read(const struct actual *, const char *ours, const char *theirs, int rank, const int64_t dim[2],
                             struct actual_piece *, struct error *);
 void actual_piece_free(struct actual_piece *);
 
-/** Whether a pattern, in which * stands for any text, matches; what the first few * stand for.  starts, lengths: [most]. */
+/** Whether a pattern, in which * stands for any text, matches; what the first few * stand for.
+ * starts, lengths: [most]. */
 bool pattern_match(const char *pattern, const char *text, const char *starts[], int lengths[], int most);
 
 #endif

@@ -37,21 +37,25 @@ static enum error_code axis_of(const struct where *w, const cJSON *entry, enum a
     if (e) return e;
     for (*axis = 0; *axis < AXIS_COUNT; ++*axis)
         if (strcmp(axis_name(*axis), over) == 0) return OK;
-    return fail(err, ERR_FORMAT, "%s: layout: \"over\": \"%s\" is not one of pp, dp, cp, ep, tp", shown_path(w->a->map_path).text, shown(over).text);
+    return fail(err, ERR_FORMAT, "%s: layout: \"over\": \"%s\" is not one of pp, dp, cp, ep, tp",
+                shown_path(w->a->map_path).text, shown(over).text);
 }
 
 /* Contiguous pieces: this one begins where those before it end. */
-static enum error_code contiguous(const struct where *w, const cJSON *entry, int d, struct intervals *s, struct error *err)
+static enum error_code contiguous(const struct where *w, const cJSON *entry, int d, struct intervals *s,
+                                  struct error *err)
 {
     enum axis axis;
     int64_t parts = 1, first = 0, own = 0, all = 0;
     enum error_code e = axis_of(w, entry, &axis, err);
-    if (!e && json_has(entry, "parts")) e = json_int(entry, w->a->map_path, "parts", 1, w->dim[d] > 0 ? w->dim[d] : 1, &parts, err);
+    if (!e && json_has(entry, "parts"))
+        e = json_int(entry, w->a->map_path, "parts", 1, w->dim[d] > 0 ? w->dim[d] : 1, &parts, err);
     if (e) return e;
     const int place = mesh_coordinate(&w->a->mesh, w->rank, axis);
     for (int i = 0; i < w->a->mesh.size[axis]; i++) {
         int64_t shape[2];
-        if (!shape_of(w, mesh_neighbour(&w->a->mesh, w->rank, axis, i), shape)) return bad(w, err, "a rank beside it has no piece of it");
+        if (!shape_of(w, mesh_neighbour(&w->a->mesh, w->rank, axis, i), shape))
+            return bad(w, err, "a rank beside it has no piece of it");
         if (shape[d] % parts != 0) return bad(w, err, "its columns cannot be cut into that many parts");
         if (i < place) first += shape[d] / parts;
         if (i == place) own = shape[d] / parts;
@@ -59,7 +63,8 @@ static enum error_code contiguous(const struct where *w, const cJSON *entry, int
     }
     if (all * parts != w->dim[d]) {
         char text[128];
-        snprintf(text, sizeof text, "over %s the pieces have %lld %s together, not %lld", axis_name(axis), (long long)(all * parts), d ? "columns" : "rows", (long long)w->dim[d]);
+        snprintf(text, sizeof text, "over %s the pieces have %lld %s together, not %lld", axis_name(axis),
+                 (long long)(all * parts), d ? "columns" : "rows", (long long)w->dim[d]);
         return bad(w, err, text);
     }
     for (int64_t p = 0; p < parts; p++) intervals_add(s, (struct interval){ p * (w->dim[d] / parts) + first, own });
@@ -71,7 +76,8 @@ static enum error_code zigzag(const struct where *w, const cJSON *entry, struct 
     enum axis axis;
     int64_t sequences = 1;
     enum error_code e = axis_of(w, entry, &axis, err);
-    if (!e && json_has(entry, "sequences")) e = json_int(entry, w->a->map_path, "sequences", 1, w->dim[0] > 0 ? w->dim[0] : 1, &sequences, err);
+    if (!e && json_has(entry, "sequences"))
+        e = json_int(entry, w->a->map_path, "sequences", 1, w->dim[0] > 0 ? w->dim[0] : 1, &sequences, err);
     if (e) return e;
     const int n = w->a->mesh.size[axis], r = mesh_coordinate(&w->a->mesh, w->rank, axis);
     const int64_t S = w->dim[0] / sequences;
@@ -100,7 +106,8 @@ static enum error_code flat(const struct where *w, const cJSON *entry, struct ac
     const int place = mesh_coordinate(&w->a->mesh, w->rank, axis);
     for (int i = 0; i < w->a->mesh.size[axis]; i++) {
         int64_t shape[2];
-        if (!shape_of(w, mesh_neighbour(&w->a->mesh, w->rank, axis, i), shape)) return bad(w, err, "a rank beside it has no piece of it");
+        if (!shape_of(w, mesh_neighbour(&w->a->mesh, w->rank, axis, i), shape))
+            return bad(w, err, "a rank beside it has no piece of it");
         if (i < place) first += shape[0] * shape[1];
         if (i == place) own = shape[0] * shape[1];
     }
@@ -140,14 +147,15 @@ static enum error_code boxes(const struct where *w, const cJSON *entry, struct a
     if (!make_parts(p, cJSON_GetArraySize(own))) return fail(err, ERR_MEMORY, "no memory for a layout");
     int i = 0;
     p->loose = true;
-    cJSON_ArrayForEach(one, own)
-        if (!box_from(one, w->dim, &p->part[i++])) return bad(w, err, "a box is not [[row, column], [rows, columns]] inside the tensor");
+    cJSON_ArrayForEach(one, own) if (!box_from(one, w->dim, &p->part[i++])) return bad(
+        w, err, "a box is not [[row, column], [rows, columns]] inside the tensor");
     return OK;
 }
 
-/* One entry that is about this tensor.  Rows and columns are those of the first entries for each; flat and boxes stand alone: *alone. */
-static enum error_code take_entry(struct where *w, const cJSON *entry, struct part *part, bool cut[2], struct actual_piece *p, bool *alone,
-                                  struct error *err)
+/* One entry that is about this tensor.  Rows and columns are those of the first entries for each;
+ * flat and boxes stand alone: *alone. */
+static enum error_code take_entry(struct where *w, const cJSON *entry, struct part *part, bool cut[2],
+                                  struct actual_piece *p, bool *alone, struct error *err)
 {
     const char *split;
     const enum error_code e = json_string(entry, w->a->map_path, "split", &split, err);
@@ -178,8 +186,8 @@ static enum error_code find_parts(struct where *w, struct actual_piece *p, struc
     enum error_code e = OK;
     cJSON_ArrayForEach(entry, layout)
         if (is_about(entry, w) && cJSON_IsTrue(cJSON_GetObjectItem(entry, "transposed"))) w->transposed = true;
-    cJSON_ArrayForEach(entry, layout)
-        if (!e && !alone && is_about(entry, w) && json_has(entry, "split")) e = take_entry(w, entry, &part, cut, p, &alone, err);
+    cJSON_ArrayForEach(entry, layout) if (!e && !alone && is_about(entry, w) && json_has(entry, "split")) e =
+        take_entry(w, entry, &part, cut, p, &alone, err);
     for (int d = 0; d < 2 && !alone; d++)
         if (!cut[d]) intervals_add(d ? &part.cols : &part.rows, (struct interval){ 0, w->dim[d] });
     if (!e && !alone && (!part_made(&part) || !make_parts(p, 1))) e = fail(err, ERR_MEMORY, "no memory for a layout");
@@ -199,8 +207,9 @@ static enum error_code read_data(const struct where *w, struct actual_piece *p, 
                     : shape[0] == intervals_total(&p->part->rows) && shape[1] == intervals_total(&p->part->cols);
     if (!fits) {
         char text[160];
-        snprintf(text, sizeof text, "it is %lld x %lld; of the golden %lld x %lld its part is %lld elements%s", (long long)shape[0], (long long)shape[1],
-                 (long long)w->dim[0], (long long)w->dim[1], (long long)p->count, w->a->map ? "" : " (a --map can say how it is cut)");
+        snprintf(text, sizeof text, "it is %lld x %lld; of the golden %lld x %lld its part is %lld elements%s",
+                 (long long)shape[0], (long long)shape[1], (long long)w->dim[0], (long long)w->dim[1],
+                 (long long)p->count, w->a->map ? "" : " (a --map can say how it is cut)");
         return bad(w, err, text);
     }
     p->data = malloc((size_t)(entry->count + 1) * sizeof *p->data);
@@ -209,8 +218,8 @@ static enum error_code read_data(const struct where *w, struct actual_piece *p, 
     return safetensors_read_box(file, entry, NULL, NULL, w->transposed, F64, p->data, err);
 }
 
-enum error_code actual_read(const struct actual *a, const char *ours, const char *theirs, int rank, const int64_t dim[2], struct actual_piece *p,
-                            struct error *err)
+enum error_code actual_read(const struct actual *a, const char *ours, const char *theirs, int rank,
+                            const int64_t dim[2], struct actual_piece *p, struct error *err)
 {
     struct where w = { .a = a, .ours = ours, .theirs = theirs, .rank = rank, .dim = dim };
     *p = (struct actual_piece){ 0 };

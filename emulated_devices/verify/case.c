@@ -8,19 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- plans ------------------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 /* H for up to 9 parts; D = 27, F = 50, V = 61 divide by nothing. */
 static const struct model_config nasty = {
-    .name = "nasty", .S = 9, .D = 27, .H = 9, .K = 9, .A = 3, .F = 50, .L = 9, .V = 61, .biases = BIASES_GPT2, .tied = true, .eps = 1e-5, .init_std = 0.2,
+    .name = "nasty", .S = 9, .D = 27, .H = 9, .K = 9, .A = 3, .F = 50, .L = 9, .V = 61, .biases = BIASES_GPT2,
+    .tied = true, .eps = 1e-5, .init_std = 0.2,
 };
 
-/* H=9 and K=3 for up to 9 parts: key/value heads, or from 4 parts on their copies, are dealt out unevenly but at 3, 6 and 9; F is prime. */
+/* H=9 and K=3 for up to 9 parts: key/value heads, or from 4 parts on their copies, are dealt out
+ * unevenly but at 3, 6 and 9; F is prime. */
 void case_take_llama(struct plan *p)
 {
     const int64_t L = p->model.L;
     p->model = (struct model_config){
-        .name = "nasty llama", .S = 9, .D = 18, .H = 9, .K = 3, .A = 2, .F = 37, .L = L, .V = 61, .norm = NORM_RMS, .positions = POSITIONS_ROTARY,
+        .name = "nasty llama", .S = 9, .D = 18, .H = 9, .K = 3, .A = 2, .F = 37, .L = L, .V = 61, .norm = NORM_RMS,
+        .positions = POSITIONS_ROTARY,
         .mlp = MLP_SWIGLU, .rotary = { .theta = 100 }, .tied = p->model.tied, .eps = 1e-5, .init_std = 0.2,
     };
 }
@@ -30,8 +33,10 @@ void case_take_gptj(struct plan *p)
 {
     const int64_t L = p->model.L;
     p->model = (struct model_config){
-        .name = "nasty gptj", .S = 9, .D = 45, .H = 9, .K = 9, .A = 5, .F = 37, .L = L, .V = 61, .positions = POSITIONS_ROTARY,
-        .rotary = { .theta = 100, .turned = 4, .neighbours = true }, .parallel = true, .biases = BIASES_GPTJ, .tied = p->model.tied,
+        .name = "nasty gptj", .S = 9, .D = 45, .H = 9, .K = 9, .A = 5, .F = 37, .L = L, .V = 61,
+        .positions = POSITIONS_ROTARY,
+        .rotary = { .theta = 100, .turned = 4, .neighbours = true }, .parallel = true, .biases = BIASES_GPTJ,
+        .tied = p->model.tied,
         .eps = 1e-5, .init_std = 0.2,
     };
 }
@@ -42,7 +47,8 @@ void case_take_mixtral(struct plan *p)
     case_take_llama(p);
     snprintf(p->model.name, sizeof p->model.name, "nasty mixtral");
     p->model.F = 13, p->model.mlp = MLP_MIXTURE;
-    p->model.mixture = (struct mixture_config){ .E = 5, .k = 2, .normalized = true, .balance_coefficient = 0.5, .z_coefficient = 0.1 };
+    p->model.mixture =
+        (struct mixture_config){ .E = 5, .k = 2, .normalized = true, .balance_coefficient = 0.5, .z_coefficient = 0.1 };
     p->schedule = "gpipe";
 }
 
@@ -65,9 +71,12 @@ void case_take_dropout(struct plan *p)
 struct plan case_plan(int dp, int tp, int pp)
 {
     struct plan p = {
-        .model = nasty, .B = CASE_BATCH, .S = CASE_TOKENS, .micros = CASE_BATCH / dp >= 2 ? 2 : 1, .chunks = 1, .dtype = F64, .seed = 7,
-        .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name, .dispatch = expert_scheme_at(0)->head.name,
-        .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 1000 }, .schedule = schedule_generator_at(0)->head.name,
+        .model = nasty, .B = CASE_BATCH, .S = CASE_TOKENS, .micros = CASE_BATCH / dp >= 2 ? 2 : 1, .chunks = 1,
+        .dtype = F64, .seed = 7,
+        .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
+        .dispatch = expert_scheme_at(0)->head.name,
+        .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 1000 },
+        .schedule = schedule_generator_at(0)->head.name,
         .allreduce = algorithm_find(ALLREDUCE, NULL)->name, .hyper = { .lr = 0.05 },
     };
     const int size[AXIS_COUNT] = { [DP] = dp, [TP] = tp, [PP] = pp, [CP] = 1, [EP] = 1 };
@@ -156,15 +165,20 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
     for (int64_t i = 0; i < count * p->S; i++) {
         const uint64_t at = (uint64_t)(first * p->S + i);
         ids[i] = (int32_t)(random_uniform((uint64_t)step, 1, at) * (double)p->model.V);
-        labels[i] = random_uniform((uint64_t)step, 2, at) < 0.125 ? IGNORE_LABEL : (int32_t)(random_uniform((uint64_t)step, 3, at) * (double)p->model.V);
+        labels[i] = random_uniform((uint64_t)step, 2, at) < 0.125
+                        ? IGNORE_LABEL
+                        : (int32_t)(random_uniform((uint64_t)step, 3, at) * (double)p->model.V);
     }
 }
 
-/* ---- bits -------------------------------------------------------------------------------------------------------------- */
+/* ---- bits -------------------------------------------------------------------------------------------------------- */
 
 #define ADD(h, x) ((h) = hash_bytes((h), &(x), sizeof(x)))
 
-static void add_text(uint64_t *h, const char *text) { *h = hash_bytes(*h, text ? text : "", text ? strlen(text) + 1 : 1); }
+static void add_text(uint64_t *h, const char *text)
+{
+    *h = hash_bytes(*h, text ? text : "", text ? strlen(text) + 1 : 1);
+}
 
 static void add_skips(uint64_t *h, const struct schedule *s)
 {
@@ -182,7 +196,8 @@ static bool adds_both_uses(const struct plan *p, const struct schedule *s)
     return p->model.tied && s->stages > 1 && plan_holders(p, s, &tokens, NULL) == 1;
 }
 
-/* Those that add up weight gradients in the order of the microbatches, on one copy of each stage, make the same sums. */
+/* Those that add up weight gradients in the order of the microbatches, on one copy of each stage,
+ * make the same sums. */
 static void add_schedule(uint64_t *h, const struct plan *p, const struct schedule *s)
 {
     struct place place[2];
@@ -202,7 +217,8 @@ static void add_levels(uint64_t *h, const struct plan *p, const struct shards *s
         if (level[0] > 1) ADD(*h, level);
     }
     const struct data_request *q = &p->data;
-    const int64_t number[] = { q->tiles, q->narrow_gradients, q->quantise_weights.bits, q->quantise_gradients.bits, q->quantise_weights.block };
+    const int64_t number[] = { q->tiles, q->narrow_gradients, q->quantise_weights.bits, q->quantise_gradients.bits,
+                               q->quantise_weights.block };
     ADD(*h, number);
     add_text(h, q->reduce_scatter), add_text(h, q->allgather);
     if (!data_quantises(q) && !s->apart) return;
@@ -250,7 +266,8 @@ static uint64_t hash_own(const struct trainer *t)
     return h;
 }
 
-static enum error_code hash_one(struct trainer *t, int param, int64_t n, enum tensor_kind kind, uint64_t *h, struct error *err)
+static enum error_code hash_one(struct trainer *t, int param, int64_t n, enum tensor_kind kind, uint64_t *h,
+                                struct error *err)
 {
     const enum dtype format = data_format(&t->data, kind);
     struct tensor whole = tensor_1d(calloc((size_t)n, dtype_size(format)), format, n);
@@ -262,7 +279,8 @@ static enum error_code hash_one(struct trainer *t, int param, int64_t n, enum te
     return e;
 }
 
-/* The whole model's weights and their masters, tensor by tensor in the model's order.  Collective; the result is on rank 0. */
+/* The whole model's weights and their masters, tensor by tensor in the model's order.  Collective;
+ * the result is on rank 0. */
 static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *err)
 {
     enum error_code e = OK;
@@ -276,23 +294,28 @@ static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *
     return e;
 }
 
-/* ---- one case ------------------------------------------------------------------------------------------------------------ */
+/* ---- one case ---------------------------------------------------------------------------------------------------- */
 
 static enum error_code judge_numbers(const struct outcome *o, const struct plan *p, struct error *err)
 {
     char text[sizeof err->text];
     const struct comparison *c = &o->comparison;
-    if (!o->initial_equal) return fail(err, ERR_CHECK, "initial weights differ from the reference's: %s on device %d", c->weight.tensor, c->weight.rank);
+    if (!o->initial_equal)
+        return fail(err, ERR_CHECK, "initial weights differ from the reference's: %s on device %d", c->weight.tensor,
+                    c->weight.rank);
     if (c->failed) return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, c, p));
     if (c->diverged)
-        return fail(err, ERR_CHECK, "the one-device run diverges, first in %s at step %lld: there is nothing to compare with",
+        return fail(err, ERR_CHECK,
+                    "the one-device run diverges, first in %s at step %lld: there is nothing to compare with",
                     spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
     if (p->dtype == F64 && p->optimizer->forward_only && !(c->loss.error <= CASE_FP64_ERROR))
         return fail(err, ERR_CHECK, "error %.3g of %s", c->loss.error, c->loss.tensor);
     if (p->dtype == F64 && !(c->largest_error <= case_fp64_error(p)))
-        return fail(err, ERR_CHECK, "largest error %.3g: activation %s %.3g; its gradient %s %.3g; gradient %s %.3g; weight %s %.3g",
-                    c->largest_error, c->activation.tensor, c->activation.error, c->activation_gradient.tensor, c->activation_gradient.error,
-                    c->gradient.tensor, c->gradient.error, c->weight.tensor, c->weight.error);
+        return fail(err, ERR_CHECK,
+                    "largest error %.3g: activation %s %.3g; its gradient %s %.3g; gradient %s %.3g; weight %s %.3g",
+                    c->largest_error, c->activation.tensor, c->activation.error, c->activation_gradient.tensor,
+                    c->activation_gradient.error, c->gradient.tensor, c->gradient.error, c->weight.tensor,
+                    c->weight.error);
     return OK;
 }
 
@@ -305,7 +328,8 @@ static void judge(struct outcome *o, const struct trainer *t)
     o->memory.code = comm_agree(t->comm, memory_check(t, done, &o->memory), &o->memory);
     if (t->comm->rank == 0) e = judge_numbers(o, &t->plan, &o->verdict);
     o->verdict.code = comm_agree(t->comm, e, &o->verdict);
-    if (o->verdict.code == OK) o->verdict = o->copies.code != OK ? o->copies : o->traffic.code != OK ? o->traffic : o->memory;
+    if (o->verdict.code == OK)
+        o->verdict = o->copies.code != OK ? o->copies : o->traffic.code != OK ? o->traffic : o->memory;
 }
 
 /* That copies differ is a verdict; the first is kept, and the others looked for no more. */
@@ -371,7 +395,8 @@ struct work {
     struct step_result last;
 };
 
-static enum error_code beside_reference(struct trainer *t, struct batch_source source, struct work *w, struct error *err)
+static enum error_code beside_reference(struct trainer *t, struct batch_source source, struct work *w,
+                                        struct error *err)
 {
     return train(t, source, w->outcome, err);
 }
@@ -416,7 +441,8 @@ enum error_code case_run(const struct plan *plan, struct outcome *o, struct erro
     return with_trainer(plan, &w, err);
 }
 
-enum error_code case_train(const struct plan *plan, int steps, uint64_t *whole_hash, struct step_result *last, struct error *err)
+enum error_code case_train(const struct plan *plan, int steps, uint64_t *whole_hash, struct step_result *last,
+                           struct error *err)
 {
     struct work w = { .run = alone, .steps = steps, .whole_hash = whole_hash };
     const enum error_code e = with_trainer(plan, &w, err);

@@ -17,13 +17,14 @@ enum { CASE_LOCAL_STEPS = 2, CASE_STEPS_APART = 2 * CASE_LOCAL_STEPS + 1 };
 /** What fp64 is held to, norm over norm, besides its measured bound. */
 #define CASE_FP64_ERROR 1e-12
 
-/** The same of a plan: where there is no backward pass, what a loss may be off by is in the slope, and in weights that were zero before
- *  the first step, 1 / (2 eps) times from either side.  (Losses are held to 1e-12 there too.) */
+/** The same of a plan: where there is no backward pass, what a loss may be off by is in the slope, and in weights that
+ *  were zero before the first step, 1 / (2 eps) times from either side.  (Losses are held to 1e-12 there too.) */
 double case_fp64_error(const struct plan *);
 
 /* What was found.  On every device the same, where not said otherwise. */
 struct outcome {
-    struct comparison comparison;       /* rank 0; of every loss, gradient and weight of every device, before and after each step */
+    struct comparison comparison;       /* rank 0; of every loss, gradient and weight of every device, before and after
+                                         * each step */
     bool initial_equal;                 /* rank 0: the first weights are the reference's, bit for bit */
     struct error traffic, memory;       /* OK, or ERR_CHECK and which device counted what its formula does not say */
     struct error copies;                /* OK, or ERR_CHECK and which device has other bits than another: replicas.h */
@@ -38,7 +39,8 @@ struct outcome {
     double flops;                       /* this device's, of all steps */
 };
 
-/** A plan in fp64 with the default schemes, tied, two microbatches; a layer more than two stages on each device need. */
+/** A plan in fp64 with the default schemes, tied, two microbatches;
+ * a layer more than two stages on each device need. */
 struct plan case_plan(int dp, int tp, int pp);
 
 /* A shape of each architecture; the first is the one that case_plan begins with. */
@@ -54,7 +56,8 @@ void case_take_context(struct plan *, int cp, const char *attention);
 /** Train a GPT-J instead, as nasty: parallel blocks, four of a head's five numbers turned, a biased output. */
 void case_take_gptj(struct plan *);
 
-/** Train a Mixtral instead: 5 experts of which a token goes to 2, with a balance loss and a z loss, all forward passes first. */
+/** Train a Mixtral instead: 5 experts of which a token goes to 2, with a balance loss and a z loss,
+ * all forward passes first. */
 void case_take_mixtral(struct plan *);
 
 /** Untie the output matrix, and drop out in all three places. */
@@ -70,7 +73,8 @@ int case_steps(const struct plan *);
  *  @return OK, or what plan_check has against the last that was tried; the plan is then of no use. */
 enum error_code case_take_schedule(struct plan *, const char *schedule, struct error *);
 
-/** Give a plan an optimizer that projects gradients, onto few directions, which are found anew in every second step; without clipping. */
+/** Give a plan an optimizer that projects gradients, onto few directions, which are found anew in
+ * every second step; without clipping. */
 void case_take_low_rank(struct plan *, const struct optimizer *);
 /** Train with forward passes alone, sides: 1, or 2 (plan.h). */
 void case_take_mezo(struct plan *, int sides);
@@ -83,17 +87,18 @@ void case_take_speeds(struct plan *);
 /**
  * Plans of one key end with the same bits, where data schemes have their usual algorithms.
  *
- * What changes no bit is left out of the key: recomputing, where numbers lie and when they are gathered, buckets, which stages devices
- * have, the order in which a schedule computes, who keeps what.  What is in it is who adds what in which order: weight gradients in the
- * order of the microbatches, on one copy of each stage; over dp level by level, in the order of ranks.
+ * What changes no bit is left out of the key: recomputing, where numbers lie and when they are gathered, buckets, which
+ * stages devices have, the order in which a schedule computes, who keeps what.  What is in it is who adds what in which
+ * order: weight gradients in the order of the microbatches, on one copy of each stage; over dp level by level, in the
+ * order of ranks.
  */
 enum error_code case_bits_key(const struct plan *, uint64_t *key, struct error *);
 
 /**
  * Train a plan beside the reference.
  * Collective over all processes of the job; connects and disconnects by itself, so it may run within another comm.
- * Weights that travel quantised round to other codes where rounding moves them across a tie, so that then the reference goes on from
- * the devices' weights after each step.
+ * Weights that travel quantised round to other codes where rounding moves them across a tie, so that then the reference
+ * goes on from the devices' weights after each step.
  * @param plan  has passed plan_check; its devices are those of the job, on its cluster.
  * @return OK when there is an outcome, whatever its verdict; or the same error on every device.
  */
@@ -105,6 +110,7 @@ enum error_code case_run(const struct plan *plan, struct outcome *, struct error
  * @param[out] whole_hash  of the whole model's weights, whatever the mesh: on rank 0.
  * @param[out] last        the last step's loss and norm; NULL: not wanted.
  */
-enum error_code case_train(const struct plan *plan, int steps, uint64_t *whole_hash, struct step_result *last, struct error *);
+enum error_code case_train(const struct plan *plan, int steps, uint64_t *whole_hash, struct step_result *last,
+                           struct error *);
 
 #endif

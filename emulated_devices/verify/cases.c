@@ -42,12 +42,13 @@ char *cases_describe(const struct cases *c, const struct choice *x, enum dimensi
     for (int d = 0; d < DIMENSIONS; d++) {
         const bool told = d == DIM_MESH || d == DIM_MICROS || d == DIM_CHUNKS || d == (int)but;
         if (told || x->value[d] == 0 || used >= size) continue;
-        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", space_value(&c->space, (enum dimension)d, x->value[d]).text);
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+                                 space_value(&c->space, (enum dimension)d, x->value[d]).text);
     }
     return text;
 }
 
-/* ---- bits ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- bits -------------------------------------------------------------------------------------------------------- */
 
 static struct seen_bits *find_bits(struct cases *c, uint64_t key)
 {
@@ -56,7 +57,8 @@ static struct seen_bits *find_bits(struct cases *c, uint64_t key)
     return NULL;
 }
 
-static enum error_code note_bits(struct cases *c, uint64_t key, uint64_t hash, const struct choice *x, struct error *err)
+static enum error_code note_bits(struct cases *c, uint64_t key, uint64_t hash, const struct choice *x,
+                                 struct error *err)
 {
     if (c->count == c->room) {
         struct seen_bits *more = realloc(c->seen, (size_t)(c->room + 64) * sizeof *more);
@@ -79,7 +81,8 @@ static enum error_code train_twin(struct cases *c, uint64_t key, const struct ch
     return e ? e : note_bits(c, key, hash, &plain, err);
 }
 
-static enum error_code compare_bits(struct cases *c, const struct plan *p, const struct choice *x, struct case_outcome *o, struct error *err)
+static enum error_code compare_bits(struct cases *c, const struct plan *p, const struct choice *x,
+                                    struct case_outcome *o, struct error *err)
 {
     uint64_t key;
     char text[200];
@@ -89,12 +92,14 @@ static enum error_code compare_bits(struct cases *c, const struct plan *p, const
     if (e || twin == NULL) return e ? e : note_bits(c, key, o->outcome.whole_hash, x, err);
     o->has_twin = true, o->same_bits = twin->hash == o->outcome.whole_hash;
     if (!o->same_bits && !o->verdict.code)
-        fail(&o->verdict, ERR_CHECK, "weights have other bits than those of the same plan with %s, which adds in the same order",
+        fail(&o->verdict, ERR_CHECK,
+             "weights have other bits than those of the same plan with %s, which adds in the same order",
              cases_describe(c, &twin->choice, DIM_MESH, text, sizeof text)[0] ? text : "all as usual");
     return OK;
 }
 
-enum error_code cases_run(struct cases *c, const struct choice *x, struct plan *p, struct case_outcome *o, struct error *err)
+enum error_code cases_run(struct cases *c, const struct choice *x, struct plan *p, struct case_outcome *o,
+                          struct error *err)
 {
     *o = (struct case_outcome){ .has_twin = false };
     *p = space_plan(&c->space, x);

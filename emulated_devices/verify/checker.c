@@ -26,7 +26,7 @@ bool finding_fails(enum finding f)
     return fails[f];
 }
 
-/* ---- one tensor ------------------------------------------------------------------------------------------------------------ */
+/* ---- one tensor -------------------------------------------------------------------------------------------------- */
 
 struct comparing {
     const struct golden *golden;
@@ -91,7 +91,8 @@ static void check_complete(struct comparing *c)
     for (int64_t i = 0; i < n; i++) have += c->seen[i];
     if (have == n || c->out->finding != HOLDS) return;
     c->out->finding = INCOMPLETE;
-    snprintf(c->out->why, sizeof c->out->why, "%lld of its %lld elements are on no rank", (long long)(n - have), (long long)n);
+    snprintf(c->out->why, sizeof c->out->why, "%lld of its %lld elements are on no rank", (long long)(n - have),
+             (long long)n);
 }
 
 static bool any_rank_has(const struct actual *a, const char *theirs)
@@ -109,7 +110,8 @@ static enum error_code read_truth(struct comparing *c, struct error *err)
     c->truth = tensor_1d(malloc((size_t)(entry->count + 1) * sizeof(double)), F64, entry->count);
     c->seen = calloc((size_t)entry->count + 1, 1);
     c->out->on = calloc(1, sizeof *c->out->on);
-    if (c->truth.data == NULL || c->seen == NULL || c->out->on == NULL) return fail(err, ERR_MEMORY, "no memory to compare %s", c->out->name);
+    if (c->truth.data == NULL || c->seen == NULL || c->out->on == NULL)
+        return fail(err, ERR_MEMORY, "no memory to compare %s", c->out->name);
     enum error_code e = golden_read(c->golden, c->out->name, F64, entry->count, c->truth.data, err);
     double sum = 0;
     for (int64_t i = 0; i < entry->count && !e; i++) sum += tensor_get(c->truth, i) * tensor_get(c->truth, i);
@@ -118,7 +120,8 @@ static enum error_code read_truth(struct comparing *c, struct error *err)
     return e;
 }
 
-static enum error_code check_tensor(const struct golden *g, const struct actual *a, struct checked *out, struct error *err)
+static enum error_code check_tensor(const struct golden *g, const struct actual *a, struct checked *out,
+                                    struct error *err)
 {
     struct comparing c = { .golden = g, .actual = a, .out = out };
     char theirs[256];
@@ -136,14 +139,16 @@ static enum error_code check_tensor(const struct golden *g, const struct actual 
     return e;
 }
 
-/* ---- what is there, and what is not ----------------------------------------------------------------------------------------- */
+/* ---- what is there, and what is not ------------------------------------------------------------------------------ */
 
-/* Who dumps something of a kind dumps all of it: "act", "grad" of activations, "grad" of weights, "adamw/weight", ... */
+/* Who dumps something of a kind dumps all of it: "act", "grad" of activations, "grad" of weights,
+ * "adamw/weight", ... */
 static bool same_kind(const char *a, const char *b)
 {
     const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
     const size_t n = slash_a ? (size_t)(slash_a - a) : 0, m = slash_b ? (size_t)(slash_b - b) : 0;
-    const bool weight_a = strstr(a, ".weight") || strstr(a, ".bias"), weight_b = strstr(b, ".weight") || strstr(b, ".bias");
+    const bool weight_a = strstr(a, ".weight") || strstr(a, ".bias"),
+               weight_b = strstr(b, ".weight") || strstr(b, ".bias");
     if (n == 0 || m == 0) return strcmp(a, b) == 0;
     return n == m && strncmp(a, b, n) == 0 && weight_a == weight_b;
 }
@@ -154,12 +159,14 @@ static void forgive_left_out(struct check_result *r)
         bool given = false;
         if (r->all[i].finding != MISSING) continue;
         for (int j = 0; j < r->count && !given; j++)
-            given = r->all[j].finding != MISSING && r->all[j].finding != LEFT_OUT && same_kind(r->all[i].name, r->all[j].name);
+            given = r->all[j].finding != MISSING && r->all[j].finding != LEFT_OUT &&
+                    same_kind(r->all[i].name, r->all[j].name);
         if (!given) r->all[i].finding = LEFT_OUT;
     }
 }
 
-static bool is_expected(const struct golden *g, const struct actual *a, const struct check_result *r, const char *theirs)
+static bool is_expected(const struct golden *g, const struct actual *a, const struct check_result *r,
+                        const char *theirs)
 {
     char name[256];
     for (int i = 0; i < r->count; i++)
@@ -167,7 +174,8 @@ static bool is_expected(const struct golden *g, const struct actual *a, const st
     return safetensors_find(&g->file, theirs) != NULL;          /* an input, such as ids, that nothing computes */
 }
 
-static enum error_code list_extras(const struct golden *g, const struct actual *a, struct check_result *r, struct error *err)
+static enum error_code list_extras(const struct golden *g, const struct actual *a, struct check_result *r,
+                                   struct error *err)
 {
     for (int rank = 0; rank < a->ranks; rank++)
         for (int i = 0; i < a->file[rank].count; i++) {
@@ -183,7 +191,7 @@ static enum error_code list_extras(const struct golden *g, const struct actual *
     return OK;
 }
 
-/* ---- mixtures in 16 bits -------------------------------------------------------------------------------------------------------- */
+/* ---- mixtures in 16 bits ----------------------------------------------------------------------------------------- */
 
 static bool ends(const char *name, const char *with)
 {
@@ -191,22 +199,26 @@ static bool ends(const char *name, const char *with)
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
-/* From the first router on whose choice is another one, to the end of the pass; later ones are the optimizers', whose bounds know. */
-static enum error_code forgive_elsewhere(const struct golden *g, const struct actual *a, struct check_result *r, struct error *err)
+/* From the first router on whose choice is another one, to the end of the pass;
+ * later ones are the optimizers', whose bounds know. */
+static enum error_code forgive_elsewhere(const struct golden *g, const struct actual *a, struct check_result *r,
+                                         struct error *err)
 {
     bool same = true;
     int layer = 0;
     enum error_code e = OK;
     for (int i = 0; i < r->count && !e; i++) {
         struct checked *c = &r->all[i];
-        const bool pass = strncmp(c->name, "act/", 4) == 0 || strncmp(c->name, "grad/", 5) == 0 || strchr(c->name, '/') == NULL;
+        const bool pass =
+            strncmp(c->name, "act/", 4) == 0 || strncmp(c->name, "grad/", 5) == 0 || strchr(c->name, '/') == NULL;
         if (!same && pass && (c->finding == HOLDS || c->finding == DIFFERS)) c->finding = ELSEWHERE;
-        if (same && strncmp(c->name, "act/", 4) == 0 && ends(c->name, ".router.logits")) e = checker_same_route(g, a, layer++, &same, err);
+        if (same && strncmp(c->name, "act/", 4) == 0 && ends(c->name, ".router.logits"))
+            e = checker_same_route(g, a, layer++, &same, err);
     }
     return e;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- all --------------------------------------------------------------------------------------------------------- */
 
 static double ratio(const struct checked *c) { return c->error == 0 || isinf(c->bound) ? 0 : c->error / c->bound; }
 
@@ -223,11 +235,15 @@ static enum error_code summarize(struct check_result *r, const struct actual *a,
         if (r->worst < 0 || exceeds(ratio(c), ratio(&r->all[r->worst]))) r->worst = i;
     }
     if (compared > 0) return OK;
-    return fail(err, ERR_CHECK, "nothing to compare: none of the golden tensors' names is in ACTUAL, which has %s%s; --map can say what they are called there",
-                a->ranks && a->file[0].count ? "such as " : "none", a->ranks && a->file[0].count ? shown(a->file[0].entry[0].name).text : "");
+    return fail(err, ERR_CHECK,
+                "nothing to compare: none of the golden tensors' names is in ACTUAL, which has %s%s; --map can say "
+                "what they are called there",
+                a->ranks && a->file[0].count ? "such as " : "none",
+                a->ranks && a->file[0].count ? shown(a->file[0].entry[0].name).text : "");
 }
 
-enum error_code check_files(const struct golden *g, const struct actual *a, enum dtype format, struct check_result *r, struct error *err)
+enum error_code check_files(const struct golden *g, const struct actual *a, enum dtype format, struct check_result *r,
+                            struct error *err)
 {
     *r = (struct check_result){ 0 };
     enum error_code e = golden_measure(g, format, 1, 1, &r->list, err);

@@ -1,4 +1,5 @@
-/* checker.h -- a golden file beside somebody's tensors: which is the first to be wrong, on which ranks, by which factor. */
+/* checker.h -- a golden file beside somebody's tensors: which is the first to be wrong, on
+ * which ranks, by which factor. */
 #ifndef ORRERY_CHECKER_H
 #define ORRERY_CHECKER_H
 
@@ -49,9 +50,11 @@ struct check_result {
 
 /**
  * Compare.
- * @return OK when there is a result, whatever it says; ERR_CHECK if nothing at all could be compared; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
+ * @return OK when there is a result, whatever it says; ERR_CHECK if nothing at all could be compared; ERR_FILE,
+ *     ERR_FORMAT, ERR_MEMORY.
  */
-enum error_code check_files(const struct golden *, const struct actual *, enum dtype, struct check_result *, struct error *);
+enum error_code check_files(const struct golden *, const struct actual *, enum dtype, struct check_result *,
+                            struct error *);
 void check_result_free(struct check_result *);
 
 /**

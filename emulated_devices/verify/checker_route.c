@@ -1,6 +1,7 @@
 /* checker_route.c -- whether somebody's tokens go to the experts to which they go in a golden file.
  *
- * In 16 bits rounding may send a token elsewhere, and then what comes after is another function's value, right or wrong.
+ * In 16 bits rounding may send a token elsewhere, and then what comes after is another function's value, right or
+ * wrong.
  */
 #include "emulated_devices/verify/checker.h"
 #include "ref/ops/ops.h"
@@ -16,7 +17,8 @@ static void paste_run(void *context, struct run r)
 }
 
 /* A tensor of all ranks together; what none of them has stays as it is. */
-static enum error_code gather(const struct actual *a, const char *name, const int64_t dim[2], double *whole, struct error *err)
+static enum error_code gather(const struct actual *a, const char *name, const int64_t dim[2], double *whole,
+                              struct error *err)
 {
     char theirs[256];
     enum error_code e = OK;
@@ -36,19 +38,22 @@ static enum error_code gather(const struct actual *a, const char *name, const in
     return e;
 }
 
-static bool same_choice(const double *a, const double *b, const int64_t dim[2], int64_t k, int32_t *chosen, double *weights)
+static bool same_choice(const double *a, const double *b, const int64_t dim[2], int64_t k, int32_t *chosen,
+                        double *weights)
 {
     const struct ops *op = ops_for(F64);
     const double *const of[] = { a, b };
     const int64_t n = dim[0] * k;
     for (int i = 0; i < 2; i++)
-        op->route_forward(tensor_2d(weights, F64, dim[0], k), tensor_2d(chosen + i * n, I32, dim[0], k), tensor_2d((void *)(uintptr_t)of[i], F64, dim[0], dim[1]), true);
+        op->route_forward(tensor_2d(weights, F64, dim[0], k), tensor_2d(chosen + i * n, I32, dim[0], k),
+                          tensor_2d((void *)(uintptr_t)of[i], F64, dim[0], dim[1]), true);
     for (int64_t i = 0; i < n; i++)
         if (chosen[i] != chosen[n + i]) return false;
     return true;
 }
 
-enum error_code checker_same_route(const struct golden *g, const struct actual *a, int layer, bool *same, struct error *err)
+enum error_code checker_same_route(const struct golden *g, const struct actual *a, int layer, bool *same,
+                                   struct error *err)
 {
     char name[64];
     snprintf(name, sizeof name, "act/h.%d.router.logits", layer);

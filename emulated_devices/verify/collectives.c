@@ -3,9 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- where in and out lie ------------------------------------------------------------------------------------------------------ */
+/* ---- where in and out lie ---------------------------------------------------------------------------------------- */
 
-static size_t bytes_of(const struct exact_call *c, int64_t elements) { return dtype_size(c->args.dtype) * (size_t)elements; }
+static size_t bytes_of(const struct exact_call *c, int64_t elements)
+{
+    return dtype_size(c->args.dtype) * (size_t)elements;
+}
 
 static bool in_place(const struct exact_call *c)
 {
@@ -24,29 +27,33 @@ static void lay_out(struct exact_call *c, char *memory, bool in_place)
     c->args.out = !in_place ? memory + bytes_of(c, in) : out < in ? memory + place : memory;
 }
 
-/* ---- one call ---------------------------------------------------------------------------------------------------------------- */
+/* ---- one call ---------------------------------------------------------------------------------------------------- */
 
 static enum error_code check_values(const struct exact_call *c, const char *name, struct error *err)
 {
     for (int64_t i = 0; i < exact_out_length(c); i++) {
         const double got = exact_get(c->args.dtype, c->args.out, i), want = exact_out(c, i);
         if (!(got == want))
-            return fail(err, ERR_CHECK, "%s %s of %lld %s, root %d%s: member %d has %.9g at %lld; it must be %.9g", operation_name(c->operation), name,
-                        (long long)c->args.count, dtype_name(c->args.dtype), c->args.root, in_place(c) ? ", in place" : "", c->rank, got, (long long)i, want);
+            return fail(err, ERR_CHECK, "%s %s of %lld %s, root %d%s: member %d has %.9g at %lld; it must be %.9g",
+                        operation_name(c->operation), name, (long long)c->args.count, dtype_name(c->args.dtype),
+                        c->args.root, in_place(c) ? ", in place" : "", c->rank, got, (long long)i, want);
     }
     return OK;
 }
 
-static enum error_code check_cost(const struct exact_call *c, const struct algorithm *a, const struct traffic *before, const struct traffic *after, struct error *err)
+static enum error_code check_cost(const struct exact_call *c, const struct algorithm *a, const struct traffic *before,
+                                  const struct traffic *after, struct error *err)
 {
     const struct collective_cost want = collective_cost(a, c->rank, c->P, &c->args);
-    const uint64_t messages = after->messages_sent - before->messages_sent, bytes = after->bytes_sent - before->bytes_sent,
-                   additions = after->additions - before->additions;
+    const uint64_t messages = after->messages_sent - before->messages_sent,
+                   bytes = after->bytes_sent - before->bytes_sent, additions = after->additions - before->additions;
     if (messages == want.messages && bytes == want.bytes && additions == want.additions) return OK;
-    return fail(err, ERR_CHECK, "%s %s of %lld %s: member %d counted %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu",
-                operation_name(c->operation), a->name, (long long)c->args.count, dtype_name(c->args.dtype), c->rank, (unsigned long long)messages,
-                (unsigned long long)bytes, (unsigned long long)additions, (unsigned long long)want.messages, (unsigned long long)want.bytes,
-                (unsigned long long)want.additions);
+    return fail(
+        err, ERR_CHECK,
+        "%s %s of %lld %s: member %d counted %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu",
+        operation_name(c->operation), a->name, (long long)c->args.count, dtype_name(c->args.dtype), c->rank,
+        (unsigned long long)messages, (unsigned long long)bytes, (unsigned long long)additions,
+        (unsigned long long)want.messages, (unsigned long long)want.bytes, (unsigned long long)want.additions);
 }
 
 static enum error_code run_call(struct group *g, const struct algorithm *a, struct exact_call *c, struct error *err)
@@ -59,7 +66,8 @@ static enum error_code run_call(struct group *g, const struct algorithm *a, stru
 }
 
 /* A buffer for a call, filled with input and with NaN. */
-static enum error_code one_call(struct group *g, const struct algorithm *a, struct exact_call *c, bool in_place, struct algorithm_outcome *o, struct error *err)
+static enum error_code one_call(struct group *g, const struct algorithm *a, struct exact_call *c, bool in_place,
+                                struct algorithm_outcome *o, struct error *err)
 {
     const size_t bytes = bytes_of(c, exact_in_length(c) + exact_out_length(c));
     char *memory = malloc(bytes + 1);
@@ -68,7 +76,8 @@ static enum error_code one_call(struct group *g, const struct algorithm *a, stru
     if (!e) {
         memset(memory, 0xff, bytes);
         lay_out(c, memory, in_place);
-        for (int64_t i = 0; i < exact_in_length(c); i++) exact_put(c->args.dtype, (void *)(uintptr_t)c->args.in, i, exact_in(c, i));
+        for (int64_t i = 0; i < exact_in_length(c); i++)
+            exact_put(c->args.dtype, (void *)(uintptr_t)c->args.in, i, exact_in(c, i));
         e = group_agree(g, run_call(g, a, c, err), err);
         o->calls++;
         o->elements += exact_out_length(c);
@@ -79,7 +88,8 @@ static enum error_code one_call(struct group *g, const struct algorithm *a, stru
 
 static bool has_root(enum operation op) { return op == BROADCAST || op == REDUCE || op == GATHER || op == SCATTER; }
 
-enum error_code verify_algorithm(struct group *g, const struct algorithm *a, struct algorithm_outcome *o, struct error *err)
+enum error_code verify_algorithm(struct group *g, const struct algorithm *a, struct algorithm_outcome *o,
+                                 struct error *err)
 {
     static const enum dtype formats[] = { F32, F64 };
     const int P = g->size;
@@ -88,8 +98,13 @@ enum error_code verify_algorithm(struct group *g, const struct algorithm *a, str
     *o = (struct algorithm_outcome){ 0 };
     for (int f = 0; f < 2 && !e; f++)
         for (int i = 0; i < 8 && !e; i++) {
-            struct exact_call c = { a->operation, P, g->rank, { .count = counts[i], .dtype = formats[f], .root = has_root(a->operation) ? i % P : 0,
-                                                                  .nodes = group_nodes(g) } };
+            struct exact_call c = { a->operation,
+                                    P,
+                                    g->rank,
+                                    { .count = counts[i],
+                                      .dtype = formats[f],
+                                      .root = has_root(a->operation) ? i % P : 0,
+                                      .nodes = group_nodes(g) } };
             const char *refused = algorithm_refuses(a, P, &c.args);
             if (refused) o->refused = refused;
             else e = one_call(g, a, &c, false, o, err);

@@ -9,15 +9,16 @@ struct algorithm_outcome {
     int calls;
     int64_t elements;                   /* compared by == on this member, over all calls */
     const char *refused;                /* NULL, or why the algorithm takes no group of this size */
-    struct error verdict;               /* OK, or ERR_CHECK: the first member, call and element that is wrong, or cost that was not met */
+    struct error verdict;               /* OK, or ERR_CHECK: the first member, call and element that is wrong, or cost
+                                         * that was not met */
 };
 
 /**
- * Call one algorithm with lengths round the group's size and far above it, in two formats, from different roots, with in and out
- * apart and in place.
+ * Call one algorithm with lengths round the group's size and far above it, in two formats, from different roots, with
+ * in and out apart and in place.
  *
- * Inputs are small integers that depend only on (member, index): every sum is exact in any order, and every member knows the
- * right answer.  Messages, bytes and additions counted must equal the algorithm's cost function.
+ * Inputs are small integers that depend only on (member, index): every sum is exact in any order, and every member
+ * knows the right answer.  Messages, bytes and additions counted must equal the algorithm's cost function.
  * Collective over the group.
  * @return OK when there is an outcome, whatever its verdict; ERR_MEMORY, ERR_COMM on every member.
  */

@@ -5,9 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- activations --------------------------------------------------------------------------------------------------- */
+/* ---- activations ------------------------------------------------------------------------------------------------- */
 
-struct visit { struct comparison *result; const struct recording *record; const struct model_config *model; int64_t step; bool ignored; };
+struct visit {
+    struct comparison *result;
+    const struct recording *record;
+    const struct model_config *model;
+    int64_t step;
+    bool ignored;
+};
 
 static void compare_activation(void *context, int tensor, int rank, const struct sums *s)
 {
@@ -19,8 +25,8 @@ static void compare_activation(void *context, int tensor, int rank, const struct
     if (v->ignored || (v->record->bounds_known && bound == 0)) return;
     struct worst found = { .rank = rank, .step = v->step, .bound = bound };
     activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, (int)v->model->L);
-    comparison_tensor(c, a->gradient ? &c->activation_gradient : &c->activation, a->gradient ? "activation gradient" : "activation", found, s,
-                      a->norm);
+    comparison_tensor(c, a->gradient ? &c->activation_gradient : &c->activation,
+                      a->gradient ? "activation gradient" : "activation", found, s, a->norm);
     if (!failed && c->failed) activation_made_by(c->from, sizeof c->from, v->model, a->name, a->layer, a->gradient);
 }
 
@@ -37,7 +43,7 @@ struct job {
     const char *kind, *of;              /* of: "exp_avg of " */
     struct held_to *to;                 /* [replicas] rank 0: what each of those that train apart is held to */
     int64_t step;
-    bool ignored;                       /* the truth has no finite numbers: the step is skipped; or nobody knows a bound */
+    bool ignored;                    /* the truth has no finite numbers: the step is skipped; or nobody knows a bound */
 };
 
 struct beside { struct tensor truth, piece; struct sums sums; };
@@ -89,12 +95,14 @@ static double bound_of(const struct reference *ref, int i, enum tensor_kind kind
     }
 }
 
-static enum error_code compare_one(struct trainer *t, struct reference *ref, int i, enum tensor_kind kind, struct job j, struct error *err)
+static enum error_code compare_one(struct trainer *t, struct reference *ref, int i, enum tensor_kind kind, struct job j,
+                                   struct error *err)
 {
     const bool here = t->comm->rank == 0;
     const int replicas = here && !kind_is_common(kind) ? ref->replicas : 1;
     j.to = here ? calloc((size_t)replicas, sizeof *j.to) : NULL;
-    if (here && j.to == NULL) comm_give_up(t->comm, (fail(err, ERR_MEMORY, "no memory to compare %d replicas", replicas), err));
+    if (here && j.to == NULL)
+        comm_give_up(t->comm, (fail(err, ERR_MEMORY, "no memory to compare %d replicas", replicas), err));
     for (int r = 0; r < replicas && here; r++) {
         const struct reference *of = reference_replica(ref, r);
         j.to[r].truth = truth_of(of, i, kind);
@@ -108,7 +116,7 @@ static enum error_code compare_one(struct trainer *t, struct reference *ref, int
     return e;
 }
 
-/* ---- gradients that were quantised on their way ----------------------------------------------------------------------- */
+/* ---- gradients that were quantised on their way ------------------------------------------------------------------ */
 
 static void compare_excess(void *context, const struct piece *p)
 {
@@ -118,16 +126,17 @@ static void compare_excess(void *context, const struct piece *p)
     if (!j->ignored) comparison_excess(j->result, found, p->data);
 }
 
-/* What devices have computed is compared before any of it is quantised; what that has done to it is held to its proven bound. Then the
- * reference goes on from the devices' gradients. */
-static enum error_code compare_quantised(struct trainer *t, struct reference *ref, int i, struct job j, struct error *err)
+/* What devices have computed is compared before any of it is quantised; what that has done to it is held to its proven
+ * bound. Then the reference goes on from the devices' gradients. */
+static enum error_code compare_quantised(struct trainer *t, struct reference *ref, int i, struct job j,
+                                         struct error *err)
 {
     enum error_code e = compare_one(t, ref, i, KIND_EXACT_GRADIENT, j, err);
     j.step = t->step + 1;
     return e ? e : collect(t, i, KIND_GRADIENT_EXCESS, compare_excess, &j, err);
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------------------ */
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 /* The other devices sleep until it is done, so that it may have the cores of all. */
 static enum error_code gradients_on_all_cores(struct reference *ref, int devices, struct error *err)
@@ -148,19 +157,22 @@ enum error_code compare_begin(struct probes *p, struct reference *ref, struct er
 }
 
 /* Without a backward pass: two losses, and the slope. */
-static void compare_sides(struct comparison *c, const struct reference *ref, const struct step_result *result, int64_t step)
+static void compare_sides(struct comparison *c, const struct reference *ref, const struct step_result *result,
+                          int64_t step)
 {
     static const char *const name[2] = { "loss at w + eps z", "loss at w - eps z" };
     for (int side = 0; side < 2; side++)
-        comparison_number(c, &c->loss, name[side], result->side[side], ref->truth.side[side], reference_side_bound(ref, side), step);
+        comparison_number(c, &c->loss, name[side], result->side[side], ref->truth.side[side],
+                          reference_side_bound(ref, side), step);
     const bool failed = c->failed;
     comparison_number(c, &c->norm, "slope", result->slope, ref->truth.slope, reference_slope_bound(ref), step);
     if (!failed && c->failed) c->where.on.sides = true;
 }
 
-/* Steps are counted from 1, so that one step's gradients and weights have one number.  The gradients of weights are finished last
- * layer first. */
-enum error_code compare_gradients(struct probes *p, struct reference *ref, const struct step_result *result, struct comparison *c, struct error *err)
+/* Steps are counted from 1, so that one step's gradients and weights have one number.  The gradients of weights are
+ * finished last layer first. */
+enum error_code compare_gradients(struct probes *p, struct reference *ref, const struct step_result *result,
+                                  struct comparison *c, struct error *err)
 {
     struct trainer *t = p->trainer;
     const bool here = t->comm->rank == 0;
@@ -171,28 +183,34 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     if (t->plan.optimizer->forward_only) return OK;
     if (here) v.record = &ref->record;
     enum error_code e = probes_collect(p, false, compare_activation, &v, err);
-    if (here) comparison_number(c, &c->loss, "loss", result->loss, reference_loss(ref), reference_loss_bound(ref), v.step);
+    if (here)
+        comparison_number(c, &c->loss, "loss", result->loss, reference_loss(ref), reference_loss_bound(ref), v.step);
     v.ignored = overflow;
     if (!e) e = probes_collect(p, true, compare_activation, &v, err);
     data_settle_tracking(&t->data);
     for (int i = model_param_count(&t->plan.model) - 1; i >= 0 && !e; i--) {
         const struct job j = { .result = c, .worst = &c->gradient, .kind = "gradient", .of = "", .ignored = overflow };
-        e = data_tracks(&t->data) ? compare_quantised(t, ref, i, j, err) : compare_one(t, ref, i, KIND_GRADIENT, j, err);
+        e = data_tracks(&t->data) ? compare_quantised(t, ref, i, j, err)
+                                  : compare_one(t, ref, i, KIND_GRADIENT, j, err);
     }
     if (!e && data_tracks(&t->data)) e = reference_take_gradients(ref, t, err);
-    if (here && !e && !(overflow && !isfinite(result->norm))) comparison_number(c, &c->norm, "norm", result->norm, reference_norm(ref), reference_norm_bound(ref), v.step);
+    if (here && !e && !(overflow && !isfinite(result->norm)))
+        comparison_number(c, &c->norm, "norm", result->norm, reference_norm(ref), reference_norm_bound(ref), v.step);
     return e;
 }
 
-/* In order of execution: the outer momentum first, then the anchor that it steps, then the replicas' weights, which become it. */
+/* In order of execution: the outer momentum first, then the anchor that it steps, then the
+ * replicas' weights, which become it. */
 static enum error_code compare_outer(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
 {
     const int n = t->data.shards.apart ? model_param_count(&t->plan.model) : 0;
     enum error_code e = OK;
     for (int i = 0; i < n && !e && t->data.outer.momentum > 0; i++)
-        e = compare_one(t, ref, i, KIND_MOMENTUM, (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = "outer momentum " }, err);
+        e = compare_one(t, ref, i, KIND_MOMENTUM,
+                        (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = "outer momentum " }, err);
     for (int i = 0; i < n && !e; i++)
-        e = compare_one(t, ref, i, KIND_ANCHOR, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "anchor of " }, err);
+        e = compare_one(t, ref, i, KIND_ANCHOR,
+                        (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "anchor of " }, err);
     return e;
 }
 
@@ -202,14 +220,17 @@ enum error_code compare_weights(struct trainer *t, struct reference *ref, struct
     enum error_code e = compare_outer(t, ref, c, err);
     if (!e && data_renews_quantised(&t->data.request, &t->data.shards)) e = reference_renew(ref, t, err);
     for (int i = 0; i < n && !e; i++)
-        e = compare_one(t, ref, i, KIND_WEIGHT, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "" }, err);
+        e = compare_one(t, ref, i, KIND_WEIGHT,
+                        (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "" }, err);
     for (int i = 0; i < n && !e && reference_has_masters(&t->plan); i++)
-        e = compare_one(t, ref, i, KIND_MASTER, (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "master of " }, err);
+        e = compare_one(t, ref, i, KIND_MASTER,
+                        (struct job){ .result = c, .worst = &c->weight, .kind = "weight", .of = "master of " }, err);
     for (int s = 0; s < t->plan.optimizer->states; s++) {
         char of[16];
         snprintf(of, sizeof of, "%.10s of ", t->plan.optimizer->state_name[s]);
         for (int i = 0; i < n && !e; i++)
-            e = compare_one(t, ref, i, KIND_STATE + (enum tensor_kind)s, (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = of }, err);
+            e = compare_one(t, ref, i, KIND_STATE + (enum tensor_kind)s,
+                            (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = of }, err);
     }
     return e;
 }

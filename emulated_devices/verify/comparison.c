@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- which tensor it is ------------------------------------------------------------------------------------------------ */
+/* ---- which tensor it is ------------------------------------------------------------------------------------------ */
 
 static bool same_tensor(const struct spread *a, const struct spread *b)
 {
@@ -29,7 +29,7 @@ static void enter(struct comparison *c, const char *kind, const struct worst *fo
     c->current = now;
 }
 
-/* ---- where the one-device run itself diverges ---------------------------------------------------------------------------- */
+/* ---- where the one-device run itself diverges -------------------------------------------------------------------- */
 
 void comparison_step(struct comparison *c, bool skipped)
 {
@@ -37,8 +37,9 @@ void comparison_step(struct comparison *c, bool skipped)
     c->passing = skipped;
 }
 
-/* Whether there is nothing to be held to: the truth is not finite, or its twin is not, so that rounding decides whether it is.  Which
- * elements of a sum's result overflow depends on the order of addition, so from here on nothing is compared, but for loss and norm. */
+/* Whether there is nothing to be held to: the truth is not finite, or its twin is not, so that rounding decides whether
+ * it is.  Which elements of a sum's result overflow depends on the order of addition, so from here on nothing is
+ * compared, but for loss and norm. */
 static bool diverges(struct comparison *c, const char *kind, const struct worst *found, double size)
 {
     if (c->diverged) return true;
@@ -49,9 +50,10 @@ static bool diverges(struct comparison *c, const char *kind, const struct worst 
     return true;
 }
 
-/* ---- a comparison -------------------------------------------------------------------------------------------------------- */
+/* ---- a comparison ------------------------------------------------------------------------------------------------ */
 
-/* The first tensor that does not hold is followed on all devices that have it; its worst device is the one that is named. */
+/* The first tensor that does not hold is followed on all devices that have it;
+ * its worst device is the one that is named. */
 static void note_failure(struct comparison *c, const struct worst *of, const char *kind, const struct worst *found)
 {
     c->wrong++;
@@ -81,17 +83,22 @@ static void note(struct comparison *c, struct worst *of, const char *kind, struc
     if (of->tensor[0] == 0 || exceeds(found.ratio, of->ratio)) *of = found;
 }
 
-void comparison_tensor(struct comparison *c, struct worst *of, const char *kind, struct worst found, const struct sums *s, double size)
+void comparison_tensor(struct comparison *c, struct worst *of, const char *kind, struct worst found,
+                       const struct sums *s, double size)
 {
     found.error = sums_error(s, size), found.scale = sums_scale(s), found.truth = s->truth;
     if (!diverges(c, kind, &found, size)) note(c, of, kind, found);
 }
 
-void comparison_number(struct comparison *c, struct worst *of, const char *name, double actual, double truth, double bound, int64_t step)
+void comparison_number(struct comparison *c, struct worst *of, const char *name, double actual, double truth,
+                       double bound, int64_t step)
 {
     const bool failed = c->failed;
-    struct worst found = { .error = actual == truth ? 0 : fabs(actual - truth) / fabs(truth), .bound = bound / fabs(truth), .step = step,
-                           .scale = scale_of(actual * actual, actual * truth, truth * truth), .truth = truth * truth };
+    struct worst found = { .error = actual == truth ? 0 : fabs(actual - truth) / fabs(truth),
+                           .bound = bound / fabs(truth),
+                           .step = step,
+                           .scale = scale_of(actual * actual, actual * truth, truth * truth),
+                           .truth = truth * truth };
     snprintf(found.tensor, sizeof found.tensor, "%s", name);
     if (diverges(c, name, &found, fabs(truth)) && (isfinite(truth) || !isfinite(actual))) return;
     note(c, of, name, found);
@@ -106,13 +113,14 @@ void comparison_excess(struct comparison *c, struct worst found, struct tensor e
     if (!c->diverged) note(c, &c->quantised, "quantised gradient", found);
 }
 
-/* ---- for reports ----------------------------------------------------------------------------------------------------------- */
+/* ---- for reports ------------------------------------------------------------------------------------------------- */
 
 const struct worst *comparison_kind(const struct comparison *c, int i, const char **name)
 {
     const struct { const char *name; const struct worst *worst; } kinds[] = {
         { "activations", &c->activation }, { "loss", &c->loss }, { "their gradients", &c->activation_gradient },
-        { "gradients", &c->gradient }, { "as quantised", &c->quantised }, { "norm", &c->norm }, { "weights", &c->weight }, { "states", &c->state },
+        { "gradients", &c->gradient }, { "as quantised", &c->quantised }, { "norm", &c->norm },
+        { "weights", &c->weight }, { "states", &c->state },
     };
     if (i >= (int)(sizeof kinds / sizeof *kinds)) return NULL;
     *name = kinds[i].name;
@@ -135,10 +143,13 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
     char place[96], scale[120], device[64], where[200] = "";
     diagnose_place(place, sizeof place, &p->mesh, &c->where.on);
     diagnose_scale(scale, sizeof scale, &p->mesh, p->micros, &c->where.on);
-    if (!c->number) snprintf(where, sizeof where, " on device %d (%s)", f->rank, mesh_describe(&p->mesh, f->rank, device, sizeof device));
-    const char *differs = c->excess ? "differs from the sum of what was quantised, in units of what that allows," : "differs from the one-device run";
-    snprintf(out, size, "step %lld: %s%s%s%s %s by %.3g; its bound is %.3g%s%s%s%s", (long long)f->step, c->number ? "" : c->first_kind,
-             c->number ? "" : " ", f->tensor, where, differs, f->error, f->bound, c->number ? "" : "; wrong on ", c->number ? "" : place,
-             scale[0] ? "; it is " : "", scale);
+    if (!c->number)
+        snprintf(where, sizeof where, " on device %d (%s)", f->rank,
+                 mesh_describe(&p->mesh, f->rank, device, sizeof device));
+    const char *differs = c->excess ? "differs from the sum of what was quantised, in units of what that allows,"
+                                    : "differs from the one-device run";
+    snprintf(out, size, "step %lld: %s%s%s%s %s by %.3g; its bound is %.3g%s%s%s%s", (long long)f->step,
+             c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, where, differs, f->error, f->bound,
+             c->number ? "" : "; wrong on ", c->number ? "" : place, scale[0] ? "; it is " : "", scale);
     return out;
 }

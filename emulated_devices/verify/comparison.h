@@ -1,5 +1,5 @@
-/* comparison.h -- errors beside their bounds: what holds, the worst of each kind, and the first that does not hold, on all devices that
- * have it.
+/* comparison.h -- errors beside their bounds: what holds, the worst of each kind, and the first that does not hold, on
+ * all devices that have it.
  *
  * Serial; knows neither models nor devices.  Who has them and calls these functions: compare.h.
  */
@@ -36,13 +36,13 @@ struct comparison {
     struct spread where;                /* the same one, on all devices */
     char before[PARAM_NAME + 32];       /* what was compared just before it and held; empty: nothing */
     bool number;                        /* it is a single number: the loss, the norm */
-    bool excess;                        /* it is a quantised gradient: its error is a multiple of what quantising allows */
+    bool excess;                     /* it is a quantised gradient: its error is a multiple of what quantising allows */
     char from[160];                     /* the operation that computes it, in words; empty: not an activation */
     struct spread current;              /* the tensor whose devices are being compared */
-    bool diverged;                      /* the one-device run itself has come to infinities or NaNs: nothing is compared any more, but that
+    bool diverged; /* the one-device run itself has come to infinities or NaNs: nothing is compared any more, but that
                                            loss and norm must not be finite either where its are not */
     struct spread divergence;           /* ... first in this tensor; before it all was compared as ever */
-    bool passing;                       /* ... in a step that loss scaling skips: if the next one is finite, it was nothing */
+    bool passing;                 /* ... in a step that loss scaling skips: if the next one is finite, it was nothing */
     int64_t compared;                   /* tensors, over all devices and steps */
     int64_t wrong;                      /* of them did not hold */
 };
@@ -56,12 +56,15 @@ void comparison_step(struct comparison *, bool skipped);
  * @param found  tensor, rank, step and bound are given; the rest is filled in here.
  * @param size   norm of the whole truth.
  */
-void comparison_tensor(struct comparison *, struct worst *of, const char *kind, struct worst found, const struct sums *, double size);
+void comparison_tensor(struct comparison *, struct worst *of, const char *kind, struct worst found, const struct sums *,
+                       double size);
 
 /** The same of one number for the whole model, the same on every device.  @param bound  absolute. */
-void comparison_number(struct comparison *, struct worst *of, const char *name, double actual, double truth, double bound, int64_t step);
+void comparison_number(struct comparison *, struct worst *of, const char *name, double actual, double truth,
+                       double bound, int64_t step);
 
-/** The same of a quantised gradient.  @param excess  of each element, how far it is from the exact sum, in units of what that may be. */
+/** The same of a quantised gradient.  @param excess  of each element, how far it is from the exact
+ * sum, in units of what that may be. */
 void comparison_excess(struct comparison *, struct worst found, struct tensor excess);
 
 /** What a tensor is called in a sentence: "gradient h.0.ln_1.bias", "loss".  @return out. */
@@ -74,7 +77,8 @@ const struct worst *comparison_kind(const struct comparison *, int i, const char
 double comparison_ratio(const struct comparison *);
 
 /**
- * The first failure in one line: tensor, device, error and bound, which devices along which axes, and the factor if it is constant.
+ * The first failure in one line: tensor, device, error and bound, which devices along which axes, and the factor if it
+ * is constant.
  * @return out.
  */
 const char *comparison_describe(char *out, size_t size, const struct comparison *, const struct plan *);

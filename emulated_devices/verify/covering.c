@@ -45,7 +45,7 @@ static bool fits(const struct covering *c, const struct choice *x, struct error 
     return c->check(c->context, x, why) == OK;
 }
 
-/* ---- homes ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- homes ------------------------------------------------------------------------------------------------------- */
 
 /* Change up to so many of the dimensions from `from` on, but none of those kept, until the choice is a case. */
 static bool mend(const struct covering *c, struct choice *x, const struct choice *keep, int from, int changes)
@@ -92,7 +92,7 @@ static struct choice overlay(const struct covering *c, const struct choice *belo
     return x;
 }
 
-/* ---- a case for a pair ------------------------------------------------------------------------------------------------------------ */
+/* ---- a case for a pair ------------------------------------------------------------------------------------------- */
 
 /* Of a value that no case has there is one refusal, not one for each pair.  @return whether it is news. */
 static bool tell_homeless(struct covering *c, struct value_pair *p, struct error *why)
@@ -165,7 +165,7 @@ static void make_case(struct covering *c, const struct value_pair *p, struct cho
     cover(c, x);
 }
 
-/* ---- from pair to pair --------------------------------------------------------------------------------------------------------------- */
+/* ---- from pair to pair ------------------------------------------------------------------------------------------- */
 
 static bool is_wanted(struct covering *c, const struct value_pair *p)
 {

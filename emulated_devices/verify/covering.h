@@ -1,10 +1,12 @@
 /* covering.h -- cases that between them have every pair of values that can be had together.
  *
- * A case chooses one value in each of several dimensions.  Most mistakes need one value, or two that meet: so each pair of values, of
- * two dimensions, that some case can have is in at least one case.  Value 0 of a dimension is the usual one.
+ * A case chooses one value in each of several dimensions.  Most mistakes need one value, or two that meet: so each pair
+ * of values, of two dimensions, that some case can have is in at least one case.  Value 0 of a dimension is the usual
+ * one.
  *
- * Source   D. Cohen et al., "The AETG system: an approach to testing based on combinatorial design", IEEE Transactions on Software
- *          Engineering 23(7), 1997: greedy, from pair to pair.  Deterministic here, and with values that only go with others
+ * Source   D. Cohen et al., "The AETG system: an approach to testing based on combinatorial design", IEEE Transactions
+ *          on Software Engineering 23(7), 1997: greedy, from pair to pair.  Deterministic here, and with values that
+ *          only go with others
  */
 #ifndef ORRERY_COVERING_H
 #define ORRERY_COVERING_H
@@ -35,11 +37,13 @@ struct covering {
     bool rest;                          /* ... among those without the first dimension */
 };
 
-/** Room for all pairs.  dimensions, values, check and context are set.  @return OK or ERR_MEMORY; covering_close either way. */
+/** Room for all pairs.  dimensions, values, check and context are set.  @return OK or ERR_MEMORY;
+ * covering_close either way. */
 enum error_code covering_open(struct covering *, struct error *);
 void covering_close(struct covering *);
 
-/** Look at all pairs (again), in dimensions that vary.  Those that are covered stay covered; what could not be had may be possible now. */
+/** Look at all pairs (again), in dimensions that vary.  Those that are covered stay covered;
+ * what could not be had may be possible now. */
 void covering_begin(struct covering *);
 
 enum covering_result { COVERING_CASE, COVERING_REFUSED, COVERING_DONE };

@@ -4,9 +4,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* ---- how close is the same ---------------------------------------------------------------------------------------------------- */
+/* ---- how close is the same --------------------------------------------------------------------------------------- */
 
-static const double SAME = 1e-3;            /* relative: a factor is a number, and a residual nothing, if they are this close */
+static const double SAME = 1e-3;    /* relative: a factor is a number, and a residual nothing, if they are this close */
 static const double MOST_ROUNDING = 0.05;   /* beyond that anything is a multiple of anything */
 
 static bool near(double a, double b, double same) { return fabs(a - b) <= same * fabs(b); }
@@ -14,7 +14,7 @@ static bool near(double a, double b, double same) { return fabs(a - b) <= same *
 /* As close as rounding lets a factor come. */
 static double closeness(const struct evidence *e) { return fmax(SAME, fmin(e->rounding, MOST_ROUNDING)); }
 
-/* ---- adding up devices ---------------------------------------------------------------------------------------------------------- */
+/* ---- adding up devices ------------------------------------------------------------------------------------------- */
 
 int devices_count(const struct devices *s)
 {
@@ -30,7 +30,8 @@ struct scale scale_of(double actual, double product, double truth)
     return (struct scale){ product / truth, actual > 0 ? sqrt(fmax(left, 0) / actual) : 0 };
 }
 
-/* What the failing devices have in common.  Once two have different factors, none that comes later can mend that: NaN stays. */
+/* What the failing devices have in common.  Once two have different factors, none that comes later can mend that:
+ * NaN stays. */
 static void join(struct scale *all, struct scale one, double same, bool first)
 {
     if (first) *all = one;
@@ -60,7 +61,7 @@ static void say(struct words *w, const char *format, ...)
     if (n > 0) w->used += (size_t)n < w->size - w->used ? (size_t)n : w->size - w->used - 1;
 }
 
-/* ---- where ------------------------------------------------------------------------------------------------------------------ */
+/* ---- where ------------------------------------------------------------------------------------------------------- */
 
 /* The coordinates that a set of devices has on one axis, and how many they are. */
 static int coordinates(const struct mesh *m, const struct devices *s, enum axis a, bool has[])
@@ -88,7 +89,8 @@ static bool is_product(const struct mesh *m, const struct devices *holding, cons
     return true;
 }
 
-static void say_axis(struct words *w, const struct mesh *m, enum axis a, const struct devices *holding, const struct devices *failing)
+static void say_axis(struct words *w, const struct mesh *m, enum axis a, const struct devices *holding,
+                     const struct devices *failing)
 {
     bool held[MESH_MOST_DEVICES], failed[MESH_MOST_DEVICES];
     const int h = coordinates(m, holding, a, held), f = coordinates(m, failing, a, failed);
@@ -124,19 +126,21 @@ const char *diagnose_place(char *out, size_t size, const struct mesh *m, const s
     for (int pass = 0; pass < 2; pass++)                        /* what is special first */
         for (int i = 0; i < AXIS_COUNT; i++) {
             bool has[MESH_MOST_DEVICES];
-            const bool any = coordinates(m, failing, order[i], has) == coordinates(m, holding, order[i], has) && coordinates(m, holding, order[i], has) > 1;
+            const bool any = coordinates(m, failing, order[i], has) == coordinates(m, holding, order[i], has) &&
+                             coordinates(m, holding, order[i], has) > 1;
             if (m->size[order[i]] > 1 && any == (pass == 1)) say_axis(&w, m, order[i], holding, failing);
         }
     return out;
 }
 
-/* ---- by how much ---------------------------------------------------------------------------------------------------------------- */
+/* ---- by how much ------------------------------------------------------------------------------------------------- */
 
 static const double SUM_SAME = 1e-5;    /* what rounding may do to a sum of factors, and chance does not */
 
 static bool equals(double a, double b) { return near(a, b, SAME); }
 
-/* One size, in the powers that mistakes come in: summed instead of averaged, divided twice, norms added up as squares. */
+/* One size, in the powers that mistakes come in: summed instead of averaged, divided twice, norms
+ * added up as squares. */
 static void match(struct words *w, double factor, double same, const char *name, double size, int powers)
 {
     const struct { const char *before, *after; double value; } power[] = {

@@ -28,22 +28,23 @@ struct evidence {
     double factor[DIAGNOSE_MOST];       /* of each that has it */
     double truth[DIAGNOSE_MOST];        /* squared norm of its part of the truth */
     bool number;                        /* a single number, of which every other is a multiple */
-    double rounding;                    /* what rounding may leave of a constant factor, norm over norm: the tensor's bound */
+    double rounding;              /* what rounding may leave of a constant factor, norm over norm: the tensor's bound */
     bool sides;                         /* made of two losses: where 2 is another size to look for */
 };
 
 /** Add one device's.  @param truth  squared norm of its part. */
 void evidence_add(struct evidence *, int rank, bool fails, struct scale, double truth);
 
-/** Which devices fail, by axis: "tp=1, any dp", "any tp but 0", or a list of ranks where no such words fit.  @return out. */
+/** Which devices fail, by axis: "tp=1, any dp", "any tp but 0", or a list of ranks where no such words fit.
+ * @return out. */
 const char *diagnose_place(char *out, size_t size, const struct mesh *, const struct evidence *);
 
 /**
- * How wrong numbers are made of right ones: "expected times 2.0000 = dp", "expected times 0.5000 = 1/dp or 1/tp", or "a part of a
- * sum: over tp they add up to what is expected".
+ * How wrong numbers are made of right ones: "expected times 2.0000 = dp", "expected times 0.5000 = 1/dp or 1/tp", or "a
+ * part of a sum: over tp they add up to what is expected".
  *
- * The factor is the least-squares one; it is constant if what it leaves is below 1e-3, norm over norm, on every failing device,
- * or within the tensor's bound, if that is larger: in 16 bits it is.
+ * The factor is the least-squares one; it is constant if what it leaves is below 1e-3, norm over norm, on every failing
+ * device, or within the tensor's bound, if that is larger: in 16 bits it is.
  * A missing sum shows in the factors alone: over the devices that should have been added up they add up to 1.
  * @param micros  microbatches M.
  * @return out; empty if it is neither.

@@ -58,4 +58,7 @@ double exact_out(const struct exact_call *c, int64_t i)
 
 void exact_put(enum dtype t, void *array, int64_t i, double x) { tensor_set(tensor_1d(array, t, i + 1), i, x); }
 
-double exact_get(enum dtype t, const void *array, int64_t i) { return tensor_get(tensor_1d((void *)array, t, i + 1), i); }
+double exact_get(enum dtype t, const void *array, int64_t i)
+{
+    return tensor_get(tensor_1d((void *)array, t, i + 1), i);
+}

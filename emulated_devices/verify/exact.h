@@ -1,7 +1,7 @@
 /* exact.h -- calls of collectives whose right answer every member knows.
  *
- * Inputs are small integers that depend only on (member, index), so that every sum is exact in any order and results can be
- * compared with ==.  Sums only; fp32 and fp64.
+ * Inputs are small integers that depend only on (member, index), so that every sum is exact in any order and results
+ * can be compared with ==.  Sums only; fp32 and fp64.
  */
 #ifndef ORRERY_VERIFY_EXACT_H
 #define ORRERY_VERIFY_EXACT_H

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum error_code bounds_of(const struct replay *plain, enum dtype t, int parts, int gradient_parts, double bound[], struct error *err)
+static enum error_code bounds_of(const struct replay *plain, enum dtype t, int parts, int gradient_parts,
+                                 double bound[], struct error *err)
 {
     struct perturbation twin = bound_twin(t);
     if (parts <= twin.parts && gradient_parts <= twin.gradient_parts) {
@@ -25,12 +26,14 @@ static enum error_code agree_with_file(const struct replay *r, const double boun
         e = replay_compare(r, i, &apart, &want, err);
         free(want.data);
         if (!e && isfinite(bound[i]) && !(apart.relative <= bound[i] + 1e-10))
-            e = fail(err, ERR_CHECK, "%s: %s is not what our model computes; it differs by %.3g", shown_path(r->golden->file.path).text, r->record[i].name, apart.relative);
+            e = fail(err, ERR_CHECK, "%s: %s is not what our model computes; it differs by %.3g",
+                     shown_path(r->golden->file.path).text, r->record[i].name, apart.relative);
     }
     return e;
 }
 
-static enum error_code make_list(const struct replay *r, const double bound[], struct golden_list *list, struct error *err)
+static enum error_code make_list(const struct replay *r, const double bound[], struct golden_list *list,
+                                 struct error *err)
 {
     *list = (struct golden_list){ .count = r->records, .all = calloc((size_t)r->records + 1, sizeof *list->all) };
     if (list->all == NULL) return fail(err, ERR_MEMORY, "no memory for %d bounds", r->records);
@@ -41,7 +44,8 @@ static enum error_code make_list(const struct replay *r, const double bound[], s
     return OK;
 }
 
-enum error_code golden_measure(const struct golden *g, enum dtype t, int parts, int gradient_parts, struct golden_list *list, struct error *err)
+enum error_code golden_measure(const struct golden *g, enum dtype t, int parts, int gradient_parts,
+                               struct golden_list *list, struct error *err)
 {
     struct replay plain;
     if (dtype_wide(t) == t) parts = gradient_parts = 1;
@@ -49,7 +53,8 @@ enum error_code golden_measure(const struct golden *g, enum dtype t, int parts, 
     enum error_code e = replay_run(&plain, g, bound_base(t), NULL, err);
     if (e) return e;
     double *bound = calloc((size_t)plain.records + 1, sizeof *bound);
-    e = bound ? bounds_of(&plain, t, parts, gradient_parts, bound, err) : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
+    e = bound ? bounds_of(&plain, t, parts, gradient_parts, bound, err)
+              : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
     if (!e) e = agree_with_file(&plain, bound, err);
     if (!e) e = make_list(&plain, bound, list, err);
     free(bound);

@@ -19,10 +19,13 @@ struct golden_list {
 };
 
 /** Everything the file holds that is computed, with bounds for what is computed in this format.
- *  @param parts, gradient_parts  of how many parts, each stored in 16 bits, a device's result and a gradient of weights may be the sum.
- *                                Stored bounds allow for BOUND_PARTS; for more they are measured.  @return OK; ERR_CHECK if our model
+ *  @param parts, gradient_parts  of how many parts, each stored in 16 bits, a device's result and a gradient of weights
+ *      may be the sum.
+ *                                Stored bounds allow for BOUND_PARTS; for more they are measured.  @return OK;
+ *                                ERR_CHECK if our model
  *  does not compute what is in the file, so that its bounds would be another's; ERR_FILE, ERR_FORMAT, ERR_MEMORY. */
-enum error_code golden_measure(const struct golden *, enum dtype, int parts, int gradient_parts, struct golden_list *, struct error *);
+enum error_code golden_measure(const struct golden *, enum dtype, int parts, int gradient_parts, struct golden_list *,
+                               struct error *);
 void golden_list_free(struct golden_list *);
 
 /** The bound of this tensor, or 0 if there is none of this name. */

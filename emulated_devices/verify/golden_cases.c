@@ -7,7 +7,7 @@
 
 enum { MOST_MEMBERS = 4096, MOST_ELEMENTS = 1 << 30 };
 
-/* ---- names ------------------------------------------------------------------------------------------------------------------ */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 /* A case in messages: "FILE: case NAME". */
 struct where { char text[300]; };
@@ -33,11 +33,12 @@ static enum reduction reduction_by_name(const char *name)
     return (enum reduction)r;
 }
 
-/* ---- how a case is called ----------------------------------------------------------------------------------------------------- */
+/* ---- how a case is called ---------------------------------------------------------------------------------------- */
 
 static enum error_code read_list(const cJSON *list, int P, const char *where, int64_t *out, struct error *err)
 {
-    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != P) return fail(err, ERR_FORMAT, "%s: counts: expected %d whole numbers", where, P);
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != P)
+        return fail(err, ERR_FORMAT, "%s: counts: expected %d whole numbers", where, P);
     int b = 0;
     for (const cJSON *x = list->child; x != NULL; x = x->next, b++)
         if (!json_whole(x, &out[b]) || out[b] < 0 || out[b] > MOST_ELEMENTS)
@@ -93,36 +94,42 @@ static enum error_code read_call(struct golden_case *c, const cJSON *call, const
     if (c->operation == OPERATION_COUNT || algorithm_find(c->operation, NULL) == NULL)
         return fail(err, ERR_FORMAT, "%s: no operation \"%.40s\"", where, operation);
     if (c->args.dtype == DTYPE_COUNT) return fail(err, ERR_FORMAT, "%s: no dtype \"%.40s\"", where, dtype);
-    if (c->args.reduction == REDUCTION_COUNT) return fail(err, ERR_FORMAT, "%s: no reduction \"%.40s\"", where, reduction);
+    if (c->args.reduction == REDUCTION_COUNT)
+        return fail(err, ERR_FORMAT, "%s: no reduction \"%.40s\"", where, reduction);
     return read_counts(c, call, where, err);
 }
 
-/* ---- its tensors ---------------------------------------------------------------------------------------------------------------- */
+/* ---- its tensors ------------------------------------------------------------------------------------------------- */
 
 /* CASE/SIDE/RANK, of so many elements; there need be none where the member has no such vector. */
-static enum error_code read_side(const struct golden_cases *g, const struct golden_case *c, const char *side, int64_t length, void **out, struct error *err)
+static enum error_code read_side(const struct golden_cases *g, const struct golden_case *c, const char *side,
+                                 int64_t length, void **out, struct error *err)
 {
     char name[200];
     snprintf(name, sizeof name, "%.150s/%s/%d", c->name, side, c->rank);
     const struct safetensors_entry *t = safetensors_find(&g->file, name);
     if (t == NULL && length == 0) return OK;
-    if (t == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s; it must have %lld elements", g->file.path, name, (long long)length);
+    if (t == NULL)
+        return fail(err, ERR_FORMAT, "%s: there is no tensor %s; it must have %lld elements", g->file.path, name,
+                    (long long)length);
     if (t->count != length || strcmp(t->dtype, dtype_file_name(c->args.dtype)) != 0)
-        return fail(err, ERR_FORMAT, "%s: %s has %lld elements of %s; expected %lld of %s", g->file.path, name, (long long)t->count, t->dtype,
-                    (long long)length, dtype_file_name(c->args.dtype));
+        return fail(err, ERR_FORMAT, "%s: %s has %lld elements of %s; expected %lld of %s", g->file.path, name,
+                    (long long)t->count, t->dtype, (long long)length, dtype_file_name(c->args.dtype));
     *out = malloc((size_t)length * dtype_size(c->args.dtype) + 1);
     if (*out == NULL) return fail(err, ERR_MEMORY, "%s: no memory for %s", g->file.path, name);
     return safetensors_read(&g->file, t, c->args.dtype, *out, err);
 }
 
-enum error_code golden_case_read(struct golden_case *c, const struct golden_cases *g, int i, int rank, struct error *err)
+enum error_code golden_case_read(struct golden_case *c, const struct golden_cases *g, int i, int rank,
+                                 struct error *err)
 {
     const cJSON *call = cJSON_GetArrayItem(g->calls, i);
     *c = (struct golden_case){ .name = golden_cases_name(g, i), .rank = rank };
     enum error_code code = golden_case_size(g, i, &c->P, err);
     if (code != OK) return code;
     const struct where where = where_of(g, call);
-    if (rank < 0 || rank >= c->P) return fail(err, ERR_USAGE, "%s: has no member %d; it has P=%d", where.text, rank, c->P);
+    if (rank < 0 || rank >= c->P)
+        return fail(err, ERR_USAGE, "%s: has no member %d; it has P=%d", where.text, rank, c->P);
     c->counts = calloc(3 * (size_t)c->P, sizeof *c->counts);
     code = c->counts != NULL ? read_call(c, call, where.text, err) : fail(err, ERR_MEMORY, "%s: no memory", where.text);
     if (code == OK) collective_extents(c->operation, &c->args, rank, c->P, &c->in_length, &c->out_length);
@@ -139,7 +146,7 @@ void golden_case_free(struct golden_case *c)
     *c = (struct golden_case){ 0 };
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 enum error_code golden_cases_open(struct golden_cases *g, const char *path, struct error *err)
 {
@@ -147,7 +154,8 @@ enum error_code golden_cases_open(struct golden_cases *g, const char *path, stru
     enum error_code code = safetensors_open(&g->file, path, err);
     if (code != OK) return code;
     const char *calls = safetensors_metadata(&g->file, "cases");
-    code = calls != NULL ? json_parse(calls, strlen(calls), path, &g->calls, err) : fail(err, ERR_FORMAT, "%s: its metadata has no cases", path);
+    code = calls != NULL ? json_parse(calls, strlen(calls), path, &g->calls, err)
+                         : fail(err, ERR_FORMAT, "%s: its metadata has no cases", path);
     if (code == OK && (!cJSON_IsObject(g->calls) || g->calls->child == NULL))
         code = fail(err, ERR_FORMAT, "%s: cases: expected an object of cases by name", path);
     if (code != OK) golden_cases_close(g);

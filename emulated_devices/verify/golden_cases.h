@@ -1,7 +1,7 @@
 /* golden_cases.h -- golden cases of collectives: calls that somebody else has made, and what every member must get.
  *
- * A file has one operation's cases (golden/README.md says what is in it).  It is not trusted: a case is read as one member
- * sees it, and only if its tensors have the format and the lengths that such a call has.
+ * A file has one operation's cases (golden/README.md says what is in it).  It is not trusted: a case is read as one
+ * member sees it, and only if its tensors have the format and the lengths that such a call has.
  */
 #ifndef ORRERY_VERIFY_GOLDEN_CASES_H
 #define ORRERY_VERIFY_GOLDEN_CASES_H
@@ -37,7 +37,8 @@ enum error_code golden_case_size(const struct golden_cases *, int i, int *P, str
 
 /**
  * Case i as a member sees it.  Local.
- * @return OK; ERR_USAGE if the case has no such member; ERR_FORMAT naming the case and what is wrong; ERR_FILE; ERR_MEMORY.
+ * @return OK; ERR_USAGE if the case has no such member; ERR_FORMAT naming the case and what is wrong; ERR_FILE;
+ *     ERR_MEMORY.
  *         On failure there is nothing to free.
  */
 enum error_code golden_case_read(struct golden_case *, const struct golden_cases *, int i, int rank, struct error *);

@@ -13,24 +13,29 @@ static double bound_of(const struct golden_truth *g, const char *name)
 }
 
 /* Times a power of two, and rounded once to the tensor's format. */
-static enum error_code take(const struct golden_truth *g, const char *name, double scale, struct tensor t, struct error *err)
+static enum error_code take(const struct golden_truth *g, const char *name, double scale, struct tensor t,
+                            struct error *err)
 {
     const int64_t n = tensor_count(t);
     double *exact = malloc((size_t)n * sizeof *exact + 1);
-    enum error_code e = exact ? golden_read(g->golden, name, F64, n, exact, err) : fail(err, ERR_MEMORY, "no memory to read %s", name);
+    enum error_code e =
+        exact ? golden_read(g->golden, name, F64, n, exact, err) : fail(err, ERR_MEMORY, "no memory to read %s", name);
     for (int64_t i = 0; i < n && !e; i++) tensor_set(t, i, scale * exact[i]);
     free(exact);
     return e;
 }
 
-/* One of the optimizer's steps' losses or norms.  The bound is that of all of them together: of one it is so much of the norm of all. */
-static enum error_code take_number(const struct golden_truth *g, const struct reference *r, const char *what, double *out, double *bound, struct error *err)
+/* One of the optimizer's steps' losses or norms.  The bound is that of all of them together:
+ * of one it is so much of the norm of all. */
+static enum error_code take_number(const struct golden_truth *g, const struct reference *r, const char *what,
+                                   double *out, double *bound, struct error *err)
 {
     double all[MOST_STEPS], squares = 0;
     char name[NAME];
     const int64_t steps = g->golden->steps;
     snprintf(name, sizeof name, "%s/%s", r->plan->optimizer->name, what);
-    if (steps > MOST_STEPS) return fail(err, ERR_FORMAT, "%s: more than %d steps", shown_path(g->golden->file.path).text, MOST_STEPS);
+    if (steps > MOST_STEPS)
+        return fail(err, ERR_FORMAT, "%s: more than %d steps", shown_path(g->golden->file.path).text, MOST_STEPS);
     enum error_code e = golden_read(g->golden, name, F64, steps, all, err);
     if (e) return e;
     for (int64_t i = 0; i < steps; i++) squares += all[i] * all[i];
@@ -108,22 +113,28 @@ static enum error_code know_bounds(struct golden_truth *g, struct reference *r, 
 {
     const struct plan *p = r->plan;
     const size_t n = (size_t)r->truth.model.params;
-    enum error_code e = golden_measure(g->golden, p->dtype, p->mesh.size[TP], p->data.narrow_gradients ? reference_gradient_parts(p) : 1, &g->list, err);
+    enum error_code e = golden_measure(g->golden, p->dtype, p->mesh.size[TP],
+                                       p->data.narrow_gradients ? reference_gradient_parts(p) : 1, &g->list, err);
     if (e) return e;
     for (int i = 0; i < g->list.count; i++) g->open += !bound_decides(g->list.all[i].bound);
     g->known = (struct known_bounds){ .gradient = calloc(n, sizeof(double)), .weight = calloc(n, sizeof(double)),
                                       .state = calloc(n * OPTIMIZER_MAX_STATES, sizeof(double)) };
-    if (g->known.gradient == NULL || g->known.weight == NULL || g->known.state == NULL) return fail(err, ERR_MEMORY, "no memory for %d bounds", g->list.count);
+    if (g->known.gradient == NULL || g->known.weight == NULL || g->known.state == NULL)
+        return fail(err, ERR_MEMORY, "no memory for %d bounds", g->list.count);
     r->known = &g->known;
     r->record.bounds_known = true;
     return OK;
 }
 
-enum error_code golden_truth_open(struct golden_truth *g, const struct golden *golden, struct reference *r, struct error *err)
+enum error_code golden_truth_open(struct golden_truth *g, const struct golden *golden, struct reference *r,
+                                  struct error *err)
 {
     *g = (struct golden_truth){ .golden = golden };
     if (r->rule.updates != 1 || r->rule.delayed || r->rule.passes_by)
-        return fail(err, ERR_PLAN, "--schedule %s: does not compute plain training, which is what golden files hold; --check ref follows its rule", r->plan->schedule);
+        return fail(err, ERR_PLAN,
+                    "--schedule %s: does not compute plain training, which is what golden files hold; --check ref "
+                    "follows its rule",
+                    r->plan->schedule);
     r->replace = replace_step;
     r->replace_context = g;
     const enum error_code e = dtype_wide(r->plan->dtype) == r->plan->dtype ? OK : know_bounds(g, r, err);

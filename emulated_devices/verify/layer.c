@@ -2,13 +2,16 @@
 #include "emulated_devices/verify/layer.h"
 #include <stdlib.h>
 
-enum error_code layer_plan(struct plan *p, const struct model_config *c, int64_t B, enum dtype dtype, const char *tensor, int P,
-                           const struct cluster *cluster, struct error *err)
+enum error_code layer_plan(struct plan *p, const struct model_config *c, int64_t B, enum dtype dtype,
+                           const char *tensor, int P, const struct cluster *cluster, struct error *err)
 {
     const int size[AXIS_COUNT] = { [DP] = 1, [TP] = P, [PP] = 1, [CP] = 1, [EP] = 1 };
     *p = (struct plan){
-        .model = *c, .B = B, .S = c->S, .micros = 1, .chunks = 1, .dtype = dtype, .seed = 1, .tensor = tensor, .cluster = cluster,
-        .attention = attention_scheme_at(0)->head.name, .dispatch = expert_scheme_at(0)->head.name, .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 1 << 20, .narrow_gradients = dtype_size(dtype) == 2 },
+        .model = *c, .B = B, .S = c->S, .micros = 1, .chunks = 1, .dtype = dtype, .seed = 1, .tensor = tensor,
+        .cluster = cluster,
+        .attention = attention_scheme_at(0)->head.name, .dispatch = expert_scheme_at(0)->head.name,
+        .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 1 << 20,
+                  .narrow_gradients = dtype_size(dtype) == 2 },
         .schedule = schedule_generator_at(0)->head.name, .hyper = { .lr = 0.1 },
     };
     p->model.L = 1;
@@ -48,7 +51,10 @@ static void fill(struct device *d, struct tensor t)
     views_end(&v);
 }
 
-static enum error_code no_memory(struct error *err) { return fail(err, ERR_MEMORY, "no memory for one layer's activations"); }
+static enum error_code no_memory(struct error *err)
+{
+    return fail(err, ERR_MEMORY, "no memory for one layer's activations");
+}
 
 enum error_code layer_pass(struct trainer *t, struct error *err)
 {

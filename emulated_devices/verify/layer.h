@@ -1,5 +1,5 @@
-/* layer.h -- one layer of a model on the devices of a tp group, forward and backward, with nothing before it and nothing behind: to
- * count what it takes. */
+/* layer.h -- one layer of a model on the devices of a tp group, forward and backward, with nothing before it and
+ * nothing behind: to count what it takes. */
 #ifndef ORRERY_VERIFY_LAYER_H
 #define ORRERY_VERIFY_LAYER_H
 
@@ -7,8 +7,8 @@
 
 /** A plan in which this model's first layer is computed for one microbatch of B sequences by P devices; for layer_open.
  *  @return OK, or what plan_check has against it. */
-enum error_code layer_plan(struct plan *, const struct model_config *, int64_t B, enum dtype, const char *tensor, int P, const struct cluster *,
-                           struct error *);
+enum error_code layer_plan(struct plan *, const struct model_config *, int64_t B, enum dtype, const char *tensor, int P,
+                           const struct cluster *, struct error *);
 
 /** A trainer whose stage is that layer, as one in the middle of a pipeline.  Collective over all devices.
  *  @return OK, or the same error on every device, with nothing to close; else for trainer_close. */

@@ -48,8 +48,8 @@ static int64_t whole_width(const struct model_config *c, enum activation_width w
     }
 }
 
-enum error_code linear_shape(struct linear_layer *l, const struct tensor_scheme *scheme, enum param_role role, int P, const struct model_config *c,
-                             int64_t N, struct error *err)
+enum error_code linear_shape(struct linear_layer *l, const struct tensor_scheme *scheme, enum param_role role, int P,
+                             const struct model_config *c, int64_t N, struct error *err)
 {
     *l = (struct linear_layer){ .config = *c, .role = role, .N = N };
     l->tp = (struct tensor_parallel){ .scheme = scheme, .S = 1 };
@@ -57,7 +57,7 @@ enum error_code linear_shape(struct linear_layer *l, const struct tensor_scheme 
     return tensor_check(scheme, &l->config, P, err);
 }
 
-/* ---- who has what ----------------------------------------------------------------------------------------------------------- */
+/* ---- who has what ------------------------------------------------------------------------------------------------ */
 
 static bool is_weight(enum linear_matrix m) { return m == LINEAR_W || m == LINEAR_dW; }
 static bool is_output(enum linear_matrix m) { return m == LINEAR_Y || m == LINEAR_dY; }
@@ -79,7 +79,8 @@ struct part linear_part(const struct linear_layer *l, int rank, enum linear_matr
     if (is_weight(m)) {
         const struct param_spec spec = { .role = l->role, .ndim = 2, .dim = { l->O, l->I } };
         const struct layout boxes = tensor_layout(&tp, &spec);
-        for (int i = 0; i < boxes.boxes; i++) intervals_add(&part.rows, (struct interval){ boxes.box[i].start[0], boxes.box[i].extent[0] });
+        for (int i = 0; i < boxes.boxes; i++)
+            intervals_add(&part.rows, (struct interval){ boxes.box[i].start[0], boxes.box[i].extent[0] });
         intervals_add(&part.cols, (struct interval){ boxes.box[0].start[1], boxes.box[0].extent[1] });
         return part;
     }
@@ -89,7 +90,7 @@ struct part linear_part(const struct linear_layer *l, int rank, enum linear_matr
     return part;
 }
 
-/* ---- on a device ------------------------------------------------------------------------------------------------------------- */
+/* ---- on a device ------------------------------------------------------------------------------------------------- */
 
 /* Room as the model makes it. */
 static int64_t rows_of_room(const struct linear_layer *l, enum linear_matrix m)
@@ -132,8 +133,10 @@ enum error_code linear_pass(struct linear_layer *l, enum tensor_pass pass, struc
 {
     const struct tensor_scheme *s = l->tp.scheme;
     const struct tensor *p = l->piece;
-    if (pass == FORWARD_PASS) return s->linear_forward(&l->tp, l->role, l->N, p[LINEAR_Y], p[LINEAR_X], p[LINEAR_W], tensor_none, err);
-    if (pass == INPUT_PASS) return s->linear_backward_input(&l->tp, l->role, l->N, p[LINEAR_dX], p[LINEAR_dY], p[LINEAR_W], err);
+    if (pass == FORWARD_PASS)
+        return s->linear_forward(&l->tp, l->role, l->N, p[LINEAR_Y], p[LINEAR_X], p[LINEAR_W], tensor_none, err);
+    if (pass == INPUT_PASS)
+        return s->linear_backward_input(&l->tp, l->role, l->N, p[LINEAR_dX], p[LINEAR_dY], p[LINEAR_W], err);
     return s->linear_backward_weight(&l->tp, l->role, l->N, p[LINEAR_dW], tensor_none, p[LINEAR_dY], p[LINEAR_X], err);
 }
 

@@ -1,5 +1,5 @@
-/* linear.h -- one linear layer under a tensor-parallel scheme, with no model around it: what each device has of its matrices,
- * for drawings, and for tests with numbers whose sums are exact.  There is no bias. */
+/* linear.h -- one linear layer under a tensor-parallel scheme, with no model around it: what each device has of its
+ * matrices, for drawings, and for tests with numbers whose sums are exact.  There is no bias. */
 #ifndef ORRERY_VERIFY_LINEAR_H
 #define ORRERY_VERIFY_LINEAR_H
 
@@ -32,8 +32,8 @@ enum error_code linear_role(enum param_role *, const char *word, struct error *)
  * @param c  S is 1: rows may be cut anywhere.
  * @return OK, ERR_PLAN if the scheme does not take P or this model.
  */
-enum error_code linear_shape(struct linear_layer *, const struct tensor_scheme *, enum param_role, int P, const struct model_config *c, int64_t N,
-                             struct error *);
+enum error_code linear_shape(struct linear_layer *, const struct tensor_scheme *, enum param_role, int P,
+                             const struct model_config *c, int64_t N, struct error *);
 
 /** Rows and columns of the whole of a matrix. */
 int64_t linear_rows(const struct linear_layer *, enum linear_matrix);

@@ -3,9 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- looking on -------------------------------------------------------------------------------------------------------- */
+/* ---- looking on -------------------------------------------------------------------------------------------------- */
 
-/* A part beside the truth, run for run: both lie alike, but that rows of the actual tensor may go on behind the part's. */
+/* A part beside the truth, run for run: both lie alike, but that rows of the actual tensor may go on
+ * behind the part's. */
 static void add_up(struct sums *s, struct tensor actual, struct tensor truth)
 {
     for (int64_t n = 0; n < tensor_rows(truth); n++)
@@ -16,7 +17,8 @@ static void replace(struct tensor actual, struct tensor truth)
 {
     const size_t size = dtype_size(truth.dtype), row = (size_t)tensor_cols(truth) * size;
     for (int64_t n = 0; n < tensor_rows(truth); n++)
-        memcpy((char *)actual.data + (size_t)(n * tensor_cols(actual)) * size, (char *)truth.data + (size_t)n * row, row);
+        memcpy((char *)actual.data + (size_t)(n * tensor_cols(actual)) * size, (char *)truth.data + (size_t)n * row,
+               row);
 }
 
 /* The part alone: rows of the actual tensor may go on behind it. */
@@ -24,7 +26,8 @@ static void *copy_part(struct tensor actual, struct tensor part)
 {
     const size_t size = dtype_size(part.dtype), row = (size_t)tensor_cols(part) * size;
     char *copy = malloc(tensor_bytes(part) + 1);
-    for (int64_t n = 0; copy && n < tensor_rows(part); n++) memcpy(copy + (size_t)n * row, (char *)actual.data + (size_t)(n * tensor_cols(actual)) * size, row);
+    for (int64_t n = 0; copy && n < tensor_rows(part); n++)
+        memcpy(copy + (size_t)n * row, (char *)actual.data + (size_t)(n * tensor_cols(actual)) * size, row);
     return copy;
 }
 
@@ -38,10 +41,13 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
         if (e->layer != layer || e->gradient != gradient || strcmp(e->name, name) != 0 || *truth == NULL) continue;
         const int rank = p->trainer->comm->rank;
         struct part part = plan_part(plan, rank, e->width, e->cols, micro, gradient);
-        const struct tensor beside = tensor_2d(*truth, t.dtype, intervals_total(&part.rows), intervals_total(&part.cols));
+        const struct tensor beside =
+            tensor_2d(*truth, t.dtype, intervals_total(&part.rows), intervals_total(&part.cols));
         struct views v = views_of(p->trainer->comm->device);
         const struct tensor seen = p->isolate ? view_write(&v, t) : view_read(&v, t);
-        if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, e->width)) p->sums[i].difference = NAN;  /* of another shape */
+        /* of another shape */
+        if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, e->width))
+            p->sums[i].difference = NAN;
         else {
             add_up(&p->sums[i], seen, beside);
             if (p->keep) p->shown[i * plan->micros + micro] = copy_part(seen, beside);
@@ -78,7 +84,7 @@ void probes_close(struct probes *p)
     *p = (struct probes){ 0 };
 }
 
-/* ---- before a step -------------------------------------------------------------------------------------------------------- */
+/* ---- before a step ----------------------------------------------------------------------------------------------- */
 
 /* Whether a device computes this tensor of this microbatch. */
 static bool computes(const struct trainer *t, int rank, const struct expected *e, int micro)
@@ -103,7 +109,8 @@ static void share(struct trainer *t, void *data, uint64_t bytes)
     struct error err;
     struct exchange x = exchange_begin(&t->world, CONTROL);
     if (t->comm->rank != 0) must(t, message_wait(t->comm, message_receive(&x, 0, data, bytes), &err), &err);
-    for (int r = 1; r < t->comm->size && t->comm->rank == 0; r++) must(t, message_wait(t->comm, message_send(&x, r, data, bytes), &err), &err);
+    for (int r = 1; r < t->comm->size && t->comm->rank == 0; r++)
+        must(t, message_wait(t->comm, message_send(&x, r, data, bytes), &err), &err);
 }
 
 static enum error_code make_room(struct probes *p, int count, struct error *err)
@@ -115,7 +122,9 @@ static enum error_code make_room(struct probes *p, int count, struct error *err)
     p->sums = calloc((size_t)count + 1, sizeof *p->sums);
     p->part = calloc((size_t)(count * p->trainer->plan.micros) + 1, sizeof *p->part);
     p->shown = calloc((size_t)(count * p->trainer->plan.micros) + 1, sizeof *p->shown);
-    return p->expected && p->sums && p->part && p->shown ? OK : fail(err, ERR_MEMORY, "no memory to compare %d activations", count);
+    return p->expected && p->sums && p->part && p->shown
+               ? OK
+               : fail(err, ERR_MEMORY, "no memory to compare %d activations", count);
 }
 
 /* One device's part of one microbatch: cut here for oneself, sent to the others, who receive what they expect. */
@@ -127,7 +136,8 @@ static void deliver(struct probes *p, struct exchange *x, int i, int rank, int m
     struct part part = part_of(t, rank, &p->expected[i], micro);
     const size_t size = dtype_size(p->expected[i].format), bytes = (size_t)part_count(&part) * size;
     void *room = malloc(bytes + 1);
-    if (room == NULL || !part_made(&part)) must(t, fail(&err, ERR_MEMORY, "no memory for the truth of %s", p->expected[i].name), &err);
+    if (room == NULL || !part_made(&part))
+        must(t, fail(&err, ERR_MEMORY, "no memory for the truth of %s", p->expected[i].name), &err);
     if (t->comm->rank == 0) part_cut(&part, truth.data, room, size);
     if (rank == t->comm->rank) {
         p->part[i * t->plan.micros + micro] = room;
@@ -150,7 +160,9 @@ enum error_code probes_deliver(struct probes *p, const struct recording *record,
     if (e) return e;
     for (int i = 0; here && i < count; i++) {
         const struct recorded *a = &record->all[i];
-        p->expected[i] = (struct expected){ .layer = a->layer, .gradient = a->gradient, .cols = tensor_cols(a->truth), .format = a->truth.dtype };
+        p->expected[i] = (struct expected){
+            .layer = a->layer, .gradient = a->gradient, .cols = tensor_cols(a->truth), .format = a->truth.dtype
+        };
         memcpy(p->expected[i].name, a->name, sizeof a->name);
         activation_width_of(&t->plan.model, a->name, &p->expected[i].width);
     }
@@ -158,14 +170,15 @@ enum error_code probes_deliver(struct probes *p, const struct recording *record,
     struct exchange x = exchange_begin(&t->world, CONTROL);
     for (int i = 0; i < count; i++)
         for (int rank = here ? 0 : t->comm->rank; rank < (here ? t->comm->size : t->comm->rank + 1); rank++)
-            for (int micro = 0; micro < t->plan.micros; micro++) deliver(p, &x, i, rank, micro, here ? record->all[i].truth : tensor_none);
+            for (int micro = 0; micro < t->plan.micros; micro++)
+                deliver(p, &x, i, rank, micro, here ? record->all[i].truth : tensor_none);
     return OK;
 }
 
-/* ---- after it ---------------------------------------------------------------------------------------------------------------- */
+/* ---- after it ---------------------------------------------------------------------------------------------------- */
 
-enum error_code probes_collect(struct probes *p, bool gradients, void (*visit)(void *, int, int, const struct sums *), void *context,
-                               struct error *err)
+enum error_code probes_collect(struct probes *p, bool gradients, void (*visit)(void *, int, int, const struct sums *),
+                               void *context, struct error *err)
 {
     struct trainer *t = p->trainer;
     const uint64_t bytes = (uint64_t)p->count * sizeof *p->sums;
@@ -175,7 +188,8 @@ enum error_code probes_collect(struct probes *p, bool gradients, void (*visit)(v
     struct sums *all = malloc(bytes * (size_t)t->comm->size + 1);
     if (all == NULL) must(t, fail(err, ERR_MEMORY, "no memory for what %d devices found", t->comm->size), err);
     memcpy(all, p->sums, bytes);
-    for (int r = 1; r < t->comm->size && !e; r++) e = message_wait(t->comm, message_receive(&x, r, all + (int64_t)r * p->count, bytes), err);
+    for (int r = 1; r < t->comm->size && !e; r++)
+        e = message_wait(t->comm, message_receive(&x, r, all + (int64_t)r * p->count, bytes), err);
     for (int i = 0; i < p->count && !e; i++)
         for (int r = 0; r < t->comm->size && p->expected[i].gradient == gradients; r++) {
             const struct sums *s = &all[(int64_t)r * p->count + i];
@@ -202,7 +216,8 @@ static void bring(struct probes *p, struct exchange *x, int i, int rank, int mic
     struct part part = part_of(t, rank, &p->expected[i], micro);
     const size_t size = dtype_size(p->expected[i].format), bytes = (size_t)part_count(&part) * size;
     void *own = rank == t->comm->rank ? p->shown[i * t->plan.micros + micro] : malloc(bytes + 1);
-    if (own == NULL) must(t, fail(&err, ERR_MEMORY, "nothing to gather of %s on device %d", p->expected[i].name, rank), &err);
+    if (own == NULL)
+        must(t, fail(&err, ERR_MEMORY, "nothing to gather of %s on device %d", p->expected[i].name, rank), &err);
     if (rank != t->comm->rank) must(t, message_wait(t->comm, message_receive(x, rank, own, bytes), &err), &err);
     else if (rank != 0) must(t, message_wait(t->comm, message_send(x, 0, own, bytes), &err), &err);
     struct paste into = { whole.data, own, size };

@@ -1,9 +1,10 @@
-/* probes.h -- every activation of every device, and its gradient, held to the one-device model's, where and when it is computed.
+/* probes.h -- every activation of every device, and its gradient, held to the one-device model's, where and when it is
+ * computed.
  *
- * Before a step rank 0 sends each device its parts of the recorded tensors (CONTROL traffic, which is not counted, in memory
- * that is not the device's); during the step each device compares what it computes, and forgets the part; after the step the
- * sums go to rank 0.  An isolating comparison then also replaces what was computed by the truth, so that a mistake does not
- * blame what comes after it.
+ * Before a step rank 0 sends each device its parts of the recorded tensors (CONTROL traffic, which is not counted, in
+ * memory that is not the device's); during the step each device compares what it computes, and forgets the part; after
+ * the step the sums go to rank 0.  An isolating comparison then also replaces what was computed by the truth, so that a
+ * mistake does not blame what comes after it.
  */
 #ifndef ORRERY_PROBES_H
 #define ORRERY_PROBES_H
@@ -48,11 +49,12 @@ enum error_code probes_deliver(struct probes *, const struct recording *record, 
  * @param visit  called on rank 0 only, for devices whose part is not empty.
  */
 enum error_code probes_collect(struct probes *, bool gradients,
-                               void (*visit)(void *context, int tensor, int rank, const struct sums *), void *context, struct error *);
+                               void (*visit)(void *context, int tensor, int rank, const struct sums *), void *context,
+                               struct error *);
 
 /**
- * Put together on rank 0 what all devices have shown of a tensor in this step; of several copies that of the last rank stays.
- * Collective; only where `keep` was set before the step.
+ * Put together on rank 0 what all devices have shown of a tensor in this step; of several copies that of the last rank
+ * stays.  Collective; only where `keep` was set before the step.
  * @param whole  on rank 0 room for the tensor, of the devices' number format; unread elsewhere.
  */
 enum error_code probes_gather(struct probes *, int tensor, struct tensor whole, struct error *);

@@ -9,7 +9,10 @@ static struct shards shards_of(const struct plan *p)
     return s;
 }
 
-bool quantised_before_use(const struct plan *p) { return p->data.quantise_weights.bits > 0 && shards_of(p).weights > 1; }
+bool quantised_before_use(const struct plan *p)
+{
+    return p->data.quantise_weights.bits > 0 && shards_of(p).weights > 1;
+}
 
 bool quantised_after_step(const struct plan *p)
 {
@@ -20,7 +23,8 @@ bool quantised_after_step(const struct plan *p)
 /* The parameters of one unit, one after another, and the row that devices cut. */
 struct whole_unit { struct unit unit; struct parameter *parameter; char *whole, *row; };
 
-static enum error_code open_unit(struct whole_unit *x, const struct plan *p, const struct shards *s, int which, struct error *err)
+static enum error_code open_unit(struct whole_unit *x, const struct plan *p, const struct shards *s, int which,
+                                 struct error *err)
 {
     const struct data_scheme *scheme;
     const int n = model_param_count(&p->model);
@@ -37,7 +41,9 @@ static enum error_code open_unit(struct whole_unit *x, const struct plan *p, con
     unit_lay_out(&x->unit, x->parameter, count, s, scheme->rows);
     x->whole = calloc((size_t)x->unit.elements + 1, dtype_size(p->dtype));
     x->row = calloc((size_t)x->unit.padded + 1, dtype_size(p->dtype));
-    return x->whole && x->row ? OK : fail(err, ERR_MEMORY, "no memory to quantise %lld elements", (long long)x->unit.elements);
+    return x->whole && x->row
+               ? OK
+               : fail(err, ERR_MEMORY, "no memory to quantise %lld elements", (long long)x->unit.elements);
 }
 
 static void close_unit(struct whole_unit *x)
@@ -56,8 +62,8 @@ static void copy(const struct whole_unit *x, struct tensor *w, bool back)
     }
 }
 
-static enum error_code quantise_unit(const struct plan *p, const struct shards *s, int which, enum shard_level first, enum shard_level last, struct tensor *w,
-                                     struct error *err)
+static enum error_code quantise_unit(const struct plan *p, const struct shards *s, int which, enum shard_level first,
+                                     enum shard_level last, struct tensor *w, struct error *err)
 {
     struct whole_unit x;
     enum error_code e = open_unit(&x, p, s, which, err);
@@ -66,7 +72,8 @@ static enum error_code quantise_unit(const struct plan *p, const struct shards *
         copy(&x, w, false);
         unit_from_whole(NULL, &x.unit, all, x.row, x.whole, p->dtype);
         for (int l = (int)first; l >= (int)last && !e; l--)
-            e = data_as_gathered(&p->data, s, (enum shard_level)l, &x.unit, tensor_1d(x.row, p->dtype, x.unit.padded), err);
+            e = data_as_gathered(&p->data, s, (enum shard_level)l, &x.unit, tensor_1d(x.row, p->dtype, x.unit.padded),
+                                 err);
         unit_to_whole(NULL, &x.unit, all, x.row, x.whole, p->dtype);
         copy(&x, w, true);
     }
@@ -74,7 +81,8 @@ static enum error_code quantise_unit(const struct plan *p, const struct shards *
     return e;
 }
 
-static enum error_code quantise(const struct plan *p, enum shard_level first, enum shard_level last, struct tensor *w, struct error *err)
+static enum error_code quantise(const struct plan *p, enum shard_level first, enum shard_level last, struct tensor *w,
+                                struct error *err)
 {
     const struct shards s = shards_of(p);
     enum error_code e = OK;
@@ -82,5 +90,11 @@ static enum error_code quantise(const struct plan *p, enum shard_level first, en
     return e;
 }
 
-enum error_code quantise_before_use(const struct plan *p, struct tensor *w, struct error *err) { return quantise(p, BY_WEIGHTS, BY_WEIGHTS, w, err); }
-enum error_code quantise_after_step(const struct plan *p, struct tensor *w, struct error *err) { return quantise(p, BY_OPTIMIZER, BY_GRADIENTS, w, err); }
+enum error_code quantise_before_use(const struct plan *p, struct tensor *w, struct error *err)
+{
+    return quantise(p, BY_WEIGHTS, BY_WEIGHTS, w, err);
+}
+enum error_code quantise_after_step(const struct plan *p, struct tensor *w, struct error *err)
+{
+    return quantise(p, BY_OPTIMIZER, BY_GRADIENTS, w, err);
+}

@@ -79,7 +79,10 @@ static void measure_twin(void *context, const char *name, int layer, bool gradie
     a->distance = sqrt(squared_distance(t, a->truth));
 }
 
-struct observer recording_observer(struct recording *r) { return (struct observer){ .see = record_truth, .context = r }; }
+struct observer recording_observer(struct recording *r)
+{
+    return (struct observer){ .see = record_truth, .context = r };
+}
 
 struct observer measuring_observer(struct recording *r, struct observer disturb)
 {

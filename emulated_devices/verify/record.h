@@ -1,7 +1,7 @@
 /* record.h -- every activation of the one-device model and its gradient, kept for a step, each with its bound.
  *
- * Serial; on the device that compares (rank 0).  The truth is recorded as it is computed; then the twin computes the same
- * tensors in the same order, and how far each of its is from the truth is that tensor's bound.
+ * Serial; on the device that compares (rank 0).  The truth is recorded as it is computed; then the twin computes the
+ * same tensors in the same order, and how far each of its is from the truth is that tensor's bound.
  */
 #ifndef ORRERY_RECORD_H
 #define ORRERY_RECORD_H

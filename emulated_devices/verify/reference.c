@@ -36,10 +36,12 @@ static bool make_masters(struct serial_run *r, const struct plan *p)
     return true;
 }
 
-static enum error_code serial_open(struct serial_run *r, const struct plan *p, const struct rule *rule, struct error *err)
+static enum error_code serial_open(struct serial_run *r, const struct plan *p, const struct rule *rule,
+                                   struct error *err)
 {
     enum error_code e = transformer_open(&r->model, &p->model, p->dtype, p->seed, err);
-    if (!e && is_mixed(p) && !p->data.narrow_gradients) e = transformer_keep_gradients_in(&r->model, dtype_wide(p->dtype), err);
+    if (!e && is_mixed(p) && !p->data.narrow_gradients)
+        e = transformer_keep_gradients_in(&r->model, dtype_wide(p->dtype), err);
     if (e) return e;
     r->model.passes_by = rule->passes_by;
     r->older = calloc((size_t)r->model.params, sizeof *r->older);
@@ -73,7 +75,10 @@ static void serial_close(struct serial_run *r)
     if (r->model.params) transformer_close(&r->model);
 }
 
-int reference_gradient_parts(const struct plan *p) { return plan_copies(p) / plan_replicas(p) * p->micros * (1 + p->model.tied); }
+int reference_gradient_parts(const struct plan *p)
+{
+    return plan_copies(p) / plan_replicas(p) * p->micros * (1 + p->model.tied);
+}
 
 static void close_one(struct reference *r)
 {
@@ -85,18 +90,26 @@ static void close_one(struct reference *r)
     *r = (struct reference){ 0 };
 }
 
-static enum error_code open_one(struct reference *r, const struct plan *plan, struct batch_source source, int replica, struct error *err)
+static enum error_code open_one(struct reference *r, const struct plan *plan, struct batch_source source, int replica,
+                                struct error *err)
 {
-    *r = (struct reference){ .plan = plan, .source = source, .replica = replica, .replicas = plan_replicas(plan), .loss_scale = plan_loss_scale(plan) };
+    *r = (struct reference){ .plan = plan,
+                             .source = source,
+                             .replica = replica,
+                             .replicas = plan_replicas(plan),
+                             .loss_scale = plan_loss_scale(plan) };
     if (plan->batches) r->at = *plan, r->plan = &r->at;
     r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * reference_gradient_parts(plan) : 0;
-    r->perturbation = (struct perturbation){ .seed = ~plan->seed, .parts = plan->mesh.size[TP], .gradient_parts = reference_gradient_parts(plan) };
+    r->perturbation = (struct perturbation){ .seed = ~plan->seed,
+                                             .parts = plan->mesh.size[TP],
+                                             .gradient_parts = reference_gradient_parts(plan) };
     const size_t tokens = (size_t)(plan_most_sequences(plan) * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);
     r->labels = calloc(tokens, sizeof *r->labels);
     r->counting = calloc(tokens, sizeof *r->counting);
     r->response = calloc((size_t)model_param_count(&plan->model), sizeof *r->response);
-    r->state_response = calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
+    r->state_response =
+        calloc((size_t)model_param_count(&plan->model) * OPTIMIZER_MAX_STATES, sizeof *r->state_response);
     r->turn = calloc((size_t)model_param_count(&plan->model), sizeof *r->turn);
     const bool ok = r->ids && r->labels && r->counting && r->response && r->state_response && r->turn;
     enum error_code e = ok ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %zu tokens", tokens);
@@ -107,7 +120,8 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     if (e) return e;
     r->truth.model.first = r->twin.model.first = r->rule.own.first;
     const struct observer disturb = perturbing_observer(&r->perturbation);
-    const bool plain = !is_forward_only(plan) && r->rule.updates == 1 && !r->rule.delayed && r->rule.passes_by == NULL && r->replicas == 1;
+    const bool plain = !is_forward_only(plan) && r->rule.updates == 1 && !r->rule.delayed &&
+                       r->rule.passes_by == NULL && r->replicas == 1;
     r->record.model = &r->truth.model.config;
     if (plain) r->truth.model.observer = recording_observer(&r->record);
     r->twin.model.observer = plain ? measuring_observer(&r->record, disturb) : disturb;
@@ -122,7 +136,8 @@ void reference_close(struct reference *r)
     close_one(r);
 }
 
-enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source, struct error *err)
+enum error_code reference_open(struct reference *r, const struct plan *plan, struct batch_source source,
+                               struct error *err)
 {
     enum error_code e = open_one(r, plan, source, 0, err);
     if (e) return e;
@@ -135,7 +150,8 @@ enum error_code reference_open(struct reference *r, const struct plan *plan, str
 }
 
 /* One tensor of each parameter of a replica's devices, to both. */
-static enum error_code follow(struct trainer *t, int replica, enum tensor_kind kind, int i, struct tensor truth, struct tensor twin, struct error *err)
+static enum error_code follow(struct trainer *t, int replica, enum tensor_kind kind, int i, struct tensor truth,
+                              struct tensor twin, struct error *err)
 {
     const enum error_code e = collect_replica(t, replica, i, kind, truth, err);
     if (!e && truth.data) memcpy(twin.data, truth.data, tensor_bytes(truth));
@@ -148,9 +164,14 @@ static enum error_code follow_one(struct reference *r, int replica, struct train
     struct serial_run none = { 0 }, *truth = here ? &r->truth : &none, *twin = here ? &r->twin : &none;
     enum error_code e = OK;
     for (int i = 0; i < model_param_count(&t->plan.model) && !e; i++) {
-        e = follow(t, replica, KIND_WEIGHT, i, here ? truth->model.w[i] : tensor_none, here ? twin->model.w[i] : tensor_none, err);
-        if (reference_has_masters(&t->plan) && !e) e = follow(t, replica, KIND_MASTER, i, here ? truth->master[i] : tensor_none, here ? twin->master[i] : tensor_none, err);
-        if (delayed && !e) e = follow(t, replica, KIND_OLDER_WEIGHT, i, here ? truth->older[i] : tensor_none, here ? twin->older[i] : tensor_none, err);
+        e = follow(t, replica, KIND_WEIGHT, i, here ? truth->model.w[i] : tensor_none,
+                   here ? twin->model.w[i] : tensor_none, err);
+        if (reference_has_masters(&t->plan) && !e)
+            e = follow(t, replica, KIND_MASTER, i, here ? truth->master[i] : tensor_none,
+                       here ? twin->master[i] : tensor_none, err);
+        if (delayed && !e)
+            e = follow(t, replica, KIND_OLDER_WEIGHT, i, here ? truth->older[i] : tensor_none,
+                       here ? twin->older[i] : tensor_none, err);
         for (int k = 0; k < t->plan.optimizer->states && !e; k++) {
             const int state = i * OPTIMIZER_MAX_STATES + k;
             e = follow(t, replica, KIND_STATE + (enum tensor_kind)k, i, here ? truth->state[state] : tensor_none,
@@ -165,7 +186,8 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
 {
     const bool here = t->comm->rank == 0;
     enum error_code e = OK;
-    for (int i = 0; i < plan_replicas(&t->plan) && !e; i++) e = follow_one(here ? reference_replica(r, i) : NULL, i, t, err);
+    for (int i = 0; i < plan_replicas(&t->plan) && !e; i++)
+        e = follow_one(here ? reference_replica(r, i) : NULL, i, t, err);
     return e ? e : outer_follow(r, t, err);
 }
 
@@ -176,11 +198,17 @@ static struct step step_of(const struct reference *r, const struct serial_run *r
 {
     const struct hyperparameters *h = &r->plan->hyper;
     const int64_t at = steps_taken(r);
-    return (struct step){ .lr = learning_rate(h, at), .t = at, .gradient_scale = clip_scale(h, run->norm) / run->model.loss_scale, .hyper = h,
+    return (struct step){ .lr = learning_rate(h, at),
+                          .t = at,
+                          .gradient_scale = clip_scale(h, run->norm) / run->model.loss_scale,
+                          .hyper = h,
                           .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
 }
 
-static struct low_rank_parts low_rank_at(const struct reference *r, int i) { return reference_low_rank(r->plan, &r->truth.model.spec[i]); }
+static struct low_rank_parts low_rank_at(const struct reference *r, int i)
+{
+    return reference_low_rank(r->plan, &r->truth.model.spec[i]);
+}
 
 double distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
 
@@ -192,12 +220,15 @@ static double largest_distance(struct tensor a, struct tensor b)
     return most;
 }
 
-/* One parameter's master, gradient and state, copied in the master's format so that a step can be tried: KINDS tensors one after another. */
+/* One parameter's master, gradient and state, copied in the master's format so that a step can be tried:
+ * KINDS tensors one after another. */
 enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
 
 static struct tensor kind_of(const struct serial_run *run, int i, int kind)
 {
-    struct tensor t = kind == 0 ? run->master[i] : kind == 1 ? run->model.g[i] : run->state[i * OPTIMIZER_MAX_STATES + kind - 2];
+    struct tensor t = kind == 0   ? run->master[i]
+                      : kind == 1 ? run->model.g[i]
+                                  : run->state[i * OPTIMIZER_MAX_STATES + kind - 2];
     t.dtype = run->master[i].dtype;
     return t;
 }
@@ -230,7 +261,8 @@ static double farther(struct tensor from, struct tensor a, struct tensor b)
     return sqrt(sum);
 }
 
-/* The truth's step has not been taken yet: what it would be with each gradient higher and lower by `off`, and by what storing may do. */
+/* The truth's step has not been taken yet: what it would be with each gradient higher and lower by
+ * `off`, and by what storing may do. */
 static void respond(struct reference *r, int i, double off, char *memory)
 {
     const size_t one = copy_bytes(r, i);
@@ -238,7 +270,8 @@ static void respond(struct reference *r, int i, double off, char *memory)
     const bool projected = low_rank_projects(&p);
     struct tensor plain[KINDS], up[KINDS], down[KINDS];
     const struct step s = step_of(r, &r->truth, i);
-    copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up), copy_parameter(r, i, memory + 2 * one, down);
+    copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up),
+        copy_parameter(r, i, memory + 2 * one, down);
     for (int64_t n = 0; n < tensor_count(plain[1]); n++) {
         const double g = tensor_get(plain[1], n), by = off + r->stored * fabs(g);
         tensor_set(up[1], n, g + by);
@@ -246,8 +279,10 @@ static void respond(struct reference *r, int i, double off, char *memory)
     }
     struct tensor *const tried[] = { plain, up, down };
     for (int k = 0; k < 3; k++) galore_parts_step(r->plan->optimizer, &p, tried[k][0], tried[k][1], &tried[k][2], s);
-    r->response[i] += projected ? hypot(distance(up[0], plain[0]), distance(down[0], plain[0])) : farther(plain[0], up[0], down[0]);
-    if (projected) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);    /* the step has made it N */
+    r->response[i] +=
+        projected ? hypot(distance(up[0], plain[0]), distance(down[0], plain[0])) : farther(plain[0], up[0], down[0]);
+    /* the step has made it N */
+    if (projected) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);
     for (int k = 0; k < r->plan->optimizer->states && (is_mixed(r->plan) || projected); k++)
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
 }
@@ -257,7 +292,8 @@ static void update(struct reference *r, struct serial_run *run, int i)
 {
     if (r->rule.delayed) memcpy(run->older[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
     const struct low_rank_parts p = low_rank_at(r, i);
-    galore_parts_step(r->plan->optimizer, &p, run->master[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES], step_of(r, run, i));
+    galore_parts_step(r->plan->optimizer, &p, run->master[i], run->model.g[i], &run->state[i * OPTIMIZER_MAX_STATES],
+                      step_of(r, run, i));
     if (reference_has_masters(r->plan)) tensor_convert(run->model.w[i], run->master[i]);
 }
 
@@ -273,7 +309,8 @@ static enum error_code update_both(struct reference *r, struct error *err)
     const enum error_code e = reference_project(r, steps_taken(r), IN_THE_STEP, err);
     for (int i = 0; i < r->truth.model.params && !e; i++) {
         char *memory = malloc(3 * copy_bytes(r, i));
-        if (memory == NULL) return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
+        if (memory == NULL)
+            return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", r->truth.model.spec[i].name);
         const double off = largest_distance(r->twin.model.g[i], r->truth.model.g[i]) + r->turn[i].R;
         update(r, &r->twin, i);
         respond(r, i, off, memory);
@@ -304,7 +341,7 @@ enum error_code reference_update(struct reference *r, struct error *err)
     return e;
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------------------------ */
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
 
 static void exchange_versions(struct serial_run *run)
 {
@@ -316,7 +353,8 @@ static void exchange_versions(struct serial_run *run)
 /* Weights for a pass, as devices have them when they have gathered them. */
 static enum error_code gather(const struct reference *r, struct serial_run *run, struct error *err)
 {
-    for (int i = 0; i < run->model.params; i++) memcpy(run->gathered[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
+    for (int i = 0; i < run->model.params; i++)
+        memcpy(run->gathered[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
     return quantise_before_use(r->plan, run->gathered, err);
 }
 
@@ -411,7 +449,7 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
     return e || r->replace == NULL ? e : r->replace(r->replace_context, r, err);
 }
 
-/* ---- bounds ------------------------------------------------------------------------------------------------------------ */
+/* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
 double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
 
@@ -424,8 +462,16 @@ static double bound_in(const struct reference *r, int i, enum dtype t)
     return relative(distance(r->twin.master[i], m) + r->response[i], norm_of(r, m), t);
 }
 
-double reference_weight_bound(const struct reference *r, int i) { return quantised_after_step(r->plan) ? 0 : r->known ? r->known->weight[i] : bound_in(r, i, r->truth.model.w[i].dtype); }
-double reference_master_bound(const struct reference *r, int i) { return r->known ? r->known->weight[i] : bound_in(r, i, r->truth.master[i].dtype); }
+double reference_weight_bound(const struct reference *r, int i)
+{
+    return quantised_after_step(r->plan) ? 0
+           : r->known                    ? r->known->weight[i]
+                                         : bound_in(r, i, r->truth.model.w[i].dtype);
+}
+double reference_master_bound(const struct reference *r, int i)
+{
+    return r->known ? r->known->weight[i] : bound_in(r, i, r->truth.master[i].dtype);
+}
 
 double reference_gradient_bound(const struct reference *r, int i)
 {
@@ -438,7 +484,8 @@ double reference_state_bound(const struct reference *r, int i, int state)
 {
     if (r->known) return r->known->state[i * OPTIMIZER_MAX_STATES + state];
     const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
-    double far = distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) + r->state_response[i * OPTIMIZER_MAX_STATES + state];
+    double far = distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) +
+                 r->state_response[i * OPTIMIZER_MAX_STATES + state];
     if (state == LOW_RANK_PROJECTION) far += r->turn[i].P;
     return relative(far, norm_of(r, s), s.dtype);
 }
@@ -453,7 +500,8 @@ static double squared_norm_bound(const struct reference *r)
     return sum / (r->truth.model.loss_scale * r->truth.model.loss_scale);
 }
 
-/* Of replicas, whose norms are elements of a vector of norm sqrt(replicas) times this one: no difference of such exceeds the norm of theirs. */
+/* Of replicas, whose norms are elements of a vector of norm sqrt(replicas) times this one: no difference of such
+ * exceeds the norm of theirs. */
 double reference_norm_bound(const struct reference *r)
 {
     if (r->known) return r->known->norm * r->truth.norm;
@@ -473,7 +521,8 @@ double reference_loss(const struct reference *r)
 {
     double sum = r->truth.loss * (double)r->counted;
     int64_t counted = r->counted;
-    for (int i = 1; i < r->replicas; i++) sum += r->other[i - 1].truth.loss * (double)r->other[i - 1].counted, counted += r->other[i - 1].counted;
+    for (int i = 1; i < r->replicas; i++)
+        sum += r->other[i - 1].truth.loss * (double)r->other[i - 1].counted, counted += r->other[i - 1].counted;
     return r->replicas > 1 ? sum / (double)(counted ? counted : 1) : r->truth.loss;
 }
 
@@ -481,7 +530,8 @@ double reference_mean_bound(const struct reference *r, double spread, double mea
 {
     int64_t counted = r->counted;
     for (int i = 1; i < r->replicas; i++) counted += r->other[i - 1].counted;
-    return spread / (double)(counted ? counted : 1) + PERTURB_LAMBDA * sqrt((double)(r->plan->B * r->plan->S)) * dtype_unit(F64) * fabs(mean);
+    return spread / (double)(counted ? counted : 1) +
+           PERTURB_LAMBDA * sqrt((double)(r->plan->B * r->plan->S)) * dtype_unit(F64) * fabs(mean);
 }
 
 double reference_loss_bound(const struct reference *r)

@@ -17,7 +17,8 @@ static double largest_difference(struct tensor a, struct tensor b)
     return most;
 }
 
-/* By how much the sizes of column k's largest positive and largest negative element differ: which of them is larger is its sign. */
+/* By how much the sizes of column k's largest positive and largest negative element differ:
+ * which of them is larger is its sign. */
 static double sign_margin(struct tensor P, int64_t k)
 {
     double highest = 0, lowest = 0;
@@ -40,7 +41,8 @@ static struct turn turn_of(struct low_rank p, struct tensor P, const double *squ
             const double angle = i == j || by == 0 ? 0 : by < apart ? by / apart : 1;
             turned += angle * angle, sum.R += angle * angle * square[j];
         }
-        const bool reversible = sign_margin(P, i) <= sqrt(2 * turned);      /* at most what two elements of a vector turned so differ by */
+        /* at most what two elements of a vector turned so differ by */
+        const bool reversible = sign_margin(P, i) <= sqrt(2 * turned);
         sum.P += turned + (reversible ? 4 : 0), sum.R += reversible ? 4 * square[i] : 0;
     }
     return (struct turn){ .P = sqrt(sum.P), .R = sqrt(sum.R) };
@@ -49,17 +51,19 @@ static struct turn turn_of(struct low_rank p, struct tensor P, const double *squ
 /* One matrix of a parameter in one of the two runs. */
 struct matrix_run { struct tensor g, P; };
 
-static struct matrix_run matrix_of(const struct reference *r, const struct serial_run *run, int i, const struct low_rank_parts *all, int part)
+static struct matrix_run matrix_of(const struct reference *r, const struct serial_run *run, int i,
+                                   const struct low_rank_parts *all, int part)
 {
     const struct tensor whole = run->state[i * OPTIMIZER_MAX_STATES + LOW_RANK_PROJECTION];
     return (struct matrix_run){
         .g = low_rank_rows(all->part[part], run->model.g[i]),
-        .P = low_rank_part_state(r->plan->optimizer, &r->plan->hyper, all, part, run->master[i], whole, LOW_RANK_PROJECTION),
+        .P = low_rank_part_state(r->plan->optimizer, &r->plan->hyper, all, part, run->master[i], whole,
+                                 LOW_RANK_PROJECTION),
     };
 }
 
-static enum error_code find_anew(struct low_rank p, struct matrix_run truth, struct matrix_run twin, char *scratch, double *square,
-                                 struct turn *turn, struct error *err)
+static enum error_code find_anew(struct low_rank p, struct matrix_run truth, struct matrix_run twin, char *scratch,
+                                 double *square, struct turn *turn, struct error *err)
 {
     const double off = largest_difference(twin.g, truth.g);
     enum error_code e = galore_refresh(p, twin.P, twin.g, scratch, NULL, err);
@@ -68,14 +72,16 @@ static enum error_code find_anew(struct low_rank p, struct matrix_run truth, str
     return e;
 }
 
-static enum error_code project_matrix(struct reference *r, int i, const struct low_rank_parts *all, int part, bool anew, struct turn *turn,
-                                      struct error *err)
+static enum error_code project_matrix(struct reference *r, int i, const struct low_rank_parts *all, int part, bool anew,
+                                      struct turn *turn, struct error *err)
 {
     const struct low_rank p = all->part[part].p;
     const struct matrix_run truth = matrix_of(r, &r->truth, i, all, part), twin = matrix_of(r, &r->twin, i, all, part);
     char *scratch = malloc(galore_scratch(p, truth.g.dtype));
     double *square = malloc(sizeof *square * (size_t)p.a);
-    enum error_code e = scratch && square ? OK : fail(err, ERR_MEMORY, "no memory to project the gradient of %s", r->truth.model.spec[i].name);
+    enum error_code e = scratch && square ? OK
+                                          : fail(err, ERR_MEMORY, "no memory to project the gradient of %s",
+                                                 r->truth.model.spec[i].name);
     if (!e && anew) e = find_anew(p, truth, twin, scratch, square, turn, err);
     if (!e) galore_project(p, truth.g, truth.P, scratch);
     if (!e) galore_project(p, twin.g, twin.P, scratch);

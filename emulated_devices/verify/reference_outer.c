@@ -5,7 +5,7 @@
 
 static struct outer outer_of(const struct reference *r) { return data_outer(&r->plan->data); }
 
-/* ---- room -------------------------------------------------------------------------------------------------------------- */
+/* ---- room -------------------------------------------------------------------------------------------------------- */
 
 static bool zeros_like(struct tensor **list, const struct tensor like[], int count)
 {
@@ -46,7 +46,8 @@ static void drop(struct tensor *t, int count)
 void outer_close(struct reference *r)
 {
     struct serial_run *const run[] = { &r->truth, &r->twin };
-    for (int i = 0; i < 2; i++) drop(run[i]->anchor, run[i]->model.params), drop(run[i]->momentum, run[i]->model.params);
+    for (int i = 0; i < 2; i++)
+        drop(run[i]->anchor, run[i]->model.params), drop(run[i]->momentum, run[i]->model.params);
     free(r->anchor_response), free(r->momentum_response);
 }
 
@@ -64,7 +65,7 @@ enum error_code outer_follow(struct reference *r, struct trainer *t, struct erro
     return e;
 }
 
-/* ---- the step ---------------------------------------------------------------------------------------------------------- */
+/* ---- the step ---------------------------------------------------------------------------------------------------- */
 
 static struct serial_run *run_of(struct reference *r, int replica, bool twin)
 {
@@ -92,9 +93,10 @@ static void step_run(struct reference *r, bool twin, int i)
     }
 }
 
-/* What the replicas' last steps may be off by goes through the outer step, which is linear: lr (1 + momentum) times their mean.  So do the
- * roundings of their weights, which each step may store 2u apart, however small the way that they have gone; and what rounding does to the outer
- * gradients: each is a difference, the sum has `replicas` terms in any order, three products follow. */
+/* What the replicas' last steps may be off by goes through the outer step, which is linear: lr (1 + momentum) times
+ * their mean.  So do the roundings of their weights, which each step may store 2u apart, however small the way that
+ * they have gone; and what rounding does to the outer gradients: each is a difference, the sum has `replicas` terms in
+ * any order, three products follow. */
 static void respond(struct reference *r, int i)
 {
     const struct outer o = outer_of(r);
@@ -134,7 +136,7 @@ void outer_update(struct reference *r)
     r->apart = 0;
 }
 
-/* ---- bounds ------------------------------------------------------------------------------------------------------------ */
+/* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
 double reference_anchor_bound(const struct reference *r, int i)
 {

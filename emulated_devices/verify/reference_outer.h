@@ -4,7 +4,8 @@
 
 #include "emulated_devices/verify/reference.h"
 
-/* Anchor and momentum of truth and twin, kept with the first replica; nothing where gradients are reduced in every step. */
+/* Anchor and momentum of truth and twin, kept with the first replica;
+ * nothing where gradients are reduced in every step. */
 enum error_code outer_open(struct reference *, struct error *);
 void outer_close(struct reference *);
 

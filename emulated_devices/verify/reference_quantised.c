@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 /* A whole tensor of the devices, in memory of its own on rank 0. */
-static enum error_code take(struct trainer *t, enum tensor_kind kind, int i, struct tensor like, struct tensor *out, struct error *err)
+static enum error_code take(struct trainer *t, enum tensor_kind kind, int i, struct tensor like, struct tensor *out,
+                            struct error *err)
 {
     const bool here = t->comm->rank == 0;
     *out = like;
@@ -18,7 +19,8 @@ static enum error_code take(struct trainer *t, enum tensor_kind kind, int i, str
 /* The twin moves with the truth. */
 static void go_on_from(struct tensor theirs, struct tensor truth, struct tensor twin)
 {
-    for (int64_t i = 0; i < tensor_count(theirs); i++) tensor_set(twin, i, tensor_get(theirs, i) + (tensor_get(twin, i) - tensor_get(truth, i)));
+    for (int64_t i = 0; i < tensor_count(theirs); i++)
+        tensor_set(twin, i, tensor_get(theirs, i) + (tensor_get(twin, i) - tensor_get(truth, i)));
     tensor_convert(truth, theirs);
 }
 
@@ -33,7 +35,8 @@ enum error_code reference_take_gradients(struct reference *r, struct trainer *t,
         free(theirs.data);
     }
     struct serial_run *const runs[] = { &r->truth, &r->twin };
-    for (int i = 0; i < 2 && here && !e; i++) runs[i]->norm = transformer_gradient_norm(&runs[i]->model) / runs[i]->model.loss_scale;
+    for (int i = 0; i < 2 && here && !e; i++)
+        runs[i]->norm = transformer_gradient_norm(&runs[i]->model) / runs[i]->model.loss_scale;
     return e;
 }
 

@@ -1,4 +1,5 @@
-/* reference_zeroth.c -- the one-device run and its twin where there is no backward pass: both losses, the slope, and slope z for gradients. */
+/* reference_zeroth.c -- the one-device run and its twin where there is no backward pass: both losses, the slope, and
+ * slope z for gradients. */
 #include "emulated_devices/verify/reference.h"
 #include "ref/model/mezo.h"
 #include <math.h>
@@ -11,7 +12,8 @@ static enum error_code loss_on(const struct reference *r, struct serial_run *run
 {
     const double eps = distance_of(r);
     run->model.seed = dropout_seed(r->plan->seed, r->step);
-    return transformer_loss_along(&run->model, key_of(r), side == 0 ? eps : -eps, r->ids, r->counting, r->plan->B, r->plan->S, &run->side[side], err);
+    return transformer_loss_along(&run->model, key_of(r), side == 0 ? eps : -eps, r->ids, r->counting, r->plan->B,
+                                  r->plan->S, &run->side[side], err);
 }
 
 static void find_slope(const struct reference *r, struct serial_run *run)
@@ -21,7 +23,8 @@ static void find_slope(const struct reference *r, struct serial_run *run)
     run->norm = fabs(run->slope);
 }
 
-/* By chance the twin's slope could be nearer than rounding may take the devices': its gradient is as far off as that. */
+/* By chance the twin's slope could be nearer than rounding may take the devices':
+ * its gradient is as far off as that. */
 enum error_code reference_losses(struct reference *r, struct error *err)
 {
     enum error_code e = OK;
@@ -47,5 +50,6 @@ double reference_side_bound(const struct reference *r, int side)
 
 double reference_slope_bound(const struct reference *r)
 {
-    return (reference_side_bound(r, 0) + reference_side_bound(r, 1)) / (2 * distance_of(r)) + 2 * dtype_unit(F64) * fabs(r->truth.slope);
+    return (reference_side_bound(r, 0) + reference_side_bound(r, 1)) / (2 * distance_of(r)) +
+           2 * dtype_unit(F64) * fabs(r->truth.slope);
 }

@@ -16,9 +16,10 @@ struct box_hash {
     bool copy;                          /* an earlier device has the same elements */
 };
 
-static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT, KIND_MASTER, KIND_ANCHOR, KIND_MOMENTUM, KIND_STATE, KIND_STATE + 1,
-                                           KIND_STATE + 2, KIND_STATE + 3 };
-enum { STATES_FROM = 5, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES, MOST_BOXES = 3 };      /* boxes: queries, keys, values */
+static const enum tensor_kind kind_of[] = { KIND_WEIGHT, KIND_GRADIENT,  KIND_MASTER,    KIND_ANCHOR,   KIND_MOMENTUM,
+                                            KIND_STATE,  KIND_STATE + 1, KIND_STATE + 2, KIND_STATE + 3 };
+/* boxes: queries, keys, values */
+enum { STATES_FROM = 5, MOST_KINDS = STATES_FROM + OPTIMIZER_MAX_STATES, MOST_BOXES = 3 };
 
 static int64_t elements(const struct box *b, int ndim)
 {
@@ -28,7 +29,8 @@ static int64_t elements(const struct box *b, int ndim)
 }
 
 /* Box by box: of a fused matrix some boxes may be copies, those of keys and values, and others not. */
-static int list_boxes(const struct parameter *p, const struct layout *l, int kind, int whose, struct interval kept, struct tensor x, struct box_hash *out)
+static int list_boxes(const struct parameter *p, const struct layout *l, int kind, int whose, struct interval kept,
+                      struct tensor x, struct box_hash *out)
 {
     const size_t size = dtype_size(x.dtype);
     int64_t from = 0;
@@ -67,7 +69,8 @@ static int compared_kinds(const struct trainer *t, enum replicas_when when, int 
 static bool is_a_replicas_own(const struct trainer *t, enum tensor_kind kind, enum replicas_when when)
 {
     if (!t->data.shards.apart || kind_is_common(kind)) return false;
-    return !((kind == KIND_WEIGHT || kind == KIND_MASTER) && when == AFTER_OPTIMIZER && outer_follows(&t->data.outer, t->step));
+    return !((kind == KIND_WEIGHT || kind == KIND_MASTER) && when == AFTER_OPTIMIZER &&
+             outer_follows(&t->data.outer, t->step));
 }
 
 static int list_own(const struct trainer *t, enum replicas_when when, struct box_hash *out)
@@ -83,9 +86,11 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct box
             struct interval kept;
             if (collect_own(t, p, kind_of[k], &kept, &x, &err))
                 comm_give_up(t->comm, &err);
-            const int whose = is_a_replicas_own(t, kind_of[k], when) ? shards_replica_of(&t->data.shards, t->dp.rank) : 0;
+            const int whose =
+                is_a_replicas_own(t, kind_of[k], when) ? shards_replica_of(&t->data.shards, t->dp.rank) : 0;
             const struct param_spec spec = data_spec(&t->data, &p->spec, kind_of[k]);
-            const struct layout l = data_keeps_whole(&t->data, kind_of[k]) ? layout_whole(spec.ndim, spec.dim) : p->layout;
+            const struct layout l =
+                data_keeps_whole(&t->data, kind_of[k]) ? layout_whole(spec.ndim, spec.dim) : p->layout;
             n += list_boxes(p, &l, k, whose, kept, x, out + n);
             free(x.data);
         }
@@ -94,7 +99,8 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct box
 }
 
 /* All devices' lists, on rank 0: each has `room` places, and its count. */
-static enum error_code gather_lists(struct trainer *t, struct box_hash *own, int own_count, struct box_hash *all, int *count, int room, struct error *err)
+static enum error_code gather_lists(struct trainer *t, struct box_hash *own, int own_count, struct box_hash *all,
+                                    int *count, int room, struct error *err)
 {
     struct exchange x = exchange_begin(&t->world, CONTROL);
     enum error_code e = OK;
@@ -106,17 +112,20 @@ static enum error_code gather_lists(struct trainer *t, struct box_hash *own, int
     count[0] = own_count;
     for (int r = 1; r < t->comm->size && !e; r++) {
         e = message_wait(t->comm, message_receive(&x, r, &count[r], sizeof count[r]), err);
-        if (!e) e = message_wait(t->comm, message_receive(&x, r, all + (int64_t)r * room, (uint64_t)count[r] * sizeof *all), err);
+        if (!e)
+            e = message_wait(t->comm, message_receive(&x, r, all + (int64_t)r * room, (uint64_t)count[r] * sizeof *all),
+                             err);
     }
     return e;
 }
 
-/* ---- comparing -------------------------------------------------------------------------------------------------------------------- */
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 enum meeting { APART, SAME, ACROSS };
 
 
-/* Whether two devices have the same elements of a tensor, none in common, or maybe some: boxes that are cut differently. */
+/* Whether two devices have the same elements of a tensor, none in common, or maybe some:
+ * boxes that are cut differently. */
 static enum meeting meet(const struct box_hash *a, const struct box_hash *b)
 {
     bool same = true;
@@ -130,23 +139,27 @@ static enum meeting meet(const struct box_hash *a, const struct box_hash *b)
     return same && interval_equal(a->kept, b->kept) ? SAME : ACROSS;
 }
 
-static enum error_code say(const struct trainer *t, const struct box_hash *p, int rank, const struct evidence *on, enum replicas_when when, struct error *err)
+static enum error_code say(const struct trainer *t, const struct box_hash *p, int rank, const struct evidence *on,
+                           enum replicas_when when, struct error *err)
 {
-    static const char *const name[STATES_FROM] = { "weight", "gradient", "master of", "anchor of", "outer momentum of" };
+    static const char *const name[STATES_FROM] = { "weight", "gradient", "master of", "anchor of",
+                                                   "outer momentum of" };
     char place[128], device[64];
     const char *kind = p->kind < STATES_FROM ? name[p->kind] : t->plan.optimizer->state_name[p->kind - STATES_FROM];
     int other = 0;
     while (!devices_have(&on->failing, other)) other++;
     diagnose_place(place, sizeof place, &t->plan.mesh, on);
-    return fail(err, ERR_CHECK, "step %lld, %s the optimizer: %s %s on device %d (%s) has other bits than its copy on device %d; they differ on %s",
+    return fail(err, ERR_CHECK,
+                "step %lld, %s the optimizer: %s %s on device %d (%s) has other bits than its copy on device %d; they "
+                "differ on %s",
                 (long long)(t->step + (when == BEFORE_OPTIMIZER)), when == BEFORE_OPTIMIZER ? "before" : "after", kind,
                 t->spec[p->index].name, other, mesh_describe(&t->plan.mesh, other, device, sizeof device), rank, place);
 }
 
-/* Each box beside the copies that later ranks have of it.  Tensors of which two devices have parts that are cut differently are noted in
- * by_value[]: those are compared element by element. */
-static enum error_code compare_lists(const struct trainer *t, struct box_hash *all, const int *count, int room, enum replicas_when when,
-                                     bool *by_value, uint64_t *compared, struct error *err)
+/* Each box beside the copies that later ranks have of it.  Tensors of which two devices have parts that are cut
+ * differently are noted in by_value[]: those are compared element by element. */
+static enum error_code compare_lists(const struct trainer *t, struct box_hash *all, const int *count, int room,
+                                     enum replicas_when when, bool *by_value, uint64_t *compared, struct error *err)
 {
     for (int r = 0; r < t->comm->size; r++)
         for (int i = 0; i < count[r]; i++) {
@@ -173,7 +186,7 @@ static enum error_code compare_lists(const struct trainer *t, struct box_hash *a
     return OK;
 }
 
-/* ---- element by element --------------------------------------------------------------------------------------------------------------- */
+/* ---- element by element ------------------------------------------------------------------------------------------ */
 
 /* One tensor on rank 0, as the first device that has an element has it; and who that is, counted from 1. */
 struct whole {
@@ -184,7 +197,7 @@ struct whole {
     size_t size;
     const struct piece *piece;
     uint64_t compared;
-    int first;                          /* the device whose element another has with other bits; -1: none has been found */
+    int first;                       /* the device whose element another has with other bits; -1: none has been found */
     struct evidence on;
 };
 
@@ -216,16 +229,19 @@ static void compare_piece(void *context, const struct piece *p)
     layout_each_run_within(p->layout, p->kept.first, p->kept.count, compare_run, w);
 }
 
-static enum error_code compare_values(struct trainer *t, int index, int kind, enum replicas_when when, uint64_t *compared, struct error *err)
+static enum error_code compare_values(struct trainer *t, int index, int kind, enum replicas_when when,
+                                      uint64_t *compared, struct error *err)
 {
     const struct param_spec spec = data_spec(&t->data, &t->spec[index], kind_of[kind]);
     struct whole w = { .own = is_a_replicas_own(t, kind_of[kind], when), .first = -1,
-                       .elements = spec.dim[0] * (spec.ndim == 2 ? spec.dim[1] : 1), .size = dtype_size(data_format(&t->data, kind_of[kind])) };
+                       .elements = spec.dim[0] * (spec.ndim == 2 ? spec.dim[1] : 1),
+                       .size = dtype_size(data_format(&t->data, kind_of[kind])) };
     const size_t room = (size_t)w.elements * (size_t)(w.own ? shards_replicas(&t->data.shards) : 1);
     enum error_code e = OK;
     if (t->comm->rank == 0) {
         w.bits = malloc(room * w.size + 1), w.from = calloc(room + 1, sizeof *w.from);
-        if (w.bits == NULL || w.from == NULL) e = fail(err, ERR_MEMORY, "no memory to compare the copies of %s", spec.name);
+        if (w.bits == NULL || w.from == NULL)
+            e = fail(err, ERR_MEMORY, "no memory to compare the copies of %s", spec.name);
     }
     e = comm_agree(t->comm, e, err);
     if (!e) e = collect(t, index, kind_of[kind], compare_piece, &w, err);
@@ -239,14 +255,16 @@ static enum error_code compare_values(struct trainer *t, int index, int kind, en
 }
 
 /* Rank 0 knows which; everybody sends its parts of them. */
-static enum error_code compare_across(struct trainer *t, bool *by_value, enum replicas_when when, uint64_t *compared, struct error *err)
+static enum error_code compare_across(struct trainer *t, bool *by_value, enum replicas_when when, uint64_t *compared,
+                                      struct error *err)
 {
     const int tensors = model_param_count(&t->plan.model) * MOST_KINDS;
     struct exchange x = exchange_begin(&t->world, CONTROL);
     enum error_code e = OK;
     for (int r = 1; r < t->comm->size && t->comm->rank == 0 && !e; r++)
         e = message_wait(t->comm, message_send(&x, r, by_value, sizeof *by_value * (size_t)tensors), err);
-    if (t->comm->rank != 0) e = message_wait(t->comm, message_receive(&x, 0, by_value, sizeof *by_value * (size_t)tensors), err);
+    if (t->comm->rank != 0)
+        e = message_wait(t->comm, message_receive(&x, 0, by_value, sizeof *by_value * (size_t)tensors), err);
     for (int i = 0; i < tensors && !e; i++)
         if (by_value[i]) e = compare_values(t, i / MOST_KINDS, i % MOST_KINDS, when, compared, err);
     return e;
@@ -254,13 +272,17 @@ static enum error_code compare_across(struct trainer *t, bool *by_value, enum re
 
 enum error_code replicas_check(struct trainer *t, enum replicas_when when, uint64_t *compared, struct error *err)
 {
-    const int tiles = t->plan.data.tiles > 1 ? t->plan.data.tiles : 1, tensors = model_param_count(&t->plan.model) * MOST_KINDS;
+    const int tiles = t->plan.data.tiles > 1 ? t->plan.data.tiles : 1,
+              tensors = model_param_count(&t->plan.model) * MOST_KINDS;
     const int room = tensors * tiles * MOST_BOXES;
     const bool here = t->comm->rank == 0;
-    struct box_hash *own = calloc((size_t)room, sizeof *own), *all = here ? calloc((size_t)room * (size_t)t->comm->size, sizeof *all) : NULL;
+    struct box_hash *own = calloc((size_t)room, sizeof *own),
+                    *all = here ? calloc((size_t)room * (size_t)t->comm->size, sizeof *all) : NULL;
     int *count = here ? calloc((size_t)t->comm->size, sizeof *count) : NULL;
     bool *by_value = calloc((size_t)tensors, sizeof *by_value);
-    enum error_code e = own && by_value && (!here || (all && count)) ? OK : fail(err, ERR_MEMORY, "no memory for the hashes of %d tensors", room);
+    enum error_code e = own && by_value && (!here || (all && count))
+                            ? OK
+                            : fail(err, ERR_MEMORY, "no memory for the hashes of %d tensors", room);
     e = comm_agree(t->comm, e, err);
     if (!e) e = gather_lists(t, own, list_own(t, when, own), all, count, room, err);
     if (!e && here) e = compare_lists(t, all, count, room, when, by_value, compared, err);

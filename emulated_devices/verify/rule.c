@@ -26,7 +26,8 @@ static void note(struct rule *r, const struct plan *p, const struct schedule *s,
 /* From the first microbatch of the first of these copies to the last of the last: neighbours in the batch. */
 static struct interval sequences_of(const struct plan *p, struct interval copies, int micros)
 {
-    const struct interval first = plan_microbatch(p, (int)copies.first, 0), last = plan_microbatch(p, (int)(copies.first + copies.count) - 1, micros - 1);
+    const struct interval first = plan_microbatch(p, (int)copies.first, 0),
+                          last = plan_microbatch(p, (int)(copies.first + copies.count) - 1, micros - 1);
     return (struct interval){ first.first, last.first + last.count - first.first };
 }
 
@@ -37,7 +38,9 @@ enum error_code rule_of_plan(struct rule *r, const struct plan *p, int replica, 
     enum error_code e = found;
     if (e) return e;
     const struct interval copies = plan_replica_copies(p, replica);
-    *r = (struct rule){ .updates = p->updates, .delayed = s.weight_versions > 1, .own = sequences_of(p, copies, s.micros) };
+    *r = (struct rule){ .updates = p->updates,
+                        .delayed = s.weight_versions > 1,
+                        .own = sequences_of(p, copies, s.micros) };
     const bool partial = is_partial(&s);
     r->update_of = calloc((size_t)r->own.count, sizeof *r->update_of);
     r->passes_by = partial ? calloc((size_t)(p->model.L * r->own.count), sizeof *r->passes_by) : NULL;

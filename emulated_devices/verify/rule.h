@@ -1,9 +1,10 @@
-/* rule.h -- where a plan's schedule does not compute plain training, what it does compute, in words that one device understands.
+/* rule.h -- where a plan's schedule does not compute plain training, what it does compute, in words that one device
+ * understands.
  *
- * A partial pipeline (skippipe) lets each sequence leave some layers out.  A pipeline that is never drained (pipedream-2bw)
- * steps the optimizer several times in one step of the trainer, each time for some of the sequences, and with the gradient
- * at the weights before the newest: W(t+1) = W(t) - step(gradient at W(t-1)), W(-1) = W(0).  Replicas that train apart
- * (local-sgd, diloco) have each a rule of its own: its part of the batch.
+ * A partial pipeline (skippipe) lets each sequence leave some layers out.  A pipeline that is never drained
+ * (pipedream-2bw) steps the optimizer several times in one step of the trainer, each time for some of the sequences,
+ * and with the gradient at the weights before the newest: W(t+1) = W(t) - step(gradient at W(t-1)), W(-1) = W(0).
+ * Replicas that train apart (local-sgd, diloco) have each a rule of its own: its part of the batch.
  */
 #ifndef ORRERY_RULE_H
 #define ORRERY_RULE_H

@@ -16,7 +16,7 @@ struct info {
 
 static void set_name(struct value_name *n, const char *text) { snprintf(n->text, sizeof n->text, "%s", text); }
 
-/* ---- mesh ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- mesh -------------------------------------------------------------------------------------------------------- */
 
 static const enum axis axis_of[SCHEME_KINDS] = {
     [TENSOR_SCHEME] = TP, [ATTENTION_SCHEME] = CP, [EXPERT_SCHEME] = EP, [DATA_SCHEME] = DP, [PIPELINE_SCHEME] = PP,
@@ -32,7 +32,8 @@ static bool has_schemes(enum axis axis)
 /* All ways to split what is left of the devices over the axes from this one on. */
 static void add_meshes(struct space *s, int size[AXIS_COUNT], int axis, int left)
 {
-    if (axis == AXIS_COUNT && left == 1 && s->meshes < SPACE_MOST_MESHES) memcpy(s->mesh[s->meshes++], size, sizeof s->mesh[0]);
+    if (axis == AXIS_COUNT && left == 1 && s->meshes < SPACE_MOST_MESHES)
+        memcpy(s->mesh[s->meshes++], size, sizeof s->mesh[0]);
     if (axis == AXIS_COUNT) return;
     for (int n = 1; n <= left; n++) {
         if (left % n != 0 || (n > 1 && !has_schemes((enum axis)axis))) continue;
@@ -55,26 +56,38 @@ static void show_mesh(const struct space *s, int value, struct value_name *n)
     set_name(n, "one device");
     for (int a = 0; a < AXIS_COUNT; a++)
         if (s->mesh[value][a] > 1)
-            used += snprintf(n->text + used, sizeof n->text - (size_t)used, "%s%s=%d", used ? " " : "", axis_name((enum axis)a),
-                             s->mesh[value][a]);
+            used += snprintf(n->text + used, sizeof n->text - (size_t)used, "%s%s=%d", used ? " " : "",
+                             axis_name((enum axis)a), s->mesh[value][a]);
 }
 
-/* ---- model ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- model ------------------------------------------------------------------------------------------------------- */
 
 static void take_model(const struct space *s, struct plan *p, int value) { (void)s, case_model_at(value)->take(p); }
-static void show_model(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, case_model_at(value)->name); }
+static void show_model(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, case_model_at(value)->name);
+}
 
 static void take_embedding(const struct space *s, struct plan *p, int value)
 {
     (void)s;
     if (value) case_take_dropout(p);
 }
-static void show_embedding(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, value ? "untied" : "tied"); }
+static void show_embedding(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, value ? "untied" : "tied");
+}
 
-/* ---- schemes ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- schemes ----------------------------------------------------------------------------------------------------- */
 
-static void take_tensor(const struct space *s, struct plan *p, int value) { (void)s, p->tensor = tensor_scheme_at(value)->head.name; }
-static void show_tensor(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, tensor_scheme_at(value)->head.name); }
+static void take_tensor(const struct space *s, struct plan *p, int value)
+{
+    (void)s, p->tensor = tensor_scheme_at(value)->head.name;
+}
+static void show_tensor(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, tensor_scheme_at(value)->head.name);
+}
 
 static void take_attention(const struct space *s, struct plan *p, int value)
 {
@@ -96,7 +109,9 @@ static void show_experts(const struct space *s, int value, struct value_name *n)
 
 static bool takes(const struct data_form *f, int P)
 {
-    const struct data_request q = { .scheme = f->scheme->head.name, .group = f->group, .shards = { f->shards[0], f->shards[1], f->shards[2] } };
+    const struct data_request q = { .scheme = f->scheme->head.name,
+                                    .group = f->group,
+                                    .shards = { f->shards[0], f->shards[1], f->shards[2] } };
     struct shards any;
     return data_shards(&any, &q, P, 0, NULL) == OK;
 }
@@ -118,8 +133,8 @@ static void add_chains(struct space *s, const struct data_scheme *d)
                 if (o % g == 0 && g % w == 0) add_form(s, (struct data_form){ .scheme = d, .shards = { w, g, o } });
 }
 
-/* Each scheme as it is; if its copies train apart, or it asks for a group, with groups of every size; if it asks for a chain of groups,
- * with every chain. */
+/* Each scheme as it is; if its copies train apart, or it asks for a group, with groups of every size; if it asks for a
+ * chain of groups, with every chain. */
 static void add_forms(struct space *s)
 {
     for (int i = 0; data_scheme_at(i); i++) {
@@ -169,7 +184,10 @@ static void show_micros(const struct space *s, int value, struct value_name *n)
     (void)s, snprintf(n->text, sizeof n->text, "M=%d", micros[value]);
 }
 
-static void take_chunks(const struct space *s, struct plan *p, int value) { (void)s, p->chunks = value ? 2 : p->chunks; }
+static void take_chunks(const struct space *s, struct plan *p, int value)
+{
+    (void)s, p->chunks = value ? 2 : p->chunks;
+}
 static void show_chunks(const struct space *s, int value, struct value_name *n)
 {
     (void)s, set_name(n, value ? "v=2" : "v=1");
@@ -180,11 +198,15 @@ static void take_placement(const struct space *s, struct plan *p, int value)
     (void)s;
     if (value) case_take_speeds(p);
 }
-static void show_placement(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, value ? "by speed" : "even"); }
+static void show_placement(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, value ? "by speed" : "even");
+}
 
-/* ---- optimizer and format ----------------------------------------------------------------------------------------------------------- */
+/* ---- optimizer and format ---------------------------------------------------------------------------------------- */
 
-/* Plain SGD first, which hides no constant factor; one that is forward_only once more, with its losses on two halves of the copies. */
+/* Plain SGD first, which hides no constant factor; one that is forward_only once more, with its losses
+ * on two halves of the copies. */
 static const struct optimizer *optimizer_at(int value, int *sides)
 {
     const struct plan usual = case_plan(1, 1, 1);
@@ -222,17 +244,23 @@ static void take_format(const struct space *s, struct plan *p, int value)
     p->loss_scale = 1024;
     p->data.narrow_gradients = !projects;
 }
-static void show_format(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, dtype_name(formats[value])); }
+static void show_format(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, dtype_name(formats[value]));
+}
 
 static const char *const recomputes[] = { "none", "full", "selective" };
 enum { RECOMPUTES = sizeof recomputes / sizeof *recomputes };
-static void take_recompute(const struct space *s, struct plan *p, int value) { (void)s, p->recompute = recomputes[value]; }
+static void take_recompute(const struct space *s, struct plan *p, int value)
+{
+    (void)s, p->recompute = recomputes[value];
+}
 static void show_recompute(const struct space *s, int value, struct value_name *n)
 {
     (void)s, snprintf(n->text, sizeof n->text, "recompute %s", recomputes[value]);
 }
 
-/* ---- how weights, gradients and optimizer state move ---------------------------------------------------------------------------------- */
+/* ---- how weights, gradients and optimizer state move ------------------------------------------------------------- */
 
 /* Weights and gradients as codes, in blocks that nothing divides by. */
 static const int codes[][2] = { { 0, 0 }, { 8, 4 }, { 4, 8 } };
@@ -252,19 +280,27 @@ static void show_codes(const struct space *s, int value, struct value_name *n)
 /* Nothing; everything, stepped by the device, and by device and host in turn; optimizer state alone. */
 enum { OFFLOAD_ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, SLICE = 100 };
 static const struct { const char *name; unsigned what; int stride; } offloads_[] = {
-    { "none", 0, 0 }, { "offload", OFFLOAD_ALL, 1 }, { "offload /3", OFFLOAD_ALL, 3 }, { "offload state", 1u << OPTIMIZER, 1 },
+    { "none", 0, 0 }, { "offload", OFFLOAD_ALL, 1 }, { "offload /3", OFFLOAD_ALL, 3 },
+    { "offload state", 1u << OPTIMIZER, 1 },
 };
 enum { OFFLOADS = sizeof offloads_ / sizeof *offloads_ };
 static void take_offload(const struct space *s, struct plan *p, int value)
 {
     (void)s;
-    p->data.offload = offloads_[value].what, p->data.offload_stride = offloads_[value].stride, p->data.offload_slice = SLICE;
+    p->data.offload = offloads_[value].what, p->data.offload_stride = offloads_[value].stride,
+    p->data.offload_slice = SLICE;
 }
-static void show_offload(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, offloads_[value].name); }
+static void show_offload(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, offloads_[value].name);
+}
 
 static const int tile_counts[] = { 1, 3, 5 };
 enum { TILE_COUNTS = sizeof tile_counts / sizeof *tile_counts };
-static void take_tiles(const struct space *s, struct plan *p, int value) { (void)s, p->data.tiles = tile_counts[value]; }
+static void take_tiles(const struct space *s, struct plan *p, int value)
+{
+    (void)s, p->data.tiles = tile_counts[value];
+}
 static void show_tiles(const struct space *s, int value, struct value_name *n)
 {
     (void)s, snprintf(n->text, sizeof n->text, "tiles %d", tile_counts[value]);
@@ -277,7 +313,10 @@ static void take_gathering(const struct space *s, struct plan *p, int value)
     (void)s;
     p->data.no_prefetch = value == 1, p->data.keep = value == 2;
 }
-static void show_gathering(const struct space *s, int value, struct value_name *n) { (void)s, set_name(n, gatherings[value]); }
+static void show_gathering(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, gatherings[value]);
+}
 
 static const int64_t buckets[] = { 1000, 20000 };
 enum { BUCKETS = sizeof buckets / sizeof *buckets };
@@ -287,7 +326,7 @@ static void show_bucket(const struct space *s, int value, struct value_name *n)
     (void)s, snprintf(n->text, sizeof n->text, "bucket %lld", (long long)buckets[value]);
 }
 
-/* ---- all ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- all --------------------------------------------------------------------------------------------------------- */
 
 /* In the order in which a plan takes them. */
 static const struct info info[DIMENSIONS] = {
@@ -340,7 +379,11 @@ void space_open(struct space *s, int devices)
     while (case_model_at(s->values[DIM_MODEL])) s->values[DIM_MODEL]++;
 }
 
-static const enum dimension of_kind[SCHEME_KINDS] = { [TENSOR_SCHEME] = DIM_TENSOR, [ATTENTION_SCHEME] = DIM_ATTENTION, [EXPERT_SCHEME] = DIM_EXPERTS, [DATA_SCHEME] = DIM_DATA, [PIPELINE_SCHEME] = DIM_SCHEDULE };
+static const enum dimension of_kind[SCHEME_KINDS] = { [TENSOR_SCHEME] = DIM_TENSOR,
+                                                      [ATTENTION_SCHEME] = DIM_ATTENTION,
+                                                      [EXPERT_SCHEME] = DIM_EXPERTS,
+                                                      [DATA_SCHEME] = DIM_DATA,
+                                                      [PIPELINE_SCHEME] = DIM_SCHEDULE };
 enum dimension space_of_kind(enum scheme_kind k) { return of_kind[k]; }
 
 bool space_varies(enum scheme_kind kind, enum dimension d) { return info[d].varies >> kind & 1 || d == of_kind[kind]; }
@@ -360,7 +403,8 @@ struct plan space_plan(const struct space *s, const struct choice *x)
     return p;
 }
 
-enum { MOST_IN_16_BITS = 4 };           /* devices: on more, the same code takes longer; and what a pipeline moves it does not round */
+/* devices: on more, the same code takes longer; and what a pipeline moves it does not round */
+enum { MOST_IN_16_BITS = 4 };
 
 enum error_code space_check(const void *context, const struct choice *x, struct error *err)
 {

@@ -1,7 +1,8 @@
-/* space.h -- what a case can be: the dimensions of all cases on so many devices, and their values, taken from the registries.
+/* space.h -- what a case can be: the dimensions of all cases on so many devices, and their values, taken from the
+ * registries.
  *
- * A new scheme, optimizer or model is a value of its dimension because it is registered.  Which values go together is what plan_check
- * says (plan/compose.c).
+ * A new scheme, optimizer or model is a value of its dimension because it is registered.  Which values go together is
+ * what plan_check says (plan/compose.c).
  */
 #ifndef ORRERY_SPACE_H
 #define ORRERY_SPACE_H
@@ -40,8 +41,8 @@ bool space_varies(enum scheme_kind, enum dimension);
 /** The plan of a choice, before plan_check. */
 struct plan space_plan(const struct space *, const struct choice *);
 
-/** For a covering.  context: a space.  @return OK; ERR_PLAN from plan_check; ERR_USAGE where the mesh does not split what the choice
- *  is about. */
+/** For a covering.  context: a space.  @return OK; ERR_PLAN from plan_check; ERR_USAGE where the mesh does not split
+ *  what the choice is about. */
 enum error_code space_check(const void *context, const struct choice *, struct error *);
 
 struct value_name { char text[40]; };

@@ -1,6 +1,7 @@
 /* sums.h -- somebody's numbers beside the true ones: five sums, from which error and factor follow.
  *
- * Serial.  Every comparison adds up here: activations (probes.h), weights, gradients and states (compare.h), golden files (checker.h).
+ * Serial.  Every comparison adds up here: activations (probes.h), weights, gradients and states (compare.h), golden
+ * files (checker.h).
  */
 #ifndef ORRERY_SUMS_H
 #define ORRERY_SUMS_H
@@ -15,11 +16,12 @@ struct sums {
     int64_t expected;                           /* that there should have been */
 };
 
-/** Add `length` elements: from `a` on of the one tensor, from `t` on of the other.  In double, whatever their formats. */
+/** Add `length` elements: from `a` on of the one tensor, from `t` on of the other.
+ * In double, whatever their formats. */
 void sums_add(struct sums *, struct tensor actual, int64_t a, struct tensor truth, int64_t t, int64_t length);
 
-/** Norm of the difference over `size`, the norm of the whole truth.  0 if nothing differs, even where that is 0; NaN if an element was
- *  one, or if not as many were compared as there should have been. */
+/** Norm of the difference over `size`, the norm of the whole truth.  0 if nothing differs, even where that is 0; NaN if
+ *  an element was one, or if not as many were compared as there should have been. */
 double sums_error(const struct sums *, double size);
 
 /** The numbers as a multiple of the true ones. */

@@ -30,7 +30,8 @@ static void test_counts_what_was_asked_for(void **state)
 {
     (void)state;
     open_arena(0);
-    void *w = arena_alloc(a, PARAMETERS, 1000), *x = arena_alloc(a, ACTIVATIONS, 24), *y = arena_alloc(a, ACTIVATIONS, 7);
+    void *w = arena_alloc(a, PARAMETERS, 1000), *x = arena_alloc(a, ACTIVATIONS, 24),
+         *y = arena_alloc(a, ACTIVATIONS, 7);
     assert_int_equal(a->now.tag[PARAMETERS], 1000);
     assert_int_equal(a->now.tag[ACTIVATIONS], 31);
     assert_int_equal(a->now.total, 1031);

@@ -2,8 +2,8 @@
  * ranks: 1 2 3 4 6
  * verify ranks: 5 8
  *
- * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory peaks by formula.  The
- * seven tokens of a sequence, its heads and the batch divide by nothing.
+ * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
+ * peaks by formula.  The seven tokens of a sequence, its heads and the batch divide by nothing.
  */
 #include "tests/devices/trained.h"
 #include <string.h>
@@ -37,7 +37,8 @@ static void llama(struct plan p)
 }
 static void test_grouped_queries(void **state) { (void)state; each(llama); }
 
-/* Every mask is that of the one-device run, whatever rows and heads a device has of it; what is dropped is computed again. */
+/* Every mask is that of the one-device run, whatever rows and heads a device has of it;
+ * what is dropped is computed again. */
 static void dropped(struct plan p)
 {
     p.model.tied = false;
@@ -72,7 +73,8 @@ static void test_every_tensor_scheme(void **state)
 
 static void expect_refused(struct plan p, const char *words)
 {
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words, err.text);
+    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
+               err.text);
 }
 
 static void test_refusals(void **state)
@@ -90,7 +92,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_every_mesh), MPI_TEST(test_grouped_queries), MPI_TEST(test_dropout), MPI_TEST(test_every_data_scheme),
+        MPI_TEST(test_every_mesh), MPI_TEST(test_grouped_queries), MPI_TEST(test_dropout),
+            MPI_TEST(test_every_data_scheme),
         MPI_TEST(test_every_tensor_scheme), MPI_TEST(test_refusals),
     };
     return MPI_RUN("attention", tests);

@@ -8,19 +8,28 @@ static struct device device;
 static struct comm comm;
 
 /* Clusters that put the weight elsewhere: on latency, on each message's use of a port, on bytes. */
-#define FLAT(title, flops, memory, alpha, port, bytes) { .name = title, .flop_rate = { [F32] = flops }, .memory_rate = memory, .levels = 1, \
-                                                         .link = { { .latency = alpha, .gap = port, .rate = bytes, .eager = ALWAYS_EAGER } } }
+#define FLAT(title, flops, memory, alpha, port, bytes) { .name = title, .flop_rate = { [F32] = flops }, \
+                                                         .memory_rate = memory, .levels = 1, \
+                                                         .link = { { .latency = alpha, .gap = port, .rate = bytes,
+                                                                     .eager = ALWAYS_EAGER } } }
 static const struct cluster h100 = FLAT("h100", 989000000, 3350000, 2000000, 0, 450000);
 static const struct cluster slow_start = FLAT("slow start", 1000000000, 3000000, 100000000, 0, 400000);
 static const struct cluster busy_port = FLAT("busy port", 1000000000, 3000000, 1000000, 1000000, 400000);
 static const struct cluster thin_link = FLAT("thin link", 1000000000, 3000000, 1000000, 100000, 1000);
 /* As h100, but segments wait for their receivers; and without what a prediction leaves out. */
-#define MEETING(title, memory) { .name = title, .flop_rate = { [F32] = 989000000 }, .memory_rate = memory, .levels = 1, \
+#define MEETING(title, memory) { .name = title, .flop_rate = { [F32] = 989000000 }, .memory_rate = memory, \
+                                 .levels = 1, \
                                  .link = { { .latency = 2000000, .rate = 500000, .eager = 1024 } } }
 static const struct cluster meeting = MEETING("meeting", 3350000), meeting_alone = MEETING("meeting alone", 0);
 /* Nodes of 2 with NVLink, InfiniBand between them. */
-static const struct cluster two_levels = { .name = "two levels", .flop_rate = { [F32] = 989000000 }, .memory_rate = 3350000, .levels = 2, .link = {
-    { .devices = 2, .latency = 2000000, .rate = 450000, .eager = ALWAYS_EAGER }, { .latency = 3000000, .rate = 50000, .eager = ALWAYS_EAGER } } };
+static const struct cluster two_levels = {
+    .name = "two levels",
+    .flop_rate = { [F32] = 989000000 },
+    .memory_rate = 3350000,
+    .levels = 2,
+    .link = { { .devices = 2, .latency = 2000000, .rate = 450000, .eager = ALWAYS_EAGER },
+              { .latency = 3000000, .rate = 50000, .eager = ALWAYS_EAGER } }
+};
 static const struct cluster *const machines[] = { &h100, &slow_start, &busy_port, &thin_link };
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 
@@ -31,7 +40,8 @@ static float in[LONGEST], out[LONGEST];
 /* An all-to-all's count is for each other device; here all operations move about the same. */
 static struct collective call_of(enum operation op, int64_t count)
 {
-    return (struct collective){ .in = in, .out = out, .count = op == ALLTOALL ? count / comm.size : count, .dtype = F32 };
+    return (
+        struct collective){ .in = in, .out = out, .count = op == ALLTOALL ? count / comm.size : count, .dtype = F32 };
 }
 
 static bool refuses(const struct algorithm *a, const struct collective *c)
@@ -68,9 +78,11 @@ static void test_prediction_is_near(void **state)
         for (int n = 1; n < COUNTS; n++) {
             const struct collective c = call_of(algorithms[i]->operation, counts[n]);
             if (refuses(algorithms[i], &c)) continue;
-            const picoseconds said = collective_time(algorithms[i], comm.size, &c, &h100), took = time_of(algorithms[i], &h100, c);
-            ASSERT_ALL(2 * said >= took && said <= 2 * took, "%s %s of %lld: %.3f us predicted, %.3f taken", operation_name(algorithms[i]->operation),
-                       algorithms[i]->name, (long long)c.count, (double)said * 1e-6, (double)took * 1e-6);
+            const picoseconds said = collective_time(algorithms[i], comm.size, &c, &h100),
+                              took = time_of(algorithms[i], &h100, c);
+            ASSERT_ALL(2 * said >= took && said <= 2 * took, "%s %s of %lld: %.3f us predicted, %.3f taken",
+                       operation_name(algorithms[i]->operation), algorithms[i]->name, (long long)c.count,
+                       (double)said * 1e-6, (double)took * 1e-6);
         }
 }
 
@@ -80,13 +92,14 @@ static void check_segments(const struct algorithm *a, const struct cluster *m)
         const struct collective c = call_of(a->operation, counts[n]);
         if (collective_cost(a, 0, comm.size, &c).met == 0 || refuses(a, &c)) continue;
         const picoseconds said = collective_time(a, comm.size, &c, m), took = time_of(a, m, c);
-        ASSERT_ALL(5 * said >= 4 * took && said <= 4 * took, "%s %s of %lld: %.3f us predicted, %.3f taken", operation_name(a->operation), a->name,
-                   (long long)c.count, (double)said * 1e-6, (double)took * 1e-6);
+        ASSERT_ALL(5 * said >= 4 * took && said <= 4 * took, "%s %s of %lld: %.3f us predicted, %.3f taken",
+                   operation_name(a->operation), a->name, (long long)c.count, (double)said * 1e-6, (double)took * 1e-6);
     }
 }
 
-/* Segments that wait for their receivers follow each other a latency apart, and a chain takes up to twenty times as long as with
- * eager ones.  Measured: 0.97 to 1.3; of the circulant graph, whose receivers are ready for many, up to 3.8. */
+/* Segments that wait for their receivers follow each other a latency apart, and a chain takes up to twenty times as
+ * long as with eager ones.  Measured: 0.97 to 1.3; of the circulant graph, whose receivers are
+ * ready for many, up to 3.8. */
 static void test_prediction_knows_rendezvous(void **state)
 {
     (void)state;
@@ -102,9 +115,11 @@ static void test_chain_of_rendezvous(void **state)
     const struct algorithm *chain = algorithm_find(BROADCAST, "chain");
     (void)state;
     if (comm.size == 1) skip();
-    const picoseconds said = collective_time(chain, comm.size, &c, &meeting_alone), took = time_of(chain, &meeting_alone, c);
+    const picoseconds said = collective_time(chain, comm.size, &c, &meeting_alone),
+                      took = time_of(chain, &meeting_alone, c);
     ASSERT_ALL(said == took, "chain of %d: %lld ps predicted, %lld taken", SEGMENTS, (long long)said, (long long)took);
-    ASSERT_ALL(algorithm_choose(BROADCAST, comm.size, &c, &meeting_alone) != chain, "auto takes a chain whose segments wait");
+    ASSERT_ALL(algorithm_choose(BROADCAST, comm.size, &c, &meeting_alone) != chain,
+               "auto takes a chain whose segments wait");
 }
 
 /* Of algorithms shaped by nodes, what they do inside nodes is predicted on the links inside. */
@@ -118,9 +133,11 @@ static void test_prediction_knows_nodes(void **state)
             struct collective c = call_of(algorithms[i]->operation, counts[n]);
             c.nodes = nodes_on(&two_levels, NULL, comm.size);
             if (refuses(algorithms[i], &c)) continue;
-            const picoseconds said = collective_time(algorithms[i], comm.size, &c, &two_levels), took = time_of(algorithms[i], &two_levels, c);
-            ASSERT_ALL(2 * said >= took && said <= 2 * took, "%s %s of %lld: %.3f us predicted, %.3f taken", operation_name(algorithms[i]->operation),
-                       algorithms[i]->name, (long long)c.count, (double)said * 1e-6, (double)took * 1e-6);
+            const picoseconds said = collective_time(algorithms[i], comm.size, &c, &two_levels),
+                              took = time_of(algorithms[i], &two_levels, c);
+            ASSERT_ALL(2 * said >= took && said <= 2 * took, "%s %s of %lld: %.3f us predicted, %.3f taken",
+                       operation_name(algorithms[i]->operation), algorithms[i]->name, (long long)c.count,
+                       (double)said * 1e-6, (double)took * 1e-6);
             checked++;
         }
     assert_true(checked >= 2 * (COUNTS - 1));                   /* uneven nodes: only those with leaders */
@@ -140,19 +157,22 @@ static void test_choice_knows_nodes(void **state)
         on.nodes = nodes_on(&two_levels, NULL, comm.size);
         if (algorithms[i]->operation != ALLREDUCE || refuses(algorithms[i], &on)) continue;
         const picoseconds other = time_of(algorithms[i], &two_levels, c);
-        ASSERT_ALL((double)took <= 1.25 * (double)other, "auto's %s takes %.3f us, %s takes %.3f", a->name, (double)took * 1e-6, algorithms[i]->name,
-                   (double)other * 1e-6);
+        ASSERT_ALL((double)took <= 1.25 * (double)other, "auto's %s takes %.3f us, %s takes %.3f", a->name,
+                   (double)took * 1e-6, algorithms[i]->name, (double)other * 1e-6);
     }
 }
 
-/* How far auto's choice is from the best, over all that test_choice_is_good tries; what `orrery list` and docs/virtual_clock.md say. */
+/* How far auto's choice is from the best, over all that test_choice_is_good tries; what `orrery list` and
+ * docs/virtual_clock.md say. */
 static struct { double ratio; char text[160]; } furthest = { 1, "none" };
 
-static void note_choice(double ratio, enum operation op, const struct cluster *m, const char *chosen, const char *better, int64_t count)
+static void note_choice(double ratio, enum operation op, const struct cluster *m, const char *chosen,
+                        const char *better, int64_t count)
 {
     if (ratio <= furthest.ratio) return;
     furthest.ratio = ratio;
-    snprintf(furthest.text, sizeof furthest.text, "%s of %lld on %s, %s for %s", operation_name(op), (long long)count, m->name, chosen, better);
+    snprintf(furthest.text, sizeof furthest.text, "%s of %lld on %s, %s for %s", operation_name(op), (long long)count,
+             m->name, chosen, better);
 }
 
 /* No algorithm is faster than auto's by more than the prediction is off. */
@@ -162,12 +182,14 @@ static void check_choice(enum operation op, const struct cluster *m, struct coll
     const picoseconds took = time_of(chosen, m, c), said = collective_time(chosen, comm.size, &c, m);
     for (int i = 0; algorithms[i] != NULL; i++) {
         if (algorithms[i]->operation != op || refuses(algorithms[i], &c)) continue;
-        ASSERT_ALL(said <= collective_time(algorithms[i], comm.size, &c, m), "%s of %lld on %s: %s is predicted to take less than %s",
-                   operation_name(op), (long long)c.count, m->name, algorithms[i]->name, chosen->name);
+        ASSERT_ALL(said <= collective_time(algorithms[i], comm.size, &c, m),
+                   "%s of %lld on %s: %s is predicted to take less than %s", operation_name(op), (long long)c.count,
+                   m->name, algorithms[i]->name, chosen->name);
         const picoseconds other = time_of(algorithms[i], m, c);
         if (other > 0) note_choice((double)took / (double)other, op, m, chosen->name, algorithms[i]->name, c.count);
-        ASSERT_ALL((double)took <= 1.25 * (double)other, "%s of %lld on %s: auto's %s takes %.3f us, %s takes %.3f", operation_name(op),
-                   (long long)c.count, m->name, chosen->name, (double)took * 1e-6, algorithms[i]->name, (double)other * 1e-6);
+        ASSERT_ALL((double)took <= 1.25 * (double)other, "%s of %lld on %s: auto's %s takes %.3f us, %s takes %.3f",
+                   operation_name(op), (long long)c.count, m->name, chosen->name, (double)took * 1e-6,
+                   algorithms[i]->name, (double)other * 1e-6);
     }
 }
 
@@ -177,7 +199,8 @@ static void test_choice_is_good(void **state)
     for (enum operation op = BROADCAST; op < CONTROL; op++)
         for (int m = 0; m < MACHINES; m++)
             for (int n = 0; n < COUNTS; n += 2) check_choice(op, machines[m], call_of(op, counts[n]));
-    print_message("%d devices: auto's choice takes at most %.3f times what the best algorithm takes: %s\n", comm.size, furthest.ratio, furthest.text);
+    print_message("%d devices: auto's choice takes at most %.3f times what the best algorithm takes: %s\n", comm.size,
+                  furthest.ratio, furthest.text);
 }
 
 static void test_members_choose_alike(void **state)
@@ -189,12 +212,15 @@ static void test_members_choose_alike(void **state)
             const struct algorithm *a = algorithm_choose(op, comm.size, &c, &h100);
             int64_t which = 0;
             while (algorithms[which] != a) which++;
-            ASSERT_ALL(most(which) == -most(-which), "%s of %lld: members choose different algorithms", operation_name(op), (long long)counts[n]);
-            ASSERT_ALL(a == algorithm_for(comm.everyone, op, "auto", &c), "%s: algorithm_for finds another", operation_name(op));
+            ASSERT_ALL(most(which) == -most(-which), "%s of %lld: members choose different algorithms",
+                       operation_name(op), (long long)counts[n]);
+            ASSERT_ALL(a == algorithm_for(comm.everyone, op, "auto", &c), "%s: algorithm_for finds another",
+                       operation_name(op));
         }
 }
 
-/* Run under the name, it counts what the chosen one costs; uneven counts, and an all-to-all whose members know different ones. */
+/* Run under the name, it counts what the chosen one costs; uneven counts, and an all-to-all
+ * whose members know different ones. */
 static void test_runs_by_name(void **state)
 {
     const int P = comm.size, r = comm.rank;
@@ -210,7 +236,8 @@ static void test_runs_by_name(void **state)
         const enum error_code code = collective_run(comm.everyone, op, "auto", &c, &err);
         const struct collective_cost want = collective_cost(algorithm_for(comm.everyone, op, "auto", &c), r, P, &c);
         ASSERT_ALL(code == OK, "%s auto: %s", operation_name(op), err.text);
-        ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER].of[op].bytes_sent - before.bytes_sent == want.bytes && comm.counted.of[TRAFFIC_OTHER].of[op].messages_sent - before.messages_sent == want.messages,
+        ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER].of[op].bytes_sent - before.bytes_sent == want.bytes &&
+                       comm.counted.of[TRAFFIC_OTHER].of[op].messages_sent - before.messages_sent == want.messages,
                    "%s auto: counted something else than its choice costs", operation_name(op));
     }
     float x = 1;
@@ -224,7 +251,8 @@ static void test_unknown_name_is_refused(void **state)
     struct error err = { OK, "" };
     (void)state;
     const enum error_code code = allreduce(comm.everyone, &x, 1, F32, SUM, "rign", &err);
-    ASSERT_ALL(code == ERR_USAGE && strcmp(err.text, "allreduce rign: there is no such choice; did you mean ring?") == 0 && x == 7,
+    ASSERT_ALL(code == ERR_USAGE &&
+                   strcmp(err.text, "allreduce rign: there is no such choice; did you mean ring?") == 0 && x == 7,
                "got code %d, \"%s\"", (int)code, err.text);
 }
 
@@ -262,7 +290,8 @@ static int close_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICES(test_prediction_is_near), ON_DEVICES(test_prediction_knows_nodes), ON_DEVICES(test_choice_knows_nodes),
+        ON_DEVICES(test_prediction_is_near), ON_DEVICES(test_prediction_knows_nodes),
+            ON_DEVICES(test_choice_knows_nodes),
         ON_DEVICES(test_choice_is_good), ON_DEVICES(test_members_choose_alike),
         cmocka_unit_test_setup_teardown(test_prediction_knows_rendezvous, open_meeting, close_devices),
         cmocka_unit_test_setup_teardown(test_chain_of_rendezvous, open_meeting, close_devices),

@@ -18,7 +18,8 @@ static struct batch_plan read_text(char *text)
 /* Of each number of copies: uneven, a copy without sequences, empty microbatches first, between and last. */
 static struct batch_plan nasty(int copies)
 {
-    static char one[] = "orrery batches 1\n2 1\n1 0 2\n1\n", two[] = "orrery batches 1\n2 1 | 3\n- | 0 1 2\n1 1 1 | 2\n",
+    static char one[] = "orrery batches 1\n2 1\n1 0 2\n1\n",
+                two[] = "orrery batches 1\n2 1 | 3\n- | 0 1 2\n1 1 1 | 2\n",
                 three[] = "orrery batches 1\n2 1 | 1 | -\n- | 0 3 | 2\n1 1 1 | 1 | 1 2\n";
     return read_text(copies == 1 ? one : copies == 2 ? two : three);
 }
@@ -46,7 +47,8 @@ static void test_where_sequences_are(void **state)
     assert_int_equal(b.copies, 2);
     assert_int_equal(b.micros, 3);
     assert_int_equal(b.most, 6);
-    const struct interval none = batch_plan_at(&b, 1, 0, 2), late = batch_plan_at(&b, 4, 1, 2);       /* step 4 is step 1 again */
+    /* step 4 is step 1 again */
+    const struct interval none = batch_plan_at(&b, 1, 0, 2), late = batch_plan_at(&b, 4, 1, 2);
     assert_true(none.count == 0 && late.first == 1 && late.count == 2);
     take(&p, &b);
     assert_int_equal(p.B, 6);
@@ -105,7 +107,8 @@ static void test_bad_files(void **state)
         { "orrery batches 1\n\n", "f: ends after line 2: expected a step" },
         { "orrery batches 2\n", "f:1: orrery batches 2: expected orrery batches 1" },
         { "orrery batches 1\n1 | 2\n3\n", "f:3: this step: expected as many copies, parted by |, as in the first one" },
-        { "orrery batches 1\n1 |\n", "f:2: a copy without a word: expected the sequences of its microbatches, or - for none" },
+        { "orrery batches 1\n1 |\n",
+          "f:2: a copy without a word: expected the sequences of its microbatches, or - for none" },
         { "orrery batches 1\n1 | - 2\n", "f:2: 2: expected - alone, or numbers of sequences" },
         { "orrery batches 1\n1 -\n", "f:2: -: expected - alone, or numbers of sequences" },
         { "orrery batches 1\n1 | -1\n", "f:2: -1: expected a number of sequences, 0..1000000, or -" },
@@ -126,7 +129,8 @@ static void test_bad_files(void **state)
 static void test_digest(void **state)
 {
     (void)state;
-    static char a[] = "orrery batches 1\n2 1 | 3\n", same[] = "# said otherwise\norrery batches 1\n2   1|3 # here\n", other[] = "orrery batches 1\n2 1 | 2\n";
+    static char a[] = "orrery batches 1\n2 1 | 3\n", same[] = "# said otherwise\norrery batches 1\n2   1|3 # here\n",
+                other[] = "orrery batches 1\n2 1 | 2\n";
     struct batch_plan one = read_text(a), two = read_text(same), three = read_text(other);
     assert_string_equal(one.digest.text, two.digest.text);
     assert_string_not_equal(one.digest.text, three.digest.text);

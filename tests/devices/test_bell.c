@@ -2,7 +2,8 @@
  * tier: check
  * ranks: 1 2 5
  *
- * Device 0 sleeps, all others ring.  Limits are far above what anything takes; only sleeping too short is told by a clock.
+ * Device 0 sleeps, all others ring.  Limits are far above what anything takes; only sleeping too short is told by a
+ * clock.
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/comm/transport.h"
@@ -54,7 +55,8 @@ static void ring_after(int64_t nanoseconds)
 static void test_more_than_one_device_has_bells(void **state)
 {
     (void)state;
-    ASSERT_ALL((bells.bell != NULL) == (comm.size > 1), "bells on %d devices: %s", comm.size, bells.bell != NULL ? "yes" : "no");
+    ASSERT_ALL((bells.bell != NULL) == (comm.size > 1), "bells on %d devices: %s", comm.size,
+               bells.bell != NULL ? "yes" : "no");
 }
 
 static void test_a_ring_ends_a_sleep(void **state)
@@ -96,7 +98,8 @@ static void test_who_does_not_listen_is_not_woken_later(void **state)
     comm_barrier(&comm);
     if (comm.rank == 0) first = sleep_at_most(HALF_A_MINUTE), second = sleep_at_most(5 * MILLISECOND);
     ASSERT_ALL(first < HALF_A_MINUTE, "rung for, it slept %lld ns", (long long)first);
-    ASSERT_ALL(second >= 4 * MILLISECOND, "woken again after %lld ns by rings for which it did not listen", (long long)second);
+    ASSERT_ALL(second >= 4 * MILLISECOND, "woken again after %lld ns by rings for which it did not listen",
+               (long long)second);
 }
 
 static void test_nothing_stays_behind(void **state)
@@ -106,7 +109,8 @@ static void test_nothing_stays_behind(void **state)
     (void)state;
     snprintf(mine, sizeof mine, "/dev/shm/orrery-%ld-*", (long)getpid());
     const int none = glob(mine, 0, NULL, &found);
-    ASSERT_ALL(none == GLOB_NOMATCH, "%s is there while devices run: killed, they would leave it", none == 0 ? found.gl_pathv[0] : mine);
+    ASSERT_ALL(none == GLOB_NOMATCH, "%s is there while devices run: killed, they would leave it",
+               none == 0 ? found.gl_pathv[0] : mine);
     if (none == 0) globfree(&found);
 }
 

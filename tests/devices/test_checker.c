@@ -1,4 +1,5 @@
-/* A golden file beside somebody's tensors: whole, cut over ranks in every way that a map knows, broken, incomplete, hostile.
+/* A golden file beside somebody's tensors: whole, cut over ranks in every way that a map knows, broken, incomplete,
+ * hostile.
  * tier: check
  */
 #include "emulated_devices/collectives/collective.h"
@@ -21,7 +22,7 @@ static struct golden golden;
 static char folder[512];
 static struct error err;
 
-/* ---- writing what somebody might -------------------------------------------------------------------------------------------- */
+/* ---- writing what somebody might --------------------------------------------------------------------------------- */
 
 enum { MOST = 64 };
 struct dump { int count; struct safetensors_entry entry[MOST]; double *data[MOST]; };
@@ -29,7 +30,8 @@ struct dump { int count; struct safetensors_entry entry[MOST]; double *data[MOST
 static void add(struct dump *d, const char *name, int64_t rows, int64_t cols, double *data)
 {
     assert_true(d->count < MOST);
-    d->entry[d->count] = (struct safetensors_entry){ .name = name, .dtype = "F64", .ndim = cols ? 2 : 1, .dim = { rows, cols } };
+    d->entry[d->count] =
+        (struct safetensors_entry){ .name = name, .dtype = "F64", .ndim = cols ? 2 : 1, .dim = { rows, cols } };
     d->data[d->count++] = data;
 }
 
@@ -42,11 +44,13 @@ static double *values(const char *name)
 }
 
 /* A part of a golden matrix: these columns of these rows. */
-static double *cut(const char *name, int64_t rows, int64_t cols, int64_t row, int64_t height, int64_t col, int64_t width)
+static double *cut(const char *name, int64_t rows, int64_t cols, int64_t row, int64_t height, int64_t col,
+                   int64_t width)
 {
     double *whole = values(name), *out = malloc((size_t)(height * width + 1) * sizeof *out);
     (void)rows;
-    for (int64_t i = 0; i < height; i++) memcpy(out + i * width, whole + (row + i) * cols + col, (size_t)width * sizeof *out);
+    for (int64_t i = 0; i < height; i++)
+        memcpy(out + i * width, whole + (row + i) * cols + col, (size_t)width * sizeof *out);
     free(whole);
     return out;
 }
@@ -113,15 +117,17 @@ static void expect_holds(const char *path, const char *map, int tensors)
     struct check_result r;
     const enum error_code e = check(path, map, &r);
     if (e != OK) fail_msg("%s", err.text);
-    if (r.first >= 0) fail_msg("%s %s %s", r.all[r.first].name, finding_words(r.all[r.first].finding), r.all[r.first].why);
+    if (r.first >= 0)
+        fail_msg("%s %s %s", r.all[r.first].name, finding_words(r.all[r.first].finding), r.all[r.first].why);
     assert_int_equal(r.found[HOLDS], tensors);
     assert_int_equal(r.extras, 0);
     check_result_free(&r);
 }
 
-/* ---- tests -------------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
-static const char QKV[] = "act/h.0.attn.qkv", MID[] = "act/h.0.mid", WTE[] = "grad/wte.weight", BIAS[] = "grad/h.1.mlp.c_fc.bias";
+static const char QKV[] = "act/h.0.attn.qkv", MID[] = "act/h.0.mid", WTE[] = "grad/wte.weight",
+                  BIAS[] = "grad/h.1.mlp.c_fc.bias";
 enum { N = 21, D = 21, V = 61, F = 37 };
 
 static void test_itself(void **state)
@@ -134,7 +140,8 @@ static void test_itself(void **state)
     check_result_free(&r);
 }
 
-/* Two ranks along tp: queries, keys and values each cut after the second of three heads; rows of a matrix and of a vector. */
+/* Two ranks along tp: queries, keys and values each cut after the second of three heads;
+ * rows of a matrix and of a vector. */
 static void test_tensor_parallel(void **state)
 {
     (void)state;
@@ -143,7 +150,8 @@ static void test_tensor_parallel(void **state)
         const int64_t col = r ? 14 : 0, width = r ? 7 : 14;
         double *qkv = malloc(N * 3 * 14 * sizeof *qkv), *whole = values(QKV);
         for (int64_t i = 0; i < N; i++)
-            for (int64_t p = 0; p < 3; p++) memcpy(qkv + i * 3 * width + p * width, whole + i * 3 * D + p * D + col, (size_t)width * sizeof *qkv);
+            for (int64_t p = 0; p < 3; p++)
+                memcpy(qkv + i * 3 * width + p * width, whole + i * 3 * D + p * D + col, (size_t)width * sizeof *qkv);
         free(whole);
         add(&d, QKV, N, 3 * width, qkv);
         add(&d, MID, N, D, values(MID));
@@ -171,7 +179,8 @@ static void write_losses(const char *name, double factor, double *loss)
     write_dump(&d, name);
 }
 
-/* One tensor of its kind: nothing is missing. Flat with padding, zigzag by sequences, boxes, another name, a transpose. */
+/* One tensor of its kind: nothing is missing. Flat with padding, zigzag by sequences, boxes, another
+ * name, a transpose. */
 static void test_by_name(void **state)
 {
     (void)state;
@@ -182,7 +191,7 @@ static void test_by_name(void **state)
     double *whole = values("adamw/norm");
     for (int r = 0; r < 2; r++) {
         double *two = calloc(2, sizeof *two);
-        memcpy(two, whole + 2 * r, (r ? 1 : 2) * sizeof *two);          /* three numbers, two a rank: the last is padding */
+        memcpy(two, whole + 2 * r, (r ? 1 : 2) * sizeof *two);      /* three numbers, two a rank: the last is padding */
         if (r) two[1] = 99;
         add(&d, "adamw/norm", 2, 0, two);
         add(&d, "the loss", 1, 0, values("loss"));
@@ -191,7 +200,11 @@ static void test_by_name(void **state)
     free(whole);
     unlink(place("one.safetensors"));
     struct check_result r;
-    assert_int_equal(check(folder, write_map("{ \"mesh\": { \"dp\": 2 }, \"names\": { \"l*s\": \"the l*s\" }, \"layout\": [ { \"tensors\": \"adamw/norm\", \"split\": \"flat\", \"over\": \"dp\" } ] }"), &r), OK);
+    assert_int_equal(check(folder,
+                           write_map("{ \"mesh\": { \"dp\": 2 }, \"names\": { \"l*s\": \"the l*s\" }, \"layout\": [ { "
+                                     "\"tensors\": \"adamw/norm\", \"split\": \"flat\", \"over\": \"dp\" } ] }"),
+                           &r),
+                     OK);
     assert_int_equal(r.found[HOLDS], 2);
     assert_int_equal(r.found[MISSING], 1);                              /* adamw/loss, of one kind with adamw/norm */
     check_result_free(&r);
@@ -204,14 +217,16 @@ static void test_zigzag_boxes_and_transpose(void **state)
     double *mid = values(MID), *wte = values(WTE);
     for (int r = 0; r < 2; r++) {
         struct dump d = { 0 };
-        double *rows = malloc(N * D * sizeof *rows), *turned = malloc(V * D * sizeof *turned), *box = malloc(N * D * sizeof *box);
+        double *rows = malloc(N * D * sizeof *rows), *turned = malloc(V * D * sizeof *turned),
+               *box = malloc(N * D * sizeof *box);
         int64_t n = 0, m = 0;
         for (int64_t b = 0; b < 3; b++)
             for (int c = 0; c < 2; c++)
-                for (int64_t s = block_start(7, 4, c ? 3 - r : r); s < block_start(7, 4, (c ? 3 - r : r) + 1); s++, n++) memcpy(rows + n * D, mid + (b * 7 + s) * D, D * sizeof *rows);
+                for (int64_t s = block_start(7, 4, c ? 3 - r : r); s < block_start(7, 4, (c ? 3 - r : r) + 1); s++, n++)
+                    memcpy(rows + n * D, mid + (b * 7 + s) * D, D * sizeof *rows);
         for (int64_t i = 0; i < D; i++)
             for (int64_t k = 0; k < V; k++) turned[i * V + k] = wte[k * D + i];
-        for (int64_t i = 0; i < N; i++)                                 /* rank 0: columns 0 to 9; rank 1: 10 to 14, then 15 to 20 */
+        for (int64_t i = 0; i < N; i++)                    /* rank 0: columns 0 to 9; rank 1: 10 to 14, then 15 to 20 */
             for (int64_t k = r ? 10 : 0; k < (r ? 15 : 10); k++) box[m++] = mid[i * D + k];
         for (int64_t i = 0; i < N && r; i++)
             for (int64_t k = 15; k < D; k++) box[m++] = mid[i * D + k];
@@ -223,13 +238,24 @@ static void test_zigzag_boxes_and_transpose(void **state)
     }
     free(mid), free(wte);
     struct check_result r;
-    assert_int_equal(check(folder, write_map("{ \"ranks\": [\"z0.safetensors\", \"z1.safetensors\"], \"mesh\": { \"cp\": 2 }, \"names\": { \"act/h.0.mid\": \"dealt\", \"grad/wte.weight\": \"turned\" },"
-        "\"layout\": [ { \"tensors\": \"act/h.0.mid\", \"split\": \"zigzag\", \"over\": \"cp\", \"sequences\": 3 }, { \"tensors\": \"grad/wte.weight\", \"transposed\": true } ] }"), &r), OK);
+    assert_int_equal(check(folder,
+                           write_map(
+                               "{ \"ranks\": [\"z0.safetensors\", \"z1.safetensors\"], \"mesh\": { \"cp\": 2 }, "
+                               "\"names\": { \"act/h.0.mid\": \"dealt\", \"grad/wte.weight\": \"turned\" },"
+                               "\"layout\": [ { \"tensors\": \"act/h.0.mid\", \"split\": \"zigzag\", \"over\": \"cp\", "
+                               "\"sequences\": 3 }, { \"tensors\": \"grad/wte.weight\", \"transposed\": true } ] }"),
+                           &r),
+                     OK);
     assert_int_equal(r.found[HOLDS], 2);
     assert_int_equal(r.found[MISSHAPED] + r.found[DIFFERS], 0);
     check_result_free(&r);
-    assert_int_equal(check(folder, write_map("{ \"ranks\": [\"b0.safetensors\", \"b1.safetensors\"], \"names\": { \"act/h.0.mid\": \"boxed\" }, \"layout\": [ { \"tensors\": \"act/h.0.mid\", \"split\": \"boxes\","
-        "\"boxes\": [ [ [[0,0],[21,10]] ], [ [[0,10],[21,5]], [[0,15],[21,6]] ] ] } ] }"), &r), OK);
+    assert_int_equal(check(folder,
+                           write_map(
+                               "{ \"ranks\": [\"b0.safetensors\", \"b1.safetensors\"], \"names\": { \"act/h.0.mid\": "
+                               "\"boxed\" }, \"layout\": [ { \"tensors\": \"act/h.0.mid\", \"split\": \"boxes\","
+                               "\"boxes\": [ [ [[0,0],[21,10]] ], [ [[0,10],[21,5]], [[0,15],[21,6]] ] ] } ] }"),
+                           &r),
+                     OK);
     assert_int_equal(r.found[HOLDS], 1);
     check_result_free(&r);
     const char *files[] = { "z0.safetensors", "z1.safetensors", "b0.safetensors", "b1.safetensors" };
@@ -252,7 +278,8 @@ static void test_broken_on_an_axis(void **state)
     assert_int_equal(check(folder, write_map("{ \"mesh\": { \"dp\": 2, \"tp\": 2 } }"), &r), OK);
     assert_true(r.first >= 0 && r.all[r.first].finding == DIFFERS);
     assert_string_equal(diagnose_place(text, sizeof text, &mesh, r.all[r.first].on), "tp=1, any dp");
-    assert_string_equal(diagnose_scale(text, sizeof text, &mesh, 1, r.all[r.first].on), "expected times 2.0000 = dp or tp");
+    assert_string_equal(diagnose_scale(text, sizeof text, &mesh, 1, r.all[r.first].on),
+                        "expected times 2.0000 = dp or tp");
     check_result_free(&r);
     for (int i = 0; i < 4; i++) name[1] = (char)('0' + i), unlink(place(name));
 }
@@ -278,7 +305,11 @@ static void test_what_fails(void **state)
 
     add(&d, MID, N - 1, D, cut(MID, N, D, 0, N - 1, 0, D));
     write_dump(&d, "x.safetensors");
-    assert_int_equal(check(place("x.safetensors"), write_map("{ \"layout\": [ { \"tensors\": \"act/h.0.mid\", \"split\": \"boxes\", \"boxes\": [ [ [[0,0],[20,21]] ] ] } ] }"), &r), OK);
+    assert_int_equal(check(place("x.safetensors"),
+                           write_map("{ \"layout\": [ { \"tensors\": \"act/h.0.mid\", \"split\": \"boxes\", \"boxes\": "
+                                     "[ [ [[0,0],[20,21]] ] ] } ] }"),
+                           &r),
+                     OK);
     assert_int_equal(r.found[INCOMPLETE], 1);
     check_result_free(&r);
 
@@ -323,7 +354,8 @@ static void test_border(void **state)
     static const int64_t element[] = { 0, V * D / 2, V * D - 1 };
     struct check_result r;
     check_moved(WTE, 0, 0, &r);
-    assert_true(r.all[place_of(&r, WTE)].error == 0 && r.all[place_of(&r, WTE)].bound > 1e-8 && r.all[place_of(&r, WTE)].bound < 1e-4);
+    assert_true(r.all[place_of(&r, WTE)].error == 0 && r.all[place_of(&r, WTE)].bound > 1e-8 &&
+                r.all[place_of(&r, WTE)].bound < 1e-4);
     check_result_free(&r);
     for (int i = 0; i < 3; i++)
         for (int sign = -1; sign <= 1; sign += 2)
@@ -337,7 +369,8 @@ static void test_border(void **state)
             }
 }
 
-/* Of several ranks one is wrong, the first or the last: it is named, and a NaN is not forgotten for what comes after it. */
+/* Of several ranks one is wrong, the first or the last: it is named, and a NaN is not forgotten for
+ * what comes after it. */
 static void test_every_rank_is_checked(void **state)
 {
     (void)state;
@@ -371,7 +404,7 @@ static void test_first_and_worst(void **state)
     for (int i = 0; i < 2; i++) {
         struct check_result r;
         struct dump d = { 0 };
-        const char *name[] = { "loss", "act/embedding", WTE };              /* in order of execution: embedding, loss, WTE */
+        const char *name[] = { "loss", "act/embedding", WTE };         /* in order of execution: embedding, loss, WTE */
         double *x[3];
         for (int k = 0; k < 3; k++) x[k] = values(name[k]);
         x[1][0] *= 1.5, x[0][0] *= factor[i], x[2][0] += 1e-3;
@@ -399,7 +432,9 @@ static void test_incomplete_at_the_ends(void **state)
         const int64_t height = i < 2 ? N - 1 : N, width = i < 2 ? D : D - 1;
         add(&d, MID, height, width, cut(MID, N, D, i == 0, height, i == 2, width));
         write_dump(&d, "x.safetensors");
-        snprintf(map, sizeof map, "{ \"layout\": [ { \"tensors\": \"%s\", \"split\": \"boxes\", \"boxes\": [ [ %s ] ] } ] }", MID, box[i]);
+        snprintf(map, sizeof map,
+                 "{ \"layout\": [ { \"tensors\": \"%s\", \"split\": \"boxes\", \"boxes\": [ [ %s ] ] } ] }", MID,
+                 box[i]);
         assert_int_equal(check(place("x.safetensors"), write_map(map), &r), OK);
         assert_int_equal(r.all[place_of(&r, MID)].finding, INCOMPLETE);
         assert_non_null(strstr(r.all[place_of(&r, MID)].why, "21 of its 441 elements are on no rank"));
@@ -411,7 +446,9 @@ static void test_incomplete_at_the_ends(void **state)
 static void test_which_findings_fail(void **state)
 {
     (void)state;
-    static const bool fails[FINDING_COUNT] = { [DIFFERS] = true, [NOT_FINITE] = true, [MISSHAPED] = true, [INCOMPLETE] = true, [MISSING] = true };
+    static const bool fails[FINDING_COUNT] = {
+        [DIFFERS] = true, [NOT_FINITE] = true, [MISSHAPED] = true, [INCOMPLETE] = true, [MISSING] = true
+    };
     for (enum finding f = 0; f < FINDING_COUNT; f++) assert_int_equal(finding_fails(f), fails[f]);
 }
 
@@ -421,7 +458,8 @@ static void test_bounds_of_a_golden_file(void **state)
     struct golden_list list;
     assert_int_equal(golden_measure(&golden, F32, 1, 1, &list, &err), OK);
     assert_true(list.count > 220);
-    for (int i = 0; i < list.count; i++) assert_true(list.all[i].bound > 0 && golden_list_bound(&list, list.all[i].name) == list.all[i].bound);
+    for (int i = 0; i < list.count; i++)
+        assert_true(list.all[i].bound > 0 && golden_list_bound(&list, list.all[i].name) == list.all[i].bound);
     assert_true(golden_list_bound(&list, "act/h.0") == 0 && golden_list_bound(&list, "") == 0);
     golden_list_free(&list);
 }
@@ -493,21 +531,25 @@ static int take_usual(void **state)
     return 0;
 }
 
-/* In bf16 what comes after a token that rounding has sent elsewhere is not judged, what comes before it is; in fp32 all is. */
+/* In bf16 what comes after a token that rounding has sent elsewhere is not judged, what comes before it is;
+ * in fp32 all is. */
 static void test_other_experts(void **state)
 {
     (void)state;
     static const char logits[] = "act/h.0.router.logits", before[] = "act/h.0.ln_2", after[] = "act/h.0.mlp.up";
     struct check_result r;
     struct dump d = { 0 };
-    const struct safetensors_entry *e = safetensors_find(&golden.file, logits), *w = safetensors_find(&golden.file, after), *b = safetensors_find(&golden.file, before);
+    const struct safetensors_entry *e = safetensors_find(&golden.file, logits),
+                                   *w = safetensors_find(&golden.file, after),
+                                   *b = safetensors_find(&golden.file, before);
     for (int elsewhere = 0; elsewhere < 2; elsewhere++)
         for (int narrow = 0; narrow < 2; narrow++) {
             struct actual a;
             double *sent = values(logits), *broken = values(after);
             if (elsewhere) send_one_elsewhere(sent, e->dim[0], e->dim[1], golden.config.mixture.k);
             memset(broken, 0, (size_t)w->count * sizeof *broken);
-            add(&d, logits, e->dim[0], e->dim[1], sent), add(&d, before, b->dim[0], b->dim[1], values(before)), add(&d, after, w->dim[0], w->dim[1], broken);
+            add(&d, logits, e->dim[0], e->dim[1], sent), add(&d, before, b->dim[0], b->dim[1], values(before)),
+                add(&d, after, w->dim[0], w->dim[1], broken);
             write_dump(&d, "x.safetensors");
             assert_int_equal(actual_open(&a, place("x.safetensors"), NULL, &err), OK);
             assert_int_equal(check_files(&golden, &a, narrow ? BF16 : F32, &r, &err), OK);
@@ -524,9 +566,12 @@ static void test_bad_maps(void **state)
 {
     (void)state;
     const struct { const char *map; enum error_code code; const char *says; } bad[] = {
-        { "[]", ERR_FORMAT, "not an object" }, { "{ \"mesh\": { \"xp\": 2 } }", ERR_FORMAT, "mesh" }, { "{ \"mesh\": { \"dp\": 0 } }", ERR_FORMAT, "mesh" },
-        { "{ \"mesh\": { \"dp\": 3 } }", ERR_PLAN, "3 ranks" }, { "{ \"names\": { \"a\": 1 } }", ERR_FORMAT, "names" }, { "{ \"layout\": [ {} ] }", ERR_FORMAT, "tensors" },
-        { "{ \"layout\": [ 1 ] }", ERR_FORMAT, "layout" }, { "{ \"layout\": [ { \"tensors\": \"*\", \"split\": \"diagonal\" } ] }", ERR_FORMAT, "diagonal" },
+        { "[]", ERR_FORMAT, "not an object" }, { "{ \"mesh\": { \"xp\": 2 } }", ERR_FORMAT, "mesh" },
+        { "{ \"mesh\": { \"dp\": 0 } }", ERR_FORMAT, "mesh" },
+        { "{ \"mesh\": { \"dp\": 3 } }", ERR_PLAN, "3 ranks" }, { "{ \"names\": { \"a\": 1 } }", ERR_FORMAT, "names" },
+        { "{ \"layout\": [ {} ] }", ERR_FORMAT, "tensors" },
+        { "{ \"layout\": [ 1 ] }", ERR_FORMAT, "layout" },
+        { "{ \"layout\": [ { \"tensors\": \"*\", \"split\": \"diagonal\" } ] }", ERR_FORMAT, "diagonal" },
         { "{ \"layout\": [ { \"tensors\": \"*\", \"split\": \"rows\" } ] }", ERR_FORMAT, "over" },
         { "{ \"layout\": [ { \"tensors\": \"*\", \"split\": \"rows\", \"over\": \"up\" } ] }", ERR_FORMAT, "up" },
     };
@@ -535,13 +580,17 @@ static void test_bad_maps(void **state)
         struct check_result r;
         err.text[0] = 0;
         const enum error_code e = check(place("x.safetensors"), write_map(bad[i].map), &r);
-        if (e != bad[i].code || strstr(err.text, bad[i].says) == NULL) fail_msg("%s: code %d, %s", bad[i].map, e, err.text);
+        if (e != bad[i].code || strstr(err.text, bad[i].says) == NULL)
+            fail_msg("%s: code %d, %s", bad[i].map, e, err.text);
     }
-    const char *outside[] = { "[[0,0],[2,1]]", "[[1,0],[1,1]]", "[[-1,0],[1,1]]", "[[0,0]]", "[]", "[[0.5,0],[1,1]]", "[[0,0],[1e15,1]]" };
+    const char *outside[] = { "[[0,0],[2,1]]",   "[[1,0],[1,1]]",   "[[-1,0],[1,1]]", "[[0,0]]", "[]",
+                              "[[0.5,0],[1,1]]", "[[0,0],[1e15,1]]" };
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
         struct check_result r;
         char map[200];
-        snprintf(map, sizeof map, "{ \"layout\": [ { \"tensors\": \"loss\", \"split\": \"boxes\", \"boxes\": [ [ %s ] ] } ] }", outside[i]);
+        snprintf(map, sizeof map,
+                 "{ \"layout\": [ { \"tensors\": \"loss\", \"split\": \"boxes\", \"boxes\": [ [ %s ] ] } ] }",
+                 outside[i]);
         assert_int_equal(check(place("x.safetensors"), write_map(map), &r), OK);
         assert_int_equal(r.all[r.first].finding, MISSHAPED);
         check_result_free(&r);
@@ -568,13 +617,16 @@ static void same_as_naive(const char *pattern, const char *text)
     const char *starts[2][MOST] = { { NULL } };
     int lengths[2][MOST] = { { 0 } }, stars = 0;
     for (const char *c = pattern; *c; c++) stars += *c == '*';
-    const bool wanted = naive(pattern, text, starts[0], lengths[0]), found = pattern_match(pattern, text, starts[1], lengths[1], stars);
+    const bool wanted = naive(pattern, text, starts[0], lengths[0]),
+               found = pattern_match(pattern, text, starts[1], lengths[1], stars);
     if (wanted != found) print_error("\"%s\" on \"%s\": %d, not %d\n", pattern, text, found, wanted);
     assert_int_equal(wanted, found);
     assert_int_equal(wanted, pattern_match(pattern, text, NULL, NULL, 0));
     for (int i = 0; i < stars && wanted; i++) {
         const bool same = starts[0][i] == starts[1][i] && lengths[0][i] == lengths[1][i];
-        if (!same) print_error("\"%s\" on \"%s\": * number %d takes %d characters, not %d\n", pattern, text, i, lengths[1][i], lengths[0][i]);
+        if (!same)
+            print_error("\"%s\" on \"%s\": * number %d takes %d characters, not %d\n", pattern, text, i, lengths[1][i],
+                        lengths[0][i]);
         assert_true(same);
     }
 }
@@ -622,9 +674,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_short_pattern), cmocka_unit_test(test_many_stars_take_no_time),
         cmocka_unit_test(test_itself), cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_by_name),
-        cmocka_unit_test(test_zigzag_boxes_and_transpose), cmocka_unit_test(test_broken_on_an_axis), cmocka_unit_test(test_what_fails), cmocka_unit_test_setup_teardown(test_other_experts, take_mixtral, close_mixtral),
+        cmocka_unit_test(test_zigzag_boxes_and_transpose), cmocka_unit_test(test_broken_on_an_axis),
+            cmocka_unit_test(test_what_fails), cmocka_unit_test_setup_teardown(test_other_experts, take_mixtral,
+                                                                               close_mixtral),
         cmocka_unit_test(test_bad_maps), cmocka_unit_test(test_border), cmocka_unit_test(test_every_rank_is_checked),
-        cmocka_unit_test(test_first_and_worst), cmocka_unit_test(test_incomplete_at_the_ends), cmocka_unit_test(test_which_findings_fail),
+        cmocka_unit_test(test_first_and_worst), cmocka_unit_test(test_incomplete_at_the_ends),
+            cmocka_unit_test(test_which_findings_fail),
         cmocka_unit_test(test_bounds_of_a_golden_file),
         cmocka_unit_test_setup_teardown(test_golden_of_another_run, take_another_eps, take_usual),
     };

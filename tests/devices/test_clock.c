@@ -107,7 +107,7 @@ static void test_ports(void **state)
     assert_int_equal(clock_send(&c, 0, 1, BYTES).stamp, MESSAGE + TAKES);   /* the second one waits for the port */
     takes_in(&c, MESSAGE, BYTES);
     assert_int_equal(c.now, MESSAGE);
-    takes_in(&c, MESSAGE, BYTES);                                           /* arrived together: taken in one after the other */
+    takes_in(&c, MESSAGE, BYTES);                                   /* arrived together: taken in one after the other */
     assert_int_equal(c.now, MESSAGE + TAKES);
     takes_in(&c, 0, 0);                                                     /* came long ago */
     assert_int_equal(c.now, MESSAGE + TAKES);
@@ -115,8 +115,8 @@ static void test_ports(void **state)
 
 /* A late message waited for first does not hold up an early one, and what comes in while another does takes turns: the
  * set is complete when a port that never idles would have taken it all in.  By hand, in units of one message's time d:
- * stamps 10, 3, 3, 11 and a double one at 12.  Busy from 2 to 4 (the two at 3), 9 to 11, and the double one, from 10 on:
- * 11 to 13.  With the message of stamp 11 (from 10 on): 9 to 13 for four. */
+ * stamps 10, 3, 3, 11 and a double one at 12.  Busy from 2 to 4 (the two at 3), 9 to 11, and the double one, from 10
+ * on: 11 to 13.  With the message of stamp 11 (from 10 on): 9 to 13 for four. */
 static void test_arrivals_do_not_depend_on_the_order_of_waits(void **state)
 {
     static const struct { int stamp, size; } message[] = { { 10, 1 }, { 3, 1 }, { 3, 1 }, { 11, 1 }, { 12, 2 } };
@@ -142,7 +142,8 @@ static void test_ports_against_a_simulation(void **state)
     enum { UNITS = 4000 };
     static bool busy[UNITS];
     uint32_t random = 12345;
-    const struct cluster unit = { .levels = 1, .link = { { .rate = 1000000, .eager = ALWAYS_EAGER } } };    /* 1 ps a byte */
+    /* 1 ps a byte */
+    const struct cluster unit = { .levels = 1, .link = { { .rate = 1000000, .eager = ALWAYS_EAGER } } };
     struct clock c;
     (void)state;
     clock_open(&c, &unit, F32);
@@ -242,7 +243,8 @@ static void test_all_to_all_is_held_by_the_ports(void **state)
         good = message_wait(&comm, sends[k], &err) == OK && good;
     }
     const picoseconds want = P == 1 ? 0 : ALPHA + (P - 1) * (picoseconds)BYTES * PER_BYTE;
-    ASSERT_ALL(good && device.clock.now == want, "took %lld ps, want %lld", (long long)device.clock.now, (long long)want);
+    ASSERT_ALL(good && device.clock.now == want, "took %lld ps, want %lld", (long long)device.clock.now,
+               (long long)want);
     close_all();
 }
 
@@ -257,8 +259,10 @@ static void test_incast_is_held_by_the_receiver(void **state)
     struct exchange x = exchange_begin(&group, POINT_TO_POINT);
     if (group.rank > 0) code = exchange_both(&x, 0, data, BYTES, -1, NULL, 0, &err);
     else for (int r = 1; r < group.size && code == OK; r++) code = exchange_both(&x, -1, NULL, 0, r, data, BYTES, &err);
-    const picoseconds want = group.rank > 0 || group.size == 1 ? 0 : ALPHA + (group.size - 1) * (picoseconds)BYTES * PER_BYTE;
-    ASSERT_ALL(code == OK && device.clock.now == want, "took %lld ps, want %lld", (long long)device.clock.now, (long long)want);
+    const picoseconds want =
+        group.rank > 0 || group.size == 1 ? 0 : ALPHA + (group.size - 1) * (picoseconds)BYTES * PER_BYTE;
+    ASSERT_ALL(code == OK && device.clock.now == want, "took %lld ps, want %lld", (long long)device.clock.now,
+               (long long)want);
     close_all();
 }
 
@@ -275,7 +279,8 @@ static void test_ring_takes_what_the_textbook_says(void **state)
     const enum error_code code = allreduce(&group, x, (int64_t)BLOCK * P, F32, SUM, "ring", &err);
     const picoseconds adding = BLOCK;                                       /* 1024 additions at 1e12 a second */
     const picoseconds want = 2 * (P - 1) * (ALPHA + (picoseconds)BLOCK * 4 * PER_BYTE) + (P - 1) * adding;
-    ASSERT_ALL(code == OK && device.clock.now == want, "took %lld ps, want %lld", (long long)device.clock.now, (long long)want);
+    ASSERT_ALL(code == OK && device.clock.now == want, "took %lld ps, want %lld", (long long)device.clock.now,
+               (long long)want);
     close_all();
 }
 
@@ -291,8 +296,10 @@ static void test_agreement_takes_no_virtual_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_computing), MPI_TEST(test_rates_are_fractions_rounded_once), MPI_TEST(test_streams_overlap_and_join),
-        MPI_TEST(test_ports), MPI_TEST(test_arrivals_do_not_depend_on_the_order_of_waits), MPI_TEST(test_ports_against_a_simulation),
+        MPI_TEST(test_computing), MPI_TEST(test_rates_are_fractions_rounded_once),
+            MPI_TEST(test_streams_overlap_and_join),
+        MPI_TEST(test_ports), MPI_TEST(test_arrivals_do_not_depend_on_the_order_of_waits),
+            MPI_TEST(test_ports_against_a_simulation),
         MPI_TEST(test_old_business_is_forgotten), MPI_TEST(test_levels), MPI_TEST(test_a_trace_is_bounded),
         MPI_TEST(test_all_to_all_is_held_by_the_ports),
         MPI_TEST(test_incast_is_held_by_the_receiver), MPI_TEST(test_ring_takes_what_the_textbook_says),

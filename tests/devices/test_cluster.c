@@ -28,7 +28,8 @@ static void test_every_shipped_cluster_is_read(void **state)
         assert_int_equal(cluster_find(&again, c.name, &err), OK);
         assert_memory_equal(&c, &again, sizeof c);
         assert_true(c.source[0] != '\0');
-        for (int l = 0; l < c.levels; l++) assert_true(c.link[l].rate > 0 && c.link[l].latency > 0 && c.link[l].source[0] != '\0');
+        for (int l = 0; l < c.levels; l++)
+            assert_true(c.link[l].rate > 0 && c.link[l].latency > 0 && c.link[l].source[0] != '\0');
         for (int l = 1; l < c.levels; l++) {                    /* farther is slower */
             assert_true(c.link[l].rate < c.link[l - 1].rate);
             assert_true(c.link[l].latency > c.link[l - 1].latency);
@@ -42,8 +43,10 @@ static void test_every_shipped_cluster_is_read(void **state)
 /* Ranks beyond the list begin again; links are everybody's; a clock's rates are those of its rank. */
 static void test_devices_of_different_speed(void **state)
 {
-    static const char text[] = "{\"name\":\"n\",\"description\":\"d\",\"device\":{\"GFLOP_per_second\":{\"fp64\":10},\"memory_MB_per_second\":30,"
-                               "\"percent\":[100,50,1],\"source\":\"s\"},\"links\":[{\"level\":\"l\",\"latency_ns\":1,\"MB_per_second\":7,\"source\":\"s\"}]}";
+    static const char text[] = "{\"name\":\"n\",\"description\":\"d\",\"device\":{\"GFLOP_per_second\":{\"fp64\":10},"
+                               "\"memory_MB_per_second\":30,"
+                               "\"percent\":[100,50,1],\"source\":\"s\"},\"links\":[{\"level\":\"l\",\"latency_ns\":1,"
+                               "\"MB_per_second\":7,\"source\":\"s\"}]}";
     static const int want[] = { 100, 50, 1, 100, 50, 1 };
     struct cluster c;
     (void)state;
@@ -96,7 +99,8 @@ static void test_a_file_is_read(void **state)
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     assert_int_equal(cluster_find(&shipped, "h100-node", &err), OK);
-    for (int i = 0; cluster_texts[i] != NULL; i++) if (strstr(cluster_texts[i], "\"h100-node\"")) fputs(cluster_texts[i], f);
+    for (int i = 0; cluster_texts[i] != NULL; i++)
+        if (strstr(cluster_texts[i], "\"h100-node\"")) fputs(cluster_texts[i], f);
     fclose(f);
     assert_int_equal(cluster_find(&from_file, path, &err), OK);
     assert_memory_equal(&shipped, &from_file, sizeof shipped);
@@ -136,30 +140,48 @@ static void test_faults_are_named(void **state)
         { "{ " HEAD DEVICE ", \"links\": [" LINK "," LINK "] }", "links[0]", "\"devices\"" },
         { "{ " HEAD DEVICE ", \"links\": [1] }", "links[0]", "" },
         { "{ " HEAD DEVICE ", \"link\": [" LINK "] }", "\"link\"", "\"links\"" },
-        { "{ " HEAD "\"device\": { \"source\": \"s\", \"memory\": 1 }, \"links\": [" LINK "] }", "\"memory\"", "device" },
+        { "{ " HEAD "\"device\": { \"source\": \"s\", \"memory\": 1 }, \"links\": [" LINK "] }", "\"memory\"",
+          "device" },
         { "{ " HEAD "\"device\": { }, \"links\": [" LINK "] }", "\"source\"", "device" },
-        { "{ " HEAD "\"device\": { \"source\": \"s\", \"GFLOP_per_second\": { \"fp32\": 1.5 } }, \"links\": [" LINK "] }", "\"fp32\"", "1.5" },
-        { "{ " HEAD "\"device\": { \"source\": \"s\", \"GFLOP_per_second\": { \"fp32\": 0 } }, \"links\": [" LINK "] }", "\"fp32\"", "0" },
-        { "{ " HEAD "\"device\": { \"source\": \"s\", \"memory_MB_per_second\": -1 }, \"links\": [" LINK "] }", "\"memory_MB_per_second\"", "-1" },
-        { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [100, 0] }, \"links\": [" LINK "] }", "percent[1]", "1 to 100" },
-        { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [\"a\"] }, \"links\": [" LINK "] }", "percent[0]", "1 to 100" },
-        { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [] }, \"links\": [" LINK "] }", "\"percent\"", "0 speeds" },
-        { "{ " HEAD DEVICE ", \"host\": { \"source\": \"s\", \"drive\": 1 }, \"links\": [" LINK "] }", "\"drive\"", "host" },
-        { "{ " HEAD DEVICE ", \"host\": { \"drive_MB_per_second\": 1 }, \"links\": [" LINK "] }", "\"source\"", "host" },
-        { "{ " HEAD DEVICE ", \"host\": { \"source\": \"s\", \"GFLOP_per_second\": { \"fp32\": 1 } }, \"links\": [" LINK "] }", "GFLOP_per_second", "fp64" },
-        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"MB_per_second\": 1, \"source\": \"s\" }] }", "\"latency_ns\"", "missing" },
-        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1e30, \"MB_per_second\": 1, \"source\": \"s\" }] }", "\"latency_ns\"", "e+30" },
-        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1, \"MB_per_second\": 0, \"source\": \"s\" }] }", "\"MB_per_second\"", "0" },
-        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": \"fast\", \"MB_per_second\": 1, \"source\": \"s\" }] }", "\"latency_ns\"", "\"fast\"" },
-        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"a level with a long name\", \"latency_ns\": 1, \"MB_per_second\": 1, \"source\": \"s\" }] }", "\"level\"", "24 bytes" },
-        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"pair\", \"devices\": 2, \"latency_ns\": 1, \"MB_per_second\": 1, \"source\": \"s\" }, "
-          "{ \"level\": \"node\", \"devices\": 3, \"latency_ns\": 1, \"MB_per_second\": 1, \"source\": \"s\" }] }", "links[1]", "3" },
+        { "{ " HEAD "\"device\": { \"source\": \"s\", \"GFLOP_per_second\": { \"fp32\": 1.5 } }, "
+          "\"links\": [" LINK "] }", "\"fp32\"", "1.5" },
+        { "{ " HEAD "\"device\": { \"source\": \"s\", \"GFLOP_per_second\": { \"fp32\": 0 } }, "
+          "\"links\": [" LINK "] }", "\"fp32\"", "0" },
+        { "{ " HEAD "\"device\": { \"source\": \"s\", \"memory_MB_per_second\": -1 }, \"links\": [" LINK "] }",
+          "\"memory_MB_per_second\"", "-1" },
+        { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [100, 0] }, \"links\": [" LINK "] }", "percent[1]",
+          "1 to 100" },
+        { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [\"a\"] }, \"links\": [" LINK "] }", "percent[0]",
+          "1 to 100" },
+        { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [] }, \"links\": [" LINK "] }", "\"percent\"",
+          "0 speeds" },
+        { "{ " HEAD DEVICE ", \"host\": { \"source\": \"s\", \"drive\": 1 }, \"links\": [" LINK "] }", "\"drive\"",
+          "host" },
+        { "{ " HEAD DEVICE ", \"host\": { \"drive_MB_per_second\": 1 }, \"links\": [" LINK "] }", "\"source\"",
+          "host" },
+        { "{ " HEAD DEVICE ", \"host\": { \"source\": \"s\", \"GFLOP_per_second\": { \"fp32\": 1 } }, "
+          "\"links\": [" LINK "] }", "GFLOP_per_second", "fp64" },
+        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"MB_per_second\": 1, \"source\": \"s\" }] }",
+          "\"latency_ns\"", "missing" },
+        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1e30, \"MB_per_second\": 1, "
+                           "\"source\": \"s\" }] }", "\"latency_ns\"", "e+30" },
+        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1, \"MB_per_second\": 0, \"source\": "
+                           "\"s\" }] }", "\"MB_per_second\"", "0" },
+        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": \"fast\", \"MB_per_second\": 1, "
+                           "\"source\": \"s\" }] }", "\"latency_ns\"", "\"fast\"" },
+        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"a level with a long name\", \"latency_ns\": 1, "
+                           "\"MB_per_second\": 1, \"source\": \"s\" }] }", "\"level\"", "24 bytes" },
+        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"pair\", \"devices\": 2, \"latency_ns\": 1, "
+                           "\"MB_per_second\": 1, \"source\": \"s\" }, "
+          "{ \"level\": \"node\", \"devices\": 3, \"latency_ns\": 1, \"MB_per_second\": 1, \"source\": \"s\" }] }",
+          "links[1]", "3" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct cluster c;
         const enum error_code e = cluster_parse(&c, bad[i].text, "mine.json", &err);
-        if (e != ERR_FORMAT || !strstr(err.text, "mine.json") || !strstr(err.text, bad[i].key) || !strstr(err.text, bad[i].value)) {
+        if (e != ERR_FORMAT || !strstr(err.text, "mine.json") || !strstr(err.text, bad[i].key) ||
+            !strstr(err.text, bad[i].value)) {
             print_error("text %zu: code %d: %s\n", i, (int)e, err.text);
             assert_true(false);
         }
@@ -174,7 +196,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_shipped_cluster_is_read), cmocka_unit_test(test_values_are_what_the_file_says),
         cmocka_unit_test(test_devices_of_different_speed),
-        cmocka_unit_test(test_a_file_is_read), cmocka_unit_test(test_what_does_not_fit_is_refused), cmocka_unit_test(test_faults_are_named),
+        cmocka_unit_test(test_a_file_is_read), cmocka_unit_test(test_what_does_not_fit_is_refused),
+            cmocka_unit_test(test_faults_are_named),
     };
     return cmocka_run_group_tests_name("cluster", tests, NULL, NULL);
 }

@@ -4,8 +4,8 @@
  * verify ranks: 7 13 16
  *
  * Inputs are small integers that depend only on (device, index), so every sum is exact in any order, every device knows
- * the right answer without asking, and results are compared with ==.  The group lists the devices in reverse, so that an
- * algorithm that confuses world ranks with members fails.  ONLY=allreduce/ring runs that algorithm alone.
+ * the right answer without asking, and results are compared with ==.  The group lists the devices in reverse, so that
+ * an algorithm that confuses world ranks with members fails.  ONLY=allreduce/ring runs that algorithm alone.
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/collectives/collective.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum { PAD = 64, MAX_P = 64, LONG = 1 << 14 };
-static const unsigned char PAD_BYTE = 0x5a, POISON_BYTE = 0xff;             /* 0xff..: NaN in all formats, -1 as an integer */
+static const unsigned char PAD_BYTE = 0x5a, POISON_BYTE = 0xff;       /* 0xff..: NaN in all formats, -1 as an integer */
 
 static struct device device;
 static struct comm comm;
@@ -26,10 +26,11 @@ static const struct cluster one_port = { .name = "one port", .levels = 1, .link 
 
 static struct cluster nodes_of(int devices)
 {
-    return (struct cluster){ .name = "nodes", .levels = 2, .link = { { .devices = devices, ONE_ROUND }, { ONE_ROUND } } };
+    return (
+        struct cluster){ .name = "nodes", .levels = 2, .link = { { .devices = devices, ONE_ROUND }, { ONE_ROUND } } };
 }
 
-/* ---- numbers in any format ------------------------------------------------------------------------------------------ */
+/* ---- numbers in any format --------------------------------------------------------------------------------------- */
 
 static void put(enum dtype t, void *array, int64_t i, double x)
 {
@@ -57,7 +58,8 @@ static double get(enum dtype t, const void *array, int64_t i)
 /* What a device contributes at index i. */
 static double value(const struct collective *c, int rank, int64_t i)
 {
-    if (c->reduction == PRODUCT) return (rank + i) % 5 == 0 ? 2 : (rank * 3 + i) % 7 == 0 ? (c->dtype == U8 ? 3 : -1) : 1;
+    if (c->reduction == PRODUCT)
+        return (rank + i) % 5 == 0 ? 2 : (rank * 3 + i) % 7 == 0 ? (c->dtype == U8 ? 3 : -1) : 1;
     const double x = (double)((rank * 31 + i * 7) % 61);
     return c->dtype == U8 ? x : c->dtype == BF16 ? trunc((x - 30) / 2) : x - 30;       /* bf16 counts up to 256 */
 }
@@ -86,11 +88,18 @@ static double reduced_anew(const struct collective *c, int first, int last, int6
     return get(c->dtype, number, 0);
 }
 
-/* value() repeats itself in i, so a long vector has few different answers; working each out once saves most of the time. */
+/* value() repeats itself in i, so a long vector has few different answers;
+ * working each out once saves most of the time. */
 static double reduced(const struct collective *c, int first, int last, int64_t i)
 {
     enum { PERIOD = 61, PRODUCT_PERIOD = 35 };
-    static struct { enum dtype dtype; enum reduction reduction; int first, last; bool known[PERIOD]; double x[PERIOD]; } seen;
+    static struct {
+        enum dtype dtype;
+        enum reduction reduction;
+        int first, last;
+        bool known[PERIOD];
+        double x[PERIOD];
+    } seen;
     const int64_t k = i % (c->reduction == PRODUCT ? PRODUCT_PERIOD : PERIOD);
     if (seen.dtype != c->dtype || seen.reduction != c->reduction || seen.first != first || seen.last != last) {
         memset(&seen, 0, sizeof seen);
@@ -101,13 +110,17 @@ static double reduced(const struct collective *c, int first, int last, int64_t i
     return seen.x[k];
 }
 
-/* ---- what each operation starts from and must end with --------------------------------------------------------------- */
+/* ---- what each operation starts from and must end with ----------------------------------------------------------- */
 
-static bool has_blocks(enum operation op) { return op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER; }
+static bool has_blocks(enum operation op)
+{
+    return op == REDUCE_SCATTER || op == ALLGATHER || op == GATHER || op == SCATTER;
+}
 
 static int64_t length(const struct collective *c, int b)
 {
-    return c->counts != NULL ? c->counts[b] : block_start(c->count, group.size, b + 1) - block_start(c->count, group.size, b);
+    return c->counts != NULL ? c->counts[b]
+                             : block_start(c->count, group.size, b + 1) - block_start(c->count, group.size, b);
 }
 
 static int64_t first(const struct collective *c, int b)
@@ -129,7 +142,8 @@ static int block_of(const struct collective *c, int64_t *i)
     return b;
 }
 
-/* From device s to device d, in an alltoall.  Mirrored: as much as from d to s, without which no buffer can be both in and out. */
+/* From device s to device d, in an alltoall.  Mirrored: as much as from d to s, without which no
+ * buffer can be both in and out. */
 static bool mirrored;
 
 static int64_t between(const struct collective *c, int s, int d)
@@ -198,7 +212,7 @@ static double end(enum operation op, const struct collective *c, int r, int64_t 
     }
 }
 
-/* ---- one case ---------------------------------------------------------------------------------------------------------- */
+/* ---- one case ---------------------------------------------------------------------------------------------------- */
 
 struct buffer { unsigned char *memory, *data; size_t bytes; };
 
@@ -222,9 +236,9 @@ static bool buffer_intact(struct buffer b)
 static const char *describe(const struct algorithm *a, const struct collective *c, bool in_place)
 {
     static char text[200];
-    snprintf(text, sizeof text, "%s %s, P=%d, count %lld%s, %s, %s, root %d%s%s", operation_name(a->operation), a->name, group.size,
-             (long long)c->count, c->counts != NULL ? " (uneven)" : "", dtype_name(c->dtype), reduction_name(c->reduction), c->root,
-             c->exclusive ? ", exclusive" : "", in_place ? ", in place" : "");
+    snprintf(text, sizeof text, "%s %s, P=%d, count %lld%s, %s, %s, root %d%s%s", operation_name(a->operation), a->name,
+             group.size, (long long)c->count, c->counts != NULL ? " (uneven)" : "", dtype_name(c->dtype),
+             reduction_name(c->reduction), c->root, c->exclusive ? ", exclusive" : "", in_place ? ", in place" : "");
     return text;
 }
 
@@ -254,7 +268,8 @@ static void check_unchanged(struct complaint *bad, enum operation op, const stru
     }
 }
 
-static void check_traffic(struct complaint *bad, const struct algorithm *a, const struct collective *c, const struct traffic *before)
+static void check_traffic(struct complaint *bad, const struct algorithm *a, const struct collective *c,
+                          const struct traffic *before)
 {
     const struct traffic *now = &comm.counted.of[group.kind].of[a->operation];
     const struct collective_cost want = collective_cost(a, group.rank, group.size, c);
@@ -274,7 +289,8 @@ static void check_traffic(struct complaint *bad, const struct algorithm *a, cons
                      (unsigned long long)(l < 0 ? now->bytes_sent : now->level[l].bytes));
 }
 
-/* Rounds when a device sends one message and receives one at a time.  Exact for regular groups; else at most so many. */
+/* Rounds when a device sends one message and receives one at a time.  Exact for regular groups;
+ * else at most so many. */
 static void check_steps(struct complaint *bad, const struct algorithm *a, const struct collective *c, picoseconds time)
 {
     uint64_t want = 0;
@@ -286,7 +302,8 @@ static void check_steps(struct complaint *bad, const struct algorithm *a, const 
     MPI_Request request;
     MPI_Iallreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, harness, &request);
     patience_settle(&request);
-    const bool regular = !a->by_nodes && (group.size & (group.size - 1)) == 0 && c->count % group.size == 0 && c->count > 0 && c->counts == NULL;
+    const bool regular = !a->by_nodes && (group.size & (group.size - 1)) == 0 && c->count % group.size == 0 &&
+                         c->count > 0 && c->counts == NULL;
     if (want == 0) return;
     if (regular ? (uint64_t)most != want : (uint64_t)most > want)
         COMPLAIN("cost says %llu steps, the longest path has %lld", (unsigned long long)want, (long long)most);
@@ -304,13 +321,15 @@ static int64_t more_in_place(const struct algorithm *a, const struct collective 
 }
 
 /* In place: compared with the same call before, with in and out apart. */
-static void check_scratch(struct complaint *bad, const struct algorithm *a, const struct collective *c, uint64_t peak, bool in_place)
+static void check_scratch(struct complaint *bad, const struct algorithm *a, const struct collective *c, uint64_t peak,
+                          bool in_place)
 {
     static uint64_t apart;
     const int64_t n = in_length(a->operation, c, group.rank);
     if (!in_place) apart = peak;
     else if (n > 0 && group.size > 1 && peak - apart != dtype_size(c->dtype) * (uint64_t)more_in_place(a, c))
-        COMPLAIN("%llu bytes of scratch, and %llu with in and out apart", (unsigned long long)peak, (unsigned long long)apart);
+        COMPLAIN("%llu bytes of scratch, and %llu with in and out apart", (unsigned long long)peak,
+                 (unsigned long long)apart);
 }
 
 static void run_case(const struct algorithm *a, struct collective c, bool in_place)
@@ -323,7 +342,8 @@ static void run_case(const struct algorithm *a, struct collective c, bool in_pla
     struct complaint bad_here = { "" }, *bad = &bad_here;
     struct error err = { .code = OK };
 
-    /* In place: the block that is this device's lies inside the larger buffer; the same buffer where shapes are equal. */
+    /* In place: the block that is this device's lies inside the larger buffer;
+     * the same buffer where shapes are equal. */
     struct buffer in = buffer_make(each * (size_t)ni), out = buffer_make(each * (size_t)no);
     int64_t shift = 0;
     if (in_place && has_blocks(op)) shift = first(&c, r);
@@ -346,7 +366,8 @@ static void run_case(const struct algorithm *a, struct collective c, bool in_pla
     if (!buffer_intact(in) || !buffer_intact(out)) COMPLAIN("wrote outside its buffers");
     check_unchanged(bad, op, &c, no);
     check_traffic(bad, a, &c, &before);
-    if (device.arena.now.total != held) COMPLAIN("kept %llu bytes of scratch", (unsigned long long)(device.arena.now.total - held));
+    if (device.arena.now.total != held)
+        COMPLAIN("kept %llu bytes of scratch", (unsigned long long)(device.arena.now.total - held));
     if (!in_place) check_steps(bad, a, &c, device.clock.now);
     check_scratch(bad, a, &c, device.arena.peak.total - held, in_place);
 
@@ -355,7 +376,7 @@ static void run_case(const struct algorithm *a, struct collective c, bool in_pla
     free(out.memory);
 }
 
-/* ---- the cases of one algorithm ------------------------------------------------------------------------------------------ */
+/* ---- the cases of one algorithm ---------------------------------------------------------------------------------- */
 
 static bool selected(const struct algorithm *a)
 {
@@ -380,10 +401,11 @@ static void run_both_places(const struct algorithm *a, struct collective c)
 static void run_counts(const struct algorithm *a)
 {
     const int P = group.size;
-    const int64_t block = LONG + 27;                           /* floats: a little above 64 KB, no multiple of anything */
+    const int64_t block = LONG + 27;                         /* floats: a little above 64 KB, no multiple of anything */
     const int64_t counts[] = { 0, 1, P - 1, P, P + 1, 13, 257, a->operation == ALLTOALL ? block : block * P + 1 };
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        run_both_places(a, (struct collective){ .count = counts[i], .dtype = F32, .root = rooted(a->operation) ? (int)i % P : 0 });
+        run_both_places(a, (struct collective){
+                               .count = counts[i], .dtype = F32, .root = rooted(a->operation) ? (int)i % P : 0 });
 }
 
 static void run_uneven(const struct algorithm *a)
@@ -392,7 +414,8 @@ static void run_uneven(const struct algorithm *a)
     const int P = group.size;
     for (int kind = 0; kind < 4; kind++) {                          /* the last: everything with one device */
         const struct collective c = { .count = 9, .counts = counts, .dtype = F32, .root = kind % P };
-        for (int b = 0; b < P; b++) counts[b] = kind == 3 ? (b == P / 2 ? 41 : 0) : (b * 5 + kind) % 4 * (kind == 2 ? 101 : 1);
+        for (int b = 0; b < P; b++)
+            counts[b] = kind == 3 ? (b == P / 2 ? 41 : 0) : (b * 5 + kind) % 4 * (kind == 2 ? 101 : 1);
         run_both_places(a, c);
     }
     counts[0] = LONG + 27;
@@ -404,7 +427,10 @@ static void run_uneven_alltoall(const struct algorithm *a)
 {
     int64_t counts[MAX_P], receive[MAX_P];
     for (int kind = 0; kind < 10; kind++) {
-        struct collective c = { .count = (int64_t[]){ 0, 4, 8, 12, 4 * 5003 }[kind / 2], .counts = counts, .recvcounts = receive, .dtype = F32 };
+        struct collective c = { .count = (int64_t[]){ 0, 4, 8, 12, 4 * 5003 }[kind / 2],
+                                .counts = counts,
+                                .recvcounts = receive,
+                                .dtype = F32 };
         if (group.size > 9 && c.count > 12) break;
         mirrored = kind % 2 == 1;
         for (int b = 0; b < group.size; b++) {
@@ -436,7 +462,8 @@ static void test_every_algorithm(void **state)
         if (a->operation == ALLTOALL) run_uneven_alltoall(a);
         if (a->operation != BARRIER) run_formats(a);
         if (a->operation == SCAN)
-            for (int64_t n = 0; n < 9; n += 4) run_both_places(a, (struct collective){ .count = n, .dtype = F32, .exclusive = true });
+            for (int64_t n = 0; n < 9; n += 4)
+                run_both_places(a, (struct collective){ .count = n, .dtype = F32, .exclusive = true });
     }
 }
 
@@ -454,12 +481,13 @@ static void test_algorithms_by_nodes(void **state)
                 run_both_places(a, (struct collective){ .count = n, .dtype = F32 });
             run_both_places(a, (struct collective){ .count = LONG * 2 + 1, .dtype = F64 });
             if (has_blocks(a->operation)) run_uneven(a);
-            if (a->operation == ALLREDUCE) run_both_places(a, (struct collective){ .count = 77, .dtype = I32, .reduction = AVERAGE });
+            if (a->operation == ALLREDUCE)
+                run_both_places(a, (struct collective){ .count = 77, .dtype = I32, .reduction = AVERAGE });
         }
     }
 }
 
-/* ---- levels ------------------------------------------------------------------------------------------------------------- */
+/* ---- levels ------------------------------------------------------------------------------------------------------ */
 
 static void run_on_levels(const struct algorithm *a, struct collective c)
 {
@@ -481,7 +509,10 @@ static void run_on_levels(const struct algorithm *a, struct collective c)
 /* Over links of which level each algorithm sends: what its rehearsal says, in pairs within nodes of four. */
 static void test_levels_of_every_algorithm(void **state)
 {
-    const struct cluster pairs = { .name = "pairs", .levels = 3, .link = { { .devices = 2, ONE_ROUND }, { .devices = 4, ONE_ROUND }, { ONE_ROUND } } };
+    const struct cluster pairs = { .name = "pairs",
+                                   .levels = 3,
+                                   .link = {
+                                       { .devices = 2, ONE_ROUND }, { .devices = 4, ONE_ROUND }, { ONE_ROUND } } };
     const int64_t counts[] = { 1, group.size + 1, 40 * group.size };
     (void)state;
     clock_restart(&device.clock, &pairs, F32);
@@ -490,9 +521,12 @@ static void test_levels_of_every_algorithm(void **state)
             run_on_levels(algorithms[i], (struct collective){ .count = counts[k], .dtype = F32, .root = 0 });
 }
 
-/* ---- sums that round: all members of an allreduce hold the same bits, within the bound of summation ------------------------ */
+/* ---- sums that round: all members of an allreduce hold the same bits, within the bound of summation -------------- */
 
-static double rounded_value(int rank, int64_t i) { return (float)(sin((double)(rank * 1000 + i) * 12.9898) * (i % 3 == 0 ? 1e6 : 1)); }
+static double rounded_value(int rank, int64_t i)
+{
+    return (float)(sin((double)(rank * 1000 + i) * 12.9898) * (i % 3 == 0 ? 1e6 : 1));
+}
 
 static uint64_t hash_of(const void *data, size_t bytes)
 {
@@ -523,7 +557,8 @@ static void test_same_bits_everywhere(void **state)
         for (int i = 0; i < N; i++) x[i] = (float)rounded_value(group.rank, i);
         const enum error_code code = collective_run(&group, ALLREDUCE, algorithms[a]->name, &c, &err);
         ASSERT_ALL(code == OK, "allreduce %s: %s", algorithms[a]->name, err.text);
-        ASSERT_ALL(same_everywhere(hash_of(x, sizeof x)), "allreduce %s: the members hold different bits", algorithms[a]->name);
+        ASSERT_ALL(same_everywhere(hash_of(x, sizeof x)), "allreduce %s: the members hold different bits",
+                   algorithms[a]->name);
 
         /* A sum of P terms in any order: |error| <= (P-1) u sum|x|, to first order in u; 1.01 covers the rest. */
         int bad = -1;
@@ -536,22 +571,25 @@ static void test_same_bits_everywhere(void **state)
             }
             if (!(fabs(x[i] - sum) <= bound)) bad = i;
         }
-        ASSERT_ALL(bad < 0, "allreduce %s: x[%d] = %.9g, want %.9g within %.3g", algorithms[a]->name, bad, x[bad < 0 ? 0 : bad], sum, bound);
+        ASSERT_ALL(bad < 0, "allreduce %s: x[%d] = %.9g, want %.9g within %.3g", algorithms[a]->name, bad,
+                   x[bad < 0 ? 0 : bad], sum, bound);
 
         /* The larger of 0 and -0 is whichever is the left operand: members that disagree about the order show here. */
         c.reduction = MAX;
         for (int i = 0; i < N; i++) x[i] = (group.rank + i) % 3 == 0 ? 0.0f : -0.0f;
         const enum error_code again = collective_run(&group, ALLREDUCE, algorithms[a]->name, &c, &err);
         ASSERT_ALL(again == OK, "allreduce %s: %s", algorithms[a]->name, err.text);
-        ASSERT_ALL(same_everywhere(hash_of(x, sizeof x)), "allreduce %s: the members hold different zeros", algorithms[a]->name);
+        ASSERT_ALL(same_everywhere(hash_of(x, sizeof x)), "allreduce %s: the members hold different zeros",
+                   algorithms[a]->name);
     }
 }
 
-/* ---- the order of additions: what struct algorithm says of it, held to what sums that round show -------------------------------- */
+/* ---- the order of additions: what struct algorithm says of it, held to what sums that round show ----------------- */
 
 enum { ORDER_TRIALS = 8 };
 
-/* A trial's number of a device, in the format; the same for every element, so that only the order can make elements differ. */
+/* A trial's number of a device, in the format; the same for every element, so that only the order
+ * can make elements differ. */
 static double order_value(enum dtype t, int rank, int trial)
 {
     _Alignas(8) char number[8];
@@ -595,7 +633,8 @@ static struct order_seen see_order(const struct algorithm *a, struct collective 
         lowest = x < lowest ? x : lowest, highest = x > highest ? x : highest;
         if (!(x == want)) seen.by_rank = false;
     }
-    /* Of all members' elements: the lowest, the highest, and whether any is not the fold.  A scan's members have different sums. */
+    /* Of all members' elements: the lowest, the highest, and whether any is not the fold.
+     * A scan's members have different sums. */
     double mine[3] = { -lowest, highest, !seen.by_rank }, all[3] = { 0 };
     MPI_Request request;
     MPI_Iallreduce(mine, all, 3, MPI_DOUBLE, MPI_MAX, harness, &request);
@@ -612,28 +651,33 @@ static void expect_order(const struct algorithm *a, struct collective c, bool in
     if (algorithm_refuses(a, group.size, &c) != NULL) return;
     for (int trial = 0; trial < ORDER_TRIALS; trial++) {
         const struct order_seen seen = see_order(a, c, trial, in_place);
-        ASSERT_ALL(seen.alike || a->order == BY_POSITION, "%s: elements with the same terms have different sums, but it says that it adds %s",
+        ASSERT_ALL(seen.alike || a->order == BY_POSITION,
+                   "%s: elements with the same terms have different sums, but it says that it adds %s",
                    describe(a, &c, in_place), adding_order_name(a->order));
-        ASSERT_ALL(seen.by_rank || a->order != BY_RANK, "%s: a sum is not the fold in the order of ranks, but it says that it adds %s",
+        ASSERT_ALL(seen.by_rank || a->order != BY_RANK,
+                   "%s: a sum is not the fold in the order of ranks, but it says that it adds %s",
                    describe(a, &c, in_place), adding_order_name(a->order));
         ever->alike = ever->alike && seen.alike;
         ever->by_rank = ever->by_rank && seen.by_rank;
     }
 }
 
-/* An order that depends on the place, but not with so many devices: a hypercube's sums are one tree for all its corners. */
+/* An order that depends on the place, but not with so many devices:
+ * a hypercube's sums are one tree for all its corners. */
 static bool alike_here(const struct algorithm *a, int P)
 {
     static const struct { enum operation op; const char *name; int P; } hypercube[] = {
         { ALLREDUCE, "swing", 7 }, { REDUCE_SCATTER, "circulant", 8 },
     };
     for (size_t i = 0; i < sizeof hypercube / sizeof *hypercube; i++)
-        if (a->operation == hypercube[i].op && P == hypercube[i].P && strcmp(a->name, hypercube[i].name) == 0) return true;
+        if (a->operation == hypercube[i].op && P == hypercube[i].P && strcmp(a->name, hypercube[i].name) == 0)
+            return true;
     return false;
 }
 
-/* What says that all elements have one order has, in every format, at uneven counts and in place.  The other way round, 7 and 8 devices are
- * enough: what says that the order depends on the place, or is not that of ranks, shows it there. */
+/* What says that all elements have one order has, in every format, at uneven counts and in place.  The other way round,
+ * 7 and 8 devices are enough: what says that the order depends on the place, or is not that of
+ * ranks, shows it there. */
 static void test_order_of_additions(void **state)
 {
     static const enum dtype formats[] = { F32, F64, BF16, F16 };
@@ -646,25 +690,28 @@ static void test_order_of_additions(void **state)
         const struct algorithm *a = algorithms[i];
         const struct collective one = { .count = 1 };
         struct order_seen ever = { true, true };
-        if (reduces(a->operation) != (a->order != ADDS_NOTHING)) COMPLAIN("%s %s: adds %s", operation_name(a->operation), a->name, adding_order_name(a->order));
+        if (reduces(a->operation) != (a->order != ADDS_NOTHING))
+            COMPLAIN("%s %s: adds %s", operation_name(a->operation), a->name, adding_order_name(a->order));
         if (!reduces(a->operation) || !selected(a) || algorithm_refuses(a, P, &one) != NULL) continue;
         for (int k = 0; k < 8; k++) {
-            struct collective c = { .count = 2 * P + 3, .dtype = formats[k / 2], .root = a->operation == REDUCE ? P - 1 : 0 };
+            struct collective c = { .count = 2 * P + 3,
+                                    .dtype = formats[k / 2],
+                                    .root = a->operation == REDUCE ? P - 1 : 0 };
             expect_order(a, c, k % 2, &ever);
             c.counts = uneven;
             if (a->operation == REDUCE_SCATTER) expect_order(a, c, k % 2, &ever);
         }
         if ((P == 7 || P == 8) && a->order == BY_POSITION && ever.alike != alike_here(a, P))
-            COMPLAIN("%s %s: P=%d, all elements are%s alike, and it says that it adds %s", operation_name(a->operation), a->name, P,
-                     ever.alike ? "" : " not", adding_order_name(a->order));
+            COMPLAIN("%s %s: P=%d, all elements are%s alike, and it says that it adds %s", operation_name(a->operation),
+                     a->name, P, ever.alike ? "" : " not", adding_order_name(a->order));
         if (P == 8 && a->order == BY_TREE && ever.by_rank)
-            COMPLAIN("%s %s: P=%d, all sums are folds in the order of ranks, and it says that it adds %s", operation_name(a->operation), a->name, P,
-                     adding_order_name(a->order));
+            COMPLAIN("%s %s: P=%d, all sums are folds in the order of ranks, and it says that it adds %s",
+                     operation_name(a->operation), a->name, P, adding_order_name(a->order));
     }
     ASSERT_ALL(bad->text[0] == '\0', "%s", bad->text);
 }
 
-/* ---- the optima that the literature proves, for the algorithms said to reach them --------------------------------------------- */
+/* ---- the optima that the literature proves, for the algorithms said to reach them -------------------------------- */
 
 static int rounds_at_least(int P)
 {
@@ -676,21 +723,38 @@ static int rounds_at_least(int P)
 static void test_optima(void **state)
 {
     enum { EACH = 12 };
-    static const struct { enum operation op; const char *name; bool fewest_bytes, fewest_steps, powers_only; } best[] = {
-        { ALLREDUCE, "ring", true, false, false },          { ALLREDUCE, "bidirectional_ring", true, false, true },
-        { ALLREDUCE, "two_shot", true, false, false },      { ALLREDUCE, "torus_2d", true, false, false },
-        { ALLREDUCE, "rabenseifner", true, false, true },   { ALLREDUCE, "swing", true, false, true },
-        { ALLREDUCE, "doubling", false, true, true },       { REDUCE_SCATTER, "ring", true, false, false },
-        { REDUCE_SCATTER, "halving", true, true, true },    { REDUCE_SCATTER, "pat", true, true, false },
-        { REDUCE_SCATTER, "circulant", true, true, false }, { REDUCE_SCATTER, "two_level", true, false, false },
-        { ALLGATHER, "ring", true, false, false },          { ALLGATHER, "doubling", true, true, true },
-        { ALLGATHER, "bruck", true, true, false },          { ALLGATHER, "circulant", true, true, false },
-        { ALLGATHER, "pat", true, true, false },            { ALLGATHER, "sparbit", true, false, false },
-        { ALLTOALL, "pairwise_shift", true, false, false }, { ALLTOALL, "bruck", false, true, false },
+    static const struct {
+        enum operation op;
+        const char *name;
+        bool fewest_bytes, fewest_steps, powers_only;
+    } best[] = {
+        { ALLREDUCE, "ring", true, false, false },
+        { ALLREDUCE, "bidirectional_ring", true, false, true },
+        { ALLREDUCE, "two_shot", true, false, false },
+        { ALLREDUCE, "torus_2d", true, false, false },
+        { ALLREDUCE, "rabenseifner", true, false, true },
+        { ALLREDUCE, "swing", true, false, true },
+        { ALLREDUCE, "doubling", false, true, true },
+        { REDUCE_SCATTER, "ring", true, false, false },
+        { REDUCE_SCATTER, "halving", true, true, true },
+        { REDUCE_SCATTER, "pat", true, true, false },
+        { REDUCE_SCATTER, "circulant", true, true, false },
+        { REDUCE_SCATTER, "two_level", true, false, false },
+        { ALLGATHER, "ring", true, false, false },
+        { ALLGATHER, "doubling", true, true, true },
+        { ALLGATHER, "bruck", true, true, false },
+        { ALLGATHER, "circulant", true, true, false },
+        { ALLGATHER, "pat", true, true, false },
+        { ALLGATHER, "sparbit", true, false, false },
+        { ALLTOALL, "pairwise_shift", true, false, false },
+        { ALLTOALL, "bruck", false, true, false },
         { BROADCAST, "circulant", false, true, false },
-        { BROADCAST, "binomial", false, true, false },      { REDUCE, "binomial", false, true, false },
-        { GATHER, "binomial", false, true, false },         { SCATTER, "binomial", false, true, false },
-        { BARRIER, "dissemination", false, true, false },   { SCAN, "doubling", false, true, false },
+        { BROADCAST, "binomial", false, true, false },
+        { REDUCE, "binomial", false, true, false },
+        { GATHER, "binomial", false, true, false },
+        { SCATTER, "binomial", false, true, false },
+        { BARRIER, "dissemination", false, true, false },
+        { SCAN, "doubling", false, true, false },
     };
     (void)state;
     for (size_t i = 0; i < sizeof best / sizeof best[0]; i++)
@@ -728,9 +792,10 @@ static void test_circulant_broadcast_is_optimal(void **state)
         }
 }
 
-/* ---- counts whose bytes no int holds ------------------------------------------------------------------------------------------- */
+/* ---- counts whose bytes no int holds ----------------------------------------------------------------------------- */
 
-/* Where everything divides, K times the elements are K times the bytes and additions; terabytes cost nothing in arithmetic. */
+/* Where everything divides, K times the elements are K times the bytes and additions;
+ * terabytes cost nothing in arithmetic. */
 static void test_costs_of_large_counts(void **state)
 {
     (void)state;
@@ -742,10 +807,13 @@ static void test_costs_of_large_counts(void **state)
             struct collective small = { .count = few, .dtype = F64, .nodes = nodes_on(&m, NULL, P) }, large = small;
             large.count = few * K;
             if (a->operation == BARRIER || algorithm_refuses(a, P, &small) != NULL) continue;
-            if (a->operation == BROADCAST && strcmp(a->name, "circulant") == 0) continue;      /* other segments go other ways */
+            /* other segments go other ways */
+            if (a->operation == BROADCAST && strcmp(a->name, "circulant") == 0) continue;
             for (int r = 0; r < P; r++) {
-                const struct collective_cost one = collective_cost(a, r, P, &small), many = collective_cost(a, r, P, &large);
-                if (strstr(a->cost_formula, "S") == NULL) assert_int_equal(many.messages, one.messages);        /* no segments */
+                const struct collective_cost one = collective_cost(a, r, P, &small),
+                                             many = collective_cost(a, r, P, &large);
+                /* no segments */
+                if (strstr(a->cost_formula, "S") == NULL) assert_int_equal(many.messages, one.messages);
                 if (many.bytes != K * one.bytes || many.additions != K * one.additions)
                     print_error("%s %s, P=%d, member %d\n", operation_name(a->operation), a->name, P, r);
                 assert_int_equal(many.bytes, (uint64_t)K * one.bytes);
@@ -759,7 +827,8 @@ static unsigned char *repeated_mapping(FILE *piece, size_t piece_bytes, size_t b
 {
     unsigned char *all = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fileno(piece), 0);
     for (size_t at = 0; all != MAP_FAILED && at < bytes; at += piece_bytes)
-        if (mmap(all + at, bytes - at < piece_bytes ? bytes - at : piece_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fileno(piece), 0) == MAP_FAILED)
+        if (mmap(all + at, bytes - at < piece_bytes ? bytes - at : piece_bytes, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_FIXED, fileno(piece), 0) == MAP_FAILED)
             return NULL;
     return all == MAP_FAILED ? NULL : all;
 }
@@ -782,20 +851,21 @@ static void test_a_message_beyond_int(void **state)
     size_t wrong = 0;
     for (size_t i = 0; i < piece; i++) wrong += x[i] != (unsigned char)(i * 7 + (i >> 8));
     ASSERT_ALL(code == OK && wrong == 0, "%zu bytes: %s; %zu of them differ", bytes, err.text, wrong);
-    ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER].of[BROADCAST].bytes_sent - before == (group.rank == 1 ? bytes : 0), "counted %llu bytes",
+    ASSERT_ALL(comm.counted.of[TRAFFIC_OTHER].of[BROADCAST].bytes_sent - before == (group.rank == 1 ? bytes : 0),
+               "counted %llu bytes",
                (unsigned long long)(comm.counted.of[TRAFFIC_OTHER].of[BROADCAST].bytes_sent - before));
     munmap(x, bytes);
     fclose(file);
 }
 
-/* ---- arguments ------------------------------------------------------------------------------------------------------------- */
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 static void expect_refusal(enum operation op, const char *name, struct collective c, const char *text)
 {
     struct error err = { .code = OK, .text = "" };
     const enum error_code code = collective_run(&group, op, name, &c, &err);
-    ASSERT_ALL(code == ERR_USAGE && strstr(err.text, text) != NULL, "%s: got code %d, \"%s\"; want \"%s\"", operation_name(op),
-               (int)code, err.text, text);
+    ASSERT_ALL(code == ERR_USAGE && strstr(err.text, text) != NULL, "%s: got code %d, \"%s\"; want \"%s\"",
+               operation_name(op), (int)code, err.text, text);
 }
 
 static void test_wrong_arguments(void **state)
@@ -808,11 +878,14 @@ static void test_wrong_arguments(void **state)
     c = good; c.count = -1;             expect_refusal(ALLREDUCE, NULL, c, "count -1 is negative");
     c = good; c.dtype = DTYPE_COUNT;    expect_refusal(ALLREDUCE, NULL, c, "dtype 7 does not exist");
     c = good; c.reduction = 99;         expect_refusal(ALLREDUCE, NULL, c, "reduction 99 does not exist");
-    if (group.size > 1) expect_refusal(ALLREDUCE, "two_level", good, "allreduce two_level needs a group on several nodes of the cluster; this group has P=");
+    if (group.size > 1)
+        expect_refusal(ALLREDUCE, "two_level", good,
+                       "allreduce two_level needs a group on several nodes of the cluster; this group has P=");
     if (group.size == 5) {
         const struct cluster m = nodes_of(2);
         clock_restart(&device.clock, &m, F32);
-        expect_refusal(ALLREDUCE, "torus_2d", good, "allreduce torus_2d needs as many members on every node of the cluster; this group has P=5");
+        expect_refusal(ALLREDUCE, "torus_2d", good,
+                       "allreduce torus_2d needs as many members on every node of the cluster; this group has P=5");
     }
     c = good; c.root = group.size;      expect_refusal(BROADCAST, NULL, c, "is not in a group of");
     ASSERT_ALL(x[0] == 7 && x[3] == 7, "a refused call changed data");
@@ -832,16 +905,20 @@ static void test_wrong_buffers(void **state)
     struct collective c;
     comm.checks_calls = true;
     c = good; c.in = r == 0 ? NULL : x;         expect_refusal(ALLREDUCE, NULL, c, "in is NULL for ");
-    c = good; c.out = r == 0 ? x + 1 : y;       expect_refusal(ALLREDUCE, NULL, c, "allreduce: in and out overlap on device ");
-                                                expect_refusal(BROADCAST, NULL, c, "in place is in == out");
-                                                expect_refusal(REDUCE_SCATTER, NULL, c, "in place is out as block 0 of in");
-                                                expect_refusal(SCATTER, NULL, c, "in place is out as block 0 of in");
-                                                expect_refusal(SCAN, NULL, c, "scan: in and out overlap on device ");
-    c.count = 2;                                expect_refusal(ALLTOALL, NULL, c, "alltoall: in and out overlap on device ");
+    c = good;
+    c.out = r == 0 ? x + 1 : y;
+    expect_refusal(ALLREDUCE, NULL, c, "allreduce: in and out overlap on device ");
+    expect_refusal(BROADCAST, NULL, c, "in place is in == out");
+    expect_refusal(REDUCE_SCATTER, NULL, c, "in place is out as block 0 of in");
+    expect_refusal(SCATTER, NULL, c, "in place is out as block 0 of in");
+    expect_refusal(SCAN, NULL, c, "scan: in and out overlap on device ");
+    c.count = 2;
+    expect_refusal(ALLTOALL, NULL, c, "alltoall: in and out overlap on device ");
     c = good; c.in = r == 0 ? y + 1 : x;        expect_refusal(ALLGATHER, NULL, c, "in place is in as block 0 of out");
                                                 expect_refusal(GATHER, NULL, c, "in place is in as block 0 of out");
     c = good; c.counts = counts, c.recvcounts = others;
-    others[0] = r == 0 ? 3 : 2;                 expect_refusal(ALLTOALL, NULL, c, "alltoall: counts[0] = 2, but recvcounts[0] = 3 on device ");
+    others[0] = r == 0 ? 3 : 2;
+    expect_refusal(ALLTOALL, NULL, c, "alltoall: counts[0] = 2, but recvcounts[0] = 3 on device ");
     others[0] = r == 0 ? -1 : 2;                expect_refusal(ALLTOALL, NULL, c, "recvcounts[0] = -1 is negative");
     others[0] = 2, others[P - 1] = r == 0 ? 1 : 2;
     c.in = r == 0 ? y : x;                      expect_refusal(ALLTOALL, NULL, c, "alltoall in place: counts[");
@@ -849,13 +926,14 @@ static void test_wrong_buffers(void **state)
     free(x), free(y);
 }
 
-/* ---- calls that differ between members, where the job checks them ------------------------------------------------------------- */
+/* ---- calls that differ between members, where the job checks them ------------------------------------------------ */
 
 static void expect_difference(enum operation op, const char *name, struct collective c, const char *text)
 {
     struct error err = { .code = OK, .text = "" };
     const enum error_code code = collective_run(&group, op, name, &c, &err);
-    ASSERT_ALL(code == ERR_USAGE && strstr(err.text, text) != NULL, "got code %d, \"%s\"; want \"%s\"", (int)code, err.text, text);
+    ASSERT_ALL(code == ERR_USAGE && strstr(err.text, text) != NULL, "got code %d, \"%s\"; want \"%s\"", (int)code,
+               err.text, text);
 }
 
 static void test_calls_that_differ(void **state)
@@ -869,21 +947,27 @@ static void test_calls_that_differ(void **state)
     (void)state;
     if (group.size == 1) skip();
     comm.checks_calls = true;
-    snprintf(text, sizeof text, "allreduce over all devices: count is 4 on device %d, but 5 on device 0", group.size - 1);
+    snprintf(text, sizeof text, "allreduce over all devices: count is 4 on device %d, but 5 on device 0",
+             group.size - 1);
     c = good; c.count += last;                          expect_difference(ALLREDUCE, "ring", c, text);
     c = good; c.dtype = last ? F64 : F32;               expect_difference(ALLREDUCE, NULL, c, "but fp64 on device 0");
     c = good; c.reduction = last ? MAX : SUM;           expect_difference(ALLREDUCE, "auto", c, "reduction is sum");
     c = good; c.root = last;                            expect_difference(BROADCAST, NULL, c, "root is 0");
-    c = good; c.counts = counts; counts[0] = last;      expect_difference(REDUCE_SCATTER, NULL, c, "the sum of counts is 0");
-    c = good;                                           expect_difference(ALLREDUCE, last ? "doubling" : "ring", c, "but doubling on device 0");
-    c = good;                                           expect_difference(last ? REDUCE : ALLREDUCE, NULL, c, "but reduce on device 0");
+    c = good;
+    c.counts = counts;
+    counts[0] = last;
+    expect_difference(REDUCE_SCATTER, NULL, c, "the sum of counts is 0");
+    c = good;
+    expect_difference(ALLREDUCE, last ? "doubling" : "ring", c, "but doubling on device 0");
+    c = good;
+    expect_difference(last ? REDUCE : ALLREDUCE, NULL, c, "but reduce on device 0");
     ASSERT_ALL(x[0] == 7, "a refused call changed data");
     struct error err;
     const enum error_code code = collective_run(&group, ALLREDUCE, NULL, &good, &err);
     ASSERT_ALL(code == OK && x[0] == 7 * (float)group.size, "after all that, a right call gives %g", x[0]);
 }
 
-/* ---- the same results when nothing is buffered and everything is late -------------------------------------------------------- */
+/* ---- the same results when nothing is buffered and everything is late -------------------------------------------- */
 
 static uint64_t everything_once(uint64_t *time)
 {
@@ -963,10 +1047,12 @@ static int close_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICES(test_every_algorithm), ON_DEVICES(test_algorithms_by_nodes), ON_DEVICES(test_same_bits_everywhere), ON_DEVICES(test_order_of_additions),
+        ON_DEVICES(test_every_algorithm), ON_DEVICES(test_algorithms_by_nodes), ON_DEVICES(test_same_bits_everywhere),
+            ON_DEVICES(test_order_of_additions),
         ON_DEVICES(test_levels_of_every_algorithm),
         ON_DEVICES(test_optima),
-        ON_DEVICES(test_circulant_broadcast_is_optimal), ON_DEVICES(test_costs_of_large_counts), ON_DEVICES(test_a_message_beyond_int),
+        ON_DEVICES(test_circulant_broadcast_is_optimal), ON_DEVICES(test_costs_of_large_counts),
+            ON_DEVICES(test_a_message_beyond_int),
         ON_DEVICES(test_wrong_arguments), ON_DEVICES(test_wrong_buffers), ON_DEVICES(test_calls_that_differ),
         ON_DEVICES(test_timing_does_not_matter),
     };

@@ -33,9 +33,15 @@ static int right_of(const struct group *g) { return (g->rank + 1) % g->size; }
 static int left_of(const struct group *g) { return (g->rank + g->size - 1) % g->size; }
 
 /* Byte i of message m from a device: depends on all three, so that a mix-up shows. */
-static unsigned char pattern(int rank, int m, uint64_t i) { return (unsigned char)(rank * 89 + m * 37 + (int)(i % 251)); }
+static unsigned char pattern(int rank, int m, uint64_t i)
+{
+    return (unsigned char)(rank * 89 + m * 37 + (int)(i % 251));
+}
 
-static void fill(unsigned char *x, uint64_t n, int rank, int m) { for (uint64_t i = 0; i < n; i++) x[i] = pattern(rank, m, i); }
+static void fill(unsigned char *x, uint64_t n, int rank, int m)
+{
+    for (uint64_t i = 0; i < n; i++) x[i] = pattern(rank, m, i);
+}
 
 static int64_t first_wrong(const unsigned char *x, uint64_t n, int rank, int m)
 {
@@ -43,7 +49,7 @@ static int64_t first_wrong(const unsigned char *x, uint64_t n, int rank, int m)
     return -1;
 }
 
-/* ---- messages -------------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 /* Everybody passes so many bytes to the right. */
 static void shift(uint64_t bytes)
@@ -82,10 +88,12 @@ static void test_a_buffer_is_free_after_its_exchange(void **state)
         struct exchange x = exchange_begin(&all, POINT_TO_POINT);
         fill(out, sizeof out, all.rank, slow);
         if (all.rank == slow) nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
-        const enum error_code code = exchange_both(&x, right_of(&all), out, sizeof out, left_of(&all), in, sizeof in, &err);
+        const enum error_code code =
+            exchange_both(&x, right_of(&all), out, sizeof out, left_of(&all), in, sizeof in, &err);
         memset(out, 0xee, sizeof out);
         const int64_t wrong = first_wrong(in, sizeof in, left_of(&all), slow);
-        ASSERT_ALL(code == OK && wrong < 0, "device %d was slow, and byte %lld is what its sender has written since", slow, (long long)wrong);
+        ASSERT_ALL(code == OK && wrong < 0, "device %d was slow, and byte %lld is what its sender has written since",
+                   slow, (long long)wrong);
     }
 }
 
@@ -112,7 +120,7 @@ static void test_messages_of_one_exchange_arrive_in_order(void **state)
     struct message sends[N], receives[N];
     struct exchange x = exchange_begin(&all, POINT_TO_POINT);
     (void)state;
-    for (int m = 0; m < N; m++) {                           /* small and large in turn; more than the slots there are at first */
+    for (int m = 0; m < N; m++) {                  /* small and large in turn; more than the slots there are at first */
         const uint64_t bytes = (uint64_t)(m % 3 * SMALL + m);
         fill(out[m], bytes, all.rank, m);
         receives[m] = message_receive(&x, left_of(&all), in[m], bytes);
@@ -138,7 +146,7 @@ static void test_synchronous_sends(void **state)
     comm_barrier(&comm);
 }
 
-/* ---- wrong sizes ------------------------------------------------------------------------------------------------------- */
+/* ---- wrong sizes ------------------------------------------------------------------------------------------------- */
 
 /* The left neighbour sends another length than is expected; the exchange after it must work. */
 static void expect_wrong_length(uint64_t sent, uint64_t expected)
@@ -146,11 +154,13 @@ static void expect_wrong_length(uint64_t sent, uint64_t expected)
     unsigned char *out = calloc(1, sent + 1), *in = calloc(1, expected + 1);
     char want[200];
     struct exchange x = exchange_begin(&all, ALLGATHER);
-    snprintf(want, sizeof want, "allgather over all devices: device %d expected %llu bytes from device %d, which sent %llu",
-             all.rank, (unsigned long long)expected, left_of(&all), (unsigned long long)sent);
+    snprintf(want, sizeof want,
+             "allgather over all devices: device %d expected %llu bytes from device %d, which sent %llu", all.rank,
+             (unsigned long long)expected, left_of(&all), (unsigned long long)sent);
     err.text[0] = '\0';
     const enum error_code code = exchange_both(&x, right_of(&all), out, sent, left_of(&all), in, expected, &err);
-    ASSERT_ALL(code == ERR_COMM && strcmp(err.text, want) == 0, "got code %d \"%s\", want \"%s\"", (int)code, err.text, want);
+    ASSERT_ALL(code == ERR_COMM && strcmp(err.text, want) == 0, "got code %d \"%s\", want \"%s\"", (int)code, err.text,
+               want);
     free(out);
     free(in);
     shift(SMALL + 100);
@@ -175,9 +185,10 @@ static void test_wrong_sizes_are_reported(void **state)
 #endif
 }
 
-/* ---- groups -------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* Members that were called otherwise do not take each other's data, whether lengths agree or not; what follows is not disturbed. */
+/* Members that were called otherwise do not take each other's data, whether lengths agree or not;
+ * what follows is not disturbed. */
 static void test_other_calls_are_reported(void **state)
 {
     static unsigned char out[20000], in[20000];
@@ -190,9 +201,12 @@ static void test_other_calls_are_reported(void **state)
         struct exchange x = exchange_begin(&all, ALLREDUCE);
         all.call = 0;
         const uint64_t wanted = differ ? bytes[i].wanted : bytes[i].sent;
-        const enum error_code code = exchange_both(&x, right_of(&all), out, bytes[i].sent, left_of(&all), in, wanted, &err);
+        const enum error_code code =
+            exchange_both(&x, right_of(&all), out, bytes[i].sent, left_of(&all), in, wanted, &err);
         ASSERT_ALL(code == (differ ? ERR_COMM : OK), "%d bytes: code %d", (int)bytes[i].sent, (int)code);
-        ASSERT_ALL(!differ || strstr(err.text, bytes[i].sent == bytes[i].wanted ? "were called with different arguments" : "which sent") != NULL, "got \"%s\"", err.text);
+        ASSERT_ALL(!differ || strstr(err.text, bytes[i].sent == bytes[i].wanted ? "were called with different arguments"
+                                                                                : "which sent") != NULL,
+                   "got \"%s\"", err.text);
         shift(20000);
     }
 }
@@ -225,9 +239,10 @@ static void test_groups_along_every_set_of_axes(void **state)
             }
             struct exchange x = exchange_begin(&g, POINT_TO_POINT);
             int got = -1;
-            const enum error_code code = exchange_both(&x, right_of(&g), &comm.rank, sizeof got, left_of(&g), &got, sizeof got, &err);
-            ASSERT_ALL(code == OK && got == g.member[left_of(&g)], "axes %u: got %d from member %d (device %d)", axes, got,
-                       left_of(&g), g.member[left_of(&g)]);
+            const enum error_code code =
+                exchange_both(&x, right_of(&g), &comm.rank, sizeof got, left_of(&g), &got, sizeof got, &err);
+            ASSERT_ALL(code == OK && got == g.member[left_of(&g)], "axes %u: got %d from member %d (device %d)", axes,
+                       got, left_of(&g), g.member[left_of(&g)]);
             group_close(&g);
         }
     }
@@ -266,7 +281,8 @@ static void test_groups_that_only_some_devices_make(void **state)
     assert_int_equal(group_world(&everybody, &comm, &err), OK);
     int got = -1;
     struct exchange x = exchange_begin(&everybody, POINT_TO_POINT);
-    const enum error_code code = exchange_both(&x, right_of(&everybody), &comm.rank, 4, left_of(&everybody), &got, 4, &err);
+    const enum error_code code =
+        exchange_both(&x, right_of(&everybody), &comm.rank, 4, left_of(&everybody), &got, 4, &err);
     ASSERT_ALL(code == OK && got == left_of(&everybody), "got %d: %s", got, err.text);
     group_close(&everybody);
 }
@@ -289,11 +305,13 @@ static void test_exchanges_in_flight_do_not_mix(void **state)
             sends[g][e] = message_send(&x[g][e], right_of(&all), &out[g][e], sizeof out[g][e]);
         }
     for (int g = 1; g >= 0; g--)
-        for (int e = N - 1; e >= 0; e--) receives[g][e] = message_receive(&x[g][e], left_of(&all), &in[g][e], sizeof in[g][e]);
+        for (int e = N - 1; e >= 0; e--)
+            receives[g][e] = message_receive(&x[g][e], left_of(&all), &in[g][e], sizeof in[g][e]);
     int bad = -1;
     for (int e = 0; e < N; e++)
         for (int g = 0; g < 2; g++) {
-            const bool good = message_wait(&comm, receives[g][e], &err) == OK && message_wait(&comm, sends[g][e], &err) == OK;
+            const bool good =
+                message_wait(&comm, receives[g][e], &err) == OK && message_wait(&comm, sends[g][e], &err) == OK;
             if (!good || in[g][e] != left_of(&all) * 1000 + g * 100 + e) bad = in[g][e];
         }
     ASSERT_ALL(bad < 0, "an exchange got %d, another one's message", bad);
@@ -325,7 +343,7 @@ static void test_named_exchanges_need_no_order(void **state)
     ASSERT_ALL(bad < 0, "name %d got %d", bad, in[bad < 0 ? 0 : bad]);
 }
 
-/* ---- agreement -------------------------------------------------------------------------------------------------------------- */
+/* ---- agreement --------------------------------------------------------------------------------------------------- */
 
 static void test_agreement_is_the_lowest_device_that_failed(void **state)
 {
@@ -334,16 +352,19 @@ static void test_agreement_is_the_lowest_device_that_failed(void **state)
         char want[100];
         enum error_code local = OK;
         err.text[0] = '\0';
-        if (comm.rank >= culprit && comm.rank % 2 == culprit % 2) local = fail(&err, ERR_FILE, "device %d has no file", comm.rank);
+        if (comm.rank >= culprit && comm.rank % 2 == culprit % 2)
+            local = fail(&err, ERR_FILE, "device %d has no file", comm.rank);
         local = comm_agree(&comm, local, &err);
         snprintf(want, sizeof want, "device %d has no file", culprit);
-        ASSERT_ALL(local == ERR_FILE && strcmp(err.text, want) == 0, "got code %d \"%s\", want \"%s\"", (int)local, err.text, want);
+        ASSERT_ALL(local == ERR_FILE && strcmp(err.text, want) == 0, "got code %d \"%s\", want \"%s\"", (int)local,
+                   err.text, want);
     }
     ASSERT_ALL(comm_agree(&comm, OK, &err) == OK, "nobody failed, but %s", err.text);
-    ASSERT_ALL(comm_agree(&comm, comm.rank == comm.size - 1 ? ERR_MEMORY : OK, NULL) == ERR_MEMORY, "no code without a text");
+    ASSERT_ALL(comm_agree(&comm, comm.rank == comm.size - 1 ? ERR_MEMORY : OK, NULL) == ERR_MEMORY,
+               "no code without a text");
 }
 
-/* ---- counting ---------------------------------------------------------------------------------------------------------------- */
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
 
 static void test_counters_are_exact(void **state)
 {
@@ -355,9 +376,10 @@ static void test_counters_are_exact(void **state)
     assert_int_equal(exchange_both(&e, right_of(&all), x, 0, left_of(&all), y, 0, &err), OK);
     assert_int_equal(exchange_both(&e, -1, NULL, 0, -1, NULL, 0, &err), OK);
     reduce_local(&e, SUM, F32, y, x, 10);
-    ASSERT_ALL(t->messages_sent == 2 && t->bytes_sent == 40 && t->messages_received == 2 && t->bytes_received == 40 && t->additions == 10,
-               "counted %llu sent, %llu bytes, %llu additions", (unsigned long long)t->messages_sent, (unsigned long long)t->bytes_sent,
-               (unsigned long long)t->additions);
+    ASSERT_ALL(t->messages_sent == 2 && t->bytes_sent == 40 && t->messages_received == 2 && t->bytes_received == 40 &&
+                   t->additions == 10,
+               "counted %llu sent, %llu bytes, %llu additions", (unsigned long long)t->messages_sent,
+               (unsigned long long)t->bytes_sent, (unsigned long long)t->additions);
     comm_barrier(&comm);
     const struct traffic *control = &comm.counted.of[TRAFFIC_OTHER].of[CONTROL];
     ASSERT_ALL(comm.size == 1 || control->messages_sent > 0, "a barrier sent nothing");
@@ -379,8 +401,8 @@ static void test_kinds_that_share_a_group_are_told_apart(void **state)
     assert_int_equal(exchange_both(&one, right_of(&tensor), x, 3, left_of(&tensor), y, 3, &err), OK);
     assert_int_equal(exchange_both(&other, right_of(&data), x, 8, left_of(&data), y, 8, &err), OK);
     const struct traffic a = ledger_kind(&comm.counted, TRAFFIC_TENSOR), b = ledger_kind(&comm.counted, TRAFFIC_DATA);
-    ASSERT_ALL(a.bytes_sent == 3 && b.bytes_sent == 8, "counted %llu and %llu bytes, not 3 and 8", (unsigned long long)a.bytes_sent,
-               (unsigned long long)b.bytes_sent);
+    ASSERT_ALL(a.bytes_sent == 3 && b.bytes_sent == 8, "counted %llu and %llu bytes, not 3 and 8",
+               (unsigned long long)a.bytes_sent, (unsigned long long)b.bytes_sent);
     ASSERT_ALL(a.level[0].bytes == 3 && a.level[0].messages == 1, "the messages of 3 bytes went over no link");
     group_close(&tensor);
     group_close(&data);
@@ -394,7 +416,8 @@ static void test_reductions_keep_nan(void **state)
     for (enum reduction how = 0; how < REDUCTION_COUNT; how++) {
         float into[3] = { nan, 2, nan }, from[3] = { 1, nan, nan };
         reduce_local(&e, how, F32, into, from, 3);
-        for (int i = 0; i < 3; i++) ASSERT_ALL(into[i] != into[i], "%s: NaN at %d became %g", reduction_name(how), i, into[i]);
+        for (int i = 0; i < 3; i++)
+            ASSERT_ALL(into[i] != into[i], "%s: NaN at %d became %g", reduction_name(how), i, into[i]);
     }
     int32_t big = INT32_MAX, one = 1;
     reduce_local(&e, SUM, I32, &big, &one, 1);
@@ -419,9 +442,11 @@ static void test_scratch_is_counted_as_buffers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_DEVICES(test_messages_of_every_size), ON_DEVICES(test_a_buffer_is_free_after_its_exchange), ON_DEVICES(test_messages_in_pieces),
+        ON_DEVICES(test_messages_of_every_size), ON_DEVICES(test_a_buffer_is_free_after_its_exchange),
+            ON_DEVICES(test_messages_in_pieces),
         ON_DEVICES(test_messages_of_one_exchange_arrive_in_order), ON_DEVICES(test_synchronous_sends),
-        ON_DEVICES(test_wrong_sizes_are_reported), ON_DEVICES(test_other_calls_are_reported), ON_DEVICES(test_groups_along_every_set_of_axes),
+        ON_DEVICES(test_wrong_sizes_are_reported), ON_DEVICES(test_other_calls_are_reported),
+            ON_DEVICES(test_groups_along_every_set_of_axes),
         ON_DEVICES(test_groups_are_refused_when_wrong), ON_DEVICES(test_groups_that_only_some_devices_make),
         ON_DEVICES(test_exchanges_in_flight_do_not_mix), ON_DEVICES(test_named_exchanges_need_no_order),
         ON_DEVICES(test_agreement_is_the_lowest_device_that_failed), ON_DEVICES(test_counters_are_exact),

@@ -1,4 +1,5 @@
-/* Errors beside bounds, by hand: sums, borders, NaN, the worst, the first, on which devices.  That all of a run is compared: test_probe.c.
+/* Errors beside bounds, by hand: sums, borders, NaN, the worst, the first, on which devices.  That all of a run is
+ * compared: test_probe.c.
  * tier: check
  */
 #include "emulated_devices/verify/comparison.h"
@@ -23,8 +24,12 @@ static int forget(void **state)
     return 0;
 }
 
-/* The numbers here are powers of two and their multiples: every sum and root is exact, so == and the border are meant. */
-static struct sums differ_by(double error) { return (struct sums){ .difference = error * error, .elements = 1, .expected = 1 }; }
+/* The numbers here are powers of two and their multiples: every sum and root is exact, so == and the
+ * border are meant. */
+static struct sums differ_by(double error)
+{
+    return (struct sums){ .difference = error * error, .elements = 1, .expected = 1 };
+}
 
 /* A gradient on one device, of norm 1. */
 static void hold(const char *tensor, int rank, double error, double bound)
@@ -44,7 +49,7 @@ static bool holds(double error, double bound)
     return !c.failed;
 }
 
-/* ---- sums ---------------------------------------------------------------------------------------------------------------- */
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 static void test_exceeds(void **state)
 {
@@ -63,7 +68,8 @@ static void test_sums(void **state)
     for (int i = 0; i < 2; i++) {
         struct sums s = { .expected = 3 };
         sums_add(&s, actual[i], 2, truth, 1, 3);                /* 1, -2, 3 beside 1, 1, -5 */
-        assert_true(s.difference == 0 + 9 + 64 && s.actual == 14 && s.product == 1 - 2 - 15 && s.truth == 27 && s.elements == 3);
+        assert_true(s.difference == 0 + 9 + 64 && s.actual == 14 && s.product == 1 - 2 - 15 && s.truth == 27 &&
+                    s.elements == 3);
         sums_add(&s, actual[i], 0, truth, 0, 1);                /* 9 beside 9 */
         assert_true(s.difference == 73 && s.actual == 95 && s.product == 65 && s.truth == 108 && s.elements == 4);
         assert_true(sums_scale(&s).factor == 65. / 108);
@@ -74,18 +80,23 @@ static void test_error_of_sums(void **state)
 {
     (void)state;
     const struct { struct sums s; double size, error; } cases[] = {
-        { { .difference = 9, .elements = 1, .expected = 1 }, 4, 0.75 }, { { .difference = 9, .elements = 1, .expected = 1 }, 0, INFINITY },
-        { { .difference = 0, .elements = 1, .expected = 1 }, 0, 0 }, { { .difference = 0, .elements = 0, .expected = 0 }, 1, 0 },
-        { { .difference = 0, .elements = 1, .expected = 2 }, 1, NAN }, { { .difference = 0, .elements = 2, .expected = 1 }, 1, NAN },
+        { { .difference = 9, .elements = 1, .expected = 1 }, 4, 0.75 },
+        { { .difference = 9, .elements = 1, .expected = 1 }, 0, INFINITY },
+        { { .difference = 0, .elements = 1, .expected = 1 }, 0, 0 },
+        { { .difference = 0, .elements = 0, .expected = 0 }, 1, 0 },
+        { { .difference = 0, .elements = 1, .expected = 2 }, 1, NAN },
+        { { .difference = 0, .elements = 2, .expected = 1 }, 1, NAN },
         { { .difference = NAN, .elements = 1, .expected = 1 }, 1, NAN },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const double error = sums_error(&cases[i].s, cases[i].size);
-        if (!(isnan(cases[i].error) ? isnan(error) : error == cases[i].error)) fail_msg("case %zu: %g, want %g", i, error, cases[i].error);
+        if (!(isnan(cases[i].error) ? isnan(error) : error == cases[i].error))
+            fail_msg("case %zu: %g, want %g", i, error, cases[i].error);
     }
 }
 
-/* One element of many, at either end or between, NaN or off: nothing is passed over, and opposite differences do not cancel. */
+/* One element of many, at either end or between, NaN or off:
+ * nothing is passed over, and opposite differences do not cancel. */
 static void test_every_element_counts(void **state)
 {
     (void)state;
@@ -106,7 +117,7 @@ static void test_every_element_counts(void **state)
     }
 }
 
-/* ---- the bound ----------------------------------------------------------------------------------------------------------- */
+/* ---- the bound --------------------------------------------------------------------------------------------------- */
 
 static void test_border(void **state)
 {
@@ -143,7 +154,7 @@ static void test_missing_elements(void **state)
     assert_true(c.failed && isnan(c.first.error));
 }
 
-/* ---- single numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- single numbers ---------------------------------------------------------------------------------------------- */
 
 static bool number_holds(double actual, double truth, double bound)
 {
@@ -163,7 +174,8 @@ static void test_numbers(void **state)
     assert_true(number_holds(0, 0, 0) && number_holds(0, 0, 0.5) && number_holds(4, 4, 0));
     assert_false(number_holds(1, 0, 0.5) || number_holds(NAN, 4, 0.5) || number_holds(INFINITY, 4, 0.5));
     assert_false(number_holds(8, 4, 0.5));
-    assert_true(c.number && c.where.on.number && c.first.error == 1 && c.first.bound == 0.125 && c.first.scale.factor == 2);
+    assert_true(c.number && c.where.on.number && c.first.error == 1 && c.first.bound == 0.125 &&
+                c.first.scale.factor == 2);
     assert_string_equal(c.first.tensor, "loss");
 }
 
@@ -173,7 +185,7 @@ static void test_divergence(void **state)
     (void)state;
     assert_true(number_holds(NAN, INFINITY, 0.5) && c.diverged && number_holds(INFINITY, NAN, NAN) && c.diverged);
     assert_false(number_holds(4, NAN, 0.5) || number_holds(4, INFINITY, 0.5));
-    assert_true(number_holds(5, 4, NAN) && c.diverged && c.compared == 0);         /* its twin diverges: rounding decides */
+    assert_true(number_holds(5, 4, NAN) && c.diverged && c.compared == 0);     /* its twin diverges: rounding decides */
 
     const double sizes[] = { NAN, INFINITY, 1 }, bounds[] = { 0.5, 0.5, INFINITY };
     for (int i = 0; i < 3; i++) {
@@ -216,7 +228,7 @@ static void test_skipped_step(void **state)
     assert_true(c.diverged);
 }
 
-/* ---- the worst, and the first ------------------------------------------------------------------------------------------------ */
+/* ---- the worst, and the first ------------------------------------------------------------------------------------ */
 
 static void test_worst_is_by_ratio(void **state)
 {
@@ -284,7 +296,8 @@ static void test_every_kind_is_reported(void **state)
     (void)state;
     const struct { size_t at; const char *name; } kinds[] = {
         { offsetof(struct comparison, activation), "activations" }, { offsetof(struct comparison, loss), "loss" },
-        { offsetof(struct comparison, activation_gradient), "their gradients" }, { offsetof(struct comparison, gradient), "gradients" },
+        { offsetof(struct comparison, activation_gradient), "their gradients" },
+        { offsetof(struct comparison, gradient), "gradients" },
         { offsetof(struct comparison, quantised), "as quantised" }, { offsetof(struct comparison, norm), "norm" },
         { offsetof(struct comparison, weight), "weights" }, { offsetof(struct comparison, state), "states" },
     };
@@ -300,7 +313,7 @@ static void test_every_kind_is_reported(void **state)
     assert_null(comparison_kind(&c, count, &name));
 }
 
-/* ---- what quantising has done -------------------------------------------------------------------------------------------------- */
+/* ---- what quantising has done ------------------------------------------------------------------------------------ */
 
 static bool excess_holds(double a, double b, double d)
 {
@@ -318,7 +331,8 @@ static void test_excess(void **state)
     (void)state;
     const double above = 1 + DBL_EPSILON;
     assert_true(excess_holds(1, 0, 0) && excess_holds(0, 1, 0) && excess_holds(0, 0, 1) && excess_holds(1, 1, 1));
-    assert_false(excess_holds(above, 0, 0) || excess_holds(0, above, 0) || excess_holds(0, 0, above) || excess_holds(1.01, 1, 0));
+    assert_false(excess_holds(above, 0, 0) || excess_holds(0, above, 0) || excess_holds(0, 0, above) ||
+                 excess_holds(1.01, 1, 0));
     assert_false(excess_holds(NAN, 0.5, 0.5) || excess_holds(0.5, NAN, 0.5) || excess_holds(0.5, 0.5, NAN));
     assert_false(excess_holds(INFINITY, NAN, 0.5));
     double wrong[] = { 2 };
@@ -328,7 +342,7 @@ static void test_excess(void **state)
     assert_false(c.failed);
 }
 
-/* ---- in words ------------------------------------------------------------------------------------------------------------------- */
+/* ---- in words ---------------------------------------------------------------------------------------------------- */
 
 static struct plan plan_2x3(void)
 {
@@ -352,17 +366,25 @@ static void test_words(void **state)
         const bool wrong = r % 3 == 1;
         struct worst found = { .tensor = "h.0.ln_1.bias", .bound = 0.25, .rank = r, .step = 7 };
         const double factor = wrong ? 2 : 1;
-        const struct sums s = { .difference = wrong ? 4 : 0, .actual = 4 * factor * factor, .product = 4 * factor, .truth = 4, .elements = 1, .expected = 1 };
+        const struct sums s = { .difference = wrong ? 4 : 0,
+                                .actual = 4 * factor * factor,
+                                .product = 4 * factor,
+                                .truth = 4,
+                                .elements = 1,
+                                .expected = 1 };
         comparison_tensor(&c, &c.gradient, "gradient", found, &s, 2);
     }
-    expect_words("step 7: gradient h.0.ln_1.bias on device 1 (dp=0 tp=1) differs from the one-device run by 1; its bound is 0.25; "
+    expect_words("step 7: gradient h.0.ln_1.bias on device 1 (dp=0 tp=1) differs from the one-device run by 1; its "
+                 "bound is 0.25; "
                  "wrong on tp=1, any dp; it is expected times 2.0000 = dp");
     assert_false(number_holds(12, 4, 0.5));
-    expect_words("step 1: loss differs from the one-device run by 2; its bound is 0.125; it is expected times 3.0000 = tp");
+    expect_words(
+        "step 1: loss differs from the one-device run by 2; its bound is 0.125; it is expected times 3.0000 = tp");
     c = (struct comparison){ 0 };
     double excess[] = { 1.5 };
     comparison_excess(&c, (struct worst){ .tensor = "wte.weight", .rank = 5, .step = 2 }, tensor_1d(excess, F64, 1));
-    expect_words("step 2: quantised gradient wte.weight on device 5 (dp=1 tp=2) differs from the sum of what was quantised, in units of what "
+    expect_words("step 2: quantised gradient wte.weight on device 5 (dp=1 tp=2) differs from the sum of what was "
+                 "quantised, in units of what "
                  "that allows, by 1.5; its bound is 1; wrong on dp=1, tp=2");
 }
 
@@ -371,10 +393,14 @@ static void test_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exceeds), cmocka_unit_test(test_sums), cmocka_unit_test(test_error_of_sums), cmocka_unit_test(test_every_element_counts),
-        FRESH(test_border), FRESH(test_error_is_of_the_whole), FRESH(test_missing_elements), FRESH(test_numbers), FRESH(test_divergence),
-        FRESH(test_zero_truth), FRESH(test_skipped_step), FRESH(test_worst_is_by_ratio), FRESH(test_nan_stays), FRESH(test_first),
-        FRESH(test_holders_after_the_failure), FRESH(test_every_kind_is_reported), FRESH(test_excess), FRESH(test_words),
+        cmocka_unit_test(test_exceeds), cmocka_unit_test(test_sums), cmocka_unit_test(test_error_of_sums),
+            cmocka_unit_test(test_every_element_counts),
+        FRESH(test_border), FRESH(test_error_is_of_the_whole), FRESH(test_missing_elements), FRESH(test_numbers),
+            FRESH(test_divergence),
+        FRESH(test_zero_truth), FRESH(test_skipped_step), FRESH(test_worst_is_by_ratio), FRESH(test_nan_stays),
+            FRESH(test_first),
+        FRESH(test_holders_after_the_failure), FRESH(test_every_kind_is_reported), FRESH(test_excess),
+            FRESH(test_words),
     };
     return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
 }

@@ -2,7 +2,8 @@
  * tier: check
  * ranks: 1 2 3
  *
- * This program's MPI_Comm_idup, MPI_Comm_free and MPI_Irecv stand before MPI's: they count, and fail when they are told to.
+ * This program's MPI_Comm_idup, MPI_Comm_free and MPI_Irecv stand before MPI's: they count, and fail when they are told
+ * to.
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/collectives/collective.h"
@@ -42,7 +43,9 @@ static struct comm comm;
 static struct error err;
 
 /* Long messages wait for their receivers, which takes a third communicator. */
-static const struct cluster rendezvous = { .name = "rendezvous", .levels = 1, .link = { { .latency = 1000, .gap = 1000, .rate = 1000, .eager = 64 } } };
+static const struct cluster rendezvous = { .name = "rendezvous",
+                                           .levels = 1,
+                                           .link = { { .latency = 1000, .gap = 1000, .rate = 1000, .eager = 64 } } };
 
 static int open_device(void **state)
 {
@@ -80,13 +83,15 @@ static void test_a_duplicate_fails(void **state)
             fail_at = who == test_rank || who == test_size ? which : 0;
             calls = made = freed = 0;
             const enum error_code code = comm_open(&comm, &device, &err);
-            ASSERT_ALL(code == ERR_COMM && strcmp(err.text, want) == 0, "duplicate %d: got code %d \"%s\", want \"%s\"", which, (int)code, err.text, want);
+            ASSERT_ALL(code == ERR_COMM && strcmp(err.text, want) == 0, "duplicate %d: got code %d \"%s\", want \"%s\"",
+                       which, (int)code, err.text, want);
             ASSERT_ALL(made == freed, "duplicate %d: %d communicators made, %d freed", which, made, freed);
             connect_and_add();
         }
 }
 
-/* The body of the message is posted all the same; MPI must not write into it later, nor into what comes to lie there. */
+/* The body of the message is posted all the same; MPI must not write into it later, nor into what
+ * comes to lie there. */
 static void test_a_receive_fails(void **state)
 {
     enum { LONG = 100000 };
@@ -99,7 +104,8 @@ static void test_a_receive_fails(void **state)
         struct exchange lost = exchange_begin(all, POINT_TO_POINT);
         fail_receive = true;
         const enum error_code code = message_wait(&comm, message_receive(&lost, left, in, i % 2 ? LONG : 10), &err);
-        ASSERT_ALL(code == ERR_COMM && strstr(err.text, "could not receive from device") != NULL, "got code %d \"%s\"", (int)code, err.text);
+        ASSERT_ALL(code == ERR_COMM && strstr(err.text, "could not receive from device") != NULL, "got code %d \"%s\"",
+                   (int)code, err.text);
         struct exchange x = exchange_begin(all, POINT_TO_POINT);
         memset(out, 17 + i, sizeof out);
         const enum error_code again = exchange_both(&x, right, out, LONG, left, in, LONG, &err);

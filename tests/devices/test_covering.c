@@ -1,4 +1,5 @@
-/* Coverings: every pair of values that some case has is in one, and no more cases than a few times the least there can be.
+/* Coverings: every pair of values that some case has is in one, and no more cases than a few times the least there can
+ * be.
  * tier: check
  */
 #include <stdarg.h>
@@ -30,7 +31,8 @@ static int cases_with(struct covering *c, bool seen[D][MOST][D][MOST], int *refu
     int n = 0;
     *refused = 0;
     covering_begin(c);
-    for (enum covering_result r; (r = covering_next(c, &x, &p, &why)) != COVERING_DONE; n += r == COVERING_CASE, *refused += r == COVERING_REFUSED) {
+    for (enum covering_result r; (r = covering_next(c, &x, &p, &why)) != COVERING_DONE;
+         n += r == COVERING_CASE, *refused += r == COVERING_REFUSED) {
         if (r == COVERING_REFUSED) continue;
         assert_int_equal(check_choice(NULL, &x, NULL), OK);
         for (int a = 0; a < D; a++)
@@ -54,7 +56,9 @@ static void test_every_pair_that_can_be_had(void **state)
     static bool seen[D][MOST][D][MOST];
     int refused, impossible = 0;
     struct error err;
-    struct covering c = { .dimensions = D, .values = values, .check = check_choice, .varies = { true, true, true, true }, .first = 1 };
+    struct covering c = {
+        .dimensions = D, .values = values, .check = check_choice, .varies = { true, true, true, true }, .first = 1
+    };
     (void)state;
     assert_int_equal(covering_open(&c, &err), OK);
     const int n = cases_with(&c, seen, &refused);
@@ -88,7 +92,8 @@ static void test_every_scheme_on_every_mesh(void **state)
         cases_begin(&c, (enum scheme_kind)kind);
         const enum dimension own = space_of_kind((enum scheme_kind)kind);
         memset(seen, 0, sizeof seen);
-        for (enum covering_result r; (r = cases_next(&c, &x, &p, &err)) != COVERING_DONE; refused += r == COVERING_REFUSED)
+        for (enum covering_result r; (r = cases_next(&c, &x, &p, &err)) != COVERING_DONE;
+             refused += r == COVERING_REFUSED)
             if (r == COVERING_CASE) seen[x.value[DIM_MESH]][x.value[own]] = true;
         for (int m = 0; m < c.space.meshes; m++)
             for (int v = 0; v < c.space.values[own]; v++) {
@@ -120,7 +125,8 @@ static void test_twins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_pair_that_can_be_had), cmocka_unit_test(test_every_scheme_on_every_mesh), cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_every_pair_that_can_be_had), cmocka_unit_test(test_every_scheme_on_every_mesh),
+            cmocka_unit_test(test_twins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,8 @@
  * ranks: 2 3 4 5 8
  * verify ranks: 1 6
  *
- * That each agrees with one device, and that messages, bytes, additions and memory equal their formulas, is part of every
- * case (verify/case.h).
+ * That each agrees with one device, and that messages, bytes, additions and memory equal their formulas, is part of
+ * every case (verify/case.h).
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/case.h"
@@ -43,14 +43,16 @@ static void same_bits(struct plan *p, const char *const schemes[], int group, in
     const uint64_t first = bits_of(p, schemes[0], group, steps);
     for (int i = 1; schemes[i]; i++) {
         const uint64_t other = bits_of(p, schemes[i], group, steps);
-        ASSERT_ALL(test_rank != 0 || other == first, "dp=%d tp=%d pp=%d %s M=%d group %d: weights of %s have other bits than those of %s",
-                   p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP], dtype_name(p->dtype), p->micros, group, schemes[i], schemes[0]);
+        ASSERT_ALL(test_rank != 0 || other == first,
+                   "dp=%d tp=%d pp=%d %s M=%d group %d: weights of %s have other bits than those of %s",
+                   p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP], dtype_name(p->dtype), p->micros, group,
+                   schemes[i], schemes[0]);
     }
 }
 
 static const char *const flat[] = { "ddp", "zero1", "zero2", "zero3", "fsdp", NULL };
 
-/* ---- bits ---------------------------------------------------------------------------------------------------------------- */
+/* ---- bits -------------------------------------------------------------------------------------------------------- */
 
 static void test_same_gradients_in_same_weights_out(void **state)
 {
@@ -61,7 +63,8 @@ static void test_same_gradients_in_same_weights_out(void **state)
     }
 }
 
-/* Nine heads on two devices, 61 tokens on two or three: what tp does not cut lies in another place of each device's buckets. */
+/* Nine heads on two devices, 61 tokens on two or three: what tp does not cut lies in another place
+ * of each device's buckets. */
 static void test_with_tensor_and_pipeline(void **state)
 {
     (void)state;
@@ -81,7 +84,8 @@ static void test_with_tensor_and_pipeline(void **state)
     }
 }
 
-/* A tied embedding's two uses of one microbatch are one sum in every scheme; SGD shows the last bit of every gradient. */
+/* A tied embedding's two uses of one microbatch are one sum in every scheme;
+ * SGD shows the last bit of every gradient. */
 static void test_with_a_tied_embedding(void **state)
 {
     (void)state;
@@ -109,11 +113,12 @@ static void test_any_bucket(void **state)
             p.data.bucket = 1000;
             const uint64_t want = bits_of(&p, flat[i], 0, FEW_STEPS);
             for (int k = 0; k < 4; k++) {
-                if (i == 0 && k == 0) continue;                         /* ddp would send every element by itself: slow */
+                if (i == 0 && k == 0) continue;                       /* ddp would send every element by itself: slow */
                 p.data.bucket = size[k];
                 const uint64_t got = bits_of(&p, flat[i], 0, FEW_STEPS);
-                ASSERT_ALL(test_rank != 0 || got == want, "%s, %d microbatches: weights have other bits with --bucket %lld than with 1000", flat[i], micros,
-                           (long long)size[k]);
+                ASSERT_ALL(test_rank != 0 || got == want,
+                           "%s, %d microbatches: weights have other bits with --bucket %lld than with 1000", flat[i],
+                           micros, (long long)size[k]);
             }
         }
     }
@@ -122,14 +127,16 @@ static void test_any_bucket(void **state)
 /* Gradients kept whole add up over microbatches first, those in shards over devices first. */
 static void test_microbatches_add_up_in_two_orders(void **state)
 {
-    static const char *const whole[] = { "ddp", "zero1", NULL }, *const in_shards[] = { "zero2", "zero3", "fsdp", NULL };
+    static const char *const whole[] = { "ddp", "zero1", NULL }, *const in_shards[] = { "zero2", "zero3", "fsdp",
+                                                                                        NULL };
     (void)state;
     struct plan micro = adam_plan(test_size, 1, 1, F32, 2);
     micro.model.tied = true;
     same_bits(&micro, whole, 0, FEW_STEPS);
     same_bits(&micro, in_shards, 0, FEW_STEPS);
     const uint64_t one = bits_of(&micro, "ddp", 0, FEW_STEPS), other = bits_of(&micro, "zero2", 0, FEW_STEPS);
-    ASSERT_ALL(test_rank != 0 || test_size < 3 || one != other, "sums in two orders have the same bits: this test would see nothing");
+    ASSERT_ALL(test_rank != 0 || test_size < 3 || one != other,
+               "sums in two orders have the same bits: this test would see nothing");
 }
 
 /* Within groups, then across them: the same tree for all that have the same groups. */
@@ -146,7 +153,8 @@ static void test_groups_add_up_in_a_tree(void **state)
     struct plan p = adam_plan(test_size, 1, 1, F32, 1);                 /* ((0+1) + (2+3)) + .., in ddp too */
     p.allreduce = "doubling";
     const uint64_t doubling = bits_of(&p, "ddp", 0, FEW_STEPS), in_pairs = bits_of(&p, "hsdp", 2, FEW_STEPS);
-    ASSERT_ALL(test_rank != 0 || in_pairs == doubling, "hsdp in pairs has other bits than ddp, both with recursive doubling");
+    ASSERT_ALL(test_rank != 0 || in_pairs == doubling,
+               "hsdp in pairs has other bits than ddp, both with recursive doubling");
 }
 
 /* How weights are gathered, and when, changes nothing but time and memory. */
@@ -158,11 +166,12 @@ static void test_gathering_permutes(void **state)
     for (int i = 1; i < 4; i++) {
         p.data.keep = i & 1, p.data.no_prefetch = i & 2;
         const uint64_t other = bits_of(&p, "zero3", 0, FEW_STEPS);
-        ASSERT_ALL(test_rank != 0 || other == plain, "reshard %d, prefetch %d: other bits", !p.data.keep, !p.data.no_prefetch);
+        ASSERT_ALL(test_rank != 0 || other == plain, "reshard %d, prefetch %d: other bits", !p.data.keep,
+                   !p.data.no_prefetch);
     }
 }
 
-/* ---- the norm ------------------------------------------------------------------------------------------------------------ */
+/* ---- the norm ---------------------------------------------------------------------------------------------------- */
 
 /* Every parameter counts once: tied ones, copies along dp and tp, and pieces of shards. */
 static void test_norm_counts_everything_once(void **state)
@@ -170,18 +179,21 @@ static void test_norm_counts_everything_once(void **state)
     (void)state;
     struct step_result want = { 0 }, got;
     uint64_t hash;
-    struct plan p = test_size == 8 ? adam_plan(2, 2, 2, F64, 1) : test_size % 2 == 0 ? adam_plan(test_size / 2, 2, 1, F64, 1) : adam_plan(test_size, 1, 1, F64, 1);
+    struct plan p = test_size == 8       ? adam_plan(2, 2, 2, F64, 1)
+                    : test_size % 2 == 0 ? adam_plan(test_size / 2, 2, 1, F64, 1)
+                                         : adam_plan(test_size, 1, 1, F64, 1);
     p.model.tied = true;
     for (int i = 0; flat[i]; i++) {
         p.data.scheme = flat[i];
         ASSERT_ALL(plan_check(&p, &err) == OK && case_train(&p, 3, &hash, &got, &err) == OK, "%s", err.text);
         if (i == 0) want = got;
-        ASSERT_ALL(got.norm == want.norm && want.norm > 0.1, "%s: norm %.17g, ddp's is %.17g", flat[i], got.norm, want.norm);
+        ASSERT_ALL(got.norm == want.norm && want.norm > 0.1, "%s: norm %.17g, ddp's is %.17g", flat[i], got.norm,
+                   want.norm);
         ASSERT_ALL(got.loss == want.loss, "%s: loss %.17g, ddp's is %.17g", flat[i], got.loss, want.loss);
     }
 }
 
-/* ---- with every schedule ------------------------------------------------------------------------------------------------- */
+/* ---- with every schedule ----------------------------------------------------------------------------------------- */
 
 /* Weights come and go, gradients are scattered, in whatever order a schedule asks for them. */
 static void test_with_every_schedule(void **state)
@@ -218,7 +230,8 @@ static void test_steps_in_mid_stream(void **state)
         ASSERT_ALL(case_run(&p, &o, &err) == OK, "%s", err.text);
         ASSERT_ALL(o.verdict.code == OK, "pipedream-2bw, %s: %s", p.data.scheme, o.verdict.text);
         p.data.scheme = "zero3";
-        ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, "two versions"), "zero3 with 2bw: %s", err.text);
+        ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, "two versions"), "zero3 with 2bw: %s",
+                   err.text);
     }
 }
 
@@ -230,7 +243,8 @@ static void test_keeping_and_not_prefetching_is_counted(void **state)
         struct outcome o;
         p.data = (struct data_request){ .scheme = "zero3", .bucket = 1, .keep = i & 1, .no_prefetch = i & 2 };
         ASSERT_ALL(plan_check(&p, &err) == OK && case_run(&p, &o, &err) == OK, "%s", err.text);
-        ASSERT_ALL(o.verdict.code == OK, "reshard %d, prefetch %d: %s", !p.data.keep, !p.data.no_prefetch, o.verdict.text);
+        ASSERT_ALL(o.verdict.code == OK, "reshard %d, prefetch %d: %s", !p.data.keep, !p.data.no_prefetch,
+                   o.verdict.text);
     }
 }
 

@@ -1,6 +1,6 @@
-/* A deadlock made on purpose: within the limit one line says who waits for whom, and the job ends.  A device that does not run is
- * named; one that computes for longer than the limit is no deadlock.  And collectives whose members disagree without noticing
- * before, which would be one: the job ends at once, with one line.
+/* A deadlock made on purpose: within the limit one line says who waits for whom, and the job ends.  A device that does
+ * not run is named; one that computes for longer than the limit is no deadlock.  And collectives whose members disagree
+ * without noticing before, which would be one: the job ends at once, with one line.
  *
  * The test is one plain process; it starts this program again under mpiexec, as devices that wait for each other.
  */
@@ -101,11 +101,14 @@ static void run_devices(const char *what, char *said, size_t size, int *status)
 /* mpiexec may add its own words; of ours, this is the last line. */
 static void expect_last(const char *said, const char *what)
 {
-    const char *at = strstr(said, "orrery: "), *next = at ? strstr(at + 1, "orrery: ") : NULL, *end = at ? strchr(at, '\n') : NULL;
+    const char *at = strstr(said, "orrery: "), *next = at ? strstr(at + 1, "orrery: ") : NULL,
+               *end = at ? strchr(at, '\n') : NULL;
     const char *found = at ? strstr(at, what) : NULL;
-    if (at == NULL || next != NULL || found == NULL || end == NULL || found > end || strstr(end, " waits for device ") != NULL)
+    if (at == NULL || next != NULL || found == NULL || end == NULL || found > end ||
+        strstr(end, " waits for device ") != NULL)
         print_error("its last line is not: orrery: ...%s...\nbut:\n%s\n", what, said);
-    assert_true(at != NULL && next == NULL && found != NULL && end != NULL && found < end && strstr(end, " waits for device ") == NULL);
+    assert_true(at != NULL && next == NULL && found != NULL && end != NULL && found < end &&
+                strstr(end, " waits for device ") == NULL);
 }
 
 static void expect(const char *said, const char *line)
@@ -180,7 +183,8 @@ static void test_counts_that_differ(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_ring_of_waiting), cmocka_unit_test(test_one_stays_away),
-                                       cmocka_unit_test(test_device_that_does_not_run), cmocka_unit_test(test_device_that_computes_is_waited_for),
+                                       cmocka_unit_test(test_device_that_does_not_run),
+                                           cmocka_unit_test(test_device_that_computes_is_waited_for),
                                        cmocka_unit_test(test_counts_that_differ) };
     if (argc > 1) return be_a_device(argv[1]);
     program = argv[0];

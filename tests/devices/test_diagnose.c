@@ -24,7 +24,8 @@ static struct evidence seen(const struct mesh *m, bool (*wrong)(int dp, int tp),
     struct evidence e = { 0 };
     for (int r = 0; r < m->devices; r++)
         if (mesh_coordinate(m, r, PP) == 1)
-            evidence_add(&e, r, wrong(mesh_coordinate(m, r, DP), mesh_coordinate(m, r, TP)), (struct scale){ factor, residual }, 1);
+            evidence_add(&e, r, wrong(mesh_coordinate(m, r, DP), mesh_coordinate(m, r, TP)),
+                         (struct scale){ factor, residual }, 1);
     return e;
 }
 
@@ -39,7 +40,8 @@ static void test_places(void **state)
     (void)state;
     const struct mesh m = mesh_2x3x2();
     const struct { bool (*wrong)(int, int); const char *words; } want[] = {
-        { all, "pp=1, any dp, any tp" }, { second_tp, "tp=1, pp=1, any dp" }, { not_first_tp, "any tp but 0, pp=1, any dp" },
+        { all, "pp=1, any dp, any tp" }, { second_tp, "tp=1, pp=1, any dp" },
+        { not_first_tp, "any tp but 0, pp=1, any dp" },
         { corner, "dp=1, tp=2, pp=1" }, { diagonal, "devices 6 10" },
     };
     char text[128];
@@ -54,15 +56,21 @@ static void test_factors(void **state)
     (void)state;
     const struct mesh m = mesh_2x3x2();
     const struct { double factor, residual; const char *words; } want[] = {
-        { 3, 0, "expected times 3.0000 = tp" }, { 1.0 / 3, 1e-6, "expected times 0.3333 = 1/tp" }, { 9, 0, "expected times 9.0000 = tp^2" },
+        { 3, 0, "expected times 3.0000 = tp" }, { 1.0 / 3, 1e-6, "expected times 0.3333 = 1/tp" },
+        { 9, 0, "expected times 9.0000 = tp^2" },
         { 2, 0, "expected times 2.0000 = pp or dp" }, { 6, 0, "expected times 6.0000 = (pp tp) or (dp tp)" },
-        { 5, 0, "expected times 5.0000 = M" }, { 1.41421356, 0, "expected times 1.4142 = sqrt(pp) or sqrt(dp)" }, { -1, 0, "expected times -1.0000" },
+        { 5, 0, "expected times 5.0000 = M" }, { 1.41421356, 0, "expected times 1.4142 = sqrt(pp) or sqrt(dp)" },
+        { -1, 0, "expected times -1.0000" },
         { 0, 0, "zero" }, { 1.7, 0, "expected times 1.7000" }, { 3, 0.5, "" }, { 3, NAN, "" }, { NAN, NAN, "" },
-        { -3, 0, "expected times -3.0000 = -tp" }, { 0.2, 0, "expected times 0.2000 = 1/M" }, { 25, 0, "expected times 25.0000 = M^2" },
+        { -3, 0, "expected times -3.0000 = -tp" }, { 0.2, 0, "expected times 0.2000 = 1/M" },
+        { 25, 0, "expected times 25.0000 = M^2" },
         { 1. / 9, 0, "expected times 0.1111 = 1/tp^2" }, { 0.57735027, 0, "expected times 0.5774 = 1/sqrt(tp)" },
-        { 1. / 6, 0, "expected times 0.1667 = 1/(pp tp) or 1/(dp tp)" }, { 1, 0, "" }, { 1.0009, 0, "" }, { 1.0011, 0, "expected times 1.0011" },
-        { 3 * 1.0009, 0, "expected times 3.0027 = tp" }, { 3 * 1.0011, 0, "expected times 3.0033" }, { 3 * 0.9989, 0, "expected times 2.9967" },
-        { 3, 0.99e-3, "expected times 3.0000 = tp" }, { 3, 1.01e-3, "" }, { 1000, 0.5, "" }, { 1. / 3, 0.99e-3, "expected times 0.3333 = 1/tp" },
+        { 1. / 6, 0, "expected times 0.1667 = 1/(pp tp) or 1/(dp tp)" }, { 1, 0, "" }, { 1.0009, 0, "" },
+        { 1.0011, 0, "expected times 1.0011" },
+        { 3 * 1.0009, 0, "expected times 3.0027 = tp" }, { 3 * 1.0011, 0, "expected times 3.0033" },
+        { 3 * 0.9989, 0, "expected times 2.9967" },
+        { 3, 0.99e-3, "expected times 3.0000 = tp" }, { 3, 1.01e-3, "" }, { 1000, 0.5, "" },
+        { 1. / 3, 0.99e-3, "expected times 0.3333 = 1/tp" },
         { 1e14, 0, "expected times 100000000000000.0000" }, { 1e15, 0, "" }, { INFINITY, 0, "" },
     };
     char text[128];
@@ -72,13 +80,15 @@ static void test_factors(void **state)
     }
 }
 
-/* In 16 bits a constant factor leaves what rounding does, and is off by some of it; a bound that is wide explains nothing. */
+/* In 16 bits a constant factor leaves what rounding does, and is off by some of it;
+ * a bound that is wide explains nothing. */
 static void test_rounded_factors(void **state)
 {
     (void)state;
     const struct mesh m = mesh_2x3x2();
     const struct { double factor, residual, rounding; const char *words; } want[] = {
-        { 2.992, 0.02, 0.03, "expected times 2.9920 = tp" }, { 2.992, 0.02, 0.001, "" }, { 2.9, 0.02, 0.03, "expected times 2.9000" },
+        { 2.992, 0.02, 0.03, "expected times 2.9920 = tp" }, { 2.992, 0.02, 0.001, "" },
+        { 2.9, 0.02, 0.03, "expected times 2.9000" },
         { 2.992, 0.4, 0.9, "" },
     };
     char text[128];
@@ -97,8 +107,10 @@ static void test_missing_sum(void **state)
     const struct mesh m = mesh_2x3x2();
     struct evidence e = { 0 };
     char text[128];
-    for (int r = 0; r < m.devices; r++) evidence_add(&e, r, true, (struct scale){ parts[mesh_coordinate(&m, r, TP)], 0.6 }, 1);
-    assert_string_equal(diagnose_scale(text, sizeof text, &m, 5, &e), "a part of a sum: over tp the parts add up to what is expected");
+    for (int r = 0; r < m.devices; r++)
+        evidence_add(&e, r, true, (struct scale){ parts[mesh_coordinate(&m, r, TP)], 0.6 }, 1);
+    assert_string_equal(diagnose_scale(text, sizeof text, &m, 5, &e),
+                        "a part of a sum: over tp the parts add up to what is expected");
     e.factor[4] += 1e-3;
     assert_string_equal(diagnose_scale(text, sizeof text, &m, 5, &e), "");
 }
@@ -107,8 +119,8 @@ static void test_missing_sum(void **state)
 static void test_factors_that_differ(void **state)
 {
     (void)state;
-    static const double factors[][4] = { { 2, 3, 2, 2 }, { 3, 2, 2, 2 }, { 2, 2, 2, 3 }, { 2, -2, 2, 2 }, { 2, NAN, 2, 2 }, { NAN, 2, 2, 2 },
-                                         { 2, 2.003, 2, 2 } };
+    static const double factors[][4] = { { 2, 3, 2, 2 },   { 3, 2, 2, 2 },   { 2, 2, 2, 3 },    { 2, -2, 2, 2 },
+                                         { 2, NAN, 2, 2 }, { NAN, 2, 2, 2 }, { 2, 2.003, 2, 2 } };
     struct mesh m;
     char text[128];
     const int size[AXIS_COUNT] = { [DP] = 2, [TP] = 2, [PP] = 1, [CP] = 1, [EP] = 1 };
@@ -119,7 +131,8 @@ static void test_factors_that_differ(void **state)
         assert_string_equal(diagnose_scale(text, sizeof text, &m, 1, &e), "");
     }
     struct evidence e = { 0 };
-    for (int r = 0; r < 4; r++) evidence_add(&e, r, r > 0, (struct scale){ r > 0 ? 2 : 1, 0 }, 1);     /* one that holds has no say */
+    /* one that holds has no say */
+    for (int r = 0; r < 4; r++) evidence_add(&e, r, r > 0, (struct scale){ r > 0 ? 2 : 1, 0 }, 1);
     assert_string_equal(diagnose_scale(text, sizeof text, &m, 1, &e), "expected times 2.0000 = dp or tp");
     e = (struct evidence){ .rounding = 0.01 };
     for (int r = 0; r < 4; r++) evidence_add(&e, r, true, (struct scale){ 2 + 0.004 * r, 0.005 }, 1);
@@ -146,8 +159,10 @@ static void test_sums_that_do_not_add_up(void **state)
     static const char over_tp[] = "a part of a sum: over tp the parts add up to what is expected";
     static const char over_dp[] = "a part of a sum: over dp the parts add up to what is expected";
     const struct { double off, truth; int left_out; enum axis over; const char *words; } cases[] = {
-        { 0, 1, -1, TP, over_tp }, { 0.9e-5, 1, -1, TP, over_tp }, { -0.9e-5, 1, -1, TP, over_tp }, { 1.1e-5, 1, -1, TP, "" },
-        { -1.1e-5, 1, -1, TP, "" }, { 0, 1.002, -1, TP, "" }, { 0, 1, 4, TP, "" }, { 0, 1, -1, DP, over_dp }, { 0, NAN, -1, TP, "" },
+        { 0, 1, -1, TP, over_tp }, { 0.9e-5, 1, -1, TP, over_tp }, { -0.9e-5, 1, -1, TP, over_tp },
+        { 1.1e-5, 1, -1, TP, "" },
+        { -1.1e-5, 1, -1, TP, "" }, { 0, 1.002, -1, TP, "" }, { 0, 1, 4, TP, "" }, { 0, 1, -1, DP, over_dp },
+        { 0, NAN, -1, TP, "" },
     };
     const struct mesh m = mesh_2x3x2();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -155,7 +170,10 @@ static void test_sums_that_do_not_add_up(void **state)
         char text[128];
         for (int r = 0; r < m.devices; r++) {
             const int part = mesh_coordinate(&m, r, cases[i].over);
-            const double factor = cases[i].over == DP ? (part ? 0.75 : 0.25) : part == 0 ? 0.125 : part == 1 ? 0.625 : 0.25;
+            const double factor = cases[i].over == DP ? (part ? 0.75 : 0.25)
+                                  : part == 0         ? 0.125
+                                  : part == 1         ? 0.625
+                                                      : 0.25;
             if (r != cases[i].left_out)
                 evidence_add(&e, r, true, (struct scale){ factor + (r == m.devices - 1 ? cases[i].off : 0), 0.6 },
                              r == m.devices - 1 ? cases[i].truth : 1);
@@ -170,7 +188,8 @@ static void test_numbers(void **state)
     (void)state;
     const struct mesh m = mesh_2x3x2();
     const struct { double factor; bool sides; const char *words; } cases[] = {
-        { 1.7, false, "" }, { 3, false, "expected times 3.0000 = tp" }, { 2, true, "expected times 2.0000 = pp or dp or sides" }, { 7, true, "" },
+        { 1.7, false, "" }, { 3, false, "expected times 3.0000 = tp" },
+        { 2, true, "expected times 2.0000 = pp or dp or sides" }, { 7, true, "" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[128];
@@ -222,7 +241,8 @@ static void test_sets_of_devices(void **state)
 static void test_scale_of(void **state)
 {
     (void)state;
-    const struct scale minus = scale_of(9 * 2, -3 * 2, 2), some = scale_of(2, 1, 1), above = scale_of(1, 1 + 1e-15, 1), zero = scale_of(0, 0, 1);
+    const struct scale minus = scale_of(9 * 2, -3 * 2, 2), some = scale_of(2, 1, 1), above = scale_of(1, 1 + 1e-15, 1),
+                       zero = scale_of(0, 0, 1);
     assert_true(minus.factor == -3 && minus.residual == 0);
     assert_true(some.factor == 1 && some.residual == sqrt(0.5));       /* (1, 1) beside (1, 0) */
     assert_true(above.residual == 0);
@@ -236,9 +256,12 @@ static void test_scale_of(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places), cmocka_unit_test(test_more_places), cmocka_unit_test(test_sets_of_devices), cmocka_unit_test(test_factors),
-        cmocka_unit_test(test_factors_that_differ), cmocka_unit_test(test_residual_of_all), cmocka_unit_test(test_rounded_factors),
-        cmocka_unit_test(test_numbers), cmocka_unit_test(test_missing_sum), cmocka_unit_test(test_sums_that_do_not_add_up),
+        cmocka_unit_test(test_places), cmocka_unit_test(test_more_places), cmocka_unit_test(test_sets_of_devices),
+            cmocka_unit_test(test_factors),
+        cmocka_unit_test(test_factors_that_differ), cmocka_unit_test(test_residual_of_all),
+            cmocka_unit_test(test_rounded_factors),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_missing_sum),
+            cmocka_unit_test(test_sums_that_do_not_add_up),
         cmocka_unit_test(test_scale_of),
     };
     return cmocka_run_group_tests_name("diagnose", tests, NULL, NULL);

@@ -11,7 +11,8 @@
 
 enum { P = 3, COUNT = 4, MOST = P * COUNT };    /* blocks of 2, 1 and 1 elements */
 
-/* Member m gives (31 m + 7 i) mod 61 - 30: -30, -23, -16, -9, ...; 1, 8, 15, 22, ...; then 62 is 1 again, so -29, -22, -15, -8, ... */
+/* Member m gives (31 m + 7 i) mod 61 - 30: -30, -23, -16, -9, ...; 1, 8, 15, 22, ...;
+ * then 62 is 1 again, so -29, -22, -15, -8, ... */
 static const double given[P][MOST] = {
     { -30, -23, -16, -9, -2, 5, 12, 19, 26, -28, -21, -14 },
     { 1, 8, 15, 22, 29, -25, -18, -11, -4, 3, 10, 17 },
@@ -21,7 +22,8 @@ static const double sum[COUNT] = { -58, -37, -16, 5 }, of_two[COUNT] = { -29, -1
 
 static const struct {
     enum operation operation;
-    int root, in, out[P];               /* what goes in: all elements of each (COUNT), all for everybody (MOST), those of a block (-1), or
+    int root, in,
+        out[P]; /* what goes in: all elements of each (COUNT), all for everybody (MOST), those of a block (-1), or
                                            the root's (0); what comes out, in elements */
     double result[P][MOST];
 } calls[] = {
@@ -85,6 +87,7 @@ static void test_elements(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_by_hand), cmocka_unit_test(test_the_hand), cmocka_unit_test(test_elements) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_by_hand), cmocka_unit_test(test_the_hand),
+                                        cmocka_unit_test(test_elements) };
     return cmocka_run_group_tests_name("exact", tests, NULL, NULL);
 }

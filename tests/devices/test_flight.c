@@ -1,4 +1,5 @@
-/* What is in flight is poison until it is waited for, and sources are read late: messages, copies of the slow tier, results of streams.
+/* What is in flight is poison until it is waited for, and sources are read late: messages, copies of the slow tier,
+ * results of streams.
  * ranks: 1 2 3
  */
 #include "tests/mpi_cmocka.h"
@@ -48,13 +49,14 @@ static struct tensor numbers(int64_t n, double first)
 static int right(struct tensor t, double first)
 {
     int same = 0, nan = 0;
-    for (int64_t i = 0; i < tensor_count(t); i++) same += tensor_get(t, i) == first + (double)i, nan += isnan(tensor_get(t, i));
+    for (int64_t i = 0; i < tensor_count(t); i++)
+        same += tensor_get(t, i) == first + (double)i, nan += isnan(tensor_get(t, i));
     return nan == tensor_count(t) ? -1 : same;
 }
 
 static void compute(double flops) { clock_compute(clock_, "work", (struct op_cost){ .flops = flops }); }
 
-/* ---- results of a stream ------------------------------------------------------------------------------------------------ */
+/* ---- results of a stream ----------------------------------------------------------------------------------------- */
 
 /* The communication stream writes these numbers; @return when they are there. */
 static picoseconds make(struct tensor t, double first)
@@ -80,7 +82,9 @@ static void test_results_come_when_they_are_waited_for(void **state)
     clock_wait(clock_, first - 1);
     ASSERT_ALL(right(a, 10) == -1, "a wait that is a picosecond short brings a result");
     clock_wait(clock_, first);
-    ASSERT_ALL(right(a, 10) == N && right(b, 20) == -1, "a wait for the first result brings %d of %d of it, and %d of the second", right(a, 10), N, right(b, 20));
+    ASSERT_ALL(right(a, 10) == N && right(b, 20) == -1,
+               "a wait for the first result brings %d of %d of it, and %d of the second", right(a, 10), N,
+               right(b, 20));
     clock_join(clock_, FLUSH);
     ASSERT_ALL(right(b, 20) == -1, "waiting for another stream brings a result");
     clock_join(clock_, COMMUNICATION);
@@ -142,12 +146,16 @@ static void test_a_source_that_is_changed_is_named(void **state)
         tensor_set(from, 2, -1);                                            /* now it may be */
         const enum error_code e = comm_agree(&comm, OK, &err);
         if (!changed) ASSERT_ALL(e == OK, "%s", err.text);
-        else ASSERT_ALL(e == ERR_CHECK && strstr(err.text, "128 bytes of buffers were changed while the communication stream still read them"), "%d %s", e, err.text);
+        else
+            ASSERT_ALL(e == ERR_CHECK &&
+                           strstr(err.text,
+                                  "128 bytes of buffers were changed while the communication stream still read them"),
+                       "%d %s", e, err.text);
     }
     close_streams();
 }
 
-/* ---- copies of the slow tier -------------------------------------------------------------------------------------------- */
+/* ---- copies of the slow tier ------------------------------------------------------------------------------------- */
 
 static struct tier tier;
 
@@ -176,7 +184,8 @@ static void test_reads_come_when_they_are_waited_for(void **state)
         ASSERT_ALL(right(t, 10) == (late ? -1 : N), "before the wait %d numbers are there", right(t, 10));
         tensor_set(home, 3, -1);
         clock_wait(clock_, when);
-        ASSERT_ALL(tensor_get(t, 3) == (late ? -1 : 13) && tensor_get(t, 4) == 14, "read %g and %g", tensor_get(t, 3), tensor_get(t, 4));
+        ASSERT_ALL(tensor_get(t, 3) == (late ? -1 : 13) && tensor_get(t, 4) == 14, "read %g and %g", tensor_get(t, 3),
+                   tensor_get(t, 4));
         close_home();
     }
 }
@@ -212,7 +221,8 @@ static void test_engines_wait_for_each_other(void **state)
         picoseconds read = written - early;
         assert_int_equal(tier_read(&tier, back, home, &read, &err), OK);
         clock_join(clock_, FETCH);
-        ASSERT_ALL(right(back, 10) == (early ? -1 : N), "%d numbers were read, %d ps too early", right(back, 10), early);
+        ASSERT_ALL(right(back, 10) == (early ? -1 : N), "%d numbers were read, %d ps too early", right(back, 10),
+                   early);
         clock_join(clock_, FLUSH);
         close_home();
     }
@@ -224,7 +234,8 @@ static void test_waiting_for_a_copy_is_waiting_for_what_it_waited_for(void **sta
     (void)state;
     open_streams(FLIGHT_LATEST, 0);
     struct tensor home = open_home(0), t = numbers(N, 10), half = tensor_1d(t.data, F64, N / 2);
-    struct tensor first = tensor_1d(home.data, F64, N / 2), second = tensor_1d((double *)home.data + N / 2, F64, N / 2), back = numbers(N / 2, 0);
+    struct tensor first = tensor_1d(home.data, F64, N / 2), second = tensor_1d((double *)home.data + N / 2, F64, N / 2),
+                  back = numbers(N / 2, 0);
     picoseconds when = 0;
     assert_int_equal(tier_write(&tier, first, half, &when, &err), OK);
     assert_int_equal(tier_read(&tier, back, second, &when, &err), OK);      /* of other memory */
@@ -244,13 +255,14 @@ static void test_waiting_for_one_stream_is_no_waiting_for_another(void **state)
     compute(1000);
     const picoseconds ready = make(a, 20);
     clock_wait(clock_, ready);
-    ASSERT_ALL(when < ready && right(a, 20) == N && right(t, 10) == -1, "a copy is there because a later result was waited for");
+    ASSERT_ALL(when < ready && right(a, 20) == N && right(t, 10) == -1,
+               "a copy is there because a later result was waited for");
     clock_wait(clock_, when);
     ASSERT_ALL(right(t, 10) == N, "a copy is not there though it was waited for");
     close_home();
 }
 
-/* ---- messages ----------------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 static void test_received_buffers_are_poison_until_the_wait(void **state)
 {
@@ -260,9 +272,11 @@ static void test_received_buffers_are_poison_until_the_wait(void **state)
         const int P = comm.size, left = (comm.rank + P - 1) % P, to = (comm.rank + 1) % P;
         struct tensor in = numbers(n, 0), out = numbers(n, comm.rank);
         struct exchange x = exchange_begin(comm.everyone, POINT_TO_POINT);
-        struct message receive = message_receive(&x, left, in.data, tensor_bytes(in)), send = message_send(&x, to, out.data, tensor_bytes(out));
+        struct message receive = message_receive(&x, left, in.data, tensor_bytes(in)),
+                       send = message_send(&x, to, out.data, tensor_bytes(out));
         ASSERT_ALL(message_wait(&comm, send, &err) == OK, "%s", err.text);
-        ASSERT_ALL(right(in, left) == -1, "%d of %lld numbers are there before the wait", right(in, left), (long long)n);
+        ASSERT_ALL(right(in, left) == -1, "%d of %lld numbers are there before the wait", right(in, left),
+                   (long long)n);
         ASSERT_ALL(message_wait(&comm, receive, &err) == OK, "%s", err.text);
         ASSERT_ALL(right(in, left) == n, "%d of %lld numbers have come", right(in, left), (long long)n);
         close_streams();
@@ -279,21 +293,26 @@ static void test_sends_read_their_buffer_late(void **state)
             const int P = comm.size, left = (comm.rank + P - 1) % P, to = (comm.rank + 1) % P;
             struct tensor in = numbers(n, 0), out = numbers(n, 10);
             struct exchange x = exchange_begin(comm.everyone, ALLGATHER);
-            struct message receive = message_receive(&x, left, in.data, tensor_bytes(in)), send = message_send(&x, to, out.data, tensor_bytes(out));
+            struct message receive = message_receive(&x, left, in.data, tensor_bytes(in)),
+                           send = message_send(&x, to, out.data, tensor_bytes(out));
             tensor_set(out, 3, -1);
             ASSERT_ALL(message_wait(&comm, receive, &err) == OK, "%s", err.text);
-            if (late) ASSERT_ALL(right(in, 10) == n - 1 && tensor_get(in, 3) == -1, "%d of %lld numbers are those before the change", right(in, 10), (long long)n);
+            if (late)
+                ASSERT_ALL(right(in, 10) == n - 1 && tensor_get(in, 3) == -1,
+                           "%d of %lld numbers are those before the change", right(in, 10), (long long)n);
             const enum error_code e = message_wait(&comm, send, &err);
             if (late) ASSERT_ALL(e == OK, "%s", err.text);
-            else ASSERT_ALL(e == ERR_COMM && strstr(err.text, "allgather over") && strstr(err.text, "changed the"), "%d %s", e, err.text);
+            else
+                ASSERT_ALL(e == ERR_COMM && strstr(err.text, "allgather over") && strstr(err.text, "changed the"),
+                           "%d %s", e, err.text);
             close_streams();
         }
 }
 
-/* ---- the mode ----------------------------------------------------------------------------------------------------------- */
+/* ---- the mode ---------------------------------------------------------------------------------------------------- */
 
-/* A stream sends its result and stops.  Its result is poison for other streams then, but the message is not: not even if
- * MPI reads it after that, while the device waits for another message. */
+/* A stream sends its result and stops.  Its result is poison for other streams then, but the message is not: not even
+ * if MPI reads it after that, while the device waits for another message. */
 static void test_a_stream_sends_its_own_results(void **state)
 {
     (void)state;
@@ -364,7 +383,8 @@ int main(void)
         MPI_TEST(test_engines_wait_for_each_other), MPI_TEST(test_waiting_for_a_copy_is_waiting_for_what_it_waited_for),
         MPI_TEST(test_waiting_for_one_stream_is_no_waiting_for_another),
         MPI_TEST(test_received_buffers_are_poison_until_the_wait),
-        MPI_TEST(test_sends_read_their_buffer_late), MPI_TEST(test_a_stream_sends_its_own_results), MPI_TEST(test_modes), MPI_TEST(test_draws),
+        MPI_TEST(test_sends_read_their_buffer_late), MPI_TEST(test_a_stream_sends_its_own_results),
+            MPI_TEST(test_modes), MPI_TEST(test_draws),
     };
     unsetenv("ORRERY_STREAMS");
     return MPI_RUN("flight", tests);

@@ -2,8 +2,9 @@
  * tier: check
  * ranks: 2 3 5 8
  *
- * Algorithms that take a call must give its bits, leave what lies round them alone and the input as it was; those that do not
- * must refuse it and touch nothing.  The group lists the devices in reverse, so that world ranks are not members.
+ * Algorithms that take a call must give its bits, leave what lies round them alone and the input as it was; those that
+ * do not must refuse it and touch nothing.  The group lists the devices in reverse, so that world ranks are not
+ * members.
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/golden_cases.h"
@@ -18,12 +19,13 @@ static struct group group;
 
 static const struct cluster flat = { .name = "flat", .levels = 1, .link = { { .gap = 1000, .eager = ALWAYS_EAGER } } };
 static const struct cluster nodes_of_two = { .name = "nodes", .levels = 2,
-                                             .link = { { .devices = 2, .gap = 1000, .eager = ALWAYS_EAGER }, { .gap = 1000, .eager = ALWAYS_EAGER } } };
+                                             .link = { { .devices = 2, .gap = 1000, .eager = ALWAYS_EAGER },
+                                                       { .gap = 1000, .eager = ALWAYS_EAGER } } };
 
 struct complaint { char text[900]; };
 #define COMPLAIN(...) do { if (bad->text[0] == '\0') snprintf(bad->text, sizeof bad->text, __VA_ARGS__); } while (0)
 
-/* ---- one call ------------------------------------------------------------------------------------------------------------ */
+/* ---- one call ---------------------------------------------------------------------------------------------------- */
 
 static bool all_are(const unsigned char *x, size_t n, unsigned char byte)
 {
@@ -39,7 +41,8 @@ static int64_t first_difference(const unsigned char *got, const unsigned char *w
     return i;
 }
 
-static void compare(struct complaint *bad, const struct algorithm *a, const struct golden_case *c, const unsigned char *out)
+static void compare(struct complaint *bad, const struct algorithm *a, const struct golden_case *c,
+                    const unsigned char *out)
 {
     const size_t each = dtype_size(c->args.dtype);
     const int64_t i = first_difference(out, c->want, c->out_length, each);
@@ -49,14 +52,17 @@ static void compare(struct complaint *bad, const struct algorithm *a, const stru
         snprintf(got + 2 * b, 3, "%02x", out[each * ((size_t)i + 1) - 1 - b]);
         snprintf(want + 2 * b, 3, "%02x", ((const unsigned char *)c->want)[each * ((size_t)i + 1) - 1 - b]);
     }
-    COMPLAIN("%s %s: %s/out/%d[%lld] has the bits %s, golden are %s", operation_name(c->operation), a->name, c->name, c->rank, (long long)i, got, want);
+    COMPLAIN("%s %s: %s/out/%d[%lld] has the bits %s, golden are %s", operation_name(c->operation), a->name, c->name,
+             c->rank, (long long)i, got, want);
 }
 
 /* @return whether the algorithm took the call. */
 static bool run_case(struct complaint *bad, const struct algorithm *a, struct golden_case *c)
 {
-    const size_t each = dtype_size(c->args.dtype), out_bytes = each * (size_t)c->out_length, in_bytes = each * (size_t)c->in_length;
-    unsigned char *const memory = malloc(out_bytes + 2 * PAD), *const out = memory + PAD, *const before = malloc(in_bytes + 1);
+    const size_t each = dtype_size(c->args.dtype), out_bytes = each * (size_t)c->out_length,
+                 in_bytes = each * (size_t)c->in_length;
+    unsigned char *const memory = malloc(out_bytes + 2 * PAD), *const out = memory + PAD,
+                         *const before = malloc(in_bytes + 1);
     struct error err = { .code = OK };
     assert_true(memory != NULL && before != NULL);
     memset(memory, PAD_BYTE, out_bytes + 2 * PAD);
@@ -70,15 +76,19 @@ static bool run_case(struct complaint *bad, const struct algorithm *a, struct go
     if (needs == NULL && code != OK) COMPLAIN("%s", err.text);
     if (needs == NULL) compare(bad, a, c, out);
     if (needs != NULL && (code != ERR_USAGE || strstr(err.text, needs) == NULL))
-        COMPLAIN("%s %s: %s needs %s, but ran with code %d", operation_name(c->operation), a->name, c->name, needs, (int)code);
-    if (needs != NULL && !all_are(out, out_bytes, POISON_BYTE)) COMPLAIN("%s %s: %s is refused, but out is written", operation_name(c->operation), a->name, c->name);
-    if (!all_are(memory, PAD, PAD_BYTE) || !all_are(out + out_bytes, PAD, PAD_BYTE)) COMPLAIN("%s %s: %s wrote outside out", operation_name(c->operation), a->name, c->name);
-    if (in_bytes > 0 && memcmp(before, c->in, in_bytes) != 0) COMPLAIN("%s %s: %s/in/%d was changed", operation_name(c->operation), a->name, c->name, c->rank);
+        COMPLAIN("%s %s: %s needs %s, but ran with code %d", operation_name(c->operation), a->name, c->name, needs,
+                 (int)code);
+    if (needs != NULL && !all_are(out, out_bytes, POISON_BYTE))
+        COMPLAIN("%s %s: %s is refused, but out is written", operation_name(c->operation), a->name, c->name);
+    if (!all_are(memory, PAD, PAD_BYTE) || !all_are(out + out_bytes, PAD, PAD_BYTE))
+        COMPLAIN("%s %s: %s wrote outside out", operation_name(c->operation), a->name, c->name);
+    if (in_bytes > 0 && memcmp(before, c->in, in_bytes) != 0)
+        COMPLAIN("%s %s: %s/in/%d was changed", operation_name(c->operation), a->name, c->name, c->rank);
     free(memory), free(before);
     return needs == NULL;
 }
 
-/* ---- the cases of one operation --------------------------------------------------------------------------------------------- */
+/* ---- the cases of one operation ---------------------------------------------------------------------------------- */
 
 static struct golden_case cases[MOST_CASES];
 
@@ -143,7 +153,8 @@ static void run_operation(enum operation op)
     for (int i = 0; algorithms[i] != NULL; i++) {
         if (algorithms[i]->operation != op) continue;
         const int taken = run_algorithm(algorithms[i], n);
-        ASSERT_ALL(taken > 0 || group.size != 8, "%s %s refuses all %d cases of P=8", operation_name(op), algorithms[i]->name, n);
+        ASSERT_ALL(taken > 0 || group.size != 8, "%s %s refuses all %d cases of P=8", operation_name(op),
+                   algorithms[i]->name, n);
     }
     free_cases(n);
 }
@@ -156,7 +167,7 @@ static void test_every_algorithm(void **state)
         if (op != BARRIER && algorithm_find((enum operation)op, NULL) != NULL) run_operation((enum operation)op);
 }
 
-/* ---- files that are not what they should be ------------------------------------------------------------------------------------ */
+/* ---- files that are not what they should be ---------------------------------------------------------------------- */
 
 static void write_file(const char *path, const char *cases_text, const char *dtype, int64_t n)
 {
@@ -164,11 +175,13 @@ static void write_file(const char *path, const char *cases_text, const char *dty
     const struct safetensors_pair metadata = { "cases", cases_text };
     struct safetensors_writer w;
     struct error err;
-    assert_int_equal(safetensors_create(&w, path, &t, 1, cases_text != NULL ? &metadata : NULL, cases_text != NULL, &err), OK);
+    assert_int_equal(
+        safetensors_create(&w, path, &t, 1, cases_text != NULL ? &metadata : NULL, cases_text != NULL, &err), OK);
     assert_int_equal(safetensors_commit(&w, &err), OK);
 }
 
-static void try_file(struct complaint *bad, const char *path, const char *cases_text, const char *dtype, const char *want)
+static void try_file(struct complaint *bad, const char *path, const char *cases_text, const char *dtype,
+                     const char *want)
 {
     struct golden_cases file;
     struct golden_case c;
@@ -179,7 +192,8 @@ static void try_file(struct complaint *bad, const char *path, const char *cases_
         code = golden_case_read(&c, &file, 0, 0, &err);
         golden_cases_close(&file);
     }
-    if (code != ERR_FORMAT || strstr(err.text, want) == NULL) COMPLAIN("%s: code %d, \"%s\"; want \"%s\"", cases_text, (int)code, err.text, want);
+    if (code != ERR_FORMAT || strstr(err.text, want) == NULL)
+        COMPLAIN("%s: code %d, \"%s\"; want \"%s\"", cases_text, (int)code, err.text, want);
 }
 
 static void test_bad_files(void **state)
@@ -191,14 +205,21 @@ static void test_bad_files(void **state)
         { "{\"a\":{\"operation\":\"scan\"}}", "F32", "P" },
         { "{\"a\":{\"P\":2,\"operation\":\"no\",\"dtype\":\"F32\",\"count\":3}}", "F32", "no operation \"no\"" },
         { "{\"a\":{\"P\":2,\"operation\":\"scan\",\"dtype\":\"F3\",\"count\":3}}", "F32", "no dtype \"F3\"" },
-        { "{\"a\":{\"P\":2,\"operation\":\"scan\",\"dtype\":\"F32\",\"count\":3,\"reduction\":\"xor\"}}", "F32", "no reduction \"xor\"" },
+        { "{\"a\":{\"P\":2,\"operation\":\"scan\",\"dtype\":\"F32\",\"count\":3,\"reduction\":\"xor\"}}", "F32",
+          "no reduction \"xor\"" },
         { "{\"a\":{\"P\":2,\"operation\":\"reduce\",\"dtype\":\"F32\",\"count\":3,\"root\":2}}", "F32", "root" },
-        { "{\"a\":{\"P\":2,\"operation\":\"scan\",\"dtype\":\"F32\",\"count\":4}}", "F32", "a/in/0 has 3 elements of F32; expected 4 of F32" },
-        { "{\"a\":{\"P\":2,\"operation\":\"scan\",\"dtype\":\"F32\",\"count\":3}}", "I32", "a/in/0 has 3 elements of I32; expected 3 of F32" },
-        { "{\"a\":{\"P\":2,\"operation\":\"scan\",\"dtype\":\"F32\",\"count\":3}}", "F32", "there is no tensor a/out/0" },
-        { "{\"a\":{\"P\":2,\"operation\":\"gather\",\"dtype\":\"F32\",\"count\":0,\"counts\":[1]}}", "F32", "expected 2 whole numbers" },
-        { "{\"a\":{\"P\":2,\"operation\":\"gather\",\"dtype\":\"F32\",\"count\":0,\"counts\":[3,-1]}}", "F32", "number 1 of them" },
-        { "{\"a\":{\"P\":2,\"operation\":\"alltoall\",\"dtype\":\"F32\",\"count\":0,\"table\":[[1,1]]}}", "F32", "expected 2 rows" },
+        { "{\"a\":{\"P\":2,\"operation\":\"scan\",\"dtype\":\"F32\",\"count\":4}}", "F32",
+          "a/in/0 has 3 elements of F32; expected 4 of F32" },
+        { "{\"a\":{\"P\":2,\"operation\":\"scan\",\"dtype\":\"F32\",\"count\":3}}", "I32",
+          "a/in/0 has 3 elements of I32; expected 3 of F32" },
+        { "{\"a\":{\"P\":2,\"operation\":\"scan\",\"dtype\":\"F32\",\"count\":3}}", "F32",
+          "there is no tensor a/out/0" },
+        { "{\"a\":{\"P\":2,\"operation\":\"gather\",\"dtype\":\"F32\",\"count\":0,\"counts\":[1]}}", "F32",
+          "expected 2 whole numbers" },
+        { "{\"a\":{\"P\":2,\"operation\":\"gather\",\"dtype\":\"F32\",\"count\":0,\"counts\":[3,-1]}}", "F32",
+          "number 1 of them" },
+        { "{\"a\":{\"P\":2,\"operation\":\"alltoall\",\"dtype\":\"F32\",\"count\":0,\"table\":[[1,1]]}}", "F32",
+          "expected 2 rows" },
     };
     struct complaint bad_here = { "" }, *complaint = &bad_here;
     char path[4096];
@@ -206,13 +227,14 @@ static void test_bad_files(void **state)
     const int fd = mkstemp(path);
     (void)state;
     assert_true(fd >= 0);
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) try_file(complaint, path, files[i].cases, files[i].dtype, files[i].text);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        try_file(complaint, path, files[i].cases, files[i].dtype, files[i].text);
     close(fd);
     unlink(path);
     ASSERT_ALL(complaint->text[0] == '\0', "%s", complaint->text);
 }
 
-/* ---- the devices ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the devices ------------------------------------------------------------------------------------------------- */
 
 static int open_devices(void **state)
 {

@@ -1,4 +1,5 @@
-/* Generators and timer against golden/schedules: the same actions in the same order, beginning and ending at the same times.
+/* Generators and timer against golden/schedules: the same actions in the same order, beginning and ending at the same
+ * times.
  * tier: check
  *
  * What is in the files, and which of them an independent program has made: golden/README.md.
@@ -16,7 +17,7 @@
 
 enum { SETTINGS = 2, LINE = 200 };
 
-/* ---- the order ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the order --------------------------------------------------------------------------------------------------- */
 
 /* An action as files spell it. */
 struct spelling { char text[40]; };
@@ -33,18 +34,22 @@ static struct spelling spell(const struct schedule *s, struct action a)
 
 static void compare_places(const char *path, const struct schedule *got, const struct schedule *want)
 {
-    if (got->stages != want->stages || got->routes != want->routes || got->update_every != want->update_every || got->weight_versions != want->weight_versions)
-        fail_msg("%s: made with %d stages, %d routes, a step every %d, %d weight versions; golden are %d, %d, %d, %d", path, got->stages, got->routes,
-                 got->update_every, got->weight_versions, want->stages, want->routes, want->update_every, want->weight_versions);
+    if (got->stages != want->stages || got->routes != want->routes || got->update_every != want->update_every ||
+        got->weight_versions != want->weight_versions)
+        fail_msg("%s: made with %d stages, %d routes, a step every %d, %d weight versions; golden are %d, %d, %d, %d",
+                 path, got->stages, got->routes, got->update_every, got->weight_versions, want->stages, want->routes,
+                 want->update_every, want->weight_versions);
     for (int d = 0; d < want->devices; d++)
         for (int c = 0; c < want->chunks; c++)
             if (got->stage_of[d][c] != want->stage_of[d][c])
-                fail_msg("%s: device %d holds stage %d as chunk %d; golden is stage %d", path, d, got->stage_of[d][c], c, want->stage_of[d][c]);
+                fail_msg("%s: device %d holds stage %d as chunk %d; golden is stage %d", path, d, got->stage_of[d][c],
+                         c, want->stage_of[d][c]);
     for (int m = 0; m < want->micros; m++)
         for (int t = 0; t < want->stages; t++) {
             const struct place g = place_of(got, m, t), w = place_of(want, m, t);
             if (g.device != w.device || (g.device >= 0 && g.chunk != w.chunk))
-                fail_msg("%s: stage %d of microbatch %d is on device %d, chunk %d; golden is device %d, chunk %d", path, t, m, g.device, g.chunk, w.device, w.chunk);
+                fail_msg("%s: stage %d of microbatch %d is on device %d, chunk %d; golden is device %d, chunk %d", path,
+                         t, m, g.device, g.chunk, w.device, w.chunk);
         }
 }
 
@@ -53,13 +58,15 @@ static void compare_actions(const char *path, const struct schedule *got, const 
     for (int d = 0; d < want->devices; d++) {
         for (int i = 0; i < got->count[d] && i < want->count[d]; i++) {
             const struct spelling g = spell(got, got->actions[d][i]), w = spell(want, want->actions[d][i]);
-            if (strcmp(g.text, w.text) != 0) fail_msg("%s: device %d, action %d is %s; golden is %s", path, d, i, g.text, w.text);
+            if (strcmp(g.text, w.text) != 0)
+                fail_msg("%s: device %d, action %d is %s; golden is %s", path, d, i, g.text, w.text);
         }
-        if (got->count[d] != want->count[d]) fail_msg("%s: device %d has %d actions; golden are %d", path, d, got->count[d], want->count[d]);
+        if (got->count[d] != want->count[d])
+            fail_msg("%s: device %d has %d actions; golden are %d", path, d, got->count[d], want->count[d]);
     }
 }
 
-/* ---- the times ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the times --------------------------------------------------------------------------------------------------- */
 
 struct events { FILE *file; const char *path; int line; char text[LINE]; };
 
@@ -76,7 +83,8 @@ static struct timing time_as_told(struct events *e, const struct schedule *s)
     struct timing t;
     struct error err;
     next_line(e);
-    if (sscanf(e->text, "times F=%lld I=%lld W=%lld U=%lld message=%lld", &forward, &input, &weight, &update, &message) != 5)
+    if (sscanf(e->text, "times F=%lld I=%lld W=%lld U=%lld message=%lld", &forward, &input, &weight, &update,
+               &message) != 5)
         fail_msg("%s:%d: expected times, found \"%s\"", e->path, e->line, e->text);
     int64_t *room = calloc(3 * (size_t)s->stages, sizeof *room);
     assert_non_null(room);
@@ -92,10 +100,11 @@ static void compare_event(struct events *e, const struct schedule *s, const stru
     char want[LINE];
     const struct spelling a = spell(s, s->actions[d][i]);
     next_line(e);
-    snprintf(want, sizeof want, "%d %s %lld %lld %lld %lld", d, a.text, (long long)t[0].start[d][i], (long long)t[0].end[d][i],
-             (long long)t[1].start[d][i], (long long)t[1].end[d][i]);
+    snprintf(want, sizeof want, "%d %s %lld %lld %lld %lld", d, a.text, (long long)t[0].start[d][i],
+             (long long)t[0].end[d][i], (long long)t[1].start[d][i], (long long)t[1].end[d][i]);
     if (strcmp(e->text, want) != 0)
-        fail_msg("%s:%d: device %d, action %d (device, action, start and end twice) is \"%s\"; golden is \"%s\"", e->path, e->line, d, i, want, e->text);
+        fail_msg("%s:%d: device %d, action %d (device, action, start and end twice) is \"%s\"; golden is \"%s\"",
+                 e->path, e->line, d, i, want, e->text);
 }
 
 static void compare_times(const char *path, const struct schedule *s)
@@ -110,12 +119,13 @@ static void compare_times(const char *path, const struct schedule *s)
     next_line(&e);                              /* what the columns are */
     for (int d = 0; d < s->devices; d++)
         for (int i = 0; i < s->count[d]; i++) compare_event(&e, s, t, d, i);
-    if (fgets(e.text, sizeof e.text, e.file) != NULL) fail_msg("%s:%d: more than there should be: \"%s\"", path, e.line + 1, e.text);
+    if (fgets(e.text, sizeof e.text, e.file) != NULL)
+        fail_msg("%s:%d: more than there should be: \"%s\"", path, e.line + 1, e.text);
     for (int k = 0; k < SETTINGS; k++) timing_free(&t[k]);
     fclose(e.file);
 }
 
-/* ---- every file, every generator ------------------------------------------------------------------------------------------------- */
+/* ---- every file, every generator --------------------------------------------------------------------------------- */
 
 static struct schedule read_golden(const char *path)
 {
@@ -180,6 +190,7 @@ static void test_every_generator_has_one(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_golden_schedules), cmocka_unit_test(test_every_generator_has_one) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_golden_schedules),
+                                        cmocka_unit_test(test_every_generator_has_one) };
     return cmocka_run_group_tests_name("golden schedules", tests, NULL, NULL);
 }

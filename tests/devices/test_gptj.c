@@ -2,8 +2,9 @@
  * ranks: 1 3 4 8
  * verify ranks: 2 5 6
  *
- * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory peaks by
- * formula.  The model is a table alone: what is tried here is that all that follows from a table follows from this one too.
+ * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
+ * peaks by formula.  The model is a table alone: what is tried here is that all that follows from a table follows from
+ * this one too.
  */
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
@@ -44,7 +45,8 @@ static void test_every_tensor_scheme(void **state)
             struct plan p = gptj(1, test_size, 1, tensor_scheme_at(i)->head.name);
             p.recompute = recompute[r];
             p.model.tied = r == 1;
-            if (r == 2) p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
+            if (r == 2)
+                p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
             if (plan_check(&p, &err) == OK) check(&p);
         }
 }

@@ -29,7 +29,8 @@ static void test_blocks(void **state)
 static void test_meeting(void **state)
 {
     (void)state;
-    assert_true(interval_equal(interval_meet((struct interval){ 2, 5 }, (struct interval){ 4, 9 }), (struct interval){ 4, 3 }));
+    assert_true(
+        interval_equal(interval_meet((struct interval){ 2, 5 }, (struct interval){ 4, 9 }), (struct interval){ 4, 3 }));
     assert_int_equal(interval_meet((struct interval){ 2, 2 }, (struct interval){ 4, 9 }).count, 0);
     assert_int_equal(interval_meet((struct interval){ 4, 9 }, (struct interval){ 0, 3 }).count, 0);
     assert_false(interval_equal((struct interval){ 1, 2 }, (struct interval){ 1, 3 }));
@@ -58,7 +59,7 @@ static void test_neighbours_join(void **state)
     intervals_add(&s, (struct interval){ 4, 3 });
     intervals_add(&s, (struct interval){ 9, 0 });
     assert_int_equal(s.count, 1);
-    intervals_add(&s, (struct interval){ 0, 2 });                       /* behind, though lower: the order is that of memory */
+    intervals_add(&s, (struct interval){ 0, 2 });                /* behind, though lower: the order is that of memory */
     assert_int_equal(s.count, 2);
     assert_int_equal(intervals_total(&s), 9);
     intervals_free(&s);
@@ -99,7 +100,8 @@ static void test_cutting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks),          cmocka_unit_test(test_meeting),        cmocka_unit_test(test_long_lists),
+        cmocka_unit_test(test_blocks),          cmocka_unit_test(test_meeting),
+            cmocka_unit_test(test_long_lists),
         cmocka_unit_test(test_neighbours_join), cmocka_unit_test(test_part_of_a_list), cmocka_unit_test(test_cutting),
     };
     return cmocka_run_group_tests_name("interval", tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* What one layer keeps in 16 bits with dropout: what its table says, our formula, and the published ones with every difference named.
+/* What one layer keeps in 16 bits with dropout: what its table says, our formula, and the published ones with every
+ * difference named.
  * tier: check
  */
 #include "emulated_devices/model/layer_memory.h"
@@ -36,11 +37,12 @@ static void open_layer(struct layer *l, const char *scheme, int t, const char *r
 
 static int64_t rows(const struct layer *l, enum tensor_place place) { return tensor_rows_at(&l->tp, place, N).count; }
 
-/* Written down from the architecture, not from its table: in, mid; ln_1, ln_2; Q, K and V, heads, up, act of this device; of statistics mean and
- * deviation of two norms, and a denominator for each head. */
+/* Written down from the architecture, not from its table: in, mid; ln_1, ln_2; Q, K and V, heads, up, act of this
+ * device; of statistics mean and deviation of two norms, and a denominator for each head. */
 static uint64_t everything(const struct layer *l)
 {
-    const int64_t inner = tensor_qkv_columns(&l->tp) + l->tp.heads.queries.count * model.A + tensor_up_columns(&l->tp) + l->tp.columns.count;
+    const int64_t inner = tensor_qkv_columns(&l->tp) + l->tp.heads.queries.count * model.A + tensor_up_columns(&l->tp) +
+                          l->tp.columns.count;
     const int64_t elements = 2 * (rows(l, STREAM) + rows(l, INPUT)) * l->tp.channels.count + rows(l, INNER) * inner;
     return 2 * (uint64_t)elements + 4 * (uint64_t)(4 * rows(l, STREAM) + rows(l, INNER) * l->tp.heads.queries.count);
 }

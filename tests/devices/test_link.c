@@ -1,5 +1,6 @@
-/* What follows from a model's table: which slots share memory, what is kept and what is computed again, the order in which gradients are
- * made and added.  Written down by hand here, for GPT-2, Llama and GPT-J, whose two branches read one norm.
+/* What follows from a model's table: which slots share memory, what is kept and what is computed again, the order in
+ * which gradients are made and added.  Written down by hand here, for GPT-2, Llama and GPT-J, whose two branches read
+ * one norm.
  * tier: check
  */
 #include "emulated_devices/model/link.h"
@@ -11,13 +12,25 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const struct model_config gpt2 = { .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20, .biases = BIASES_GPT2, .tied = true };
-static const struct model_config llama = { .S = 8, .D = 12, .H = 3, .K = 1, .A = 4, .F = 20, .L = 2, .V = 20, .norm = NORM_RMS,
-                                           .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU };
+static const struct model_config gpt2 = {
+    .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20, .biases = BIASES_GPT2, .tied = true
+};
+static const struct model_config llama = { .S = 8,
+                                           .D = 12,
+                                           .H = 3,
+                                           .K = 1,
+                                           .A = 4,
+                                           .F = 20,
+                                           .L = 2,
+                                           .V = 20,
+                                           .norm = NORM_RMS,
+                                           .positions = POSITIONS_ROTARY,
+                                           .mlp = MLP_SWIGLU };
 
 /* Attention and feed-forward side by side, after one norm. */
 static const struct model_config gptj = { .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20,
-                                          .positions = POSITIONS_ROTARY, .rotary = { .theta = 100, .turned = 2, .neighbours = true },
+                                          .positions = POSITIONS_ROTARY,
+                                          .rotary = { .theta = 100, .turned = 2, .neighbours = true },
                                           .parallel = true, .biases = BIASES_GPTJ };
 
 static struct linked l;
@@ -80,7 +93,8 @@ static const char *backward(void)
     for (int i = 0; i < l.list[LIST_INPUT].count; i++) {
         const struct part_step step = l.list[LIST_INPUT].step[i];
         const struct linked_node *n = &l.node[step.kind == STEP_RUN ? step.at : 0];
-        if (step.kind == STEP_RUN) snprintf(word, sizeof word, "%s>%s", n->out < 0 ? "loss" : name_of(n->out), in_buffer(n->dx[0], true));
+        if (step.kind == STEP_RUN)
+            snprintf(word, sizeof word, "%s>%s", n->out < 0 ? "loss" : name_of(n->out), in_buffer(n->dx[0], true));
         else if (step.kind == STEP_ADD) snprintf(word, sizeof word, "+%s", in_buffer(step.at, true));
         else if (step.kind == STEP_SHOW_GRADIENT) snprintf(word, sizeof word, "[%s]", name_of(step.at));
         else continue;
@@ -92,7 +106,10 @@ static const char *backward(void)
 /* seams_alone(NULL), from main on. */
 static struct seams alone;
 
-static void block_of(const struct model_config *c, const char *recompute) { assert_int_equal(link_layer(&l, c, &alone, 0, recompute, false, NULL), OK); }
+static void block_of(const struct model_config *c, const char *recompute)
+{
+    assert_int_equal(link_layer(&l, c, &alone, 0, recompute, false, NULL), OK);
+}
 
 static void test_gpt2(void **state)
 {
@@ -100,12 +117,16 @@ static void test_gpt2(void **state)
     block_of(&gpt2, NULL);
     assert_string_equal(kept(), "in ln_1 attn.qkv attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act");
     assert_string_equal(shared(), "attn.dropped=attn.out mid=attn.out mlp.dropped=mlp.out out=mlp.out");
-    assert_string_equal(runs(LIST_FORWARD), "ln_1 attn.qkv attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act mlp.out mlp.dropped out");
+    assert_string_equal(
+        runs(LIST_FORWARD),
+        "ln_1 attn.qkv attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act mlp.out mlp.dropped out");
     assert_string_equal(runs(LIST_AGAIN), "");
     assert_string_equal(runs(LIST_WEIGHT), "mlp.out mlp.up ln_2 attn.out attn.qkv ln_1");
     /* The stream's gradient goes from out over mid to in, in one place; each norm's part is added to it. */
-    assert_string_equal(backward(), "mlp.dropped>mlp.out [mlp.out] mlp.out>mlp.up [mlp.act] mlp.act>mlp.up [mlp.up] mlp.up>ln_2 [ln_2] ln_2>scratch +in [mid] "
-                                    "attn.dropped>attn.out [attn.out] attn.out>attn.heads [attn.heads] attn.heads>attn.qkv [attn.qkv] attn.qkv>ln_1 [ln_1] "
+    assert_string_equal(backward(), "mlp.dropped>mlp.out [mlp.out] mlp.out>mlp.up [mlp.act] mlp.act>mlp.up [mlp.up] "
+                                    "mlp.up>ln_2 [ln_2] ln_2>scratch +in [mid] "
+                                    "attn.dropped>attn.out [attn.out] attn.out>attn.heads [attn.heads] "
+                                    "attn.heads>attn.qkv [attn.qkv] attn.qkv>ln_1 [ln_1] "
                                     "ln_1>scratch +in [in]");
 }
 
@@ -113,11 +134,16 @@ static void test_llama(void **state)
 {
     (void)state;
     block_of(&llama, NULL);
-    assert_string_equal(kept(), "in ln_1 attn.qkv attn.rotated attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act");
-    assert_string_equal(shared(), "attn.rotated=attn.qkv attn.dropped=attn.out mid=attn.out mlp.dropped=mlp.out out=mlp.out");
-    assert_string_equal(backward(), "mlp.dropped>mlp.out [mlp.out] mlp.out>mlp.act [mlp.act] mlp.act>mlp.up [mlp.up] mlp.up>ln_2 [ln_2] ln_2>scratch +in [mid] "
-                                    "attn.dropped>attn.out [attn.out] attn.out>attn.heads [attn.heads] attn.heads>attn.qkv [attn.rotated] "
-                                    "attn.rotated>attn.qkv [attn.qkv] attn.qkv>ln_1 [ln_1] ln_1>scratch +in [in]");
+    assert_string_equal(kept(),
+                        "in ln_1 attn.qkv attn.rotated attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act");
+    assert_string_equal(shared(),
+                        "attn.rotated=attn.qkv attn.dropped=attn.out mid=attn.out mlp.dropped=mlp.out out=mlp.out");
+    assert_string_equal(
+        backward(),
+        "mlp.dropped>mlp.out [mlp.out] mlp.out>mlp.act [mlp.act] mlp.act>mlp.up [mlp.up] mlp.up>ln_2 [ln_2] "
+        "ln_2>scratch +in [mid] "
+        "attn.dropped>attn.out [attn.out] attn.out>attn.heads [attn.heads] attn.heads>attn.qkv [attn.rotated] "
+        "attn.rotated>attn.qkv [attn.qkv] attn.qkv>ln_1 [ln_1] ln_1>scratch +in [in]");
 }
 
 static void test_ends(void **state)
@@ -143,7 +169,8 @@ static void test_recomputation(void **state)
     block_of(&gpt2, "full");
     assert_string_equal(runs(LIST_AGAIN), "ln_1 attn.qkv attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act");
     block_of(&llama, "full");
-    assert_string_equal(runs(LIST_AGAIN), "ln_1 attn.qkv attn.rotated attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act");
+    assert_string_equal(runs(LIST_AGAIN),
+                        "ln_1 attn.qkv attn.rotated attn.heads attn.out attn.dropped mid ln_2 mlp.up mlp.act");
     block_of(&gpt2, "1");
     assert_string_equal(runs(LIST_AGAIN), "");
 }
@@ -163,16 +190,20 @@ static void test_forward_only(void **state)
     assert_int_equal(l.list[LIST_INPUT].count + l.list[LIST_WEIGHT].count, 0);
 }
 
-/* One norm with two readers: the feed-forward's gradient is written, attention's added.  Both branches lie where they are summed. */
+/* One norm with two readers: the feed-forward's gradient is written, attention's added.
+ * Both branches lie where they are summed. */
 static void test_gptj(void **state)
 {
     (void)state;
     block_of(&gptj, NULL);
     assert_string_equal(kept(), "in ln_1 attn.qkv attn.rotated attn.heads mlp.up mlp.act");
-    assert_string_equal(shared(), "attn.rotated=attn.qkv attn.dropped=attn.out mlp.dropped=mlp.out branches=mlp.out out=mlp.out");
-    assert_string_equal(backward(), "mlp.dropped>mlp.out [mlp.out] mlp.out>mlp.up [mlp.act] mlp.act>mlp.up [mlp.up] mlp.up>ln_1 "
-                                    "attn.dropped>attn.out [attn.out] attn.out>attn.heads [attn.heads] attn.heads>attn.qkv [attn.rotated] "
-                                    "attn.rotated>attn.qkv [attn.qkv] attn.qkv>scratch +ln_1 [ln_1] ln_1>scratch +in [in]");
+    assert_string_equal(shared(),
+                        "attn.rotated=attn.qkv attn.dropped=attn.out mlp.dropped=mlp.out branches=mlp.out out=mlp.out");
+    assert_string_equal(
+        backward(),
+        "mlp.dropped>mlp.out [mlp.out] mlp.out>mlp.up [mlp.act] mlp.act>mlp.up [mlp.up] mlp.up>ln_1 "
+        "attn.dropped>attn.out [attn.out] attn.out>attn.heads [attn.heads] attn.heads>attn.qkv [attn.rotated] "
+        "attn.rotated>attn.qkv [attn.qkv] attn.qkv>scratch +ln_1 [ln_1] ln_1>scratch +in [in]");
     assert_string_equal(runs(LIST_WEIGHT), "mlp.out mlp.up attn.out attn.qkv ln_1");
     block_of(&gptj, "full");
     assert_string_equal(runs(LIST_AGAIN), "ln_1 attn.qkv attn.rotated attn.heads mlp.up mlp.act");
@@ -186,7 +217,12 @@ static void test_memory_balances(void **state)
     for (int c = 0; c < 9; c++)
         for (int layer = -1; layer <= 2; layer++) {
             int held[LINK_BUFFERS] = { 0 };
-            assert_int_equal(link_layer(&l, c < 3 ? &gpt2 : c < 6 ? &llama : &gptj, &alone, layer, choices[c % 3], false, NULL), OK);
+            assert_int_equal(link_layer(&l,
+                                        c < 3   ? &gpt2
+                                        : c < 6 ? &llama
+                                                : &gptj,
+                                        &alone, layer, choices[c % 3], false, NULL),
+                             OK);
             for (enum list which = 0; which < LIST_COUNT; which++)
                 for (int i = 0; i < l.list[which].count; i++) {
                     const struct part_step step = l.list[which].step[i];
@@ -199,13 +235,16 @@ static void test_memory_balances(void **state)
 
 static void test_refusals(void **state)
 {
-    static const struct node unknown[] = { { OP_NORM, .out = "a", .in = { "in" } }, { OP_GELU, .out = "b", .in = { "c" } }, { .op = OP_END } };
+    static const struct node unknown[] = { { OP_NORM, .out = "a", .in = { "in" } },
+                                           { OP_GELU, .out = "b", .in = { "c" } },
+                                           { .op = OP_END } };
     static struct node endless[LINK_NODES + 2];
     struct error err;
     (void)state;
     assert_int_equal(link_part(&l, unknown, &gpt2, &alone, RECOMPUTE_NONE, false, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "reads c, which nobody has made before it"));
-    for (int i = 0; i <= LINK_NODES; i++) endless[i] = (struct node){ OP_DROPOUT, .out = "a", .in = { "in" }, .place = "mlp" };
+    for (int i = 0; i <= LINK_NODES; i++)
+        endless[i] = (struct node){ OP_DROPOUT, .out = "a", .in = { "in" }, .place = "mlp" };
     assert_int_equal(link_part(&l, endless, &gpt2, &alone, RECOMPUTE_NONE, false, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "more than"));
 }
@@ -223,7 +262,8 @@ static void test_parameters(void **state)
     assert_int_equal(program_weight(&gpt2, &program_of(&gpt2)->loss[1], 2), PARAM_WTE);      /* tied */
     assert_int_equal(program_bias(&gpt2, &program_of(&gpt2)->block[1], 0), param_of_block(&gpt2, 0, QKV_B));
     assert_int_equal(program_weight(&gpt2, &program_of(&gpt2)->embedding[1], -1), param_positions(&gpt2));
-    assert_int_equal(program_bias(&gptj, &program_of(&gptj)->loss[1], 2), model_param_count(&gptj) - 1);     /* the output matrix's */
+    /* the output matrix's */
+    assert_int_equal(program_bias(&gptj, &program_of(&gptj)->loss[1], 2), model_param_count(&gptj) - 1);
     assert_int_equal(program_bias(&gptj, &program_of(&gptj)->block[1], 0), -1);
 }
 
@@ -231,7 +271,8 @@ int main(void)
 {
     alone = seams_alone(NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama), cmocka_unit_test(test_ends), cmocka_unit_test(test_recomputation),
+        cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama), cmocka_unit_test(test_ends),
+            cmocka_unit_test(test_recomputation),
         cmocka_unit_test(test_forward_only), cmocka_unit_test(test_gptj), cmocka_unit_test(test_memory_balances),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_parameters),
     };

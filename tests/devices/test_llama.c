@@ -1,8 +1,9 @@
 /* A Llama on every mesh equals the one-device model, with fewer key/value heads than devices and with more.
  * ranks: 1 3 4 8
  *
- * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory peaks by
- * formula.  Where key/value heads have copies, their gradients are sums over the copies, and count once in the norm.
+ * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
+ * peaks by formula.  Where key/value heads have copies, their gradients are sums over the copies, and count once in the
+ * norm.
  */
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
@@ -45,7 +46,11 @@ static void untied_dropout(struct plan p)
 static bool in_sample(void) { return tier_now() == TIER_VERIFY || test_size < 8; }
 
 static void test_every_mesh(void **state) { (void)state; if (in_sample()) each_mesh("1d", tied); }
-static void test_every_mesh_with_sequence_parallelism(void **state) { (void)state; if (in_sample()) each_mesh("1d-sp", untied_dropout); }
+static void test_every_mesh_with_sequence_parallelism(void **state)
+{
+    (void)state;
+    if (in_sample()) each_mesh("1d-sp", untied_dropout);
+}
 
 static void test_every_scheme(void **state)
 {
@@ -67,7 +72,12 @@ static void test_heads_that_do_not_divide(void **state)
     for (int i = 0; i < 4 && in_sample(); i++) {
         struct plan p = llama(1, test_size, 1, "1d");
         p.model.H = shape[i].H, p.model.K = shape[i].K, p.model.D = shape[i].H * p.model.A;
-        p.model.rotary = (struct rotary){ .theta = 100, .scaling = SCALING_LLAMA3, .factor = 4, .low_frequency = 1, .high_frequency = 4, .original_positions = 64 };
+        p.model.rotary = (struct rotary){ .theta = 100,
+                                          .scaling = SCALING_LLAMA3,
+                                          .factor = 4,
+                                          .low_frequency = 1,
+                                          .high_frequency = 4,
+                                          .original_positions = 64 };
         check(&p);
     }
 }
@@ -104,20 +114,26 @@ static void test_heads_are_dealt_out(void **state)
                 int64_t query = 0, first_copies = 0;
                 for (int i = 0; i < parts; i++) {
                     const struct heads h = heads_at(&c, parts, i);
-                    ASSERT_ALL(h.queries.first == query && h.queries.count >= 1 && h.keys.count >= 1, "H=%d K=%d, part %d of %d: queries %lld to %lld, %lld keys", H, K, i, parts,
-                               (long long)h.queries.first, (long long)(h.queries.first + h.queries.count), (long long)h.keys.count);
-                    ASSERT_ALL(h.queries.first / (H / K) == h.keys.first && (h.queries.first + h.queries.count - 1) / (H / K) == h.keys.first + h.keys.count - 1,
-                               "H=%d K=%d, part %d of %d: query heads do not belong to its key/value heads", H, K, i, parts);
+                    ASSERT_ALL(h.queries.first == query && h.queries.count >= 1 && h.keys.count >= 1,
+                               "H=%d K=%d, part %d of %d: queries %lld to %lld, %lld keys", H, K, i, parts,
+                               (long long)h.queries.first, (long long)(h.queries.first + h.queries.count),
+                               (long long)h.keys.count);
+                    ASSERT_ALL(h.queries.first / (H / K) == h.keys.first &&
+                                   (h.queries.first + h.queries.count - 1) / (H / K) == h.keys.first + h.keys.count - 1,
+                               "H=%d K=%d, part %d of %d: query heads do not belong to its key/value heads", H, K, i,
+                               parts);
                     query += h.queries.count;
                     if (h.copy == 0) first_copies += h.keys.count;
                 }
-                ASSERT_ALL(query == H && first_copies == K, "H=%d K=%d in %d parts: %lld and %lld are dealt out", H, K, parts, (long long)query, (long long)first_copies);
+                ASSERT_ALL(query == H && first_copies == K, "H=%d K=%d in %d parts: %lld and %lld are dealt out", H, K,
+                           parts, (long long)query, (long long)first_copies);
             }
 }
 
 static void expect_refused(struct plan p, const char *words)
 {
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words, err.text);
+    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
+               err.text);
 }
 
 static void test_refusals(void **state)
@@ -125,7 +141,8 @@ static void test_refusals(void **state)
     (void)state;
     struct plan p = case_plan(1, 1, 1);
     case_take_llama(&p);
-    const int size[AXIS_COUNT] = { [DP] = 1, [TP] = 10, [PP] = 1, [CP] = 1, [EP] = 1 }, cube[AXIS_COUNT] = { [DP] = 1, [TP] = 8, [PP] = 1, [CP] = 1, [EP] = 1 };
+    const int size[AXIS_COUNT] = { [DP] = 1, [TP] = 10, [PP] = 1, [CP] = 1, [EP] = 1 },
+              cube[AXIS_COUNT] = { [DP] = 1, [TP] = 8, [PP] = 1, [CP] = 1, [EP] = 1 };
     mesh_make(&p.mesh, size, NULL);
     expect_refused(p, "--tp 10: the model has H=9 heads; tp can be at most that");
     mesh_make(&p.mesh, cube, NULL);

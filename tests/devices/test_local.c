@@ -1,8 +1,9 @@
 /* Copies that train apart: local-sgd and diloco, beside their serial rule, beside ddp, and by what they send and when.
  * ranks: 1 2 3 4 6 8
  *
- * In a case (verify/case.h) they take two rounds of two steps and one more: after each, weights, states, anchor and outer momentum of every
- * device agree with one device's to 1e-12; messages, bytes, additions and memory equal formulas.
+ * In a case (verify/case.h) they take two rounds of two steps and one more: after each, weights, states, anchor and
+ * outer momentum of every device agree with one device's to 1e-12; messages, bytes, additions and memory equal
+ * formulas.
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/model/collect.h"
@@ -10,7 +11,7 @@
 #include "ref/numeric/philox.h"
 #include <math.h>
 
-/* ---- beside the reference ------------------------------------------------------------------------------------------------ */
+/* ---- beside the reference ---------------------------------------------------------------------------------------- */
 
 static struct plan apart_plan(int dp, int tp, int pp, const char *scheme)
 {
@@ -24,7 +25,8 @@ static struct plan apart_plan(int dp, int tp, int pp, const char *scheme)
 /* Tied, over a pipeline, untied with dropout: a replica draws that of its own sequences. */
 static void test_meshes(void **state)
 {
-    static const int mesh[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 3, 1, 1 }, { 2, 2, 1 }, { 2, 1, 2 }, { 3, 1, 2 }, { 2, 2, 2 } };
+    static const int mesh[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 3, 1, 1 }, { 2, 2, 1 },
+                                   { 2, 1, 2 }, { 3, 1, 2 }, { 2, 2, 2 } };
     (void)state;
     for (size_t i = 0; i < sizeof mesh / sizeof *mesh; i++) {
         if (mesh[i][0] * mesh[i][1] * mesh[i][2] != test_size) continue;
@@ -51,7 +53,7 @@ static void test_replicas_of_several_devices(void **state)
     check(&p);
 }
 
-/* ---- a trainer of one's own ------------------------------------------------------------------------------------------------ */
+/* ---- a trainer of one's own -------------------------------------------------------------------------------------- */
 
 struct session { struct plan plan; struct device device; struct comm comm; struct trainer trainer; };
 
@@ -70,14 +72,17 @@ static void begin(struct session *s, const struct plan *p)
 {
     s->plan = *p;
     ASSERT_ALL(plan_check(&s->plan, &err) == OK, "refused: %s", err.text);
-    ASSERT_ALL(device_open(&s->device, NULL, p->dtype, 0, &err) == OK && comm_open(&s->comm, &s->device, &err) == OK, "%s", err.text);
-    ASSERT_ALL(trainer_open(&s->trainer, &s->plan, &s->comm, (struct batch_source){ fill, &s->plan }, &err) == OK, "%s", err.text);
+    ASSERT_ALL(device_open(&s->device, NULL, p->dtype, 0, &err) == OK && comm_open(&s->comm, &s->device, &err) == OK,
+               "%s", err.text);
+    ASSERT_ALL(trainer_open(&s->trainer, &s->plan, &s->comm, (struct batch_source){ fill, &s->plan }, &err) == OK, "%s",
+               err.text);
 }
 
 static struct step_result step(struct session *s)
 {
     struct step_result r = { 0 };
-    ASSERT_ALL(trainer_gradients(&s->trainer, &r, &err) == OK && trainer_update(&s->trainer, &r, &err) == OK, "%s", err.text);
+    ASSERT_ALL(trainer_gradients(&s->trainer, &r, &err) == OK && trainer_update(&s->trainer, &r, &err) == OK, "%s",
+               err.text);
     return r;
 }
 
@@ -121,15 +126,21 @@ static void test_is_the_serial_rule(void **state)
     first[R] = p.B;
     int32_t *ids = malloc(2 * (size_t)(p.B * p.S) * sizeof *ids);
     assert_non_null(ids);
-    ASSERT_ALL(local_open(&l, R, &p.model, F64, p.seed, p.optimizer, &p.hyper, data_outer(&p.data), &err) == OK, "%s", err.text);
+    ASSERT_ALL(local_open(&l, R, &p.model, F64, p.seed, p.optimizer, &p.hyper, data_outer(&p.data), &err) == OK, "%s",
+               err.text);
     for (int64_t at = 0; at < CASE_STEPS_APART; at++) {
         double loss = 0, squares = 0;
         fill(&s.plan, at, 0, p.B, ids, ids + p.B * p.S);
-        ASSERT_ALL(local_step(&l, ids, ids + p.B * p.S, first, p.S, dropout_seed(p.seed, at), &err) == OK, "%s", err.text);
+        ASSERT_ALL(local_step(&l, ids, ids + p.B * p.S, first, p.S, dropout_seed(p.seed, at), &err) == OK, "%s",
+                   err.text);
         const struct step_result got = step(&s);
-        for (int r = 0; r < R; r++) loss += l.replica[r].loss * (double)(first[r + 1] - first[r]) / (double)p.B, squares += l.replica[r].norm * l.replica[r].norm / R;
-        ASSERT_ALL(fabs(got.loss - loss) <= 1e-12 * loss, "step %d: loss %.17g, serially %.17g", (int)at + 1, got.loss, loss);
-        ASSERT_ALL(fabs(got.norm - sqrt(squares)) <= 1e-12 * sqrt(squares), "step %d: norm %.17g, serially %.17g", (int)at + 1, got.norm, sqrt(squares));
+        for (int r = 0; r < R; r++)
+            loss += l.replica[r].loss * (double)(first[r + 1] - first[r]) / (double)p.B,
+                squares += l.replica[r].norm * l.replica[r].norm / R;
+        ASSERT_ALL(fabs(got.loss - loss) <= 1e-12 * loss, "step %d: loss %.17g, serially %.17g", (int)at + 1, got.loss,
+                   loss);
+        ASSERT_ALL(fabs(got.norm - sqrt(squares)) <= 1e-12 * sqrt(squares), "step %d: norm %.17g, serially %.17g",
+                   (int)at + 1, got.norm, sqrt(squares));
     }
     for (int i = 0; i < l.replica[0].model.params; i++) {
         const char *name = l.replica[0].model.spec[i].name;
@@ -147,9 +158,10 @@ static void test_is_the_serial_rule(void **state)
     end(&s);
 }
 
-/* ---- beside ddp ------------------------------------------------------------------------------------------------------------ */
+/* ---- beside ddp -------------------------------------------------------------------------------------------------- */
 
-/* One step a round, sgd, lr 1, no momentum, as many labels in each replica: the mean of steps is the step of the mean, but for rounding. */
+/* One step a round, sgd, lr 1, no momentum, as many labels in each replica:
+ * the mean of steps is the step of the mean, but for rounding. */
 static void test_rounds_of_one_step_are_ddp(void **state)
 {
     (void)state;
@@ -181,7 +193,7 @@ static void test_rounds_of_one_step_are_ddp(void **state)
     end(&b);
 }
 
-/* ---- what is sent, and when ------------------------------------------------------------------------------------------------- */
+/* ---- what is sent, and when -------------------------------------------------------------------------------------- */
 
 static double sent_along_dp(const struct comm *c)
 {
@@ -212,18 +224,21 @@ static void test_sends_once_a_round(void **state)
     for (int t = 1; t <= 2 * H; t++) {
         step(&s);
         const double want = (double)(t / H) * 2 * (test_size - 1) * (double)n * 8, sent = sent_along_dp(&s.comm);
-        ASSERT_ALL(sent == want, "after step %d, %.0f bytes were sent between replicas; of rounds of %d steps %.0f", t, sent, H, want);
+        ASSERT_ALL(sent == want, "after step %d, %.0f bytes were sent between replicas; of rounds of %d steps %.0f", t,
+                   sent, H, want);
     }
     const uint64_t optimizer = s.device.arena.peak.tag[OPTIMIZER];
-    ASSERT_ALL(optimizer == (uint64_t)n * 8, "sgd keeps %llu bytes besides; the anchor has %lld", (unsigned long long)optimizer, (long long)n * 8);
+    ASSERT_ALL(optimizer == (uint64_t)n * 8, "sgd keeps %llu bytes besides; the anchor has %lld",
+               (unsigned long long)optimizer, (long long)n * 8);
     end(&s);
 }
 
-/* ---- what does not fit ------------------------------------------------------------------------------------------------------ */
+/* ---- what does not fit ------------------------------------------------------------------------------------------- */
 
 static void refused(struct plan p, const char *why)
 {
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, why), "not refused because \"%s\": %s", why, err.text);
+    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, why), "not refused because \"%s\": %s", why,
+               err.text);
 }
 
 static void test_refusals(void **state)
@@ -234,10 +249,14 @@ static void test_refusals(void **state)
     p.data.group = 6, refused(p, "--data-parallel diloco: all devices along --dp would be one replica");
     p.data.group = 4, refused(p, "--shard-group 4: must divide --dp 6");
     p = apart_plan(6, 1, 1, "diloco"), p.dtype = F16, refused(p, "--dtype fp16: needs a loss scale");
-    p = apart_plan(6, 1, 1, "diloco"), p.dtype = BF16, p.data.narrow_gradients = true, refused(p, "--grad-dtype bf16: ");
-    p = apart_plan(3, 1, 2, "local-sgd"), p.allreduce = "auto", refused(p, "--allreduce auto: may add in another order");
-    p = apart_plan(3, 1, 2, "local-sgd"), p.schedule = "pipedream-2bw", p.micros = 4, refused(p, "--schedule pipedream-2bw: steps the weights inside the schedule");
-    p = apart_plan(6, 1, 1, "zero1"), p.data.outer.every = 2, refused(p, "--local-steps 2: --data-parallel zero1 reduces gradients in every step");
+    p = apart_plan(6, 1, 1, "diloco"), p.dtype = BF16, p.data.narrow_gradients = true,
+    refused(p, "--grad-dtype bf16: ");
+    p = apart_plan(3, 1, 2, "local-sgd"), p.allreduce = "auto",
+    refused(p, "--allreduce auto: may add in another order");
+    p = apart_plan(3, 1, 2, "local-sgd"), p.schedule = "pipedream-2bw", p.micros = 4,
+    refused(p, "--schedule pipedream-2bw: steps the weights inside the schedule");
+    p = apart_plan(6, 1, 1, "zero1"), p.data.outer.every = 2,
+    refused(p, "--local-steps 2: --data-parallel zero1 reduces gradients in every step");
 }
 
 int main(void)

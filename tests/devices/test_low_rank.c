@@ -1,5 +1,5 @@
-/* GaLore and Natural GaLore on devices: one device's numbers, bytes and memory by formula in both kinds of steps, projections that are
- * equal on all copies, refusals.
+/* GaLore and Natural GaLore on devices: one device's numbers, bytes and memory by formula in both kinds of steps,
+ * projections that are equal on all copies, refusals.
  * ranks: 1 2 3 6
  */
 #include "tests/devices/trained.h"
@@ -15,7 +15,8 @@ static const struct optimizer *named(const char *name)
     return o;
 }
 
-/* A Llama, whose queries, keys and values are three matrices in one parameter, with fewer rows of keys than the rank; and a GPT-J. */
+/* A Llama, whose queries, keys and values are three matrices in one parameter, with fewer rows of
+ * keys than the rank; and a GPT-J. */
 static struct plan of_parts(struct plan p, int which)
 {
     const struct optimizer *o = p.optimizer;
@@ -33,12 +34,14 @@ static struct plan low_rank_plan(int dp, int pp, const char *optimizer)
     return p;
 }
 
-/* Steps 1 and 3 find directions anew, step 2 projects before it reduces.  With clipping, whole gradients are reduced in all of them. */
+/* Steps 1 and 3 find directions anew, step 2 projects before it reduces.
+ * With clipping, whole gradients are reduced in all of them. */
 static void test_agrees_with_one_device(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct plan dp = low_rank_plan(test_size, 1, i ? "natural-galore" : "galore"), pp = low_rank_plan(1, test_size, i ? "galore" : "natural-galore");
+        struct plan dp = low_rank_plan(test_size, 1, i ? "natural-galore" : "galore"),
+                    pp = low_rank_plan(1, test_size, i ? "galore" : "natural-galore");
         check(&dp);
         check(&pp);
         dp.hyper.clip = pp.hyper.clip = 0.01;
@@ -46,7 +49,7 @@ static void test_agrees_with_one_device(void **state)
         check(&pp);
         if (test_size % 2 != 0 || test_size == 2) continue;
         struct plan both = low_rank_plan(test_size / 2, 2, i ? "natural-galore" : "galore");
-        ASSERT_ALL(case_take_schedule(&both, "chimera", &err) == OK, "%s", err.text);       /* two copies of each stage */
+        ASSERT_ALL(case_take_schedule(&both, "chimera", &err) == OK, "%s", err.text);     /* two copies of each stage */
         check(&both);
     }
 }
@@ -86,7 +89,7 @@ static void test_steps_are_the_optimizers(void **state)
     ASSERT_ALL(some > 0, "no run skipped some steps and took others");
 }
 
-/* ---- formulas, once more by hand -------------------------------------------------------------------------------------------- */
+/* ---- formulas, once more by hand --------------------------------------------------------------------------------- */
 
 struct sizes { uint64_t all, packed, states; };
 
@@ -97,9 +100,11 @@ static struct sizes sizes_of(const struct plan *p)
     struct sizes sum = { 0 };
     for (int i = 0; i < model_param_count(&p->model); i++) {
         const struct param_spec x = model_param(&p->model, i);
-        const bool projected = x.ndim == 2 && (strncmp(x.name, "h.", 2) == 0 || strncmp(x.name, "model.layers.", 13) == 0);
+        const bool projected =
+            x.ndim == 2 && (strncmp(x.name, "h.", 2) == 0 || strncmp(x.name, "model.layers.", 13) == 0);
         for (int k = 0; k < x.parts; k++) {                 /* each is a matrix of its own */
-            const uint64_t m = (uint64_t)x.part[k].rows, n = x.ndim == 2 ? (uint64_t)x.dim[1] : 1, a = m < n ? m : n, b = m < n ? n : m;
+            const uint64_t m = (uint64_t)x.part[k].rows, n = x.ndim == 2 ? (uint64_t)x.dim[1] : 1, a = m < n ? m : n,
+                           b = m < n ? n : m;
             const uint64_t own = r < a ? r : a;
             sum.all += m * n;
             sum.packed += projected ? b * own : m * n;
@@ -138,7 +143,9 @@ static enum error_code train(const struct plan *p, struct counted *out)
         if (!e) e = replicas_check(&t, AFTER_OPTIMIZER, &compared, &err);
     }
     const struct traffic *sent = &comm.counted.of[TRAFFIC_DATA].of[ALLREDUCE];
-    out->sent = (struct collective_cost){ .messages = sent->messages_sent, .bytes = sent->bytes_sent, .additions = sent->additions };
+    out->sent = (struct collective_cost){ .messages = sent->messages_sent,
+                                          .bytes = sent->bytes_sent,
+                                          .additions = sent->additions };
     out->optimizer = device.arena.peak.tag[OPTIMIZER];
     if (!e) trainer_close(&t);
     comm_close(&comm);
@@ -146,7 +153,8 @@ static enum error_code train(const struct plan *p, struct counted *out)
     return e;
 }
 
-/* A star of P devices, one bucket: whoever is not in the middle sends everything once, and the middle adds and sends it P-1 times. */
+/* A star of P devices, one bucket: whoever is not in the middle sends everything once, and the middle
+ * adds and sends it P-1 times. */
 static void test_bytes_and_memory(void **state)
 {
     (void)state;
@@ -155,24 +163,33 @@ static void test_bytes_and_memory(void **state)
             for (int clips = 0; clips < 2; clips++) {
                 struct plan p = of_parts(low_rank_plan(test_size, 1, i % 2 ? "natural-galore" : "galore"), i / 2);
                 struct counted r = { .steps = steps };
-                p.hyper.clip = clips;                       /* by the norm of whole gradients, so that these are reduced in every step */
+                p.hyper.clip = clips;      /* by the norm of whole gradients, so that these are reduced in every step */
                 p.hyper.refresh = 3;                        /* steps 1 and 4 reduce whole gradients */
                 p.allreduce = "star", p.data.bucket = 1 << 30;
-                ASSERT_ALL(plan_check(&p, &err) == OK && train(&p, &r) == OK, "%s, %d steps%s: %s", p.optimizer->name, steps, clips ? " with clipping" : "", err.text);
+                ASSERT_ALL(plan_check(&p, &err) == OK && train(&p, &r) == OK, "%s, %d steps%s: %s", p.optimizer->name,
+                           steps, clips ? " with clipping" : "", err.text);
                 const struct sizes size = sizes_of(&p);
-                const uint64_t whole = clips ? (uint64_t)steps : steps < 4 ? 1 : 2, times = test_size == 1 ? 0 : test_rank == 0 ? (uint64_t)test_size - 1 : 1;
+                const uint64_t whole = clips       ? (uint64_t)steps
+                                       : steps < 4 ? 1
+                                                   : 2,
+                               times = test_size == 1   ? 0
+                                       : test_rank == 0 ? (uint64_t)test_size - 1
+                                                        : 1;
                 const uint64_t want = 8 * times * (whole * size.all + ((uint64_t)steps - whole) * size.packed);
-                ASSERT_ALL(r.sent.bytes == want, "%d steps: device %d has sent %llu bytes, by formula %llu", steps, test_rank, (unsigned long long)r.sent.bytes, (unsigned long long)want);
-                ASSERT_ALL(r.optimizer == 8 * size.states, "the optimizer keeps %llu bytes, by formula %llu", (unsigned long long)r.optimizer, (unsigned long long)(8 * size.states));
+                ASSERT_ALL(r.sent.bytes == want, "%d steps: device %d has sent %llu bytes, by formula %llu", steps,
+                           test_rank, (unsigned long long)r.sent.bytes, (unsigned long long)want);
+                ASSERT_ALL(r.optimizer == 8 * size.states, "the optimizer keeps %llu bytes, by formula %llu",
+                           (unsigned long long)r.optimizer, (unsigned long long)(8 * size.states));
             }
 }
 
-/* ---- refusals ----------------------------------------------------------------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 static void refused(struct plan p, const char *words)
 {
     const enum error_code e = plan_check(&p, &err);
-    ASSERT_ALL(e == ERR_PLAN && strstr(err.text, words) != NULL, "\"%s\" wanted: %s", words, e ? err.text : "not refused");
+    ASSERT_ALL(e == ERR_PLAN && strstr(err.text, words) != NULL, "\"%s\" wanted: %s", words,
+               e ? err.text : "not refused");
 }
 
 static void test_what_does_not_fit_is_refused(void **state)

@@ -88,7 +88,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tp_varies_fastest_and_pp_slowest), cmocka_unit_test(test_coordinates_name_each_rank_once),
-        cmocka_unit_test(test_a_neighbour_differs_in_one_axis), cmocka_unit_test(test_descriptions), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_a_neighbour_differs_in_one_axis), cmocka_unit_test(test_descriptions),
+            cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("mesh", tests, NULL, NULL) != 0;
 }

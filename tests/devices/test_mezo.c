@@ -1,8 +1,9 @@
-/* Training without a backward pass: every form on meshes with every axis, the same bits, no gradients, two numbers shared.
+/* Training without a backward pass: every form on meshes with every axis, the same bits, no gradients, two numbers
+ * shared.
  * ranks: 2 6 8
  *
- * That losses, slope and weights agree with one device, and that messages, bytes, additions and memory equal their formulas, is part of
- * every case (verify/case.h).
+ * That losses, slope and weights agree with one device, and that messages, bytes, additions and memory equal their
+ * formulas, is part of every case (verify/case.h).
  */
 #include "tests/devices/trained.h"
 #include "ref/model/mezo.h"
@@ -16,7 +17,8 @@ static struct plan mezo_plan(int dp, int tp, int pp, int sides)
     return p;
 }
 
-/* On both sides the same dropout, by any schedule's forwards: 1f1b's, two stages on a device, two copies of each stage. */
+/* On both sides the same dropout, by any schedule's forwards:
+ * 1f1b's, two stages on a device, two copies of each stage. */
 static void test_with_every_axis(void **state)
 {
     static const char *const schedules[] = { "1f1b", "interleaved", "chimera" };
@@ -41,10 +43,14 @@ static void test_with_every_axis(void **state)
     check(&rows);
 }
 
-/* Weights whole, in flat shards, in shards by rows, in groups; gathered ahead or not: the same numbers, moved in the same way. */
+/* Weights whole, in flat shards, in shards by rows, in groups; gathered ahead or not:
+ * the same numbers, moved in the same way. */
 static void test_whoever_keeps_weights_same_bits(void **state)
 {
-    static const struct { const char *scheme; bool no_prefetch; } kept[] = { { "ddp", false }, { "zero3", false }, { "zero3", true }, { "fsdp", false } };
+    static const struct {
+        const char *scheme;
+        bool no_prefetch;
+    } kept[] = { { "ddp", false }, { "zero3", false }, { "zero3", true }, { "fsdp", false } };
     uint64_t first = 0, hash = 0;
     (void)state;
     for (enum dtype t = F32; t <= F64; t++)
@@ -54,11 +60,12 @@ static void test_whoever_keeps_weights_same_bits(void **state)
             p.data.scheme = kept[i].scheme, p.data.no_prefetch = kept[i].no_prefetch;
             ASSERT_ALL(plan_check(&p, &err) == OK && case_train(&p, 5, &hash, NULL, &err) == OK, "%s", err.text);
             if (i == 0) first = hash;
-            ASSERT_ALL(test_rank != 0 || hash == first, "%s: weights of %s have other bits than those of ddp", dtype_name(t), kept[i].scheme);
+            ASSERT_ALL(test_rank != 0 || hash == first, "%s: weights of %s have other bits than those of ddp",
+                       dtype_name(t), kept[i].scheme);
         }
 }
 
-/* ---- one device ------------------------------------------------------------------------------------------------------------------- */
+/* ---- one device -------------------------------------------------------------------------------------------------- */
 
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
 {
@@ -80,7 +87,9 @@ static void train_serial(struct transformer *m, const struct plan *p, int steps)
         const uint64_t key = mezo_key(p->seed, s);
         fill(p, s, 0, p->B, ids, labels);
         for (int side = 0; side < 2; side++)
-            assert_int_equal(transformer_loss_along(m, key, side ? -p->hyper.distance : p->hyper.distance, ids, labels, p->B, p->S, &loss[side], &err), OK);
+            assert_int_equal(transformer_loss_along(m, key, side ? -p->hyper.distance : p->hyper.distance, ids, labels,
+                                                    p->B, p->S, &loss[side], &err),
+                             OK);
         transformer_gradients_along(m, key, mezo_slope(loss, p->hyper.distance));
         const struct step step = { .lr = p->hyper.lr, .t = s + 1, .gradient_scale = 1, .hyper = &p->hyper };
         for (int i = 0; i < m->params; i++) optimizer_step(p->optimizer, m->w[i], m->g[i], NULL, step);
@@ -88,7 +97,7 @@ static void train_serial(struct transformer *m, const struct plan *p, int steps)
     free(ids);
 }
 
-/* ---- what is kept and sent ---------------------------------------------------------------------------------------------------------- */
+/* ---- what is kept and sent --------------------------------------------------------------------------------------- */
 
 struct session { struct device device; struct comm comm; struct trainer trainer; };
 
@@ -100,7 +109,9 @@ static void train_steps(struct session *s, struct plan *p, int steps)
     ASSERT_ALL(comm_open(&s->comm, &s->device, &err) == OK, "%s", err.text);
     ASSERT_ALL(trainer_open(&s->trainer, p, &s->comm, (struct batch_source){ fill, p }, &err) == OK, "%s", err.text);
     for (int i = 0; i < steps; i++)
-        ASSERT_ALL(trainer_gradients(&s->trainer, &result, &err) == OK && trainer_update(&s->trainer, &result, &err) == OK, "%s", err.text);
+        ASSERT_ALL(trainer_gradients(&s->trainer, &result, &err) == OK &&
+                       trainer_update(&s->trainer, &result, &err) == OK,
+                   "%s", err.text);
 }
 
 static void close_session(struct session *s)
@@ -110,7 +121,10 @@ static void close_session(struct session *s)
     device_close(&s->device);
 }
 
-static uint64_t bytes_sent(const struct comm *c, enum traffic_kind kind) { return ledger_kind(&c->counted, kind).bytes_sent; }
+static uint64_t bytes_sent(const struct comm *c, enum traffic_kind kind)
+{
+    return ledger_kind(&c->counted, kind).bytes_sent;
+}
 
 /* Two devices that make a pass each, after fifty steps: every bit of every weight is the serial model's. */
 static void test_two_sides_are_one_device(void **state)
@@ -135,14 +149,16 @@ static void test_two_sides_are_one_device(void **state)
         struct tensor whole = tensor_1d(calloc(n, sizeof(double)), F64, (int64_t)n);
         assert_non_null(whole.data);
         ASSERT_ALL(collect_whole(&s.trainer, i, KIND_WEIGHT, whole, &err) == OK, "%s", err.text);
-        ASSERT_ALL(test_rank != 0 || memcmp(whole.data, m.w[i].data, n * sizeof(double)) == 0, "%s has other bits than the serial model's", spec.name);
+        ASSERT_ALL(test_rank != 0 || memcmp(whole.data, m.w[i].data, n * sizeof(double)) == 0,
+                   "%s has other bits than the serial model's", spec.name);
         free(whole.data);
     }
     if (m.params) transformer_close(&m);
     close_session(&s);
 }
 
-/* Of a model of two layers and of one of six: no gradients, no optimizer state, one part moved, and two losses to share. */
+/* Of a model of two layers and of one of six: no gradients, no optimizer state, one part moved,
+ * and two losses to share. */
 static void test_memory_and_traffic_without_gradients(void **state)
 {
     enum { STEPS = 3 };
@@ -158,16 +174,21 @@ static void test_memory_and_traffic_without_gradients(void **state)
         for (int part = 0; part <= L + 1; part++) {
             int unit[2];
             int64_t n = 0;
-            for (int k = 0, units = data_units_of(&p.model, part, unit); k < units; k++) n += s.trainer.data.unit[unit[k]].elements;
+            for (int k = 0, units = data_units_of(&p.model, part, unit); k < units; k++)
+                n += s.trainer.data.unit[unit[k]].elements;
             if (n > most) most = n;
         }
-        ASSERT_ALL(a->peak.tag[GRADIENTS] == 0 && a->peak.tag[OPTIMIZER] == 0, "L=%lld: %llu bytes of gradients, %llu of optimizer state", (long long)L,
+        ASSERT_ALL(a->peak.tag[GRADIENTS] == 0 && a->peak.tag[OPTIMIZER] == 0,
+                   "L=%lld: %llu bytes of gradients, %llu of optimizer state", (long long)L,
                    (unsigned long long)a->peak.tag[GRADIENTS], (unsigned long long)a->peak.tag[OPTIMIZER]);
-        ASSERT_ALL(a->peak.tag[PARAMETERS] == (uint64_t)(elements + most) * 8, "L=%lld: %llu bytes of weights; all and one part of them are %llu", (long long)L,
+        ASSERT_ALL(a->peak.tag[PARAMETERS] == (uint64_t)(elements + most) * 8,
+                   "L=%lld: %llu bytes of weights; all and one part of them are %llu", (long long)L,
                    (unsigned long long)a->peak.tag[PARAMETERS], (unsigned long long)(elements + most) * 8);
-        ASSERT_ALL(bytes_sent(&s.comm, TRAFFIC_DATA) == 0, "L=%lld: %llu bytes sent over dp", (long long)L, (unsigned long long)bytes_sent(&s.comm, TRAFFIC_DATA));
+        ASSERT_ALL(bytes_sent(&s.comm, TRAFFIC_DATA) == 0, "L=%lld: %llu bytes sent over dp", (long long)L,
+                   (unsigned long long)bytes_sent(&s.comm, TRAFFIC_DATA));
         const uint64_t shared = bytes_sent(&s.comm, TRAFFIC_RESULT);
-        ASSERT_ALL(shared <= STEPS * (16 + 2 * 16) && (test_size > 2 || shared == STEPS * 16), "L=%lld: %llu bytes sent to share losses", (long long)L, (unsigned long long)shared);
+        ASSERT_ALL(shared <= STEPS * (16 + 2 * 16) && (test_size > 2 || shared == STEPS * 16),
+                   "L=%lld: %llu bytes sent to share losses", (long long)L, (unsigned long long)shared);
         close_session(&s);
     }
 }
@@ -185,7 +206,8 @@ static void test_slices(void **state)
     uint64_t padded = 0;
     for (int u = 0; u < s.trainer.data.units; u++) padded += (uint64_t)s.trainer.data.unit[u].padded;
     const uint64_t P = (uint64_t)test_size, sent = bytes_sent(&s.comm, TRAFFIC_DATA);
-    ASSERT_ALL(sent == padded / P * (P - 1) * 8, "%llu bytes sent; |B| (P-1)/P of all parts are %llu", (unsigned long long)sent, (unsigned long long)(padded / P * (P - 1) * 8));
+    ASSERT_ALL(sent == padded / P * (P - 1) * 8, "%llu bytes sent; |B| (P-1)/P of all parts are %llu",
+               (unsigned long long)sent, (unsigned long long)(padded / P * (P - 1) * 8));
     close_session(&s);
 }
 

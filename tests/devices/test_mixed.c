@@ -1,4 +1,5 @@
-/* Mixed precision: 16-bit weights with fp32 masters under every data scheme, gradients in either format, loss scaling that all agree on.
+/* Mixed precision: 16-bit weights with fp32 masters under every data scheme, gradients in either format, loss scaling
+ * that all agree on.
  * ranks: 1 2 4
  */
 #include "tests/devices/trained.h"
@@ -27,13 +28,14 @@ static struct plan mixed_plan(int dp, int tp, int pp, struct formats f)
     return p;
 }
 
-/* ---- one device's numbers, and whoever keeps what the same bits ------------------------------------------------------------ */
+/* ---- one device's numbers, and whoever keeps what the same bits -------------------------------------------------- */
 
 static void test_agrees_with_one_device(void **state)
 {
     (void)state;
     for (int f = 0; f < FORMATS; f++) {
-        struct plan p = mixed_plan(test_size, 1, 1, formats[f]), tp = mixed_plan(1, test_size, 1, formats[f]), pp = mixed_plan(1, 1, test_size, formats[f]);
+        struct plan p = mixed_plan(test_size, 1, 1, formats[f]), tp = mixed_plan(1, test_size, 1, formats[f]),
+                    pp = mixed_plan(1, 1, test_size, formats[f]);
         p.data.scheme = f % 2 ? "zero3" : "fsdp";
         const struct outcome o = check(&p);
         ASSERT_ALL(o.skipped == 0, "%lld steps were skipped", (long long)o.skipped);
@@ -79,9 +81,11 @@ static void test_same_gradients_in_same_weights_out(void **state)
         for (int i = 0; i < 5; i++) {
             struct plan p = adam_plan(formats[f]);
             p.data.scheme = schemes[i];
-            ASSERT_ALL(plan_check(&p, &err) == OK && case_train(&p, 6, &hash, NULL, &err) == OK, "%s: %s", schemes[i], err.text);
+            ASSERT_ALL(plan_check(&p, &err) == OK && case_train(&p, 6, &hash, NULL, &err) == OK, "%s: %s", schemes[i],
+                       err.text);
             if (i == 0) first = hash;
-            ASSERT_ALL(test_rank != 0 || hash == first, "%s: weights of %s have other bits than ddp's", in(formats[f], what, sizeof what), schemes[i]);
+            ASSERT_ALL(test_rank != 0 || hash == first, "%s: weights of %s have other bits than ddp's",
+                       in(formats[f], what, sizeof what), schemes[i]);
         }
     }
 }
@@ -95,11 +99,12 @@ static void test_gradients_of_other_formats_are_others(void **state)
         struct plan a = adam_plan(formats[f]), b = adam_plan(formats[f + 1]);
         ASSERT_ALL(plan_check(&a, &err) == OK && case_train(&a, 2, &wide, NULL, &err) == OK, "%s", err.text);
         ASSERT_ALL(plan_check(&b, &err) == OK && case_train(&b, 2, &narrow, NULL, &err) == OK, "%s", err.text);
-        ASSERT_ALL(test_rank != 0 || wide != narrow, "%s: gradients in 16 bits make the same weights as in fp32", dtype_name(formats[f].dtype));
+        ASSERT_ALL(test_rank != 0 || wide != narrow, "%s: gradients in 16 bits make the same weights as in fp32",
+                   dtype_name(formats[f].dtype));
     }
 }
 
-/* ---- loss scale ------------------------------------------------------------------------------------------------------------- */
+/* ---- loss scale -------------------------------------------------------------------------------------------------- */
 
 /* Whatever the scale, everything is what one device computes, counts included, and both skip the same steps. */
 static void test_overflow_is_agreed_on(void **state)
@@ -111,7 +116,8 @@ static void test_overflow_is_agreed_on(void **state)
         p.data.scheme = power % 3 ? "zero2" : "zero1";
         p.loss_scale = ldexp(1, power);
         const struct outcome o = check(&p);
-        ASSERT_ALL(power < 127 || o.skipped == CASE_STEPS, "with a scale of 2^127 %lld steps of %d were skipped", (long long)o.skipped, CASE_STEPS);
+        ASSERT_ALL(power < 127 || o.skipped == CASE_STEPS, "with a scale of 2^127 %lld steps of %d were skipped",
+                   (long long)o.skipped, CASE_STEPS);
         some += o.skipped > 0 && o.skipped < CASE_STEPS;
     }
     ASSERT_ALL(some > 0, "no run skipped some steps and took others");
@@ -126,14 +132,17 @@ static void test_skipped_steps_change_nothing(void **state)
     struct plan p = adam_plan(formats[3]);
     p.data.scheme = "zero1";
     p.loss_scale = 0x1p127;
-    ASSERT_ALL(plan_check(&p, &err) == OK && case_train(&p, 0, &before, NULL, &err) == OK && case_train(&p, 3, &after, &last, &err) == OK, "%s", err.text);
+    ASSERT_ALL(plan_check(&p, &err) == OK && case_train(&p, 0, &before, NULL, &err) == OK &&
+                   case_train(&p, 3, &after, &last, &err) == OK,
+               "%s", err.text);
     ASSERT_ALL(last.skipped && last.loss_scale == 0x1p125, "the third step's scale was %g", last.loss_scale);
     ASSERT_ALL(test_rank != 0 || before == after, "steps were skipped, and the weights are others");
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* Elements of all units, each padded for the devices that share it; of the largest; of the two neighbours that are largest together. */
+/* Elements of all units, each padded for the devices that share it; of the largest;
+ * of the two neighbours that are largest together. */
 struct sizes { uint64_t all, largest, two; };
 
 static struct sizes padded_sizes(const struct model_config *c, uint64_t P)
@@ -157,11 +166,14 @@ static struct sizes padded_sizes(const struct model_config *c, uint64_t P)
     return s;
 }
 
-/* Adam: 2 bytes of weights, 2 or 4 of gradients, 12 of master and moments, each shared by those who share it; of zero2 and zero3 one
- * part's gradients are whole for a while, of zero3 two parts' weights.  Counted by the arena. */
+/* Adam: 2 bytes of weights, 2 or 4 of gradients, 12 of master and moments, each shared by those who share it; of zero2
+ * and zero3 one part's gradients are whole for a while, of zero3 two parts' weights.  Counted by the arena. */
 static void test_bytes_a_parameter(void **state)
 {
-    static const struct { const char *scheme; bool w, g, o; } kept[] = { { "ddp", 0, 0, 0 }, { "zero1", 0, 0, 1 }, { "zero2", 0, 1, 1 }, { "zero3", 1, 1, 1 } };
+    static const struct {
+        const char *scheme;
+        bool w, g, o;
+    } kept[] = { { "ddp", 0, 0, 0 }, { "zero1", 0, 0, 1 }, { "zero2", 0, 1, 1 }, { "zero3", 1, 1, 1 } };
     (void)state;
     for (int f = 0; f < FORMATS; f++)
         for (int i = 0; i < 4; i++) {
@@ -170,14 +182,15 @@ static void test_bytes_a_parameter(void **state)
             const struct sizes n = padded_sizes(&p.model, i == 0 ? 1 : P);
             const bool w = kept[i].w && P > 1, g = kept[i].g && P > 1;
             p.data.scheme = kept[i].scheme;
-            const uint64_t want = 2 * (n.all / (w ? P : 1) + w * n.two) + gradient * (n.all / (g ? P : 1) + g * n.largest) + 12 * n.all / (kept[i].o ? P : 1);
+            const uint64_t want = 2 * (n.all / (w ? P : 1) + w * n.two) +
+                                  gradient * (n.all / (g ? P : 1) + g * n.largest) + 12 * n.all / (kept[i].o ? P : 1);
             const struct outcome o = check(&p);
-            ASSERT_ALL(o.model_state == want, "%s, %s: %llu bytes, not %llu", kept[i].scheme, dtype_name(p.dtype), (unsigned long long)o.model_state,
-                       (unsigned long long)want);
+            ASSERT_ALL(o.model_state == want, "%s, %s: %llu bytes, not %llu", kept[i].scheme, dtype_name(p.dtype),
+                       (unsigned long long)o.model_state, (unsigned long long)want);
         }
 }
 
-/* ---- refusals ----------------------------------------------------------------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 static void refused(struct plan p, const char *why)
 {

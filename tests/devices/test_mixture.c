@@ -1,9 +1,11 @@
-/* A Mixtral on devices equals the one-device model: over copies of the model, stages and microbatches, with weights in shards.
+/* A Mixtral on devices equals the one-device model: over copies of the model, stages and microbatches, with weights in
+ * shards.
  * ranks: 1 2 3 4 6
  * verify ranks: 5 8
  *
- * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory peaks by formula.
- * The balance loss is of all tokens of the batch in all layers: with the tokens of one microbatch, copy or stage alone it would be another.
+ * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
+ * peaks by formula.  The balance loss is of all tokens of the batch in all layers: with the tokens of one microbatch,
+ * copy or stage alone it would be another.
  */
 #include "tests/devices/trained.h"
 #include <string.h>
@@ -59,13 +61,15 @@ static void test_recomputation(void **state)
         p.recompute = choices[i], p.model.tied = false;
         p.model.dropout_residual = 0.2;
         check(&p);
-        p = mixtral(1, test_size);      /* weights' gradients after all those of inputs: what the next part was given is still needed */
+        /* weights' gradients after all those of inputs: what the next part was given is still needed */
+        p = mixtral(1, test_size);
         p.schedule = "zb-h1", p.micros = 1, p.recompute = choices[i];
         check(&p);
     }
 }
 
-/* Weights of the chosen experts that do not add up to 1; a single choice; no auxiliary loss, which any schedule takes. */
+/* Weights of the chosen experts that do not add up to 1; a single choice;
+ * no auxiliary loss, which any schedule takes. */
 static void test_rules(void **state)
 {
     (void)state;
@@ -85,7 +89,8 @@ static void test_rules(void **state)
 
 static void expect_refused(struct plan p, const char *words)
 {
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words, err.text);
+    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
+               err.text);
 }
 
 static void test_refusals(void **state)
@@ -114,7 +119,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_every_mesh), MPI_TEST(test_inside_experts), MPI_TEST(test_every_data_scheme), MPI_TEST(test_recomputation), MPI_TEST(test_rules), MPI_TEST(test_refusals),
+        MPI_TEST(test_every_mesh), MPI_TEST(test_inside_experts), MPI_TEST(test_every_data_scheme),
+            MPI_TEST(test_recomputation), MPI_TEST(test_rules), MPI_TEST(test_refusals),
     };
     return MPI_RUN("mixture", tests);
 }

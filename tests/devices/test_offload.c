@@ -1,9 +1,9 @@
-/* Offload tiers: the same bits wherever weights, gradients and optimizer state lie, on every mesh; what is read and written, and
- * what is held on the device meanwhile, by formula.
+/* Offload tiers: the same bits wherever weights, gradients and optimizer state lie, on every mesh; what is read and
+ * written, and what is held on the device meanwhile, by formula.
  * ranks: 1 2 3 4 8
  *
- * That each agrees with one device, and that reads, writes, messages and memory equal their formulas, is part of every case
- * (verify/case.h).
+ * That each agrees with one device, and that reads, writes, messages and memory equal their formulas, is part of every
+ * case (verify/case.h).
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/case.h"
@@ -15,7 +15,8 @@ enum { W = 1 << PARAMETERS, G = 1 << GRADIENTS, O = 1 << OPTIMIZER };
 
 static const char *name_of(unsigned offload, char out[32])
 {
-    snprintf(out, 32, "%s%s%s", offload & O ? "optimizer " : "", offload & G ? "gradients " : "", offload & W ? "weights " : "");
+    snprintf(out, 32, "%s%s%s", offload & O ? "optimizer " : "", offload & G ? "gradients " : "",
+             offload & W ? "weights " : "");
     return out;
 }
 
@@ -41,9 +42,9 @@ static uint64_t checked(struct plan *p)
     char name[32];
     ASSERT_ALL(plan_check(p, &err) == OK, "refused: %s", err.text);
     ASSERT_ALL(case_run(p, &o, &err) == OK, "%s", err.text);
-    ASSERT_ALL(o.verdict.code == OK, "dp=%d tp=%d pp=%d %s %s, offload %sstride %d%s: %s", p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
-               dtype_name(p->dtype), p->data.scheme, name_of(p->data.offload, name), p->data.offload_stride, p->data.offload_to ? " to a file" : "",
-               o.verdict.text);
+    ASSERT_ALL(o.verdict.code == OK, "dp=%d tp=%d pp=%d %s %s, offload %sstride %d%s: %s", p->mesh.size[DP],
+               p->mesh.size[TP], p->mesh.size[PP], dtype_name(p->dtype), p->data.scheme, name_of(p->data.offload, name),
+               p->data.offload_stride, p->data.offload_to ? " to a file" : "", o.verdict.text);
     return o.whole_hash;
 }
 
@@ -51,12 +52,13 @@ static void same_bits(struct plan p, uint64_t plain)
 {
     char name[32];
     const uint64_t bits = checked(&p);
-    ASSERT_ALL(test_rank != 0 || bits == plain, "dp=%d tp=%d pp=%d %s %s, offload %sstride %d%s: other bits than without", p.mesh.size[DP], p.mesh.size[TP],
-               p.mesh.size[PP], dtype_name(p.dtype), p.data.scheme, name_of(p.data.offload, name), p.data.offload_stride,
-               p.data.offload_to ? " to a file" : "");
+    ASSERT_ALL(test_rank != 0 || bits == plain,
+               "dp=%d tp=%d pp=%d %s %s, offload %sstride %d%s: other bits than without", p.mesh.size[DP],
+               p.mesh.size[TP], p.mesh.size[PP], dtype_name(p.dtype), p.data.scheme, name_of(p.data.offload, name),
+               p.data.offload_stride, p.data.offload_to ? " to a file" : "");
 }
 
-/* ---- every class ---------------------------------------------------------------------------------------------------------- */
+/* ---- every class ------------------------------------------------------------------------------------------------- */
 
 static void test_every_class_and_scheme(void **state)
 {
@@ -70,7 +72,9 @@ static void test_every_class_and_scheme(void **state)
         for (unsigned what = test_size == 2 ? 1 : 6; what < 8; what++) {
             p.data.offload = (what & 1 ? O : 0) | (what & 2 ? G : 0) | (what & 4 ? W : 0);
             if (plan_check(&p, &err) == OK) same_bits(p, plain);
-            else ASSERT_ALL(strncmp(err.text, "--offload ", 10) == 0 && strcmp(schemes[s], "zero3") != 0, "%s", err.text);
+            else
+                ASSERT_ALL(strncmp(err.text, "--offload ", 10) == 0 && strcmp(schemes[s], "zero3") != 0, "%s",
+                           err.text);
         }
     }
 }
@@ -116,19 +120,21 @@ static void test_with_tensor_and_pipeline(void **state)
     }
 }
 
-/* Codes are made of the copies on the device; without masters in the format the optimizer steps them, also those of weights that are
- * gathered after the step. */
+/* Codes are made of the copies on the device; without masters in the format the optimizer steps them, also those of
+ * weights that are gathered after the step. */
 static void test_with_codes(void **state)
 {
     static const struct { const char *scheme; int group; unsigned what; enum dtype dtype; int stride; } cases[] = {
-        { "zero3", 0, O | G | W, F64, 1 }, { "hsdp", 2, O | G | W, BF16, 1 }, { "zero1", 0, O | G, F32, 3 }, { "zero2", 2, O | G, F32, 1 },
+        { "zero3", 0, O | G | W, F64, 1 }, { "hsdp", 2, O | G | W, BF16, 1 }, { "zero1", 0, O | G, F32, 3 },
+        { "zero2", 2, O | G, F32, 1 },
     };
     (void)state;
     if (test_size != 4) return;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct plan p = small_plan(4, 1, 1);
         p.data.scheme = cases[i].scheme, p.data.group = cases[i].group, p.dtype = cases[i].dtype;
-        p.data.quantise_weights = (struct block_format){ 8, 100 }, p.data.quantise_gradients = (struct block_format){ 4, 50 };
+        p.data.quantise_weights = (struct block_format){ 8, 100 },
+        p.data.quantise_gradients = (struct block_format){ 4, 50 };
         if (p.dtype == F64) ASSERT_ALL(optimizer_find(&p.optimizer, "sgd", &err) == OK, "%s", err.text);
         const uint64_t plain = checked(&p);
         p.data.offload = cases[i].what, p.data.offload_stride = cases[i].stride;
@@ -140,7 +146,8 @@ static void test_with_codes(void **state)
 static void test_with_replicas(void **state)
 {
     static const struct { const char *scheme; int pp, group; unsigned what; enum dtype dtype; int stride; } cases[] = {
-        { "local-sgd", 1, 0, O | G | W, F32, 1 }, { "diloco", 1, 2, O | G | W, BF16, 1 }, { "diloco", 1, 0, O | G | W, F32, 3 },
+        { "local-sgd", 1, 0, O | G | W, F32, 1 }, { "diloco", 1, 2, O | G | W, BF16, 1 },
+        { "diloco", 1, 0, O | G | W, F32, 3 },
         { "diloco", 2, 0, O, BF16, 1 }, { "diloco", 1, 2, G, F32, 1 },
     };
     (void)state;
@@ -157,7 +164,7 @@ static void test_with_replicas(void **state)
     }
 }
 
-/* ---- formats, files, strides ---------------------------------------------------------------------------------------------- */
+/* ---- formats, files, strides ------------------------------------------------------------------------------------- */
 
 static void test_masters(void **state)
 {
@@ -171,12 +178,13 @@ static void test_masters(void **state)
         p.data.narrow_gradients = t == F16;
         if (t == F16) p.loss_scale = 0x1p18;                            /* overflows: the first step is left out */
         const uint64_t plain = checked(&p);
-        ASSERT_ALL(t != F16 || (o.skipped > 0 && o.skipped < CASE_STEPS), "%lld of %d steps overflow", (long long)o.skipped, CASE_STEPS);
+        ASSERT_ALL(t != F16 || (o.skipped > 0 && o.skipped < CASE_STEPS), "%lld of %d steps overflow",
+                   (long long)o.skipped, CASE_STEPS);
         p.data.offload = O | G | W;
         same_bits(p, plain);
         p.data.offload_stride = 2;
         same_bits(p, plain);
-        p.data.offload = O | G;                                         /* weights that the host has stepped land on the device */
+        p.data.offload = O | G;                               /* weights that the host has stepped land on the device */
         same_bits(p, plain);
     }
 }
@@ -219,7 +227,7 @@ static void test_a_file(void **state)
     same_bits(p, plain);
 }
 
-/* ---- schedules ------------------------------------------------------------------------------------------------------------- */
+/* ---- schedules --------------------------------------------------------------------------------------------------- */
 
 /* Passes in other orders, steps inside the schedule, two versions of the weights on the device. */
 static void test_with_schedules(void **state)

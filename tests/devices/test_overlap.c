@@ -2,10 +2,10 @@
  * tier: check
  * ranks: 1 2 4 5
  *
- * One pair of matrices, on a machine where a multiplication or addition takes 1 ps and a byte a whole number of them, so
- * that for N equal chunks the time of a product g, of a transfer c and of an addition a are exact integers.  Once with
- * g > c, once with g < c, and c with and without a latency; eager and rendezvous.  What comes out is 1d-sp's, bit for bit,
- * since the numbers are small integers.
+ * One pair of matrices, on a machine where a multiplication or addition takes 1 ps and a byte a whole number of them,
+ * so that for N equal chunks the time of a product g, of a transfer c and of an addition a are exact integers.  Once
+ * with g > c, once with g < c, and c with and without a latency; eager and rendezvous.  What comes out is 1d-sp's, bit
+ * for bit, since the numbers are small integers.
  */
 #include "tests/mpi_cmocka.h"
 #include <math.h>
@@ -24,12 +24,15 @@ static struct tensor_parallel tp;
 static void open_on(picoseconds latency, int64_t rate, uint64_t eager)
 {
     const struct cluster machine = { .name = "test", .flop_rate = { [F64] = 1000000 }, .levels = 1,
-                                     .link = { { .level = "node", .latency = latency, .rate = rate, .eager = eager } } };
+                                     .link = { { .level = "node", .latency = latency, .rate = rate,
+                                                 .eager = eager } } };
     assert_int_equal(device_open(&device, NULL, F64, 0, &err), OK);
     clock_open(&device.clock, &machine, F64);
     assert_int_equal(comm_open(&comm, &device, &err), OK);
     assert_int_equal(group_world(&group, &comm, &err), OK);
-    config = (struct model_config){ .S = 1, .D = D, .H = group.size, .K = group.size, .A = 1, .F = SHARE * group.size, .L = 1, .V = group.size };
+    config = (struct model_config){
+        .S = 1, .D = D, .H = group.size, .K = group.size, .A = 1, .F = SHARE * group.size, .L = 1, .V = group.size
+    };
     tp = (struct tensor_parallel){ .config = &config, .device = &device, .S = 1 };
 }
 
@@ -76,8 +79,10 @@ static int64_t run_pass(enum pass pass, double *result, picoseconds *took)
     int64_t n = pass == FORWARD_IN || pass == BACKWARD_OUT ? N * SHARE : pass == WEIGHT_IN ? D * SHARE : ROWS * D;
     clock_reset(&device.clock);
     comm_barrier(&comm);
-    if (pass == FORWARD_IN) e = s->linear_forward(&tp, ROLE_UP, N, poisoned(result, N, SHARE), own, W_in, tensor_none, &err);
-    if (pass == FORWARD_OUT) e = s->linear_forward(&tp, ROLE_DOWN, N, poisoned(result, ROWS, D), in, W_out, tensor_none, &err);
+    if (pass == FORWARD_IN)
+        e = s->linear_forward(&tp, ROLE_UP, N, poisoned(result, N, SHARE), own, W_in, tensor_none, &err);
+    if (pass == FORWARD_OUT)
+        e = s->linear_forward(&tp, ROLE_DOWN, N, poisoned(result, ROWS, D), in, W_out, tensor_none, &err);
     if (pass == BACKWARD_IN) e = s->linear_backward_input(&tp, ROLE_UP, N, poisoned(result, ROWS, D), in, W_in, &err);
     if (pass == BACKWARD_OUT) {                         /* the gradient lies where there is room for all of it */
         static double all[MOST * ROWS * D];
@@ -87,7 +92,8 @@ static int64_t run_pass(enum pass pass, double *result, picoseconds *took)
         for (int64_t i = 0; i < N * D && e == OK; i++)  /* and is all there afterwards, for the weights */
             if (!(all[i] == all[i])) e = ERR_CHECK;
     }
-    if (pass == WEIGHT_IN) e = s->linear_backward_weight(&tp, ROLE_UP, N, filled(result, SHARE, D, 2), tensor_none, in, own, &err);
+    if (pass == WEIGHT_IN)
+        e = s->linear_backward_weight(&tp, ROLE_UP, N, filled(result, SHARE, D, 2), tensor_none, in, own, &err);
     *took = device.clock.now;
     ASSERT_ALL(e == OK, "%s: %s", pass_name[pass], err.text);
     return n;
@@ -108,15 +114,16 @@ static void check_machine(picoseconds latency, int64_t rate, uint64_t eager)
         const int64_t n = run_pass(p, got, &took);
         close_all();
         const picoseconds formula = later(N * g + a, g + (N - 1) * (c + a));
-        ASSERT_ALL(took == formula, "%s, g=%lld c=%lld a=%lld: took %lld ps, formula %lld", pass_name[p], (long long)g, (long long)c,
-                   (long long)a, (long long)took, (long long)formula);
+        ASSERT_ALL(took == formula, "%s, g=%lld c=%lld a=%lld: took %lld ps, formula %lld", pass_name[p], (long long)g,
+                   (long long)c, (long long)a, (long long)took, (long long)formula);
         open_on(latency, rate, eager);
         take_scheme("1d-sp");
         run_pass(p, want, &apart);
         close_all();
         /* Around a ring, chunk after chunk; sums come directly from everybody at once, and wait for one latency. */
         const picoseconds travel = (N - 1) * (c + a) - (gathers(p) || N == 1 ? 0 : (N - 2) * latency);
-        ASSERT_ALL(apart == N * g + travel, "%s, 1d-sp: took %lld ps, not %lld", pass_name[p], (long long)apart, (long long)(N * g + travel));
+        ASSERT_ALL(apart == N * g + travel, "%s, 1d-sp: took %lld ps, not %lld", pass_name[p], (long long)apart,
+                   (long long)(N * g + travel));
         ASSERT_ALL(memcmp(got, want, sizeof *got * (size_t)n) == 0, "%s: not 1d-sp's", pass_name[p]);
     }
 }

@@ -1,5 +1,6 @@
-/* Every pipeline schedule trains a model as one device does by the same rule, whatever the number of microbatches, the placement of
- * layers and the steps inside the schedule; in fp64 to 1e-12, and with the memory and messages of its formulas.
+/* Every pipeline schedule trains a model as one device does by the same rule, whatever the number of microbatches, the
+ * placement of layers and the steps inside the schedule; in fp64 to 1e-12, and with the memory and messages of its
+ * formulas.
  * ranks: 3 4
  * verify ranks: 8
  */
@@ -7,8 +8,8 @@
 #include "tests/tier.h"
 #include <string.h>
 
-/* Every schedule there is computes what one device computes by the same rule; those that compute the same and add weight
- * gradients in the order of the microbatches, on one copy of each stage, end with the same bits. */
+/* Every schedule there is computes what one device computes by the same rule; those that compute the same and add
+ * weight gradients in the order of the microbatches, on one copy of each stage, end with the same bits. */
 static void test_every_schedule(void **state)
 {
     (void)state;
@@ -29,13 +30,15 @@ static void test_every_schedule(void **state)
         if (key == 0 || (k == keys && keys == MOST)) continue;
         if (k == keys) seen[keys].key = key, seen[keys].bits = o.whole_hash, seen[keys++].schedule = p.schedule;
         else compared++;
-        ASSERT_ALL(test_rank != 0 || seen[k].bits == o.whole_hash, "%s: weights have other bits than those of %s", p.schedule, seen[k].schedule);
+        ASSERT_ALL(test_rank != 0 || seen[k].bits == o.whole_hash, "%s: weights have other bits than those of %s",
+                   p.schedule, seen[k].schedule);
     }
     ASSERT_ALL(trained >= (pp % 2 ? 14 : 16), "only %d schedules could be trained with", trained);
     ASSERT_ALL(compared >= 8, "only %d schedules were held to another's bits", compared);
 }
 
-/* Any number of microbatches a schedule takes, multiples of the devices or not; three devices, so that few things divide. */
+/* Any number of microbatches a schedule takes, multiples of the devices or not;
+ * three devices, so that few things divide. */
 static void test_every_number_of_microbatches(void **state)
 {
     (void)state;
@@ -82,14 +85,14 @@ static void test_activations_are_those_of_the_schedule(void **state)
         ASSERT_ALL(plan_schedule(&p, &s, &err) == OK, "%s", err.text);
         const uint64_t want = (uint64_t)schedule_peak(&s, test_rank) * one * (uint64_t)test_size / (uint64_t)s.stages;
         const bool good = is_particular(&s, test_rank) || o.activations == want;
-        ASSERT_ALL(good, "%s: counted %llu bytes of activations, %d microbatches of a stage are %llu", s.name, (unsigned long long)o.activations,
-                   schedule_peak(&s, test_rank), (unsigned long long)want);
+        ASSERT_ALL(good, "%s: counted %llu bytes of activations, %d microbatches of a stage are %llu", s.name,
+                   (unsigned long long)o.activations, schedule_peak(&s, test_rank), (unsigned long long)want);
         schedule_free(&s);
     }
 }
 
-/* Optimizer steps inside the schedule with two versions of the weights, over copies and parts of layers too: batches of two and
- * three microbatches, the last of which is shorter. */
+/* Optimizer steps inside the schedule with two versions of the weights, over copies and parts of layers too: batches of
+ * two and three microbatches, the last of which is shorter. */
 static void test_updates_in_mid_stream(void **state)
 {
     (void)state;
@@ -102,7 +105,8 @@ static void test_updates_in_mid_stream(void **state)
             p.update_every = every;
             p.micros = CASE_BATCH / dp < 5 ? CASE_BATCH / dp : 5;
             const struct outcome o = check(&p);
-            ASSERT_ALL(p.updates == (p.micros + every - 1) / every, "%d updates of %d microbatches, %d at a time", p.updates, p.micros, every);
+            ASSERT_ALL(p.updates == (p.micros + every - 1) / every, "%d updates of %d microbatches, %d at a time",
+                       p.updates, p.micros, every);
             p.update_every = p.micros;                  /* other steps, other weights: is the rule followed at all? */
             const struct outcome one = check(&p);
             ASSERT_ALL(test_rank != 0 || one.whole_hash != o.whole_hash, "one step and several end with the same bits");
@@ -118,7 +122,8 @@ static void test_updates_refuse_clipping(void **state)
     p.micros = 2 * test_size;
     p.hyper.clip = 1;
     const enum error_code e = plan_check(&p, &err);
-    ASSERT_ALL(e == ERR_PLAN && strstr(err.text, "--clip 1: ") && strstr(err.text, "--clip 0"), "clipping inside the schedule: %s", err.text);
+    ASSERT_ALL(e == ERR_PLAN && strstr(err.text, "--clip 1: ") && strstr(err.text, "--clip 0"),
+               "clipping inside the schedule: %s", err.text);
 }
 
 /* Each number of stages that can be left out; other ones, other weights. */
@@ -133,7 +138,8 @@ static void test_partial_pipelines(void **state)
         p.skip = skip;
         p.micros = 5;
         const struct outcome o = check(&p);
-        ASSERT_ALL(test_rank != 0 || o.whole_hash != bits, "leaving out %d stages ends with the bits of %d", skip, skip - 1);
+        ASSERT_ALL(test_rank != 0 || o.whole_hash != bits, "leaving out %d stages ends with the bits of %d", skip,
+                   skip - 1);
         bits = o.whole_hash;
     }
 }
@@ -146,8 +152,8 @@ static void test_layers_by_speed(void **state)
     struct plan even = case_plan(1, 1, test_size), placed = even;
     case_take_speeds(&placed);
     const struct outcome a = check(&even), b = check(&placed);
-    ASSERT_ALL(test_size == 3 || even.first_layer[1] < placed.first_layer[1], "the fast first place has %d layers, and %d among equals",
-               placed.first_layer[1], even.first_layer[1]);
+    ASSERT_ALL(test_size == 3 || even.first_layer[1] < placed.first_layer[1],
+               "the fast first place has %d layers, and %d among equals", placed.first_layer[1], even.first_layer[1]);
     ASSERT_ALL(test_rank != 0 || a.whole_hash == b.whole_hash, "layers placed by speed end with other bits");
 }
 

@@ -1,8 +1,8 @@
 /* What a plan takes of memory, known before there are devices: what is counted when it is trained, and what is refused.
  * ranks: 1 2 4
  *
- * A case (verify/case.h) holds the prediction of each device to what its arena has counted: with == what is exact, and the least total to
- * be no more.  Here: plans in which something else is largest.
+ * A case (verify/case.h) holds the prediction of each device to what its arena has counted: with == what is exact, and
+ * the least total to be no more.  Here: plans in which something else is largest.
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/model/plan_memory.h"
@@ -11,12 +11,24 @@ static void test_predicted_is_counted(void **state)
 {
     (void)state;
     enum { ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER };
-    static const struct { const char *data, *schedule, *recompute; bool adam, mezo; unsigned offload; int tiles; enum dtype dtype; } plans[] = {
-        { .data = "ddp", .dtype = F64 }, { .data = "ddp", .dtype = F64, .recompute = "full" }, { .data = "ddp", .dtype = BF16, .adam = true },
-        { .data = "ddp", .dtype = F64, .mezo = true }, { .data = "zero1", .dtype = F64, .schedule = "gpipe" },
-        { .data = "zero2", .dtype = F64, .schedule = "zb-h1" }, { .data = "zero3", .dtype = F32, .adam = true },
-        { .data = "zero3", .dtype = BF16, .recompute = "selective" }, { .data = "fsdp", .dtype = F64, .schedule = "interleaved" },
-        { .data = "zero3", .dtype = F32, .adam = true, .offload = ALL }, { .data = "zero3", .dtype = F64, .offload = 1u << PARAMETERS, .tiles = 3 },
+    static const struct {
+        const char *data, *schedule, *recompute;
+        bool adam, mezo;
+        unsigned offload;
+        int tiles;
+        enum dtype dtype;
+    } plans[] = {
+        { .data = "ddp", .dtype = F64 },
+        { .data = "ddp", .dtype = F64, .recompute = "full" },
+        { .data = "ddp", .dtype = BF16, .adam = true },
+        { .data = "ddp", .dtype = F64, .mezo = true },
+        { .data = "zero1", .dtype = F64, .schedule = "gpipe" },
+        { .data = "zero2", .dtype = F64, .schedule = "zb-h1" },
+        { .data = "zero3", .dtype = F32, .adam = true },
+        { .data = "zero3", .dtype = BF16, .recompute = "selective" },
+        { .data = "fsdp", .dtype = F64, .schedule = "interleaved" },
+        { .data = "zero3", .dtype = F32, .adam = true, .offload = ALL },
+        { .data = "zero3", .dtype = F64, .offload = 1u << PARAMETERS, .tiles = 3 },
     };
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         const bool staged = plans[i].schedule != NULL && test_size > 1;
@@ -41,7 +53,7 @@ static void test_tensor_parallel(void **state)
     }
 }
 
-/* ---- many devices that are not there ------------------------------------------------------------------------------------------ */
+/* ---- many devices that are not there ----------------------------------------------------------------------------- */
 
 static struct plan checked(struct plan p)
 {
@@ -56,7 +68,8 @@ static struct plan_memories of_all(const struct plan *p)
     return m;
 }
 
-/* Of an uneven batch over uneven tp and pp, each kind of device is looked at once; most has one with the loss, not the first. */
+/* Of an uneven batch over uneven tp and pp, each kind of device is looked at once;
+ * most has one with the loss, not the first. */
 static void test_all_devices_are_counted(void **state)
 {
     (void)state;
@@ -73,8 +86,8 @@ static void test_all_devices_are_counted(void **state)
         if (rank == all.most) assert_int_equal(one.peak.total, all.of_most.peak.total);
     }
     assert_int_equal(all.device_bytes, sum);
-    ASSERT_ALL(all.of_most.peak.total == most, "device %d is said to take most, %llu bytes; another takes %llu", all.most,
-               (unsigned long long)all.of_most.peak.total, (unsigned long long)most);
+    ASSERT_ALL(all.of_most.peak.total == most, "device %d is said to take most, %llu bytes; another takes %llu",
+               all.most, (unsigned long long)all.of_most.peak.total, (unsigned long long)most);
     ASSERT_ALL(all.most != 0, "device 0 takes most: nobody would notice if it alone were looked at");
 }
 
@@ -116,7 +129,8 @@ static void test_budget(void **state)
     assert_int_equal(plan_check_budget(&p, 0, 1, &m, &err), OK);
     assert_int_equal(plan_check_budget(&p, need, 1, &m, &err), OK);
     assert_int_equal(plan_check_budget(&p, need - 1, 1, &m, &err), ERR_PLAN);
-    snprintf(words, sizeof words, "device %d (dp=%d) needs at least %llu bytes", m.most, m.most, (unsigned long long)need);
+    snprintf(words, sizeof words, "device %d (dp=%d) needs at least %llu bytes", m.most, m.most,
+             (unsigned long long)need);
     expect_says(words);
     struct plan shared = p;
     shared.data.scheme = "zero3";

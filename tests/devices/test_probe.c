@@ -1,5 +1,5 @@
-/* Probes and what is kept: every activation, gradient, weight and state of every device is compared, and what is broken on purpose is named:
- * tensor, devices, factor.  Copies: replicas.h.
+/* Probes and what is kept: every activation, gradient, weight and state of every device is compared, and what is broken
+ * on purpose is named: tensor, devices, factor.  Copies: replicas.h.
  * ranks: 1 4 6
  */
 #include "tests/mpi_cmocka.h"
@@ -12,7 +12,7 @@
 
 static struct error err;
 
-/* ---- a run with somebody between the devices and the comparison ------------------------------------------------------------ */
+/* ---- a run with somebody between the devices and the comparison -------------------------------------------------- */
 
 /* What is done to one tensor before the comparison sees it. */
 struct mistake {
@@ -31,11 +31,13 @@ static void break_and_pass_on(void *context, const char *name, int layer, bool g
     const struct breaker *b = context;
     const struct mistake *m = b->mistake;
     const struct trainer *trainer = b->probes->trainer;
-    const bool here = m->coordinate < 0 || mesh_coordinate(&trainer->plan.mesh, trainer->comm->rank, m->axis) == m->coordinate;
+    const bool here =
+        m->coordinate < 0 || mesh_coordinate(&trainer->plan.mesh, trainer->comm->rank, m->axis) == m->coordinate;
     struct views v = views_of(trainer->comm->device);
     const struct tensor seen = view_write(&v, t);
     if (m->name && strcmp(m->name, name) == 0 && m->layer == layer && m->gradient == gradient && here)
-        for (int64_t i = 0; i < tensor_count(t); i++) tensor_set(seen, i, m->factor == 0 ? 0 : m->factor * tensor_get(seen, i));
+        for (int64_t i = 0; i < tensor_count(t); i++)
+            tensor_set(seen, i, m->factor == 0 ? 0 : m->factor * tensor_get(seen, i));
     views_end(&v);
     b->probes->probe.see(b->probes->probe.context, name, layer, gradient, micro, t);
 }
@@ -87,7 +89,8 @@ static void exchange_numbers(struct trainer *t, bool gradients)
         if ((slips[i].kind == KIND_GRADIENT) == gradients) exchange_number(t, &slips[i]);
 }
 
-static enum error_code one_step(struct trainer *t, struct reference *ref, const struct mistake *mistake, bool isolate, struct comparison *c)
+static enum error_code one_step(struct trainer *t, struct reference *ref, const struct mistake *mistake, bool isolate,
+                                struct comparison *c)
 {
     struct probes probes;
     struct step_result result = { 0 };
@@ -157,11 +160,12 @@ static const char *scale_of_failure(const struct comparison *c, const struct pla
     return diagnose_scale(text, sizeof text, &p->mesh, p->micros, &c->where.on);
 }
 
-/* ---- tests ----------------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static const struct mistake none = { .coordinate = -1 };
 
-/* Each device that holds a stage shows the stage's ten tensors a layer and the three of the ends, forward and backward. */
+/* Each device that holds a stage shows the stage's ten tensors a layer and the three of the ends,
+ * forward and backward. */
 static void test_all_is_compared(void **state)
 {
     (void)state;
@@ -173,8 +177,9 @@ static void test_all_is_compared(void **state)
         const int64_t activations = 2 * (10 * L + 3) * copies, parameters = 2 * (12 * L + 4) * copies;
         const int64_t tied = p.mesh.size[PP] > 1 ? 2 * copies : 0;      /* the last stage has the token embedding too */
         ASSERT_ALL(test_rank != 0 || !c.failed, "%s %s on device %d", c.first_kind, c.first.tensor, c.first.rank);
-        ASSERT_ALL(test_rank != 0 || c.compared == activations + parameters + tied + 2, "%lld tensors were compared, expected %lld",
-                   (long long)c.compared, (long long)(activations + parameters + tied + 2));
+        ASSERT_ALL(test_rank != 0 || c.compared == activations + parameters + tied + 2,
+                   "%lld tensors were compared, expected %lld", (long long)c.compared,
+                   (long long)(activations + parameters + tied + 2));
     }
 }
 
@@ -183,20 +188,29 @@ static void test_each_tensor_is_named(void **state)
 {
     (void)state;
     static const struct { const char *name; int layer; const char *full; } places[] = {
-        { "embedding", -1, "embedding" }, { "ln_1", 0, "h.0.ln_1" }, { "attn.qkv", 1, "h.1.attn.qkv" }, { "attn.heads", 2, "h.2.attn.heads" },
-        { "attn.out", 0, "h.0.attn.out" }, { "mid", 1, "h.1.mid" }, { "ln_2", 2, "h.2.ln_2" }, { "mlp.up", 0, "h.0.mlp.up" },
-        { "mlp.act", 1, "h.1.mlp.act" }, { "mlp.out", 2, "h.2.mlp.out" }, { "out", 1, "h.1.out" }, { "ln_f", -2, "ln_f" }, { "logits", -2, "logits" },
+        { "embedding", -1, "embedding" }, { "ln_1", 0, "h.0.ln_1" }, { "attn.qkv", 1, "h.1.attn.qkv" },
+        { "attn.heads", 2, "h.2.attn.heads" },
+        { "attn.out", 0, "h.0.attn.out" }, { "mid", 1, "h.1.mid" }, { "ln_2", 2, "h.2.ln_2" },
+        { "mlp.up", 0, "h.0.mlp.up" },
+        { "mlp.act", 1, "h.1.mlp.act" }, { "mlp.out", 2, "h.2.mlp.out" }, { "out", 1, "h.1.out" },
+        { "ln_f", -2, "ln_f" }, { "logits", -2, "logits" },
     };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         for (int gradient = 0; gradient < 2; gradient++) {
             struct plan p = mesh_of_test();
-            const struct mistake m = { places[i].name, places[i].layer == -2 ? (int)p.model.L : places[i].layer, gradient, 3, TP, p.mesh.size[TP] - 1 };
+            const struct mistake m = {
+                places[i].name,     places[i].layer == -2 ? (int)p.model.L : places[i].layer, gradient, 3, TP,
+                p.mesh.size[TP] - 1
+            };
             const struct comparison c = run(&p, &m, false);
             ASSERT_ALL(test_rank != 0 || (c.failed && strcmp(c.first.tensor, places[i].full) == 0),
-                       "%s %s was broken, but the report names %s %s", gradient ? "gradient" : "activation", places[i].full, c.first_kind, c.first.tensor);
-            ASSERT_ALL(test_rank != 0 || strcmp(c.first_kind, gradient ? "activation gradient" : "activation") == 0, "it is called %s", c.first_kind);
+                       "%s %s was broken, but the report names %s %s", gradient ? "gradient" : "activation",
+                       places[i].full, c.first_kind, c.first.tensor);
+            ASSERT_ALL(test_rank != 0 || strcmp(c.first_kind, gradient ? "activation gradient" : "activation") == 0,
+                       "it is called %s", c.first_kind);
             ASSERT_ALL(test_rank != 0 || c.first.ratio > 2, "ratio %g", c.first.ratio);
-            ASSERT_ALL(test_rank != 0 || mesh_coordinate(&p.mesh, c.first.rank, TP) == m.coordinate, "the report names device %d", c.first.rank);
+            ASSERT_ALL(test_rank != 0 || mesh_coordinate(&p.mesh, c.first.rank, TP) == m.coordinate,
+                       "the report names device %d", c.first.rank);
         }
 }
 
@@ -208,8 +222,10 @@ static void test_axis_and_factor(void **state)
     const struct mistake by_dp = { "ln_2", 0, true, p.mesh.size[DP], DP, -1 };
     struct comparison c = run(&p, &by_dp, false);
     if (test_size == 6) {
-        ASSERT_ALL(test_rank != 0 || strcmp(scale_of_failure(&c, &p), "expected times 3.0000 = dp") == 0, "%s", scale_of_failure(&c, &p));
-        ASSERT_ALL(test_rank != 0 || strcmp(place_of_failure(&c, &p), "any dp, any tp") == 0, "%s", place_of_failure(&c, &p));
+        ASSERT_ALL(test_rank != 0 || strcmp(scale_of_failure(&c, &p), "expected times 3.0000 = dp") == 0, "%s",
+                   scale_of_failure(&c, &p));
+        ASSERT_ALL(test_rank != 0 || strcmp(place_of_failure(&c, &p), "any dp, any tp") == 0, "%s",
+                   place_of_failure(&c, &p));
     }
     if (test_size == 1) return;
     p = mesh_of_test();
@@ -217,7 +233,8 @@ static void test_axis_and_factor(void **state)
     c = run(&p, &zero, false);
     ASSERT_ALL(test_rank != 0 || strcmp(scale_of_failure(&c, &p), "zero") == 0, "%s", scale_of_failure(&c, &p));
     ASSERT_ALL(test_rank != 0 || strncmp(place_of_failure(&c, &p), "tp=1", 4) == 0, "%s", place_of_failure(&c, &p));
-    ASSERT_ALL(test_rank != 0 || devices_count(&c.where.on.failing) == p.mesh.size[DP], "%d devices", devices_count(&c.where.on.failing));
+    ASSERT_ALL(test_rank != 0 || devices_count(&c.where.on.failing) == p.mesh.size[DP], "%d devices",
+               devices_count(&c.where.on.failing));
 }
 
 static void test_nan_is_named(void **state)
@@ -226,11 +243,12 @@ static void test_nan_is_named(void **state)
     struct plan p = mesh_of_test();
     const struct mistake m = { "attn.heads", 1, false, NAN, TP, 0 };
     const struct comparison c = run(&p, &m, false);
-    ASSERT_ALL(test_rank != 0 || (c.failed && strcmp(c.first.tensor, "h.1.attn.heads") == 0), "the report names %s", c.first.tensor);
+    ASSERT_ALL(test_rank != 0 || (c.failed && strcmp(c.first.tensor, "h.1.attn.heads") == 0), "the report names %s",
+               c.first.tensor);
 }
 
-/* Of every parameter the gradient, the weight and a state, each on another device, first or last element: each is the worst of its kind,
- * and nothing else is wrong. */
+/* Of every parameter the gradient, the weight and a state, each on another device, first or last element: each is the
+ * worst of its kind, and nothing else is wrong. */
 static void test_each_kept_tensor_is_named(void **state)
 {
     (void)state;
@@ -252,14 +270,15 @@ static void test_each_kept_tensor_is_named(void **state)
         const struct worst *worst[] = { &c.gradient, &c.weight, &c.state };
         const char *name[] = { spec.name, spec.name, of };
         for (int k = 0; k < 3; k++) {
-            ASSERT_ALL(test_rank != 0 || (worst[k]->ratio > 2 && strcmp(worst[k]->tensor, name[k]) == 0), "%s was broken, the worst is %s", name[k],
-                       worst[k]->tensor);
-            ASSERT_ALL(test_rank != 0 || worst[k]->rank == (i + k) % test_size, "%s was broken on device %d, the report names %d", name[k],
-                       (i + k) % test_size, worst[k]->rank);
+            ASSERT_ALL(test_rank != 0 || (worst[k]->ratio > 2 && strcmp(worst[k]->tensor, name[k]) == 0),
+                       "%s was broken, the worst is %s", name[k], worst[k]->tensor);
+            ASSERT_ALL(test_rank != 0 || worst[k]->rank == (i + k) % test_size,
+                       "%s was broken on device %d, the report names %d", name[k], (i + k) % test_size, worst[k]->rank);
         }
-        ASSERT_ALL(test_rank != 0 || c.wrong == 3, "%s: %lld comparisons do not hold, expected 3", spec.name, (long long)c.wrong);
-        ASSERT_ALL(test_rank != 0 || (strcmp(c.first_kind, "gradient") == 0 && strcmp(c.first.tensor, spec.name) == 0), "%s %s is named first",
-                   c.first_kind, c.first.tensor);
+        ASSERT_ALL(test_rank != 0 || c.wrong == 3, "%s: %lld comparisons do not hold, expected 3", spec.name,
+                   (long long)c.wrong);
+        ASSERT_ALL(test_rank != 0 || (strcmp(c.first_kind, "gradient") == 0 && strcmp(c.first.tensor, spec.name) == 0),
+                   "%s %s is named first", c.first_kind, c.first.tensor);
     }
 }
 
@@ -274,9 +293,10 @@ static void test_weights_of_codes_are_compared(void **state)
         if (slip) slips[0] = (struct slip){ KIND_WEIGHT, 2, test_size - 1, true, 3 };
         const struct comparison c = run(&p, &none, false);
         no_slips();
-        ASSERT_ALL(test_rank != 0 || c.wrong == slip, "%lld comparisons do not hold, expected %d; first is %s %s", (long long)c.wrong, slip,
-                   c.first_kind, c.first.tensor);
-        ASSERT_ALL(test_rank != 0 || !slip || (strcmp(c.first.tensor, model_param(&p.model, 2).name) == 0 && c.first.rank == test_size - 1),
+        ASSERT_ALL(test_rank != 0 || c.wrong == slip, "%lld comparisons do not hold, expected %d; first is %s %s",
+                   (long long)c.wrong, slip, c.first_kind, c.first.tensor);
+        ASSERT_ALL(test_rank != 0 || !slip ||
+                       (strcmp(c.first.tensor, model_param(&p.model, 2).name) == 0 && c.first.rank == test_size - 1),
                    "weight %s on device %d is named", c.first.tensor, c.first.rank);
     }
 }
@@ -290,13 +310,13 @@ static void test_loss_and_norm_are_compared(void **state)
         loss_slip = sign * 1e-6, norm_slip = sign * 1e-6;
         const struct comparison c = run(&p, &none, false);
         no_slips();
-        ASSERT_ALL(test_rank != 0 || (c.wrong == 2 && c.loss.ratio > 2 && c.norm.ratio > 2), "%lld do not hold; loss %g, norm %g", (long long)c.wrong,
-                   c.loss.ratio, c.norm.ratio);
+        ASSERT_ALL(test_rank != 0 || (c.wrong == 2 && c.loss.ratio > 2 && c.norm.ratio > 2),
+                   "%lld do not hold; loss %g, norm %g", (long long)c.wrong, c.loss.ratio, c.norm.ratio);
         ASSERT_ALL(test_rank != 0 || (c.number && strcmp(c.first.tensor, "loss") == 0), "%s is named", c.first.tensor);
     }
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------------------------------ */
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 /* After a step without mistakes: one number is another in its last bit, on one device. */
 static enum error_code copies(struct plan *p, struct slip *slip, uint64_t *compared)
@@ -315,7 +335,9 @@ static enum error_code copies(struct plan *p, struct slip *slip, uint64_t *compa
     ASSERT_ALL(trainer_open(&t, p, &comm, source, &err) == OK, "%s", err.text);
     enum error_code e = trainer_gradients(&t, &result, &err);
     if (!e && !gradient) e = trainer_update(&t, &result, &err);
-    if (!e) e = collect_own(&t, parameter_find(&t.parameters, slip->index < 0 ? 0 : slip->index), slip->kind, &kept, &own, &err);
+    if (!e)
+        e = collect_own(&t, parameter_find(&t.parameters, slip->index < 0 ? 0 : slip->index), slip->kind, &kept, &own,
+                        &err);
     ASSERT_ALL(e == OK, "%s", err.text);
     if (kept.count > 0) slip->value = nextafter(tensor_get(own, slip->last ? kept.count - 1 : 0), INFINITY);
     exchange_number(&t, slip);
@@ -328,7 +350,8 @@ static enum error_code copies(struct plan *p, struct slip *slip, uint64_t *compa
     return e;
 }
 
-/* Every device once, with a kind and an element of its own; copies along dp, whole or in shards that are cut differently. */
+/* Every device once, with a kind and an element of its own; copies along dp, whole or in
+ * shards that are cut differently. */
 static void test_copies(void **state)
 {
     (void)state;
@@ -348,12 +371,14 @@ static void test_copies(void **state)
             continue;
         }
         snprintf(want, sizeof want, "%s %s on device", kind_name[k], model_param(&p.model, slip.index).name);
-        ASSERT_ALL(e == ERR_CHECK && strstr(err.text, want) != NULL, "%s %d was broken; code %d %s", want, r, e, e ? err.text : "");
+        ASSERT_ALL(e == ERR_CHECK && strstr(err.text, want) != NULL, "%s %d was broken; code %d %s", want, r, e,
+                   e ? err.text : "");
     }
 }
 
-/* Shards that are cut differently, where tp is uneven: the half of a block's parameters ends inside attn.c_proj.bias on the first of three
- * devices, on the second inside ln_2.bias, on the third inside ln_2.weight.  Not every device has some of each. */
+/* Shards that are cut differently, where tp is uneven: the half of a block's parameters ends inside attn.c_proj.bias on
+ * the first of three devices, on the second inside ln_2.bias, on the third inside ln_2.weight.
+ * Not every device has some of each. */
 static void test_copies_cut_differently(void **state)
 {
     (void)state;
@@ -363,13 +388,15 @@ static void test_copies_cut_differently(void **state)
         uint64_t compared;
         struct slip slip = { KIND_WEIGHT, 7 + r % 3, r, r % 2, 0 };
         char want[160];
-        p.model.D = p.model.H = p.model.K = 10, p.model.A = 1, p.model.F = 23, p.data.scheme = "zero3", p.data.bucket = 0;
+        p.model.D = p.model.H = p.model.K = 10, p.model.A = 1, p.model.F = 23, p.data.scheme = "zero3",
+        p.data.bucket = 0;
         snprintf(want, sizeof want, "weight %s on device", model_param(&p.model, slip.index).name);
         const enum error_code e = copies(&p, &slip, &compared);
         char nothing[HARNESS_TEXT] = "";
         int speaker;
         const int had = harness_collect(test_rank == r && slip.value != 0, nothing, &speaker);
-        ASSERT_ALL(had ? e == ERR_CHECK && strstr(err.text, want) : e == OK, "%s %d: code %d, %s", want, r, e, err.text);
+        ASSERT_ALL(had ? e == ERR_CHECK && strstr(err.text, want) : e == OK, "%s %d: code %d, %s", want, r, e,
+                   err.text);
         broken += had;
     }
     ASSERT_ALL(test_size != 6 || broken >= 3, "%d devices have some of it", broken);
@@ -390,7 +417,8 @@ static void test_the_truth_diverges_too(void **state)
     struct plan p = overflowing();
     const struct comparison c = run(&p, &none, false);
     ASSERT_ALL(test_rank != 0 || !c.failed, "%s %s on device %d is blamed", c.first_kind, c.first.tensor, c.first.rank);
-    ASSERT_ALL(test_rank != 0 || (c.diverged && strcmp(c.divergence.tensor, "h.0.attn.heads") == 0), "diverged first in %s", c.divergence.tensor);
+    ASSERT_ALL(test_rank != 0 || (c.diverged && strcmp(c.divergence.tensor, "h.0.attn.heads") == 0),
+               "diverged first in %s", c.divergence.tensor);
 }
 
 /* What is not finite on a device alone is its own fault, and so is a loss that is finite where the truth's is not. */
@@ -398,14 +426,17 @@ static void test_a_device_diverges_alone(void **state)
 {
     (void)state;
     static const struct { const char *name; int layer; double factor; enum axis axis; const char *full; } wrong[] = {
-        { "ln_1", 0, NAN, TP, "h.0.ln_1" }, { "attn.qkv", 0, INFINITY, TP, "h.0.attn.qkv" }, { "logits", 3, 0, AXIS_COUNT, "loss" },
+        { "ln_1", 0, NAN, TP, "h.0.ln_1" }, { "attn.qkv", 0, INFINITY, TP, "h.0.attn.qkv" },
+        { "logits", 3, 0, AXIS_COUNT, "loss" },
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct plan p = overflowing();
-        const struct mistake m = { wrong[i].name, wrong[i].layer, false, wrong[i].factor, TP, wrong[i].axis == TP ? p.mesh.size[TP] - 1 : -1 };
+        const struct mistake m = {
+            wrong[i].name, wrong[i].layer, false, wrong[i].factor, TP, wrong[i].axis == TP ? p.mesh.size[TP] - 1 : -1
+        };
         const struct comparison c = run(&p, &m, false);
-        ASSERT_ALL(test_rank != 0 || (c.failed && strcmp(c.first.tensor, wrong[i].full) == 0), "%s was broken, the report names %s", wrong[i].full,
-                   c.failed ? c.first.tensor : "nothing");
+        ASSERT_ALL(test_rank != 0 || (c.failed && strcmp(c.first.tensor, wrong[i].full) == 0),
+                   "%s was broken, the report names %s", wrong[i].full, c.failed ? c.first.tensor : "nothing");
     }
 }
 
@@ -418,7 +449,8 @@ static void test_isolated(void **state)
         const struct mistake m = { "mid", 1, gradient, 2, TP, 0 };
         const struct comparison c = run(&p, &m, true);
         ASSERT_ALL(test_rank != 0 || strcmp(c.first.tensor, "h.1.mid") == 0, "the report names %s", c.first.tensor);
-        ASSERT_ALL(test_rank != 0 || c.wrong == p.mesh.size[DP], "%lld comparisons do not hold, expected %d", (long long)c.wrong, p.mesh.size[DP]);
+        ASSERT_ALL(test_rank != 0 || c.wrong == p.mesh.size[DP], "%lld comparisons do not hold, expected %d",
+                   (long long)c.wrong, p.mesh.size[DP]);
     }
 }
 
@@ -426,8 +458,10 @@ int main(void)
 {
     no_slips();
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_all_is_compared), MPI_TEST(test_each_tensor_is_named), MPI_TEST(test_axis_and_factor), MPI_TEST(test_nan_is_named),
-        MPI_TEST(test_each_kept_tensor_is_named), MPI_TEST(test_weights_of_codes_are_compared), MPI_TEST(test_loss_and_norm_are_compared),
+        MPI_TEST(test_all_is_compared), MPI_TEST(test_each_tensor_is_named), MPI_TEST(test_axis_and_factor),
+            MPI_TEST(test_nan_is_named),
+        MPI_TEST(test_each_kept_tensor_is_named), MPI_TEST(test_weights_of_codes_are_compared),
+            MPI_TEST(test_loss_and_norm_are_compared),
         MPI_TEST(test_copies), MPI_TEST(test_copies_cut_differently),
         MPI_TEST(test_the_truth_diverges_too), MPI_TEST(test_a_device_diverges_alone), MPI_TEST(test_isolated),
     };

@@ -1,7 +1,8 @@
 /* Collectives on codes: bits as a serial program makes them, errors against their proven bounds, messages and bytes.
  * ranks: 2 3 4 8
  *
- * Sums of fp16 rows in two steps have the bits of DeepSpeed's kernels (golden/make_quantised.py).  Inputs depend only on member and place, so that each member can compute all by itself, with block_quantise and loops.
+ * Sums of fp16 rows in two steps have the bits of DeepSpeed's kernels (golden/make_quantised.py).  Inputs depend only
+ * on member and place, so that each member can compute all by itself, with block_quantise and loops.
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/collectives/quantised.h"
@@ -12,10 +13,10 @@
 #include "ref/numeric/philox.h"
 #include <math.h>
 
-#define NODES_OF(n)                                                                                                        \
-    { .name = "nodes of " #n, .flop_rate = { [F32] = 1000000 }, .levels = 2,                                               \
-      .link = { { .level = "node", .devices = n, .latency = 1000, .rate = 50000, .eager = ALWAYS_EAGER },                  \
-                { .level = "cluster", .latency = 10000, .rate = 5000, .eager = ALWAYS_EAGER } } }
+#define NODES_OF(n) { .name = "nodes of " #n, .levels = 2, \
+    .flop_rate = { [F32] = 1000000 }, \
+    .link = { { .level = "node", .devices = n, .latency = 1000, .rate = 50000, .eager = ALWAYS_EAGER }, \
+              { .level = "cluster", .latency = 10000, .rate = 5000, .eager = ALWAYS_EAGER } } }
 static const struct cluster machines[] = { NODES_OF(8), NODES_OF(2), NODES_OF(4) };
 enum { ONE_NODE, PAIRS, FOURS, MACHINES };
 
@@ -32,15 +33,17 @@ static void open_world(const struct cluster *m)
 
 static void close_world(void)
 {
-    ASSERT_ALL(device.arena.now.total == 0, "%llu bytes are left in the arena", (unsigned long long)device.arena.now.total);
+    ASSERT_ALL(device.arena.now.total == 0, "%llu bytes are left in the arena",
+               (unsigned long long)device.arena.now.total);
     comm_close(&comm);
     device_close(&device);
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
-/* RANDOM of both signs; ONE_SIGN; TIES, halfway between codes and of one sign, so that every error is half a scale and none
- * cancels; LONE, a large element in each block of small ones; SCALES, a member's numbers 10^4 times those of the one before. */
+/* RANDOM of both signs; ONE_SIGN; TIES, halfway between codes and of one sign, so that every error is half a scale and
+ * none cancels; LONE, a large element in each block of small ones;
+ * SCALES, a member's numbers 10^4 times those of the one before. */
 enum input { RANDOM, ONE_SIGN, TIES, LONE, SCALES, INPUTS };
 static const char *const input_name[] = { "random", "of one sign", "ties", "a lone large one", "of all scales" };
 
@@ -51,7 +54,8 @@ static double input(enum input how, int member, int64_t i, struct block_format f
     switch (how) {
     case RANDOM: return 2 * u - 1;
     case ONE_SIGN: return 1 + u;
-    case TIES: return i % f.block == 0 ? -Q - 1 : (double)(i % (Q - 1)) - (i % (Q - 1)) % 2 + 0.5;       /* scale 1: 0.5, 0.5, 2.5, 2.5: all go down */
+    /* scale 1: 0.5, 0.5, 2.5, 2.5: all go down */
+    case TIES: return i % f.block == 0 ? -Q - 1 : (double)(i % (Q - 1)) - (i % (Q - 1)) % 2 + 0.5;
     case LONE: return i % f.block == 1 ? 1000 : u - 0.5;
     default: return (2 * u - 1) * pow(10, 4 * member % 16);
     }
@@ -65,7 +69,8 @@ static struct tensor row_of(enum input how, int member, int64_t n, enum dtype t,
     return x;
 }
 
-/* By how much a value may be off: half a scale, a whole one for the largest code, and rounding; nothing in a block of zeros. */
+/* By how much a value may be off: half a scale, a whole one for the largest code, and rounding;
+ * nothing in a block of zeros. */
 static double allowed(const float *y, int64_t n, int64_t i, float scale, struct block_format f)
 {
     const int64_t first = i / f.block * f.block, end = first + f.block < n ? first + f.block : n;
@@ -109,20 +114,24 @@ static void expect_cost(const char *what, struct collective_cost before, struct 
 {
     const struct traffic want = account_total(&cost);
     const struct collective_cost now = counted();
-    const uint64_t did[] = { now.messages - before.messages, now.bytes - before.bytes, now.additions - before.additions };
+    const uint64_t did[] = { now.messages - before.messages, now.bytes - before.bytes,
+                             now.additions - before.additions };
     ASSERT_ALL(did[0] == want.messages_sent && did[1] == want.bytes_sent && did[2] == want.additions,
-               "%s: counted %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu", what, (unsigned long long)did[0], (unsigned long long)did[1],
-               (unsigned long long)did[2], (unsigned long long)want.messages_sent, (unsigned long long)want.bytes_sent, (unsigned long long)want.additions);
+               "%s: counted %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu", what,
+               (unsigned long long)did[0], (unsigned long long)did[1], (unsigned long long)did[2],
+               (unsigned long long)want.messages_sent, (unsigned long long)want.bytes_sent,
+               (unsigned long long)want.additions);
 }
 
-/* ---- all-gather ------------------------------------------------------------------------------------------------------------ */
+/* ---- all-gather -------------------------------------------------------------------------------------------------- */
 
 static void gather_once(struct group *g, const char *algorithm, int64_t n, enum dtype t, struct block_format f)
 {
     char what[128];
-    snprintf(what, sizeof what, "all-gather, %lld elements of %s in int%d blocks of %lld, %s", (long long)n, dtype_name(t), f.bits, (long long)f.block,
-             algorithm ? algorithm : "default");
-    struct tensor all = tensor_1d(malloc((size_t)(g->size * n) * dtype_size(t) + 1), t, g->size * n), own = quantised_block(all, n, g->rank);
+    snprintf(what, sizeof what, "all-gather, %lld elements of %s in int%d blocks of %lld, %s", (long long)n,
+             dtype_name(t), f.bits, (long long)f.block, algorithm ? algorithm : "default");
+    struct tensor all = tensor_1d(malloc((size_t)(g->size * n) * dtype_size(t) + 1), t, g->size * n),
+                  own = quantised_block(all, n, g->rank);
     memset(all.data, 0xff, tensor_bytes(all));
     struct tensor x = row_of(RANDOM, g->rank, n, t, f);
     memcpy(own.data, x.data, tensor_bytes(x));
@@ -134,10 +143,12 @@ static void gather_once(struct group *g, const char *algorithm, int64_t n, enum 
     bool raw = false;
     for (int m = g->size - 1; m >= 0; m--) {
         struct tensor theirs = row_of(RANDOM, m, n, t, f), want = there_and_back(theirs, f, t, NULL);
-        if (!same_bits(quantised_block(all, n, m), want)) wrong = m, raw = same_bits(quantised_block(all, n, m), theirs);
+        if (!same_bits(quantised_block(all, n, m), want))
+            wrong = m, raw = same_bits(quantised_block(all, n, m), theirs);
         free(theirs.data), free(want.data);
     }
-    ASSERT_ALL(wrong < 0, "%s: member %d's piece is not what its codes stand for%s", what, wrong, raw ? ": it was not quantised" : "");
+    ASSERT_ALL(wrong < 0, "%s: member %d's piece is not what its codes stand for%s", what, wrong,
+               raw ? ": it was not quantised" : "");
     free(all.data);
 }
 
@@ -150,24 +161,27 @@ static void test_gathered_weights_are_their_codes(void **state)
     struct group g;
     ASSERT_ALL(group_world(&g, &comm, &err) == OK, "%s", err.text);
     for (int k = 0; k < FORMATS; k++)
-        for (int l = 0; l < 7; l++) gather_once(&g, (k + l) % 2 ? "direct" : NULL, lengths[l], dtypes[(k + l) % 4], formats[k]);
+        for (int l = 0; l < 7; l++)
+            gather_once(&g, (k + l) % 2 ? "direct" : NULL, lengths[l], dtypes[(k + l) % 4], formats[k]);
     group_close(&g);
     close_world();
 }
 
-/* ---- reduce-scatter ------------------------------------------------------------------------------------------------------- */
+/* ---- reduce-scatter ---------------------------------------------------------------------------------------------- */
 
 /* What member `owner` must have: value and bound of each element, the sum without quantising, and that of all sizes. */
 struct expected { struct tensor value; double *exact, *bound, *size; };
 
 /* x_m into a sum in the format of sums. */
-static void add_quantised(struct tensor sum, bool first, struct tensor x, struct block_format f, double *bound, enum dtype wide)
+static void add_quantised(struct tensor sum, bool first, struct tensor x, struct block_format f, double *bound,
+                          enum dtype wide)
 {
     const int64_t n = tensor_count(x);
     double *off = malloc(((size_t)n + 1) * sizeof *off);
     struct tensor y = there_and_back(x, f, wide, off);
     for (int64_t i = 0; i < n; i++) {
-        tensor_set(sum, i, (first ? 0 : tensor_get(sum, i)) + tensor_get(y, i));        /* two fp32 add exactly enough in double to be rounded once */
+        /* two fp32 add exactly enough in double to be rounded once */
+        tensor_set(sum, i, (first ? 0 : tensor_get(sum, i)) + tensor_get(y, i));
         bound[i] += off[i];
     }
     free(off), free(y.data);
@@ -196,7 +210,8 @@ static struct expected expect(enum input how, int P, int q, int owner, int64_t n
 
 static void expect_free(struct expected *e) { free(e->value.data), free(e->exact); }
 
-/* What rounding may add to it: some 2^-24 of all sizes for each of P + 1 roundings, twice; and 2^-8 where the result has 16 bits. */
+/* What rounding may add to it: some 2^-24 of all sizes for each of P + 1 roundings, twice;
+ * and 2^-8 where the result has 16 bits. */
 static double slack(enum dtype t, double size) { return (dtype_size(t) == 2 ? 0x1p-6 : 0x1p-18) * size; }
 
 static void reduce_once(struct group *g, int q, enum input how, int64_t n, enum dtype t, struct block_format f)
@@ -204,10 +219,12 @@ static void reduce_once(struct group *g, int q, enum input how, int64_t n, enum 
     char what[160];
     const int P = g->size, r = g->rank;
     struct quantised_group two;
-    snprintf(what, sizeof what, "reduce-scatter in nodes of %d, %s, %lld elements of %s in int%d blocks of %lld", q, input_name[how], (long long)n, dtype_name(t), f.bits,
-             (long long)f.block);
-    ASSERT_ALL(quantised_group_open(&two, g, &err) == OK && two.two_steps == (q < P), "%s: %d steps", what, 1 + two.two_steps);
-    struct tensor row = row_of(how, r, P * n, t, f), untouched = row_of(how, r, P * n, t, f), own = quantised_block(row, n, r);
+    snprintf(what, sizeof what, "reduce-scatter in nodes of %d, %s, %lld elements of %s in int%d blocks of %lld", q,
+             input_name[how], (long long)n, dtype_name(t), f.bits, (long long)f.block);
+    ASSERT_ALL(quantised_group_open(&two, g, &err) == OK && two.two_steps == (q < P), "%s: %d steps", what,
+               1 + two.two_steps);
+    struct tensor row = row_of(how, r, P * n, t, f), untouched = row_of(how, r, P * n, t, f),
+                  own = quantised_block(row, n, r);
     struct tracking track;
     assert_int_equal(tracking_open(&track, P * n, &err), OK);
     tracking_start(&device, track, row);
@@ -220,16 +237,22 @@ static void reduce_once(struct group *g, int q, enum input how, int64_t n, enum 
     tensor_convert(stored, want.value);
     int64_t bad = -1, loose = -1, far = -1;
     for (int64_t i = n - 1; i >= 0; i--) {
-        const double got = tensor_get(own, i), sum = want.exact[i], b = track.bound[r * n + i], size = want.size[i] + want.bound[i];
+        const double got = tensor_get(own, i), sum = want.exact[i], b = track.bound[r * n + i],
+                     size = want.size[i] + want.bound[i];
         if (!(memcmp(quantised_block(own, 1, i).data, quantised_block(stored, 1, i).data, dtype_size(t)) == 0)) bad = i;
         if (!(fabs(got - sum) <= b)) far = i;
-        if (!(b >= want.bound[i] && b <= want.bound[i] + slack(t, size) + (t == F16 ? 1e-6 : 0)) || !(fabs(track.exact[r * n + i] - sum) <= 1e-12 * size)) loose = i;
+        if (!(b >= want.bound[i] && b <= want.bound[i] + slack(t, size) + (t == F16 ? 1e-6 : 0)) ||
+            !(fabs(track.exact[r * n + i] - sum) <= 1e-12 * size))
+            loose = i;
     }
-    const int64_t x = bad < 0 ? 0 : bad, y = loose < 0 ? 0 : loose, z = far < 0 ? 0 : far;         /* what a message shows is evaluated without one, too */
-    ASSERT_ALL(bad < 0, "%s: element %lld is %.9g; the serial sum of what its codes stand for is %.9g", what, (long long)x, tensor_get(own, x), tensor_get(stored, x));
-    ASSERT_ALL(loose < 0, "%s: element %lld is tracked as %.9g within %.9g; it is %.9g, and the rules say %.9g", what, (long long)y,
-               track.exact[r * n + y], track.bound[r * n + y], want.exact[y], want.bound[y]);
-    ASSERT_ALL(far < 0, "%s: element %lld is %.9g, the exact sum %.9g; the bound is %.9g", what, (long long)z, tensor_get(own, z), want.exact[z], track.bound[r * n + z]);
+    /* what a message shows is evaluated without one, too */
+    const int64_t x = bad < 0 ? 0 : bad, y = loose < 0 ? 0 : loose, z = far < 0 ? 0 : far;
+    ASSERT_ALL(bad < 0, "%s: element %lld is %.9g; the serial sum of what its codes stand for is %.9g", what,
+               (long long)x, tensor_get(own, x), tensor_get(stored, x));
+    ASSERT_ALL(loose < 0, "%s: element %lld is tracked as %.9g within %.9g; it is %.9g, and the rules say %.9g", what,
+               (long long)y, track.exact[r * n + y], track.bound[r * n + y], want.exact[y], want.bound[y]);
+    ASSERT_ALL(far < 0, "%s: element %lld is %.9g, the exact sum %.9g; the bound is %.9g", what, (long long)z,
+               tensor_get(own, z), want.exact[z], track.bound[r * n + z]);
     memcpy(own.data, quantised_block(untouched, n, r).data, tensor_bytes(own));
     ASSERT_ALL(same_bits(row, untouched), "%s: blocks of others have changed", what);
     expect_free(&want);
@@ -245,13 +268,15 @@ static void test_sums_are_those_of_the_codes(void **state)
     static const int64_t lengths[] = { 1, 64, 129 };
     static const int per_node[MACHINES] = { 8, 2, 4 };
     for (int m = 0; m < MACHINES; m++) {
-        const int q = test_size > per_node[m] && test_size % per_node[m] == 0 ? per_node[m] : test_size;     /* 3 devices on pairs: 2 and 1, one step */
+        /* 3 devices on pairs: 2 and 1, one step */
+        const int q = test_size > per_node[m] && test_size % per_node[m] == 0 ? per_node[m] : test_size;
         struct group g;
         open_world(&machines[m]);
         ASSERT_ALL(group_world(&g, &comm, &err) == OK, "%s", err.text);
         for (int k = 0; k < FORMATS; k++)
             for (int how = 0; how < INPUTS; how++)
-                reduce_once(&g, q, (enum input)how, lengths[(k + how + m) % 3], how == SCALES ? F32 : dtypes[(k + how + 2 * m) % 4], formats[k]);
+                reduce_once(&g, q, (enum input)how, lengths[(k + how + m) % 3],
+                            how == SCALES ? F32 : dtypes[(k + how + 2 * m) % 4], formats[k]);
         group_close(&g);
         close_world();
     }
@@ -265,7 +290,8 @@ static void test_nothing_to_reduce(void **state)
     open_world(&machines[PAIRS]);
     ASSERT_ALL(group_world(&g, &comm, &err) == OK && quantised_group_open(&q, &g, &err) == OK, "%s", err.text);
     const struct collective_cost before = counted();
-    ASSERT_ALL(quantised_reduce_scatter(&q, tensor_1d(NULL, F32, 0), formats[0], (struct tracking){ 0 }, &err) == OK, "%s", err.text);
+    ASSERT_ALL(quantised_reduce_scatter(&q, tensor_1d(NULL, F32, 0), formats[0], (struct tracking){ 0 }, &err) == OK,
+               "%s", err.text);
     expect_cost("reduce-scatter of nothing", before, quantised_reduce_scatter_cost(&q, 0, formats[0]));
     quantised_group_close(&q);
     group_close(&g);
@@ -295,7 +321,7 @@ static void test_nan_goes_through(void **state)
     close_world();
 }
 
-/* ---- DeepSpeed's sums ----------------------------------------------------------------------------------------------------------- */
+/* ---- DeepSpeed's sums -------------------------------------------------------------------------------------------- */
 
 static struct tensor stored(const struct safetensors *file, const char *name)
 {
@@ -313,13 +339,15 @@ static void expect_deepspeeds_sum(struct quantised_group *q, const struct safete
     const struct block_format f = { bits, 16 };
     const int rank = q->whole->rank;
     snprintf(in, sizeof in, "in/%d", rank), snprintf(out, sizeof out, "int%d.out/%d", bits, rank);
-    struct tensor row = stored(file, in), want = stored(file, out), own = quantised_block(row, tensor_count(want), rank);
+    struct tensor row = stored(file, in), want = stored(file, out),
+                  own = quantised_block(row, tensor_count(want), rank);
     ASSERT_ALL(quantised_reduce_scatter(q, row, f, (struct tracking){ 0 }, &err) == OK, "%s", err.text);
     int64_t wrong = -1;
     for (int64_t i = tensor_count(want) - 1; i >= 0; i--)
         if (tensor_get(own, i) != tensor_get(want, i)) wrong = i;
     const int64_t x = wrong < 0 ? 0 : wrong;
-    ASSERT_ALL(wrong < 0, "int%d: element %lld is %.9g, DeepSpeed's is %.9g", bits, (long long)x, tensor_get(own, x), tensor_get(want, x));
+    ASSERT_ALL(wrong < 0, "int%d: element %lld is %.9g, DeepSpeed's is %.9g", bits, (long long)x, tensor_get(own, x),
+               tensor_get(want, x));
     free(row.data), free(want.data);
 }
 
@@ -333,7 +361,8 @@ static void test_sums_are_deepspeeds(void **state)
     if (test_size != 4) return;
     open_world(&machines[PAIRS]);
     ASSERT_ALL(safetensors_open(&file, "golden/quantised.safetensors", &err) == OK, "%s", err.text);
-    ASSERT_ALL(group_world(&g, &comm, &err) == OK && quantised_group_open(&q, &g, &err) == OK && q.two_steps, "%s", err.text);
+    ASSERT_ALL(group_world(&g, &comm, &err) == OK && quantised_group_open(&q, &g, &err) == OK && q.two_steps, "%s",
+               err.text);
     for (int bits = 4; bits <= 8; bits += 4) expect_deepspeeds_sum(&q, &file, bits);
     quantised_group_close(&q);
     group_close(&g);
@@ -341,7 +370,7 @@ static void test_sums_are_deepspeeds(void **state)
     close_world();
 }
 
-/* ---- once against at every hop ------------------------------------------------------------------------------------------------ */
+/* ---- once against at every hop ----------------------------------------------------------------------------------- */
 
 struct losses { double squares, most, over_bound; };
 
@@ -355,8 +384,11 @@ static struct losses lose(struct group *g, bool ring, enum input how, struct blo
     ASSERT_ALL(tracking_open(&track, tensor_count(row), &err) == OK, "%s", err.text);
     tracking_start(&device, track, row);
     const struct collective_cost before = counted();
-    ASSERT_ALL((ring ? quantised_ring_reduce_scatter(g, row, f, track, &err) : quantised_reduce_scatter(&all, row, f, track, &err)) == OK, "%s", err.text);
-    expect_cost(ring ? "ring" : "all to all", before, ring ? quantised_ring_reduce_scatter_cost(g, N, f) : quantised_reduce_scatter_cost(&all, N, f));
+    ASSERT_ALL((ring ? quantised_ring_reduce_scatter(g, row, f, track, &err)
+                     : quantised_reduce_scatter(&all, row, f, track, &err)) == OK,
+               "%s", err.text);
+    expect_cost(ring ? "ring" : "all to all", before,
+                ring ? quantised_ring_reduce_scatter_cost(g, N, f) : quantised_reduce_scatter_cost(&all, N, f));
     for (int64_t i = g->rank * N; i < (g->rank + 1) * N; i++) {
         const double off = fabs(tensor_get(row, i) - track.exact[i]);
         out.squares += off * off;
@@ -368,7 +400,8 @@ static struct losses lose(struct group *g, bool ring, enum input how, struct blo
     return out;
 }
 
-/* The same numbers, as many messages and bytes; with 3 devices and more quantising once loses less, and the ring ever more. */
+/* The same numbers, as many messages and bytes; with 3 devices and more quantising once loses less,
+ * and the ring ever more. */
 static void test_quantising_once_loses_less(void **state)
 {
     (void)state;
@@ -377,14 +410,17 @@ static void test_quantising_once_loses_less(void **state)
     ASSERT_ALL(group_world(&g, &comm, &err) == OK, "%s", err.text);
     for (int how = RANDOM; how <= ONE_SIGN; how++)
         for (int k = 0; k < 2; k++) {
-            const struct losses once = lose(&g, false, (enum input)how, formats[k]), hops = lose(&g, true, (enum input)how, formats[k]);
-            ASSERT_ALL(once.over_bound <= 1 && hops.over_bound <= 1, "int%d, %s: error/bound %g once, %g at every hop", formats[k].bits, input_name[how], once.over_bound,
-                       hops.over_bound);
+            const struct losses once = lose(&g, false, (enum input)how, formats[k]),
+                                hops = lose(&g, true, (enum input)how, formats[k]);
+            ASSERT_ALL(once.over_bound <= 1 && hops.over_bound <= 1, "int%d, %s: error/bound %g once, %g at every hop",
+                       formats[k].bits, input_name[how], once.over_bound, hops.over_bound);
             ASSERT_ALL(once.squares > 0 && hops.squares > 0, "nothing is lost");
-            ASSERT_ALL(test_size < 4 || once.squares < hops.squares, "int%d, %s: squared error %g once, %g at every hop", formats[k].bits, input_name[how], once.squares,
-                       hops.squares);
-            ASSERT_ALL(test_size < 8 || how == RANDOM || 4 * once.squares < hops.squares, "int%d, %s: squared error %g once, %g at every hop", formats[k].bits,
-                       input_name[how], once.squares, hops.squares);
+            ASSERT_ALL(test_size < 4 || once.squares < hops.squares,
+                       "int%d, %s: squared error %g once, %g at every hop", formats[k].bits, input_name[how],
+                       once.squares, hops.squares);
+            ASSERT_ALL(test_size < 8 || how == RANDOM || 4 * once.squares < hops.squares,
+                       "int%d, %s: squared error %g once, %g at every hop", formats[k].bits, input_name[how],
+                       once.squares, hops.squares);
         }
     group_close(&g);
     close_world();

@@ -5,17 +5,18 @@
 #include "emulated_devices/verify/case.h"
 #include <math.h>
 
-#define NODES_OF(n)                                                                                                        \
-    { .name = "nodes of " #n, .flop_rate = { [F32] = 1000000, [F64] = 1000000, [BF16] = 1000000, [F16] = 1000000 }, .levels = 2,         \
-      .link = { { .level = "node", .devices = n, .latency = 1000, .rate = 50000, .eager = ALWAYS_EAGER },                  \
-                { .level = "cluster", .latency = 10000, .rate = 5000, .eager = ALWAYS_EAGER } } }
+#define NODES_OF(n) { .name = "nodes of " #n, .levels = 2, \
+    .flop_rate = { [F32] = 1000000, [F64] = 1000000, [BF16] = 1000000, [F16] = 1000000 }, \
+    .link = { { .level = "node", .devices = n, .latency = 1000, .rate = 50000, .eager = ALWAYS_EAGER }, \
+              { .level = "cluster", .latency = 10000, .rate = 5000, .eager = ALWAYS_EAGER } } }
 static const struct cluster pairs = NODES_OF(2), fours = NODES_OF(4);
 
 static struct error err;
 
 static const struct block_format int8 = { 8, 100 }, int4 = { 4, 50 }, none = { 0, 0 };
 
-static struct plan quantised_plan(const char *scheme, int group, struct block_format weights, struct block_format gradients)
+static struct plan quantised_plan(const char *scheme, int group, struct block_format weights,
+                                  struct block_format gradients)
 {
     struct plan p = case_plan(test_size, 1, 1);
     p.data.scheme = scheme, p.data.group = group;
@@ -27,19 +28,22 @@ static void expect_case(struct plan p)
 {
     struct outcome o;
     char what[96];
-    snprintf(what, sizeof what, "%s, %s, int%d int%d, M=%d, %s", p.data.scheme, dtype_name(p.dtype), p.data.quantise_weights.bits, p.data.quantise_gradients.bits, p.micros,
+    snprintf(what, sizeof what, "%s, %s, int%d int%d, M=%d, %s", p.data.scheme, dtype_name(p.dtype),
+             p.data.quantise_weights.bits, p.data.quantise_gradients.bits, p.micros,
              p.cluster ? p.cluster->name : "one node");
     ASSERT_ALL(plan_check(&p, &err) == OK, "%s: %s", what, err.text);
     ASSERT_ALL(case_run(&p, &o, &err) == OK, "%s: %s", what, err.text);
     ASSERT_ALL(o.verdict.code == OK, "%s: %s", what, o.verdict.text);
     const struct comparison *c = &o.comparison;
-    ASSERT_ALL(test_rank != 0 || (c->quantised.tensor[0] != 0) == (p.data.quantise_gradients.bits > 0), "%s: what quantising does was %scompared", what,
-               c->quantised.tensor[0] ? "" : "not ");
+    ASSERT_ALL(test_rank != 0 || (c->quantised.tensor[0] != 0) == (p.data.quantise_gradients.bits > 0),
+               "%s: what quantising does was %scompared", what, c->quantised.tensor[0] ? "" : "not ");
     /* A bound that is ten times what happens would hold for wrong numbers too. */
-    ASSERT_ALL(test_rank != 0 || c->quantised.tensor[0] == 0 || (c->quantised.ratio > 0.1 && c->quantised.ratio <= 1), "%s: error/bound %g", what, c->quantised.ratio);
+    ASSERT_ALL(test_rank != 0 || c->quantised.tensor[0] == 0 || (c->quantised.ratio > 0.1 && c->quantised.ratio <= 1),
+               "%s: error/bound %g", what, c->quantised.ratio);
 }
 
-/* Two steps inside one level, since the group is on two nodes or more; in two levels; with copies; by rows; in all formats. */
+/* Two steps inside one level, since the group is on two nodes or more; in two levels; with copies; by rows;
+ * in all formats. */
 static void test_beside_one_device(void **state)
 {
     (void)state;
@@ -75,7 +79,8 @@ static void test_with_adam_and_clipping(void **state)
     expect_case(p);
 }
 
-/* Both stages of a tied embedding have quantised it for themselves; the sum of the two is held to the sum of the bounds. */
+/* Both stages of a tied embedding have quantised it for themselves;
+ * the sum of the two is held to the sum of the bounds. */
 static void test_tied_over_a_pipeline(void **state)
 {
     (void)state;
@@ -87,11 +92,12 @@ static void test_tied_over_a_pipeline(void **state)
     expect_case(p);
 }
 
-/* ---- bytes by link level ---------------------------------------------------------------------------------------------------- */
+/* ---- bytes by link level ----------------------------------------------------------------------------------------- */
 
 /* Every unit is a multiple of 64, so that blocks of 8 fill the pieces of 4 and of 8 devices. */
 static const struct model_config even = {
-    .name = "even", .S = 64, .D = 64, .H = 4, .K = 4, .A = 16, .F = 64, .L = 2, .V = 64, .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.2,
+    .name = "even", .S = 64, .D = 64, .H = 4, .K = 4, .A = 16, .F = 64, .L = 2, .V = 64, .biases = BIASES_GPT2,
+    .eps = 1e-5, .init_std = 0.2,
 };
 enum { PARTS = 4, SCALED = 8 };
 
@@ -151,7 +157,13 @@ static struct volume volume_of(struct data_request q)
         all[i].counted = layout_count(&all[i].layout);
     }
     q.narrow_gradients = true;
-    struct data_parallel dp = { .request = q, .config = &even, .device = &device, .group = &world, .parameters = &parameters, .hyper = &hyper, .versions = 1 };
+    struct data_parallel dp = { .request = q,
+                                .config = &even,
+                                .device = &device,
+                                .group = &world,
+                                .parameters = &parameters,
+                                .hyper = &hyper,
+                                .versions = 1 };
     assert_int_equal(data_scheme_find(&dp.scheme, q.scheme, &err), OK);
     assert_int_equal(optimizer_find(&dp.optimizer, "sgd", NULL), OK);
     hyper = dp.optimizer->usual;
@@ -170,35 +182,45 @@ static struct volume volume_of(struct data_request q)
     return v;
 }
 
-/* The ZeRO++ paper's volumes between two nodes, M = 2 bytes of each weight: ZeRO-3 sends M for each of forward, backward and gradients;
- * int8 weights, weights of one copy a node, and int4 gradients 0.5 M + 0 + 0.25 M.  Scales come on top: 4 bytes a block. */
+/* The ZeRO++ paper's volumes between two nodes, M = 2 bytes of each weight: ZeRO-3 sends M for each of forward,
+ * backward and gradients; int8 weights, weights of one copy a node, and int4 gradients 0.5 M + 0 + 0.25 M.  Scales come
+ * on top: 4 bytes a block. */
 static void test_a_quarter_between_nodes(void **state)
 {
     (void)state;
     const struct block_format eight = { 8, SCALED }, four = { 4, SCALED };
-    const struct volume zero3 = volume_of((struct data_request){ .scheme = "zero3", .allgather = "two_level", .reduce_scatter = "two_level" });
+    const struct volume zero3 =
+        volume_of((struct data_request){ .scheme = "zero3", .allgather = "two_level", .reduce_scatter = "two_level" });
     const uint64_t M = 2 * (uint64_t)zero3.elements;
-    ASSERT_ALL(zero3.between == 3 * M, "zero3: %llu bytes between nodes, want 3 M = %llu", (unsigned long long)zero3.between, (unsigned long long)(3 * M));
+    ASSERT_ALL(zero3.between == 3 * M, "zero3: %llu bytes between nodes, want 3 M = %llu",
+               (unsigned long long)zero3.between, (unsigned long long)(3 * M));
 
-    const struct volume pp = volume_of((struct data_request){ .scheme = "hpz", .group = test_size / 2, .quantise_weights = eight, .quantise_gradients = four });
+    const struct volume pp = volume_of((struct data_request){
+        .scheme = "hpz", .group = test_size / 2, .quantise_weights = eight, .quantise_gradients = four });
     const uint64_t scales = 4 * 2 * (uint64_t)pp.elements / SCALED;
-    ASSERT_ALL(4 * (pp.between - scales) == 3 * M, "hpz with int8 and int4: %llu bytes between nodes, of them %llu for scales; want 0.75 M = %llu besides",
+    ASSERT_ALL(4 * (pp.between - scales) == 3 * M,
+               "hpz with int8 and int4: %llu bytes between nodes, of them %llu for scales; want 0.75 M = %llu besides",
                (unsigned long long)pp.between, (unsigned long long)scales, (unsigned long long)(3 * M / 4));
-    ASSERT_ALL(pp.by_gradients == pp.own_between, "hpz: its level between nodes costs %llu bytes by formula, %llu by links", (unsigned long long)pp.by_gradients,
-               (unsigned long long)pp.own_between);
+    ASSERT_ALL(pp.by_gradients == pp.own_between,
+               "hpz: its level between nodes costs %llu bytes by formula, %llu by links",
+               (unsigned long long)pp.by_gradients, (unsigned long long)pp.own_between);
 
     /* zero3 alone, where codes cross in the second of two steps: gradients 0.25 M, weights 2 times 0.5 M. */
-    const struct volume plain = volume_of((struct data_request){ .scheme = "zero3", .allgather = "two_level", .quantise_weights = eight, .quantise_gradients = four });
+    const struct volume plain = volume_of((struct data_request){
+        .scheme = "zero3", .allgather = "two_level", .quantise_weights = eight, .quantise_gradients = four });
     const uint64_t more = 4 * 3 * (uint64_t)plain.elements / SCALED;
-    ASSERT_ALL(4 * (plain.between - more) == 5 * M, "zero3 with int8 and int4: %llu bytes between nodes, of them %llu for scales; want 1.25 M = %llu besides",
-               (unsigned long long)plain.between, (unsigned long long)more, (unsigned long long)(5 * M / 4));
+    ASSERT_ALL(
+        4 * (plain.between - more) == 5 * M,
+        "zero3 with int8 and int4: %llu bytes between nodes, of them %llu for scales; want 1.25 M = %llu besides",
+        (unsigned long long)plain.between, (unsigned long long)more, (unsigned long long)(5 * M / 4));
 }
 
-/* ---- what is refused, and what starts again ------------------------------------------------------------------------------------- */
+/* ---- what is refused, and what starts again ---------------------------------------------------------------------- */
 
 static void refused(struct plan p, const char *why)
 {
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, why), "want a refusal with \"%s\", got: %s", why, err.text);
+    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, why), "want a refusal with \"%s\", got: %s", why,
+               err.text);
 }
 
 static void test_refusals(void **state)
@@ -208,7 +230,8 @@ static void test_refusals(void **state)
     refused(quantised_plan("ddp", 0, none, int4), "reduce-scatters no gradients");
     refused(quantised_plan("zero3", 0, (struct block_format){ 5, 10 }, none), "int8 or int4");
     refused(quantised_plan("zero3", 0, (struct block_format){ 8, 0 }, none), "at least 1");
-    struct plan p = quantised_plan("zero3", 0, int8, int4), tp = case_plan(2, test_size / 2, 1), stream = case_plan(test_size / 2, 1, 2);
+    struct plan p = quantised_plan("zero3", 0, int8, int4), tp = case_plan(2, test_size / 2, 1),
+                stream = case_plan(test_size / 2, 1, 2);
     p.data.reduce_scatter = "direct";
     refused(p, "all-to-alls");
     tp.data = (struct data_request){ .scheme = "zero1", .bucket = 1, .quantise_gradients = int8 };

@@ -1,9 +1,10 @@
-/* Activations computed again are the same bits, cost the operations they should, and the memory that is left is by formula.
+/* Activations computed again are the same bits, cost the operations they should, and the memory that is left is by
+ * formula.
  * ranks: 1 2 4
  *
- * With dropout, so that a mask drawn differently the second time would show; under every schedule, among them those that
- * run the two halves of backward apart; under every tensor scheme, whose collectives run again.  case_run holds memory
- * peaks, messages and bytes to their formulas on the way.
+ * With dropout, so that a mask drawn differently the second time would show; under every schedule, among them those
+ * that run the two halves of backward apart; under every tensor scheme, whose collectives run again.  case_run holds
+ * memory peaks, messages and bytes to their formulas on the way.
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/plan/recompute.h"
@@ -61,7 +62,7 @@ static void test_same_bits_in_every_schedule(void **state)
     }
 }
 
-/* ---- operations ---------------------------------------------------------------------------------------------------- */
+/* ---- operations -------------------------------------------------------------------------------------------------- */
 
 /* What one layer computes again for N tokens, from the costs of its operations. */
 static double layer_flops(const struct plan *p, enum recompute r, int64_t N)
@@ -72,14 +73,16 @@ static double layer_flops(const struct plan *p, enum recompute r, int64_t N)
     if (r == RECOMPUTE_SELECTIVE) return core;
     if (r == RECOMPUTE_NONE) return 0;
     return core + linear_cost(N, c->D, 3 * c->D, p->dtype).flops + linear_cost(N, c->D, c->D, p->dtype).flops
-         + linear_cost(N, c->D, c->F, p->dtype).flops + 2 * 8 * ND + 8 * NF + 2 * ND;       /* norms, gelu, dropout and add */
+         /* norms, gelu, dropout and add */
+         + linear_cost(N, c->D, c->F, p->dtype).flops + 2 * 8 * ND + 8 * NF + 2 * ND;
 }
 
 static double expected_flops(const struct plan *p, const char *choice)
 {
     double sum = 0;
     for (int64_t l = plan_first_layer(p, test_rank); l < plan_first_layer(p, test_rank + 1); l++)
-        for (int m = 0; m < p->micros; m++) sum += layer_flops(p, recompute_of(choice, l), plan_microbatch(p, 0, m).count * p->S);
+        for (int m = 0; m < p->micros; m++)
+            sum += layer_flops(p, recompute_of(choice, l), plan_microbatch(p, 0, m).count * p->S);
     return CASE_STEPS * sum;
 }
 
@@ -95,17 +98,20 @@ static void test_recomputed_operations(void **state)
     }
 }
 
-/* ---- the choice ------------------------------------------------------------------------------------------------------ */
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
 
 static void test_choices(void **state)
 {
     (void)state;
-    static const char *const bad[] = { "", "all", "1,", ",1", "2-1", "1-", "0-8", "8", "-1", "1 2", "99999999999999999999" };
+    static const char *const bad[] = {
+        "", "all", "1,", ",1", "2-1", "1-", "0-8", "8", "-1", "1 2", "99999999999999999999"
+    };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         ASSERT_ALL(recompute_check(bad[i], 8, &err) == ERR_USAGE, "\"%s\" is taken for a choice", bad[i]);
     ASSERT_ALL(recompute_check("0,2-5,7", 8, &err) == OK, "%s", err.text);
     for (int64_t l = 0; l < 8; l++)
-        ASSERT_ALL((recompute_of("0,2-5,7", l) == RECOMPUTE_FULL) == (l != 1 && l != 6), "layer %lld of 0,2-5,7", (long long)l);
+        ASSERT_ALL((recompute_of("0,2-5,7", l) == RECOMPUTE_FULL) == (l != 1 && l != 6), "layer %lld of 0,2-5,7",
+                   (long long)l);
     ASSERT_ALL(recompute_of(NULL, 0) == RECOMPUTE_NONE && recompute_of("selective", 3) == RECOMPUTE_SELECTIVE, "names");
 }
 

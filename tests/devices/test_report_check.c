@@ -59,7 +59,8 @@ static void test_columns_stand_below_each_other(void **state)
     struct comparison *c = &record.comparison;
     (void)state;
     assert_int_equal(optimizer_find(&options.plan.optimizer, "adamw", NULL), OK);
-    put(&c->loss, "loss", 0, 1), put(&c->activation, "h.1.attn.qkv", 3, 2), put(&c->state, "exp_avg_sq of h.1.attn.c_attn.weight", 0, 3);
+    put(&c->loss, "loss", 0, 1), put(&c->activation, "h.1.attn.qkv", 3, 2),
+        put(&c->state, "exp_avg_sq of h.1.attn.c_attn.weight", 0, 3);
     assert_aligned();
     put(&c->loss, "loss", 12, 100000), put(&c->state, "exp_avg of ln_f.bias", 1024, 7);
     assert_aligned();

@@ -19,7 +19,7 @@ static uint64_t bytes_sent(void)
     return sum;
 }
 
-/* ---- on one device ------------------------------------------------------------------------------------------------------ */
+/* ---- on one device ----------------------------------------------------------------------------------------------- */
 
 static int64_t elements(const struct shape *t)
 {
@@ -55,7 +55,8 @@ static void compute_whole(const struct sbp_graph *g, struct tensor all[])
 {
     for (int t = 0; t < g->tensors; t++) {
         all[t] = whole(&g->tensor[t].shape);
-        for (int64_t i = 0; !is_made(g, t) && i < tensor_count(all[t]); i++) tensor_set(all[t], i, 0.3 * random_normal(5, (uint64_t)t, (uint64_t)i));
+        for (int64_t i = 0; !is_made(g, t) && i < tensor_count(all[t]); i++)
+            tensor_set(all[t], i, 0.3 * random_normal(5, (uint64_t)t, (uint64_t)i));
     }
     do_operations(g, all);
 }
@@ -83,9 +84,11 @@ static void test_mlp_is_an_mlp(void **state)
     const struct ops *ops = ops_for(F64);
 #define T(name) all[graph_find(&g, name)]
     const int64_t N = sizes.B * sizes.S;
-    struct tensor up = whole(&g.tensor[graph_find(&g, "up")].shape), y = whole(&g.tensor[0].shape), dw2 = whole(&g.tensor[graph_find(&g, "w2")].shape), dx = whole(&g.tensor[0].shape);
+    struct tensor up = whole(&g.tensor[graph_find(&g, "up")].shape), y = whole(&g.tensor[0].shape),
+                  dw2 = whole(&g.tensor[graph_find(&g, "w2")].shape), dx = whole(&g.tensor[0].shape);
     ops->linear_forward(up, T("x"), T("w1"), tensor_none);
-    struct tensor act = whole(&g.tensor[graph_find(&g, "up")].shape), dup = whole(&g.tensor[graph_find(&g, "up")].shape);
+    struct tensor act = whole(&g.tensor[graph_find(&g, "up")].shape),
+                  dup = whole(&g.tensor[graph_find(&g, "up")].shape);
     ops->gelu_forward(act, up);
     ops->linear_forward(y, act, T("w2"), tensor_none);
     ops->linear_backward_weight(dw2, tensor_none, T("dy"), act);
@@ -99,11 +102,13 @@ static void test_mlp_is_an_mlp(void **state)
 #undef T
 }
 
-/* The gradients of the block's graph are those of its forward pass: differences of sum(y dy) along a random direction. */
+/* The gradients of the block's graph are those of its forward pass:
+ * differences of sum(y dy) along a random direction. */
 static void test_block_differentiates(void **state)
 {
     (void)state;
-    static const char *const names[] = { "x", "ln1.wb", "qkv.w", "qkv.b", "out.w", "out.b", "ln2.wb", "up.w", "up.b", "down.w", "down.b" };
+    static const char *const names[] = { "x",      "ln1.wb", "qkv.w", "qkv.b",  "out.w", "out.b",
+                                         "ln2.wb", "up.w",   "up.b",  "down.w", "down.b" };
     struct sbp_graph g;
     struct tensor all[SBP_MOST_TENSORS];
     graph_block(&g, sizes, false);
@@ -117,24 +122,29 @@ static void test_block_differentiates(void **state)
         do_operations(&g, all);         /* the last differences were taken a little beside */
         struct tensor kept = { .data = malloc(tensor_bytes(dw)) };
         memcpy(kept.data, dw.data, tensor_bytes(dw));
-        for (int64_t i = 0; i < tensor_count(w); i++) by_formula += ((double *)kept.data)[i] * random_normal(9, n, (uint64_t)i);
+        for (int64_t i = 0; i < tensor_count(w); i++)
+            by_formula += ((double *)kept.data)[i] * random_normal(9, n, (uint64_t)i);
         for (int side = 0; side < 2; side++) {
             const double h = side ? 1e-5 : -1e-5;
             value[side] = 0;
-            for (int64_t i = 0; i < tensor_count(w); i++) tensor_set(w, i, tensor_get(w, i) + h * random_normal(9, n, (uint64_t)i));
+            for (int64_t i = 0; i < tensor_count(w); i++)
+                tensor_set(w, i, tensor_get(w, i) + h * random_normal(9, n, (uint64_t)i));
             do_operations(&g, all);
-            for (int64_t i = 0; i < tensor_count(all[y]); i++) value[side] += tensor_get(all[y], i) * tensor_get(all[dy], i);
-            for (int64_t i = 0; i < tensor_count(w); i++) tensor_set(w, i, tensor_get(w, i) - h * random_normal(9, n, (uint64_t)i));
+            for (int64_t i = 0; i < tensor_count(all[y]); i++)
+                value[side] += tensor_get(all[y], i) * tensor_get(all[dy], i);
+            for (int64_t i = 0; i < tensor_count(w); i++)
+                tensor_set(w, i, tensor_get(w, i) - h * random_normal(9, n, (uint64_t)i));
         }
         const double by_difference = (value[1] - value[0]) / 2e-5;
-        if (!(fabs(by_difference - by_formula) <= 1e-6 * (1 + fabs(by_formula)))) print_message("%s: %.12g by differences, %.12g by formula\n", names[n], by_difference, by_formula);
+        if (!(fabs(by_difference - by_formula) <= 1e-6 * (1 + fabs(by_formula))))
+            print_message("%s: %.12g by differences, %.12g by formula\n", names[n], by_difference, by_formula);
         assert_true(fabs(by_difference - by_formula) <= 1e-6 * (1 + fabs(by_formula)));
         free(kept.data);
     }
     free_whole(&g, all);
 }
 
-/* ---- on a mesh ------------------------------------------------------------------------------------------------------------ */
+/* ---- on a mesh --------------------------------------------------------------------------------------------------- */
 
 static struct tensor cut(const struct placement *p, const struct shape *t, struct signature s, struct tensor of)
 {
@@ -142,13 +152,15 @@ static struct tensor cut(const struct placement *p, const struct shape *t, struc
     struct box all = { 0 };
     memcpy(all.extent, t->dim, sizeof all.extent);
     struct views v = views_of(&device);
-    box_pack(t->ndim, all, signature_box(t, &p->mesh, s, comm.rank), of.data, view_write(&v, piece).data, sizeof(double));
+    box_pack(t->ndim, all, signature_box(t, &p->mesh, s, comm.rank), of.data, view_write(&v, piece).data,
+             sizeof(double));
     views_end(&v);
     return piece;
 }
 
 /* What every tensor that was made is off by, the worst. */
-static double worst(const struct placement *p, const struct sbp_graph *g, const struct assignment *a, const struct tensor piece[], const struct tensor all[], int *which)
+static double worst(const struct placement *p, const struct sbp_graph *g, const struct assignment *a,
+                    const struct tensor piece[], const struct tensor all[], int *which)
 {
     double most = 0;
     for (int t = 0; t < g->tensors; t++) {
@@ -185,19 +197,30 @@ static void run_assignment(const char *what, const struct sbp_graph *g, const st
     free_whole(g, all);
     placement_close(&p);
     ASSERT_ALL(off <= 1e-12, "%s: %s is off by %g", what, g->tensor[which].name, off);
-    ASSERT_ALL(sent == want, "%s: sent %llu bytes; its journeys take %llu", what, (unsigned long long)sent, (unsigned long long)want);
+    ASSERT_ALL(sent == want, "%s: sent %llu bytes; its journeys take %llu", what, (unsigned long long)sent,
+               (unsigned long long)want);
 }
 
 /* What the scheme written by hand, schemes/tensor/tensor_1d.c, sends for one layer's forward and backward, all devices
  * together, in elements: its cost function. */
 static int64_t by_hand_1d(int P, int64_t ND)
 {
-    const struct model_config model = { .S = sizes.S, .D = sizes.D, .H = sizes.H, .K = sizes.H, .A = sizes.A, .F = sizes.F, .L = 1, .V = 90, .biases = BIASES_GPT2 };
+    const struct model_config model = { .S = sizes.S,
+                                        .D = sizes.D,
+                                        .H = sizes.H,
+                                        .K = sizes.H,
+                                        .A = sizes.A,
+                                        .F = sizes.F,
+                                        .L = 1,
+                                        .V = 90,
+                                        .biases = BIASES_GPT2 };
     int64_t sum = 0;
     for (int r = 0; r < P; r++) {
         struct group g = *comm.everyone;
         g.rank = r;
-        struct tensor_parallel tp = { .config = &model, .device = &device, .group = &g, .allreduce = "ring", .S = model.S };
+        struct tensor_parallel tp = {
+            .config = &model, .device = &device, .group = &g, .allreduce = "ring", .S = model.S
+        };
         assert_int_equal(tensor_scheme_find(&tp.scheme, "1d", NULL), OK);
         tensor_share(&tp, P, r);
         for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++) {
@@ -212,7 +235,8 @@ static int64_t by_hand_1d(int P, int64_t ND)
 static int64_t weights(const struct sbp_graph *g)
 {
     int64_t n = 0;
-    for (int t = 1; t < g->tensors; t++) if (!is_made(g, t) && g->tensor[t].like < 0) n += elements(&g->tensor[t].shape);
+    for (int t = 1; t < g->tensors; t++)
+        if (!is_made(g, t) && g->tensor[t].like < 0) n += elements(&g->tensor[t].shape);
     return n;
 }
 
@@ -223,18 +247,20 @@ static void compile(const char *what, struct sbp_graph *g, const struct sbp_mesh
     ASSERT_ALL(graph_strategy(g, m, strategy, &err) == OK, "%s %s: %s", what, strategy, err.text);
     ASSERT_ALL(sbp_assign(g, m, 20000, &a, &err) == OK, "%s %s: %s", what, strategy, err.text);
     ASSERT_ALL(a.exact, "%s %s: the search was cut short", what, strategy);
-    ASSERT_ALL(a.elements == want, "%s %s: %lld elements; written by hand it is %lld", what, strategy, (long long)a.elements, (long long)want);
+    ASSERT_ALL(a.elements == want, "%s %s: %lld elements; written by hand it is %lld", what, strategy,
+               (long long)a.elements, (long long)want);
     run_assignment(strategy, g, &a);
 }
 
-/* So many tokens that no weight gradient is cheaper to sum by bringing activations together, and so few that no product is
- * cheaper to divide by bringing weights together: where the classics are the best there is. */
+/* So many tokens that no weight gradient is cheaper to sum by bringing activations together, and so few that no product
+ * is cheaper to divide by bringing weights together: where the classics are the best there is. */
 static void test_strategies_on_a_line(void **state)
 {
     (void)state;
     const int P = comm.size;
     const struct sbp_mesh line = { 1, { P } };
-    const struct sbp_sizes many = { .B = 41, .S = 5, .D = 21, .H = 7, .A = 3, .F = 26 }, few = { .B = 3, .S = 5, .D = 21, .H = 7, .A = 3, .F = 26 };
+    const struct sbp_sizes many = { .B = 41, .S = 5, .D = 21, .H = 7, .A = 3, .F = 26 },
+                           few = { .B = 3, .S = 5, .D = 21, .H = 7, .A = 3, .F = 26 };
     const int64_t ND = few.B * few.S * few.D, sum = 2 * (P - 1) * ND;
     struct sbp_graph g;
     if (P == 1) return;
@@ -263,9 +289,10 @@ static void test_strategies_on_a_rectangle(void **state)
     compile("mlp", &g, &m, "2d", 2 * weights(&g) + 2 * 2 * (p - 1) * sizes.B * sizes.S * sizes.D);
 }
 
-/* ---- the search ----------------------------------------------------------------------------------------------------------- */
+/* ---- the search -------------------------------------------------------------------------------------------------- */
 
-static int64_t cost(const struct sbp_graph *g, const struct sbp_mesh *m, int t, struct signature from, struct signature to)
+static int64_t cost(const struct sbp_graph *g, const struct sbp_mesh *m, int t, struct signature from,
+                    struct signature to)
 {
     return boxing_plan(&g->tensor[t].shape, m, from, to).elements;
 }
@@ -282,7 +309,8 @@ static int64_t brute_force(const struct sbp_graph *g, const struct sbp_mesh *m, 
         int64_t here = cost(g, m, o->in[0], now, rule[r].in[0]);
         for (int i = 1; i < o->inputs; i++) here += cost(g, m, o->in[i], g->tensor[o->in[i]].pin, rule[r].in[i]);
         struct signature out = rule[r].out;
-        if (g->tensor[o->out].pinned) here += cost(g, m, o->out, out, g->tensor[o->out].pin), out = g->tensor[o->out].pin;
+        if (g->tensor[o->out].pinned)
+            here += cost(g, m, o->out, out, g->tensor[o->out].pin), out = g->tensor[o->out].pin;
         if (here >= best) continue;
         const int64_t rest = brute_force(g, m, op + 1, out);
         if (here + rest < best) best = here + rest;
@@ -314,7 +342,9 @@ static void make_chain(struct sbp_graph *g, const struct sbp_mesh *m, int length
         if (linear) {
             const int w = graph_tensor(g, names[o + 7], (struct shape){ 2, { next, width }, 1 }, -1);
             graph_op(g, &sbp_linear, "nd,fd->nf", out, (const int[]){ at, w });
-            assert_int_equal(graph_pin(g, m, names[o + 7], some_signature(&g->tensor[w].shape, m, seed, 10 + (uint64_t)o), &err), OK);
+            assert_int_equal(graph_pin(g, m, names[o + 7],
+                                       some_signature(&g->tensor[w].shape, m, seed, 10 + (uint64_t)o), &err),
+                             OK);
         } else graph_op(g, &sbp_gelu, "nf->nf", out, (const int[]){ at });
         at = out, width = next;
     }
@@ -358,7 +388,8 @@ static void test_search_picks_what_is_smaller(void **state)
         assert_int_equal(sbp_assign(&free_graph, &line, 20000, &found, &err), OK);
         assert_int_equal(sbp_assign(&pinned, &line, 20000, &want, &err), OK);
         assert_int_equal(found.elements, want.elements);
-        const bool tokens_are_split = found.tensor[graph_find(&free_graph, "up")].on[0].kind == SBP_S && found.tensor[graph_find(&free_graph, "up")].on[0].dim == 0;
+        const bool tokens_are_split = found.tensor[graph_find(&free_graph, "up")].on[0].kind == SBP_S &&
+                                      found.tensor[graph_find(&free_graph, "up")].on[0].dim == 0;
         assert_int_equal(tokens_are_split, i == 0);
         run_assignment(row[i].like, &free_graph, &found);
     }
@@ -374,7 +405,8 @@ static void test_no_legal_signature(void **state)
     struct error err = { 0 };
     graph_mlp(&g, sizes);
     assert_int_equal(sbp_assign(&g, &m, 1000, &a, &err), ERR_PLAN);
-    assert_string_equal(err.text, "linear, which makes up, has no legal signature on 50 devices: nothing in it can be cut so often");
+    assert_string_equal(
+        err.text, "linear, which makes up, has no legal signature on 50 devices: nothing in it can be cut so often");
     assert_int_equal(graph_strategy(&g, &m, "dp", &err), ERR_PLAN);
     assert_int_equal(graph_strategy(&g, &m, "3d", &err), ERR_USAGE);
     assert_int_equal(graph_strategy(&g, &m, "2d", &err), ERR_PLAN);
@@ -384,7 +416,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_DEVICES(test_mlp_is_an_mlp), ON_DEVICES(test_block_differentiates), ON_DEVICES(test_strategies_on_a_line),
-        ON_DEVICES(test_strategies_on_a_rectangle), ON_DEVICES(test_search_is_brute_force), ON_DEVICES(test_search_picks_what_is_smaller),
+        ON_DEVICES(test_strategies_on_a_rectangle), ON_DEVICES(test_search_is_brute_force),
+            ON_DEVICES(test_search_picks_what_is_smaller),
         ON_DEVICES(test_no_legal_signature),
     };
     return MPI_RUN("signatures", tests);

@@ -66,7 +66,8 @@ static int64_t wrong(struct placement *p, const struct shape *t, struct signatur
     int64_t n = boxing_run(p, t, &b, piece, &err) != OK;
     const struct box box = signature_box(t, &p->mesh, whole, comm.rank);
     n += tensor_count(*piece) != box_count(box, t->ndim);
-    for (int64_t i = 0; n == 0 && i < tensor_count(*piece); i++) n += tensor_get(*piece, i) != whole_at(index_of(t, box, i));
+    for (int64_t i = 0; n == 0 && i < tensor_count(*piece); i++)
+        n += tensor_get(*piece, i) != whole_at(index_of(t, box, i));
     return n;
 }
 
@@ -86,8 +87,10 @@ static void try_pair(struct placement *p, const struct shape *t, struct signatur
     }
     signature_text(&p->mesh, from, a), signature_text(&p->mesh, to, z);
     ASSERT_ALL(e == OK, "%s -> %s: %s", a, z, err.text);
-    ASSERT_ALL(sent == want, "%s -> %s: sent %llu bytes; boxing_sent says %llu", a, z, (unsigned long long)sent, (unsigned long long)want);
-    ASSERT_ALL(all == (uint64_t)b.elements, "%s -> %s: the steps' elements are %llu; the plan says %lld", a, z, (unsigned long long)all, (long long)b.elements);
+    ASSERT_ALL(sent == want, "%s -> %s: sent %llu bytes; boxing_sent says %llu", a, z, (unsigned long long)sent,
+               (unsigned long long)want);
+    ASSERT_ALL(all == (uint64_t)b.elements, "%s -> %s: the steps' elements are %llu; the plan says %lld", a, z,
+               (unsigned long long)all, (long long)b.elements);
     ASSERT_ALL(signature_equal(from, to) == (b.steps == 0), "%s -> %s: %d steps", a, z, b.steps);
     const int64_t bad = wrong(p, t, to, &piece);
     device_free(&device, piece);
@@ -135,7 +138,8 @@ static void test_table(void **state)
     const int64_t M = 12 * 24;
     const struct signature b = { { ON_B } }, partial = { { ON_P } }, s0 = { { ON_S(0) } }, s1 = { { ON_S(1) } };
     const struct { struct signature from, to; int64_t want; } row[] = {
-        { s0, s0, 0 }, { s0, s1, M * (p - 1) / p }, { s1, s0, M * (p - 1) / p }, { s0, b, M * (p - 1) }, { s0, partial, 0 },
+        { s0, s0, 0 }, { s0, s1, M * (p - 1) / p }, { s1, s0, M * (p - 1) / p }, { s0, b, M * (p - 1) },
+        { s0, partial, 0 },
         { b, s1, 0 }, { b, b, 0 }, { b, partial, 0 }, { partial, s0, M * (p - 1) }, { partial, s1, M * (p - 1) },
         { partial, b, 2 * M * (p - 1) }, { partial, partial, 0 },
     };
@@ -152,7 +156,8 @@ static void test_parts_of_parts(void **state)
     (void)state;
     const struct sbp_mesh m = { 2, { 2, 2 } };
     const struct shape t = { 1, { 64 }, 1 };
-    const struct boxing b = boxing_plan(&t, &m, (struct signature){ { ON_B, ON_S(0) } }, (struct signature){ { ON_S(0), ON_S(0) } });
+    const struct boxing b =
+        boxing_plan(&t, &m, (struct signature){ { ON_B, ON_S(0) } }, (struct signature){ { ON_S(0), ON_S(0) } });
     assert_int_equal(b.elements, 64 / 2);
     assert_int_equal(b.steps, 1);
 }
@@ -168,7 +173,8 @@ static void test_words(void **state)
     assert_string_equal(signature_text(&m, s, text), "(S(1), P)");
     assert_int_equal(signature_parse(&line, "S(1)", &s, &err), OK);
     const char *bad[] = { "", "S", "S(9)", "S(1", "Q", "(B, B)", "BB" };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(signature_parse(&line, bad[i], &s, &err), ERR_USAGE);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(signature_parse(&line, bad[i], &s, &err), ERR_USAGE);
     assert_int_equal(signature_parse(&m, "(B, B", &s, &err), ERR_USAGE);
 }
 

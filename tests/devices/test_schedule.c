@@ -23,7 +23,10 @@ typedef int64_t idle_form(int P, int M, int v, struct times t);
 typedef int64_t peak_form(int P, int M, int v, int r);
 
 static int64_t idle_1f1b(int P, int M, int v, struct times t) { return (void)M, (void)v, (P - 1) * (t.f + t.i + t.w); }
-static int64_t idle_interleaved(int P, int M, int v, struct times t) { return M % P == 0 || v == 1 ? idle_1f1b(P, M, v, t) : -1; }
+static int64_t idle_interleaved(int P, int M, int v, struct times t)
+{
+    return M % P == 0 || v == 1 ? idle_1f1b(P, M, v, t) : -1;
+}
 
 static int64_t idle_bfs(int P, int M, int v, struct times t)
 {
@@ -70,15 +73,24 @@ static int64_t idle_dualpipe(int P, int M, int v, struct times t)
     return equal(t) && M >= 2 * P && M % 2 == 0 ? (P / 2 - 1) * t.f : -1;
 }
 
-static int64_t idle_dualpipev(int P, int M, int v, struct times t) { return (void)v, equal(t) && M >= 2 * P ? (P - 1) * t.f : -1; }
+static int64_t idle_dualpipev(int P, int M, int v, struct times t)
+{
+    return (void)v, equal(t) && M >= 2 * P ? (P - 1) * t.f : -1;
+}
 
 static int64_t peak_1f1b(int P, int M, int v, int r) { return (void)v, smallest(P - r, M); }
 static int64_t peak_gpipe(int P, int M, int v, int r) { return (void)P, (void)r, (int64_t)M * v; }
 static int64_t peak_zb_h1(int P, int M, int v, int r) { return (void)v, (void)r, smallest(P, M); }
 static int64_t peak_zb_h2(int P, int M, int v, int r) { return (void)v, (void)r, smallest(2 * P - 1, M); }
 static int64_t peak_zb_v(int P, int M, int v, int r) { return (void)v, (void)r, M >= 2 * P ? 2 * P : -1; }
-static int64_t peak_v_half(int P, int M, int v, int r) { return (void)v, (void)r, M >= P && P > 1 ? 2 * (P / 2 + 1) : -1; }
-static int64_t peak_v_min(int P, int M, int v, int r) { return (void)v, (void)r, M >= 2 * P && P > 2 ? 2 * ((P + 4) / 3) : -1; }
+static int64_t peak_v_half(int P, int M, int v, int r)
+{
+    return (void)v, (void)r, M >= P && P > 1 ? 2 * (P / 2 + 1) : -1;
+}
+static int64_t peak_v_min(int P, int M, int v, int r)
+{
+    return (void)v, (void)r, M >= 2 * P && P > 2 ? 2 * ((P + 4) / 3) : -1;
+}
 static int64_t peak_dualpipe(int P, int M, int v, int r) { return (void)v, (void)r, M >= 2 * P ? P + 1 : -1; }
 static int64_t peak_dualpipev(int P, int M, int v, int r) { return (void)v, (void)r, M >= 2 * P ? 2 * P + 1 : -1; }
 
@@ -126,8 +138,10 @@ static struct schedule made(const char *name, struct schedule_request q)
 {
     struct schedule s;
     struct error err;
-    if (schedule_make(&s, name, &q, &err) != OK) fail_msg("%s P=%d M=%d v=%d: %s", name, q.devices, q.micros, q.chunks, err.text);
-    if (schedule_validate(&s, &err) != OK) fail_msg("%s P=%d M=%d v=%d: %s", name, q.devices, q.micros, q.chunks, err.text);
+    if (schedule_make(&s, name, &q, &err) != OK)
+        fail_msg("%s P=%d M=%d v=%d: %s", name, q.devices, q.micros, q.chunks, err.text);
+    if (schedule_validate(&s, &err) != OK)
+        fail_msg("%s P=%d M=%d v=%d: %s", name, q.devices, q.micros, q.chunks, err.text);
     return s;
 }
 
@@ -166,8 +180,8 @@ static void test_timer_by_hand(void **state)
         for (int i = 0; i < 8; i++) {
             assert_int_equal(s.count[d], 8);
             if (t.start[d][i] != start[d][i] || t.end[d][i] != end[d][i])
-                fail_msg("device %d, action %d: %lld..%lld, by hand %lld..%lld", d, i, (long long)t.start[d][i], (long long)t.end[d][i],
-                         (long long)start[d][i], (long long)end[d][i]);
+                fail_msg("device %d, action %d: %lld..%lld, by hand %lld..%lld", d, i, (long long)t.start[d][i],
+                         (long long)t.end[d][i], (long long)start[d][i], (long long)end[d][i]);
         }
     assert_int_equal(t.makespan, 17);
     assert_int_equal(t.busy[0], 8);
@@ -189,16 +203,18 @@ static void check_claims(int claim, const struct schedule *s, int v)
         const int64_t want = claims[claim].idle(P, M, v, t);
         struct timing timing = timed(s, t, 0);
         if (want >= 0 && idle_of(&timing) != want)
-            fail_msg("%s P=%d M=%d v=%d F=%d I=%d W=%d: idle %lld, its header says %lld", s->name, P, M, v, (int)t.f, (int)t.i, (int)t.w,
-                     (long long)idle_of(&timing), (long long)want);
+            fail_msg("%s P=%d M=%d v=%d F=%d I=%d W=%d: idle %lld, its header says %lld", s->name, P, M, v, (int)t.f,
+                     (int)t.i, (int)t.w, (long long)idle_of(&timing), (long long)want);
         timing_free(&timing);
     }
     for (int r = 0; claims[claim].peak != NULL && r < P; r++) {
         const int64_t want = claims[claim].peak(P, M, v, r);
         if (want >= 0 && schedule_peak(s, r) != want)
-            fail_msg("%s P=%d M=%d v=%d: device %d holds %d, its header says %lld", s->name, P, M, v, r, schedule_peak(s, r), (long long)want);
+            fail_msg("%s P=%d M=%d v=%d: device %d holds %d, its header says %lld", s->name, P, M, v, r,
+                     schedule_peak(s, r), (long long)want);
     }
-    if (schedule_adds_in_order(s) != claims[claim].in_order) fail_msg("%s P=%d M=%d v=%d: weight gradients out of order", s->name, P, M, v);
+    if (schedule_adds_in_order(s) != claims[claim].in_order)
+        fail_msg("%s P=%d M=%d v=%d: weight gradients out of order", s->name, P, M, v);
 }
 
 /* A message for each pair of neighbouring stages on different devices, there and back, for each microbatch. */
@@ -232,7 +248,9 @@ static void every_size(void (*check)(int claim, const struct schedule *, int v))
         for (size_t p = 0; p < sizeof sizes / sizeof sizes[0]; p++)
             for (int M = 1; M <= 3 * sizes[p]; M++)
                 for (int v = 1; v <= (g->chunks == 0 ? 4 : 1); v++) {
-                    const struct schedule_request q = { .devices = sizes[p], .micros = M, .chunks = g->chunks > 0 ? g->chunks : v };
+                    const struct schedule_request q = { .devices = sizes[p],
+                                                        .micros = M,
+                                                        .chunks = g->chunks > 0 ? g->chunks : v };
                     if (g->refuses != NULL && g->refuses(&q) != NULL) continue;
                     struct schedule s = made(claims[i].name, q);
                     check(i, &s, q.chunks);
@@ -259,10 +277,13 @@ static void test_every_registered_schedule_is_tested(void **state)
     assert_string_equal(schedule_generator_at(0)->head.name, "1f1b");
     for (int g = 0; schedule_generator_at(g); g++) {
         bool found = false;
-        for (int i = 0; i < CLAIMS; i++) found = found || strcmp(claims[i].name, schedule_generator_at(g)->head.name) == 0;
-        if (!found) fail_msg("%s is registered, but has no line in this test's table", schedule_generator_at(g)->head.name);
-        assert_true(schedule_generator_at(g)->head.description && schedule_generator_at(g)->head.source && schedule_generator_at(g)->head.needs &&
-                    schedule_generator_at(g)->bubble && schedule_generator_at(g)->head.memory);
+        for (int i = 0; i < CLAIMS; i++)
+            found = found || strcmp(claims[i].name, schedule_generator_at(g)->head.name) == 0;
+        if (!found)
+            fail_msg("%s is registered, but has no line in this test's table", schedule_generator_at(g)->head.name);
+        assert_true(schedule_generator_at(g)->head.description && schedule_generator_at(g)->head.source &&
+                    schedule_generator_at(g)->head.needs && schedule_generator_at(g)->bubble &&
+                    schedule_generator_at(g)->head.memory);
     }
 }
 
@@ -275,10 +296,13 @@ static void test_interleaved_between_multiples(void **state)
     for (int P = 2; P <= 6; P++)
         for (int M = 1; M <= 3 * P; M++)
             for (int v = 2; v <= 4; v++) {
-                struct schedule s = made("interleaved", (struct schedule_request){ .devices = P, .micros = M, .chunks = v });
+                struct schedule s =
+                    made("interleaved", (struct schedule_request){ .devices = P, .micros = M, .chunks = v });
                 struct timing t = timed(&s, (struct times){ 1, 1, 1 }, 0);
                 const int64_t rounded = (M + P - 1) / P * P, most = 3 * (rounded * v + P - 1);
-                if (t.makespan > most) fail_msg("P=%d M=%d v=%d: makespan %lld, next multiple of P %lld", P, M, v, (long long)t.makespan, (long long)most);
+                if (t.makespan > most)
+                    fail_msg("P=%d M=%d v=%d: makespan %lld, next multiple of P %lld", P, M, v, (long long)t.makespan,
+                             (long long)most);
                 timing_free(&t);
                 schedule_free(&s);
             }
@@ -293,12 +317,20 @@ static void test_search_beats_hand_made(void **state)
     for (int P = 1; P <= 8; P++)
         for (int M = 1; M <= 3 * P; M++)
             for (int k = 0; k < 2; k++) {
-                struct schedule_request q = { .devices = P, .micros = M, .forward = t.f, .backward_input = t.i, .backward_weight = t.w, .communication = 1 };
+                struct schedule_request q = { .devices = P,
+                                              .micros = M,
+                                              .forward = t.f,
+                                              .backward_input = t.i,
+                                              .backward_weight = t.w,
+                                              .communication = 1 };
                 struct schedule found = made(pair[k][0], q), hand = made(pair[k][1], q);
                 struct timing a = timed(&found, t, 1), b = timed(&hand, t, 1);
-                if (M >= 2 * P && a.span > b.span) fail_msg("P=%d M=%d: %s takes %lld, %s %lld", P, M, pair[k][0], (long long)a.span, pair[k][1], (long long)b.span);
+                if (M >= 2 * P && a.span > b.span)
+                    fail_msg("P=%d M=%d: %s takes %lld, %s %lld", P, M, pair[k][0], (long long)a.span, pair[k][1],
+                             (long long)b.span);
                 for (int d = 0; d < P; d++)
-                    if (schedule_peak(&found, d) > (k + 1) * P) fail_msg("P=%d M=%d: %s holds %d on device %d", P, M, pair[k][0], schedule_peak(&found, d), d);
+                    if (schedule_peak(&found, d) > (k + 1) * P)
+                        fail_msg("P=%d M=%d: %s holds %d on device %d", P, M, pair[k][0], schedule_peak(&found, d), d);
                 timing_free(&a);
                 timing_free(&b);
                 schedule_free(&found);
@@ -311,20 +343,25 @@ static void test_search_keeps_to_memory(void **state)
 {
     (void)state;
     for (int limit = 1; limit <= 12; limit++) {
-        struct schedule s = made("zb-1p", (struct schedule_request){ .devices = 4, .micros = 12, .memory_limit = limit });
+        struct schedule s =
+            made("zb-1p", (struct schedule_request){ .devices = 4, .micros = 12, .memory_limit = limit });
         for (int d = 0; d < 4; d++)
             if (schedule_peak(&s, d) > limit) fail_msg("limit %d: device %d holds %d", limit, d, schedule_peak(&s, d));
         schedule_free(&s);
     }
     for (int64_t kept = 0; kept <= 10; kept += 5) {
-        struct schedule s = made("zb-2p", (struct schedule_request){ .devices = 4, .micros = 16, .memory_limit = 4, .activation = 10, .kept_for_weight = kept });
+        struct schedule s =
+            made("zb-2p",
+                 (struct schedule_request){
+                     .devices = 4, .micros = 16, .memory_limit = 4, .activation = 10, .kept_for_weight = kept });
         for (int d = 0; d < 4; d++) assert_true(schedule_peak_memory(&s, d, 10, kept) <= 40);
         schedule_free(&s);
     }
 }
 
-/* The family's table of P. Qi et al. (F = I = W; 1F1B idles 6(P-1) chunks' parts): V-Half idles at most half of that, V-Min at
- * most two thirds, ZB-V not at all; memory 1/2, 1/3 and 1 of 1F1B's 2P chunks, up to what one building block needs. */
+/* The family's table of P. Qi et al. (F = I = W; 1F1B idles 6(P-1) chunks' parts): V-Half idles at most half of that,
+ * V-Min at most two thirds, ZB-V not at all; memory 1/2, 1/3 and 1 of 1F1B's 2P chunks, up to what
+ * one building block needs. */
 static void test_v_family(void **state)
 {
     (void)state;
@@ -353,9 +390,13 @@ static void test_chimera_rounds(void **state)
     (void)state;
     for (int P = 2; P <= 8; P += 2)
         for (int M = P; M <= 5 * P; M += P) {
-            struct schedule s = made("chimera", (struct schedule_request){ .devices = P, .micros = M, .forward = 2, .backward_input = 1, .backward_weight = 1 });
+            struct schedule s =
+                made("chimera",
+                     (struct schedule_request){
+                         .devices = P, .micros = M, .forward = 2, .backward_input = 1, .backward_weight = 1 });
             struct timing t = timed(&s, (struct times){ 2, 1, 1 }, 0);
-            if (idle_of(&t) != 2 * (P - 2)) fail_msg("P=%d M=%d: idle %lld, expected %d", P, M, (long long)idle_of(&t), 2 * (P - 2));
+            if (idle_of(&t) != 2 * (P - 2))
+                fail_msg("P=%d M=%d: idle %lld, expected %d", P, M, (long long)idle_of(&t), 2 * (P - 2));
             assert_int_equal(schedule_holders(&s, 0, NULL, 0), 2);
             timing_free(&t);
             schedule_free(&s);
@@ -395,10 +436,13 @@ static void test_skippipe(void **state)
             const int M = 3 * (P - 2);
             struct schedule s = made("skippipe", (struct schedule_request){ .devices = P, .micros = M, .skip = skip });
             struct timing t = timed(&s, (struct times){ 1, 1, 1 }, 0);
-            if (idle_of(&t) != 3 * (P - 1 - skip)) fail_msg("P=%d skip=%d: idle %lld, expected %d", P, skip, (long long)idle_of(&t), 3 * (P - 1 - skip));
+            if (idle_of(&t) != 3 * (P - 1 - skip))
+                fail_msg("P=%d skip=%d: idle %lld, expected %d", P, skip, (long long)idle_of(&t), 3 * (P - 1 - skip));
             for (int d = 1; d < P - 1; d++) {
                 const int64_t want = 3 * M * (P - 2 - skip) / (P - 2);
-                if (t.busy[d] != want) fail_msg("P=%d skip=%d: device %d is busy %lld, expected %lld", P, skip, d, (long long)t.busy[d], (long long)want);
+                if (t.busy[d] != want)
+                    fail_msg("P=%d skip=%d: device %d is busy %lld, expected %lld", P, skip, d, (long long)t.busy[d],
+                             (long long)want);
             }
             assert_int_equal(schedule_messages(&s), 2 * M * (P - 1 - skip));
             timing_free(&t);
@@ -411,7 +455,8 @@ static void test_2bw_updates(void **state)
     (void)state;
     for (int P = 1; P <= 6; P++)
         for (int n = P; n <= 2 * P; n++) {
-            struct schedule s = made("pipedream-2bw", (struct schedule_request){ .devices = P, .micros = 4 * P + 1, .update_every = n });
+            struct schedule s = made("pipedream-2bw",
+                                     (struct schedule_request){ .devices = P, .micros = 4 * P + 1, .update_every = n });
             int updates = 0;
             for (int i = 0; i < s.count[0]; i++) updates += s.actions[0][i].kind == UPDATE;
             assert_int_equal(updates, (4 * P + 1 + n - 1) / n);
@@ -420,13 +465,16 @@ static void test_2bw_updates(void **state)
         }
     struct schedule s;
     struct error err;
-    assert_int_equal(schedule_make(&s, "pipedream-2bw", &(struct schedule_request){ .devices = 4, .micros = 8, .update_every = 2 }, &err), ERR_PLAN);
+    assert_int_equal(schedule_make(&s, "pipedream-2bw",
+                                   &(struct schedule_request){ .devices = 4, .micros = 8, .update_every = 2 }, &err),
+                     ERR_PLAN);
     /* With one version less, a microbatch would have to wait for an update that comes later in its device's list. */
     s = made("pipedream-2bw", (struct schedule_request){ .devices = 4, .micros = 16, .update_every = 4 });
     s.weight_versions = 1;
     static const char want[] = "device 0, action 10: F4 of chunk 0: expected after U3 of chunk 0, which is action 22";
     const enum error_code code = schedule_validate(&s, &err);
-    if (code != ERR_PLAN || strcmp(err.text, want) != 0) fail_msg("one version of weights: got code %d \"%s\", want \"%s\"", code, err.text, want);
+    if (code != ERR_PLAN || strcmp(err.text, want) != 0)
+        fail_msg("one version of weights: got code %d \"%s\", want \"%s\"", code, err.text, want);
     schedule_free(&s);
 }
 
@@ -464,7 +512,8 @@ static void expect_fault(struct schedule *s, const char *want)
     schedule_free(s);
 }
 
-/* 1F1B, P=2, M=3: device 0 is F0 sa0 F1 sa1 rg0 B0 F2 sa2 rg1 B1 rg2 B2, device 1 is ra0 F0 B0 sg0 ra1 F1 B1 sg1 ra2 F2 B2 sg2. */
+/* 1F1B, P=2, M=3: device 0 is F0 sa0 F1 sa1 rg0 B0 F2 sa2 rg1 B1 rg2 B2, device 1 is ra0 F0 B0 sg0 ra1
+ * F1 B1 sg1 ra2 F2 B2 sg2. */
 static struct schedule small(void) { return made("1f1b", (struct schedule_request){ .devices = 2, .micros = 3 }); }
 
 static void drop(struct schedule *s, int d, int i)
@@ -520,14 +569,19 @@ static void test_validator_names_the_fault(void **state)
     expect_fault(&s, "stage 1 is on no device");
     s = small();
     s.actions[1][s.count[1]++] = (struct action){ SEND_ACTIVATION, 0, 0, 0 };
-    expect_fault(&s, "device 1, action 12: sa0 of chunk 0: no message is needed: the neighbouring stage is here, or there is none");
+    expect_fault(
+        &s,
+        "device 1, action 12: sa0 of chunk 0: no message is needed: the neighbouring stage is here, or there is none");
     s = small();
     s.route_of[1] = 1;
     expect_fault(&s, "microbatch 1: route 1 is not one of 0..0");
-    s = made("chimera", (struct schedule_request){ .devices = 2, .micros = 2 });        /* microbatch 1 begins on device 1 */
+    s = made("chimera", (struct schedule_request){ .devices = 2, .micros = 2 });   /* microbatch 1 begins on device 1 */
     s.actions[0][0].micro = 1;
-    expect_fault(&s, "device 0, action 0: F1 of chunk 0: microbatch 1 does not come here: its route computes stage 0 on device 1");
-    s = made("pipedream-2bw", (struct schedule_request){ .devices = 1, .micros = 2, .update_every = 1 });      /* F0 B0 U0 F1 B1 U1 */
+    expect_fault(
+        &s,
+        "device 0, action 0: F1 of chunk 0: microbatch 1 does not come here: its route computes stage 0 on device 1");
+    /* F0 B0 U0 F1 B1 U1 */
+    s = made("pipedream-2bw", (struct schedule_request){ .devices = 1, .micros = 2, .update_every = 1 });
     swap(&s, 0, 1, 2);
     expect_fault(&s, "device 0, action 1: U0 of chunk 0: expected after B0 of chunk 0, which is action 2");
 }
@@ -538,7 +592,8 @@ static void test_validator_finds_deadlock(void **state)
     (void)state;
     struct schedule s = small();
     const struct action receive = s.actions[1][0];
-    memmove(&s.actions[1][0], &s.actions[1][1], 4 * sizeof receive);       /* F0 B0 sg0 ra1 | ra0: not yet a cycle, but wrong */
+    /* F0 B0 sg0 ra1 | ra0: not yet a cycle, but wrong */
+    memmove(&s.actions[1][0], &s.actions[1][1], 4 * sizeof receive);
     s.actions[1][4] = receive;
     expect_fault(&s, "device 1, action 0: F0 of chunk 0: expected after ra0 of chunk 0, which is action 4");
     s = small();
@@ -546,18 +601,39 @@ static void test_validator_finds_deadlock(void **state)
     const struct action gradient = s.actions[0][4];
     memmove(&s.actions[0][2], &s.actions[0][1], 3 * sizeof gradient);
     s.actions[0][1] = gradient;
-    expect_fault(&s, "deadlock: device 0, action 1 (rg0 of chunk 0) waits for device 1; device 1, action 0 (ra0 of chunk 0) waits for device 0");
+    expect_fault(&s, "deadlock: device 0, action 1 (rg0 of chunk 0) waits for device 1; device 1, action 0 (ra0 of "
+                     "chunk 0) waits for device 0");
 }
 
 static void test_refusals(void **state)
 {
     (void)state;
-    static const struct { const char *name; struct schedule_request q; enum error_code code; const char *text; } bad[] = {
-        { "1f2b", { .devices = 2, .micros = 2 }, ERR_USAGE, "--schedule 1f2b: there is no such choice; did you mean 1f1b?" },
-        { "1f1b", { .devices = 0, .micros = 2 }, ERR_PLAN, "schedule 1f1b: devices=0, micros=2, chunks=0: expected at least 1" },
-        { "1f1b", { .devices = 2, .micros = 2, .chunks = 3 }, ERR_PLAN, "schedule 1f1b: chunks=3, but it holds 1 on each device" },
-        { "chimera", { .devices = 3, .micros = 2 }, ERR_PLAN, "schedule chimera: P=3, M=2, v=2: P must be even: two pipelines meet in the middle; P=2 or P=4 would fit" },
-        { "skippipe", { .devices = 4, .micros = 2, .skip = 3 }, ERR_PLAN, "schedule skippipe: P=4, M=2, v=1: only the P-2 middle stages can be left out; skip=1..2 would fit" },
+    static const struct {
+        const char *name;
+        struct schedule_request q;
+        enum error_code code;
+        const char *text;
+    } bad[] = {
+        { "1f2b",
+          { .devices = 2, .micros = 2 },
+          ERR_USAGE,
+          "--schedule 1f2b: there is no such choice; did you mean 1f1b?" },
+        { "1f1b",
+          { .devices = 0, .micros = 2 },
+          ERR_PLAN,
+          "schedule 1f1b: devices=0, micros=2, chunks=0: expected at least 1" },
+        { "1f1b",
+          { .devices = 2, .micros = 2, .chunks = 3 },
+          ERR_PLAN,
+          "schedule 1f1b: chunks=3, but it holds 1 on each device" },
+        { "chimera",
+          { .devices = 3, .micros = 2 },
+          ERR_PLAN,
+          "schedule chimera: P=3, M=2, v=2: P must be even: two pipelines meet in the middle; P=2 or P=4 would fit" },
+        { "skippipe",
+          { .devices = 4, .micros = 2, .skip = 3 },
+          ERR_PLAN,
+          "schedule skippipe: P=4, M=2, v=1: only the P-2 middle stages can be left out; skip=1..2 would fit" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct schedule s;
@@ -567,7 +643,8 @@ static void test_refusals(void **state)
         assert_int_equal(schedule_make(&s, bad[i].name, &bad[i].q, NULL), bad[i].code);
     }
     struct schedule s;
-    assert_int_equal(schedule_make(&s, "gpipe", &(struct schedule_request){ .devices = 4096, .micros = 1 << 20 }, NULL), ERR_PLAN);
+    assert_int_equal(schedule_make(&s, "gpipe", &(struct schedule_request){ .devices = 4096, .micros = 1 << 20 }, NULL),
+                     ERR_PLAN);
 }
 
 /* ---- placement, drawing, speed ----------------------------------------------------------------------------------- */
@@ -588,7 +665,9 @@ static void best_cut(int left, int stages, const int64_t *speed, int64_t layers,
 static void test_layers_by_speed(void **state)
 {
     (void)state;
-    static const int64_t speed[][4] = { { 1, 1, 1, 1 }, { 197, 160, 122, 149 }, { 1, 2, 3, 4 }, { 100, 1, 1, 1 }, { 3, 3, 2, 2 } };
+    static const int64_t speed[][4] = {
+        { 1, 1, 1, 1 }, { 197, 160, 122, 149 }, { 1, 2, 3, 4 }, { 100, 1, 1, 1 }, { 3, 3, 2, 2 }
+    };
     int count[4];
     for (size_t k = 0; k < sizeof speed / sizeof speed[0]; k++)
         for (int layers = 4; layers <= 20; layers++) {
@@ -653,7 +732,8 @@ static void test_drawing_width(void **state)
             read_back(f, text, sizeof text);
             char *line = strtok(text, "\n");
             for (int i = 0; i < 10; i++, line = strtok(NULL, "\n"))
-                if (strlen(line) > (size_t)columns) fail_msg("M=%d: line of %zu columns, asked for %d", M, strlen(line), columns);
+                if (strlen(line) > (size_t)columns)
+                    fail_msg("M=%d: line of %zu columns, asked for %d", M, strlen(line), columns);
             timing_free(&t);
             schedule_free(&s);
         }

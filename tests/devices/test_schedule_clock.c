@@ -2,9 +2,9 @@
  * tier: check
  * ranks: 1 2 3 4
  *
- * Stages are uniform and messages have one latency and no length, as the timer has it (timing.h).  Then each action of each
- * device must begin and end at the same picosecond in both, and the bubble follows: the closed forms that test_schedule.c
- * holds the timer to are those of the clock.
+ * Stages are uniform and messages have one latency and no length, as the timer has it (timing.h).  Then each action of
+ * each device must begin and end at the same picosecond in both, and the bubble follows: the closed forms that
+ * test_schedule.c holds the timer to are those of the clock.
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/schemes/pipeline/execute.h"
@@ -18,7 +18,7 @@ static struct comm comm;
 static struct group group;
 static struct error err;
 
-/* ---- stages that only take time ------------------------------------------------------------------------------------------ */
+/* ---- stages that only take time ---------------------------------------------------------------------------------- */
 
 static enum error_code stage_compute(void *context, enum action_kind kind, int chunk, int micro, struct error *e)
 {
@@ -48,9 +48,13 @@ static struct tensor to_receive(void *context, int chunk, int micro)
     return received[receives++] = made(context, chunk, micro);
 }
 
-static const struct stage_operations stage = { .compute = stage_compute, .input = to_receive, .output_gradient = to_receive, .take_output = made, .take_input_gradient = made };
+static const struct stage_operations stage = { .compute = stage_compute,
+                                               .input = to_receive,
+                                               .output_gradient = to_receive,
+                                               .take_output = made,
+                                               .take_input_gradient = made };
 
-/* ---- a schedule in both clocks --------------------------------------------------------------------------------------------- */
+/* ---- a schedule in both clocks ----------------------------------------------------------------------------------- */
 
 static void open_on(picoseconds latency)
 {
@@ -98,9 +102,10 @@ static void check(const struct schedule *s, picoseconds latency)
         if (got[i].start != want.start[test_rank][i] || got[i].end != want.end[test_rank][i]) wrong = i;
     const int at = wrong >= 0 ? wrong : 0;
     const int64_t timer[2] = { want.start[test_rank][at], want.end[test_rank][at] };
-    ASSERT_ALL(wrong < 0, "%s M=%d v=%d: action %d (%s%d) took %lld..%lld on the clock, %lld..%lld by the timer", s->name, s->micros, s->chunks, at,
-               action_letter(s->actions[test_rank][at].kind), s->actions[test_rank][at].micro, (long long)got[at].start, (long long)got[at].end,
-               (long long)timer[0], (long long)timer[1]);
+    ASSERT_ALL(wrong < 0, "%s M=%d v=%d: action %d (%s%d) took %lld..%lld on the clock, %lld..%lld by the timer",
+               s->name, s->micros, s->chunks, at, action_letter(s->actions[test_rank][at].kind),
+               s->actions[test_rank][at].micro, (long long)got[at].start, (long long)got[at].end, (long long)timer[0],
+               (long long)timer[1]);
     close_all();
     free(got);
     timing_free(&want);
@@ -113,7 +118,9 @@ static void each_schedule(picoseconds latency)
     for (int g = 0; schedule_generator_at(g); g++)
         for (int m = 0; m < 4; m++) {
             struct schedule s;
-            const struct schedule_request q = { .devices = P, .micros = micros[m], .chunks = schedule_generator_at(g)->chunks ? 0 : 2 };
+            const struct schedule_request q = { .devices = P,
+                                                .micros = micros[m],
+                                                .chunks = schedule_generator_at(g)->chunks ? 0 : 2 };
             if (schedule_make(&s, schedule_generator_at(g)->head.name, &q, &err) != OK) continue;
             check(&s, latency);
             schedule_free(&s);

@@ -1,5 +1,5 @@
-/* Schedules as text: written and read back they are the same; every kind of bad file is refused with the line and what was
- * expected; hostile text is refused, not obeyed.  And `orrery show schedule`, which draws them.
+/* Schedules as text: written and read back they are the same; every kind of bad file is refused with the line and what
+ * was expected; hostile text is refused, not obeyed.  And `orrery show schedule`, which draws them.
  * tier: check
  */
 #include "emulated_devices/cli/show/schedule.h"
@@ -36,7 +36,8 @@ static void assert_same(const struct schedule *a, const struct schedule *b)
     assert_int_equal(a->weight_versions, b->weight_versions);
     assert_memory_equal(a->count, b->count, (size_t)a->devices * sizeof *a->count);
     assert_memory_equal(a->route_of, b->route_of, (size_t)a->micros * sizeof *a->route_of);
-    for (int r = 0; r < a->routes; r++) assert_memory_equal(a->route[r], b->route[r], (size_t)a->stages * sizeof **a->route);
+    for (int r = 0; r < a->routes; r++)
+        assert_memory_equal(a->route[r], b->route[r], (size_t)a->stages * sizeof **a->route);
     for (int d = 0; d < a->devices; d++) {
         assert_memory_equal(a->stage_of[d], b->stage_of[d], (size_t)a->chunks * sizeof **a->stage_of);
         assert_memory_equal(a->actions[d], b->actions[d], (size_t)a->count[d] * sizeof **a->actions);
@@ -50,8 +51,11 @@ static void test_round_trip(void **state)
     for (int g = 0; schedule_generator_at(g); g++)
         for (size_t p = 0; p < sizeof sizes / sizeof sizes[0]; p++)
             for (int M = 1; M <= 13; M += 4) {
-                const struct schedule_request q = { .devices = sizes[p], .micros = M, .chunks = schedule_generator_at(g)->chunks > 0 ? 0 : 3 };
-                if (schedule_generator_at(g)->refuses != NULL && schedule_generator_at(g)->refuses(&q) != NULL) continue;
+                const struct schedule_request q = { .devices = sizes[p],
+                                                    .micros = M,
+                                                    .chunks = schedule_generator_at(g)->chunks > 0 ? 0 : 3 };
+                if (schedule_generator_at(g)->refuses != NULL && schedule_generator_at(g)->refuses(&q) != NULL)
+                    continue;
                 struct schedule s, back;
                 struct error err;
                 if (schedule_make(&s, schedule_generator_at(g)->head.name, &q, &err) != OK) fail_msg("%s", err.text);
@@ -59,7 +63,8 @@ static void test_round_trip(void **state)
                 assert_non_null(f);
                 assert_int_equal(schedule_write(f, &s, &err), OK);
                 rewind(f);
-                if (schedule_read(&back, f, "there-and-back", &err) != OK) fail_msg("%s P=%d M=%d: %s", s.name, sizes[p], M, err.text);
+                if (schedule_read(&back, f, "there-and-back", &err) != OK)
+                    fail_msg("%s P=%d M=%d: %s", s.name, sizes[p], M, err.text);
                 assert_same(&s, &back);
                 fclose(f);
                 schedule_free(&s);
@@ -73,7 +78,8 @@ static void test_round_trip(void **state)
 static void test_messages_are_put_in(void **state)
 {
     (void)state;
-    static const char text[] = HEAD "# a schedule of my own\n\ndevice 0: F0 F1   # warm up\ndevice 0:\tB0 I1 W1\r\ndevice 1: F0 B0 F1 I1 W1\n";
+    static const char text[] =
+        HEAD "# a schedule of my own\n\ndevice 0: F0 F1   # warm up\ndevice 0:\tB0 I1 W1\r\ndevice 1: F0 B0 F1 I1 W1\n";
     struct schedule s;
     struct error err;
     FILE *f = file_of(text, sizeof text - 1);
@@ -100,13 +106,17 @@ static const struct bad bad[] = {
     { "orrery schedule 1\ndevices 2 3\n", "f:2: 3: expected the end of the line" },
     { "orrery schedule 1\ndevices two\n", "f:2: two: expected a number, 1..4096" },
     { "orrery schedule 1\ndevices\n", "f:2: end of line: expected a number, 1..4096" },
-    { "orrery schedule 1\ndevices 2\ndevices 2\n", "f:3: size: expected each of devices, micros and chunks once, before everything else" },
+    { "orrery schedule 1\ndevices 2\ndevices 2\n",
+      "f:3: size: expected each of devices, micros and chunks once, before everything else" },
     { "orrery schedule 1\nname a-name-that-is-longer-than-thirty-one-characters\n",
       "f:2: a-name-that-is-longer-than-thirty-one-characters: expected a name of 1..31 characters" },
-    { "orrery schedule 1\ndevices 2\nplace 0: 0\n", "f:3: sizes: expected devices, micros and chunks before this line" },
+    { "orrery schedule 1\ndevices 2\nplace 0: 0\n",
+      "f:3: sizes: expected devices, micros and chunks before this line" },
     { "orrery schedule 1\ndevices 4096\nmicros 4194304\nchunks 1024\nplace 0: 0\n",
-      "f:5: schedule file: devices=4096 (1..4096), micros=4194304, chunks=1024 (1..1024) and their product (1..4194304) must be in range" },
-    { HEAD "colour red\n", "f:8: colour: expected name, devices, micros, chunks, place, routes, route, takes, update, versions or device" },
+      "f:5: schedule file: devices=4096 (1..4096), micros=4194304, chunks=1024 (1..1024) and their product "
+      "(1..4194304) must be in range" },
+    { HEAD "colour red\n",
+      "f:8: colour: expected name, devices, micros, chunks, place, routes, route, takes, update, versions or device" },
     { HEAD "place 2: 0\n", "f:8: 2:: expected a device 0..1 and a colon" },
     { HEAD "place 0 0\n", "f:8: 0: expected a device 0..1 and a colon" },
     { HEAD "place 0: 0 1\n", "f:8: 1: expected no more stages than `chunks` says" },
@@ -128,24 +138,32 @@ static const struct bad bad[] = {
     { HEAD "device 0: sa0>2\n", "f:8: sa0>2: expected an action such as F0, B0.1, I2, W2, sa0>1 or rg0<1" },
     { HEAD "device 0: F2\n", "f:8: F2: expected a microbatch of 0..1 and a chunk of 0..0 that holds a stage" },
     { HEAD "device 0: F0.1\n", "f:8: F0.1: expected a microbatch of 0..1 and a chunk of 0..0 that holds a stage" },
-    { HEAD "device 0: F0 F1 B0 B1\ndevice 0: F0\ndevice 1: F0 B0 F1 B1\n", "f:9: device 0, action 8: F0 of chunk 0: done twice, first as action 0" },
-    { HEAD "device 0: F0 F1 B0\ndevice 1: F0 B0 F1 B1\n", "f:8: device 0: the backward of microbatch 1, chunk 0 is missing: expected B1, or I1 and W1" },
-    { HEAD "device 0: F0 B0 B1 F1\ndevice 1: F0 B0 F1 B1\n", "f:8: device 0, action 5: B1 of chunk 0: expected after F1 of chunk 0, which is action 6" },
+    { HEAD "device 0: F0 F1 B0 B1\ndevice 0: F0\ndevice 1: F0 B0 F1 B1\n",
+      "f:9: device 0, action 8: F0 of chunk 0: done twice, first as action 0" },
+    { HEAD "device 0: F0 F1 B0\ndevice 1: F0 B0 F1 B1\n",
+      "f:8: device 0: the backward of microbatch 1, chunk 0 is missing: expected B1, or I1 and W1" },
+    { HEAD "device 0: F0 B0 B1 F1\ndevice 1: F0 B0 F1 B1\n",
+      "f:8: device 0, action 5: B1 of chunk 0: expected after F1 of chunk 0, which is action 6" },
     { HEAD "device 0: F0 F1 B0 W1\ndevice 0: I1\ndevice 1: F0 B0 F1 B1\n",
       "f:8: device 0, action 6: W1 of chunk 0: expected after I1 of chunk 0, which is action 8" },
-    { HEAD "device 0: F0 F1 B0 B1 W1\ndevice 1: F0 B0 F1 B1\n", "f:8: device 0, action 8: W1 of chunk 0: a whole backward (B) has been done already" },
-    { HEAD "device 0: F0 F1 B0 B1 U1\ndevice 1: F0 B0 F1 B1\n", "f:8: device 0, action 8: U1 of chunk 0: no U: the step ends with the list" },
+    { HEAD "device 0: F0 F1 B0 B1 W1\ndevice 1: F0 B0 F1 B1\n",
+      "f:8: device 0, action 8: W1 of chunk 0: a whole backward (B) has been done already" },
+    { HEAD "device 0: F0 F1 B0 B1 U1\ndevice 1: F0 B0 F1 B1\n",
+      "f:8: device 0, action 8: U1 of chunk 0: no U: the step ends with the list" },
     { HEAD "device 1: F0 B0 F1 B1\n", "f: device 0: F0 of chunk 0 is missing (forward of a stage)" },
     { HEAD "device 0: F0 B0\ndevice 0: F1 B1\ndevice 1: F1 B1\ndevice 1: F0 B0\n",
-      "f:8: deadlock: device 0, action 2 (rg0 of chunk 0) waits for device 1; device 1, action 0 (ra1 of chunk 0) waits for device 0" },
+      "f:8: deadlock: device 0, action 2 (rg0 of chunk 0) waits for device 1; device 1, action 0 (ra1 of chunk 0) "
+      "waits for device 0" },
     { HEAD "device 0: F0 sa0>1 F1 sa1>1 rg0<1 B0 rg1<1 B1\ndevice 1: ra0<0 F0 B0 sg0>0 ra1<0 F1 B1\n",
       "f:9: device 1: sg1 of chunk 0 is missing (the gradient of a stage's input to the device before)" },
     { HEAD "device 0: F0 sa0>1 F1 sa1>1 rg0<1 B0 rg1<1 B1\ndevice 1: ra0<1 F0 B0 sg0>0 ra1<0 F1 B1 sg1>0\n",
       "f:9: device 1, action 0: ra0 of chunk 0: peer is device 1, expected 0" },
     { HEAD "device 0: F0 sa0>1 F1 sa1>1 rg0<1 B0 sg0>1 rg1<1 B1\ndevice 1: ra0<0 F0 B0 sg0>0 ra1<0 F1 B1 sg1>0\n",
-      "f:8: device 0, action 6: sg0 of chunk 0: no message is needed: the neighbouring stage is here, or there is none" },
+      "f:8: device 0, action 6: sg0 of chunk 0: no message is needed: the neighbouring stage is here, or there is "
+      "none" },
     { "orrery schedule 1\ndevices 2\nmicros 1\nchunks 1\nplace 0: 0\nplace 1: 0\ndevice 0: F0 B0\n",
-      "f:7: device 0, action 0: F0 of chunk 0: microbatch 0 does not come here: its route computes stage 0 on device 1" },
+      "f:7: device 0, action 0: F0 of chunk 0: microbatch 0 does not come here: its route computes stage 0 on device "
+      "1" },
     { "orrery schedule 1\ndevices 1\nmicros 1\nchunks 1\nplace 0: -\ndevice 0:\n", "f: no place holds a stage" },
     { "orrery schedule 1\ndevices 2\nmicros 1\nchunks 1\nplace 0: 0\nplace 1: -\ndevice 1: F0\n",
       "f:7: F0: expected a microbatch of 0..0 and a chunk of 0..0 that holds a stage" },
@@ -185,7 +203,9 @@ static void test_damaged_files(void **state)
     for (int g = 0; schedule_generator_at(g); g++) {
         static char text[1 << 16], damaged[1 << 16];
         struct schedule s;
-        if (schedule_make(&s, schedule_generator_at(g)->head.name, &(struct schedule_request){ .devices = 4, .micros = 5 }, &err) != OK) fail_msg("%s", err.text);
+        if (schedule_make(&s, schedule_generator_at(g)->head.name,
+                          &(struct schedule_request){ .devices = 4, .micros = 5 }, &err) != OK)
+            fail_msg("%s", err.text);
         FILE *f = tmpfile();
         assert_non_null(f);
         assert_int_equal(schedule_write(f, &s, NULL), OK);
@@ -220,8 +240,11 @@ static void test_damaged_files(void **state)
 static void test_random_files(void **state)
 {
     (void)state;
-    static const char *const words[] = { "device", "place", "route", "routes", "takes", "update", "versions", "name", "micros", "0:", "1:", "F0", "F1", "B0", "I1",
-                                         "W1", "sa0>1", "ra0<0", "-", "0", "1", "2", "0.0", "1.0", "\n", "\n", "4294967296", "-1", "999999999", "F999999999" };
+    static const char *const words[] = { "device",   "place", "route",      "routes", "takes",     "update",
+                                         "versions", "name",  "micros",     "0:",     "1:",        "F0",
+                                         "F1",       "B0",    "I1",         "W1",     "sa0>1",     "ra0<0",
+                                         "-",        "0",     "1",          "2",      "0.0",       "1.0",
+                                         "\n",       "\n",    "4294967296", "-1",     "999999999", "F999999999" };
     uint32_t x = 7;
     for (int round = 0; round < 5000; round++) {
         char text[1024] = HEAD;
@@ -261,7 +284,8 @@ static void test_show(void **state)
     const int fd = mkstemp(svg);
     assert_true(fd >= 0);
     close(fd);
-    assert_int_equal(command((char *[]){ "zb-h1", "--pp", "3", "--micro", "5", "--svg", svg, NULL }, text, sizeof text, &err), OK);
+    assert_int_equal(
+        command((char *[]){ "zb-h1", "--pp", "3", "--micro", "5", "--svg", svg, NULL }, text, sizeof text, &err), OK);
     assert_string_equal(text, "  0  F0-F1-F2-......I0-W0-F3-I1-W1-F4-I2-W2-I3-W3-I4-W4-\n"
                               "  1  ...F0-F1-...I0-F2-I1-W0-F3-I2-W1-F4-I3-W2-I4-W3-W4-\n"
                               "  2  ......F0-I0-F1-I1-F2-I2-W0-F3-I3-W1-F4-I4-W2-W3-W4-\n"
@@ -278,7 +302,9 @@ static void test_show(void **state)
     assert_int_equal(fread(text, 1, 4, f), 4);
     assert_memory_equal(text, "<svg", 4);
     fclose(f);
-    assert_int_equal(command((char *[]){ "dualpipe", "--pp", "2", "--micro", "4", "--save", svg, NULL }, text, sizeof text, &err), OK);
+    assert_int_equal(command((char *[]){ "dualpipe", "--pp", "2", "--micro", "4", "--save", svg, NULL }, text,
+                             sizeof text, &err),
+                     OK);
     assert_int_equal(command((char *[]){ svg, NULL }, text, sizeof text, &err), OK);
     assert_non_null(strstr(text, "dualpipe: 2 devices, 4 microbatches, 2 stages on each device"));
     assert_int_equal(command((char *[]){ svg, "--pp", "2", "--micro", "4", NULL }, text, sizeof text, &err), OK);
@@ -289,7 +315,8 @@ static void test_show(void **state)
     for (int g = 0; schedule_generator_at(g); g++) assert_non_null(strstr(text, schedule_generator_at(g)->head.name));
     assert_int_equal(command((char *[]){ "zb-h3", NULL }, text, sizeof text, &err), ERR_USAGE);
     assert_int_equal(command((char *[]){ "1f1b", "gpipe", NULL }, text, sizeof text, &err), ERR_USAGE);
-    assert_int_equal(command((char *[]){ "1f1b", "--F", "9999999999999999", NULL }, text, sizeof text, &err), ERR_USAGE);
+    assert_int_equal(command((char *[]){ "1f1b", "--F", "9999999999999999", NULL }, text, sizeof text, &err),
+                     ERR_USAGE);
     assert_int_equal(command((char *[]){ "1f1b", "--svg", "/nowhere/x.svg", NULL }, text, sizeof text, &err), ERR_FILE);
     assert_int_equal(command((char *[]){ "/nowhere/x", NULL }, text, sizeof text, &err), ERR_FILE);
 }
@@ -297,7 +324,8 @@ static void test_show(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_messages_are_put_in), cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_messages_are_put_in),
+            cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_random_files),        cmocka_unit_test(test_show),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,8 +14,10 @@ static struct outcome check(struct plan *p, const char *what)
 {
     struct outcome o;
     enum error_code e = case_run(p, &o, &err);
-    ASSERT_ALL(e == OK, "%s dp=%d tp=%d pp=%d %s: %s", p->tensor, p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP], what, err.text);
-    ASSERT_ALL(o.verdict.code == OK, "%s dp=%d tp=%d pp=%d %s: %s", p->tensor, p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP], what, o.verdict.text);
+    ASSERT_ALL(e == OK, "%s dp=%d tp=%d pp=%d %s: %s", p->tensor, p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
+               what, err.text);
+    ASSERT_ALL(o.verdict.code == OK, "%s dp=%d tp=%d pp=%d %s: %s", p->tensor, p->mesh.size[DP], p->mesh.size[TP],
+               p->mesh.size[PP], what, o.verdict.text);
     return o;
 }
 

@@ -1,8 +1,9 @@
-/* What the tensor schemes' headers and the list claim in closed form, against the exact cost functions, where everything divides.
+/* What the tensor schemes' headers and the list claim in closed form, against the exact cost functions, where
+ * everything divides.
  * tier: check
  *
- * The cost functions themselves are held to what was counted, by test_tensor.c.  Here: elements that all devices together
- * send for one layer of one microbatch, and elements that one device keeps of it.
+ * The cost functions themselves are held to what was counted, by test_tensor.c.  Here: elements that all devices
+ * together send for one layer of one microbatch, and elements that one device keeps of it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,14 +12,18 @@
 #include "emulated_devices/model/link_cost.h"
 #include <cmocka.h>
 
-static const struct model_config model = { .name = "even", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .biases = BIASES_GPT2 };
+static const struct model_config model = {
+    .name = "even", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .biases = BIASES_GPT2
+};
 /* Copies of key/value heads from 4 parts on, and nothing divides. */
 static const struct model_config grouped = {
-    .name = "grouped", .S = 6, .D = 54, .H = 27, .K = 3, .A = 2, .F = 71, .L = 1, .V = 61, .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU,
+    .name = "grouped", .S = 6, .D = 54, .H = 27, .K = 3, .A = 2, .F = 71, .L = 1, .V = 61, .norm = NORM_RMS,
+    .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU,
 };
 /* One norm, and no second room for what it makes. */
 static const struct model_config side_by_side = {
-    .name = "parallel", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90, .positions = POSITIONS_ROTARY,
+    .name = "parallel", .S = 6, .D = 72, .H = 18, .K = 18, .A = 4, .F = 288, .L = 1, .V = 90,
+    .positions = POSITIONS_ROTARY,
     .rotary = { .theta = 100, .turned = 2, .neighbours = true }, .parallel = true, .biases = BIASES_GPTJ,
 };
 enum { B = 36, N = B * 6, D = 72, F = 4 * D, H = 18 };
@@ -33,7 +38,9 @@ static struct tensor_parallel of(const struct model_config *c, const char *name,
     assert_int_equal(tensor_scheme_find(&tp.scheme, name, NULL), OK);
     tensor_share(&tp, P, rank);
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++)
-        tp.along[axes] = (struct group){ .comm = &comm, .member = members, .size = axes_size(&tp, axes), .rank = axes_index(&tp, axes) };
+        tp.along[axes] = (struct group){
+            .comm = &comm, .member = members, .size = axes_size(&tp, axes), .rank = axes_index(&tp, axes)
+        };
     tp.copies = (struct group){ .comm = &comm, .member = members, .size = tp.heads.copies, .rank = tp.heads.copy };
     return tp;
 }
@@ -116,7 +123,8 @@ static void test_3d(void **state)
     }
 }
 
-/* Two matrices of a pair are all-reduced each way; beyond K devices the rows of keys and values too, among their copies. */
+/* Two matrices of a pair are all-reduced each way; beyond K devices the rows of keys and values
+ * too, among their copies. */
 static void test_llama(void **state)
 {
     static const int sizes[] = { 1, 3, 9, 27 };
@@ -177,8 +185,10 @@ static void test_refusals(void **state)
 {
     (void)state;
     static const struct { const char *name; int P; enum error_code code; } cases[] = {
-        { "2d", 4, OK }, { "2d", 5, ERR_PLAN }, { "2d", 8, ERR_PLAN }, { "2.5d", 8, OK }, { "2.5d", 4, OK }, { "2.5d", 12, ERR_PLAN },
-        { "2.5d", 2, ERR_PLAN }, { "2.5d", 18, OK }, { "3d", 8, OK }, { "3d", 9, ERR_PLAN }, { "3d", 27, OK }, { "1d", 18, OK }, { "1d", 19, ERR_PLAN },
+        { "2d", 4, OK }, { "2d", 5, ERR_PLAN }, { "2d", 8, ERR_PLAN }, { "2.5d", 8, OK }, { "2.5d", 4, OK },
+        { "2.5d", 12, ERR_PLAN },
+        { "2.5d", 2, ERR_PLAN }, { "2.5d", 18, OK }, { "3d", 8, OK }, { "3d", 9, ERR_PLAN }, { "3d", 27, OK },
+        { "1d", 18, OK }, { "1d", 19, ERR_PLAN },
         { "1d-sp", 19, ERR_PLAN },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,10 +1,10 @@
-/* One linear layer under every tensor-parallel scheme, on numbers whose sums are exact in any order: Y, dX and dW are those of
- * one device, bit for bit, and messages, bytes and additions those of the scheme's cost function.
+/* One linear layer under every tensor-parallel scheme, on numbers whose sums are exact in any order: Y, dX and dW are
+ * those of one device, bit for bit, and messages, bytes and additions those of the scheme's cost function.
  * tier: check
  * ranks: 1 2 3 4 9
  *
- * On such numbers no output of any scheme may differ: what reassociates does so without rounding.  A block in the wrong place,
- * a missing or doubled partial sum shows as what it is.
+ * On such numbers no output of any scheme may differ: what reassociates does so without rounding.  A block in the wrong
+ * place, a missing or doubled partial sum shows as what it is.
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/linear.h"
@@ -15,18 +15,30 @@ static struct comm comm;
 static struct error err;
 
 /* Small integers by the place in the whole matrix. */
-static double element(enum linear_matrix m, int64_t row, int64_t col) { return (double)((row * 31 + col * 17 + (int)m * 5) % 13 - 6); }
+static double element(enum linear_matrix m, int64_t row, int64_t col)
+{
+    return (double)((row * 31 + col * 17 + (int)m * 5) % 13 - 6);
+}
 
 static double truth(const struct linear_layer *l, enum linear_matrix m, int64_t row, int64_t col)
 {
     double sum = 0;
     if (m == LINEAR_Y) for (int64_t i = 0; i < l->I; i++) sum += element(LINEAR_X, row, i) * element(LINEAR_W, col, i);
-    if (m == LINEAR_dX) for (int64_t o = 0; o < l->O; o++) sum += element(LINEAR_dY, row, o) * element(LINEAR_W, o, col);
-    if (m == LINEAR_dW) for (int64_t n = 0; n < l->N; n++) sum += element(LINEAR_dY, n, row) * element(LINEAR_X, n, col);
+    if (m == LINEAR_dX)
+        for (int64_t o = 0; o < l->O; o++) sum += element(LINEAR_dY, row, o) * element(LINEAR_W, o, col);
+    if (m == LINEAR_dW)
+        for (int64_t n = 0; n < l->N; n++) sum += element(LINEAR_dY, n, row) * element(LINEAR_X, n, col);
     return sum;
 }
 
-struct walk { const struct linear_layer *layer; enum linear_matrix matrix; double *piece; int64_t wrong; double got, want; bool fill; };
+struct walk {
+    const struct linear_layer *layer;
+    enum linear_matrix matrix;
+    double *piece;
+    int64_t wrong;
+    double got, want;
+    bool fill;
+};
 
 static void walk_run(void *context, struct run r)
 {
@@ -36,7 +48,8 @@ static void walk_run(void *context, struct run r)
         const int64_t row = (r.whole + i) / cols, col = (r.whole + i) % cols;
         double *x = &w->piece[r.piece + i];
         if (w->fill) *x = element(w->matrix, row, col);
-        else if (!(*x == truth(w->layer, w->matrix, row, col)) && w->wrong++ == 0) w->got = *x, w->want = truth(w->layer, w->matrix, row, col);
+        else if (!(*x == truth(w->layer, w->matrix, row, col)) && w->wrong++ == 0)
+            w->got = *x, w->want = truth(w->layer, w->matrix, row, col);
     }
 }
 
@@ -70,7 +83,8 @@ static void check_pass(struct linear_layer *l, enum tensor_pass pass, enum linea
     const struct traffic c = linear_pass_cost(l, pass);
     const char *scheme = l->tp.scheme->head.name, *name = linear_matrix_name(result);
     ASSERT_ALL(bad.code == OK, "%s %s %s: %s", scheme, role, name, err.text);
-    ASSERT_ALL(w.wrong == 0, "%s %s: %lld elements of %s are wrong; the first is %g, not %g", scheme, role, (long long)w.wrong, name, w.got, w.want);
+    ASSERT_ALL(w.wrong == 0, "%s %s: %lld elements of %s are wrong; the first is %g, not %g", scheme, role,
+               (long long)w.wrong, name, w.got, w.want);
     ASSERT_ALL(t.messages_sent == c.messages_sent && t.bytes_sent == c.bytes_sent && t.additions == c.additions,
                "%s %s %s: %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu", scheme, role, name,
                (unsigned long long)t.messages_sent, (unsigned long long)t.bytes_sent, (unsigned long long)t.additions,
@@ -121,7 +135,9 @@ static void test_everything_divides(void **state)
 static void test_nothing_divides(void **state)
 {
     const int P = test_size, H = P + 1;
-    const struct model_config c = { .S = 1, .D = 3 * H, .H = H, .K = H, .A = 3, .F = 4 * P + 3, .L = 1, .V = 2 * P + 1 };
+    const struct model_config c = {
+        .S = 1, .D = 3 * H, .H = H, .K = H, .A = 3, .F = 4 * P + 3, .L = 1, .V = 2 * P + 1
+    };
     (void)state;
     check_shape(&c, 2 * P + 1);
     check_shape(&c, P > 1 ? P - 1 : 1);

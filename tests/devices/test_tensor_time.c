@@ -1,10 +1,11 @@
-/* What the tensor schemes' transfers take: predicted from the cost functions, and by the clock of a layer that is really computed.
+/* What the tensor schemes' transfers take: predicted from the cost functions, and by the clock of a layer that is
+ * really computed.
  * ranks: 4 8 9
  *
- * On a machine where computing takes no time, links between all devices are alike and a byte takes a whole number of picoseconds,
- * a layer takes what its collectives take.  Devices of 1d, 1d-sp, 1d-sp-keep and 3d come to each of them together: then it is their
- * sum, to the picosecond.  Under the other schemes it is no more than the sum: SUMMA's roots go on while others wait for what
- * they sent, and 1d-sp-overlap sends while it multiplies.
+ * On a machine where computing takes no time, links between all devices are alike and a byte takes a whole number of
+ * picoseconds, a layer takes what its collectives take.  Devices of 1d, 1d-sp, 1d-sp-keep and 3d come to each of them
+ * together: then it is their sum, to the picosecond.  Under the other schemes it is no more than the sum: SUMMA's roots
+ * go on while others wait for what they sent, and 1d-sp-overlap sends while it multiplies.
  */
 #include "tests/devices/on_devices.h"
 #include <string.h>
@@ -12,7 +13,17 @@
 #include "emulated_devices/verify/layer.h"
 
 enum { B = 8 };
-static const struct model_config even = { .name = "even", .S = 9, .D = 72, .H = 72, .K = 72, .A = 1, .F = 288, .L = 1, .V = 72, .biases = BIASES_GPT2, .eps = 1e-5,
+static const struct model_config even = { .name = "even",
+                                          .S = 9,
+                                          .D = 72,
+                                          .H = 72,
+                                          .K = 72,
+                                          .A = 1,
+                                          .F = 288,
+                                          .L = 1,
+                                          .V = 72,
+                                          .biases = BIASES_GPT2,
+                                          .eps = 1e-5,
                                           .init_std = 0.02 };
 static struct error err;
 
@@ -49,14 +60,18 @@ static bool comes_together(const char *scheme)
 
 static void check(picoseconds latency, picoseconds gap)
 {
-    const struct cluster machine = { .name = "test", .levels = 1, .link = { { .level = "node", .latency = latency, .gap = gap, .rate = 500000, .eager = ALWAYS_EAGER } } };
+    const struct cluster machine = {
+        .name = "test",
+        .levels = 1,
+        .link = { { .level = "node", .latency = latency, .gap = gap, .rate = 500000, .eager = ALWAYS_EAGER } }
+    };
     int checked = 0;
     for (int i = 0; tensor_scheme_at(i); i++) {
         const char *name = tensor_scheme_at(i)->head.name;
         picoseconds took, said;
         if (!time_layer(&machine, name, &took, &said)) continue;
-        ASSERT_ALL(comes_together(name) ? took == said : took > 0 && took <= said, "%s: took %lld ps, predicted %s%lld", name, (long long)took,
-                   comes_together(name) ? "" : "at most ", (long long)said);
+        ASSERT_ALL(comes_together(name) ? took == said : took > 0 && took <= said, "%s: took %lld ps, predicted %s%lld",
+                   name, (long long)took, comes_together(name) ? "" : "at most ", (long long)said);
         checked++;
     }
     assert_true(checked == 6);                          /* four of 1d; 2d and 2.5d, or 2.5d and 3d */

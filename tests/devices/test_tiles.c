@@ -1,8 +1,9 @@
-/* Memory-centric tiling: agrees with one device whatever the tiles, the scheme and the pipeline; what is whole at once falls with 1/T.
+/* Memory-centric tiling: agrees with one device whatever the tiles, the scheme and the pipeline; what is whole at once
+ * falls with 1/T.
  * ranks: 1 2 3 4 6 8
  *
- * That each agrees with one device, and that messages, bytes, additions, the slow tier's traffic and memory equal their formulas, is part
- * of every case (verify/case.h).
+ * That each agrees with one device, and that messages, bytes, additions, the slow tier's traffic and memory equal their
+ * formulas, is part of every case (verify/case.h).
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/schemes/data/tiles.h"
@@ -21,12 +22,13 @@ static struct plan tiled_plan(int dp, int pp, int tiles)
     return p;
 }
 
-/* ---- agreement ----------------------------------------------------------------------------------------------------------- */
+/* ---- agreement --------------------------------------------------------------------------------------------------- */
 
 /* Tied GPT-2, recomputing in part of its layers; an untied Llama; everything offloaded. */
 static void test_agrees_with_one_device(void **state)
 {
-    static const int mesh[][3] = { { 1, 1, 1 }, { 2, 2, 1 }, { 2, 1, 2 }, { 3, 3, 1 }, { 4, 2, 2 }, { 6, 3, 2 }, { 8, 4, 2 } };
+    static const int mesh[][3] = { { 1, 1, 1 }, { 2, 2, 1 }, { 2, 1, 2 }, { 3, 3, 1 },
+                                   { 4, 2, 2 }, { 6, 3, 2 }, { 8, 4, 2 } };
     (void)state;
     for (size_t m = 0; m < sizeof mesh / sizeof *mesh; m++) {
         if (mesh[m][0] != test_size) continue;
@@ -42,7 +44,8 @@ static void test_agrees_with_one_device(void **state)
     }
 }
 
-/* A device's own pieces, of which tp makes uneven ones, in tiles; those of other matrices are smaller than their number. */
+/* A device's own pieces, of which tp makes uneven ones, in tiles;
+ * those of other matrices are smaller than their number. */
 static struct plan split_plan(int dp, int tp, const char *tensor, int tiles)
 {
     struct plan p = case_plan(dp, tp, 1);
@@ -56,7 +59,8 @@ static struct plan split_plan(int dp, int tp, const char *tensor, int tiles)
 static void test_with_tensor_schemes(void **state)
 {
     static const struct { int dp, tp; const char *tensor; int tiles; enum dtype dtype; bool llama; } cases[] = {
-        { 1, 2, "1d", 5, F64, false }, { 2, 2, "1d", 4, BF16, true }, { 2, 2, "1d-sp", 3, F32, false }, { 2, 3, "1d-sp-keep", 4, F64, true },
+        { 1, 2, "1d", 5, F64, false }, { 2, 2, "1d", 4, BF16, true }, { 2, 2, "1d-sp", 3, F32, false },
+        { 2, 3, "1d-sp-keep", 4, F64, true },
         { 2, 4, "1d-sp", 5, F64, false }, { 3, 2, "1d", 3, F16, false },
     };
     (void)state;
@@ -131,9 +135,10 @@ static void test_formats(void **state)
     }
 }
 
-/* ---- bits ---------------------------------------------------------------------------------------------------------------- */
+/* ---- bits -------------------------------------------------------------------------------------------------------- */
 
-/* A GPT-2 whose extents are powers of two: BLAS kernels add all elements of its fp64 products alike, whatever the width. */
+/* A GPT-2 whose extents are powers of two: BLAS kernels add all elements of its fp64 products
+ * alike, whatever the width. */
 static struct plan even_plan(const char *scheme, int tiles)
 {
     struct plan p = case_plan(test_size, 1, 1);
@@ -153,7 +158,8 @@ static void test_forward_has_the_bits_of_whole_layers(void **state)
     if (test_size != 2) return;
     struct plan p = even_plan("zero3", 1), q = even_plan("zero3", 2);
     ASSERT_ALL(plan_check(&p, &err) == OK && plan_check(&q, &err) == OK, "%s", err.text);
-    ASSERT_ALL(case_train(&p, 1, &hash, &whole, &err) == OK && case_train(&q, 1, &hash, &tiled, &err) == OK, "%s", err.text);
+    ASSERT_ALL(case_train(&p, 1, &hash, &whole, &err) == OK && case_train(&q, 1, &hash, &tiled, &err) == OK, "%s",
+               err.text);
     ASSERT_ALL(tiled.loss == whole.loss, "loss %.17g in tiles, %.17g without", tiled.loss, whole.loss);
 }
 
@@ -169,10 +175,11 @@ static void test_moving_tiles_permutes(void **state)
     const uint64_t late = check(&p).whole_hash;
     p.data.no_prefetch = false, p.data.offload = W | G | O, p.data.offload_to = temporary_folder();
     const uint64_t offloaded = check(&p).whole_hash;
-    ASSERT_ALL(test_rank != 0 || (late == plain && offloaded == plain), "tiles end with other bits %s", late == plain ? "when offloaded" : "without prefetching");
+    ASSERT_ALL(test_rank != 0 || (late == plain && offloaded == plain), "tiles end with other bits %s",
+               late == plain ? "when offloaded" : "without prefetching");
 }
 
-/* ---- memory and traffic -------------------------------------------------------------------------------------------------- */
+/* ---- memory and traffic ------------------------------------------------------------------------------------------ */
 
 struct session { struct device device; struct comm comm; struct trainer trainer; };
 
@@ -191,7 +198,8 @@ static void train_a_step(struct session *s, struct plan *p)
     ASSERT_ALL(plan_check(p, &err) == OK && device_open(&s->device, NULL, p->dtype, 0, &err) == OK, "%s", err.text);
     ASSERT_ALL(comm_open(&s->comm, &s->device, &err) == OK, "%s", err.text);
     ASSERT_ALL(trainer_open(&s->trainer, p, &s->comm, (struct batch_source){ fill, p }, &err) == OK, "%s", err.text);
-    ASSERT_ALL(trainer_gradients(&s->trainer, &result, &err) == OK && trainer_update(&s->trainer, &result, &err) == OK, "%s", err.text);
+    ASSERT_ALL(trainer_gradients(&s->trainer, &result, &err) == OK && trainer_update(&s->trainer, &result, &err) == OK,
+               "%s", err.text);
 }
 
 static void close_session(struct session *s)
@@ -205,8 +213,9 @@ static void close_session(struct session *s)
 static uint64_t matrices(const struct model_config *c) { return (uint64_t)(4 * c->D * c->D + 2 * c->D * c->F); }
 static uint64_t vectors(const struct model_config *c) { return (uint64_t)(9 * c->D + c->F); }
 
-/* Of weights a shard of everything, and two layers, or two tiles of the widest matrix [F,D] and the vectors of its layer; of gradients a
- * shard of everything, and a layer, or a tile and the vectors.  Nothing is padded: everything divides. */
+/* Of weights a shard of everything, and two layers, or two tiles of the widest matrix [F,D] and the vectors of its
+ * layer; of gradients a shard of everything, and a layer, or a tile and the vectors.  Nothing is padded:
+ * everything divides. */
 static void test_what_is_whole_falls_with_the_tiles(void **state)
 {
     (void)state;
@@ -214,19 +223,22 @@ static void test_what_is_whole_falls_with_the_tiles(void **state)
         struct session s;
         struct plan p = even_plan("zero3", T);
         const struct model_config *c = &p.model;
-        const uint64_t tile = (uint64_t)(c->D * c->F / T), layer = matrices(c) + vectors(c), shard = (uint64_t)(model_elements(c) / test_size);
-        const uint64_t weights = shard + (T == 1 ? 2 * layer : 2 * tile + vectors(c)), gradients = shard + (T == 1 ? layer : tile + vectors(c));
+        const uint64_t tile = (uint64_t)(c->D * c->F / T), layer = matrices(c) + vectors(c),
+                       shard = (uint64_t)(model_elements(c) / test_size);
+        const uint64_t weights = shard + (T == 1 ? 2 * layer : 2 * tile + vectors(c)),
+                       gradients = shard + (T == 1 ? layer : tile + vectors(c));
         train_a_step(&s, &p);
         const uint64_t *peak = s.device.arena.peak.tag, each = dtype_size(F64);
-        ASSERT_ALL(peak[PARAMETERS] == weights * each && peak[GRADIENTS] == gradients * each, "%d tiles: %llu bytes of weights, %llu of gradients, want %llu and %llu",
-                   T, (unsigned long long)peak[PARAMETERS], (unsigned long long)peak[GRADIENTS], (unsigned long long)(weights * each),
-                   (unsigned long long)(gradients * each));
+        ASSERT_ALL(peak[PARAMETERS] == weights * each && peak[GRADIENTS] == gradients * each,
+                   "%d tiles: %llu bytes of weights, %llu of gradients, want %llu and %llu", T,
+                   (unsigned long long)peak[PARAMETERS], (unsigned long long)peak[GRADIENTS],
+                   (unsigned long long)(weights * each), (unsigned long long)(gradients * each));
         close_session(&s);
     }
 }
 
-/* Forward and backward gather everything but the embedding twice; whole layers spare the loss's second time.  To recompute a layer in tiles
- * takes its matrices but the last once more. */
+/* Forward and backward gather everything but the embedding twice; whole layers spare the loss's second time.  To
+ * recompute a layer in tiles takes its matrices but the last once more. */
 static void test_what_is_gathered_again(void **state)
 {
     (void)state;
@@ -234,16 +246,19 @@ static void test_what_is_gathered_again(void **state)
         struct session s;
         const bool tiled = i & 1, again = i & 2;
         struct plan p = even_plan("zero3", tiled ? 4 : 1);
-        p.model.D = 192, p.model.F = 768, p.model.H = p.model.K = 6, p.model.V = 384, p.model.S = 9;   /* for three devices as well */
+        /* for three devices as well */
+        p.model.D = 192, p.model.F = 768, p.model.H = p.model.K = 6, p.model.V = 384, p.model.S = 9;
         p.recompute = again ? "full" : "none";
         const struct model_config *c = &p.model;
-        const uint64_t n = (uint64_t)model_elements(c), L = (uint64_t)c->L, P = (uint64_t)test_size, head = (uint64_t)(c->V * c->D);
-        uint64_t elements = 2 * n + L * (matrices(c) + vectors(c));                                     /* forward, gradients; backward */
+        const uint64_t n = (uint64_t)model_elements(c), L = (uint64_t)c->L, P = (uint64_t)test_size,
+                       head = (uint64_t)(c->V * c->D);
+        uint64_t elements = 2 * n + L * (matrices(c) + vectors(c));                   /* forward, gradients; backward */
         if (tiled) elements += head + (again ? L * (matrices(c) - (uint64_t)(c->D * c->F)) : 0);
         train_a_step(&s, &p);
         uint64_t sent = 0;
         for (int op = 0; op < CONTROL; op++) sent += s.comm.counted.of[TRAFFIC_DATA].of[op].bytes_sent;
-        ASSERT_ALL(sent == elements / P * (P - 1) * dtype_size(F64), "tiled %d, recomputing %d: %llu bytes sent, want %llu", tiled, again, (unsigned long long)sent,
+        ASSERT_ALL(sent == elements / P * (P - 1) * dtype_size(F64),
+                   "tiled %d, recomputing %d: %llu bytes sent, want %llu", tiled, again, (unsigned long long)sent,
                    (unsigned long long)(elements / P * (P - 1) * dtype_size(F64)));
         close_session(&s);
     }
@@ -260,21 +275,23 @@ static void test_layout_of_tiles(void **state)
         int64_t at = 0;
         for (int t = 0; t < T; t++) {
             const struct layout tile = tile_layout(&l, T, t);
-            ASSERT_ALL(layout_rows(&tile) == 11 / T || layout_rows(&tile) == 11 / T + 1, "tile %d of %d has %lld rows", t, T, (long long)layout_rows(&tile));
+            ASSERT_ALL(layout_rows(&tile) == 11 / T || layout_rows(&tile) == 11 / T + 1, "tile %d of %d has %lld rows",
+                       t, T, (long long)layout_rows(&tile));
             for (int b = 0; b < tile.boxes; b++)
                 for (int64_t r = 0; r < tile.box[b].extent[0]; r++, at++)
-                    ASSERT_ALL(tile.box[b].start[0] + r == (at < 7 ? 1 + at : 5 + at), "row %lld of the tiles is %lld", (long long)at,
-                               (long long)(tile.box[b].start[0] + r));
+                    ASSERT_ALL(tile.box[b].start[0] + r == (at < 7 ? 1 + at : 5 + at), "row %lld of the tiles is %lld",
+                               (long long)at, (long long)(tile.box[b].start[0] + r));
         }
         ASSERT_ALL(at == 11, "%d tiles have %lld rows", T, (long long)at);
     }
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------------------------ */
+/* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 static void refused(struct plan p, const char *why)
 {
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strncmp(err.text, why, strlen(why)) == 0, "want \"%s\", got \"%s\"", why, err.text);
+    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strncmp(err.text, why, strlen(why)) == 0, "want \"%s\", got \"%s\"",
+               why, err.text);
 }
 
 static void test_refusals(void **state)
@@ -285,7 +302,8 @@ static void test_refusals(void **state)
     p.data.scheme = "zero2", refused(p, "--tiles 4: --data-parallel zero2 with --dp 4 gathers no weights before use");
     p = tiled_plan(4, 1, 28), refused(p, "--tiles 28: h.0.attn.c_proj.weight has 27 outputs");
     p = tiled_plan(4, 1, 4), p.data.keep = true, refused(p, "--tiles 4: --reshard-after-forward no");
-    p = tiled_plan(4, 1, 4), p.data.quantise_weights = (struct block_format){ 8, 64 }, refused(p, "--tiles 4: quantisation blocks of --quantize-weights int8");
+    p = tiled_plan(4, 1, 4), p.data.quantise_weights = (struct block_format){ 8, 64 },
+    refused(p, "--tiles 4: quantisation blocks of --quantize-weights int8");
     p = split_plan(1, 4, "2d", 4), refused(p, "--tiles 4: --tensor 2d uses a matrix several times in one product");
     p = split_plan(1, 4, "1d", 4), p.data.offload = W, case_take_llama(&p);
     refused(p, "--tiles 4: with --tp 4 with 3 key/value heads gradients of copied heads are added up");

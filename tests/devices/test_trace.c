@@ -1,5 +1,5 @@
-/* The trace file: JSON with a row for each stream and port, nothing overlapping within a row, an arrow for every message,
- * and the same bytes whatever really comes first.
+/* The trace file: JSON with a row for each stream and port, nothing overlapping within a row, an arrow for every
+ * message, and the same bytes whatever really comes first.
  * tier: check
  * ranks: 1 2 4
  */
@@ -41,8 +41,10 @@ static void record(const char *file)
     good = good && collective_run(comm.everyone, ALLTOALL, "linear", &all, &err) == OK;
     comm_barrier(&comm);                                /* CONTROL: takes no time and is not shown */
     device.clock.trace = NULL;
-    sent = comm.counted.of[TRAFFIC_OTHER].of[ALLREDUCE].messages_sent + comm.counted.of[TRAFFIC_OTHER].of[ALLTOALL].messages_sent;
-    received = comm.counted.of[TRAFFIC_OTHER].of[ALLREDUCE].messages_received + comm.counted.of[TRAFFIC_OTHER].of[ALLTOALL].messages_received;
+    sent = comm.counted.of[TRAFFIC_OTHER].of[ALLREDUCE].messages_sent +
+           comm.counted.of[TRAFFIC_OTHER].of[ALLTOALL].messages_sent;
+    received = comm.counted.of[TRAFFIC_OTHER].of[ALLREDUCE].messages_received +
+               comm.counted.of[TRAFFIC_OTHER].of[ALLTOALL].messages_received;
     busy = device.clock.now;
     good = good && trace_write(&comm, &m, &trace, c.name, file, &err) == OK;
     ASSERT_ALL(good, "%s", err.text);
@@ -91,8 +93,10 @@ static void check_rows(const cJSON *events)
     const cJSON *a, *b;
     cJSON_ArrayForEach(a, events) if (strcmp(text_of(a, "ph"), "X") == 0)
         for (b = a->next; b != NULL; b = b->next) {
-            if (strcmp(text_of(b, "ph"), "X") != 0 || whole(a, "pid") != whole(b, "pid") || whole(a, "tid") != whole(b, "tid")) continue;
-            assert_true(ps(a, "ts") + ps(a, "dur") <= ps(b, "ts") || ps(b, "ts") + ps(b, "dur") <= ps(a, "ts"));
+        if (strcmp(text_of(b, "ph"), "X") != 0 || whole(a, "pid") != whole(b, "pid") ||
+            whole(a, "tid") != whole(b, "tid"))
+            continue;
+        assert_true(ps(a, "ts") + ps(a, "dur") <= ps(b, "ts") || ps(b, "ts") + ps(b, "dur") <= ps(a, "ts"));
         }
 }
 
@@ -107,8 +111,10 @@ static void check_events(const cJSON *events, int *arrows, int64_t *last)
         assert_true(whole(e, "pid") < test_size);
         const bool own_work = strcmp(kind, "X") == 0 && whole(e, "pid") == 0 && whole(e, "tid") == COMPUTE;
         if (own_work && ps(e, "ts") + ps(e, "dur") > *last) *last = ps(e, "ts") + ps(e, "dur");
-        if (strcmp(kind, "s") == 0) arrow(all, arrows, whole(e, "id"))->from = ps(e, "ts"), arrow(all, arrows, whole(e, "id"))->ends += 1;
-        if (strcmp(kind, "f") == 0) arrow(all, arrows, whole(e, "id"))->to = ps(e, "ts"), arrow(all, arrows, whole(e, "id"))->ends += 100;
+        if (strcmp(kind, "s") == 0)
+            arrow(all, arrows, whole(e, "id"))->from = ps(e, "ts"), arrow(all, arrows, whole(e, "id"))->ends += 1;
+        if (strcmp(kind, "f") == 0)
+            arrow(all, arrows, whole(e, "id"))->to = ps(e, "ts"), arrow(all, arrows, whole(e, "id"))->ends += 100;
     }
     for (int i = 0; i < *arrows; i++) {
         assert_int_equal(all[i].ends, 101);             /* one beginning, one end */
@@ -147,7 +153,8 @@ static void test_the_file_is_a_trace(void **state)
     assert_int_equal(arrows, all[1]);
     assert_true(last <= busy && last > 0);              /* of rank 0 */
     assert_true(has_row(events, "compute") && has_row(events, "copy from host"));
-    assert_true(has_row(events, "send, pair") == (test_size > 1) && has_row(events, "receive, node") == (test_size > 2));
+    assert_true(has_row(events, "send, pair") == (test_size > 1) &&
+                has_row(events, "receive, node") == (test_size > 2));
     cJSON_Delete(root);
 }
 
@@ -186,8 +193,10 @@ static void test_a_folder_that_is_not_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_the_file_is_a_trace), MPI_TEST(test_the_same_bytes_whatever_comes_first), MPI_TEST(test_a_folder_that_is_not_there),
+        MPI_TEST(test_the_file_is_a_trace), MPI_TEST(test_the_same_bytes_whatever_comes_first),
+            MPI_TEST(test_a_folder_that_is_not_there),
     };
-    for (int i = 0; i < 2; i++) snprintf(path[i], sizeof path[i], "%s/orrery_trace_%ld_%d.json", temporary_folder(), (long)getpid(), i);
+    for (int i = 0; i < 2; i++)
+        snprintf(path[i], sizeof path[i], "%s/orrery_trace_%ld_%d.json", temporary_folder(), (long)getpid(), i);
     return MPI_RUN("trace", tests);
 }

@@ -11,21 +11,24 @@
 #include "emulated_devices/verify/counts.h"
 #include <string.h>
 
-/* ---- tests ----------------------------------------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
-/* On 8 devices `make verify` tries every mesh, other tiers the one that splits all three axes: smaller groups have the rest.  Of 4
- * devices `make check` takes what splits two. */
+/* On 8 devices `make verify` tries every mesh, other tiers the one that splits all three axes: smaller groups have the
+ * rest.  Of 4 devices `make check` takes what splits two. */
 static bool in_sample(int dp, int tp, int pp)
 {
     const int split = (dp > 1) + (tp > 1) + (pp > 1);
-    return tier_now() == TIER_VERIFY || split >= (test_size == 8 ? 3 : test_size == 4 && tier_now() == TIER_CHECK ? 2 : 0);
+    return tier_now() == TIER_VERIFY || split >= (test_size == 8                               ? 3
+                                                  : test_size == 4 && tier_now() == TIER_CHECK ? 2
+                                                                                               : 0);
 }
 
 static void each_mesh(void (*f)(int dp, int tp, int pp))
 {
     for (int dp = 1; dp <= test_size; dp++)
         for (int tp = 1; dp * tp <= test_size; tp++)
-            if (test_size % (dp * tp) == 0 && in_sample(dp, tp, test_size / (dp * tp))) f(dp, tp, test_size / (dp * tp));
+            if (test_size % (dp * tp) == 0 && in_sample(dp, tp, test_size / (dp * tp)))
+                f(dp, tp, test_size / (dp * tp));
 }
 
 /* Where dp or tp has several devices, they have copies, and a case compares them. */
@@ -33,7 +36,8 @@ static void check_tied(int dp, int tp, int pp)
 {
     struct plan p = case_plan(dp, tp, pp);
     const struct outcome o = check(&p);
-    ASSERT_ALL(test_rank != 0 || dp * tp == 1 || o.copies_compared > 0, "dp=%d tp=%d pp=%d: no copies were compared", dp, tp, pp);
+    ASSERT_ALL(test_rank != 0 || dp * tp == 1 || o.copies_compared > 0, "dp=%d tp=%d pp=%d: no copies were compared",
+               dp, tp, pp);
 }
 
 static void check_gpipe_untied_dropout(int dp, int tp, int pp)
@@ -52,7 +56,10 @@ static void test_every_mesh_gpipe_untied_dropout(void **state) { (void)state; ea
 /* A mesh that uses all devices, with as many axes as it can. */
 static struct plan mixed_plan(void)
 {
-    return test_size == 8 ? case_plan(2, 2, 2) : test_size == 6 ? case_plan(1, 3, 2) : test_size == 4 ? case_plan(2, 2, 1) : case_plan(1, 1, test_size);
+    return test_size == 8   ? case_plan(2, 2, 2)
+           : test_size == 6 ? case_plan(1, 3, 2)
+           : test_size == 4 ? case_plan(2, 2, 1)
+                            : case_plan(1, 1, test_size);
 }
 
 static void test_same_plan_same_bits(void **state)
@@ -74,7 +81,8 @@ static void test_fp32_within_measured_bound(void **state)
     p.optimizer = optimizers[0];
     p.hyper = p.optimizer->usual;
     const struct outcome o = check(&p);
-    ASSERT_ALL(test_rank != 0 || test_size == 1 || o.comparison.largest_error > 0, "fp32 on several devices equals the reference to the last bit: is it compared at all?");
+    ASSERT_ALL(test_rank != 0 || test_size == 1 || o.comparison.largest_error > 0,
+               "fp32 on several devices equals the reference to the last bit: is it compared at all?");
 }
 
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
@@ -86,8 +94,8 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
     }
 }
 
-/* With dp = pp = 1 the tensor scheme and the sharing of losses talk over the same devices: each has a ledger of its own, by
- * operation and level.  A ledger that says something else is named by device, kind, operation and level. */
+/* With dp = pp = 1 the tensor scheme and the sharing of losses talk over the same devices: each has a ledger of its
+ * own, by operation and level.  A ledger that says something else is named by device, kind, operation and level. */
 static void test_kinds_over_the_same_devices(void **state)
 {
     struct device device;
@@ -103,20 +111,25 @@ static void test_kinds_over_the_same_devices(void **state)
     ASSERT_ALL(trainer_gradients(&t, &result, &err) == OK && trainer_update(&t, &result, &err) == OK, "%s", err.text);
     ASSERT_ALL(traffic_check(&t, 1, &err) == OK, "%s", err.text);
 
-    const struct traffic tensor = ledger_kind(&comm.counted, TRAFFIC_TENSOR), shared = ledger_kind(&comm.counted, TRAFFIC_RESULT);
-    ASSERT_ALL(memcmp(t.tp.member, t.replica.member, sizeof(int) * (size_t)test_size) == 0, "the groups have other members");
+    const struct traffic tensor = ledger_kind(&comm.counted, TRAFFIC_TENSOR),
+                         shared = ledger_kind(&comm.counted, TRAFFIC_RESULT);
+    ASSERT_ALL(memcmp(t.tp.member, t.replica.member, sizeof(int) * (size_t)test_size) == 0,
+               "the groups have other members");
     ASSERT_ALL(test_size == 1 || (tensor.messages_sent > 0 && shared.messages_sent > 0), "a kind has sent nothing");
 
     struct traffic *entered = &comm.expected.of[TRAFFIC_TENSOR].of[ALLREDUCE];
     entered->level[0].bytes++;
     snprintf(want, sizeof want, "device %d, tensor allreduce over links of level ", test_rank);
-    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text, "one byte more at a level: %s", err.text);
+    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text,
+               "one byte more at a level: %s", err.text);
     entered->level[0].bytes--, entered->additions++;
     snprintf(want, sizeof want, "device %d, tensor allreduce: counted ", test_rank);
-    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text, "one addition more: %s", err.text);
+    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text, "one addition more: %s",
+               err.text);
     entered->additions--, comm.counted.of[TRAFFIC_DATA].of[ALLGATHER].messages_sent++;
     snprintf(want, sizeof want, "device %d, data allgather: counted 1 messages", test_rank);
-    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text, "a message of another kind: %s", err.text);
+    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text,
+               "a message of another kind: %s", err.text);
     trainer_close(&t);
     comm_close(&comm);
     device_close(&device);

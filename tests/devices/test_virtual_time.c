@@ -1,5 +1,5 @@
-/* Virtual time of patterns between devices, to the picosecond, from formulas written out here; and that it does not depend
- * on what really comes first.
+/* Virtual time of patterns between devices, to the picosecond, from formulas written out here; and that it does not
+ * depend on what really comes first.
  * tier: check
  * ranks: 1 2 4 8
  *
@@ -11,7 +11,8 @@
  *   incast            alpha + (P-1) n/P beta           83.400 us
  *   1F1B                              14252.429 us with eager messages, 14286.361 us with rendezvous
  *
- * 1F1B: 16 microbatches of 64 KiB, F = 200 us, B = 400 us; (M+P-1)(F+B) and the messages on the critical path: hops[] below.
+ * 1F1B: 16 microbatches of 64 KiB, F = 200 us, B = 400 us; (M+P-1)(F+B) and the messages on the critical path: hops[]
+ * below.
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/collectives/collective.h"
@@ -51,16 +52,19 @@ static void close_all(void)
 
 static void took(picoseconds want, const char *what)
 {
-    ASSERT_ALL(device.clock.now == want, "%s took %lld ps, want %lld", what, (long long)device.clock.now, (long long)want);
+    ASSERT_ALL(device.clock.now == want, "%s took %lld ps, want %lld", what, (long long)device.clock.now,
+               (long long)want);
 }
 
 static enum error_code collective(enum operation op, const char *algorithm, int64_t count)
 {
-    struct collective c = { .in = memory, .out = op == ALLTOALL ? other : memory, .count = count, .dtype = F32, .reduction = SUM };
+    struct collective c = {
+        .in = memory, .out = op == ALLTOALL ? other : memory, .count = count, .dtype = F32, .reduction = SUM
+    };
     return collective_run(&group, op, algorithm, &c, &err);
 }
 
-/* ---- the textbook's patterns ----------------------------------------------------------------------------------------- */
+/* ---- the textbook's patterns ------------------------------------------------------------------------------------- */
 
 static void test_ring(void **state)
 {
@@ -123,14 +127,16 @@ static void test_outcast(void **state)
     close_all();
 }
 
-/* ---- levels ------------------------------------------------------------------------------------------------------------ */
+/* ---- levels ------------------------------------------------------------------------------------------------------ */
 
 /* A shift by one device, and by half the world, on a cluster of pairs, nodes of 4 and a network. */
 static void test_levels_have_their_own_times(void **state)
 {
     enum { BYTES = 1000 };
-    struct cluster c = { .levels = 3, .link = { { "pair", 2, 1000, 0, 1000000, ALWAYS_EAGER, "" }, { "node", 4, 20000, 0, 100000, ALWAYS_EAGER, "" },
-                                                { "cluster", 0, 300000, 50, 10000, ALWAYS_EAGER, "" } } };
+    struct cluster c = { .levels = 3,
+                         .link = { { "pair", 2, 1000, 0, 1000000, ALWAYS_EAGER, "" },
+                                   { "node", 4, 20000, 0, 100000, ALWAYS_EAGER, "" },
+                                   { "cluster", 0, 300000, 50, 10000, ALWAYS_EAGER, "" } } };
     static const picoseconds want[] = { 1000 + 1000, 20000 + 10000, 300000 + 50 + 100000 };
     (void)state;
     open_on(&c);
@@ -148,12 +154,12 @@ static void test_levels_have_their_own_times(void **state)
     close_all();
 }
 
-/* ---- rendezvous ---------------------------------------------------------------------------------------------------------- */
+/* ---- rendezvous -------------------------------------------------------------------------------------------------- */
 
 static void work(picoseconds t) { device.clock.now += t; }
 
-/* Device 0 sends after `send_at`, device 1 posts its receive after `receive_at` and waits for it at once; device 0 waits at
- * its end.  The transfer begins when both are there. */
+/* Device 0 sends after `send_at`, device 1 posts its receive after `receive_at` and waits for it at once; device 0
+ * waits at its end.  The transfer begins when both are there. */
 static void one_rendezvous(picoseconds send_at, picoseconds receive_at, uint64_t bytes)
 {
     const struct cluster c = textbook(65536);
@@ -188,7 +194,8 @@ static void test_rendezvous_begins_when_both_are_there(void **state)
     }
 }
 
-/* Receivers that are ready find the sender's port serialised as if all were eager; so do patterns in which all post first. */
+/* Receivers that are ready find the sender's port serialised as if all were eager;
+ * so do patterns in which all post first. */
 static void test_patterns_with_ready_receivers_take_the_same(void **state)
 {
     (void)state;
@@ -211,8 +218,8 @@ static void wrong_length(uint64_t sent, uint64_t expected)
     const int P = group.size, right = (group.rank + 1) % P, left = (group.rank + P - 1) % P;
     struct exchange x = exchange_begin(&group, ALLGATHER);
     const enum error_code e = exchange_both(&x, right, memory, sent, left, other, expected, &err);
-    ASSERT_ALL(e == ERR_COMM && strstr(err.text, "expected") != NULL, "%llu for %llu bytes: code %d, %s", (unsigned long long)sent,
-               (unsigned long long)expected, (int)e, err.text);
+    ASSERT_ALL(e == ERR_COMM && strstr(err.text, "expected") != NULL, "%llu for %llu bytes: code %d, %s",
+               (unsigned long long)sent, (unsigned long long)expected, (int)e, err.text);
     x = exchange_begin(&group, ALLGATHER);
     ASSERT_ALL(exchange_both(&x, right, memory, 5000, left, other, 5000, &err) == OK, "%s", err.text);
 }
@@ -230,7 +237,7 @@ static void test_wrong_lengths_of_rendezvous(void **state)
     close_all();
 }
 
-/* ---- a pipeline ------------------------------------------------------------------------------------------------------------ */
+/* ---- a pipeline -------------------------------------------------------------------------------------------------- */
 
 enum { MICROS = 16, ACTIVATION = 65536, F_TIME = 200000000, B_TIME = 400000000 };
 
@@ -247,10 +254,15 @@ static struct tensor stage_tensor(void *context, int chunk, int micro)
     return device_tensor_1d(&device, BUFFERS, ACTIVATION / 4);
 }
 
-static const struct stage_operations stage = { .compute = stage_compute, .input = stage_tensor, .output_gradient = stage_tensor, .take_output = stage_tensor, .take_input_gradient = stage_tensor };
+static const struct stage_operations stage = { .compute = stage_compute,
+                                               .input = stage_tensor,
+                                               .output_gradient = stage_tensor,
+                                               .take_output = stage_tensor,
+                                               .take_input_gradient = stage_tensor };
 
-/* The same lists, played by one process that keeps every device's time: an action runs as soon as its device has come to
- * it and what it needs is known.  eager: a message leaves when it is sent; else when its receive is reached as well. */
+/* The same lists, played by one process that keeps every device's time: an action runs as soon as its device has come
+ * to it and what it needs is known.  eager: a message leaves when it is sent;
+ * else when its receive is reached as well. */
 static picoseconds played(const struct schedule *s, bool eager, picoseconds *end)
 {
     static picoseconds sent[2][MICROS][16];
@@ -287,13 +299,15 @@ static void run_1f1b(bool eager, picoseconds *makespan)
     struct schedule s;
     picoseconds want[16];
     open_on(&c);
-    assert_int_equal(schedule_make(&s, "1f1b", &(struct schedule_request){ .devices = group.size, .micros = MICROS }, &err), OK);
+    assert_int_equal(
+        schedule_make(&s, "1f1b", &(struct schedule_request){ .devices = group.size, .micros = MICROS }, &err), OK);
     *makespan = played(&s, eager, want);
     ASSERT_ALL(schedule_execute(&s, &group, &stage, NULL, NULL, &err) == OK, "%s", err.text);
     if (eager) took(want[group.rank], "1F1B");
     else {                                      /* at its end a device waits until its last messages have left */
         const bool good = device.clock.now >= want[group.rank] && device.clock.now <= *makespan;
-        ASSERT_ALL(good, "1F1B with rendezvous took %lld ps; its last action ended at %lld", (long long)device.clock.now, (long long)want[group.rank]);
+        ASSERT_ALL(good, "1F1B with rendezvous took %lld ps; its last action ended at %lld",
+                   (long long)device.clock.now, (long long)want[group.rank]);
         if (group.rank == 0) assert_true(device.clock.now == *makespan);
     }
     schedule_free(&s);
@@ -307,7 +321,9 @@ static void test_1f1b(void **state)
     (void)state;
     run_1f1b(true, &eager);
     run_1f1b(false, &rendezvous);
-    static const struct { int P, eager, rendezvous; } hops[] = { { 1, 0, 0 }, { 2, 16, 17 }, { 4, 28, 35 }, { 8, 40, 43 } };
+    static const struct {
+        int P, eager, rendezvous;
+    } hops[] = { { 1, 0, 0 }, { 2, 16, 17 }, { 4, 28, 35 }, { 8, 40, 43 } };
     const picoseconds work_alone = (MICROS + test_size - 1) * (picoseconds)(F_TIME + B_TIME);
     for (size_t i = 0; i < sizeof hops / sizeof *hops; i++) {
         if (hops[i].P != test_size) continue;
@@ -318,7 +334,7 @@ static void test_1f1b(void **state)
     if (test_size == 8) assert_int_equal(rendezvous, 14286360960);
 }
 
-/* ---- what really comes first ------------------------------------------------------------------------------------------------ */
+/* ---- what really comes first ------------------------------------------------------------------------------------- */
 
 /* A checksum of everything a mixture of work leaves behind: FNV-1a over results and times. */
 static void mix(uint64_t *sum, const void *data, size_t n)
@@ -329,7 +345,8 @@ static void mix(uint64_t *sum, const void *data, size_t n)
 static uint64_t mixture(uint64_t eager)
 {
     static const struct { enum operation op; const char *name; } run[] = {
-        { ALLREDUCE, "ring" }, { ALLREDUCE, "two_shot" }, { ALLREDUCE, "tree" }, { ALLTOALL, "linear" }, { BROADCAST, "binomial" },
+        { ALLREDUCE, "ring" }, { ALLREDUCE, "two_shot" }, { ALLREDUCE, "tree" }, { ALLTOALL, "linear" },
+        { BROADCAST, "binomial" },
         { ALLREDUCE, "double_tree" }, { ALLREDUCE, "bidirectional_ring" },
     };
     enum { COUNT = 6000 };
@@ -353,7 +370,9 @@ static uint64_t mixture(uint64_t eager)
 
 static void test_times_and_results_do_not_depend_on_what_comes_first(void **state)
 {
-    static const struct { const char *name, *value; } disturbance[] = { { "ORRERY_DELAY", "100" }, { "ORRERY_DELAY", "400" }, { "ORRERY_SYNCHRONOUS", "1" } };
+    static const struct {
+        const char *name, *value;
+    } disturbance[] = { { "ORRERY_DELAY", "100" }, { "ORRERY_DELAY", "400" }, { "ORRERY_SYNCHRONOUS", "1" } };
     static const uint64_t eager[] = { ALWAYS_EAGER, 0, 2000 };
     (void)state;
     for (int e = 0; e < 3; e++) {
@@ -362,8 +381,8 @@ static void test_times_and_results_do_not_depend_on_what_comes_first(void **stat
             setenv(disturbance[d].name, disturbance[d].value, 1);
             const uint64_t disturbed = mixture(eager[e]);
             unsetenv(disturbance[d].name);
-            ASSERT_ALL(disturbed == quiet, "eager up to %llu: %s=%s changes a time or a result", (unsigned long long)eager[e],
-                       disturbance[d].name, disturbance[d].value);
+            ASSERT_ALL(disturbed == quiet, "eager up to %llu: %s=%s changes a time or a result",
+                       (unsigned long long)eager[e], disturbance[d].name, disturbance[d].value);
         }
     }
 }
@@ -372,9 +391,12 @@ int main(void)
 {
     memory = calloc(1, N), other = calloc(1, N);
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_ring), MPI_TEST(test_all_to_all), MPI_TEST(test_incast), MPI_TEST(test_outcast), MPI_TEST(test_levels_have_their_own_times),
-        MPI_TEST(test_rendezvous_begins_when_both_are_there), MPI_TEST(test_patterns_with_ready_receivers_take_the_same),
-        MPI_TEST(test_wrong_lengths_of_rendezvous), MPI_TEST(test_1f1b), MPI_TEST(test_times_and_results_do_not_depend_on_what_comes_first),
+        MPI_TEST(test_ring), MPI_TEST(test_all_to_all), MPI_TEST(test_incast), MPI_TEST(test_outcast),
+            MPI_TEST(test_levels_have_their_own_times),
+        MPI_TEST(test_rendezvous_begins_when_both_are_there),
+            MPI_TEST(test_patterns_with_ready_receivers_take_the_same),
+        MPI_TEST(test_wrong_lengths_of_rendezvous), MPI_TEST(test_1f1b),
+            MPI_TEST(test_times_and_results_do_not_depend_on_what_comes_first),
     };
     const int status = memory && other ? MPI_RUN("virtual_time", tests) : 1;
     free(memory), free(other);

@@ -39,8 +39,10 @@ static void test_what_a_program_says(void **state)
 static void test_what_mpich_says_without_its_proxy(void **state)
 {
     (void)state;
-    hear("step 1\n[cli_1]: readline failed\n[cli_2]: Error reading initack on 17\nError on readline:: Connection reset by peer\n"
-         "[cli_0]: write_line error; fd=9 buf=:cmd=abort exitcode=1\n:\nsystem msg for write_line failure : Broken pipe\n");
+    hear("step 1\n[cli_1]: readline failed\n[cli_2]: Error reading initack on 17\nError on readline:: Connection reset "
+         "by peer\n"
+         "[cli_0]: write_line error; fd=9 buf=:cmd=abort exitcode=1\n:\nsystem msg for write_line failure : Broken "
+         "pipe\n");
     assert_string_equal(passed, "step 1\n:\n");
     assert_string_equal(watch.noise, "readline failed");
 }

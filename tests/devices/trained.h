@@ -9,8 +9,9 @@ static struct error err;
 
 static const char *describe(const struct plan *p, char *text, size_t size)
 {
-    snprintf(text, size, "dp=%d tp=%d pp=%d micro=%d %s %s%s", p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP], p->micros, p->schedule,
-             p->model.tied ? "tied" : "untied", p->model.dropout_residual > 0 ? " dropout" : "");
+    snprintf(text, size, "dp=%d tp=%d pp=%d micro=%d %s %s%s", p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
+             p->micros, p->schedule, p->model.tied ? "tied" : "untied",
+             p->model.dropout_residual > 0 ? " dropout" : "");
     return text;
 }
 

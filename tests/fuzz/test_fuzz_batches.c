@@ -10,8 +10,10 @@ static void check_step(const struct batch_plan *b, int step)
     for (int copy = 0; copy < b->copies; copy++)
         for (int m = 0; m < b->micros; m++) next += b->sequences[((int64_t)step * b->copies + copy) * b->micros + m];
     const struct interval last = batch_plan_at(b, step, b->copies - 1, b->micros - 1);
-    must(interval_end(last) == next && batch_plan_total(b, step) == next, "step %d has %lld sequences", step, (long long)next);
-    must(next > 0 && next <= b->most, "step %d has %lld sequences, the most is %lld", step, (long long)next, (long long)b->most);
+    must(interval_end(last) == next && batch_plan_total(b, step) == next, "step %d has %lld sequences", step,
+         (long long)next);
+    must(next > 0 && next <= b->most, "step %d has %lld sequences, the most is %lld", step, (long long)next,
+         (long long)b->most);
 }
 
 static void try(const uint8_t *data, size_t size)

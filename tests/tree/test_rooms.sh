@@ -51,6 +51,11 @@ foreign_paths() {
         xargs -d '\n' grep -nsIE "(^|[^A-Za-z0-9_.})*/-])/(tmp|home|root|Users|work|mnt|opt|srv|var|data)\b") | grep -vE '^[^:]*\.md:.*/tmp|TMPDIR' | report 'a path of one machine'
 }
 
+# In characters, not bytes.
+long_lines() {
+    (cd "$tree" && LC_ALL=C.UTF-8 grep -nE '^.{121}' $(sources ref emulated_devices tests)) | report 'more than 120 columns'
+}
+
 rule() {                                # rule NAME
     echo "[ RUN      ] $1"
     local found; found=$($1 2>&1)
@@ -66,14 +71,15 @@ rules_find_what_breaks_them() {
     printf 'void g(void) { MPI_Isend(x); MPI_Barrier(c); }\nvoid h(void) { MPI_Wait(r, s); } /* never waits */\n' >"$tree/emulated_devices/comm/t.c"
     printf '#include "ref/io/json.h"\n' >"$tree/emulated_devices/attic/d.c"
     printf 'a = "%s/x";\nb = "%s/me";\nc = getenv("TMPDIR") ? 0 : "%s";\n' /tmp /home /tmp >"$tree/tests/x.c"
-    { looks_up; mpi_outside_comm; mpi_that_blocks; foreign_paths; } >"$tree/found" 2>&1
+    printf '/* %0117d */\n/* %0114d */\n' 0 0 >"$tree/tests/y.c"
+    { looks_up; mpi_outside_comm; mpi_that_blocks; foreign_paths; long_lines; } >"$tree/found" 2>&1
     for words in 'ref/io/a.c:1: ref may not use comm' 'schemes/b.c:3: not included by its path' 'attic/d.c:1: no such room' \
-        'schemes/b.c:1: only comm/ calls MPI' 'schemes/b.c:2: only comm/' 'comm/t.c:1: this call of MPI blocks' 'tests/x.c:1: a path' 'tests/x.c:2: a path'; do
+        'schemes/b.c:1: only comm/ calls MPI' 'schemes/b.c:2: only comm/' 'comm/t.c:1: this call of MPI blocks' 'tests/x.c:1: a path' 'tests/x.c:2: a path' 'tests/y.c:1: more than 120'; do
         grep -qF "$words" "$tree/found" || echo "a tree that breaks the rules: nothing says \"$words\""
     done
-    [ "$(wc -l <"$tree/found")" = 8 ] || { echo 'a tree that breaks the rules 8 times:'; cat "$tree/found"; }
+    [ "$(wc -l <"$tree/found")" = 9 ] || { echo 'a tree that breaks the rules 9 times:'; cat "$tree/found"; }
     rm -rf "$tree"
 }
 
-for name in looks_up mpi_outside_comm mpi_that_blocks foreign_paths rules_find_what_breaks_them; do rule $name; done
+for name in looks_up mpi_outside_comm mpi_that_blocks foreign_paths long_lines rules_find_what_breaks_them; do rule $name; done
 [ -z "${failed:-}" ]

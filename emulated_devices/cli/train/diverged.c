@@ -8,7 +8,8 @@ static void set(struct divergence *d, int64_t step, const char *what, double val
     *d = (struct divergence){ .step = step, .what = what, .value = fabs(value) };      /* NaN without a sign */
 }
 
-/* Loss scaling skips a step whose gradients overflow, and tries the next one with a smaller scale: normal, as long as there is one. */
+/* Loss scaling skips a step whose gradients overflow, and tries the next one with a smaller scale:
+ * normal, as long as there is one. */
 bool step_diverges(const struct optimizer *o, int64_t step, const struct step_result *s, struct divergence *d)
 {
     const double other = o->forward_only ? s->slope : s->norm;
@@ -36,8 +37,10 @@ enum error_code fail_diverged(const struct train_record *r, struct error *err)
     const bool clip = o->plan.hyper.clip == 0 && !o->plan.optimizer->forward_only;
     char beside[240] = "", name[128];
     if (r->comparison.diverged)
-        snprintf(beside, sizeof beside, ", and so did the one-device run, first in %s at step %lld: that is not the plan's fault",
+        snprintf(beside, sizeof beside,
+                 ", and so did the one-device run, first in %s at step %lld: that is not the plan's fault",
                  spread_name(name, sizeof name, &r->comparison.divergence), (long long)r->comparison.divergence.step);
-    return fail(err, ERR_DIVERGED, "step %lld: the %s is %g: training diverged%s; try a smaller --lr than %g%s%s", (long long)d->step, d->what, d->value,
-                beside, o->plan.hyper.lr, clip ? ", or --clip 1" : "", o->save ? "; nothing was saved" : "");
+    return fail(err, ERR_DIVERGED, "step %lld: the %s is %g: training diverged%s; try a smaller --lr than %g%s%s",
+                (long long)d->step, d->what, d->value, beside, o->plan.hyper.lr, clip ? ", or --clip 1" : "",
+                o->save ? "; nothing was saved" : "");
 }

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 /* Room for one more tensor, on rank 0; elsewhere none is needed. */
-static enum error_code add(struct train_dump *d, bool here, const char *name, struct tensor like, enum dtype t, struct tensor *out, struct error *err)
+static enum error_code add(struct train_dump *d, bool here, const char *name, struct tensor like, enum dtype t,
+                           struct tensor *out, struct error *err)
 {
     *out = tensor_none;
     if (!here) return OK;
@@ -39,7 +40,8 @@ static enum error_code unscale(struct train_dump *d, double scale, struct error 
     return OK;
 }
 
-static enum error_code dump_numbers(struct train_dump *d, bool here, const char *name, const double *x, int64_t n, struct error *err)
+static enum error_code dump_numbers(struct train_dump *d, bool here, const char *name, const double *x, int64_t n,
+                                    struct error *err)
 {
     struct tensor t;
     const enum error_code e = add(d, here, name, tensor_1d(NULL, F64, n), F64, &t, err);
@@ -47,7 +49,8 @@ static enum error_code dump_numbers(struct train_dump *d, bool here, const char 
     return e;
 }
 
-static enum error_code dump_activations(struct train_dump *d, struct probes *p, const struct recording *record, double scale, struct error *err)
+static enum error_code dump_activations(struct train_dump *d, struct probes *p, const struct recording *record,
+                                        double scale, struct error *err)
 {
     struct trainer *t = p->trainer;
     const bool here = t->comm->rank == 0;
@@ -58,7 +61,9 @@ static enum error_code dump_activations(struct train_dump *d, struct probes *p, 
         struct tensor whole;
         activation_name(name, sizeof name, x->name, x->layer, (int)t->plan.model.L);
         snprintf(full, sizeof full, "%s/%s", x->gradient ? "grad" : "act", name);
-        e = comm_agree(t->comm, add(d, here, full, here ? record->all[i].truth : tensor_none, p->expected[i].format, &whole, err), err);
+        e = comm_agree(
+            t->comm, add(d, here, full, here ? record->all[i].truth : tensor_none, p->expected[i].format, &whole, err),
+            err);
         if (!e) e = probes_gather(p, i, whole, err);
         if (!e && here && x->gradient) e = unscale(d, scale, err);
     }
@@ -66,7 +71,8 @@ static enum error_code dump_activations(struct train_dump *d, struct probes *p, 
 }
 
 /* One kind of tensor, of all parameters. */
-static enum error_code dump_parameters(struct train_dump *d, struct trainer *t, const char *folder, enum tensor_kind kind, double scale, struct error *err)
+static enum error_code dump_parameters(struct train_dump *d, struct trainer *t, const char *folder,
+                                       enum tensor_kind kind, double scale, struct error *err)
 {
     const bool here = t->comm->rank == 0;
     enum error_code e = OK;
@@ -83,7 +89,8 @@ static enum error_code dump_parameters(struct train_dump *d, struct trainer *t, 
     return e;
 }
 
-enum error_code train_dump_gradients(struct train_dump *d, struct probes *p, const struct recording *record, const struct step_result *result, struct error *err)
+enum error_code train_dump_gradients(struct train_dump *d, struct probes *p, const struct recording *record,
+                                     const struct step_result *result, struct error *err)
 {
     struct trainer *t = p->trainer;
     const bool here = t->comm->rank == 0;

@@ -1,4 +1,5 @@
-/* dump.h -- `orrery train --check GOLDEN --dump FILE`: what the devices have computed, put together, under golden names. */
+/* dump.h -- `orrery train --check GOLDEN --dump FILE`: what the devices have computed, put
+ * together, under golden names. */
 #ifndef ORRERY_TRAIN_DUMP_H
 #define ORRERY_TRAIN_DUMP_H
 
@@ -12,9 +13,11 @@ struct train_dump {
     double *loss, *norm;                /* [steps] */
 };
 
-/** After the first step's gradients: loss, norm, activations, and all gradients, without the loss scale.  Collective, as is the next.
+/** After the first step's gradients: loss, norm, activations, and all gradients, without the loss scale.  Collective,
+ *  as is the next.
  *  @param record  the reference's, on rank 0.  @return OK or, on every device, ERR_MEMORY. */
-enum error_code train_dump_gradients(struct train_dump *, struct probes *, const struct recording *record, const struct step_result *, struct error *);
+enum error_code train_dump_gradients(struct train_dump *, struct probes *, const struct recording *record,
+                                     const struct step_result *, struct error *);
 
 /** After the last step: losses and norms of all, weights and states.  @param steps  how many. */
 enum error_code train_dump_end(struct train_dump *, struct trainer *, int64_t steps, struct error *);

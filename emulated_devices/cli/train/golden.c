@@ -1,4 +1,5 @@
-/* golden.c -- `orrery train --check GOLDEN`: the run that a golden file is of, on any mesh, held to what the file says. */
+/* golden.c -- `orrery train --check GOLDEN`: the run that a golden file is of, on any mesh, held to
+ * what the file says. */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/cli/train/dump.h"
 #include "emulated_devices/verify/golden_truth.h"
@@ -36,7 +37,8 @@ enum error_code train_take_golden(struct train_options *o, struct error *err)
     enum error_code e = golden_open(&g, o->check, err);
     if (e) return fail_about(err, e, "--check");
     double *rates = calloc((size_t)g.steps, sizeof *rates);
-    e = rates ? fail_about(err, read_rates(&g, p->optimizer, rates, err), "--check") : fail(err, ERR_MEMORY, "no memory for %lld rates", (long long)g.steps);
+    e = rates ? fail_about(err, read_rates(&g, p->optimizer, rates, err), "--check")
+              : fail(err, ERR_MEMORY, "no memory for %lld rates", (long long)g.steps);
     p->hyper = golden_hyperparameters(&g, p->optimizer->name);
     p->model = g.config;
     p->B = g.B, p->S = g.S, p->seed = g.seed;
@@ -47,7 +49,7 @@ enum error_code train_take_golden(struct train_options *o, struct error *err)
     return e;
 }
 
-/* ---- where the run starts ---------------------------------------------------------------------------------------------------- */
+/* ---- where the run starts ---------------------------------------------------------------------------------------- */
 
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
 {
@@ -87,7 +89,7 @@ static enum error_code load_start(struct session *s, struct error *err)
     return comm_agree(s->trainer.comm, e, err);
 }
 
-/* ---- the run -------------------------------------------------------------------------------------------------------------------- */
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 /* Before the optimizer forgets the gradients. */
 static enum error_code dump_gradients(struct session *s, const struct step_result *result, struct error *err)
@@ -118,7 +120,9 @@ static enum error_code one_step(struct session *s, struct error *err)
     if (!e && s->here && last) e = golden_truth_at_end(&s->truth, &s->reference, err);
     e = comm_agree(comm, e, err);
     if (!e) e = compare_weights(t, &s->reference, &s->record.comparison, err);
-    if (!e && s->here) fprintf(s->record.out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)t->step, (long long)s->golden->steps, result.loss, result.norm);
+    if (!e && s->here)
+        fprintf(s->record.out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)t->step,
+                (long long)s->golden->steps, result.loss, result.norm);
     return e;
 }
 
@@ -126,8 +130,12 @@ static enum error_code write_dump(struct session *s, struct error *err)
 {
     const struct train_dump *d = &s->dump;
     enum error_code e = train_dump_end(&s->dump, &s->trainer, s->golden->steps, err);
-    if (!e && s->here) e = fail_about(err, records_write(d->all, d->count, "orrery train", s->golden->config.name, s->options->dump, err), "--dump");
-    if (!e && s->here) fprintf(s->record.out, "dumped  %d tensors to %s\n", d->count, shown_path(s->options->dump).text);
+    if (!e && s->here)
+        e = fail_about(err,
+                       records_write(d->all, d->count, "orrery train", s->golden->config.name, s->options->dump, err),
+                       "--dump");
+    if (!e && s->here)
+        fprintf(s->record.out, "dumped  %d tensors to %s\n", d->count, shown_path(s->options->dump).text);
     return comm_agree(s->trainer.comm, e, err);
 }
 
@@ -137,7 +145,8 @@ static enum error_code conclude(struct session *s, struct error *err)
     if (!s->here) return OK;
     report_copies(&s->record);
     report_check(&s->record);
-    enum error_code e = s->options->json ? fail_about(err, report_json(&s->record, s->options->json, err), "--json") : OK;
+    enum error_code e =
+        s->options->json ? fail_about(err, report_json(&s->record, s->options->json, err), "--json") : OK;
     if (e || !s->record.comparison.failed) return e;
     return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, &s->record.comparison, &s->options->plan));
 }
@@ -158,8 +167,13 @@ static enum error_code run(struct session *s, struct error *err)
     probes_open(&s->probes, &s->trainer, s->options->isolate);
     s->probes.keep = s->options->dump != NULL;
     e = reference_follow(&s->reference, &s->trainer, err);
-    if (s->here) fprintf(s->record.out, "golden  %s\nmesh    %d devices, %s, %s\n\n", s->options->check, comm->size, dtype_name(s->options->plan.dtype), s->options->plan.optimizer->name);
-    if (s->here && s->truth.open) fprintf(s->record.out, "not compared: %d tensors of the file that rounding to %s alone may change altogether\n\n", s->truth.open, dtype_name(s->options->plan.dtype));
+    if (s->here)
+        fprintf(s->record.out, "golden  %s\nmesh    %d devices, %s, %s\n\n", s->options->check, comm->size,
+                dtype_name(s->options->plan.dtype), s->options->plan.optimizer->name);
+    if (s->here && s->truth.open)
+        fprintf(s->record.out,
+                "not compared: %d tensors of the file that rounding to %s alone may change altogether\n\n",
+                s->truth.open, dtype_name(s->options->plan.dtype));
     while (s->trainer.step < s->golden->steps && !e) e = one_step(s, err);
     if (!e && s->options->dump) e = write_dump(s, err);
     if (!e) e = comm_agree(comm, conclude(s, err), err);
@@ -172,12 +186,17 @@ static enum error_code run(struct session *s, struct error *err)
 enum error_code train_golden(struct comm *comm, const struct train_options *o, struct error *err)
 {
     struct golden g;
-    struct session s = { .options = o, .golden = &g, .here = comm->rank == 0, .record = { .options = o, .out = report_stream(o), .truth = o->check } };
+    struct session s = { .options = o,
+                         .golden = &g,
+                         .here = comm->rank == 0,
+                         .record = { .options = o, .out = report_stream(o), .truth = o->check } };
     enum error_code e = golden_open(&g, o->check, err);
     const bool opened = !e;
     s.rates = opened ? calloc((size_t)g.steps, sizeof *s.rates) : NULL;
     s.record.device = calloc((size_t)comm->size, sizeof *s.record.device);
-    if (!e) e = s.rates && s.record.device ? read_rates(&g, o->plan.optimizer, s.rates, err) : fail(err, ERR_MEMORY, "no memory for a run");
+    if (!e)
+        e = s.rates && s.record.device ? read_rates(&g, o->plan.optimizer, s.rates, err)
+                                       : fail(err, ERR_MEMORY, "no memory for a run");
     e = comm_agree(comm, e, err);
     if (!e) {
         e = trainer_open(&s.trainer, &o->plan, comm, (struct batch_source){ fill, &g }, err);

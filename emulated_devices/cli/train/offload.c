@@ -19,7 +19,8 @@ static enum error_code take_classes(unsigned *offload, const char *list, struct 
         memcpy(word, at, length < sizeof word ? length : sizeof word - 1);
         for (int i = 0; i < CLASSES; i++)
             if (strcmp(word, names[i]) == 0) found = i;
-        if (found < 0 && length == 0) return fail(err, ERR_USAGE, "--offload %s: a list such as optimizer,gradients,weights", shown(list).text);
+        if (found < 0 && length == 0)
+            return fail(err, ERR_USAGE, "--offload %s: a list such as optimizer,gradients,weights", shown(list).text);
         if (found < 0) return fail_unknown_name(err, "--offload", shown(word).text, names, CLASSES);
         *offload |= 1u << classes[found].tag;
         at += length;
@@ -31,7 +32,8 @@ enum error_code train_take_offload(struct data_request *q, const struct offload_
 {
     const char *alone = f->to ? "--offload-to" : f->slice ? "--offload-slice" : f->stride ? "--offload-stride" : NULL;
     if (f->classes == NULL && alone)
-        return fail(err, ERR_USAGE, "%s: there is nothing offloaded; --offload optimizer,gradients,weights says what", alone);
+        return fail(err, ERR_USAGE, "%s: there is nothing offloaded; --offload optimizer,gradients,weights says what",
+                    alone);
     q->offload_to = f->to && strcmp(f->to, "host") != 0 ? f->to : NULL;
     q->offload_slice = f->slice ? f->slice : OFFLOAD_SLICE;
     q->offload_stride = f->stride;

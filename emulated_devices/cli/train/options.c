@@ -21,11 +21,13 @@ static enum error_code take_folder(struct train_options *o, struct checkpoint *c
 {
     uint64_t found;
     const cJSON *saved = c->there ? cJSON_GetObjectItemCaseSensitive(c->run, "--batch") : NULL;
-    if (cJSON_IsString(saved) && size_parse(saved->valuestring, &found) && found > 0 && found <= INT32_MAX) *batch = (int64_t)found;
+    if (cJSON_IsString(saved) && size_parse(saved->valuestring, &found) && found > 0 && found <= INT32_MAX)
+        *batch = (int64_t)found;
     return checkpoint_config(c, &o->plan.model, err);
 }
 
-/* --model NAME or DIR; of a resumed run the checkpoint's, unless another is named, which train_check_saved then compares. */
+/* --model NAME or DIR; of a resumed run the checkpoint's, unless another is named, which
+ * train_check_saved then compares. */
 static enum error_code take_model(struct train_options *o, const char *model, int64_t *batch, struct error *err)
 {
     *batch = 8;
@@ -41,20 +43,23 @@ static enum error_code take_model(struct train_options *o, const char *model, in
 }
 
 /* What the checkpoint says and the command line does not; then how many steps are left. */
-static enum error_code take_resumed(struct train_options *o, const struct option *table, int argc, char **argv, int *steps, const int *lr_steps,
-                                    struct error *err)
+static enum error_code take_resumed(struct train_options *o, const struct option *table, int argc, char **argv,
+                                    int *steps, const int *lr_steps, struct error *err)
 {
-    if (!is_folder(o->resume)) return fail(err, ERR_FILE, "--resume %s: there is no such folder", shown_path(o->resume).text);
+    if (!is_folder(o->resume))
+        return fail(err, ERR_FILE, "--resume %s: there is no such folder", shown_path(o->resume).text);
     enum error_code e = fail_about(err, checkpoint_open(&o->saved, o->resume, err), "--resume");
     if (e) return e;
     if (!o->saved.there)
-        return fail(err, ERR_FORMAT, "--resume %s: not a checkpoint of orrery train --save, without %s; --model DIR takes its weights alone",
-                    shown_path(o->resume).text, CHECKPOINT_LIST);
+        return fail(
+            err, ERR_FORMAT,
+            "--resume %s: not a checkpoint of orrery train --save, without %s; --model DIR takes its weights alone",
+            shown_path(o->resume).text, CHECKPOINT_LIST);
     e = fail_about(err, train_take_saved(&o->saved, table, argc, argv, err), "--resume");
     if (e || options_given(argc, argv, "--steps")) return e;
     if (*lr_steps <= o->saved.step)
-        return fail(err, ERR_USAGE, "--resume %s: all of its %lld steps are done; --steps N continues for N more", shown_path(o->resume).text,
-                    (long long)o->saved.step);
+        return fail(err, ERR_USAGE, "--resume %s: all of its %lld steps are done; --steps N continues for N more",
+                    shown_path(o->resume).text, (long long)o->saved.step);
     *steps = *lr_steps - (int)o->saved.step;
     return OK;
 }
@@ -94,7 +99,8 @@ static enum error_code take_batches(struct train_options *o, const char *file, i
 {
     struct plan *p = &o->plan;
     const char *flag = batch ? "--batch" : micro ? "--micro" : o->golden ? "--check FILE" : NULL;
-    if (flag) return fail(err, ERR_USAGE, "%s: --batches %s says how many sequences there are", flag, shown_path(file).text);
+    if (flag)
+        return fail(err, ERR_USAGE, "%s: --batches %s says how many sequences there are", flag, shown_path(file).text);
     if (batch_plan_load(&o->batches, file, err)) return fail_about(err, ERR_USAGE, "--batches");
     p->batches = &o->batches;
     p->micros = o->batches.micros;
@@ -125,15 +131,18 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
     if (f->momentum_given && q->outer.momentum == 0 && data_outer(q).momentum > 0)
         return fail(err, ERR_USAGE, "--outer-momentum 0: without momentum %s is --data-parallel local-sgd", q->scheme);
     if (f->shards && strcmp(q->scheme, "chain") != 0 && !apart)
-        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, local-sgd and diloco, not %s", f->shards, q->scheme);
-    if (f->shards && (sscanf(f->shards, "%4d,%4d,%4d%n", &q->shards[0], &q->shards[1], &q->shards[2], &used) != 3 || f->shards[used] != '\0'
-                      || q->shards[0] < 1 || q->shards[1] < 1 || q->shards[2] < 1))
+        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, local-sgd and diloco, not %s",
+                    f->shards, q->scheme);
+    if (f->shards && (sscanf(f->shards, "%4d,%4d,%4d%n", &q->shards[0], &q->shards[1], &q->shards[2], &used) != 3 ||
+                      f->shards[used] != '\0' || q->shards[0] < 1 || q->shards[1] < 1 || q->shards[2] < 1))
         return fail(err, ERR_USAGE, "--shards %s: three numbers of devices, such as 2,4,8", f->shards);
     q->keep = !f->reshard;
     q->no_prefetch = !f->prefetch;
     q->quantise_weights = (struct block_format){ bits_of(f->weights), f->block };
     q->quantise_gradients = (struct block_format){ bits_of(f->gradients), f->block };
-    if (f->block_given && !data_quantises(q)) return fail(err, ERR_USAGE, "--quantize-block %d: is for --quantize-weights and --quantize-gradients", f->block);
+    if (f->block_given && !data_quantises(q))
+        return fail(err, ERR_USAGE, "--quantize-block %d: is for --quantize-weights and --quantize-gradients",
+                    f->block);
     return OK;
 }
 
@@ -146,10 +155,12 @@ static enum error_code take_low_rank(struct plan *p, const struct low_rank_flags
     const char *const flag = f->rank ? "--rank" : f->refresh ? "--refresh" : f->scale >= 0 ? "--galore-scale"
                            : f->history ? "--history" : f->damping >= 0 ? "--damping" : NULL;
     if (flag && !p->optimizer->low_rank)
-        return fail(err, ERR_USAGE, "%s: is for --optimizer galore and natural-galore, not %s", flag, p->optimizer->name);
+        return fail(err, ERR_USAGE, "%s: is for --optimizer galore and natural-galore, not %s", flag,
+                    p->optimizer->name);
     if (!p->optimizer->low_rank) return OK;
     if (!p->optimizer->natural && (f->history || f->damping >= 0))
-        return fail(err, ERR_USAGE, "%s: is for --optimizer natural-galore, not %s", f->history ? "--history" : "--damping", p->optimizer->name);
+        return fail(err, ERR_USAGE, "%s: is for --optimizer natural-galore, not %s",
+                    f->history ? "--history" : "--damping", p->optimizer->name);
     struct hyperparameters *h = &p->hyper;
     h->rank = f->rank ? f->rank : p->model.D >= 8 ? p->model.D / 4 : 1;
     if (f->refresh) h->refresh = f->refresh;
@@ -164,10 +175,12 @@ static enum error_code take_formats(struct train_options *o, const char *gradien
 {
     const enum dtype own = o->plan.dtype, wide = dtype_wide(own), asked = gradients ? dtype_by_name(gradients) : wide;
     if (asked != own && asked != wide)
-        return fail(err, ERR_USAGE, "--grad-dtype %s: gradients of a model in %s are kept in %s%s", gradients, dtype_name(own), dtype_name(wide),
-                    own == wide ? " too" : " or in its own format");
+        return fail(err, ERR_USAGE, "--grad-dtype %s: gradients of a model in %s are kept in %s%s", gradients,
+                    dtype_name(own), dtype_name(wide), own == wide ? " too" : " or in its own format");
     if (o->golden && data_quantises(&o->plan.data))
-        return fail(err, ERR_USAGE, "--check %s: golden files are not quantised; use --check ref, which quantises as the devices do", shown_path(o->check).text);
+        return fail(err, ERR_USAGE,
+                    "--check %s: golden files are not quantised; use --check ref, which quantises as the devices do",
+                    shown_path(o->check).text);
     o->plan.data.narrow_gradients = asked != wide;
     return OK;
 }
@@ -179,12 +192,19 @@ static enum error_code take_distance(struct train_options *o, double distance, b
     const char *const name = p->optimizer->name;
     if (distance >= 0) p->hyper.distance = distance;
     if (!p->optimizer->forward_only)
-        return distance < 0 ? OK : fail(err, ERR_USAGE, "--mezo-eps %g: is for --optimizer mezo; %s has gradients", distance, name);
+        return distance < 0
+                   ? OK
+                   : fail(err, ERR_USAGE, "--mezo-eps %g: is for --optimizer mezo; %s has gradients", distance, name);
     if (gradients_given) return fail(err, ERR_USAGE, "--grad-dtype: --optimizer %s has no gradients", name);
-    if (o->golden) return fail(err, ERR_USAGE, "--check %s: golden files have no steps of %s; use --check ref", shown_path(o->check).text, name);
-    if (o->isolate) return fail(err, ERR_USAGE, "--isolate: with --optimizer %s only losses and weights are compared, no activations", name);
+    if (o->golden)
+        return fail(err, ERR_USAGE, "--check %s: golden files have no steps of %s; use --check ref",
+                    shown_path(o->check).text, name);
+    if (o->isolate)
+        return fail(err, ERR_USAGE,
+                    "--isolate: with --optimizer %s only losses and weights are compared, no activations", name);
     if (o->timeline)
-        return fail(err, ERR_USAGE, "--timeline %s: draws forward and backward passes; for --optimizer %s use --trace FILE",
+        return fail(err, ERR_USAGE,
+                    "--timeline %s: draws forward and backward passes; for --optimizer %s use --trace FILE",
                     shown_path(o->timeline).text, name);
     return OK;
 }
@@ -205,7 +225,8 @@ static enum error_code refuse_numbers(const struct train_options *o, const char 
 
 enum error_code train_parse(struct train_options *o, int argc, char **argv, struct error *err)
 {
-    const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0], *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
+    const char *batches = NULL, *model = NULL, *backend = NULL, *grad_dtype = NULL, *placement = placements[0],
+               *dtype = "fp32", *cluster = CLUSTER_USUAL, *optimizer = "adamw";
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, batch = 0, seq = 0, micro = 0, steps = 100, warmup = -1, lr_steps = 0;
     double lr = -1, min_lr = -1, clip = -1, decay = -1, dropout = -1, distance = -1, limit = wait_limit(WAIT_LIMIT);
     uint64_t bucket = 25 << 20;
@@ -213,12 +234,19 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     struct offload_flags offload = { 0 };
     struct data_flags data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true };
     struct low_rank_flags low_rank = { .scale = -1, .damping = -1 };
-    *o = (struct train_options){ .trace_steps = 2, .plan = { .seed = 42, .chunks = 1, .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name, .dispatch = expert_scheme_at(0)->head.name, .data = { .scheme = data_scheme_at(0)->head.name },
-                                            .schedule = schedule_generator_at(0)->head.name,
-                                            .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
+    *o = (struct train_options){ .trace_steps = 2,
+                                 .plan = { .seed = 42,
+                                           .chunks = 1,
+                                           .tensor = tensor_scheme_at(0)->head.name,
+                                           .attention = attention_scheme_at(0)->head.name,
+                                           .dispatch = expert_scheme_at(0)->head.name,
+                                           .data = { .scheme = data_scheme_at(0)->head.name },
+                                           .schedule = schedule_generator_at(0)->head.name,
+                                           .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };
     const struct option table[] = {
         { .kind = OPTION_HEADING, .help = "Mesh: how many devices along each axis" },
-        { "--dp", "N", OPTION_INT, &size[DP], .min = 1, .max = 4096, .help = "copies of the model, each with its part of the batch" },
+        { "--dp", "N", OPTION_INT, &size[DP], .min = 1, .max = 4096,
+          .help = "copies of the model, each with its part of the batch" },
         { "--tp", "N", OPTION_INT, &size[TP], .min = 1, .max = 4096, .help = "parts of each layer" },
         { "--pp", "N", OPTION_INT, &size[PP], .min = 1, .max = 4096, .help = "pipeline stages" },
         { "--cp", "N", OPTION_INT, &size[CP], .min = 1, .max = 4096, .help = "parts of each sequence" },
@@ -227,82 +255,162 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--tensor", "NAME", OPTION_STRING, &o->plan.tensor, .help = "how layers are split over tp" },
         { "--attention", "NAME", OPTION_STRING, &o->plan.attention, .help = "how sequences are split over cp" },
         { "--dispatch", "NAME", OPTION_STRING, &o->plan.dispatch, .help = "how experts are split over ep" },
-        { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute, .help = "activations to recompute in backward: none, selective, full, or a list of layers to recompute in full, such as 0,2-5" },
-        { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule, .help = "order of microbatches in the pipeline: registered, or your own" },
-        { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given, .help = "stages on each device of the pipeline" },
-        { "--placement", "NAME", OPTION_CHOICE, &placement, .choices = placements, .help = "layers over stages: evenly, or in proportion to the speed of the cluster's devices" },
-        { "--skip", "N", OPTION_INT, &o->plan.skip, .min = 0, .max = 4096, .help = "stages that a skippipe microbatch skips; 0: a third of the middle ones" },
-        { "--update-every", "N", OPTION_INT, &o->plan.update_every, .min = 0, .max = 1e6, .help = "microbatches of a pipedream-2bw batch; 0: pp" },
-        { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce, .help = "algorithm of all all-reduces; those that add in the order of ranks, such as the default, keep copies and schemes bitwise equal; auto: the least predicted time (orrery list collectives)" },
-        { .kind = OPTION_HEADING, .help = "Data parallelism: which device keeps which weights, gradients and optimizer state" },
-        { "--data-parallel", "NAME", OPTION_STRING, &data.scheme, .help = "the scheme, by its name in `orrery list data`; default: ddp" },
-        { "--zero", "STAGE", OPTION_INT, &data.zero, .min = 0, .max = 3, .help = "short for --data-parallel: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
-        { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096, .help = "number of neighbours along dp that share what the scheme shards; default: all" },
-        { "--shards", "W,G,O", OPTION_STRING, &data.shards, .help = "for chain, local-sgd, diloco: how many devices share weights, gradients, optimizer state" },
-        { "--local-steps", "H", OPTION_INT, &data.local_steps, .min = 1, .max = 1e9, .help = "local-sgd, diloco: steps between two outer steps; default: 8 and 500, as published" },
-        { "--outer-lr", "RATE", OPTION_DOUBLE, &o->plan.data.outer.lr, .min = 1e-9, .max = 1e6, .help = "learning rate of the outer step; default: 1 (local-sgd), 0.7 (diloco)" },
-        { "--outer-momentum", "M", OPTION_DOUBLE, &o->plan.data.outer.momentum, .min = 0, .max = 0.999, .given = &data.momentum_given, .help = "Nesterov momentum of the outer step; default: 0 (local-sgd), 0.9 (diloco)" },
-        { "--reshard-after-forward", "yes|no", OPTION_BOOL, &data.reshard, .help = "drop gathered weights after forward, and gather them again for backward" },
-        { "--prefetch", "yes|no", OPTION_BOOL, &data.prefetch, .help = "gather the next part's weights while the current one computes" },
-        { "--tiles", "T", OPTION_INT, &o->plan.data.tiles, .min = 1, .max = 1e6, .help = "cut each matrix into T ranges of outputs, which are gathered, used and reduced one after the other; default: 1, whole layers" },
-        { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15, .help = "for ddp, zero1, zero2, and chain with whole weights: size of a bucket of gradients to reduce, or of weights to gather after the step; a larger unit (a layer, the token embedding) has its own bucket, but ddp cuts it; schemes that gather weights before use, such as zero3, reduce unit by unit" },
-        { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter, .help = "algorithm for gradients in shards; default: direct, which adds in the order of ranks" },
-        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather, .help = "algorithm for weights in shards; default: ring; two_level for mics" },
-        { "--quantize-weights", "CODE", OPTION_CHOICE, &data.weights, .choices = codes, .help = "gather weights as int8 or int4 codes with a scale for each block; default: not quantised" },
-        { "--quantize-gradients", "CODE", OPTION_CHOICE, &data.gradients, .choices = codes, .help = "reduce-scatter gradients as codes, by all-to-alls inside nodes, then between them; default: not quantised" },
-        { "--quantize-block", "N", OPTION_INT, &data.block, .min = 1, .max = 1e9, .given = &data.block_given, .help = "elements that share a scale" },
-        { "--offload", "WHAT", OPTION_STRING, &offload.classes, .help = "what to keep on a slow tier instead of the device's memory: optimizer, gradients, weights, or a list such as optimizer,weights" },
-        { "--offload-to", "host|DIR", OPTION_STRING, &offload.to, .help = "the tier: the host's memory, or one file per device in a folder; default: host" },
-        { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9, .help = "elements of optimizer state that a step moves at a time; default: 65536" },
-        { "--offload-stride", "K", OPTION_INT, &offload.stride, .min = 1, .max = 1e6, .help = "the device steps every Kth slice, the host the others; default: 1, the device steps all" },
+        { "--recompute", "WHAT", OPTION_STRING, &o->plan.recompute,
+          .help = "activations to recompute in backward: none, selective, full, or a list of layers to recompute in "
+                  "full, such as 0,2-5" },
+        { "--schedule", "NAME|FILE", OPTION_STRING, &o->plan.schedule,
+          .help = "order of microbatches in the pipeline: registered, or your own" },
+        { "--chunks", "N", OPTION_INT, &o->plan.chunks, .min = 1, .max = 64, .given = &chunks_given,
+          .help = "stages on each device of the pipeline" },
+        { "--placement", "NAME", OPTION_CHOICE, &placement, .choices = placements,
+          .help = "layers over stages: evenly, or in proportion to the speed of the cluster's devices" },
+        { "--skip", "N", OPTION_INT, &o->plan.skip, .min = 0, .max = 4096,
+          .help = "stages that a skippipe microbatch skips; 0: a third of the middle ones" },
+        { "--update-every", "N", OPTION_INT, &o->plan.update_every, .min = 0, .max = 1e6,
+          .help = "microbatches of a pipedream-2bw batch; 0: pp" },
+        { "--allreduce", "NAME", OPTION_STRING, &o->plan.allreduce,
+          .help = "algorithm of all all-reduces; those that add in the order of ranks, such as the default, keep "
+                  "copies and schemes bitwise equal; auto: the least predicted time (orrery list collectives)" },
+        { .kind = OPTION_HEADING,
+          .help = "Data parallelism: which device keeps which weights, gradients and optimizer state" },
+        { "--data-parallel", "NAME", OPTION_STRING, &data.scheme,
+          .help = "the scheme, by its name in `orrery list data`; default: ddp" },
+        { "--zero", "STAGE", OPTION_INT, &data.zero, .min = 0, .max = 3,
+          .help = "short for --data-parallel: 0 is ddp, 1 to 3 are zero1 to zero3; default: not used" },
+        { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096,
+          .help = "number of neighbours along dp that share what the scheme shards; default: all" },
+        { "--shards", "W,G,O", OPTION_STRING, &data.shards,
+          .help = "for chain, local-sgd, diloco: how many devices share weights, gradients, optimizer state" },
+        { "--local-steps", "H", OPTION_INT, &data.local_steps, .min = 1, .max = 1e9,
+          .help = "local-sgd, diloco: steps between two outer steps; default: 8 and 500, as published" },
+        { "--outer-lr", "RATE", OPTION_DOUBLE, &o->plan.data.outer.lr, .min = 1e-9, .max = 1e6,
+          .help = "learning rate of the outer step; default: 1 (local-sgd), 0.7 (diloco)" },
+        { "--outer-momentum", "M", OPTION_DOUBLE, &o->plan.data.outer.momentum, .min = 0, .max = 0.999,
+          .given = &data.momentum_given,
+          .help = "Nesterov momentum of the outer step; default: 0 (local-sgd), 0.9 (diloco)" },
+        { "--reshard-after-forward", "yes|no", OPTION_BOOL, &data.reshard,
+          .help = "drop gathered weights after forward, and gather them again for backward" },
+        { "--prefetch", "yes|no", OPTION_BOOL, &data.prefetch,
+          .help = "gather the next part's weights while the current one computes" },
+        { "--tiles", "T", OPTION_INT, &o->plan.data.tiles, .min = 1, .max = 1e6,
+          .help = "cut each matrix into T ranges of outputs, which are gathered, used and reduced one after the "
+                  "other; default: 1, whole layers" },
+        { "--bucket", "SIZE", OPTION_SIZE, &bucket, .min = 1, .max = 1e15,
+          .help = "for ddp, zero1, zero2, and chain with whole weights: size of a bucket of gradients to reduce, or "
+                  "of weights to gather after the step; a larger unit (a layer, the token embedding) has its own "
+                  "bucket, but ddp cuts it; schemes that gather weights before use, such as zero3, reduce unit by "
+                  "unit" },
+        { "--reduce-scatter", "NAME", OPTION_STRING, &o->plan.data.reduce_scatter,
+          .help = "algorithm for gradients in shards; default: direct, which adds in the order of ranks" },
+        { "--allgather", "NAME", OPTION_STRING, &o->plan.data.allgather,
+          .help = "algorithm for weights in shards; default: ring; two_level for mics" },
+        { "--quantize-weights", "CODE", OPTION_CHOICE, &data.weights, .choices = codes,
+          .help = "gather weights as int8 or int4 codes with a scale for each block; default: not quantised" },
+        { "--quantize-gradients", "CODE", OPTION_CHOICE, &data.gradients, .choices = codes,
+          .help = "reduce-scatter gradients as codes, by all-to-alls inside nodes, then between them; default: not "
+                  "quantised" },
+        { "--quantize-block", "N", OPTION_INT, &data.block, .min = 1, .max = 1e9, .given = &data.block_given,
+          .help = "elements that share a scale" },
+        { "--offload", "WHAT", OPTION_STRING, &offload.classes,
+          .help = "what to keep on a slow tier instead of the device's memory: optimizer, gradients, weights, or a "
+                  "list such as optimizer,weights" },
+        { "--offload-to", "host|DIR", OPTION_STRING, &offload.to,
+          .help = "the tier: the host's memory, or one file per device in a folder; default: host" },
+        { "--offload-slice", "N", OPTION_INT, &offload.slice, .min = 1, .max = 2e9,
+          .help = "elements of optimizer state that a step moves at a time; default: 65536" },
+        { "--offload-stride", "K", OPTION_INT, &offload.stride, .min = 1, .max = 1e6,
+          .help = "the device steps every Kth slice, the host the others; default: 1, the device steps all" },
         { .kind = OPTION_HEADING, .help = "Model and text" },
-        { "--model", "NAME|DIR", OPTION_STRING, &model, .help = "a preset, or a folder with config.json and model.safetensors" },
-        { "--data", "FILE", OPTION_STRING, &o->data, .help = "text to learn; default: Orrery's own sources and documents" },
-        { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = dtypes, .help = "number format of weights and activations; for 16-bit formats the optimizer steps fp32 master weights" },
-        { "--grad-dtype", "NAME", OPTION_CHOICE, &grad_dtype, .choices = dtypes, .help = "format in which weight gradients of a 16-bit model are kept and reduced: fp32 or the model's own; default: fp32" },
-        { "--loss-scale", "S", OPTION_DOUBLE, &o->plan.loss_scale, .min = 0, .max = 0x1p127, .help = "fp16: initial loss scale, a power of two; default: 65536" },
-        { "--dropout", "P", OPTION_DOUBLE, &dropout, .min = 0, .max = 0.999, .help = "dropout of embeddings, attention and residuals; default: the model's" },
+        { "--model", "NAME|DIR", OPTION_STRING, &model,
+          .help = "a preset, or a folder with config.json and model.safetensors" },
+        { "--data", "FILE", OPTION_STRING, &o->data,
+          .help = "text to learn; default: Orrery's own sources and documents" },
+        { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = dtypes,
+          .help = "number format of weights and activations; for 16-bit formats the optimizer steps fp32 master "
+                  "weights" },
+        { "--grad-dtype", "NAME", OPTION_CHOICE, &grad_dtype, .choices = dtypes,
+          .help = "format in which weight gradients of a 16-bit model are kept and reduced: fp32 or the model's own; "
+                  "default: fp32" },
+        { "--loss-scale", "S", OPTION_DOUBLE, &o->plan.loss_scale, .min = 0, .max = 0x1p127,
+          .help = "fp16: initial loss scale, a power of two; default: 65536" },
+        { "--dropout", "P", OPTION_DOUBLE, &dropout, .min = 0, .max = 0.999,
+          .help = "dropout of embeddings, attention and residuals; default: the model's" },
         { "--untied", NULL, OPTION_SWITCH, &untied, .help = "the output matrix is not tied to the token embedding" },
         { .kind = OPTION_HEADING, .help = "Training" },
-        { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9, .help = "number of steps; default: 100; for a resumed run, those left of --lr-steps" },
-        { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e9, .help = "sequences in the global batch; default: the model's" },
-        { "--batches", "FILE", OPTION_STRING, &batches, .help = "sequences of every microbatch of each copy, step by step, instead of --batch and --micro; docs/batches.md" },
+        { "--steps", "N", OPTION_INT, &steps, .min = 0, .max = 1e9,
+          .help = "number of steps; default: 100; for a resumed run, those left of --lr-steps" },
+        { "--batch", "N", OPTION_INT, &batch, .min = 1, .max = 1e9,
+          .help = "sequences in the global batch; default: the model's" },
+        { "--batches", "FILE", OPTION_STRING, &batches,
+          .help = "sequences of every microbatch of each copy, step by step, instead of --batch and --micro; "
+                  "docs/batches.md" },
         { "--seq", "N", OPTION_INT, &seq, .min = 1, .max = 1e9, .help = "tokens in a sequence; default: the model's" },
-        { "--micro", "N", OPTION_INT, &micro, .min = 1, .max = 1e6, .help = "microbatches per copy; default: pp, if the batch allows" },
-        { "--optimizer", "NAME", OPTION_STRING, &optimizer, .help = "adamw, sgd, momentum, galore, natural-galore; mezo: no backward pass" },
-        { "--mezo-eps", "EPS", OPTION_DOUBLE, &distance, .min = 0, .max = 1e6, .help = "mezo: distance from the weights, along a random direction, at which losses are taken; default: 1e-3" },
-        { "--perturb", "SIDES", OPTION_INT, &o->plan.perturb, .min = 1, .max = 2, .help = "mezo: 2: one half of the copies computes the loss at + eps, the other at - eps; default: 1, each computes both" },
+        { "--micro", "N", OPTION_INT, &micro, .min = 1, .max = 1e6,
+          .help = "microbatches per copy; default: pp, if the batch allows" },
+        { "--optimizer", "NAME", OPTION_STRING, &optimizer,
+          .help = "adamw, sgd, momentum, galore, natural-galore; mezo: no backward pass" },
+        { "--mezo-eps", "EPS", OPTION_DOUBLE, &distance, .min = 0, .max = 1e6,
+          .help = "mezo: distance from the weights, along a random direction, at which losses are taken; "
+                  "default: 1e-3" },
+        { "--perturb", "SIDES", OPTION_INT, &o->plan.perturb, .min = 1, .max = 2,
+          .help = "mezo: 2: one half of the copies computes the loss at + eps, the other at - eps; default: 1, each "
+                  "computes both" },
         { "--lr", "RATE", OPTION_DOUBLE, &lr, .min = 0, .max = 1e6, .help = "learning rate; default: the optimizer's" },
-        { "--min-lr", "RATE", OPTION_DOUBLE, &min_lr, .min = 0, .max = 1e6, .help = "where the cosine ends; default: a tenth of --lr" },
-        { "--warmup", "N", OPTION_INT, &warmup, .min = 0, .max = 1e9, .help = "steps of linear warm-up; default: a tenth of --lr-steps" },
-        { "--lr-steps", "N", OPTION_INT, &lr_steps, .min = 1, .max = 1e9, .help = "step at which the cosine ends, counted from the very first; default: the last step" },
-        { "--clip", "NORM", OPTION_DOUBLE, &clip, .min = 0, .max = 1e30, .help = "largest global gradient norm, 0: none; default: the optimizer's" },
-        { "--weight-decay", "RATE", OPTION_DOUBLE, &decay, .min = 0, .max = 1e6, .help = "weight decay of matrices; default: the optimizer's" },
+        { "--min-lr", "RATE", OPTION_DOUBLE, &min_lr, .min = 0, .max = 1e6,
+          .help = "where the cosine ends; default: a tenth of --lr" },
+        { "--warmup", "N", OPTION_INT, &warmup, .min = 0, .max = 1e9,
+          .help = "steps of linear warm-up; default: a tenth of --lr-steps" },
+        { "--lr-steps", "N", OPTION_INT, &lr_steps, .min = 1, .max = 1e9,
+          .help = "step at which the cosine ends, counted from the very first; default: the last step" },
+        { "--clip", "NORM", OPTION_DOUBLE, &clip, .min = 0, .max = 1e30,
+          .help = "largest global gradient norm, 0: none; default: the optimizer's" },
+        { "--weight-decay", "RATE", OPTION_DOUBLE, &decay, .min = 0, .max = 1e6,
+          .help = "weight decay of matrices; default: the optimizer's" },
         { "--seed", "N", OPTION_UINT64, &o->plan.seed, .help = "seed of initial weights, batches and dropout" },
         { .kind = OPTION_HEADING, .help = "Low-rank optimizers: galore, natural-galore" },
-        { "--rank", "R", OPTION_INT, &low_rank.rank, .min = 1, .max = 1e6, .help = "rank of the projection of each matrix's gradient; default: a quarter of the model's width" },
-        { "--refresh", "T", OPTION_INT, &low_rank.refresh, .min = 1, .max = 1e9, .help = "steps until the projection is computed again, from whole gradients; default: 200" },
-        { "--galore-scale", "A", OPTION_DOUBLE, &low_rank.scale, .min = 0, .max = 1e6, .help = "factor on the steps of projected matrices; default: 0.25" },
-        { "--history", "N", OPTION_INT, &low_rank.history, .min = 1, .max = 64, .help = "natural-galore: projected gradients that make up the Fisher matrix; default: 20" },
-        { "--damping", "X", OPTION_DOUBLE, &low_rank.damping, .min = 0, .max = 1e6, .help = "natural-galore: damping, added to the diagonal of the Fisher matrix; default: 0.001" },
+        { "--rank", "R", OPTION_INT, &low_rank.rank, .min = 1, .max = 1e6,
+          .help = "rank of the projection of each matrix's gradient; default: a quarter of the model's width" },
+        { "--refresh", "T", OPTION_INT, &low_rank.refresh, .min = 1, .max = 1e9,
+          .help = "steps until the projection is computed again, from whole gradients; default: 200" },
+        { "--galore-scale", "A", OPTION_DOUBLE, &low_rank.scale, .min = 0, .max = 1e6,
+          .help = "factor on the steps of projected matrices; default: 0.25" },
+        { "--history", "N", OPTION_INT, &low_rank.history, .min = 1, .max = 64,
+          .help = "natural-galore: projected gradients that make up the Fisher matrix; default: 20" },
+        { "--damping", "X", OPTION_DOUBLE, &low_rank.damping, .min = 0, .max = 1e6,
+          .help = "natural-galore: damping, added to the diagonal of the Fisher matrix; default: 0.001" },
         { .kind = OPTION_HEADING, .help = "Virtual time: how long the run would take on the emulated cluster" },
         CLUSTER_OPTION(cluster, "the machine"),
-        { "--trace", "FILE", OPTION_STRING, &o->trace, .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
-        { "--timeline", "FILE", OPTION_STRING, &o->timeline, .help = "draw the last step's pipeline, as SVG and for the terminal, with its bubble" },
+        { "--trace", "FILE", OPTION_STRING, &o->trace,
+          .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
+        { "--timeline", "FILE", OPTION_STRING, &o->timeline,
+          .help = "draw the last step's pipeline, as SVG and for the terminal, with its bubble" },
         { "--trace-steps", "N", OPTION_INT, &o->trace_steps, .min = 1, .max = 1e9, .help = "steps in the trace" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
-        { "--check", "ref|FILE", OPTION_STRING, &o->check, .help = "compare every activation, gradient and weight with ref, the one-device model, or with a golden file, which also says what is trained; exit status 3 if they differ" },
-        { "--dump", "FILE", OPTION_STRING, &o->dump, .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it" },
-        { "--isolate", NULL, OPTION_SWITCH, &o->isolate, .help = "with --check: give every operation the reference's inputs, so that an error shows only where it is made" },
-        { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid, .help = "before and after every optimizer step, compare what must be bitwise equal on several devices; exit status 3 if it is not" },
-        { "--backend", "NAME", OPTION_STRING, &backend, .help = "what executes operations and owns memory; `orrery list backends` shows them; default: cpu" },
+        { "--check", "ref|FILE", OPTION_STRING, &o->check,
+          .help = "compare every activation, gradient and weight with ref, the one-device model, or with a golden "
+                  "file, which also says what is trained; exit status 3 if they differ" },
+        { "--dump", "FILE", OPTION_STRING, &o->dump,
+          .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it" },
+        { "--isolate", NULL, OPTION_SWITCH, &o->isolate,
+          .help = "with --check: give every operation the reference's inputs, so that an error shows only where it is "
+                  "made" },
+        { "--paranoid", NULL, OPTION_SWITCH, &o->paranoid,
+          .help = "before and after every optimizer step, compare what must be bitwise equal on several devices; exit "
+                  "status 3 if it is not" },
+        { "--backend", "NAME", OPTION_STRING, &backend,
+          .help = "what executes operations and owns memory; `orrery list backends` shows them; default: cpu" },
         { "--memory", "SIZE", OPTION_SIZE, &o->memory, .help = "memory of a device, such as 64M; 0: no limit" },
         WAIT_LIMIT_OPTION(limit),
         { "--save", "DIR", OPTION_STRING, &o->save, .help = "write a checkpoint at the end" },
-        { "--resume", "DIR", OPTION_STRING, &o->resume, .help = "continue from a checkpoint: text, model, training and formats are those saved; options that make it a different run are refused; the mesh may change" },
-        { "--override", NULL, OPTION_SWITCH, &o->override, .help = "with --resume: continue although options make it a different run" },
-        { "--sample", "BYTES", OPTION_INT, &o->sample, .min = 0, .max = 1e6, .help = "bytes of text to generate with the trained model" },
-        { "--json", "FILE", OPTION_STRING, &o->json, .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
+        { "--resume", "DIR", OPTION_STRING, &o->resume,
+          .help = "continue from a checkpoint: text, model, training and formats are those saved; options that make "
+                  "it a different run are refused; the mesh may change" },
+        { "--override", NULL, OPTION_SWITCH, &o->override,
+          .help = "with --resume: continue although options make it a different run" },
+        { "--sample", "BYTES", OPTION_INT, &o->sample, .min = 0, .max = 1e6,
+          .help = "bytes of text to generate with the trained model" },
+        { "--json", "FILE", OPTION_STRING, &o->json,
+          .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { 0 }
     };
     enum error_code e = options_parse("train", argc, argv, table, &o->help, err);
@@ -317,15 +425,22 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     if (e) return e;
 
     if (o->resume) e = take_resumed(o, table, argc, argv, &steps, &lr_steps, err);
-    else if (o->override) e = fail(err, ERR_USAGE, "--override: is only for --resume DIR, with options that make it a different run");
+    else if (o->override)
+        e = fail(err, ERR_USAGE, "--override: is only for --resume DIR, with options that make it a different run");
     if (e) return e;
     o->golden = o->check && strcmp(o->check, "ref") != 0;
     if (o->golden && strpbrk(o->check, "./") == NULL)           /* a word, not a file */
-        return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?", shown(o->check).text);
-    if (o->golden && (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied))
-        return fail(err, ERR_USAGE, "--check %s: the golden file says what is trained; of the model, the text and the training only --optimizer can be chosen",
+        return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?",
+                    shown(o->check).text);
+    if (o->golden &&
+        (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied))
+        return fail(err, ERR_USAGE,
+                    "--check %s: the golden file says what is trained; of the model, the text and the training only "
+                    "--optimizer can be chosen",
                     shown_path(o->check).text);
-    if (o->dump && !o->golden) return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file", shown_path(o->dump).text);
+    if (o->dump && !o->golden)
+        return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file",
+                    shown_path(o->dump).text);
     if (o->isolate && !o->check) return fail(err, ERR_USAGE, "--isolate: needs --check ref");
     struct plan *p = &o->plan;
     int64_t usual_batch;
@@ -340,7 +455,10 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     p->data.bucket = (int64_t)bucket;
     e = take_data(&p->data, &data, err);
     if (!e && o->golden && data_outer(&p->data).every > 0)
-        e = fail(err, ERR_USAGE, "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains copies apart", p->data.scheme);
+        e = fail(err, ERR_USAGE,
+                 "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains "
+                 "copies apart",
+                 p->data.scheme);
     if (!e) e = take_formats(o, grad_dtype, err);
     if (e) return e;
     e = train_take_offload(&p->data, &offload, err);

@@ -20,20 +20,32 @@ void report_start(const struct train_record *r, const struct text *text)
     char mesh[64] = "one device";
     int used = 0;
     for (int a = 0; a < AXIS_COUNT; a++)
-        if (p->mesh.size[a] > 1) used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " x " : "", axis_name(a), p->mesh.size[a]);
-    fprintf(r->out, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s%s\n", p->model.name, (long long)p->model.L, (long long)p->model.H,
-           (long long)p->model.D, (long long)p->model.F, (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype),
-           dtype_wide(p->dtype) == p->dtype ? "" : p->data.narrow_gradients ? " with gradients, fp32 masters" : " with fp32 gradients and masters");
-    fprintf(r->out, "mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices), threads, plural(threads));
+        if (p->mesh.size[a] > 1)
+            used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " x " : "", axis_name(a),
+                             p->mesh.size[a]);
+    fprintf(r->out, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %.2fM parameters, %s%s\n", p->model.name,
+            (long long)p->model.L, (long long)p->model.H, (long long)p->model.D, (long long)p->model.F,
+            (long long)p->model.V, (double)model_elements(&p->model) / 1e6, dtype_name(p->dtype),
+            dtype_wide(p->dtype) == p->dtype ? ""
+            : p->data.narrow_gradients       ? " with gradients, fp32 masters"
+                                             : " with fp32 gradients and masters");
+    fprintf(r->out, "mesh    %s, %d device%s, %d thread%s each\n", mesh, p->mesh.devices, plural(p->mesh.devices),
+            threads, plural(threads));
     fprintf(r->out, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy\n", p->batches ? "up to " : "",
-            (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros, p->micros == 1 ? "" : "es");
+            (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
+            p->micros == 1 ? "" : "es");
     fprintf(r->out, "text    %s, %lld bytes\n", shown_path(text->name).text, (long long)text->count);
     if (o->resume) fprintf(r->out, "resumed %s, at step %lld\n", shown_path(o->resume).text, (long long)o->saved.step);
     if (r->overridden[0]) fprintf(r->out, "differs from the saved run: %s\n", r->overridden);
     if (p->model.V > TEXT_VOCABULARY)
-        fprintf(r->out, "warning the model has V=%lld tokens, but the text is read as bytes: only tokens 0 to 255 occur; use a model with V=256, "
-                "such as --model small\n", (long long)p->model.V);
-    if (o->check) fprintf(r->out, "check   against one device, with bounds measured by adding random rounding errors to a second one-device run\n");
+        fprintf(r->out,
+                "warning the model has V=%lld tokens, but the text is read as bytes: only tokens 0 to 255 occur; use a "
+                "model with V=256, "
+                "such as --model small\n",
+                (long long)p->model.V);
+    if (o->check)
+        fprintf(r->out, "check   against one device, with bounds measured by adding random rounding errors to a second "
+                        "one-device run\n");
     fprintf(r->out, "\n");
     fflush(r->out);
 }
@@ -51,8 +63,9 @@ void report_step(const struct train_record *r, int64_t i)
     const struct plan *p = &r->options->plan;
     const double tokens = (double)(plan_sequences_of(p, r->first_step + i) * p->S) / r->seconds[i];
     const bool slope = r->options->plan.optimizer->forward_only;
-    fprintf(r->out, "%sstep %5lld/%lld  %s  loss %8.5f  %s %7.4f  %8.0f tokens/s", live ? "\r" : "", (long long)(r->first_step + i + 1),
-           (long long)(r->first_step + last + 1), bar, r->step[i].loss, slope ? "slope" : "norm", slope ? r->step[i].slope : r->step[i].norm, tokens);
+    fprintf(r->out, "%sstep %5lld/%lld  %s  loss %8.5f  %s %7.4f  %8.0f tokens/s", live ? "\r" : "",
+            (long long)(r->first_step + i + 1), (long long)(r->first_step + last + 1), bar, r->step[i].loss,
+            slope ? "slope" : "norm", slope ? r->step[i].slope : r->step[i].norm, tokens);
     if (r->step[i].skipped) fprintf(r->out, "  skipped: overflow at loss scale %g", r->step[i].loss_scale);
     if (!live || stays) fprintf(r->out, "\n");
     fflush(r->out);
@@ -69,7 +82,8 @@ static double mean_sequences(const struct train_record *r)
 /* Of the model's matrices and attention, for the plan's B sequences. */
 static double step_flops(const struct plan *p)
 {
-    return p->optimizer->forward_only ? 2 * model_forward_flops(&p->model, p->B, p->S) : model_step_flops(&p->model, p->B, p->S);
+    return p->optimizer->forward_only ? 2 * model_forward_flops(&p->model, p->B, p->S)
+                                      : model_step_flops(&p->model, p->B, p->S);
 }
 
 static double median_seconds(const struct train_record *r)
@@ -83,7 +97,7 @@ static double median_seconds(const struct train_record *r)
     return middle;
 }
 
-/* ---- tables: one line for neighbours that are alike ----------------------------------------------------------------- */
+/* ---- tables: one line for neighbours that are alike -------------------------------------------------------------- */
 
 static bool same_memory(const struct device_report *a, const struct device_report *b)
 {
@@ -92,7 +106,8 @@ static bool same_memory(const struct device_report *a, const struct device_repor
 
 static bool same_tier(const struct device_report *a, const struct device_report *b)
 {
-    return memcmp(&a->offloaded, &b->offloaded, sizeof a->offloaded) == 0 && memcmp(&a->tier, &b->tier, sizeof a->tier) == 0;
+    return memcmp(&a->offloaded, &b->offloaded, sizeof a->offloaded) == 0 &&
+           memcmp(&a->tier, &b->tier, sizeof a->tier) == 0;
 }
 
 static bool same_traffic(const struct device_report *a, const struct device_report *b)
@@ -112,7 +127,9 @@ static void print_place(struct columns *t, const struct mesh *m, int first, int 
     for (enum axis a = 0; a < AXIS_COUNT; a++) {
         bool shared = m->size[a] > 1;
         for (int d = first; d <= last; d++) shared = shared && mesh_coordinate(m, d, a) == mesh_coordinate(m, first, a);
-        if (shared) used += snprintf(place + used, sizeof place - (size_t)used, "%s%s=%d", used ? " " : "", axis_name(a), mesh_coordinate(m, first, a));
+        if (shared)
+            used += snprintf(place + used, sizeof place - (size_t)used, "%s%s=%d", used ? " " : "", axis_name(a),
+                             mesh_coordinate(m, first, a));
     }
     if (first == last) column(t, RIGHT_ALIGNED, "%d", first);
     else column(t, RIGHT_ALIGNED, "%d-%d", first, last);
@@ -135,7 +152,8 @@ static void size_in(struct columns *t, uint64_t bytes, uint64_t pieces)
 }
 
 /* A table with a row for each range of devices that are alike. */
-static void print_ranges(const struct train_record *r, const char *const *names, bool (*same)(const struct device_report *, const struct device_report *),
+static void print_ranges(const struct train_record *r, const char *const *names,
+                         bool (*same)(const struct device_report *, const struct device_report *),
                          void (*row)(struct columns *, const struct mesh *, const struct device_report *))
 {
     const struct mesh *m = &r->options->plan.mesh;
@@ -171,7 +189,8 @@ static void tier_row(struct columns *t, const struct mesh *m, const struct devic
 
 /* The axis over which each kind of schemes talks. */
 static const struct { enum traffic_kind kind; enum axis axis; const char *title; } kind_axis[] = {
-    { TRAFFIC_PIPELINE, PP, "pipeline pp" },  { TRAFFIC_DATA, DP, "data dp" },      { TRAFFIC_ATTENTION, CP, "attention cp" },
+    { TRAFFIC_PIPELINE, PP, "pipeline pp" },  { TRAFFIC_DATA, DP, "data dp" },
+    { TRAFFIC_ATTENTION, CP, "attention cp" },
     { TRAFFIC_EXPERTS, EP, "experts ep" },    { TRAFFIC_TENSOR, TP, "tensor tp" },
 };
 enum { KINDS_WITH_AXIS = sizeof kind_axis / sizeof *kind_axis };
@@ -187,7 +206,8 @@ static void traffic_row(struct columns *t, const struct mesh *m, const struct de
 
 void report_memory(const struct train_record *r)
 {
-    static const char *const memory[] = { "parameters", "weights", "gradients", "optimizer", "activations", "buffers", "together", NULL };
+    static const char *const memory[] = { "parameters",  "weights", "gradients", "optimizer",
+                                          "activations", "buffers", "together",  NULL };
     static const char *const tier[] = { "weights", "gradients", "optimizer", "read", "written", NULL };
     fprintf(r->out, "\npeak memory of each device, in bytes\n");
     print_ranges(r, memory, same_memory, memory_row);
@@ -216,8 +236,10 @@ static void print_slope(const struct train_record *r)
         const uint64_t bytes = ledger_kind(&r->device[d].counted, TRAFFIC_RESULT).bytes_sent;
         if (bytes > most) most = bytes;
     }
-    fprintf(r->out, "slope   from two losses, for which a device sends at most %llu bytes a step; no gradients are kept or sent\n",
-            (unsigned long long)(r->steps > 0 ? most / (uint64_t)r->steps : 0));
+    fprintf(
+        r->out,
+        "slope   from two losses, for which a device sends at most %llu bytes a step; no gradients are kept or sent\n",
+        (unsigned long long)(r->steps > 0 ? most / (uint64_t)r->steps : 0));
 }
 
 static bool all_exact(const struct train_record *r, bool memory)
@@ -246,9 +268,12 @@ static void report_rounds(const struct train_record *r)
     const int replicas = plan_replicas(p);
     if (o.every == 0) return;
     fprintf(r->out, "rounds  %d replica%s, %lld outer step%s, one every %lld steps", replicas, replicas == 1 ? "" : "s",
-            (long long)outer_steps(&o, r->first_step, done), outer_steps(&o, r->first_step, done) == 1 ? "" : "s", (long long)o.every);
+            (long long)outer_steps(&o, r->first_step, done), outer_steps(&o, r->first_step, done) == 1 ? "" : "s",
+            (long long)o.every);
     if (done % o.every == 0) fprintf(r->out, "; the last one after the last step\n");
-    else fprintf(r->out, "; the saved model is that of step %lld; only --resume continues from the steps after it\n", (long long)(done - done % o.every));
+    else
+        fprintf(r->out, "; the saved model is that of step %lld; only --resume continues from the steps after it\n",
+                (long long)(done - done % o.every));
 }
 
 /* What --paranoid has compared. */
@@ -256,7 +281,10 @@ void report_copies(const struct train_record *r)
 {
     if (!r->options->paranoid) return;
     if (r->copies == 0) fprintf(r->out, "copies  none were compared: no element is on two devices\n");
-    else fprintf(r->out, "copies  %llu elements compared with another device's, in all steps together: all bits are equal\n", (unsigned long long)r->copies);
+    else
+        fprintf(r->out,
+                "copies  %llu elements compared with another device's, in all steps together: all bits are equal\n",
+                (unsigned long long)r->copies);
 }
 
 void report_end(const struct train_record *r)
@@ -272,20 +300,23 @@ void report_end(const struct train_record *r)
                 1e-6 * virtual_step(r), r->options->cluster.name);
     }
     report_rounds(r);
-    if (r->divergence.what) fprintf(r->out, "DIVERGED at step %lld: the %s is %g\n", (long long)r->divergence.step, r->divergence.what, r->divergence.value);
+    if (r->divergence.what)
+        fprintf(r->out, "DIVERGED at step %lld: the %s is %g\n", (long long)r->divergence.step, r->divergence.what,
+                r->divergence.value);
     else if (r->has_numbers) fprintf(r->out, "loss    %.4f on %lld sequences of held-out text\n", r->validation,
                 (long long)plan_most_sequences(p));
     if (p->optimizer->forward_only) print_slope(r);
     fprintf(r->out, "traffic counted messages, bytes and additions of every kind%s %s the formulas on every device\n",
             p->data.offload ? ", and those of the slow tier," : "", all_exact(r, false) ? "equal" : "DIFFER FROM");
-    fprintf(r->out, "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
-           all_exact(r, true) ? "equal" : "DIFFER FROM");
+    fprintf(r->out,
+            "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device\n",
+            all_exact(r, true) ? "equal" : "DIFFER FROM");
     report_copies(r);
     if (r->options->check) report_check(r);
     fflush(r->out);
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static void add_plan(cJSON *root, const struct train_options *o)
 {
@@ -293,9 +324,11 @@ static void add_plan(cJSON *root, const struct train_options *o)
     cJSON *model = cJSON_AddObjectToObject(root, "model"), *mesh = cJSON_AddObjectToObject(root, "mesh");
     cJSON_AddStringToObject(model, "name", p->model.name);
     const struct { const char *letter; int64_t value; } number[] = {
-        { "L", p->model.L }, { "H", p->model.H }, { "D", p->model.D }, { "F", p->model.F }, { "V", p->model.V }, { "parameters", model_elements(&p->model) },
+        { "L", p->model.L }, { "H", p->model.H }, { "D", p->model.D }, { "F", p->model.F }, { "V", p->model.V },
+        { "parameters", model_elements(&p->model) },
     };
-    for (size_t i = 0; i < sizeof number / sizeof *number; i++) cJSON_AddNumberToObject(model, number[i].letter, (double)number[i].value);
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        cJSON_AddNumberToObject(model, number[i].letter, (double)number[i].value);
     for (int a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(mesh, axis_name(a), p->mesh.size[a]);
     cJSON_AddNumberToObject(root, "batch", (double)plan_most_sequences(p));
     if (p->batches) cJSON_AddStringToObject(root, "batches", p->batches->digest.text);
@@ -305,7 +338,8 @@ static void add_plan(cJSON *root, const struct train_options *o)
     cJSON_AddStringToObject(root, "grad_dtype", dtype_name(p->data.narrow_gradients ? p->dtype : dtype_wide(p->dtype)));
     cJSON_AddStringToObject(root, "optimizer", p->optimizer->name);
     cJSON_AddNumberToObject(root, "seed", (double)p->seed);
-    if (data_outer(&p->data).every > 0) cJSON_AddNumberToObject(root, "local_steps", (double)data_outer(&p->data).every);
+    if (data_outer(&p->data).every > 0)
+        cJSON_AddNumberToObject(root, "local_steps", (double)data_outer(&p->data).every);
 }
 
 static void add_sent(cJSON *to, uint64_t messages, uint64_t bytes)
@@ -319,7 +353,8 @@ static void add_operation(cJSON *kind, enum operation op, const struct traffic *
     if (t->messages_sent == 0) return;
     cJSON *o = cJSON_AddObjectToObject(kind, operation_name(op));
     for (int l = 0; l < cluster->levels; l++)
-        if (t->level[l].messages > 0) add_sent(cJSON_AddObjectToObject(o, cluster->link[l].level), t->level[l].messages, t->level[l].bytes);
+        if (t->level[l].messages > 0)
+            add_sent(cJSON_AddObjectToObject(o, cluster->link[l].level), t->level[l].messages, t->level[l].bytes);
 }
 
 /* What a kind of schemes sent, and of it each operation, by the level of the link. */
@@ -385,7 +420,8 @@ enum error_code report_json(const struct train_record *r, const char *path, stru
         cJSON_AddBoolToObject(s, "skipped", r->step[i].skipped);
         cJSON_AddNumberToObject(s, "seconds", r->seconds[i]);
     }
-    for (int d = 0; d < r->options->plan.mesh.devices; d++) add_device(devices, &r->options->plan.mesh, &r->options->cluster, &r->device[d]);
+    for (int d = 0; d < r->options->plan.mesh.devices; d++)
+        add_device(devices, &r->options->plan.mesh, &r->options->cluster, &r->device[d]);
     if (r->options->paranoid) cJSON_AddNumberToObject(root, "copies_compared", (double)r->copies);
     if (r->divergence.what) add_divergence(root, &r->divergence);
     else if (r->has_numbers) cJSON_AddNumberToObject(root, "validation_loss", r->validation);

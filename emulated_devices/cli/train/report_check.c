@@ -1,4 +1,5 @@
-/* report_check.c -- what a run beside the reference has found: the first failure, where and by how much, then the worst of each kind. */
+/* report_check.c -- what a run beside the reference has found:
+ * the first failure, where and by how much, then the worst of each kind. */
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
@@ -11,11 +12,13 @@ static void print_failure(FILE *out, const struct comparison *c, const struct pl
     const struct worst *f = &c->first;
     const struct evidence *on = &c->where.on;
     char text[160];
-    fprintf(out, "\nfirst to differ, in order of execution: %s%s%s, step %lld\n", c->number ? "" : c->first_kind, c->number ? "" : " ", f->tensor, (long long)f->step);
+    fprintf(out, "\nfirst to differ, in order of execution: %s%s%s, step %lld\n", c->number ? "" : c->first_kind,
+            c->number ? "" : " ", f->tensor, (long long)f->step);
     if (!c->number) fprintf(out, "  device    %d (%s)\n", f->rank, mesh_describe(&p->mesh, f->rank, text, sizeof text));
     fprintf(out, "  error     %.2e, norm over norm; its bound is %.2e\n", f->error, f->bound);
     if (!c->number && p->mesh.devices > 1)
-        fprintf(out, "  wrong on  %s: %d of the %d devices that have it\n", diagnose_place(text, sizeof text, &p->mesh, on), devices_count(&on->failing),
+        fprintf(out, "  wrong on  %s: %d of the %d devices that have it\n",
+                diagnose_place(text, sizeof text, &p->mesh, on), devices_count(&on->failing),
                 devices_count(&on->holding));
     if (diagnose_scale(text, sizeof text, &p->mesh, p->micros, on)[0]) fprintf(out, "  it is     %s\n", text);
     if (c->before[0]) fprintf(out, "  before    the last right tensor is %s\n", c->before);
@@ -27,9 +30,12 @@ static const char *verdict(const struct train_record *r)
 {
     if (r->comparison.failed) return "FAILED: the plan does not compute what one device computes.";
     if (r->divergence.what) return "DIVERGED: no error was found in the plan, but the loss or norm is not finite.";
-    if (r->options->plan.optimizer->forward_only) return "OK: both losses, the slope and every weight of every device are what one device computes.";
-    if (!data_quantises(&r->options->plan.data)) return "OK: every activation, gradient, weight and loss of every device is what one device computes.";
-    return "OK: every activation, gradient, weight and loss of every device is what one device computes with weights quantised alike;\n"
+    if (r->options->plan.optimizer->forward_only)
+        return "OK: both losses, the slope and every weight of every device are what one device computes.";
+    if (!data_quantises(&r->options->plan.data))
+        return "OK: every activation, gradient, weight and loss of every device is what one device computes.";
+    return "OK: every activation, gradient, weight and loss of every device is what one device computes with weights "
+           "quantised alike;\n"
            "    what quantising has done to gradients is within its proven bound, element by element.";
 }
 
@@ -57,14 +63,15 @@ void report_check(const struct train_record *r)
     if (c->diverged)
         fprintf(r->out, "\nthe one-device run is not finite either; first, in order of execution: %s, step %lld\n",
                 spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
-    fprintf(r->out, "\nlargest differences from %s, of %lld tensors compared (norm of difference / norm)\n", r->truth, (long long)c->compared);
+    fprintf(r->out, "\nlargest differences from %s, of %lld tensors compared (norm of difference / norm)\n", r->truth,
+            (long long)c->compared);
     do for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) print_worst(&t, name, w);
     while (columns_again(&t));
     fprintf(r->out, "\n%s\n", verdict(r));
     fflush(r->out);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------------ */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static cJSON *add_worst(cJSON *to, const char *name, const struct worst *w)
 {
@@ -100,7 +107,12 @@ void report_check_json(const struct train_record *r, cJSON *root)
     cJSON_AddBoolToObject(check, "holds", !c->failed && !c->diverged);
     cJSON_AddNumberToObject(check, "compared", (double)c->compared);
     cJSON_AddNumberToObject(check, "wrong", (double)c->wrong);
-    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++) add_worst(check, strcmp(name, "their gradients") == 0 ? "activation_gradients" : strcmp(name, "as quantised") == 0 ? "as_quantised" : name, w);
+    for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
+        add_worst(check,
+                  strcmp(name, "their gradients") == 0 ? "activation_gradients"
+                  : strcmp(name, "as quantised") == 0  ? "as_quantised"
+                                                       : name,
+                  w);
     if (c->failed) add_first(check, c, &r->options->plan);
     if (!c->diverged) return;
     cJSON *diverged = cJSON_AddObjectToObject(check, "reference_diverged");

@@ -35,6 +35,7 @@ enum error_code collect_reports(struct trainer *t, int64_t steps, struct device_
     enum error_code e = OK;
     if (t->comm->rank != 0) return message_wait(t->comm, message_send(&x, 0, &own, sizeof own), err);
     all[0] = own;
-    for (int r = 1; r < t->comm->size && !e; r++) e = message_wait(t->comm, message_receive(&x, r, &all[r], sizeof all[r]), err);
+    for (int r = 1; r < t->comm->size && !e; r++)
+        e = message_wait(t->comm, message_receive(&x, r, &all[r], sizeof all[r]), err);
     return e;
 }

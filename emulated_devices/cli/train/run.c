@@ -1,8 +1,8 @@
 /* run.c -- what makes a run this run: saved with a checkpoint, taken up again by --resume, and held to.
  *
- * A run is a list of names and texts.  Names that begin with "--" are flags: a resumed run that is not given one takes it from there.  The
- * others are facts: the model's shape, the text's checksum.  What changes no function is in neither: the mesh, schemes that add up
- * the same sums, how many steps, what is printed.
+ * A run is a list of names and texts.  Names that begin with "--" are flags: a resumed run that is not given one takes
+ * it from there.  The others are facts: the model's shape, the text's checksum.  What changes no function is in
+ * neither: the mesh, schemes that add up the same sums, how many steps, what is printed.
  */
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/sha256.h"
@@ -14,7 +14,7 @@
 
 enum { TEXT_LENGTH = 4200 };             /* bytes: a path and some more */
 
-/* ---- writing it down ------------------------------------------------------------------------------------------------------- */
+/* ---- writing it down --------------------------------------------------------------------------------------------- */
 
 struct run_list { cJSON *run; bool full; };
 
@@ -86,7 +86,8 @@ static void add_formats(struct run_list *l, const struct plan *p)
     const struct block_format *const f[] = { &p->data.quantise_weights, &p->data.quantise_gradients };
     static const char *const flag[] = { "--quantize-weights", "--quantize-gradients" };
     add(l, "--dtype", "%s", dtype_name(p->dtype));
-    if (!p->optimizer->forward_only) add(l, "--grad-dtype", "%s", dtype_name(p->data.narrow_gradients ? p->dtype : dtype_wide(p->dtype)));
+    if (!p->optimizer->forward_only)
+        add(l, "--grad-dtype", "%s", dtype_name(p->data.narrow_gradients ? p->dtype : dtype_wide(p->dtype)));
     if (plan_loss_scale(p).interval > 0) add_real(l, "--loss-scale", plan_loss_scale(p).scale);
     for (int i = 0; i < 2; i++)
         if (f[i]->bits) add(l, flag[i], "int%d", f[i]->bits);
@@ -105,7 +106,8 @@ static void add_replicas(struct run_list *l, const struct plan *p)
     add_whole(l, "replicas", plan_replicas(p));
 }
 
-/* A schedule that does not compute plain training decides what does, with the microbatches and the places that it is for. */
+/* A schedule that does not compute plain training decides what does, with the microbatches and the
+ * places that it is for. */
 static enum error_code add_schedule(struct run_list *l, const struct plan *p, struct error *err)
 {
     struct schedule s;
@@ -152,7 +154,7 @@ cJSON *train_run(const struct train_options *o, const struct text *text, struct 
     return e ? NULL : l.run;
 }
 
-/* ---- taking it up again ---------------------------------------------------------------------------------------------------- */
+/* ---- taking it up again ------------------------------------------------------------------------------------------ */
 
 /* Whether the command line has a flag with another value than was saved. */
 static bool given_anew(const cJSON *run, const char *name, int argc, char *const argv[])
@@ -171,9 +173,11 @@ static bool given_anew(const cJSON *run, const char *name, int argc, char *const
 static bool follows_given(const cJSON *run, const char *name, int argc, char *const argv[])
 {
     static const struct { const char *name, *of[2]; } about[] = {
-        { "--grad-dtype", { "--dtype" } }, { "--loss-scale", { "--dtype" } }, { "--data-parallel", { "--zero", "--shards" } },
+        { "--grad-dtype", { "--dtype" } }, { "--loss-scale", { "--dtype" } },
+        { "--data-parallel", { "--zero", "--shards" } },
         { "--local-steps", { "--zero", "--data-parallel" } }, { "--outer-lr", { "--zero", "--data-parallel" } },
-        { "--outer-momentum", { "--zero", "--data-parallel" } }, { "--micro", { "--schedule" } }, { "--skip", { "--schedule" } },
+        { "--outer-momentum", { "--zero", "--data-parallel" } }, { "--micro", { "--schedule" } },
+        { "--skip", { "--schedule" } },
         { "--update-every", { "--schedule" } }, { "--rank", { "--optimizer" } }, { "--refresh", { "--optimizer" } },
         { "--galore-scale", { "--optimizer" } }, { "--history", { "--optimizer" } }, { "--damping", { "--optimizer" } },
         { "--mezo-eps", { "--optimizer" } },
@@ -184,17 +188,20 @@ static bool follows_given(const cJSON *run, const char *name, int argc, char *co
     return false;
 }
 
-enum error_code train_take_saved(const struct checkpoint *c, const struct option *table, int argc, char *const argv[], struct error *err)
+enum error_code train_take_saved(const struct checkpoint *c, const struct option *table, int argc, char *const argv[],
+                                 struct error *err)
 {
     enum error_code e = OK;
     for (const cJSON *f = c->run->child; f && !e; f = f->next)
-        if (!cJSON_IsString(f)) e = fail(err, ERR_FORMAT, "%s: %s must be a text", TRAINING_FILE, shown(f->string).text);
-        else if (strncmp(f->string, "--", 2) == 0 && !options_given(argc, argv, f->string) && !follows_given(c->run, f->string, argc, argv))
+        if (!cJSON_IsString(f))
+            e = fail(err, ERR_FORMAT, "%s: %s must be a text", TRAINING_FILE, shown(f->string).text);
+        else if (strncmp(f->string, "--", 2) == 0 && !options_given(argc, argv, f->string) &&
+                 !follows_given(c->run, f->string, argc, argv))
             e = options_set(table, f->string, f->valuestring, err);
     return e;
 }
 
-/* ---- holding to it --------------------------------------------------------------------------------------------------------- */
+/* ---- holding to it ----------------------------------------------------------------------------------------------- */
 
 static const char *text_of(const cJSON *run, const char *name)
 {
@@ -204,7 +211,8 @@ static const char *text_of(const cJSON *run, const char *name)
 
 static bool differs(const cJSON *saved, const cJSON *now, const char *name)
 {
-    return strcmp(name, "--data") != 0 && strcmp(text_of(saved, name), text_of(now, name)) != 0;       /* a text may have moved */
+    /* a text may have moved */
+    return strcmp(name, "--data") != 0 && strcmp(text_of(saved, name), text_of(now, name)) != 0;
 }
 
 /* What nobody can go on with, once it was saved: there are no states for another. */
@@ -221,8 +229,8 @@ struct found { char *text; size_t size, used; int count, left_out; const char *f
 static void note(struct found *f, const char *name, const cJSON *saved, const cJSON *now)
 {
     char line[200];
-    const int n = snprintf(line, sizeof line, "%s%s: saved %.60s, now %.60s", f->count ? "; " : "", name, shown(text_of(saved, name)).text,
-                           shown(text_of(now, name)).text);
+    const int n = snprintf(line, sizeof line, "%s%s: saved %.60s, now %.60s", f->count ? "; " : "", name,
+                           shown(text_of(saved, name)).text, shown(text_of(now, name)).text);
     f->count++;
     if (is_for_good(name) && f->for_good == NULL && cJSON_HasObjectItem(saved, name)) f->for_good = name;
     if (f->used + (size_t)n >= f->size) f->left_out++;
@@ -244,7 +252,8 @@ bool train_changes_loss_scale(const struct train_options *o)
     return saved == NULL || strtod(saved->valuestring, NULL) != plan_loss_scale(&o->plan).scale;
 }
 
-enum error_code train_check_saved(const struct train_options *o, const struct text *text, char *differences, size_t size, struct error *err)
+enum error_code train_check_saved(const struct train_options *o, const struct text *text, char *differences,
+                                  size_t size, struct error *err)
 {
     struct found f = { .text = differences, .size = size };
     char more[40] = "";

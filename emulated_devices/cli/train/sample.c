@@ -1,4 +1,5 @@
-/* sample.c -- what the trained model is worth: its weights brought to rank 0, its loss on held-out text, and what it writes. */
+/* sample.c -- what the trained model is worth: its weights brought to rank 0, its loss on held-out
+ * text, and what it writes. */
 #include "emulated_devices/cli/train/train.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
@@ -32,7 +33,8 @@ static void print_token(FILE *out, int32_t token)
 }
 
 /* The window slides when it is full; the prompt is the start of the validation text. */
-static enum error_code write_text(struct transformer *m, const struct text *text, int bytes, uint64_t seed, FILE *out, struct error *err)
+static enum error_code write_text(struct transformer *m, const struct text *text, int bytes, uint64_t seed, FILE *out,
+                                  struct error *err)
 {
     const int64_t S = m->config.S;
     int64_t length = S / 2 < 16 ? S / 2 + 1 : 16;
@@ -57,7 +59,8 @@ static enum error_code write_text(struct transformer *m, const struct text *text
 }
 
 /* The mean loss on one batch of the validation text, always the same one. */
-static enum error_code validation_loss(struct transformer *m, const struct plan *p, const struct text *text, double *loss, struct error *err)
+static enum error_code validation_loss(struct transformer *m, const struct plan *p, const struct text *text,
+                                       double *loss, struct error *err)
 {
     const int64_t B = plan_most_sequences(p);
     const size_t n = (size_t)(B * p->S);
@@ -69,7 +72,8 @@ static enum error_code validation_loss(struct transformer *m, const struct plan 
     return e;
 }
 
-enum error_code print_sample(struct trainer *t, const struct text *text, int bytes, FILE *out, double *validation, struct error *err)
+enum error_code print_sample(struct trainer *t, const struct text *text, int bytes, FILE *out, double *validation,
+                             struct error *err)
 {
     struct model_config config = t->plan.model;
     struct transformer m = { 0 };

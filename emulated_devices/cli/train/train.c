@@ -12,11 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- text ---------------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 struct text_source { const struct text *text; uint64_t seed; int64_t S; enum text_split split; };
 
-static void fill_from_text(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels)
+static void fill_from_text(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids,
+                           int32_t *labels)
 {
     const struct text_source *s = context;
     text_batch(s->text, s->split, s->seed, step, s->S, first, count, ids, labels);
@@ -25,7 +26,9 @@ static void fill_from_text(const void *context, int64_t step, int64_t first, int
 /* Bytes are tokens. */
 static enum error_code check_padding(const struct model_config *c, const struct text *text, struct error *err)
 {
-    const uint8_t *at = c->padding && c->padding <= TEXT_VOCABULARY ? memchr(text->bytes, (int)c->padding - 1, (size_t)text->count) : NULL;
+    const uint8_t *at = c->padding && c->padding <= TEXT_VOCABULARY
+                            ? memchr(text->bytes, (int)c->padding - 1, (size_t)text->count)
+                            : NULL;
     const int32_t token = at ? *at : 0;
     return at ? model_config_check_inputs(c, &token, 1, text->name, err) : OK;
 }
@@ -56,7 +59,8 @@ static enum error_code probe_outputs(const struct train_options *o, struct error
     return e;
 }
 
-/* What no device could hold is better known before there are devices.  @param[out] together  of all of them, on this machine. */
+/* What no device could hold is better known before there are devices.
+ * @param[out] together  of all of them, on this machine. */
 static enum error_code check_budget(const struct train_options *o, uint64_t *together, struct error *err)
 {
     struct plan_memories m;
@@ -73,7 +77,7 @@ static enum error_code check_memory(const struct train_options *o, struct error 
     return e ? e : machine_check_memory(o->plan.mesh.devices, together, err);
 }
 
-/* ---- running --------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 /* What one device needs for a run; the reference on rank 0 only. */
 struct session {
@@ -159,7 +163,8 @@ static enum error_code say_memory(const struct train_record *r, enum error_code 
     const uint64_t need = r->device[most].peak.total;
     if (budget == 0 || need <= budget) return e;
     report_memory(r);
-    return fail(err, ERR_MEMORY, "--memory %s: device %d (%s) needs %llu bytes; --memory %lluK would be enough for every device",
+    return fail(err, ERR_MEMORY,
+                "--memory %s: device %d (%s) needs %llu bytes; --memory %lluK would be enough for every device",
                 size_format(budget).text, most, mesh_describe(m, most, place, sizeof place), (unsigned long long)need,
                 (unsigned long long)(need + 1023) / 1024);
 }
@@ -167,22 +172,27 @@ static enum error_code say_memory(const struct train_record *r, enum error_code 
 /* Every device's report, to rank 0; also of a run that ended because there was not memory enough. */
 static enum error_code collect_record(struct session *r, enum error_code e, struct error *err)
 {
-    const enum error_code told = collect_reports(&r->trainer, r->trainer.step - r->record.first_step, r->record.device, err);
+    const enum error_code told =
+        collect_reports(&r->trainer, r->trainer.step - r->record.first_step, r->record.device, err);
     if (told) return told;
     return comm_agree(r->trainer.comm, r->speaks ? say_memory(&r->record, e, err) : e, err);
 }
 
-/* What the model is worth, unless it has diverged: then it is worth nothing.  All devices know at the end whether it has. */
+/* What the model is worth, unless it has diverged: then it is worth nothing.
+ * All devices know at the end whether it has. */
 static enum error_code judge(struct session *r, const struct text *text, struct error *err)
 {
     const struct train_options *o = r->options;
     enum error_code e = OK;
     r->record.divergence = r->divergence;
-    if (!r->divergence.what && r->record.has_numbers) e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
+    if (!r->divergence.what && r->record.has_numbers)
+        e = print_sample(&r->trainer, text, o->sample, r->record.out, &r->record.validation, err);
     if (e) return e;
     if (r->speaks) find_divergence(&r->record);
     struct error unread;
-    if (comm_agree(r->trainer.comm, r->speaks && r->record.divergence.what ? fail(&unread, ERR_DIVERGED, "it has") : OK, &unread) && !r->divergence.what)
+    if (comm_agree(r->trainer.comm, r->speaks && r->record.divergence.what ? fail(&unread, ERR_DIVERGED, "it has") : OK,
+                   &unread) &&
+        !r->divergence.what)
         r->divergence.what = "model";
     return OK;
 }
@@ -201,7 +211,8 @@ static enum error_code verdict(const struct session *r, struct error *err)
 {
     char text[sizeof err->text];
     if (r->record.comparison.failed)
-        return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, &r->record.comparison, &r->options->plan));
+        return fail(err, ERR_CHECK, "%s",
+                    comparison_describe(text, sizeof text, &r->record.comparison, &r->options->plan));
     if (r->record.divergence.what) return fail_diverged(&r->record, err);
     return check_counts(&r->record, err);
 }
@@ -219,29 +230,38 @@ static enum error_code train_steps(struct session *r, const struct text *text, s
     r->trainer.device->clock.trace = NULL;
     if (e == OK || e == ERR_MEMORY) e = collect_record(r, e, err);
     if (!e) e = judge(r, text, err);
-    if (!e && o->timeline) e = fail_about(err, timeline_write(&r->trainer, o->timeline, r->record.out, err), "--timeline");
+    if (!e && o->timeline)
+        e = fail_about(err, timeline_write(&r->trainer, o->timeline, r->record.out, err), "--timeline");
     if (!e && r->speaks) report_end(&r->record);
-    if (!e && o->trace) e = fail_about(err, trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err), "--trace");
+    if (!e && o->trace)
+        e = fail_about(err,
+                       trace_write(r->trainer.comm, &r->trainer.plan.mesh, &r->trace, o->cluster.name, o->trace, err),
+                       "--trace");
     if (!e && o->save && !r->divergence.what) e = fail_about(err, save(r, text, err), "--save");
     if (!e && r->speaks && o->json) e = fail_about(err, report_json(&r->record, o->json, err), "--json");
     if (!e && r->speaks) e = verdict(r, err);
     return comm_agree(r->trainer.comm, e, err);
 }
 
-static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct text *text, const char *overridden, int threads,
-                                     struct error *err)
+static enum error_code run_on_device(struct comm *comm, const struct train_options *o, const struct text *text,
+                                     const char *overridden, int threads, struct error *err)
 {
     struct session r = { .options = o, .checking = o->check != NULL, .speaks = comm->rank == 0 };
     const struct text_source tokens = { text, o->plan.seed, o->plan.S, TEXT_TRAIN };
     const struct batch_source source = { fill_from_text, &tokens };
     enum error_code e = trainer_open(&r.trainer, &o->plan, comm, source, err);
     if (e) return e;
-    r.record = (struct train_record){ .options = o, .threads = threads, .out = report_stream(o), .has_numbers = comm->device->backend->has_numbers, .truth = "the one-device run",
-                                     .overridden = overridden };
+    r.record = (struct train_record){ .options = o,
+                                      .threads = threads,
+                                      .out = report_stream(o),
+                                      .has_numbers = comm->device->backend->has_numbers,
+                                      .truth = "the one-device run",
+                                      .overridden = overridden };
     r.record.step = calloc((size_t)o->steps + 1, sizeof *r.record.step);
     r.record.seconds = calloc((size_t)o->steps + 1, sizeof *r.record.seconds);
     r.record.device = calloc((size_t)comm->size, sizeof *r.record.device);
-    if (!r.record.step || !r.record.seconds || !r.record.device) e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)o->steps);
+    if (!r.record.step || !r.record.seconds || !r.record.device)
+        e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)o->steps);
     e = comm_agree(comm, e, err);
     if (o->trace) comm->device->clock.trace = &r.trace;
     if (!e) e = load_weights(&r, err);
@@ -279,9 +299,10 @@ static enum error_code train_device(const struct train_options *o, struct error 
     const struct cluster own = cluster_of_rank(&o->cluster, comm.rank);
     clock_restart(&device.clock, &own, o->plan.dtype);
     if (comm.size != o->plan.mesh.devices)
-        e = fail(err, ERR_PLAN, "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d", comm.size,
-                 comm.size == 1 ? "" : "es", o->plan.mesh.size[DP], o->plan.mesh.size[TP], o->plan.mesh.size[PP], o->plan.mesh.size[CP],
-                 o->plan.mesh.size[EP], o->plan.mesh.devices);
+        e = fail(err, ERR_PLAN,
+                 "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d",
+                 comm.size, comm.size == 1 ? "" : "es", o->plan.mesh.size[DP], o->plan.mesh.size[TP],
+                 o->plan.mesh.size[PP], o->plan.mesh.size[CP], o->plan.mesh.size[EP], o->plan.mesh.devices);
     if (!e) {
         announce_process(comm.rank, mesh_describe(&o->plan.mesh, comm.rank, place, sizeof place));
         if (o->plan.batches) e = batch_plan_agree(o->plan.batches, &comm, err);
@@ -299,7 +320,8 @@ static enum error_code train_device(const struct train_options *o, struct error 
 }
 
 /* What is wrong with files is better said once, before there are eight of us. */
-static enum error_code launch_devices(const struct train_options *o, int argc, char **argv, int *status, struct error *err)
+static enum error_code launch_devices(const struct train_options *o, int argc, char **argv, int *status,
+                                      struct error *err)
 {
     struct text text;
     char overridden[240];

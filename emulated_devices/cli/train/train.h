@@ -23,15 +23,15 @@ struct train_options {
     int sample;                         /* bytes of text to show at the end */
     uint64_t memory;                    /* budget of a device; 0: none */
     bool isolate;                       /* every operation gets the reference's inputs */
-    struct checkpoint saved;            /* of --resume, or of the folder that --model names; what is not given is taken from it */
+    struct checkpoint saved;  /* of --resume, or of the folder that --model names; what is not given is taken from it */
     bool override;                      /* go on although this is another run than was saved */
     bool golden;                        /* check is the path of a golden file */
     bool paranoid;                      /* copies are compared bit by bit */
     bool help;
 };
 
-/** Read the command line, fill in what a checkpoint has and then defaults, and check the plan.  The same on every device.
- *  train_options_free is due, also after a failure. */
+/** Read the command line, fill in what a checkpoint has and then defaults, and check the plan.  The same on every
+ *  device.  train_options_free is due, also after a failure. */
 enum error_code train_parse(struct train_options *, int argc, char **argv, struct error *);
 void train_options_free(struct train_options *);
 
@@ -40,17 +40,21 @@ void train_options_free(struct train_options *);
 /** @return an object for cJSON_Delete, or NULL and ERR_MEMORY. */
 cJSON *train_run(const struct train_options *, const struct text *, struct error *);
 
-/** Take from a checkpoint every flag that makes the run and that the command line does not have.  @return OK, or the fault of a value. */
-enum error_code train_take_saved(const struct checkpoint *, const struct option *table, int argc, char *const argv[], struct error *);
+/** Take from a checkpoint every flag that makes the run and that the command line does not have.
+ * @return OK, or the fault of a value. */
+enum error_code train_take_saved(const struct checkpoint *, const struct option *table, int argc, char *const argv[],
+                                 struct error *);
 
 /**
  * Hold a resumed run to what was saved.
  * @param[out] differences  for people: each one, "--lr: saved 0.001, now 0.002"; empty if there is none.
  * @return OK, also with differences if the command line says --override; ERR_USAGE with all of them.
  */
-enum error_code train_check_saved(const struct train_options *, const struct text *, char *differences, size_t size, struct error *);
+enum error_code train_check_saved(const struct train_options *, const struct text *, char *differences, size_t size,
+                                  struct error *);
 
-/** Whether a resumed run is told another loss scale to begin with than the saved one was: then that one's does not count. */
+/** Whether a resumed run is told another loss scale to begin with than the saved one was:
+ * then that one's does not count. */
 bool train_changes_loss_scale(const struct train_options *);
 
 /* What the command line says about the slow tier; NULL and 0: not given. */
@@ -59,13 +63,15 @@ enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, unless the command line has
 
 enum error_code train_take_offload(struct data_request *, const struct offload_flags *, struct error *);
 
-/** Take model, batch, steps and optimizer's numbers from the golden file that --check names.  The optimizer is chosen already. */
+/** Take model, batch, steps and optimizer's numbers from the golden file that --check names.
+ * The optimizer is chosen already. */
 enum error_code train_take_golden(struct train_options *, struct error *);
 
 /** Train the golden file's run, and hold all its tensors to the file.  Collective. */
 enum error_code train_golden(struct comm *, const struct train_options *, struct error *);
 
-/** The learning rate's course: up, and down until the last step, or until --lr-steps; counted from step 0 of a resumed run. */
+/** The learning rate's course: up, and down until the last step, or until --lr-steps;
+ * counted from step 0 of a resumed run. */
 void train_set_rates(struct hyperparameters *, const struct train_options *, int64_t first_step);
 
 /* What one device tells at the end. */
@@ -78,7 +84,8 @@ struct device_report {
     int64_t virtual_time;               /* picoseconds */
     struct model_state offloaded;       /* bytes on the slow tier */
     struct tier_traffic tier;           /* read from it and written to it */
-    struct error wrong_traffic, wrong_memory;           /* where what is counted is not what was predicted (counts.h); code OK: nowhere */
+    struct error wrong_traffic, wrong_memory;           /* where what is counted is not what was predicted (counts.h);
+                                                         * code OK: nowhere */
 };
 
 /* Where a run has come to numbers that are not finite. */
@@ -122,14 +129,14 @@ void report_check_json(const struct train_record *, cJSON *root);
 /* diverged.c */
 
 /**
- * Whether a step has a loss, a norm or a slope that is not finite; the same on every device.  A step that loss scaling skips has not
- * diverged, unless the scale cannot become smaller.
+ * Whether a step has a loss, a norm or a slope that is not finite; the same on every device.  A step that loss scaling
+ * skips has not diverged, unless the scale cannot become smaller.
  * @param[out] d  set if it has.
  */
 bool step_diverges(const struct optimizer *, int64_t step, const struct step_result *, struct divergence *d);
 
-/** At the end of a run, on rank 0: set the record's divergence where the last loss, the loss on held-out text, or a tensor of the
- *  one-device run is not finite.  One that is set already stays. */
+/** At the end of a run, on rank 0: set the record's divergence where the last loss, the loss on held-out text, or a
+ *  tensor of the one-device run is not finite.  One that is set already stays. */
 void find_divergence(struct train_record *);
 
 /** The line that says so.  @return ERR_DIVERGED. */
@@ -138,8 +145,9 @@ enum error_code fail_diverged(const struct train_record *, struct error *);
 /** Collect every device's report on rank 0.  Collective. */
 enum error_code collect_reports(struct trainer *, int64_t steps, struct device_report *all, struct error *);
 
-/* sample.c: the trained model's loss on held-out text, and so many bytes of what it writes.  Collective; rank 0 has the loss
- * and prints the text. */
-enum error_code print_sample(struct trainer *, const struct text *, int bytes, FILE *out, double *validation, struct error *);
+/* sample.c: the trained model's loss on held-out text, and so many bytes of what it writes.  Collective; rank 0 has the
+ * loss and prints the text. */
+enum error_code print_sample(struct trainer *, const struct text *, int bytes, FILE *out, double *validation,
+                             struct error *);
 
 #endif

@@ -25,7 +25,8 @@ static void print_tally(enum operation op, const struct tally *t)
     fflush(stdout);
 }
 
-static void record_algorithm(struct job *j, const struct algorithm *a, const struct algorithm_outcome *o, struct tally *t)
+static void record_algorithm(struct job *j, const struct algorithm *a, const struct algorithm_outcome *o,
+                             struct tally *t)
 {
     char scheme[80];
     snprintf(scheme, sizeof scheme, "%s %s", operation_name(a->operation), a->name);
@@ -60,7 +61,8 @@ enum error_code verify_collectives(struct job *j, struct error *err)
     if (e) return e;
     const struct cluster *m = &j->world->device->clock.cluster;
     if (j->prints)
-        printf("\n%d device%s of %s, collectives: exact results, messages, bytes and additions\n", j->world->size, plural(j->world->size), m->name);
+        printf("\n%d device%s of %s, collectives: exact results, messages, bytes and additions\n", j->world->size,
+               plural(j->world->size), m->name);
     struct tally t = { .calls = 0 };
     for (int i = 0; algorithms[i] && !e; i++) {
         struct algorithm_outcome o;

@@ -30,7 +30,7 @@ void verify_refuse(struct job *j, const char *family, const char *what, const st
     cJSON_AddStringToObject(o, "refused", why->text);
 }
 
-/* ---- families ------------------------------------------------------------------------------------------------------------------- */
+/* ---- families ---------------------------------------------------------------------------------------------------- */
 
 /* The kind of schemes of a family's place, behind the collectives. */
 static enum scheme_kind kind_at(int place)
@@ -85,8 +85,8 @@ static enum error_code run_families(struct job *j, struct cases *c, const struct
     if (!e && j->prints) print_count(j);
     if (!e && j->speaks && o->json) e = write_job(j, o->json, err);
     if (!e && j->speaks && j->count.passed != j->count.cases)
-        e = fail(err, ERR_CHECK, "on %d device%s, %d of %d cases did not hold", j->world->size, j->world->size == 1 ? "" : "s",
-                 j->count.cases - j->count.passed, j->count.cases);
+        e = fail(err, ERR_CHECK, "on %d device%s, %d of %d cases did not hold", j->world->size,
+                 j->world->size == 1 ? "" : "s", j->count.cases - j->count.passed, j->count.cases);
     return comm_agree(j->world, e, err);
 }
 

@@ -18,20 +18,26 @@ static struct ratio_text ratio(double r)
     return t;
 }
 
-static const char *bits_word(const struct case_outcome *o) { return !o->has_twin ? "-" : o->same_bits ? "==" : "other"; }
+static const char *bits_word(const struct case_outcome *o)
+{
+    return !o->has_twin ? "-" : o->same_bits ? "==" : "other";
+}
 
 /* What is unusual behind the line, or below it where it does not fit. */
-static void print_case(const struct cases *c, const struct choice *x, const struct plan *p, const struct case_outcome *o)
+static void print_case(const struct cases *c, const struct choice *x, const struct plan *p,
+                       const struct case_outcome *o)
 {
     const enum dimension own = space_of_kind(c->space.kind);
     const struct outcome *r = &o->outcome;
     char with[300], size[32];
     cases_describe(c, x, own, with, sizeof with);
     snprintf(size, sizeof size, "M=%d v=%d", p->micros, p->chunks);
-    const int used = printf("  %-14s %-14s %-7s %7.1e %5s %-5s %-5s %-5s %s", space_value(&c->space, DIM_MESH, x->value[DIM_MESH]).text,
+    const int used = printf("  %-14s %-14s %-7s %7.1e %5s %-5s %-5s %-5s %s",
+                            space_value(&c->space, DIM_MESH, x->value[DIM_MESH]).text,
                             space_value(&c->space, own, x->value[own]).text, size, r->comparison.largest_error,
-                            ratio(comparison_ratio(&r->comparison)).text, r->traffic.code ? "other" : "==", r->memory.code ? "other" : "==",
-                            bits_word(o), o->verdict.code ? "FAILED" : "ok");
+                            ratio(comparison_ratio(&r->comparison)).text,
+                            r->traffic.code ? "other" : "==", r->memory.code ? "other" : "==", bits_word(o),
+                            o->verdict.code ? "FAILED" : "ok");
     if (with[0] && used + 2 + (int)strlen(with) <= COLUMNS) printf("  %s\n", with);
     else if (with[0]) printf("\n%*s", WITH_INDENT, ""), print_wrapped(stdout, WITH_INDENT, with);
     else printf("\n");
@@ -49,17 +55,20 @@ static void add_worst(cJSON *to, const char *name, const struct worst *w)
     cJSON_AddNumberToObject(o, "bound", w->bound);
 }
 
-static void record_case(struct job *j, const struct cases *c, const struct choice *x, const struct plan *p, const struct case_outcome *o)
+static void record_case(struct job *j, const struct cases *c, const struct choice *x, const struct plan *p,
+                        const struct case_outcome *o)
 {
     const enum scheme_kind kind = c->space.kind;
     const enum dimension own = space_of_kind(kind);
     const struct comparison *r = &o->outcome.comparison;
-    cJSON *to = verify_begin_case(j, scheme_kind_info(kind)->family, space_value(&c->space, own, x->value[own]).text, &o->verdict);
+    cJSON *to = verify_begin_case(j, scheme_kind_info(kind)->family, space_value(&c->space, own, x->value[own]).text,
+                                  &o->verdict);
     cJSON *mesh = cJSON_AddObjectToObject(to, "mesh"), *with = cJSON_AddObjectToObject(to, "with");
     for (int a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(mesh, axis_name((enum axis)a), p->mesh.size[a]);
     for (int d = 0; d < DIMENSIONS; d++)
         if (x->value[d] && d != DIM_MESH && d != (int)own)
-            cJSON_AddStringToObject(with, dimension_name((enum dimension)d), space_value(&c->space, (enum dimension)d, x->value[d]).text);
+            cJSON_AddStringToObject(with, dimension_name((enum dimension)d),
+                                    space_value(&c->space, (enum dimension)d, x->value[d]).text);
     cJSON_AddNumberToObject(to, "micro", p->micros);
     cJSON_AddNumberToObject(to, "chunks", p->chunks);
     cJSON_AddStringToObject(to, "bits", bits_word(o));
@@ -106,8 +115,8 @@ enum error_code verify_schemes(struct job *j, struct cases *c, enum scheme_kind 
     enum error_code e = OK;
     cases_begin(c, kind);
     if (j->prints)
-        printf("\n%d device%s, %-*s %7s %5s %-5s %-5s bits\n", P, plural(P), P > 9 ? 27 : 29 - (P > 1), scheme_kind_info(kind)->family, "error",
-               "ratio", "sent", "mem");
+        printf("\n%d device%s, %-*s %7s %5s %-5s %-5s bits\n", P, plural(P), P > 9 ? 27 : 29 - (P > 1),
+               scheme_kind_info(kind)->family, "error", "ratio", "sent", "mem");
     for (enum covering_result r; !e && (r = cases_next(c, &x, &pair, &why)) != COVERING_DONE; ) {
         if (r == COVERING_CASE) e = run_case(j, c, &x, err);
         else refuse_pair(j, c, &pair, &why);

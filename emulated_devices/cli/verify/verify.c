@@ -15,9 +15,11 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
     for (int i = 0; verify_family(i); i++) families[i] = verify_family(i);
     const struct option table[] = {
         { "WHAT", NULL, OPTION_CHOICE, &o->what, .choices = families, .help = "one family; default: all" },
-        { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES, .help = "try all meshes of 1 to N devices" },
+        { "--devices", "N", OPTION_INT, &o->devices, .min = 1, .max = VERIFY_MOST_DEVICES,
+          .help = "try all meshes of 1 to N devices" },
         CLUSTER_OPTION(o->cluster_name, "whose nodes collectives follow"),
-        { "--backend", "NAME", OPTION_STRING, &backend, .help = "what executes operations; `orrery list backends` shows them; default: cpu" },
+        { "--backend", "NAME", OPTION_STRING, &backend,
+          .help = "what executes operations; `orrery list backends` shows them; default: cpu" },
         WAIT_LIMIT_OPTION(limit),
         { "--quiet", NULL, OPTION_SWITCH, &o->quiet, .help = "no text output" },
         { "--json", "FILE", OPTION_STRING, &o->json, .help = "every case as JSON; - for stdout, without text output" },
@@ -25,13 +27,16 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
     };
     enum error_code e = options_parse("verify", argc - 2, argv + 2, table, help, err);
     if (!e && *help)
-        print_usage("verify", "[WHAT] [options]", "Run everything registered on every fitting mesh, and check it against one device.\n\n"
-                    "Schemes train three steps, in shapes in which nothing divides: every scheme on every mesh that\n"
-                    "splits its axis, and every pair of scheme, model, optimizer, format, recomputation, codes, tiles,\n"
-                    "offloading .. that go together, in at least one case. Every loss, gradient and weight of every\n"
-                    "device is held to its measured bound, in fp64 also to 1e-12; messages, bytes, additions and peak\n"
-                    "memory equal their formulas. Plans that add in the same order end with the same bits, whatever\n"
-                    "the schedule and wherever numbers lie. Collectives are exact.", table);
+        print_usage(
+            "verify", "[WHAT] [options]",
+            "Run everything registered on every fitting mesh, and check it against one device.\n\n"
+            "Schemes train three steps, in shapes in which nothing divides: every scheme on every mesh that\n"
+            "splits its axis, and every pair of scheme, model, optimizer, format, recomputation, codes, tiles,\n"
+            "offloading .. that go together, in at least one case. Every loss, gradient and weight of every\n"
+            "device is held to its measured bound, in fp64 also to 1e-12; messages, bytes, additions and peak\n"
+            "memory equal their formulas. Plans that add in the same order end with the same bits, whatever\n"
+            "the schedule and wherever numbers lie. Collectives are exact.",
+            table);
     set_wait_limit(limit);
     return e ? e : set_backend(backend, err);
 }
@@ -48,12 +53,14 @@ static enum error_code add_job(cJSON *root, const char *path, struct verify_coun
     if (!e) e = json_int(job, path, "refused", 0, INT32_MAX, &refused, err);
     all->passed += (int)passed, all->cases += (int)cases, all->refused += (int)refused;
     cJSON *list = cJSON_GetObjectItem(root, "cases"), *one;
-    while (!e && (one = cJSON_DetachItemFromArray(cJSON_GetObjectItem(job, "cases"), 0)) != NULL) cJSON_AddItemToArray(list, one);
+    while (!e && (one = cJSON_DetachItemFromArray(cJSON_GetObjectItem(job, "cases"), 0)) != NULL)
+        cJSON_AddItemToArray(list, one);
     cJSON_Delete(job);
     return e;
 }
 
-static enum error_code run_job(const struct verify_options *o, int devices, char *program, const char *path, int *status, struct error *err)
+static enum error_code run_job(const struct verify_options *o, int devices, char *program, const char *path,
+                               int *status, struct error *err)
 {
     const char *words[9] = { program, "verify", "--json", path, "--cluster", o->cluster_name };
     int n = 6;
@@ -62,7 +69,8 @@ static enum error_code run_job(const struct verify_options *o, int devices, char
     return launch(devices, n, (char **)words, status, err);     /* which does not write to them */
 }
 
-static enum error_code run_jobs(const struct verify_options *o, char *program, const char *path, cJSON *root, struct verify_count *all, struct error *err)
+static enum error_code run_jobs(const struct verify_options *o, char *program, const char *path, cJSON *root,
+                                struct verify_count *all, struct error *err)
 {
     enum error_code e = OK;
     for (int devices = 1; devices <= o->devices && !e; devices++) {
@@ -75,7 +83,8 @@ static enum error_code run_jobs(const struct verify_options *o, char *program, c
     return e;
 }
 
-static enum error_code report(const struct verify_options *o, cJSON *root, struct verify_count all, double seconds, struct error *err)
+static enum error_code report(const struct verify_options *o, cJSON *root, struct verify_count all, double seconds,
+                              struct error *err)
 {
     if (!o->quiet) {
         printf("\n");

@@ -29,13 +29,13 @@ void verify_print_count(struct verify_count);
 
 /**
  * One device of a job that runs all cases for its number of devices.
- * asked: a struct verify_options.  Rank 0 prints a line for each, then the count, and writes options->json, if there is one:
- * { "devices", "cases": [..] } and the counts.
+ * asked: a struct verify_options.  Rank 0 prints a line for each, then the count, and writes options->json, if there is
+ * one: { "devices", "cases": [..] } and the counts.
  * @return OK, or on every device ERR_CHECK if some case did not hold, or what kept it from going on.
  */
 device_fn verify_device;
 
-/* ---- between the files of this folder --------------------------------------------------------------------------------- */
+/* ---- between the files of this folder ---------------------------------------------------------------------------- */
 
 /* A job, as one of its devices has it. */
 struct job {

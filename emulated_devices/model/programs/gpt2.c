@@ -5,8 +5,10 @@
 #include "emulated_devices/model/program.h"
 
 static const struct node embedding[] = {
-    { OP_EMBED,     .out = "tokens",       .in = { "ids" },              .param = "wte", .role = ROLE_TOKENS, .unseen = true },
-    { OP_POSITIONS, .out = "placed",       .in = { "tokens" },           .param = "wpe", .role = ROLE_POSITIONS, .unseen = true },
+    { OP_EMBED,     .out = "tokens",       .in = { "ids" },              .param = "wte", .role = ROLE_TOKENS,
+      .unseen = true },
+    { OP_POSITIONS, .out = "placed",       .in = { "tokens" },           .param = "wpe", .role = ROLE_POSITIONS,
+      .unseen = true },
     { OP_DROPOUT,   .out = "embedding",    .in = { "placed" },           .place = "embedding" },
     { .op = OP_END }
 };
@@ -15,7 +17,8 @@ static const struct node block[] = {
     { OP_NORM,      .out = "ln_1",         .in = { "in" },               .param = "ln_1" },
     { OP_MATRIX,    .out = "attn.qkv",     .in = { "ln_1" },             .param = "attn.c_attn", .role = ROLE_QKV },
     { OP_ATTENTION, .out = "attn.heads",   .in = { "attn.qkv" } },
-    { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" },       .param = "attn.c_proj", .role = ROLE_ATTENTION_OUT },
+    { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" },       .param = "attn.c_proj",
+      .role = ROLE_ATTENTION_OUT },
     { OP_DROPOUT,   .out = "attn.dropped", .in = { "attn.out" },         .place = "attention", .unseen = true },
     { OP_ADD,       .out = "mid",          .in = { "in", "attn.dropped" } },
     { OP_NORM,      .out = "ln_2",         .in = { "mid" },              .param = "ln_2" },

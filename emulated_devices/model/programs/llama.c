@@ -5,17 +5,20 @@
 #include "emulated_devices/model/program.h"
 
 const struct node llama_embedding[] = {
-    { OP_EMBED,     .out = "tokens",       .in = { "ids" },              .param = "model.embed_tokens", .role = ROLE_TOKENS, .unseen = true },
+    { OP_EMBED,     .out = "tokens",       .in = { "ids" },              .param = "model.embed_tokens",
+      .role = ROLE_TOKENS, .unseen = true },
     { OP_DROPOUT,   .out = "embedding",    .in = { "tokens" },           .place = "embedding" },
     { .op = OP_END }
 };
 
 static const struct node block[] = {
     { OP_NORM,      .out = "ln_1",         .in = { "in" },               .param = "input_layernorm" },
-    { OP_MATRIX,    .out = "attn.qkv",     .in = { "ln_1" },             .param = "self_attn.qkv_proj", .role = ROLE_QKV },
+    { OP_MATRIX,    .out = "attn.qkv",     .in = { "ln_1" },             .param = "self_attn.qkv_proj",
+      .role = ROLE_QKV },
     { OP_ROTARY,    .out = "attn.rotated", .in = { "attn.qkv" } },
     { OP_ATTENTION, .out = "attn.heads",   .in = { "attn.rotated" } },
-    { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" },       .param = "self_attn.o_proj", .role = ROLE_ATTENTION_OUT },
+    { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" },       .param = "self_attn.o_proj",
+      .role = ROLE_ATTENTION_OUT },
     { OP_DROPOUT,   .out = "attn.dropped", .in = { "attn.out" },         .place = "attention", .unseen = true },
     { OP_ADD,       .out = "mid",          .in = { "in", "attn.dropped" } },
     { OP_NORM,      .out = "ln_2",         .in = { "mid" },              .param = "post_attention_layernorm" },

@@ -1,8 +1,8 @@
 /* attention.h -- the seam for context parallelism: attention over sequences whose tokens are cut over cp.
  *
- * A scheme says which tokens of a sequence each device has.  All other operations work on rows one by one, so that a device needs no more
- * than its own; attention needs the keys and values of others, and the scheme sees to that.  Tensor parallelism has cut the heads before:
- * what a call is given are this device's tokens of this device's heads.
+ * A scheme says which tokens of a sequence each device has.  All other operations work on rows one by one, so that a
+ * device needs no more than its own; attention needs the keys and values of others, and the scheme sees to that.
+ * Tensor parallelism has cut the heads before: what a call is given are this device's tokens of this device's heads.
  *
  * `whole` is the trivial scheme: each sequence is on one device.
  */
@@ -35,11 +35,13 @@ struct attention_call {
 
 struct attention_scheme {
     struct scheme head;
-    /* Whether a model's sequences of S tokens can be cut for P devices, each with the heads in h.  @return NULL, or what it needs, in words. */
+    /* Whether a model's sequences of S tokens can be cut for P devices, each with the heads in h.  @return NULL, or
+     * what it needs, in words. */
     const char *(*refuses)(const struct model_config *, struct heads h, int64_t S, int P);
     /* Add the tokens of a sequence of S that one of P devices has, in the order of its rows. */
     void (*cut)(struct intervals *tokens, int64_t S, int P, int rank);
-    /* Slot `slot` of what a call with so many rows keeps besides its output: a tensor without memory.  slots: how many there are. */
+    /* Slot `slot` of what a call with so many rows keeps besides its output: a tensor without memory.  slots:
+     * how many there are. */
     int slots;
     bool reads_input, reads_output;     /* of backward: besides these, it reads queries, keys and values; the output */
     struct tensor (*kept)(const struct context_parallel *, int slot, int64_t rows);

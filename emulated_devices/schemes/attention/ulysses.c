@@ -1,15 +1,19 @@
 /* attention, ulysses: tokens are exchanged for heads, so that each device has whole sequences of some heads.
  *
- * Source   S. A. Jacobs et al., "DeepSpeed Ulysses: system optimizations for enabling training of extreme long sequence Transformer models",
- *          arXiv:2309.14509
- * Group    P devices, each with the r-th of P nearly equal stretches of every sequence's S tokens; P need not divide S or the heads
- * Layout   before and after: n tokens of all H heads; between: all S tokens of h of H query heads and the k key/value heads they use.
- *          Where there are more devices than key/value heads, several have a copy of one, and their gradients are added up
- * Talks    forward   all-to-all of queries, keys, values; all-to-all of the output.  backward  the same of their gradients
- *          n (H + 2 K) A (P-1)/P and n H A (P-1)/P elements each way where all divide; copies of keys and values besides
- * Memory   kept: queries, keys, values and output of the heads here for all S tokens, and the log-sum-exp; forward and backward: what is packed
- *          to be sent and what has come, one exchange at a time
- * Equals   permutes: each head is computed on one device as it is on one.  Gradients of copied keys and values reassociate, in the order of ranks
+ * Source   S. A. Jacobs et al., "DeepSpeed Ulysses: system optimizations for enabling training of extreme long sequence
+ *          Transformer models", arXiv:2309.14509
+ * Group    P devices, each with the r-th of P nearly equal stretches of every sequence's S tokens; P need not divide S
+ *          or the heads
+ * Layout   before and after: n tokens of all H heads; between: all S tokens of h of H query heads and the k key/value
+ *          heads they use.  Where there are more devices than key/value heads, several have a copy of one, and their
+ *          gradients are added up
+ * Talks    forward   all-to-all of queries, keys, values; all-to-all of the output.  backward  the same of their
+ *          gradients n (H + 2 K) A (P-1)/P and n H A (P-1)/P elements each way where all divide; copies of keys and
+ *          values besides
+ * Memory   kept: queries, keys, values and output of the heads here for all S tokens, and the log-sum-exp; forward and
+ *          backward: what is packed to be sent and what has come, one exchange at a time
+ * Equals   permutes: each head is computed on one device as it is on one.  Gradients of copied keys and values
+ *          reassociate, in the order of ranks
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/attention.h"
@@ -42,9 +46,15 @@ static int64_t width_of(const struct context_parallel *cp, int member, bool fuse
     return (h.queries.count + (fused ? 2 * h.keys.count : 0)) * cp->tp->config->A;
 }
 
-static struct interval tokens_of(const struct context_parallel *cp, int member) { return block_at(cp->S, cp->devices, member); }
+static struct interval tokens_of(const struct context_parallel *cp, int member)
+{
+    return block_at(cp->S, cp->devices, member);
+}
 
-static int64_t sequences_in(const struct context_parallel *cp, int64_t rows) { return rows / tokens_of(cp, cp->rank).count; }
+static int64_t sequences_in(const struct context_parallel *cp, int64_t rows)
+{
+    return rows / tokens_of(cp, cp->rank).count;
+}
 
 static struct tensor kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
@@ -54,10 +64,10 @@ static struct tensor kept(const struct context_parallel *cp, int slot, int64_t r
     return tensor_2d(NULL, own, all, width_of(cp, cp->rank, slot == QKV));
 }
 
-/* ---- moving blocks ------------------------------------------------------------------------------------------------ */
+/* ---- moving blocks ----------------------------------------------------------------------------------------------- */
 
-/* Rows of this device's tokens with all heads are in one order, whole sequences with some heads in another; between them they are packed,
- * member by member.  ADD: into what is there. */
+/* Rows of this device's tokens with all heads are in one order, whole sequences with some heads in another; between
+ * them they are packed, member by member.  ADD: into what is there. */
 enum way { PACK, UNPACK, ADD };
 
 struct block { char *packed; struct tensor t; int64_t row, rows, column, columns; };
@@ -65,7 +75,8 @@ struct block { char *packed; struct tensor t; int64_t row, rows, column, columns
 /* Some columns of some neighbouring rows.  @return what lies behind the block. */
 static char *move(struct device *d, struct block b, enum way way)
 {
-    const size_t size = dtype_size(b.t.dtype), pitch = (size_t)tensor_cols(b.t) * size, length = (size_t)b.columns * size;
+    const size_t size = dtype_size(b.t.dtype), pitch = (size_t)tensor_cols(b.t) * size,
+                 length = (size_t)b.columns * size;
     char *const at = (char *)b.t.data + (size_t)b.row * pitch + (size_t)b.column * size;
     if (way == PACK) device_copy_rows(d, b.packed, length, at, pitch, length, b.rows);
     if (way == UNPACK) device_copy_rows(d, at, pitch, b.packed, length, length, b.rows);
@@ -77,19 +88,26 @@ static char *move(struct device *d, struct block b, enum way way)
 }
 
 /* A member's heads of all rows here: queries, then keys, then values, each of all rows. */
-static char *move_heads(struct context_parallel *cp, int member, struct tensor t, bool fused, char *packed, enum way way)
+static char *move_heads(struct context_parallel *cp, int member, struct tensor t, bool fused, char *packed,
+                        enum way way)
 {
     const struct heads h = heads_of(cp, member), all = cp->tp->heads;
     const int64_t A = cp->tp->config->A, rows = tensor_rows(t);
     struct device *d = cp->tp->device;
-    packed = move(d, (struct block){ packed, t, 0, rows, h.queries.first * A, h.queries.count * A }, way == ADD ? UNPACK : way);
+    packed = move(d, (struct block){ packed, t, 0, rows, h.queries.first * A, h.queries.count * A },
+                  way == ADD ? UNPACK : way);
     for (int part = 0; part < 2 && fused; part++)
-        packed = move(d, (struct block){ packed, t, 0, rows, (all.queries.count + part * all.keys.count + h.keys.first) * A, h.keys.count * A }, way);
+        packed =
+            move(d,
+                 (struct block){ packed, t, 0, rows, (all.queries.count + part * all.keys.count + h.keys.first) * A,
+                                 h.keys.count * A },
+                 way);
     return packed;
 }
 
 /* A member's tokens of the heads here, in the same order. */
-static char *move_tokens(struct context_parallel *cp, int member, struct tensor t, bool fused, char *packed, enum way way)
+static char *move_tokens(struct context_parallel *cp, int member, struct tensor t, bool fused, char *packed,
+                         enum way way)
 {
     const struct heads h = heads_of(cp, cp->rank);
     const int64_t A = cp->tp->config->A, columns[] = { h.queries.count * A, h.keys.count * A, h.keys.count * A };
@@ -97,14 +115,18 @@ static char *move_tokens(struct context_parallel *cp, int member, struct tensor 
     int64_t column = 0;
     for (int part = 0; part < (fused ? 3 : 1); column += columns[part++])
         for (int64_t b = 0; b < tensor_rows(t) / cp->S; b++)
-            packed = move(cp->tp->device, (struct block){ packed, t, b * cp->S + tokens.first, tokens.count, column, columns[part] }, way);
+            packed =
+                move(cp->tp->device,
+                     (struct block){ packed, t, b * cp->S + tokens.first, tokens.count, column, columns[part] }, way);
     return packed;
 }
 
-/* ---- the exchange -------------------------------------------------------------------------------------------------- */
+/* ---- the exchange ------------------------------------------------------------------------------------------------ */
 
-/* Elements that go from here to each member when tokens become heads, and that come from it; the other way round they change places. */
-static void counts_of(const struct context_parallel *cp, int64_t sequences, bool fused, int64_t heads[], int64_t tokens[])
+/* Elements that go from here to each member when tokens become heads, and that come from it;
+ * the other way round they change places. */
+static void counts_of(const struct context_parallel *cp, int64_t sequences, bool fused, int64_t heads[],
+                      int64_t tokens[])
 {
     const int64_t here = sequences * tokens_of(cp, cp->rank).count, width = width_of(cp, cp->rank, fused);
     for (int i = 0; i < cp->devices; i++) {
@@ -115,7 +137,8 @@ static void counts_of(const struct context_parallel *cp, int64_t sequences, bool
 
 /* mine: this device's tokens, all heads; theirs: all tokens, its heads.  gather: from mine to theirs; else back.
  * adds: several members have parts of one sum (copied keys and values). */
-static enum error_code exchange(struct context_parallel *cp, struct tensor mine, struct tensor theirs, bool fused, bool gather, bool adds, struct error *err)
+static enum error_code exchange(struct context_parallel *cp, struct tensor mine, struct tensor theirs, bool fused,
+                                bool gather, bool adds, struct error *err)
 {
     int64_t heads[MESH_MOST_DEVICES], tokens[MESH_MOST_DEVICES];
     struct device *d = cp->tp->device;
@@ -124,21 +147,25 @@ static enum error_code exchange(struct context_parallel *cp, struct tensor mine,
     for (int i = 0; i < cp->devices; i++) sums[0] += heads[i], sums[1] += tokens[i];
     struct tensor packed_mine = device_tensor_in(d, BUFFERS, mine.dtype, sums[0]);
     struct tensor packed_theirs = device_tensor_in(d, BUFFERS, mine.dtype, sums[1]);
-    enum error_code e = packed_mine.data && packed_theirs.data ? OK : fail(err, ERR_MEMORY, "no memory to exchange tokens for heads");
+    enum error_code e =
+        packed_mine.data && packed_theirs.data ? OK : fail(err, ERR_MEMORY, "no memory to exchange tokens for heads");
     char *at = gather ? packed_mine.data : packed_theirs.data;
-    for (int i = 0; i < cp->devices && !e; i++) at = gather ? move_heads(cp, i, mine, fused, at, PACK) : move_tokens(cp, i, theirs, fused, at, PACK);
+    for (int i = 0; i < cp->devices && !e; i++)
+        at = gather ? move_heads(cp, i, mine, fused, at, PACK) : move_tokens(cp, i, theirs, fused, at, PACK);
     if (!e) e = collective_run(cp->group, ALLTOALL, NULL, &(struct collective){
-        .in = gather ? packed_mine.data : packed_theirs.data, .out = gather ? packed_theirs.data : packed_mine.data, .dtype = mine.dtype,
+        .in = gather ? packed_mine.data : packed_theirs.data, .out = gather ? packed_theirs.data : packed_mine.data,
+        .dtype = mine.dtype,
         .counts = gather ? heads : tokens, .recvcounts = gather ? tokens : heads }, err);
     at = gather ? packed_theirs.data : packed_mine.data;
     for (int i = 0; i < cp->devices && !e; i++)
-        at = gather ? move_tokens(cp, i, theirs, fused, at, UNPACK) : move_heads(cp, i, mine, fused, at, adds ? ADD : UNPACK);
+        at = gather ? move_tokens(cp, i, theirs, fused, at, UNPACK)
+                    : move_heads(cp, i, mine, fused, at, adds ? ADD : UNPACK);
     if (!e) dev_charge(d, "exchange tokens for heads", tensor_1d(NULL, mine.dtype, sums[0] + sums[1]), 2, 0);
     device_free(d, packed_mine), device_free(d, packed_theirs);
     return e;
 }
 
-/* ---- attention ------------------------------------------------------------------------------------------------------ */
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 
 static struct attention shape_here(const struct attention_call *c)
 {
@@ -166,7 +193,8 @@ static enum error_code backward_input(struct attention_call *c, struct error *er
     struct tensor d_out = device_tensor_2d(d, BUFFERS, tensor_rows(out), tensor_cols(out));
     struct tensor d_in = device_tensor_2d(d, BUFFERS, tensor_rows(in), tensor_cols(in));
     const bool adds = cp->devices > cp->tp->heads.keys.count;
-    enum error_code e = d_out.data && d_in.data ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of attention");
+    enum error_code e =
+        d_out.data && d_in.data ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of attention");
     if (!e) e = exchange(cp, c->d_out, d_out, false, true, false, err);
     if (!e) dev_attention_backward_input(d, d_in, d_out, out, c->kept[LSE], in, shape_here(c));
     if (!e && adds) device_zero(d, c->d_qkv);
@@ -179,8 +207,10 @@ static void enter(struct forecast *f, const struct context_parallel *cp, int64_t
 {
     int64_t heads[MESH_MOST_DEVICES], tokens[MESH_MOST_DEVICES];
     counts_of(cp, sequences_in(cp, rows), fused, heads, tokens);
-    forecast_on(f, cp->group, ALLTOALL, NULL, (struct collective){ .counts = gather ? heads : tokens, .recvcounts = gather ? tokens : heads,
-                                                                       .dtype = cp->tp->device->dtype });
+    forecast_on(f, cp->group, ALLTOALL, NULL,
+                (struct collective){ .counts = gather ? heads : tokens,
+                                     .recvcounts = gather ? tokens : heads,
+                                     .dtype = cp->tp->device->dtype });
 }
 
 static void cost(struct forecast *f, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
@@ -192,8 +222,11 @@ static void cost(struct forecast *f, const struct context_parallel *cp, enum ten
 
 const struct attention_scheme attention_scheme_ulysses = {
     .head = { .kind = ATTENTION_SCHEME, .equality = PERMUTES, .name = "ulysses",
-              .description = "tokens exchanged for heads before attention, and back after it", .source = "DeepSpeed Ulysses, arXiv:2309.14509",
+              .description = "tokens exchanged for heads before attention, and back after it",
+              .source = "DeepSpeed Ulysses, arXiv:2309.14509",
               .volume = "n (2 H + 2 K) A (P-1)/P elements a layer and microbatch, each way, n = B S/P",
-              .memory = "queries, keys, values and output once more, in heads", .needs = "P <= H on each device of tp, P <= S" },
-    .refuses = refuses, .cut = cut, .slots = 3, .kept = kept, .forward = forward, .backward_input = backward_input, .cost = cost,
+              .memory = "queries, keys, values and output once more, in heads",
+              .needs = "P <= H on each device of tp, P <= S" },
+    .refuses = refuses, .cut = cut, .slots = 3, .kept = kept, .forward = forward, .backward_input = backward_input,
+    .cost = cost,
 };

@@ -1,10 +1,12 @@
-/* allreduce.c -- ddp: gradients in one block, whole on every device, that is all-reduced in buckets which are cut anywhere.
+/* allreduce.c -- ddp: gradients in one block, whole on every device, that is all-reduced in buckets which are cut
+ * anywhere.
  *
- * Two stages: the memory, which schemes that reduce a whole gradient unit by unit have as well (scattering.c), and the all-reduce.
+ * Two stages: the memory, which schemes that reduce a whole gradient unit by unit have as well (scattering.c), and the
+ * all-reduce.
  */
 #include "emulated_devices/schemes/data/allreduce.h"
 
-/* ---- the block ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the block --------------------------------------------------------------------------------------------------- */
 
 static bool has_block(const struct data_parallel *dp) { return has_gradients(dp) && !data_scatters(dp); }
 
@@ -24,7 +26,8 @@ static enum error_code fill_block(struct data_parallel *dp, struct error *err)
     int64_t at = 0;
     dp->gradients = data_zeros(dp, GRADIENTS, KIND_GRADIENT, tensor_count(dp->gradients), &failed);
     for (int u = dp->units - 1; u >= 0; u--) {
-        dp->unit[u].g = dp->unit[u].own_g = dp->unit[u].sum = slice(dp->gradients, (struct interval){ at, dp->unit[u].padded });
+        dp->unit[u].g = dp->unit[u].own_g = dp->unit[u].sum =
+            slice(dp->gradients, (struct interval){ at, dp->unit[u].padded });
         at += dp->unit[u].padded;
     }
     return failed ? fail(err, ERR_MEMORY, "no memory for %lld elements of gradients", (long long)at) : OK;
@@ -41,10 +44,11 @@ static void clear(struct data_parallel *dp, struct unit *u)
 }
 
 const struct data_stage stage_gradient_block = {
-    .name = "gradient block", .takes_part = has_block, .outline = outline_block, .fill = fill_block, .close = close_block, .clear = clear,
+    .name = "gradient block", .takes_part = has_block, .outline = outline_block, .fill = fill_block,
+    .close = close_block, .clear = clear,
 };
 
-/* ---- buckets ------------------------------------------------------------------------------------------------------------------ */
+/* ---- buckets ----------------------------------------------------------------------------------------------------- */
 
 static int64_t bucket_elements(const struct data_parallel *dp)
 {
@@ -52,7 +56,8 @@ static int64_t bucket_elements(const struct data_parallel *dp)
     return n > 0 ? n : 1;
 }
 
-/* A bucket is of units that the same devices share: who shares the one at an element of the block, and where others' begin. */
+/* A bucket is of units that the same devices share: who shares the one at an element of the block,
+ * and where others' begin. */
 static struct sharing *sharing_at(const struct data_parallel *dp, int64_t element, int64_t *end)
 {
     struct sharing *over = NULL;
@@ -65,8 +70,10 @@ static struct sharing *sharing_at(const struct data_parallel *dp, int64_t elemen
     return over;
 }
 
-/* The bucket at an element of the n at the front of the block; packed: of a unit's projected gradients, whatever lay there before. */
-static struct interval bucket_at(const struct data_parallel *dp, int64_t at, int64_t n, bool packed, struct sharing **over)
+/* The bucket at an element of the n at the front of the block; packed:
+ * of a unit's projected gradients, whatever lay there before. */
+static struct interval bucket_at(const struct data_parallel *dp, int64_t at, int64_t n, bool packed,
+                                 struct sharing **over)
 {
     int64_t end;
     *over = sharing_at(dp, packed ? 0 : at, &end);
@@ -81,7 +88,8 @@ enum error_code reduce_front(struct data_parallel *dp, struct front *f, struct e
         struct sharing *over;
         const struct interval b = bucket_at(dp, f->reduced, f->elements, f->packed, &over);
         if (b.first + b.count > f->ready) break;
-        e = allreduce(&over->level[BY_COPIES], slice(dp->gradients, b).data, b.count, dp->gradients.dtype, SUM, dp->allreduce, err);
+        e = allreduce(&over->level[BY_COPIES], slice(dp->gradients, b).data, b.count, dp->gradients.dtype, SUM,
+                      dp->allreduce, err);
         f->reduced += b.count;
     }
     return e;
@@ -111,9 +119,12 @@ void allreduce_cost_of_step(const struct data_parallel *dp, enum shard_level lev
     if (level == BY_COPIES) account_add(sum, front_cost(dp, tensor_count(dp->gradients), false), dp->updates);
 }
 
-/* ---- the stage ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the stage --------------------------------------------------------------------------------------------------- */
 
-static bool takes_part(const struct data_parallel *dp) { return gradients_in_one_block(dp) && !dp->optimizer->low_rank; }
+static bool takes_part(const struct data_parallel *dp)
+{
+    return gradients_in_one_block(dp) && !dp->optimizer->low_rank;
+}
 
 /* What is finished, on the communication stream: beside the backward passes that follow. */
 static enum error_code reduce(struct data_parallel *dp, struct error *err)
@@ -138,6 +149,7 @@ static void settle(struct data_parallel *dp)
 }
 
 const struct data_stage stage_allreduce = {
-    .name = "all-reduce", .takes_part = takes_part, .state = sizeof (struct front), .end = end, .finish = reduce, .settle = settle,
+    .name = "all-reduce", .takes_part = takes_part, .state = sizeof (struct front), .end = end, .finish = reduce,
+    .settle = settle,
     .cost = allreduce_cost_of_step,
 };

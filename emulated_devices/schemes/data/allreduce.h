@@ -4,7 +4,8 @@
 
 #include "emulated_devices/schemes/data/bucket.h"
 
-/* What a step reduces of the block, and what of it has been reduced, or is ready to be.  packed: units do not lie in their places. */
+/* What a step reduces of the block, and what of it has been reduced, or is ready to be.  packed:
+ * units do not lie in their places. */
 struct front { int64_t elements, ready, reduced; bool packed; };
 
 /* Every bucket that is ready, or the last one; on the stream that is current.  @return OK, ERR_MEMORY or ERR_COMM. */

@@ -2,7 +2,7 @@
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
 
-/* ---- which units ------------------------------------------------------------------------------------------------------------------- */
+/* ---- which units ------------------------------------------------------------------------------------------------- */
 
 int64_t bucket_capacity(const struct data_parallel *dp, const struct sharing *over, enum tensor_kind kind)
 {
@@ -30,7 +30,7 @@ void bucket_add(struct bucket *b, const struct unit *u, int unit)
     b->elements += u->padded;
 }
 
-/* ---- packing ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
 
 static int64_t count_rows(const struct tensor row[], int n)
 {
@@ -39,33 +39,38 @@ static int64_t count_rows(const struct tensor row[], int n)
     return sum;
 }
 
-static enum error_code open_pack(struct data_parallel *dp, struct tensor *pack, const struct tensor row[], int n, struct error *err)
+static enum error_code open_pack(struct data_parallel *dp, struct tensor *pack, const struct tensor row[], int n,
+                                 struct error *err)
 {
     *pack = device_tensor_in(dp->device, BUFFERS, row[0].dtype, count_rows(row, n));
-    return pack->data ? OK : fail(err, ERR_MEMORY, "no memory for a bucket of %lld elements", (long long)count_rows(row, n));
+    return pack->data ? OK
+                      : fail(err, ERR_MEMORY, "no memory for a bucket of %lld elements", (long long)count_rows(row, n));
 }
 
 enum way { INTO_PACK, OUT_OF_PACK };
 
 /* Blocks first .. first + count - 1 of each row, of which it has `of`, lie one after another in the pack. */
-static void move_blocks(struct data_parallel *dp, struct tensor pack, const struct tensor row[], int n, struct interval blocks, int of, enum way way)
+static void move_blocks(struct data_parallel *dp, struct tensor pack, const struct tensor row[], int n,
+                        struct interval blocks, int of, enum way way)
 {
     const size_t size = dtype_size(pack.dtype);
     int64_t at = count_rows(row, n) / of * blocks.first;
     for (int64_t b = blocks.first; b < blocks.first + blocks.count; b++)
         for (int i = 0; i < n; i++) {
             const int64_t each = tensor_count(row[i]) / of;
-            char *in_pack = (char *)pack.data + (size_t)at * size, *in_row = (char *)row[i].data + (size_t)(b * each) * size;
-            device_copy(dp->device, way == INTO_PACK ? in_pack : in_row, way == INTO_PACK ? in_row : in_pack, (size_t)each * size);
+            char *in_pack = (char *)pack.data + (size_t)at * size,
+                 *in_row = (char *)row[i].data + (size_t)(b * each) * size;
+            device_copy(dp->device, way == INTO_PACK ? in_pack : in_row, way == INTO_PACK ? in_row : in_pack,
+                        (size_t)each * size);
             at += each;
         }
     dev_charge(dp->device, "pack", slice(pack, (struct interval){ 0, count_rows(row, n) / of * blocks.count }), 2, 0);
 }
 
-/* ---- collectives ------------------------------------------------------------------------------------------------------------------- */
+/* ---- collectives ------------------------------------------------------------------------------------------------- */
 
-enum error_code bucket_reduce_scatter(struct data_parallel *dp, struct sharing *over, enum shard_level level, struct tensor row[], int n,
-                                      struct tracking t, struct error *err)
+enum error_code bucket_reduce_scatter(struct data_parallel *dp, struct sharing *over, enum shard_level level,
+                                      struct tensor row[], int n, struct tracking t, struct error *err)
 {
     const int P = shards_size(&over->shards, level);
     struct tensor pack;
@@ -80,8 +85,8 @@ enum error_code bucket_reduce_scatter(struct data_parallel *dp, struct sharing *
     return e;
 }
 
-enum error_code bucket_allreduce(struct data_parallel *dp, struct sharing *over, enum shard_level level, struct tensor row[], int n,
-                                 struct error *err)
+enum error_code bucket_allreduce(struct data_parallel *dp, struct sharing *over, enum shard_level level,
+                                 struct tensor row[], int n, struct error *err)
 {
     struct group *g = &over->level[level];
     struct tensor pack;
@@ -97,8 +102,8 @@ enum error_code bucket_allreduce(struct data_parallel *dp, struct sharing *over,
 }
 
 /* own[] lies in its place in row[]. */
-enum error_code bucket_allgather(struct data_parallel *dp, struct sharing *over, enum shard_level level, struct tensor own[], struct tensor row[],
-                                 int n, struct error *err)
+enum error_code bucket_allgather(struct data_parallel *dp, struct sharing *over, enum shard_level level,
+                                 struct tensor own[], struct tensor row[], int n, struct error *err)
 {
     const int P = shards_size(&over->shards, level), self = shards_digit(&over->shards, level);
     struct tensor pack;

@@ -1,16 +1,18 @@
 /* data parallelism, chain: any numbers of devices that share weights, gradients and optimizer state.
  *
- * Source   the general form of ZeRO's three stages, arXiv:1910.02054.  That each kind of state has a group of its own: InternEvo,
- *          arXiv:2401.09149, which leaves weights whole on small groups and spreads the optimizer's state (--dp 8 --shards 1,2,8).
- *          With three levels of links, weights inside a pair, gradients inside a node and optimizer state over all: the
- *          partitioning for Frontier, arXiv:2501.04266 (--dp 8 --shards 2,4,8 in nodes of 4)
+ * Source   the general form of ZeRO's three stages, arXiv:1910.02054.  That each kind of state has a group of its own:
+ *          InternEvo, arXiv:2401.09149, which leaves weights whole on small groups and spreads the optimizer's state
+ *          (--dp 8 --shards 1,2,8).  With three levels of links, weights inside a pair, gradients inside a node and
+ *          optimizer state over all: the partitioning for Frontier, arXiv:2501.04266 (--dp 8 --shards 2,4,8 in nodes of
+ *          4)
  * Group    P devices along dp
  * Shares   w | g | o, from --shards W,G,O: each divides the next, O divides P
  * Layout   see shards.h: digits of a device's rank say what it keeps
- * Talks    per microbatch: gather weights among w (twice), reduce-scatter gradients among w, then among g/w with the rest of
- *          the digits equal.  Per step: reduce-scatter among o/g, all-reduce among P/o; weights back among o/g, then g/w.
- *          With neighbours in rank near each other, the small groups that talk most are the nearest
- * Memory   weights n/w (and two parts of the model if w > 1), gradients n/g (and one part if g > 1), optimizer state k n/o
+ * Talks    per microbatch: gather weights among w (twice), reduce-scatter gradients among w, then among g/w with the
+ *          rest of the digits equal.  Per step: reduce-scatter among o/g, all-reduce among P/o; weights back among o/g,
+ *          then g/w.  With neighbours in rank near each other, the small groups that talk most are the nearest
+ * Memory   weights n/w (and two parts of the model if w > 1), gradients n/g (and one part if g > 1), optimizer state k
+ *          n/o
  * Equals   reassociates: gradients are added level by level, in the order of the digits
  */
 #include "emulated_devices/schemes/data/data.h"
@@ -26,7 +28,8 @@ const struct data_scheme data_scheme_chain = {
     .head = { .kind = DATA_SCHEME, .equality = REASSOCIATES,
               .name = "chain",
               .description = "weights shared by W devices, gradients by G, optimizer state by O: any W | G | O | P",
-              .source = "the general form of arXiv:1910.02054; InternEvo's independent groups, arXiv:2401.09149, such as --dp 8 --shards 1,2,8; three levels "
+              .source = "the general form of arXiv:1910.02054; InternEvo's independent groups, arXiv:2401.09149, such "
+                        "as --dp 8 --shards 1,2,8; three levels "
               "on Frontier, arXiv:2501.04266, such as --dp 8 --shards 2,4,8",
               .volume = "level by level, each (size-1)/size of what the level before it left",
               .memory = "weights n/W, gradients n/G, optimizer state k n/O; what is gathered besides" },

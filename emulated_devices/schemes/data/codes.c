@@ -1,22 +1,28 @@
-/* codes.c -- weights and gradients that travel as blocks of codes (--quantize-weights, --quantize-gradients; collectives/quantised.h). */
+/* codes.c -- weights and gradients that travel as blocks of codes (--quantize-weights, --quantize-gradients;
+ * collectives/quantised.h). */
 #include "emulated_devices/schemes/data/stage.h"
 #include <math.h>
 
-/* ---- the wire ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the wire ---------------------------------------------------------------------------------------------------- */
 
-static enum error_code reduce_scatter(struct sharing *s, enum shard_level level, struct tensor row, struct tracking t, struct error *err)
+static enum error_code reduce_scatter(struct sharing *s, enum shard_level level, struct tensor row, struct tracking t,
+                                      struct error *err)
 {
-    return level_talks(s, level) ? quantised_reduce_scatter(&s->scatter[level], row, s->request->quantise_gradients, t, err) : OK;
+    return level_talks(s, level)
+               ? quantised_reduce_scatter(&s->scatter[level], row, s->request->quantise_gradients, t, err)
+               : OK;
 }
 
 static struct account reduce_scatter_cost(const struct sharing *s, enum shard_level level, int64_t n, enum dtype t)
 {
     if (!level_talks(s, level)) return (struct account){ 0 };
     (void)t;
-    return quantised_reduce_scatter_cost(&s->scatter[level], n / shards_size(&s->shards, level), s->request->quantise_gradients);
+    return quantised_reduce_scatter_cost(&s->scatter[level], n / shards_size(&s->shards, level),
+                                         s->request->quantise_gradients);
 }
 
-static enum error_code allgather(struct sharing *s, enum shard_level level, struct tensor own, struct tensor row, struct error *err)
+static enum error_code allgather(struct sharing *s, enum shard_level level, struct tensor own, struct tensor row,
+                                 struct error *err)
 {
     if (!level_talks(s, level)) return wire_numbers.allgather(s, level, own, row, err);
     return quantised_allgather(&s->level[level], s->request->allgather, own, row, s->request->quantise_weights, err);
@@ -26,19 +32,21 @@ static struct account allgather_cost(const struct sharing *s, enum shard_level l
 {
     if (!level_talks(s, level)) return (struct account){ 0 };
     (void)t;
-    return quantised_allgather_cost(&s->level[level], s->request->allgather, n / shards_size(&s->shards, level), s->request->quantise_weights);
+    return quantised_allgather_cost(&s->level[level], s->request->allgather, n / shards_size(&s->shards, level),
+                                    s->request->quantise_weights);
 }
 
 const struct wire wire_codes = {
-    .name = "codes", .alone = true, .reduce_scatter = reduce_scatter, .allgather = allgather, .reduce_scatter_cost = reduce_scatter_cost,
+    .name = "codes", .alone = true, .reduce_scatter = reduce_scatter, .allgather = allgather,
+    .reduce_scatter_cost = reduce_scatter_cost,
     .allgather_cost = allgather_cost,
 };
 
-/* ---- weights that are gathered after the step ---------------------------------------------------------------------------------- */
+/* ---- weights that are gathered after the step -------------------------------------------------------------------- */
 
 /* Pieces are what is left of a unit when all digits up to this one have cut it. */
-enum error_code data_as_gathered(const struct data_request *q, const struct shards *s, enum shard_level level, const struct unit *u, struct tensor row,
-                                 struct error *err)
+enum error_code data_as_gathered(const struct data_request *q, const struct shards *s, enum shard_level level,
+                                 const struct unit *u, struct tensor row, struct error *err)
 {
     if (q->quantise_weights.bits == 0 || shards_size(s, level) == 1) return OK;
     return quantised_as_gathered(row, u->padded / shards_stride(s, level + 1), q->quantise_weights, err);
@@ -58,7 +66,7 @@ enum error_code data_requantise(struct data_parallel *dp, struct error *err)
     return e;
 }
 
-/* ---- what is asked for -------------------------------------------------------------------------------------------------------- */
+/* ---- what is asked for ------------------------------------------------------------------------------------------- */
 
 enum error_code data_check_codes(const struct data_request *q, struct error *err)
 {
@@ -68,19 +76,20 @@ enum error_code data_check_codes(const struct data_request *q, struct error *err
     for (int i = 0; i < 2; i++) {
         const struct block_format f = asked[i].format;
         if (f.bits == 0 || ((f.bits == 4 || f.bits == 8) && f.block >= 1)) continue;
-        return fail(err, ERR_PLAN, "%s int%d in blocks of %lld: must be int8 or int4, in blocks of at least 1", asked[i].flag, f.bits,
-                    (long long)f.block);
+        return fail(err, ERR_PLAN, "%s int%d in blocks of %lld: must be int8 or int4, in blocks of at least 1",
+                    asked[i].flag, f.bits, (long long)f.block);
     }
     return OK;
 }
 
-/* ---- tracking ----------------------------------------------------------------------------------------------------------------- */
+/* ---- tracking ---------------------------------------------------------------------------------------------------- */
 
 enum error_code data_track(struct data_parallel *dp, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < dp->units && !e; i++)
-        if (dp->unit[i].over->gradients == &wire_codes) e = tracking_open(&dp->unit[i].tracking, tensor_count(dp->unit[i].own_g), err);
+        if (dp->unit[i].over->gradients == &wire_codes)
+            e = tracking_open(&dp->unit[i].tracking, tensor_count(dp->unit[i].own_g), err);
     return e;
 }
 

@@ -11,7 +11,7 @@ int data_units_of(const struct model_config *c, int part, int unit[2])
     return n;
 }
 
-/* ---- the list of passes ------------------------------------------------------------------------------------------------------ */
+/* ---- the list of passes ------------------------------------------------------------------------------------------ */
 
 int units_at(const struct data_parallel *dp, struct use u, int unit[2])
 {
@@ -61,12 +61,13 @@ void data_set_uses(struct data_parallel *dp, struct use *use, int uses)
     go_on(dp);
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------------------------ */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 /* Whether the pass that comes uses a part as a whole: not tile by tile. */
 static bool is_whole_use(const struct data_parallel *dp, int part)
 {
-    return dp->at < dp->uses && dp->use[dp->at].part == part && dp->use[dp->at].tile == 0 && dp->use[dp->at].pass != PASS_BACKWARD_WEIGHT;
+    return dp->at < dp->uses && dp->use[dp->at].part == part && dp->use[dp->at].tile == 0 &&
+           dp->use[dp->at].pass != PASS_BACKWARD_WEIGHT;
 }
 
 static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
@@ -88,14 +89,16 @@ void data_release(struct data_parallel *dp, int part)
 {
     int unit[2];
     const bool whole = is_whole_use(dp, part);
-    for (int i = 0, n = units_at(dp, (struct use){ .part = part }, unit); i < n; i++) TELL(dp, release, whole ? dp->at : dp->at - 1, unit[i]);
+    for (int i = 0, n = units_at(dp, (struct use){ .part = part }, unit); i < n; i++)
+        TELL(dp, release, whole ? dp->at : dp->at - 1, unit[i]);
     dp->at += whole;
 }
 
 enum error_code data_acquire_tile(struct data_parallel *dp, const struct parameter *tile, struct error *err)
 {
     if (dp->at >= dp->uses || dp->use[dp->at].tile != data_unit_of(dp->config, &dp->request, &tile->spec, tile->tile))
-        return fail(err, ERR_PLAN, "tile %d of %s is used, where the list of passes has another", tile->tile, tile->spec.name);
+        return fail(err, ERR_PLAN, "tile %d of %s is used, where the list of passes has another", tile->tile,
+                    tile->spec.name);
     return acquire(dp, dp->use[dp->at], true, err);
 }
 
@@ -105,7 +108,7 @@ void data_release_tile(struct data_parallel *dp, const struct parameter *tile)
     dp->at++;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------------------ */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 
 static enum error_code begin(struct data_parallel *dp, struct use use, struct error *err)
 {
@@ -133,8 +136,14 @@ static struct use use_of_tile(const struct data_parallel *dp, const struct param
     return (struct use){ .tile = data_unit_of(dp->config, &dp->request, &p->spec, p->tile) };
 }
 
-enum error_code data_begin_gradient(struct data_parallel *dp, int part, struct error *err) { return begin(dp, use_of_part(part), err); }
-enum error_code data_end_gradient(struct data_parallel *dp, int part, struct error *err) { return end(dp, use_of_part(part), err); }
+enum error_code data_begin_gradient(struct data_parallel *dp, int part, struct error *err)
+{
+    return begin(dp, use_of_part(part), err);
+}
+enum error_code data_end_gradient(struct data_parallel *dp, int part, struct error *err)
+{
+    return end(dp, use_of_part(part), err);
+}
 
 enum error_code data_begin_tile_gradient(struct data_parallel *dp, const struct parameter *tile, struct error *err)
 {
@@ -156,7 +165,7 @@ enum error_code data_finish_gradients(struct data_parallel *dp, struct error *er
     return e;
 }
 
-/* ---- the step ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the step ---------------------------------------------------------------------------------------------------- */
 
 void data_expect_step(struct data_parallel *dp, int64_t t)
 {
@@ -178,7 +187,9 @@ void data_skip_step(struct data_parallel *dp)
 /* Weights are shared, unless the outer step is about to change them. */
 enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
 {
-    const struct step step = { .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper };
+    const struct step step = {
+        .lr = learning_rate(dp->hyper, t), .t = t, .gradient_scale = gradient_scale, .hyper = dp->hyper
+    };
     const bool share = !outer_follows(&dp->outer, t);
     enum error_code e = OK;
     TELL(dp, before);
@@ -191,7 +202,7 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
     return e;
 }
 
-/* ---- sums over the chain ---------------------------------------------------------------------------------------------------------- */
+/* ---- sums over the chain ----------------------------------------------------------------------------------------- */
 
 struct account data_level_cost(const struct data_parallel *dp, enum shard_level level)
 {
@@ -210,7 +221,8 @@ struct account data_cost(const struct data_parallel *dp)
 struct model_state data_resident(const struct data_parallel *dp)
 {
     const struct model_state kept = data_kept_bytes(dp), away = data_offloaded(dp);
-    return (struct model_state){ kept.weights - away.weights, kept.gradients - away.gradients, kept.optimizer - away.optimizer };
+    return (struct model_state){ kept.weights - away.weights, kept.gradients - away.gradients,
+                                 kept.optimizer - away.optimizer };
 }
 
 struct model_state data_peak(const struct data_parallel *dp)
@@ -218,7 +230,8 @@ struct model_state data_peak(const struct data_parallel *dp)
     const struct model_state here = data_resident(dp);
     struct model_state more = { 0 };
     TELL(dp, passing, &more);
-    return (struct model_state){ here.weights + more.weights, here.gradients + more.gradients, here.optimizer + more.optimizer };
+    return (struct model_state){ here.weights + more.weights, here.gradients + more.gradients,
+                                 here.optimizer + more.optimizer };
 }
 
 uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pass)

@@ -4,14 +4,15 @@
  * Group    P devices with the same pieces of the model and different sequences
  * Shares   nothing: 1 | 1 | 1
  * Layout   weights, gradients and optimizer state whole on every device
- * Talks    per step one all-reduce for each bucket of gradients; buckets are consecutive stretches of the gradient block,
- *          last layer first.  A bucket is reduced when the last microbatch's backward pass has added to all of it, on the
- *          communication stream: bucket i is done at c(i) = max(c(i-1), ready(i)) + t(i).  Gradients of earlier microbatches
- *          and of a parameter's several uses add up here first; what no pass adds to is reduced as zeros.
- *          n elements in all: 2 n (P-1)/P sent by each device with a ring
+ * Talks    per step one all-reduce for each bucket of gradients; buckets are consecutive stretches of the gradient
+ *          block, last layer first.  A bucket is reduced when the last microbatch's backward pass has added to all of
+ *          it, on the communication stream: bucket i is done at c(i) = max(c(i-1), ready(i)) + t(i).  Gradients of
+ *          earlier microbatches and of a parameter's several uses add up here first; what no pass adds to is reduced as
+ *          zeros.  n elements in all: 2 n (P-1)/P sent by each device with a ring
  * Memory   weights n, gradients n, optimizer state as many n as it has tensors
- * Equals   reassociates: the gradient is the sum over devices, in the order of ranks, of sums over microbatches; with an --allreduce that
- *          adds in another order, in that.  All devices get the same bits, so their weights stay equal without being sent.
+ * Equals   reassociates: the gradient is the sum over devices, in the order of ranks, of sums over microbatches; with
+ *          an --allreduce that adds in another order, in that.  All devices get the same bits, so their weights stay
+ *          equal without being sent.
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -1,7 +1,8 @@
-/* data parallelism, diloco: copies train apart; after every H steps the mean of the ways they went is a gradient for Nesterov's step.
+/* data parallelism, diloco: copies train apart; after every H steps the mean of the ways they went is a gradient for
+ * Nesterov's step.
  *
- * Source   A. Douillard et al., "DiLoCo: distributed low-communication training of language models", arXiv:2311.08105, algorithm 1:
- *          H = 500, AdamW inside, outside Nesterov's momentum 0.9 with learning rate 0.7
+ * Source   A. Douillard et al., "DiLoCo: distributed low-communication training of language models", arXiv:2311.08105,
+ *          algorithm 1: H = 500, AdamW inside, outside Nesterov's momentum 0.9 with learning rate 0.7
  * Group    as local-sgd
  * Shares   as local-sgd
  * Layout   as local-sgd; who steps an element also keeps its outer momentum
@@ -9,15 +10,16 @@
  * Memory   as local-sgd, and the outer momentum: n/N
  * Counts   as local-sgd
  * Ends     as local-sgd
- * Equals   reassociates: ref/model/local.h, with replicas added in the order of the all-reduce.  One replica alone is looking ahead
- *          (M. Zhang et al., "Lookahead optimizer", arXiv:1907.08610) with momentum
+ * Equals   reassociates: ref/model/local.h, with replicas added in the order of the all-reduce.  One replica alone is
+ *          looking ahead (M. Zhang et al., "Lookahead optimizer", arXiv:1907.08610) with momentum
  */
 #include "emulated_devices/schemes/data/data.h"
 
 const struct data_scheme data_scheme_diloco = {
     .head = { .kind = DATA_SCHEME, .equality = DIFFERS,
               .name = "diloco",
-              .description = "copies train apart; after every H steps (--local-steps, 500) the mean of their ways is Nesterov's gradient",
+              .description = "copies train apart; after every H steps (--local-steps, 500) the mean of their ways is "
+                             "Nesterov's gradient",
               .source = "DiLoCo, arXiv:2311.08105", .volume = "as local-sgd",
               .memory = "as local-sgd, and the outer momentum: n/N elements" },
     .share = share_replica, .outer = { .every = 500, .lr = 0.7, .momentum = 0.9 },

@@ -1,9 +1,12 @@
-/* direction.c -- weights without gradients: moved copies for the passes, and a step along a direction that is drawn, not kept.
+/* direction.c -- weights without gradients: moved copies for the passes, and a step along a direction that is drawn,
+ * not kept.
  *
- * Source   S. Malladi et al., arXiv:2305.17333 (MeZO), and for blocks that are moved as they are needed, in slices of which each device
- *          has one, L. Wang et al., arXiv:2503.12668 (ZO2) and arXiv:2507.03211 (DistZO2)
- * Memory   the kept weights n/w, and one part of the model moved, two where the next one is gathered meanwhile; no gradients
- * Equals   ref/model/mezo.h: z of an element depends on where it is in the whole parameter, so that whoever has it draws the same.
+ * Source   S. Malladi et al., arXiv:2305.17333 (MeZO), and for blocks that are moved as they are needed, in slices of
+ *          which each device has one, L. Wang et al., arXiv:2503.12668 (ZO2) and arXiv:2507.03211 (DistZO2)
+ * Memory   the kept weights n/w, and one part of the model moved, two where the next one is gathered meanwhile; no
+ *          gradients
+ * Equals   ref/model/mezo.h: z of an element depends on where it is in the whole parameter, so that whoever has it
+ *          draws the same.
  */
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/device/compute.h"
@@ -22,7 +25,7 @@ void data_set_direction(struct data_parallel *dp, uint64_t key, double along)
     else if (dp->use[dp->at].pass == PASS_TURN) dp->at++;
 }
 
-/* ---- moving --------------------------------------------------------------------------------------------------------------- */
+/* ---- moving ------------------------------------------------------------------------------------------------------ */
 
 struct moving { const struct direction *direction; const struct parameter *parameter; struct tensor w; };
 
@@ -39,7 +42,8 @@ static void move_unit(const struct data_parallel *dp, const struct direction *d,
     for (int i = 0; i < u->count; i++) {
         const struct parameter *p = &u->parameter[i];
         struct views v = views_of(dp->device);
-        struct moving m = { d, p, view_write(&v, slice(u->w, (struct interval){ p->place, layout_count(&p->layout) })) };
+        struct moving m = { d, p,
+                            view_write(&v, slice(u->w, (struct interval){ p->place, layout_count(&p->layout) })) };
         layout_each_run(&p->layout, move_run, &m);
         views_end(&v);
     }
@@ -57,7 +61,7 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
     return OK;
 }
 
-/* ---- stepping ------------------------------------------------------------------------------------------------------------- */
+/* ---- stepping ---------------------------------------------------------------------------------------------------- */
 
 struct along { const struct stretch *stretch; const struct direction *direction; };
 
@@ -87,7 +91,7 @@ static void step_along(const struct stretch *x)
     layout_each_run_within(&x->at.parameter->layout, x->at.piece, x->at.length, step_run, &a);
 }
 
-/* ---- the stage ------------------------------------------------------------------------------------------------------------ */
+/* ---- the stage --------------------------------------------------------------------------------------------------- */
 
 static bool takes_part(const struct data_parallel *dp) { return !has_gradients(dp); }
 
@@ -99,5 +103,6 @@ static enum error_code open_direction(struct data_parallel *dp, struct error *er
 }
 
 const struct data_stage stage_direction = {
-    .name = "direction", .takes_part = takes_part, .state = sizeof (struct direction), .outline = open_direction, .acquire = acquire,
+    .name = "direction", .takes_part = takes_part, .state = sizeof (struct direction), .outline = open_direction,
+    .acquire = acquire,
 };

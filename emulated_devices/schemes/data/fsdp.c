@@ -1,13 +1,13 @@
 /* data parallelism, fsdp: as zero3, but each parameter cut by rows.
  *
- * Source   the second generation of PyTorch's fully sharded data parallel, torch.distributed.fsdp.fully_shard, which cuts
- *          each parameter in dimension 0; Y. Zhao et al., arXiv:2304.11277, for the first, which is flat
+ * Source   the second generation of PyTorch's fully sharded data parallel, torch.distributed.fsdp.fully_shard, which
+ *          cuts each parameter in dimension 0; Y. Zhao et al., arXiv:2304.11277, for the first, which is flat
  * Group    P devices with the same pieces of the model and different sequences
  * Shares   P | P | P, by rows
- * Layout   of a parameter with m rows device r has rows r c .. r c + c - 1 with c = ceil(m/P): the last devices may have
- *          fewer, or none.  So each shard is a box of its parameter, whatever the other parameters of the unit are
- * Talks    as zero3, on rows padded to c P for each parameter.  What is gathered is copied to where each parameter is whole,
- *          and gradients are copied the other way before they are reduced: what the flat order does not need
+ * Layout   of a parameter with m rows device r has rows r c .. r c + c - 1 with c = ceil(m/P): the last devices may
+ *          have fewer, or none.  So each shard is a box of its parameter, whatever the other parameters of the unit are
+ * Talks    as zero3, on rows padded to c P for each parameter.  What is gathered is copied to where each parameter is
+ *          whole, and gradients are copied the other way before they are reduced: what the flat order does not need
  * Memory   as zero3, with each parameter's padding, and the gathered row besides its copy while it is copied
  * Equals   as zero3, bit for bit, with the default algorithms or others that add in the order of ranks
  */
@@ -25,6 +25,7 @@ const struct data_scheme data_scheme_fsdp = {
               .description = "zero3 with each parameter cut by rows, dimension 0, instead of flat units",
               .source = "torch.distributed.fsdp.fully_shard; arXiv:2304.11277",
               .volume = "at most 3 M n (P-1)/P elements a step",
-              .memory = "weights n/P + two parts, gradients n/P + one part, optimizer state k n/P; each parameter padded" },
+              .memory = "weights n/P + two parts, gradients n/P + one part, optimizer state k n/P; each parameter "
+                        "padded" },
     .rows = true, .share = share,
 };

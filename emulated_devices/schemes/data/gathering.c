@@ -1,9 +1,10 @@
-/* gathering.c -- weights that are made whole before a part is used, and dropped after it: from shards, or as copies of the kept ones. */
+/* gathering.c -- weights that are made whole before a part is used, and dropped after it:
+ * from shards, or as copies of the kept ones. */
 #include "emulated_devices/schemes/data/stage.h"
 #include <stdlib.h>
 
-/* most: elements that are whole here for a while, at most, shards that were copied from the slow tier included.  While the list is gone
- * through: elements that are here, and by unit whether w is, and shard. */
+/* most: elements that are whole here for a while, at most, shards that were copied from the slow tier included.  While
+ * the list is gone through: elements that are here, and by unit whether w is, and shard. */
 struct gathering { int64_t most, here; int *times; bool *whole, *shard; };
 
 static struct gathering *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_gathering); }
@@ -37,7 +38,7 @@ static void unmake(struct data_parallel *dp, struct unit *u)
     device_free(dp->device, u->w);
 }
 
-/* ---- what stays ------------------------------------------------------------------------------------------------------------- */
+/* ---- what stays -------------------------------------------------------------------------------------------------- */
 
 static bool use_needs(const struct data_parallel *dp, int use, int unit)
 {
@@ -58,11 +59,12 @@ static bool stays_after(const struct data_parallel *dp, int use, int unit)
     return false;
 }
 
-/* ---- gathering -------------------------------------------------------------------------------------------------------------- */
+/* ---- gathering --------------------------------------------------------------------------------------------------- */
 
 static enum error_code no_room(const struct unit *u, struct error *err)
 {
-    return fail(err, ERR_MEMORY, "the machine has no memory left to gather %s and what belongs to it", u->parameter[0].spec.name);
+    return fail(err, ERR_MEMORY, "the machine has no memory left to gather %s and what belongs to it",
+                u->parameter[0].spec.name);
 }
 
 /* All devices' shards into a row; of rows, then each parameter to its place. */
@@ -124,7 +126,7 @@ static void release(struct data_parallel *dp, int use, int unit)
     show_weights(u);
 }
 
-/* ---- prediction: the same rules without data ---------------------------------------------------------------------------------- */
+/* ---- prediction: the same rules without data --------------------------------------------------------------------- */
 
 static void note(struct gathering *g)
 {
@@ -189,7 +191,8 @@ static void cost(const struct data_parallel *dp, enum shard_level level, struct 
     const struct gathering *g = own_state(dp);
     for (int i = 0; i < dp->units && level == BY_WEIGHTS; i++) {
         const struct unit *u = &dp->unit[i];
-        account_add(sum, u->over->weights->allgather_cost(u->over, level, u->padded, data_format(dp, KIND_WEIGHT)), g->times[i]);
+        account_add(sum, u->over->weights->allgather_cost(u->over, level, u->padded, data_format(dp, KIND_WEIGHT)),
+                    g->times[i]);
     }
 }
 
@@ -206,6 +209,8 @@ static void moves(const struct data_parallel *dp, struct tier_traffic *t)
 }
 
 const struct data_stage stage_gathering = {
-    .name = "gathering", .takes_part = makes_weights, .state = sizeof (struct gathering), .outline = open_lists, .close = close_lists, .make = make,
-    .unmake = unmake, .acquire = acquire, .release = release, .foresee = foresee, .cost = cost, .passing = passing, .moves = moves,
+    .name = "gathering", .takes_part = makes_weights, .state = sizeof (struct gathering), .outline = open_lists,
+    .close = close_lists, .make = make,
+    .unmake = unmake, .acquire = acquire, .release = release, .foresee = foresee, .cost = cost, .passing = passing,
+    .moves = moves,
 };

@@ -2,10 +2,13 @@
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/device/compute.h"
 
-/* ---- what is kept ------------------------------------------------------------------------------------------------------------ */
+/* ---- what is kept ------------------------------------------------------------------------------------------------ */
 
 /* Gradients are compared where they are finished: what each device steps. */
-static enum shard_level level_of(enum tensor_kind kind) { return kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT ? BY_WEIGHTS : BY_OPTIMIZER; }
+static enum shard_level level_of(enum tensor_kind kind)
+{
+    return kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT ? BY_WEIGHTS : BY_OPTIMIZER;
+}
 
 struct interval data_kept(const struct shards *s, const struct unit *u, enum tensor_kind kind)
 {
@@ -50,8 +53,10 @@ struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit
     case KIND_WEIGHT: return u->own_w;
     case KIND_OLDER_WEIGHT: return u->older;
     case KIND_GRADIENT: return data_own_gradient(dp, u);
-    case KIND_EXACT_GRADIENT: return tensor_1d(data_own_tracking(dp, u).exact, F64, tensor_count(data_own_gradient(dp, u)));
-    case KIND_GRADIENT_EXCESS: return tensor_1d(data_own_tracking(dp, u).bound, F64, tensor_count(data_own_gradient(dp, u)));
+    case KIND_EXACT_GRADIENT:
+        return tensor_1d(data_own_tracking(dp, u).exact, F64, tensor_count(data_own_gradient(dp, u)));
+    case KIND_GRADIENT_EXCESS:
+        return tensor_1d(data_own_tracking(dp, u).bound, F64, tensor_count(data_own_gradient(dp, u)));
     case KIND_MASTER: return data_has_masters(dp) ? u->master : stepped_weights(u);
     case KIND_ANCHOR: return u->anchor;
     case KIND_MOMENTUM: return u->momentum;
@@ -63,11 +68,12 @@ enum dtype data_format(const struct data_parallel *dp, enum tensor_kind kind)
 {
     const enum dtype weights = dp->device->dtype;
     if (kind == KIND_EXACT_GRADIENT || kind == KIND_GRADIENT_EXCESS) return F64;
-    const bool narrow = kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT || (kind == KIND_GRADIENT && dp->request.narrow_gradients);
+    const bool narrow =
+        kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT || (kind == KIND_GRADIENT && dp->request.narrow_gradients);
     return narrow ? weights : dtype_wide(weights);
 }
 
-/* ---- the norm ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the norm ---------------------------------------------------------------------------------------------------- */
 
 struct norm { struct data_parallel *dp; struct tensor g; int64_t first; struct exact_sum *sum; };
 
@@ -78,18 +84,22 @@ static void add_squares(void *context, struct portion s)
     if (length > 0) dev_add_squares(n->dp->device, n->sum, slice(n->g, (struct interval){ s.row - n->first, length }));
 }
 
-/* Copies have the same gradients: each takes its part of them.  The sum is exact, so it does not matter who adds what. */
+/* Copies have the same gradients: each takes its part of them.
+ * The sum is exact, so it does not matter who adds what. */
 static struct interval counted_here(const struct unit *u)
 {
     const struct interval own = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded);
     const struct group *copies = &u->over->level[BY_COPIES];
-    const int64_t first = block_start(own.count, copies->size, copies->rank), end = block_start(own.count, copies->size, copies->rank + 1);
+    const int64_t first = block_start(own.count, copies->size, copies->rank),
+                  end = block_start(own.count, copies->size, copies->rank + 1);
     return (struct interval){ own.first + first, end - first };
 }
 
 void unit_add_squares(struct data_parallel *dp, const struct unit *u, struct tensor g, struct exact_sum *sum)
 {
-    struct norm n = { .dp = dp, .g = g, .first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first, .sum = sum };
+    struct norm n = {
+        .dp = dp, .g = g, .first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first, .sum = sum
+    };
     unit_each_stretch(u, counted_here(u), add_squares, &n);
 }
 

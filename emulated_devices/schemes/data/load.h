@@ -1,4 +1,5 @@
-/* load.h -- weights from the slow tier to every device of a group, in two ways: what bandwidth-centric partitioning gains. */
+/* load.h -- weights from the slow tier to every device of a group, in two ways:
+ * what bandwidth-centric partitioning gains. */
 #ifndef ORRERY_LOAD_H
 #define ORRERY_LOAD_H
 

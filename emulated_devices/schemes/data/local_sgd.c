@@ -1,19 +1,23 @@
 /* data parallelism, local-sgd: copies of the model train apart; after every H steps all take their mean.
  *
- * Source   S. U. Stich, "Local SGD converges fast and communicates little", arXiv:1805.09767, algorithm 1.  With AdamW inside it is
- *          federated averaging: H. B. McMahan et al., arXiv:1602.05629
+ * Source   S. U. Stich, "Local SGD converges fast and communicates little", arXiv:1805.09767, algorithm 1.  With AdamW
+ *          inside it is federated averaging: H. B. McMahan et al., arXiv:1602.05629
  * Group    P devices; replicas of one device each, with --shard-group N of N neighbours, or with --shards W,G,O of O
- * Shares   between replicas nothing: 1 | 1 | 1; N | N | N; W | G | O.  Inside a replica gradients are reduced in every step
+ * Shares   between replicas nothing: 1 | 1 | 1; N | N | N; W | G | O.  Inside a replica gradients are reduced in every
+ *          step
  * Layout   as ddp, hsdp or chain.  Who steps an element also keeps its anchor: what the last outer step made of it
- * Talks    inside a replica as zero3 on N devices, or chain.  Between replicas nothing, but at the end of every round of H steps one
- *          all-reduce of anchor - theta, in the optimizer's format, unit by unit: n/N elements on a device, 2 n/N (R-1)/R sent with a
- *          ring, R = P/N replicas; 1/H of what ddp sends.  Losses and norms are reported outside the model (CONTROL)
+ * Talks    inside a replica as zero3 on N devices, or chain.  Between replicas nothing, but at the end of every round
+ *          of H steps one all-reduce of anchor - theta, in the optimizer's format, unit by unit: n/N elements on a
+ *          device, 2 n/N (R-1)/R sent with a ring, R = P/N replicas; 1/H of what ddp sends.  Losses and norms are
+ *          reported outside the model (CONTROL)
  * Memory   as ddp, hsdp or chain, and the anchor: n/N.  The outer gradient takes the place of the gradient
- * Counts   a replica's loss is the mean over its own labels, its gradient is clipped by its own norm; in the outer step replicas count alike,
- *          as in the paper, however many labels each had.  The norm that is reported is the root of the mean of the replicas' squares
- * Ends     a run that ends in mid-round leaves the model that the last outer step made; what replicas did since is in the checkpoint
- * Equals   reassociates: ref/model/local.h, with replicas added in the order of the all-reduce.  With H = 1, sgd, no clipping and as many
- *          labels in each replica, ddp but for rounding: the mean of steps is the step of the mean
+ * Counts   a replica's loss is the mean over its own labels, its gradient is clipped by its own norm; in the outer step
+ *          replicas count alike, as in the paper, however many labels each had.  The norm that is reported is the root
+ *          of the mean of the replicas' squares
+ * Ends     a run that ends in mid-round leaves the model that the last outer step made; what replicas did since is in
+ *          the checkpoint
+ * Equals   reassociates: ref/model/local.h, with replicas added in the order of the all-reduce.  With H = 1, sgd, no
+ *          clipping and as many labels in each replica, ddp but for rounding: the mean of steps is the step of the mean
  */
 #include "emulated_devices/schemes/data/data.h"
 
@@ -22,7 +26,8 @@ const struct data_scheme data_scheme_local_sgd = {
               .name = "local-sgd",
               .description = "copies train apart, and take their mean after every H steps (--local-steps, 8)",
               .source = "Local SGD, arXiv:1805.09767; with AdamW FedAvg, arXiv:1602.05629",
-              .volume = "2 n/N (R-1)/R elements between R = P/N replicas in every H-th step; inside a replica as hsdp inside a group",
+              .volume = "2 n/N (R-1)/R elements between R = P/N replicas in every H-th step; inside a replica as hsdp "
+                        "inside a group",
               .memory = "as ddp, or hsdp with --shard-group N, and the anchor: n (N = 1), n/N elements" },
     .share = share_replica, .outer = { .every = 8, .lr = 1 },
 };

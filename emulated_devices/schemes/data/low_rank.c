@@ -1,25 +1,27 @@
 /* low_rank.c -- optimizers that step whole matrices in few directions, where everything is whole: ddp.
  *
- * Source   ref/optim/galore.h.  The authors' script reduces whole gradients in every step (PyTorch's DDP); that projected ones
- *          are reduced where they are enough is ours.  Projecting is linear, so the step is the same but for rounding
+ * Source   ref/optim/galore.h.  The authors' script reduces whole gradients in every step (PyTorch's DDP); that
+ *          projected ones are reduced where they are enough is ours.  Projecting is linear, so the step is the same but
+ *          for rounding
  * Layout   as ddp; of the states, each parameter's one after another in the shapes of low_rank_state
- * Talks    steps that find P anew, and with --clip all steps, all-reduce gradients as ddp does and project in the optimizer's step;
- *          every device computes P of the sum, from the same bits by the same code, so that P is equal everywhere without being
- *          sent.  In all other steps, a unit that backward has
- *          finished is projected and packed: of each projected matrix R, of all else the whole gradient, towards the front of
- *          the block of gradients; buckets are consecutive stretches of what is packed.  r/a of a matrix's bytes: b r for a b.
- *          After the last bucket everything goes back to its place, R first and zeros behind it.  What copies of a stage send
- *          each other along pp stays as it is, zeros among it
- * Memory   weights n, gradients n, optimizer state a r + 2 b r a matrix, natural-galore s b r more; 2 n of what is not projected
- * Equals   reassociates: P^T (G1 + G2) = P^T G1 + P^T G2 but for rounding.  What is not linear, Adam and the natural gradient,
- *          comes after the reduction, on every device from the same bits
+ * Talks    steps that find P anew, and with --clip all steps, all-reduce gradients as ddp does and project in the
+ *          optimizer's step; every device computes P of the sum, from the same bits by the same code, so that P is
+ *          equal everywhere without being sent.  In all other steps, a unit that backward has
+ *          finished is projected and packed: of each projected matrix R, of all else the whole gradient, towards the
+ *          front of the block of gradients; buckets are consecutive stretches of what is packed.  r/a of a matrix's
+ *          bytes: b r for a b.  After the last bucket everything goes back to its place, R first and zeros behind it.
+ *          What copies of a stage send each other along pp stays as it is, zeros among it
+ * Memory   weights n, gradients n, optimizer state a r + 2 b r a matrix, natural-galore s b r more; 2 n of what is not
+ *          projected
+ * Equals   reassociates: P^T (G1 + G2) = P^T G1 + P^T G2 but for rounding.  What is not linear, Adam and the natural
+ *          gradient, comes after the reduction, on every device from the same bits
  */
 #include "emulated_devices/schemes/data/allreduce.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/optim/galore.h"
 
-/* units: last one first, whose gradients have been packed, at the front of the block; coming: the optimizer's step that gradients are computed
- * for, from 1; skipped_whole: steps left out whose gradients had been reduced whole. */
+/* units: last one first, whose gradients have been packed, at the front of the block; coming: the optimizer's step that
+ * gradients are computed for, from 1; skipped_whole: steps left out whose gradients had been reduced whole. */
 struct projection { struct front front; int units; int64_t coming, skipped_whole; };
 
 static struct projection *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_projection); }
@@ -31,7 +33,7 @@ static struct low_rank_parts projection_of(const struct data_parallel *dp, const
     return low_rank_parts_of(dp->optimizer, dp->hyper, param_is_linear(s), rows, s->parts, s->dim[1]);
 }
 
-/* ---- states --------------------------------------------------------------------------------------------------------------- */
+/* ---- states ------------------------------------------------------------------------------------------------------ */
 
 /* The weights' shape in the states' format. */
 static struct tensor shape_of(const struct data_parallel *dp, const struct param_spec *s)
@@ -66,10 +68,12 @@ struct tensor data_whole_state(const struct data_parallel *dp, const struct para
 }
 
 /* In files each part has its own, under its name; of several parts the numbers in a row. */
-static void name_parts(const struct data_parallel *dp, struct param_spec *out, const struct param_spec *s, const struct low_rank_parts *r, int k)
+static void name_parts(const struct data_parallel *dp, struct param_spec *out, const struct param_spec *s,
+                       const struct low_rank_parts *r, int k)
 {
     for (int i = 0; i < r->count && r->count > 1; i++)
-        out->part[i].rows = tensor_count(low_rank_part_state(dp->optimizer, dp->hyper, r, i, shape_of(dp, s), tensor_none, k));
+        out->part[i].rows =
+            tensor_count(low_rank_part_state(dp->optimizer, dp->hyper, r, i, shape_of(dp, s), tensor_none, k));
     if (r->count == 1) out->part[0].rows = out->dim[0];
 }
 
@@ -87,7 +91,7 @@ struct param_spec data_spec(const struct data_parallel *dp, const struct param_s
     return out;
 }
 
-/* ---- projecting ------------------------------------------------------------------------------------------------------------- */
+/* ---- projecting -------------------------------------------------------------------------------------------------- */
 
 /* One matrix of a parameter: its gradient, its P, and memory to work in; while it is projected, host views of them. */
 struct piece {
@@ -98,7 +102,8 @@ struct piece {
     void *scratch;
 };
 
-static struct piece piece_of(struct data_parallel *dp, const struct parameter *p, const struct low_rank_parts *all, int i)
+static struct piece piece_of(struct data_parallel *dp, const struct parameter *p, const struct low_rank_parts *all,
+                             int i)
 {
     const struct tensor P = data_whole_state(dp, p, LOW_RANK_PROJECTION);
     return (struct piece){
@@ -113,7 +118,8 @@ static void project(const struct piece *x)
     device_charge(x->dp->device, "project gradient", linear_cost(x->r.b, x->r.a, x->r.r, x->g.dtype));
 }
 
-/* In double: G G^T, then its eigenvectors, 9 a^3 (G. Golub, C. Van Loan, "Matrix computations", 4th ed., section 8.3). */
+/* In double: G G^T, then its eigenvectors, 9 a^3 (G. Golub, C. Van Loan, "Matrix computations", 4th
+ * ed., section 8.3). */
 static enum error_code refresh(const struct piece *x, struct error *err)
 {
     const double a = (double)x->r.a, b = (double)x->r.b;
@@ -126,7 +132,8 @@ static enum error_code project_piece(struct piece x, bool anew, struct error *er
 {
     struct device *d = x.dp->device;
     const struct tensor scratch = device_tensor_in(d, BUFFERS, U8, (int64_t)galore_scratch(x.r, x.g.dtype));
-    if (scratch.data == NULL) return fail(err, ERR_MEMORY, "no memory to project the gradient of %s", x.parameter->spec.name);
+    if (scratch.data == NULL)
+        return fail(err, ERR_MEMORY, "no memory to project the gradient of %s", x.parameter->spec.name);
     struct views v = views_of(d);
     x.g = view_write(&v, x.g), x.P = view_write(&v, x.P), x.scratch = view_write(&v, scratch).data;
     const enum error_code e = anew ? refresh(&x, err) : OK;
@@ -141,14 +148,18 @@ static enum error_code project_parameter(struct data_parallel *dp, struct parame
 {
     const struct low_rank_parts r = projection_of(dp, &p->spec);
     enum error_code e = OK;
-    for (int i = 0; i < r.count && low_rank_projects(&r) && !e; i++) e = project_piece(piece_of(dp, p, &r, i), anew, err);
+    for (int i = 0; i < r.count && low_rank_projects(&r) && !e; i++)
+        e = project_piece(piece_of(dp, p, &r, i), anew, err);
     return e;
 }
 
 /* Whether gradients of the step that comes are reduced projected.  Otherwise they stay whole until the step. */
-static bool is_packed(const struct data_parallel *dp, const struct projection *x) { return !low_rank_takes_whole(dp->hyper, x->coming); }
+static bool is_packed(const struct data_parallel *dp, const struct projection *x)
+{
+    return !low_rank_takes_whole(dp->hyper, x->coming);
+}
 
-/* ---- packing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
 
 /* What is sent of a parameter: of each of its matrices R, from the matrix's first place on; or all of it. */
 struct outgoing { struct tensor whole; int64_t count; };
@@ -188,7 +199,8 @@ static enum error_code pack_unit(struct data_parallel *dp, struct projection *x,
         e = project_parameter(dp, p, false, err);
         for (int k = 0; k < outgoings(&r); k++) {
             const struct outgoing s = outgoing_of(p, &r, k);
-            device_copy(dp->device, place_in_block(dp, x->front.ready), s.whole.data, (size_t)s.count * dtype_size(s.whole.dtype));
+            device_copy(dp->device, place_in_block(dp, x->front.ready), s.whole.data,
+                        (size_t)s.count * dtype_size(s.whole.dtype));
             x->front.ready += s.count;
         }
     }
@@ -228,7 +240,7 @@ static void unpack(struct data_parallel *dp, const struct projection *x)
         }
 }
 
-/* ---- reducing ----------------------------------------------------------------------------------------------------------------- */
+/* ---- reducing ---------------------------------------------------------------------------------------------------- */
 
 /* What is finished: projected on the compute stream, reduced on the other. */
 static enum error_code reduce(struct data_parallel *dp, struct error *err)
@@ -265,7 +277,7 @@ static void expect(struct data_parallel *dp, int64_t t)
     x->front.elements = x->front.packed ? packed_elements(dp) : tensor_count(dp->gradients);
 }
 
-/* ---- the step ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the step ---------------------------------------------------------------------------------------------------- */
 
 static void step_parameter(struct data_parallel *dp, const struct parameter *p, struct tensor master, struct step step)
 {
@@ -278,11 +290,13 @@ static void step_parameter(struct data_parallel *dp, const struct parameter *p, 
     galore_parts_step(dp->optimizer, &r, view_write(&v, w), view_write(&v, p->g), state, step);
     views_end(&v);
     for (int i = 0; i < r.count && low_rank_projects(&r); i++)
-        device_charge(dp->device, "project back", linear_cost(r.part[i].p.b, r.part[i].p.r, r.part[i].p.a, master.dtype));
+        device_charge(dp->device, "project back",
+                      linear_cost(r.part[i].p.b, r.part[i].p.r, r.part[i].p.a, master.dtype));
 }
 
 /* Projecting first what is still whole.  ERR_CHECK if singular vectors cannot be found. */
-static enum error_code step_unit(struct data_parallel *dp, const struct projection *x, struct unit *u, struct step step, struct error *err)
+static enum error_code step_unit(struct data_parallel *dp, const struct projection *x, struct unit *u, struct step step,
+                                 struct error *err)
 {
     const struct tensor master = data_kept_tensor(dp, u, KIND_MASTER);
     enum error_code e = OK;
@@ -308,7 +322,7 @@ static void skip(struct data_parallel *dp)
     x->skipped_whole += !x->front.packed;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static enum error_code expect_first(struct data_parallel *dp, struct error *err)
 {
@@ -317,16 +331,20 @@ static enum error_code expect_first(struct data_parallel *dp, struct error *err)
     return OK;
 }
 
-/* ---- traffic ------------------------------------------------------------------------------------------------------------------ */
+/* ---- traffic ----------------------------------------------------------------------------------------------------- */
 
 /* Steps 1 .. t of the optimizer that find projections anew. */
-static int64_t refreshes_until(const struct data_parallel *dp, int64_t t) { return (t + dp->hyper->refresh - 1) / dp->hyper->refresh; }
+static int64_t refreshes_until(const struct data_parallel *dp, int64_t t)
+{
+    return (t + dp->hyper->refresh - 1) / dp->hyper->refresh;
+}
 
 struct account data_saved_by_projecting(const struct data_parallel *dp, int64_t taken, int64_t skipped)
 {
     const struct projection *x = own_state(dp);
     if (x == NULL || dp->hyper->clip > 0) return (struct account){ 0 };
-    const int64_t last = x->coming - 1, whole = refreshes_until(dp, last) - refreshes_until(dp, last - taken) + x->skipped_whole;
+    const int64_t last = x->coming - 1,
+                  whole = refreshes_until(dp, last) - refreshes_until(dp, last - taken) + x->skipped_whole;
     struct account saved = { 0 };
     account_add(&saved, front_cost(dp, tensor_count(dp->gradients), false), taken + skipped - whole);
     account_add(&saved, front_cost(dp, packed_elements(dp), true), whole - taken - skipped);
@@ -339,5 +357,6 @@ const struct data_stage stage_projection = {
     .name = "projection", .takes_part = takes_part, .state = sizeof (struct projection), .outline = expect_first,
     .keeps = KEEPS_STATES(unit_states),
     .kept = OPTIMIZER_MAX_STATES, .end = end,
-    .finish = reduce, .settle = settle, .expect = expect, .step = step_all, .skip = skip, .cost = allreduce_cost_of_step,
+    .finish = reduce, .settle = settle, .expect = expect, .step = step_all, .skip = skip,
+    .cost = allreduce_cost_of_step,
 };

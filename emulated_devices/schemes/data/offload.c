@@ -1,10 +1,11 @@
 /* offload.c -- weights, gradients and optimizer state on a slow tier: what is there, and copies of it on the device.
  *
  * Source   S. Rajbhandari et al., "ZeRO-Infinity: breaking the GPU memory wall for extreme scale deep learning",
- *          arXiv:2104.07857; J. Ren et al., "ZeRO-Offload: democratizing billion-scale model training", arXiv:2101.06840
+ *          arXiv:2104.07857; J. Ren et al., "ZeRO-Offload: democratizing billion-scale model training",
+ *          arXiv:2101.06840
  * Memory   on the device, of a class that is offloaded:
- *          weights      two parts of the model whole, as in shards, and the shards of the part that is gathered and the one after it
- *          gradients    one part whole and a unit's shard
+ *          weights      two parts of the model whole, as in shards, and the shards of the part that is gathered and the
+ *          one after it gradients    one part whole and a unit's shard
  *          optimizer    during the step, OFFLOAD_BUFFERS slices of it, and of the others, if they are offloaded
  * Moves    weights      one read for each gathering, one write a step; without masters the step reads them too
  *          gradients    for each pass that adds to them one write, and one read but for the first; one read in the step
@@ -15,7 +16,7 @@
 #include "emulated_devices/schemes/data/offload.h"
 #include <stdlib.h>
 
-/* ---- the tier ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the tier ---------------------------------------------------------------------------------------------------- */
 
 static struct tier *own_tier(const struct data_parallel *dp) { return chain_state(dp, &stage_tier); }
 
@@ -80,14 +81,15 @@ static void unmake(struct data_parallel *dp, struct unit *u)
     if (u->copied_g > 0) device_free(dp->device, u->sum);
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------------------------- */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 static bool is_here(const struct unit *u) { return u->copied_w == 0 || u->w.data != NULL || u->shard.data != NULL; }
 
 /* From the drive to the host. */
 static void announce(struct data_parallel *dp, struct unit *u)
 {
-    if (!is_here(u) && u->announced == 0) u->announced = tier_announce(own_tier(dp), tensor_bytes(u->own_w), dp->device->clock.now);
+    if (!is_here(u) && u->announced == 0)
+        u->announced = tier_announce(own_tier(dp), tensor_bytes(u->own_w), dp->device->clock.now);
 }
 
 static enum error_code fetch(struct data_parallel *dp, struct unit *u, struct error *err)
@@ -95,7 +97,8 @@ static enum error_code fetch(struct data_parallel *dp, struct unit *u, struct er
     if (is_here(u)) return OK;
     announce(dp, u);
     u->shard = device_tensor_1d(dp->device, PARAMETERS, u->copied_w);
-    if (u->shard.data == NULL) return fail(err, ERR_MEMORY, "the machine has no memory left to read %s", u->parameter[0].spec.name);
+    if (u->shard.data == NULL)
+        return fail(err, ERR_MEMORY, "the machine has no memory left to read %s", u->parameter[0].spec.name);
     u->fetched = u->announced > dp->device->clock.now ? u->announced : dp->device->clock.now;
     u->announced = 0;
     return tier_read(own_tier(dp), u->shard, u->own_w, &u->fetched, err);
@@ -116,27 +119,34 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
     const int next = ahead ? next_weight_use(dp, dp->at) : -1;
     const int second = next < 0 ? -1 : next_weight_use(dp, next), third = second < 0 ? -1 : next_weight_use(dp, second);
     (void)use;
-    for (int i = 0, n = second < 0 ? 0 : units_at(dp, dp->use[second], unit); i < n && !e; i++) e = fetch(dp, &dp->unit[unit[i]], err);
-    for (int i = 0, n = third < 0 ? 0 : units_at(dp, dp->use[third], unit); i < n; i++) announce(dp, &dp->unit[unit[i]]);
+    for (int i = 0, n = second < 0 ? 0 : units_at(dp, dp->use[second], unit); i < n && !e; i++)
+        e = fetch(dp, &dp->unit[unit[i]], err);
+    for (int i = 0, n = third < 0 ? 0 : units_at(dp, dp->use[third], unit); i < n; i++)
+        announce(dp, &dp->unit[unit[i]]);
     return e;
 }
 
-/* ---- gradients ----------------------------------------------------------------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-static enum error_code take(struct data_parallel *dp, struct unit *u, struct tensor home, bool filled, struct error *err)
+static enum error_code take(struct data_parallel *dp, struct unit *u, struct tensor home, bool filled,
+                            struct error *err)
 {
     struct clock *clock = &dp->device->clock;
     u->sum = device_tensor_in(dp->device, GRADIENTS, home.dtype, tensor_count(home));
-    if (u->sum.data == NULL) return fail(err, ERR_MEMORY, "the machine has no memory left for the gradient of %s", u->parameter[0].spec.name);
+    if (u->sum.data == NULL)
+        return fail(err, ERR_MEMORY, "the machine has no memory left for the gradient of %s",
+                    u->parameter[0].spec.name);
     device_zero(dp->device, u->sum);
     if (!filled) return OK;
-    picoseconds when = tier_announce(own_tier(dp), tensor_bytes(home), u->flushed > clock->now ? u->flushed : clock->now);
+    picoseconds when =
+        tier_announce(own_tier(dp), tensor_bytes(home), u->flushed > clock->now ? u->flushed : clock->now);
     const enum error_code e = tier_read(own_tier(dp), u->sum, home, &when, err);
     clock_wait(clock, when);
     return e;
 }
 
-static enum error_code put(struct data_parallel *dp, struct unit *u, struct tensor home, struct tensor from, struct error *err)
+static enum error_code put(struct data_parallel *dp, struct unit *u, struct tensor home, struct tensor from,
+                           struct error *err)
 {
     u->flushed = dp->device->clock.now;
     const enum error_code e = tier_write(own_tier(dp), home, from, &u->flushed, err);
@@ -184,13 +194,15 @@ enum error_code data_put_gradient(struct data_parallel *dp, struct unit *u, stru
     return e;
 }
 
-enum error_code borrow(struct data_parallel *dp, enum arena_tag tag, struct tensor home, bool read, struct tensor *here, struct error *err)
+enum error_code borrow(struct data_parallel *dp, enum arena_tag tag, struct tensor home, bool read, struct tensor *here,
+                       struct error *err)
 {
     struct clock *clock = &dp->device->clock;
     *here = home;
     if (!on_tier(dp, home)) return OK;
     *here = device_tensor_in(dp->device, tag, home.dtype, tensor_count(home));
-    if (here->data == NULL) return fail(err, ERR_MEMORY, "the machine has no memory left for a copy of what is on the slow tier");
+    if (here->data == NULL)
+        return fail(err, ERR_MEMORY, "the machine has no memory left for a copy of what is on the slow tier");
     if (!read) return OK;
     picoseconds when = tier_announce(own_tier(dp), tensor_bytes(home), clock->now);
     const enum error_code e = tier_read(own_tier(dp), *here, home, &when, err);
@@ -225,7 +237,7 @@ static void clear(struct data_parallel *dp, struct unit *u)
     u->squares = (struct exact_sum){ .infinite = 0 };
 }
 
-/* ---- what lies here ------------------------------------------------------------------------------------------------------------ */
+/* ---- what lies here ---------------------------------------------------------------------------------------------- */
 
 struct tier_traffic data_tier_traffic_so_far(const struct data_parallel *dp)
 {
@@ -244,7 +256,9 @@ struct model_state data_offloaded(const struct data_parallel *dp)
 static bool takes_part(const struct data_parallel *dp) { return dp->request.offload != 0; }
 
 const struct data_stage stage_tier = {
-    .name = "slow tier", .takes_part = takes_part, .state = sizeof (struct tier), .outline = outline, .fill = fill, .close = close_tier,
-    .place = place, .unmake = unmake, .fetch = fetch, .drop = drop, .acquire = acquire, .take_sum = take_own, .put_sum = put_own, .settle = settle,
+    .name = "slow tier", .takes_part = takes_part, .state = sizeof (struct tier), .outline = outline, .fill = fill,
+    .close = close_tier,
+    .place = place, .unmake = unmake, .fetch = fetch, .drop = drop, .acquire = acquire, .take_sum = take_own,
+    .put_sum = put_own, .settle = settle,
     .clear = clear,
 };

@@ -5,7 +5,7 @@
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
 
-/* ---- units --------------------------------------------------------------------------------------------------------------- */
+/* ---- units ------------------------------------------------------------------------------------------------------- */
 
 static enum error_code open_sharing(struct data_parallel *dp, struct error *err)
 {
@@ -31,7 +31,7 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
     return OK;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 struct tensor data_zeros(struct data_parallel *dp, enum arena_tag tag, enum tensor_kind kind, int64_t n, bool *failed)
 {
@@ -56,7 +56,10 @@ int64_t keeping_elements(const struct data_parallel *dp, const struct unit *u, c
     return k->elements ? k->elements(dp, u, k->kind) : data_kept(&u->over->shards, u, k->kind).count;
 }
 
-static struct tensor *keeping_of(struct unit *u, const struct keeping *k) { return (struct tensor *)((char *)u + k->at); }
+static struct tensor *keeping_of(struct unit *u, const struct keeping *k)
+{
+    return (struct tensor *)((char *)u + k->at);
+}
 
 static void make_kept(struct data_parallel *dp, struct unit *u, const struct keeping *k, bool *failed)
 {
@@ -79,7 +82,8 @@ static void unmake_unit(struct data_parallel *dp, struct unit *u)
     TELL(dp, unmake, u);
     for EACH_LINK(dp, l)
         for (int i = 0; i < l->stage->kept; i++)
-            if (keeping_elements(dp, u, &l->stage->keeps[i]) >= 0) data_give_back(dp, *keeping_of(u, &l->stage->keeps[i]));
+            if (keeping_elements(dp, u, &l->stage->keeps[i]) >= 0)
+                data_give_back(dp, *keeping_of(u, &l->stage->keeps[i]));
     data_give_back(dp, u->own_w);
     tracking_close(&u->tracking);
 }
@@ -115,13 +119,14 @@ void show_gradients(struct unit *u)
     }
 }
 
-/* ---- initial weights ------------------------------------------------------------------------------------------------------- */
+/* ---- initial weights --------------------------------------------------------------------------------------------- */
 
 struct draw { uint64_t seed; struct tensor own; int64_t first; struct portion stretch; };
 
 enum { DRAWN_AT_ONCE = 512 };
 
-/* In the format of the master, so that weights are what it rounds to, also of elements whose master another device keeps. */
+/* In the format of the master, so that weights are what it rounds to, also of elements whose
+ * master another device keeps. */
 static void draw_run(void *context, struct run r)
 {
     const struct draw *d = context;
@@ -151,7 +156,7 @@ static void draw(const struct data_parallel *dp, const struct unit *u, enum tens
     views_end(&v);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 enum error_code data_outline(struct data_parallel *dp, struct error *err)
 {

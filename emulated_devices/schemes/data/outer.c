@@ -1,13 +1,13 @@
 /* outer.c -- copies of the model that train apart: what they are made of, and the step at the end of each round.
  *
- * The rule is that of ref/optim/outer.h.  Each device steps outward what it steps inward.  The outer gradient needs no memory of its
- * own: gradients are zero after the inner step, and theirs has its size and format.
+ * The rule is that of ref/optim/outer.h.  Each device steps outward what it steps inward.  The outer gradient needs no
+ * memory of its own: gradients are zero after the inner step, and theirs has its size and format.
  *
- * What lies on the slow tier is copied to the device as it is stepped, in slices of --offload-slice elements.  A round has one such step, so
- * nothing overlaps it.
+ * What lies on the slow tier is copied to the device as it is stepped, in slices of --offload-slice elements.  A round
+ * has one such step, so nothing overlaps it.
  *
- * Units are reduced one by one, not as one block: a tied embedding is a unit on both stages that hold it, so both add up the replicas in
- * one order and keep the same bits, without a message between them.
+ * Units are reduced one by one, not as one block: a tied embedding is a unit on both stages that hold it, so both add
+ * up the replicas in one order and keep the same bits, without a message between them.
  */
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
@@ -20,7 +20,9 @@ const char *share_replica(struct shards *s, const struct data_request *q)
     if (q->shards[0] > 0 && q->group > 0) return "takes --shards W,G,O or --shard-group, not both";
     if (q->shards[0] > 0) s->weights = q->shards[0], s->gradients = q->shards[1], s->optimizer = q->shards[2];
     else s->weights = s->gradients = s->optimizer = q->group > 0 ? q->group : 1;
-    return s->P > 1 && s->optimizer == s->P ? "all devices along --dp would be one replica; fewer must share the optimizer's state" : NULL;
+    return s->P > 1 && s->optimizer == s->P
+               ? "all devices along --dp would be one replica; fewer must share the optimizer's state"
+               : NULL;
 }
 
 /* Devices that step the same in all replicas. */
@@ -64,7 +66,7 @@ void data_start_round(struct data_parallel *dp)
     }
 }
 
-/* ---- the outer step ------------------------------------------------------------------------------------------------------ */
+/* ---- the outer step ---------------------------------------------------------------------------------------------- */
 
 /* What of a unit is stepped at once: all, or where something lies on the slow tier as much as in other steps. */
 static int64_t most_at_once(const struct data_parallel *dp, const struct unit *u)
@@ -97,7 +99,8 @@ static struct operand operand_of(const struct data_parallel *dp, int operand)
     return o;
 }
 
-static enum error_code borrow_operands(struct data_parallel *dp, const struct unit *u, struct interval own, struct operand o[], struct error *err)
+static enum error_code borrow_operands(struct data_parallel *dp, const struct unit *u, struct interval own,
+                                       struct operand o[], struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < OPERANDS && !e; i++) {
@@ -120,9 +123,11 @@ static enum error_code give_operands(struct data_parallel *dp, struct operand o[
     return e;
 }
 
-static enum error_code step_operands_outward(struct data_parallel *dp, struct group *replicas, struct operand o[], struct error *err)
+static enum error_code step_operands_outward(struct data_parallel *dp, struct group *replicas, struct operand o[],
+                                             struct error *err)
 {
-    const struct tensor g = o[GRADIENT].here, theta = o[THETA].here, anchor = o[ANCHOR].here, momentum = o[MOMENTUM].here;
+    const struct tensor g = o[GRADIENT].here, theta = o[THETA].here, anchor = o[ANCHOR].here,
+                        momentum = o[MOMENTUM].here;
     const bool moves = tensor_present(momentum);
     struct views v = views_of(dp->device);
     outer_gradient(view_write(&v, g), view_read(&v, anchor), view_read(&v, theta));
@@ -130,7 +135,8 @@ static enum error_code step_operands_outward(struct data_parallel *dp, struct gr
     dev_charge(dp->device, "outer gradient", g, 3, 1);
     const enum error_code e = allreduce(replicas, g.data, tensor_count(g), g.dtype, SUM, dp->allreduce, err);
     if (e) return e;
-    outer_step(view_write(&v, theta), view_write(&v, anchor), view_write(&v, momentum), view_read(&v, g), replicas->size, dp->outer);
+    outer_step(view_write(&v, theta), view_write(&v, anchor), view_write(&v, momentum), view_read(&v, g),
+               replicas->size, dp->outer);
     views_end(&v);
     dev_charge(dp->device, "outer step", g, moves ? 6 : 4, moves ? 7 : 3);
     device_zero(dp->device, g);
@@ -168,10 +174,11 @@ static enum error_code after(struct data_parallel *dp, int64_t t, struct error *
     return e ? e : share_weights(dp, NULL, err);
 }
 
-/* ---- prediction ------------------------------------------------------------------------------------------------------------- */
+/* ---- prediction -------------------------------------------------------------------------------------------------- */
 
 /* Calls f for each part that is stepped at once. */
-static void each_part(const struct data_parallel *dp, void (*f)(void *context, const struct data_parallel *, int64_t n), void *context)
+static void each_part(const struct data_parallel *dp, void (*f)(void *context, const struct data_parallel *, int64_t n),
+                      void *context)
 {
     for (int i = 0; i < dp->units && takes_part(dp); i++) {
         const int64_t n = kept_elements(&dp->unit[i], BY_OPTIMIZER), most = most_at_once(dp, &dp->unit[i]);
@@ -234,7 +241,8 @@ static void passing(const struct data_parallel *dp, struct model_state *sum)
 }
 
 const struct data_stage stage_outer = {
-    .name = "outer step", .takes_part = takes_part, .state = sizeof (struct outer_stage), .outline = open_group, .close = close_group, .after = after,
+    .name = "outer step", .takes_part = takes_part, .state = sizeof (struct outer_stage), .outline = open_group,
+    .close = close_group, .after = after,
     .passing = passing,
     .keeps = { { offsetof(struct unit, anchor), OPTIMIZER, KIND_ANCHOR },
                { offsetof(struct unit, momentum), OPTIMIZER, KIND_MOMENTUM, momentum_elements } }, .kept = 2,

@@ -1,4 +1,5 @@
-/* renewal.c -- new weights from who has stepped them to all that keep them: the way of the gradients, backwards, in buckets. */
+/* renewal.c -- new weights from who has stepped them to all that keep them:
+ * the way of the gradients, backwards, in buckets. */
 #include "emulated_devices/schemes/data/bucket.h"
 #include <stdlib.h>
 
@@ -46,12 +47,13 @@ static enum error_code share(struct data_parallel *dp, struct unit *u, struct er
     return e || !bucket_is_full(b, capacity) ? e : share_waiting(dp, b, err);
 }
 
-/* ---- prediction ------------------------------------------------------------------------------------------------------------- */
+/* ---- prediction -------------------------------------------------------------------------------------------------- */
 
 static void add_bucket(const struct data_parallel *dp, struct bucket *b, enum shard_level level, struct account *sum)
 {
     const int64_t row = b->units > 0 ? b->elements / shards_stride(&b->over->shards, level) : 0;
-    if (b->units > 0) account_add(sum, b->over->weights->allgather_cost(b->over, level, row, data_format(dp, KIND_WEIGHT)), 1);
+    if (b->units > 0)
+        account_add(sum, b->over->weights->allgather_cost(b->over, level, row, data_format(dp, KIND_WEIGHT)), 1);
     bucket_empty(b);
 }
 
@@ -79,11 +81,13 @@ static void cost(const struct data_parallel *dp, enum shard_level level, struct 
 struct account data_renewal_cost(const struct data_parallel *dp)
 {
     struct account sum = { 0 };
-    for (enum shard_level l = BY_GRADIENTS; l <= BY_OPTIMIZER && takes_part(dp); l++) account_add(&sum, one_step(dp, l), 1);
+    for (enum shard_level l = BY_GRADIENTS; l <= BY_OPTIMIZER && takes_part(dp); l++)
+        account_add(&sum, one_step(dp, l), 1);
     return sum;
 }
 
 const struct data_stage stage_renewal = {
-    .name = "renewal", .takes_part = takes_part, .state = sizeof (struct bucket), .outline = open_bucket, .close = close_bucket, .share = share,
+    .name = "renewal", .takes_part = takes_part, .state = sizeof (struct bucket), .outline = open_bucket,
+    .close = close_bucket, .share = share,
     .cost = cost,
 };

@@ -11,7 +11,8 @@ struct outer data_outer(const struct data_request *q)
 {
     const struct data_scheme *scheme = NULL;
     if (data_scheme_find(&scheme, q->scheme, NULL) || scheme->outer.every == 0) return (struct outer){ 0 };
-    return (struct outer){ .every = q->outer.every ? q->outer.every : scheme->outer.every, .lr = q->outer.lr > 0 ? q->outer.lr : scheme->outer.lr,
+    return (struct outer){ .every = q->outer.every ? q->outer.every : scheme->outer.every,
+                           .lr = q->outer.lr > 0 ? q->outer.lr : scheme->outer.lr,
                            .momentum = q->outer.momentum > 0 ? q->outer.momentum : scheme->outer.momentum };
 }
 
@@ -20,8 +21,11 @@ enum error_code data_shards(struct shards *s, const struct data_request *q, int 
     const struct data_scheme *scheme = NULL;
     const enum error_code e = data_scheme_find(&scheme, q->scheme, err);
     if (e) return e;
-    *s = (struct shards){ .P = P, .rank = rank, .weights = 1, .gradients = 1, .optimizer = 1, .apart = scheme->outer.every > 0 };
-    if (q->group > 0 && P % q->group != 0) return fail(err, ERR_PLAN, "--shard-group %d: must divide --dp %d", q->group, P);
+    *s = (struct shards){
+        .P = P, .rank = rank, .weights = 1, .gradients = 1, .optimizer = 1, .apart = scheme->outer.every > 0
+    };
+    if (q->group > 0 && P % q->group != 0)
+        return fail(err, ERR_PLAN, "--shard-group %d: must divide --dp %d", q->group, P);
     const char *needs = scheme->share(s, q);
     if (needs) return fail(err, ERR_PLAN, "--data-parallel %s: %s", scheme->head.name, needs);
     return fail_about(err, shards_check(s, err), "--shards:");

@@ -1,10 +1,10 @@
-/* scattering.c -- gradients reduced unit by unit over those who share them, as soon as backward has finished them: to who keeps them after each
- * pass, where they are kept in shards, and to who steps them after the last one. */
+/* scattering.c -- gradients reduced unit by unit over those who share them, as soon as backward has finished them: to
+ * who keeps them after each pass, where they are kept in shards, and to who steps them after the last one. */
 #include "emulated_devices/schemes/data/scattering.h"
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
 
-/* ---- reducing ------------------------------------------------------------------------------------------------------------------ */
+/* ---- reducing ---------------------------------------------------------------------------------------------------- */
 
 /* A unit's whole gradient as the row that is cut: itself, or where it is cut by rows a copy. */
 static enum error_code open_row(struct data_parallel *dp, const struct unit *u, struct tensor *row, struct error *err)
@@ -12,13 +12,15 @@ static enum error_code open_row(struct data_parallel *dp, const struct unit *u, 
     *row = u->g;
     if (u->rows == 0) return OK;
     *row = device_tensor_in(dp->device, BUFFERS, u->g.dtype, u->padded);
-    if (row->data == NULL) return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
+    if (row->data == NULL)
+        return fail(err, ERR_MEMORY, "no memory to reduce the gradient of %s", u->parameter[0].spec.name);
     unit_from_whole(dp->device, u, (struct interval){ 0, u->padded }, row->data, u->g.data, row->dtype);
     return OK;
 }
 
 /* What has come of a unit's gradient, to what is kept of it; the whole goes. */
-static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, struct tensor row, struct tracking t, struct error *err)
+static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, struct tensor row, struct tracking t,
+                                   struct error *err)
 {
     const struct interval kept = shards_range(&u->over->shards, BY_GRADIENTS, u->padded);
     const enum error_code e = take_sum(dp, u, err);
@@ -30,8 +32,10 @@ static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, str
     return e;
 }
 
-/* Gradients that are kept in shards, and that passes have added to: to the devices that keep them.  What is tracked goes alone. */
-static enum error_code scatter(struct data_parallel *dp, const struct bucket *b, struct tensor row[], struct tensor half[], struct error *err)
+/* Gradients that are kept in shards, and that passes have added to: to the devices that keep them.
+ * What is tracked goes alone. */
+static enum error_code scatter(struct data_parallel *dp, const struct bucket *b, struct tensor row[],
+                               struct tensor half[], struct error *err)
 {
     struct tracking t = { 0 };
     enum error_code e = OK;
@@ -61,7 +65,8 @@ static enum error_code track_copies(struct data_parallel *dp, struct unit *u, st
 }
 
 /* After the last microbatch: to the device that steps them, and the sum over copies. */
-static enum error_code reduce_last(struct data_parallel *dp, const struct bucket *b, struct tensor row[], struct tensor own[], struct error *err)
+static enum error_code reduce_last(struct data_parallel *dp, const struct bucket *b, struct tensor row[],
+                                   struct tensor own[], struct error *err)
 {
     struct unit *last = NULL;
     int n = 0;
@@ -73,7 +78,8 @@ static enum error_code reduce_last(struct data_parallel *dp, const struct bucket
         last = u;
     }
     if (n == 0) return OK;
-    if (tracked(last->tracking) && b->over->shards.gradients == 1) tracking_start(dp->device, last->tracking, last->sum);
+    if (tracked(last->tracking) && b->over->shards.gradients == 1)
+        tracking_start(dp->device, last->tracking, last->sum);
     enum error_code e = bucket_reduce_scatter(dp, b->over, BY_OPTIMIZER, row, n, last->tracking, err);
     if (!e) e = bucket_allreduce(dp, b->over, BY_COPIES, own, n, err);
     return e ? e : track_copies(dp, last, err);
@@ -117,7 +123,7 @@ static enum error_code let_wait(struct data_parallel *dp, struct bucket *b, int 
     return e || !bucket_is_full(b, capacity) ? e : reduce_waiting(dp, b, err);
 }
 
-/* ---- calls of the seam ---------------------------------------------------------------------------------------------------------- */
+/* ---- calls of the seam ------------------------------------------------------------------------------------------- */
 
 /* What waits of the unit goes first: a pass's gradient is reduced by itself, whatever the bucket's size. */
 static enum error_code make_way(struct data_parallel *dp, struct bucket *b, const struct unit *u, struct error *err)
@@ -138,7 +144,9 @@ static enum error_code make_room(struct data_parallel *dp, struct unit *u, struc
         return e;
     }
     u->g.data = arena_alloc(&dp->device->arena, GRADIENTS, tensor_bytes(u->g));
-    if (u->g.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradient of %s and what belongs to it", u->parameter[0].spec.name);
+    if (u->g.data == NULL)
+        return fail(err, ERR_MEMORY, "no memory for the gradient of %s and what belongs to it",
+                    u->parameter[0].spec.name);
     device_zero(dp->device, u->g);
     return OK;
 }
@@ -187,7 +195,7 @@ static enum error_code finish(struct data_parallel *dp, struct error *err)
     return e;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static enum error_code open_bucket(struct data_parallel *dp, struct error *err)
 {
@@ -224,13 +232,15 @@ static void clear(struct data_parallel *dp, struct unit *u)
     if (tracked(u->tracking)) tracking_clear(u->tracking, tensor_count(u->own_g));
 }
 
-/* ---- the stage ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the stage --------------------------------------------------------------------------------------------------- */
 
 static bool takes_part(const struct data_parallel *dp) { return has_gradients(dp) && !gradients_in_one_block(dp); }
 
 const struct data_stage stage_scattering = {
-    .name = "scattering", .takes_part = takes_part, .state = sizeof (struct scattering), .outline = open_bucket, .close = close_bucket, .make = make,
+    .name = "scattering", .takes_part = takes_part, .state = sizeof (struct scattering), .outline = open_bucket,
+    .close = close_bucket, .make = make,
     .unmake = unmake, .begin = begin, .end = end, .finish = finish, .clear = clear,
-    .keeps = { { offsetof(struct unit, own_g), GRADIENTS, KIND_GRADIENT, own_elements } }, .kept = 1, .foresee = scattering_foresee, .cost = scattering_cost,
+    .keeps = { { offsetof(struct unit, own_g), GRADIENTS, KIND_GRADIENT, own_elements } }, .kept = 1,
+    .foresee = scattering_foresee, .cost = scattering_cost,
     .passing = scattering_passing, .moves = scattering_moves,
 };

@@ -5,14 +5,15 @@
 #include "emulated_devices/schemes/data/bucket.h"
 
 struct scattering {
-    struct bucket waiting;                              /* units whose gradients are finished here and wait for others */
+    struct bucket waiting;                             /* units whose gradients are finished here and wait for others */
     struct account reduction[SHARD_LEVELS];     /* of a step, by level */
-    int64_t most;                                       /* elements of gradients that are whole here for a while, at most, and copies of what
+    int64_t most; /* elements of gradients that are whole here for a while, at most, and copies of what
                                                            lies on the slow tier */
 };
 
-/* Whether a unit's whole gradient stays here after a pass, which the list has at `use`, because the pass that ends the same backward
- * sweep adds to it as well: that of a tied embedding's tokens after the loss.  Not of tiles, which are there so as never to have it whole. */
+/* Whether a unit's whole gradient stays here after a pass, which the list has at `use`, because the pass that ends the
+ * same backward sweep adds to it as well: that of a tied embedding's tokens after the loss.  Not of tiles, which are
+ * there so as never to have it whole. */
 bool gradient_stays_after(const struct data_parallel *, int use, int unit);
 
 /* The stage's predictions: scattering_foreseen.c. */

@@ -1,4 +1,5 @@
-/* scattering_foreseen.c -- what reducing gradients takes, from the list of passes alone: the rules of scattering.c without its data. */
+/* scattering_foreseen.c -- what reducing gradients takes, from the list of passes alone:
+ * the rules of scattering.c without its data. */
 #include "emulated_devices/schemes/data/scattering.h"
 
 bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
@@ -13,7 +14,8 @@ bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
     return false;
 }
 
-/* here: elements of gradients that are whole here; beside: while a tile is used, those of what is not tiled of its part. */
+/* here: elements of gradients that are whole here; beside: while a tile is used, those of what is
+ * not tiled of its part. */
 struct foreseeing { struct data_parallel *dp; struct scattering *s; int64_t here, beside; };
 
 static int64_t passing_elements(const struct unit *u) { return u->passing_g ? whole_elements(u) : 0; }
@@ -35,7 +37,8 @@ static void leave(struct foreseeing *f, struct unit *u)
 
 static void add_reduce_scatter(struct foreseeing *f, const struct sharing *over, enum shard_level l, int64_t row)
 {
-    account_add(&f->s->reduction[l], over->gradients->reduce_scatter_cost(over, l, row, data_format(f->dp, KIND_GRADIENT)), 1);
+    account_add(&f->s->reduction[l],
+                over->gradients->reduce_scatter_cost(over, l, row, data_format(f->dp, KIND_GRADIENT)), 1);
 }
 
 static void reduce_waiting(struct foreseeing *f)
@@ -54,7 +57,8 @@ static void reduce_waiting(struct foreseeing *f)
     for (enum shard_level l = BY_WEIGHTS; l <= BY_GRADIENTS && s->gradients > 1; l++)
         add_reduce_scatter(f, b->over, l, all / shards_stride(s, l));
     add_reduce_scatter(f, b->over, BY_OPTIMIZER, finished / s->gradients);
-    account_add(&f->s->reduction[BY_COPIES], allreduce_cost(f->dp, &b->over->level[BY_COPIES], finished / s->optimizer), 1);
+    account_add(&f->s->reduction[BY_COPIES], allreduce_cost(f->dp, &b->over->level[BY_COPIES], finished / s->optimizer),
+                1);
     bucket_empty(b);
 }
 
@@ -114,7 +118,7 @@ void scattering_foresee(struct data_parallel *dp)
     reduce_waiting(&f);
 }
 
-/* ---- sums ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 void scattering_cost(const struct data_parallel *dp, enum shard_level level, struct account *sum)
 {
@@ -128,7 +132,8 @@ void scattering_passing(const struct data_parallel *dp, struct model_state *sum)
     sum->gradients += (uint64_t)s->most * dtype_size(data_format(dp, KIND_GRADIENT));
 }
 
-/* The passes of a step: each pass that is not an update's first reads what it adds to, and the last of an update writes what is stepped. */
+/* The passes of a step: each pass that is not an update's first reads what it adds to, and the last of
+ * an update writes what is stepped. */
 static void unit_moves(const struct data_parallel *dp, const struct unit *u, struct tier_traffic *t)
 {
     const enum dtype format = data_format(dp, KIND_GRADIENT);
@@ -137,7 +142,7 @@ static void unit_moves(const struct data_parallel *dp, const struct unit *u, str
     const int again = u->passes - u->reductions;
     add_reads(t, again, u->copied_g, format), add_writes(t, again, u->copied_g, format);
     add_writes(t, u->reductions, stepped, format);
-    if (!shared) return;                                /* the sum over the places that hold it; not all of them have passes */
+    if (!shared) return;                         /* the sum over the places that hold it; not all of them have passes */
     add_reads(t, u->reductions, stepped, format), add_writes(t, dp->updates, stepped, format);
 }
 

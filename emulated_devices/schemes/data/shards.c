@@ -6,8 +6,9 @@ enum error_code shards_check(const struct shards *s, struct error *err)
     static const char *const name[] = { "weights", "gradients", "optimizer state" };
     for (int i = 0; i < 3; i++)
         if (chain[i] < 1 || chain[i + 1] % chain[i] != 0)
-            return fail(err, ERR_PLAN, "%s shared by %d devices: that must divide %d, %s%s", name[i], chain[i], chain[i + 1],
-                        i == 2 ? "the copies along --dp" : "the devices that share the ", i == 2 ? "" : name[i + 1]);
+            return fail(err, ERR_PLAN, "%s shared by %d devices: that must divide %d, %s%s", name[i], chain[i],
+                        chain[i + 1], i == 2 ? "the copies along --dp" : "the devices that share the ",
+                        i == 2 ? "" : name[i + 1]);
     return OK;
 }
 
@@ -50,6 +51,7 @@ struct interval shards_range(const struct shards *s, enum shard_level level, int
 struct model_state shards_state(const struct shards *s, int64_t elements, struct state_bytes each)
 {
     const uint64_t n = (uint64_t)shards_pad(s, elements);
-    return (struct model_state){ .weights = n / (uint64_t)s->weights * each.weight, .gradients = n / (uint64_t)s->gradients * each.gradient,
+    return (struct model_state){ .weights = n / (uint64_t)s->weights * each.weight,
+                                 .gradients = n / (uint64_t)s->gradients * each.gradient,
                                  .optimizer = n / (uint64_t)s->optimizer * each.optimizer };
 }

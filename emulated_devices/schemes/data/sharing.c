@@ -3,7 +3,10 @@
 #include <stdlib.h>
 
 /* Replicas that train apart add up no gradients: each device is alone on that level. */
-static int members(const struct shards *s, enum shard_level l) { return l == BY_COPIES && s->apart ? 1 : shards_size(s, l); }
+static int members(const struct shards *s, enum shard_level l)
+{
+    return l == BY_COPIES && s->apart ? 1 : shards_size(s, l);
+}
 
 static enum error_code open_level(struct sharing *x, enum shard_level l, struct group *group, struct error *err)
 {
@@ -17,7 +20,8 @@ static enum error_code open_level(struct sharing *x, enum shard_level l, struct 
     return e || x->gradients == &wire_numbers ? e : quantised_group_open(&x->scatter[l], &x->level[l], err);
 }
 
-enum error_code sharing_open(struct sharing *x, const struct data_request *q, const struct shards *s, struct group *group, struct error *err)
+enum error_code sharing_open(struct sharing *x, const struct data_request *q, const struct shards *s,
+                             struct group *group, struct error *err)
 {
     enum error_code e = OK;
     *x = (struct sharing){ .request = q, .shards = *s };
@@ -32,7 +36,7 @@ void sharing_close(struct sharing *x)
     for (int l = 0; l < SHARD_LEVELS; l++) quantised_group_close(&x->scatter[l]), group_close(&x->level[l]);
 }
 
-/* ---- numbers as they are --------------------------------------------------------------------------------------------------- */
+/* ---- numbers as they are ----------------------------------------------------------------------------------------- */
 
 static char *own_block(const struct sharing *s, enum shard_level level, struct tensor row)
 {
@@ -40,9 +44,13 @@ static char *own_block(const struct sharing *s, enum shard_level level, struct t
     return (char *)row.data + (size_t)(shards_digit(&s->shards, level) * n) * dtype_size(row.dtype);
 }
 
-static enum error_code reduce_scatter(struct sharing *s, enum shard_level level, struct tensor row, struct tracking t, struct error *err)
+static enum error_code reduce_scatter(struct sharing *s, enum shard_level level, struct tensor row, struct tracking t,
+                                      struct error *err)
 {
-    const struct collective c = { .in = row.data, .out = own_block(s, level, row), .count = tensor_count(row), .dtype = row.dtype,
+    const struct collective c = { .in = row.data,
+                                  .out = own_block(s, level, row),
+                                  .count = tensor_count(row),
+                                  .dtype = row.dtype,
                                   .reduction = SUM };
     (void)t;
     return collective_run(&s->level[level], REDUCE_SCATTER, s->request->reduce_scatter, &c, err);
@@ -54,7 +62,8 @@ static struct account reduce_scatter_cost(const struct sharing *s, enum shard_le
     return group_cost(&s->level[level], REDUCE_SCATTER, s->request->reduce_scatter, &call);
 }
 
-static enum error_code allgather(struct sharing *s, enum shard_level level, struct tensor own, struct tensor row, struct error *err)
+static enum error_code allgather(struct sharing *s, enum shard_level level, struct tensor own, struct tensor row,
+                                 struct error *err)
 {
     const struct collective c = { .in = own.data, .out = row.data, .count = tensor_count(row), .dtype = row.dtype };
     return collective_run(&s->level[level], ALLGATHER, s->request->allgather, &c, err);
@@ -67,6 +76,7 @@ static struct account allgather_cost(const struct sharing *s, enum shard_level l
 }
 
 const struct wire wire_numbers = {
-    .name = "numbers", .reduce_scatter = reduce_scatter, .allgather = allgather, .reduce_scatter_cost = reduce_scatter_cost,
+    .name = "numbers", .reduce_scatter = reduce_scatter, .allgather = allgather,
+    .reduce_scatter_cost = reduce_scatter_cost,
     .allgather_cost = allgather_cost,
 };

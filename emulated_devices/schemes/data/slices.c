@@ -1,24 +1,27 @@
 /* slices.c -- one slice of weights and optimizer state after the other is stepped, by the device or by its host.
  *
- * Source   slices through a bounded buffer: ZeRO-Infinity, arXiv:2104.07857; every k-th on the device while the host steps the others:
- *          A. Maurya et al., "Deep Optimizer States: towards scalable training of transformer models using interleaved
- *          offloading", arXiv:2410.21316
- * Order    with stride k, slices k-1, 2k-1, .. are the device's: it reads the next of them, the host steps the k-1 before this one, the
- *          device steps this one and writes it back.  All engines work beside each other; a buffer is read into when the slice that
- *          had it has been written.  In virtual time, with slice q of the device in buffer q mod 3:
+ * Source   slices through a bounded buffer: ZeRO-Infinity, arXiv:2104.07857; every k-th on the device while the host
+ *          steps the others: A. Maurya et al., "Deep Optimizer States: towards scalable training of transformer models
+ *          using interleaved offloading", arXiv:2410.21316
+ * Order    with stride k, slices k-1, 2k-1, .. are the device's: it reads the next of them, the host steps the k-1
+ *          before this one, the device steps this one and writes it back.  All engines work beside each other; a buffer
+ *          is read into when the slice that had it has been written.  In virtual time, with slice q of the device in
+ *          buffer q mod 3:
  *
  *              filled(q)  = max(reads before, emptied(q-3)) + read         host(j)    = host(j-1) + host step
- *              stepped(q) = max(stepped(q-1), filled(q)) + step            landed(j)  = max(reads before, host(j)) + read of its weights
- *              emptied(q) = max(emptied(q-1), stepped(q)) + write
+ *              stepped(q) = max(stepped(q-1), filled(q)) + step            landed(j)  = max(reads before, host(j)) +
+ *              read of its weights emptied(q) = max(emptied(q-1), stepped(q)) + write
  *
  *          Weights land only where the device keeps them itself.  The step ends when all of these have.
- * Equals   the step without offloading, bit for bit: host and device have one kernel, and an element's step has no neighbours
+ * Equals   the step without offloading, bit for bit: host and device have one kernel, and an element's step has no
+ *          neighbours
  */
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
 
-/* What is stepped at once: elements of what this device steps of a unit's row; before: elements of earlier slices; last: of its unit. */
+/* What is stepped at once: elements of what this device steps of a unit's row; before:
+ * elements of earlier slices; last: of its unit. */
 struct step_slice { struct unit *unit; struct interval own; int64_t before; bool last; };
 
 struct slices {
@@ -26,7 +29,7 @@ struct slices {
     int count;
     struct step_slice *all;                     /* [count] */
     int64_t longest;
-    struct tensor landing;                      /* on the tier: all weights that the host steps, for a device that keeps them itself */
+    struct tensor landing;       /* on the tier: all weights that the host steps, for a device that keeps them itself */
 };
 
 /* A step on its way through the slices. */
@@ -35,15 +38,18 @@ struct stepping {
     const struct slices *s;
     struct step step;
     struct operands buffer[OFFLOAD_BUFFERS];    /* on the device, of what lies on the slow tier */
-    picoseconds start;                          /* virtual times: of the step; at which a buffer has been read, and written back; at
+    picoseconds start; /* virtual times: of the step; at which a buffer has been read, and written back; at
                                                    which all weights that the host has stepped so far have landed */
     picoseconds filled[OFFLOAD_BUFFERS], emptied[OFFLOAD_BUFFERS], landed;
 };
 
-/* ---- the list ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 /* The last of each `stride` slices is the device's. */
-static int stride(const struct data_parallel *dp) { return dp->request.offload_stride > 1 ? dp->request.offload_stride : 1; }
+static int stride(const struct data_parallel *dp)
+{
+    return dp->request.offload_stride > 1 ? dp->request.offload_stride : 1;
+}
 static bool stepped_by_host(const struct data_parallel *dp, int slice) { return slice % stride(dp) != stride(dp) - 1; }
 
 static int buffers_of_step(const struct data_parallel *dp, const struct slices *s)
@@ -80,7 +86,8 @@ static enum error_code open_slices(struct data_parallel *dp, struct error *err)
     s->landing = tensor_1d(NULL, data_format(dp, KIND_WEIGHT), landing_elements(dp));
     for (int u = 0; u < dp->units; u++) count += kept_elements(&dp->unit[u], BY_OPTIMIZER) / most + 1;
     s->all = calloc((size_t)count + 1, sizeof *s->all);
-    if (s->all == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %lld slices of the optimizer's state", (long long)count);
+    if (s->all == NULL)
+        return fail(err, ERR_MEMORY, "no memory for a list of %lld slices of the optimizer's state", (long long)count);
     for (int u = 0; u < dp->units; u++) {
         add_slices(s, &dp->unit[u], before, most);
         before += kept_elements(&dp->unit[u], BY_OPTIMIZER);
@@ -108,20 +115,22 @@ int data_slices(const struct data_parallel *dp)
     return s ? s->count : 0;
 }
 
-/* ---- operands ------------------------------------------------------------------------------------------------------------------ */
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
 
 enum { MOST_OPERANDS = 3 + OPTIMIZER_MAX_STATES };
 
 struct operand { struct tensor *at; enum arena_tag tag; enum tensor_kind kind; bool read, written; };
 
-/* What of a slice lies on the tier, in the order in which it is moved.  A master is the weights themselves in formats that need none. */
+/* What of a slice lies on the tier, in the order in which it is moved.
+ * A master is the weights themselves in formats that need none. */
 static int list_operands(const struct data_parallel *dp, struct operands *o, struct operand out[MOST_OPERANDS])
 {
     const bool masters = data_has_masters(dp);
     struct operand all[MOST_OPERANDS];
     int n = 0, there = 0;
     all[n++] = (struct operand){ &o->gradient, GRADIENTS, KIND_GRADIENT, .read = true };
-    all[n++] = (struct operand){ &o->master, masters ? OPTIMIZER : PARAMETERS, KIND_MASTER, .read = true, .written = true };
+    all[n++] =
+        (struct operand){ &o->master, masters ? OPTIMIZER : PARAMETERS, KIND_MASTER, .read = true, .written = true };
     for (int s = 0; s < dp->optimizer->states; s++)
         all[n++] = (struct operand){ &o->state[s], OPTIMIZER, KIND_STATE, .read = true, .written = true };
     if (masters) all[n++] = (struct operand){ &o->weight, PARAMETERS, KIND_WEIGHT, .written = true };
@@ -131,7 +140,10 @@ static int list_operands(const struct data_parallel *dp, struct operands *o, str
 }
 
 /* Where a slice lies. */
-static struct operands homes(const struct stepping *x, int i) { return unit_operands(x->dp, x->s->all[i].unit, x->s->all[i].own); }
+static struct operands homes(const struct stepping *x, int i)
+{
+    return unit_operands(x->dp, x->s->all[i].unit, x->s->all[i].own);
+}
 
 /* With what lies on the slow tier in the slice's buffer. */
 static struct operands on_device(struct stepping *x, int i)
@@ -144,7 +156,7 @@ static struct operands on_device(struct stepping *x, int i)
     return o;
 }
 
-/* ---- buffers ------------------------------------------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
 static enum error_code open_buffers(struct stepping *x, struct error *err)
 {
@@ -158,7 +170,9 @@ static enum error_code open_buffers(struct stepping *x, struct error *err)
         }
         x->filled[b] = x->emptied[b] = x->start;
     }
-    return failed ? fail(err, ERR_MEMORY, "the machine has no memory left for %d slices of the optimizer's state", OFFLOAD_BUFFERS) : OK;
+    return failed ? fail(err, ERR_MEMORY, "the machine has no memory left for %d slices of the optimizer's state",
+                         OFFLOAD_BUFFERS)
+                  : OK;
 }
 
 static void close_buffers(struct stepping *x)
@@ -169,7 +183,7 @@ static void close_buffers(struct stepping *x)
     }
 }
 
-/* ---- moving -------------------------------------------------------------------------------------------------------------------- */
+/* ---- moving ------------------------------------------------------------------------------------------------------ */
 
 static enum error_code fill(struct stepping *x, int i, struct error *err)
 {
@@ -215,7 +229,7 @@ static enum error_code fill_ahead(struct stepping *x, int i, struct error *err)
     return e || next >= x->s->count ? e : fill(x, next, err);
 }
 
-/* ---- stepping ------------------------------------------------------------------------------------------------------------------ */
+/* ---- stepping ---------------------------------------------------------------------------------------------------- */
 
 static enum error_code step_on_device(struct stepping *x, int i, struct error *err)
 {
@@ -240,7 +254,8 @@ static enum error_code step_on_host(struct stepping *x, int i, struct error *err
     const bool lands = tensor_count(x->s->landing) > 0;
     if (lands) o.weight = slice(x->s->landing, (struct interval){ s->before, s->own.count });
     step_operands(x->dp, s->unit, s->own, &o, x->step);
-    picoseconds when = clock_host(&x->dp->device->clock, "optimizer step", x->start, both, data_format(x->dp, KIND_MASTER));
+    picoseconds when =
+        clock_host(&x->dp->device->clock, "optimizer step", x->start, both, data_format(x->dp, KIND_MASTER));
     if (!lands) return OK;
     const enum error_code e = tier_read(x->s->tier, kept, o.weight, &when, err);
     x->landed = when;
@@ -270,7 +285,7 @@ static enum error_code step_slices(struct data_parallel *dp, struct step step, b
     return e;
 }
 
-/* ---- prediction ---------------------------------------------------------------------------------------------------------------- */
+/* ---- prediction -------------------------------------------------------------------------------------------------- */
 
 /* In which what lies on the tier is on the device for a while. */
 static struct model_state buffers(const struct data_parallel *dp, const struct slices *s)
@@ -329,14 +344,16 @@ static void moves(const struct data_parallel *dp, struct tier_traffic *t)
 static bool takes_part(const struct data_parallel *dp) { return dp->request.offload != 0; }
 
 const struct data_stage stage_slices = {
-    .name = "slices", .takes_part = takes_part, .state = sizeof (struct slices), .outline = open_slices, .fill = place_landing, .close = close_slices, .step = step_slices,
+    .name = "slices", .takes_part = takes_part, .state = sizeof (struct slices), .outline = open_slices,
+    .fill = place_landing, .close = close_slices, .step = step_slices,
     .passing = passing, .moves = moves, .update_moves = update_moves,
 };
 
-/* Up to 1 + device/host a larger stride gives the host what it does meanwhile for nothing; beyond, the device waits for it. */
+/* Up to 1 + device/host a larger stride gives the host what it does meanwhile for nothing;
+ * beyond, the device waits for it. */
 int data_balanced_stride(picoseconds host, picoseconds device)
 {
     if (host <= 0) return INT32_MAX;
-    const int64_t k = 1 + device / host;                                /* here the device is the slower one, at k + 1 the host */
+    const int64_t k = 1 + device / host;                      /* here the device is the slower one, at k + 1 the host */
     return device * (k + 1) <= k * host * k ? (int)k : (int)k + 1;      /* device / k <= k host / (k + 1) */
 }

@@ -48,7 +48,7 @@ void *chain_state(const struct data_parallel *dp, const struct data_stage *stage
     return NULL;
 }
 
-/* ---- calls to all ----------------------------------------------------------------------------------------------------------- */
+/* ---- calls to all ------------------------------------------------------------------------------------------------ */
 
 enum error_code fetch_weights(struct data_parallel *dp, struct unit *u, struct error *err)
 {

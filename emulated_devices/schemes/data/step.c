@@ -1,15 +1,20 @@
-/* step.c -- each device steps what it keeps the optimizer's state of: masters, states, and the step of one unit after the other. */
+/* step.c -- each device steps what it keeps the optimizer's state of:
+ * masters, states, and the step of one unit after the other. */
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/numeric/convert.h"
 
-/* ---- one stretch ---------------------------------------------------------------------------------------------------------------- */
+/* ---- one stretch ------------------------------------------------------------------------------------------------- */
 
-void step_by_gradient(const struct stretch *x) { optimizer_step(x->dp->optimizer, x->master, x->gradient, (struct tensor *)x->state, x->step); }
+void step_by_gradient(const struct stretch *x)
+{
+    optimizer_step(x->dp->optimizer, x->master, x->gradient, (struct tensor *)x->state, x->step);
+}
 
 struct operands unit_operands(const struct data_parallel *dp, const struct unit *u, struct interval own)
 {
-    struct operands o = { .gradient = slice(data_own_gradient(dp, u), own), .master = slice(data_kept_tensor(dp, u, KIND_MASTER), own),
+    struct operands o = { .gradient = slice(data_own_gradient(dp, u), own),
+                          .master = slice(data_kept_tensor(dp, u, KIND_MASTER), own),
                           .weight = slice(stepped_weights(u), own) };
     for (int i = 0; i < dp->optimizer->states; i++) o.state[i] = slice(u->state[i], own);
     return o;
@@ -21,14 +26,19 @@ static void step_portion(void *context, struct portion s)
 {
     const struct kernel *k = context;
     const struct interval here = { s.row - k->first, s.length };
-    struct stretch x = { .dp = k->dp, .at = s, .master = slice(k->o->master, here), .gradient = slice(k->o->gradient, here), .step = k->step };
+    struct stretch x = { .dp = k->dp,
+                         .at = s,
+                         .master = slice(k->o->master, here),
+                         .gradient = slice(k->o->gradient, here),
+                         .step = k->step };
     for (int i = 0; i < k->dp->optimizer->states; i++) x.state[i] = slice(k->o->state[i], here);
     x.step.weight_decay = s.parameter->spec.decay ? k->dp->hyper->weight_decay : 0;
     k->dp->step_stretch(&x);
 }
 
 /* Padding is not stepped. */
-void step_operands(const struct data_parallel *dp, const struct unit *u, struct interval own, const struct operands *o, struct step step)
+void step_operands(const struct data_parallel *dp, const struct unit *u, struct interval own, const struct operands *o,
+                   struct step step)
 {
     const int64_t first = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded).first + own.first;
     struct views v = views_of(dp->device);
@@ -52,9 +62,10 @@ struct op_cost round_cost(const struct data_parallel *dp, int64_t n)
     return data_has_masters(dp) ? elementwise_cost(n, 2, 1, data_format(dp, KIND_MASTER)) : (struct op_cost){ 0, 0 };
 }
 
-/* ---- unit by unit --------------------------------------------------------------------------------------------------------------- */
+/* ---- unit by unit ------------------------------------------------------------------------------------------------ */
 
-static enum error_code step_unit(struct data_parallel *dp, struct unit *u, struct step step, bool share, struct error *err)
+static enum error_code step_unit(struct data_parallel *dp, struct unit *u, struct step step, bool share,
+                                 struct error *err)
 {
     const struct interval own = { 0, kept_elements(u, BY_OPTIMIZER) };
     const struct operands o = unit_operands(dp, u, own);
@@ -76,10 +87,11 @@ static bool steps_here(const struct data_parallel *dp) { return !dp->optimizer->
 
 const struct data_stage stage_step = { .name = "step", .takes_part = steps_here, .step = step_units };
 
-/* ---- masters and states --------------------------------------------------------------------------------------------------------- */
+/* ---- masters and states ------------------------------------------------------------------------------------------ */
 
 const struct data_stage stage_masters = {
-    .name = "masters", .takes_part = data_has_masters, .keeps = { { offsetof(struct unit, master), OPTIMIZER, KIND_MASTER } }, .kept = 1,
+    .name = "masters", .takes_part = data_has_masters, .keeps = { { offsetof(struct unit, master), OPTIMIZER,
+                                                                    KIND_MASTER } }, .kept = 1,
 };
 
 enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)

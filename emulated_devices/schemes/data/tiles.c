@@ -2,7 +2,10 @@
 
 static bool is_tiled(const struct param_spec *s) { return s->ndim == 2 && s->role != ROLE_POSITIONS; }
 
-int tiles_of(const struct data_request *q, const struct param_spec *s) { return uses_tiles(q) && is_tiled(s) ? q->tiles : 1; }
+int tiles_of(const struct data_request *q, const struct param_spec *s)
+{
+    return uses_tiles(q) && is_tiled(s) ? q->tiles : 1;
+}
 
 /* The rows of a matrix's boxes lie one below the other. */
 struct layout tile_layout(const struct layout *whole, int tiles, int t)
@@ -12,15 +15,17 @@ struct layout tile_layout(const struct layout *whole, int tiles, int t)
     int64_t row = 0;
     for (int b = 0; b < whole->boxes; b++) {
         const struct box *box = &whole->box[b];
-        const struct interval own = interval_meet((struct interval){ row, box->extent[0] }, (struct interval){ first, end - first });
+        const struct interval own =
+            interval_meet((struct interval){ row, box->extent[0] }, (struct interval){ first, end - first });
         if (own.count > 0)
-            layout_add_box(&l, (int64_t[]){ box->start[0] + own.first - row, box->start[1] }, (int64_t[]){ own.count, box->extent[1] });
+            layout_add_box(&l, (int64_t[]){ box->start[0] + own.first - row, box->start[1] },
+                           (int64_t[]){ own.count, box->extent[1] });
         row += box->extent[0];
     }
     return l;
 }
 
-/* ---- units ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- units ------------------------------------------------------------------------------------------------------- */
 
 enum { BLOCK_MATRICES = 4 };
 
@@ -29,7 +34,8 @@ static int matrix_number(const struct model_config *c, const struct param_spec *
 {
     static const int in_block[] = { [ROLE_QKV] = 0, [ROLE_ATTENTION_OUT] = 1, [ROLE_UP] = 2, [ROLE_DOWN] = 3 };
     if (s->role == ROLE_TOKENS) return 0;
-    return 1 + BLOCK_MATRICES * (s->role == ROLE_HEAD ? (int)c->L : s->layer) + (s->role == ROLE_HEAD ? 0 : in_block[s->role]);
+    return 1 + BLOCK_MATRICES * (s->role == ROLE_HEAD ? (int)c->L : s->layer) +
+           (s->role == ROLE_HEAD ? 0 : in_block[s->role]);
 }
 
 /* What is not tiled first, then matrix after matrix. */

@@ -1,9 +1,12 @@
 #include "emulated_devices/schemes/data/unit.h"
 #include <string.h>
 
-/* ---- the row --------------------------------------------------------------------------------------------------------- */
+/* ---- the row ----------------------------------------------------------------------------------------------------- */
 
-static int64_t rows_of(const struct parameter *p) { return p->layout.ndim > 1 ? layout_rows(&p->layout) : layout_count(&p->layout); }
+static int64_t rows_of(const struct parameter *p)
+{
+    return p->layout.ndim > 1 ? layout_rows(&p->layout) : layout_count(&p->layout);
+}
 static int64_t row_length(const struct parameter *p) { return p->layout.ndim > 1 ? layout_cols(&p->layout) : 1; }
 
 /* Elements of a parameter in each part, the last ones padded. */
@@ -26,7 +29,9 @@ struct walk { struct interval part; void (*f)(void *, struct portion); void *con
 static void visit(const struct walk *w, struct parameter *p, int64_t piece, int64_t row, int64_t length)
 {
     const struct interval r = interval_meet((struct interval){ row, length }, w->part);
-    if (r.count > 0) w->f(w->context, (struct portion){ .parameter = p, .piece = piece + r.first - row, .row = r.first, .length = r.count });
+    if (r.count > 0)
+        w->f(w->context,
+             (struct portion){ .parameter = p, .piece = piece + r.first - row, .row = r.first, .length = r.count });
 }
 
 static void walk_rows(const struct unit *u, const struct walk *w)
@@ -36,7 +41,8 @@ static void walk_rows(const struct unit *u, const struct walk *w)
         for (int i = 0; i < u->count; i++) {
             struct parameter *p = &u->parameter[i];
             const int64_t each = chunk(p, u->rows);
-            const struct interval own = interval_meet((struct interval){ part * each, each }, (struct interval){ 0, layout_count(&p->layout) });
+            const struct interval own =
+                interval_meet((struct interval){ part * each, each }, (struct interval){ 0, layout_count(&p->layout) });
             visit(w, p, own.first, row, own.count);
             row += each;
         }
@@ -46,10 +52,12 @@ void unit_each_stretch(const struct unit *u, struct interval part, void (*f)(voi
 {
     const struct walk w = { part, f, context };
     if (u->rows > 0) walk_rows(u, &w);
-    else for (int i = 0; i < u->count; i++) visit(&w, &u->parameter[i], 0, u->parameter[i].place, layout_count(&u->parameter[i].layout));
+    else
+        for (int i = 0; i < u->count; i++)
+            visit(&w, &u->parameter[i], 0, u->parameter[i].place, layout_count(&u->parameter[i].layout));
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------------------------ */
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 struct owned { const struct parameter *parameter; struct interval range; };
 
@@ -68,8 +76,16 @@ struct interval unit_owned(const struct unit *u, struct interval part, const str
     return o.range;
 }
 
-/* only: NULL for all parameters, which lie where they do in the whole; else `array` begins at element `first` of this one. */
-struct copy { struct device *device; char *row, *array; int64_t row_first, first; const struct parameter *only; size_t size; bool fills_row; };
+/* only: NULL for all parameters, which lie where they do in the whole;
+ * else `array` begins at element `first` of this one. */
+struct copy {
+    struct device *device;
+    char *row, *array;
+    int64_t row_first, first;
+    const struct parameter *only;
+    size_t size;
+    bool fills_row;
+};
 
 static void copy_stretch(void *context, struct portion s)
 {
@@ -83,30 +99,52 @@ static void copy_stretch(void *context, struct portion s)
     else memcpy(to, from, (size_t)s.length * c->size);
 }
 
-void unit_to_whole(struct device *d, const struct unit *u, struct interval part, const void *row, void *whole, enum dtype t)
+void unit_to_whole(struct device *d, const struct unit *u, struct interval part, const void *row, void *whole,
+                   enum dtype t)
 {
-    struct copy c = { .device = d, .row = (char *)(uintptr_t)row, .array = whole, .row_first = part.first, .size = dtype_size(t) };
+    struct copy c = {
+        .device = d, .row = (char *)(uintptr_t)row, .array = whole, .row_first = part.first, .size = dtype_size(t)
+    };
     unit_each_stretch(u, part, copy_stretch, &c);
 }
 
-void unit_from_whole(struct device *d, const struct unit *u, struct interval part, void *row, const void *whole, enum dtype t)
+void unit_from_whole(struct device *d, const struct unit *u, struct interval part, void *row, const void *whole,
+                     enum dtype t)
 {
-    struct copy c = { .device = d, .row = row, .array = (char *)(uintptr_t)whole, .row_first = part.first, .size = dtype_size(t), .fills_row = true };
+    struct copy c = { .device = d,
+                      .row = row,
+                      .array = (char *)(uintptr_t)whole,
+                      .row_first = part.first,
+                      .size = dtype_size(t),
+                      .fills_row = true };
     if (d != NULL) device_zero(d, tensor_1d(row, t, part.count));
     else memset(row, 0, (size_t)part.count * c.size);
     unit_each_stretch(u, part, copy_stretch, &c);
 }
 
-void unit_take(struct device *d, const struct unit *u, struct interval part, const void *row, const struct parameter *p, void *owned, enum dtype t)
+void unit_take(struct device *d, const struct unit *u, struct interval part, const void *row, const struct parameter *p,
+               void *owned, enum dtype t)
 {
-    struct copy c = { .device = d, .row = (char *)(uintptr_t)row, .array = owned, .row_first = part.first, .only = p, .size = dtype_size(t) };
+    struct copy c = { .device = d,
+                      .row = (char *)(uintptr_t)row,
+                      .array = owned,
+                      .row_first = part.first,
+                      .only = p,
+                      .size = dtype_size(t) };
     c.first = unit_owned(u, part, p).first;
     unit_each_stretch(u, part, copy_stretch, &c);
 }
 
-void unit_put(struct device *d, const struct unit *u, struct interval part, void *row, const struct parameter *p, const void *owned, enum dtype t)
+void unit_put(struct device *d, const struct unit *u, struct interval part, void *row, const struct parameter *p,
+              const void *owned, enum dtype t)
 {
-    struct copy c = { .device = d, .row = row, .array = (char *)(uintptr_t)owned, .row_first = part.first, .only = p, .size = dtype_size(t), .fills_row = true };
+    struct copy c = { .device = d,
+                      .row = row,
+                      .array = (char *)(uintptr_t)owned,
+                      .row_first = part.first,
+                      .only = p,
+                      .size = dtype_size(t),
+                      .fills_row = true };
     c.first = unit_owned(u, part, p).first;
     unit_each_stretch(u, part, copy_stretch, &c);
 }

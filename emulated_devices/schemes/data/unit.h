@@ -1,16 +1,17 @@
 /* unit.h -- parameters that are gathered, reduced and stepped at once, seen as one row of elements.
  *
  * A unit is a block of the model, or what comes before the blocks or after them; the token embedding is one by itself,
- * since with tied weights two stages of a pipeline hold it, and what they exchange must be cut alike.  Where matrices are tiled (tiles.h),
- * each tile is a unit, and these have what is left.
+ * since with tied weights two stages of a pipeline hold it, and what they exchange must be cut alike.  Where matrices
+ * are tiled (tiles.h), each tile is a unit, and these have what is left.
  *
  * The row is what is cut over dp.  Its order is one of two:
  *
  *   flat    the parameters one after another:          a a a a b b b | b b c c c - -     - padding, at the end only
- *   rows    each parameter cut by rows (dimension 0):  a a b b b c c | a a b b - c -     every parameter padded by itself
+ *   rows    each parameter cut by rows (dimension 0):  a a b b b c c | a a b b - c -     every parameter padded by
+ *   itself
  *
- * Whole parameters always lie one after another without padding, so that of a flat unit they are views into the row, and of
- * the other kind a copy.
+ * Whole parameters always lie one after another without padding, so that of a flat unit they are views into the row,
+ * and of the other kind a copy.
  */
 #ifndef ORRERY_UNIT_H
 #define ORRERY_UNIT_H
@@ -39,18 +40,22 @@ struct unit {
     int64_t elements, padded;           /* of all parameters; of the row */
     struct tensor w, g;                 /* whole, one after another; data NULL while they are not here */
     struct tensor older;                /* own_w before the last step, where two versions are kept */
-    struct tensor own_w, own_g, master, state[OPTIMIZER_MAX_STATES];    /* this device's parts of the row, kept from step to step; master:
+    struct tensor own_w, own_g, master,
+        state[OPTIMIZER_MAX_STATES];    /* this device's parts of the row, kept from step to step; master:
                                            where the optimizer steps copies of the weights */
     struct tracking tracking;           /* beside own_g, where that is quantised on its way and this is tracked */
-    struct tensor anchor, momentum;     /* of replicas that train apart: what is stepped here as the last outer step left it; outer.h */
-    struct tensor shard, sum;           /* own_w and own_g on the device: themselves, or where those lie on the slow tier copies, while they
+    struct tensor anchor, momentum;     /* of replicas that train apart: what is stepped here as the last outer step
+                                         * left it; outer.h */
+    struct tensor shard,
+        sum; /* own_w and own_g on the device: themselves, or where those lie on the slow tier copies, while they
                                            are needed */
     int64_t copied_w, copied_g;         /* elements of these copies; 0: there are none */
-    bool passing_w, passing_g;          /* w is here only while it is used, g while passes add to it; otherwise they are kept */
+    bool passing_w, passing_g;  /* w is here only while it is used, g while passes add to it; otherwise they are kept */
     bool added;                         /* own_g has something of this step */
     struct exact_sum squares;           /* this device's part of the unit's squared norm, if own_g is not here */
     picoseconds ready;                  /* virtual time at which w has been gathered */
-    picoseconds announced, fetched, flushed;    /* ... own_w will be in the host's memory, and has been copied; own_g has been copied
+    picoseconds announced, fetched,
+        flushed; /* ... own_w will be in the host's memory, and has been copied; own_g has been copied
                                                    back.  announced 0: it has not been asked for */
     int due;                            /* backward passes of this step that have not added to g yet */
     int gatherings, reductions;         /* in a step: how often w is gathered; updates before which a pass adds to g */
@@ -68,18 +73,23 @@ void unit_lay_out(struct unit *, struct parameter *, int count, const struct sha
 struct portion { struct parameter *parameter; int64_t piece, row, length; };
 
 /** Call f for each stretch of a part of the row, in order; padding is left out. */
-void unit_each_stretch(const struct unit *, struct interval part, void (*f)(void *context, struct portion), void *context);
+void unit_each_stretch(const struct unit *, struct interval part, void (*f)(void *context, struct portion),
+                       void *context);
 
 /** The elements of a parameter's piece that lie in a part of the row: always neighbours. */
 struct interval unit_owned(const struct unit *, struct interval part, const struct parameter *);
 
 /** Copy between a part of the row and the whole parameters, one after another; when filling the row, padding becomes 0.
  *  The device may be NULL: then all memory is the host's; else either side may be. */
-void unit_to_whole(struct device *, const struct unit *, struct interval part, const void *row, void *whole, enum dtype);
-void unit_from_whole(struct device *, const struct unit *, struct interval part, void *row, const void *whole, enum dtype);
+void unit_to_whole(struct device *, const struct unit *, struct interval part, const void *row, void *whole,
+                   enum dtype);
+void unit_from_whole(struct device *, const struct unit *, struct interval part, void *row, const void *whole,
+                     enum dtype);
 
 /** Copy the elements of one parameter that lie in a part of the row, to or from an array of just them. */
-void unit_take(struct device *, const struct unit *, struct interval part, const void *row, const struct parameter *, void *owned, enum dtype);
-void unit_put(struct device *, const struct unit *, struct interval part, void *row, const struct parameter *, const void *owned, enum dtype);
+void unit_take(struct device *, const struct unit *, struct interval part, const void *row, const struct parameter *,
+               void *owned, enum dtype);
+void unit_put(struct device *, const struct unit *, struct interval part, void *row, const struct parameter *,
+              const void *owned, enum dtype);
 
 #endif

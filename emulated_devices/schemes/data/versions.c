@@ -1,4 +1,5 @@
-/* versions.c -- two versions of the weights: before a step the newest becomes the older one.  Which one a pass uses is in the list of passes. */
+/* versions.c -- two versions of the weights: before a step the newest becomes the older one.  Which one a pass uses is
+ * in the list of passes. */
 #include "emulated_devices/schemes/data/stage.h"
 
 static bool takes_part(const struct data_parallel *dp) { return dp->versions > 1; }
@@ -18,7 +19,8 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
 
 static void remember(struct data_parallel *dp)
 {
-    for (int i = 0; i < dp->units; i++) device_copy(dp->device, dp->unit[i].older.data, dp->unit[i].own_w.data, tensor_bytes(dp->unit[i].own_w));
+    for (int i = 0; i < dp->units; i++)
+        device_copy(dp->device, dp->unit[i].older.data, dp->unit[i].own_w.data, tensor_bytes(dp->unit[i].own_w));
 }
 
 void data_same_versions(struct data_parallel *dp)

@@ -1,17 +1,18 @@
 /* data parallelism, zero1: the optimizer's state in shards.
  *
- * Source   S. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", arXiv:1910.02054,
- *          section 5.1 (P_os)
+ * Source   S. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models",
+ *          arXiv:1910.02054, section 5.1 (P_os)
  * Group    P devices with the same pieces of the model and different sequences
  * Shares   1 | 1 | P
- * Layout   weights and gradients whole on every device; of each unit, padded to a multiple of P, device r has the r-th part
- *          of the optimizer's state
- * Talks    per step, units together up to --bucket bytes (bucket.h), last layer first: reduce-scatter of the gradients once the last
- *          microbatch's backward pass has added to them (on the communication stream, beside the passes that follow); after the
- *          step an all-gather of the weights, in buckets too.  Each sends n (P-1)/P elements, n with its padding: 2 n (P-1)/P, as in ddp
+ * Layout   weights and gradients whole on every device; of each unit, padded to a multiple of P, device r has the r-th
+ *          part of the optimizer's state
+ * Talks    per step, units together up to --bucket bytes (bucket.h), last layer first: reduce-scatter of the gradients
+ *          once the last microbatch's backward pass has added to them (on the communication stream, beside the passes
+ *          that follow); after the step an all-gather of the weights, in buckets too.  Each sends n (P-1)/P elements, n
+ *          with its padding: 2 n (P-1)/P, as in ddp
  * Memory   weights n, gradients n, optimizer state k n/P
- * Equals   ddp, bit for bit, with the default algorithms or others that add in the order of ranks, whatever --bucket is; the norm, and so
- *          clipping, too.  With others sums reassociate, and depend on the bucket.
+ * Equals   ddp, bit for bit, with the default algorithms or others that add in the order of ranks, whatever --bucket
+ *          is; the norm, and so clipping, too.  With others sums reassociate, and depend on the bucket.
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -1,8 +1,10 @@
-/* experts.h -- the seam for expert parallelism: which device runs which expert of a mixture, and how rows get there and back.
+/* experts.h -- the seam for expert parallelism: which device runs which expert of a mixture, and how rows get there and
+ * back.
  *
- * A router has chosen k experts for each row of the stream, and their weights.  A scheme brings rows to their experts, sorted by expert, has
- * them run (struct expert_body), and brings back each row's weighted sum.  What an expert computes is the model's affair, where it is the
- * scheme's.  Tensor parallelism cuts F inside each expert: what comes back is then a part of a sum, and whoever calls adds it up.
+ * A router has chosen k experts for each row of the stream, and their weights.  A scheme brings rows to their experts,
+ * sorted by expert, has them run (struct expert_body), and brings back each row's weighted sum.  What an expert
+ * computes is the model's affair, where it is the scheme's.  Tensor parallelism cuts F inside each expert: what comes
+ * back is then a part of a sum, and whoever calls adds it up.
  *
  * `here` is the trivial scheme: all experts are on each device.
  */
@@ -23,7 +25,8 @@ struct expert_parallel {
     int devices, rank;
 };
 
-/* Rows sorted by expert, on their way through the experts of this device.  counts: int32 [E], rows of each; the host's. */
+/* Rows sorted by expert, on their way through the experts of this device.  counts: int32 [E], rows of each;
+ * the host's. */
 struct expert_rows { struct tensor rows, up, act, results; const int32_t *counts; };
 struct expert_gradients { struct tensor rows, up, act, results; };
 
@@ -35,8 +38,8 @@ struct expert_body {
     void (*weight)(const void *context, struct expert_rows, struct expert_gradients);
 };
 
-/* What a call works on.  Rows of the stream: x, y [n,D]; weights [n,k]; experts I32 [n,k].  Recomputation has no y: forward then makes
- * only what is kept. */
+/* What a call works on.  Rows of the stream: x, y [n,D]; weights [n,k]; experts I32 [n,k].  Recomputation has no y:
+ * forward then makes only what is kept. */
 struct mixture_call {
     struct expert_parallel *ep;
     struct expert_body body;

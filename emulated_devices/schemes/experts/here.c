@@ -3,8 +3,8 @@
  * Group    1 device
  * Layout   rows of the stream, each k times, sorted by expert and then by row
  * Talks    not at all
- * Memory   kept: R = k n rows of what enters the experts, of their three results; their order.  From backward for the inputs to that for the
- *          weights: R rows of two gradients
+ * Memory   kept: R = k n rows of what enters the experts, of their three results; their order.  From backward for the
+ *          inputs to that for the weights: R rows of two gradients
  * Equals   permutes: the order of operations is that of ref/model/mixture.c
  */
 #include "emulated_devices/device/compute.h"
@@ -33,12 +33,18 @@ static struct tensor kept(const struct expert_parallel *ep, int slot, int64_t ro
     }
 }
 
-static struct tensor left(const struct expert_parallel *ep, int slot, int64_t rows) { return kept(ep, slot == D_UP ? UP : RESULTS, rows); }
+static struct tensor left(const struct expert_parallel *ep, int slot, int64_t rows)
+{
+    return kept(ep, slot == D_UP ? UP : RESULTS, rows);
+}
 
 /* With the counts where the host can read them, until the views end. */
 static struct expert_rows rows_of(const struct mixture_call *c, struct views *v)
 {
-    return (struct expert_rows){ .rows = c->kept[ROWS], .up = c->kept[UP], .act = c->kept[ACT], .results = c->kept[RESULTS],
+    return (struct expert_rows){ .rows = c->kept[ROWS],
+                                 .up = c->kept[UP],
+                                 .act = c->kept[ACT],
+                                 .results = c->kept[RESULTS],
                                  .counts = view_read(v, c->kept[COUNTS]).data };
 }
 
@@ -78,14 +84,17 @@ static enum error_code weight(struct mixture_call *c, struct error *err)
 {
     (void)err;
     struct views v = views_of(c->ep->tp->device);
-    c->body.weight(c->body.context, rows_of(c, &v), (struct expert_gradients){ .results = c->left[D_RESULTS], .up = c->left[D_UP] });
+    c->body.weight(c->body.context, rows_of(c, &v),
+                   (struct expert_gradients){ .results = c->left[D_RESULTS], .up = c->left[D_UP] });
     views_end(&v);
     return OK;
 }
 
 const struct expert_scheme expert_scheme_here = {
     .head = { .kind = EXPERT_SCHEME, .equality = PERMUTES, .name = "here", .description = "all experts on each device",
-              .source = "the one-device operation", .volume = "nothing", .memory = "k rows for each token: D, up, F and D wide",
+              .source = "the one-device operation", .volume = "nothing",
+              .memory = "k rows for each token: D, up, F and D wide",
               .needs = "--ep 1" },
-    .refuses = refuses, .slots = 6, .gradient_slots = 2, .kept = kept, .left = left, .forward = forward, .input = input, .weight = weight,
+    .refuses = refuses, .slots = 6, .gradient_slots = 2, .kept = kept, .left = left, .forward = forward,
+    .input = input, .weight = weight,
 };

@@ -14,7 +14,10 @@ static uint8_t code_of(struct signature s)
 }
 
 static struct sbp sbp_of(int k) { return k < 2 ? (struct sbp){ (enum sbp_kind)k, 0 } : (struct sbp)ON_S(k - 2); }
-static struct signature signature_of(uint8_t code) { return (struct signature){ { sbp_of(code / SBP_KINDS), sbp_of(code % SBP_KINDS) } }; }
+static struct signature signature_of(uint8_t code)
+{
+    return (struct signature){ { sbp_of(code / SBP_KINDS), sbp_of(code % SBP_KINDS) } };
+}
 
 /* One frontier, and the cheapest way to it. */
 struct state { uint8_t code[SBP_MOST_TENSORS]; int64_t elements; int node; };
@@ -39,11 +42,12 @@ static int64_t journey(struct search *s, int tensor, uint8_t from, uint8_t to)
 {
     int64_t *known = &s->cost[tensor][from * CODES + to];
     if (from == to) return 0;
-    if (*known < 0) *known = boxing_plan(&s->graph->tensor[tensor].shape, s->mesh, signature_of(from), signature_of(to)).elements;
+    if (*known < 0)
+        *known = boxing_plan(&s->graph->tensor[tensor].shape, s->mesh, signature_of(from), signature_of(to)).elements;
     return *known;
 }
 
-/* ---- the set of frontiers: open addressing --------------------------------------------------------------------------------- */
+/* ---- the set of frontiers: open addressing ----------------------------------------------------------------------- */
 
 static size_t hash_of(const uint8_t *code, int n)
 {
@@ -55,7 +59,8 @@ static size_t hash_of(const uint8_t *code, int n)
 static int *slot_of(struct frontier *f, const uint8_t *code, int n)
 {
     size_t at = hash_of(code, n) & (size_t)(f->slots - 1);
-    while (f->table[at] >= 0 && memcmp(f->state[f->table[at]].code, code, (size_t)n) != 0) at = (at + 1) & (size_t)(f->slots - 1);
+    while (f->table[at] >= 0 && memcmp(f->state[f->table[at]].code, code, (size_t)n) != 0)
+        at = (at + 1) & (size_t)(f->slots - 1);
     return &f->table[at];
 }
 
@@ -110,7 +115,7 @@ static void reach(struct search *s, const struct state *new, struct node by)
     s->failed = s->failed || s->to.state[*slot].node < 0;
 }
 
-/* ---- one operation ------------------------------------------------------------------------------------------------------------ */
+/* ---- one operation ----------------------------------------------------------------------------------------------- */
 
 struct step { int op; const struct rule *rule; struct node node; };
 
@@ -173,7 +178,7 @@ static int by_elements(const void *a, const void *b)
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
-/* ---- fewer frontiers --------------------------------------------------------------------------------------------------------- */
+/* ---- fewer frontiers --------------------------------------------------------------------------------------------- */
 
 /* Whether a tensor's signature decides those of tensors to come. */
 static bool is_liked_after(const struct sbp_graph *g, int tensor, int op)
@@ -186,7 +191,8 @@ static bool is_liked_after(const struct sbp_graph *g, int tensor, int op)
     return false;
 }
 
-/* Whether x does at least as well as y whatever follows: it could bring each tensor to y's signature whenever it is read. */
+/* Whether x does at least as well as y whatever follows: it could bring each tensor to y's
+ * signature whenever it is read. */
 static bool beats(struct search *s, const struct state *x, const struct state *y, int op)
 {
     const struct sbp_graph *g = s->graph;
@@ -231,8 +237,9 @@ static enum error_code do_op(struct search *s, int o, struct error *err)
         }
     if (s->failed) return fail(err, ERR_MEMORY, "no memory for the signatures of %d tensors", s->graph->tensors);
     if (s->to.count == 0)
-        return fail(err, ERR_PLAN, "%s, which makes %s, has no legal signature on %d devices: nothing in it can be cut so often", op->operator->name,
-                    s->graph->tensor[op->out].name, sbp_devices(s->mesh));
+        return fail(err, ERR_PLAN,
+                    "%s, which makes %s, has no legal signature on %d devices: nothing in it can be cut so often",
+                    op->operator->name, s->graph->tensor[op->out].name, sbp_devices(s->mesh));
     thin(s, o);
     const struct frontier old = s->from;
     s->from = s->to;
@@ -240,7 +247,7 @@ static enum error_code do_op(struct search *s, int o, struct error *err)
     return OK;
 }
 
-/* ---- the answer ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
 
 static void read_back(const struct search *s, struct assignment *a)
 {
@@ -274,7 +281,8 @@ static enum error_code search_open(struct search *s, struct error *err)
     return OK;
 }
 
-enum error_code sbp_assign(const struct sbp_graph *g, const struct sbp_mesh *m, int most, struct assignment *a, struct error *err)
+enum error_code sbp_assign(const struct sbp_graph *g, const struct sbp_mesh *m, int most, struct assignment *a,
+                           struct error *err)
 {
     struct search *s = calloc(1, sizeof *s);
     if (s == NULL) return fail(err, ERR_MEMORY, "no memory for a search");
@@ -284,11 +292,12 @@ enum error_code sbp_assign(const struct sbp_graph *g, const struct sbp_mesh *m, 
     for (int o = 0; o < g->ops && !e; o++) e = do_op(s, o, err);
     if (!e) read_back(s, a);
     a->exact = s->exact;
-    free(s->cost), free(s->node), free(s->from.state), free(s->from.table), free(s->to.state), free(s->to.table), free(s);
+    free(s->cost), free(s->node), free(s->from.state), free(s->from.table), free(s->to.state), free(s->to.table),
+        free(s);
     return e;
 }
 
-/* ---- what it costs --------------------------------------------------------------------------------------------------------------- */
+/* ---- what it costs ----------------------------------------------------------------------------------------------- */
 
 void assignment_each(const struct sbp_graph *g, const struct assignment *a,
                      void (*f)(void *context, int op, int operand, int tensor, const struct boxing *), void *context)
@@ -309,7 +318,8 @@ static void add_journey(void *context, int op, int operand, int tensor, const st
 {
     struct sum *s = context;
     (void)op, (void)operand;
-    for (int i = 0; i < b->steps; i++) s->elements += boxing_sent(&s->graph->tensor[tensor].shape, &s->assignment->mesh, &b->step[i], s->device);
+    for (int i = 0; i < b->steps; i++)
+        s->elements += boxing_sent(&s->graph->tensor[tensor].shape, &s->assignment->mesh, &b->step[i], s->device);
 }
 
 int64_t assignment_sent(const struct sbp_graph *g, const struct assignment *a, int device)

@@ -21,13 +21,17 @@ static struct tensor shaped(const struct execution *r, int tensor, struct signat
 }
 
 /* A copy of an operand, as the operation wants it. */
-static enum error_code bring(const struct execution *r, int tensor, struct signature want, struct tensor *operand, struct error *err)
+static enum error_code bring(const struct execution *r, int tensor, struct signature want, struct tensor *operand,
+                             struct error *err)
 {
     const struct shape *t = &r->graph->tensor[tensor].shape;
     const struct signature kept = r->assignment->tensor[tensor];
     const struct boxing b = boxing_plan(t, &r->place->mesh, kept, want);
     struct tensor copy = piece_make(r->device, t, &r->place->mesh, kept, r->place->all.comm->rank);
-    enum error_code e = group_agree(&r->place->all, copy.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for %s", r->graph->tensor[tensor].name), err);
+    enum error_code e = group_agree(
+        &r->place->all,
+        copy.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for %s", r->graph->tensor[tensor].name),
+        err);
     if (!e) device_copy(r->device, copy.data, r->piece[tensor].data, tensor_bytes(copy));
     if (!e) e = boxing_run(r->place, t, &b, &copy, err);
     *operand = shaped(r, tensor, want, copy);
@@ -44,13 +48,16 @@ static enum error_code do_op(const struct execution *r, int o, struct error *err
     enum error_code e = OK;
     for (int i = 0; i < op->inputs && !e; i++) {
         /* who needs no journey is read where it is */
-        if (signature_equal(r->assignment->tensor[op->in[i]], rule->in[i])) in[i] = shaped(r, op->in[i], rule->in[i], r->piece[op->in[i]]);
+        if (signature_equal(r->assignment->tensor[op->in[i]], rule->in[i]))
+            in[i] = shaped(r, op->in[i], rule->in[i], r->piece[op->in[i]]);
         else e = bring(r, op->in[i], rule->in[i], &in[i], err);
     }
     if (!e) {
         out = piece_make(r->device, t, &r->place->mesh, rule->out, self);
         const bool done = out.data && op->operator->run(r->device, op, shaped(r, op->out, rule->out, out), in);
-        e = group_agree(&r->place->all, done ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for %s", op->operator->name), err);
+        e = group_agree(&r->place->all,
+                        done ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for %s", op->operator->name),
+                        err);
     }
     for (int i = 0; i < op->inputs; i++)
         if (in[i].data != r->piece[op->in[i]].data) device_free(r->device, in[i]);
@@ -62,8 +69,8 @@ static enum error_code do_op(const struct execution *r, int o, struct error *err
     return e;
 }
 
-enum error_code assignment_run(struct placement *p, const struct sbp_graph *g, const struct assignment *a, struct tensor piece[],
-                               const bool keep[], struct error *err)
+enum error_code assignment_run(struct placement *p, const struct sbp_graph *g, const struct assignment *a,
+                               struct tensor piece[], const bool keep[], struct error *err)
 {
     const struct execution r = { p, g, a, p->all.comm->device, piece };
     bool given[SBP_MOST_TENSORS];

@@ -14,7 +14,8 @@ static bool asks(const struct sbp_mesh *m, struct signature from, int receiver, 
     return other_part || sender == receiver;
 }
 
-struct box boxing_parcel(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s, int sender, int receiver)
+struct box boxing_parcel(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s, int sender,
+                         int receiver)
 {
     if (!asks(m, s->from, receiver, sender)) return (struct box){ 0 };
     return box_intersect(signature_box(t, m, s->from, sender), signature_box(t, m, s->to, receiver), t->ndim);
@@ -28,10 +29,12 @@ static int64_t redistributed(const struct shape *t, const struct sbp_mesh *m, co
     return n;
 }
 
-/* With a ring: of reduce-scatter each device sends all parts but its own, of all-reduce each part is sent 2 (p-1) times. */
+/* With a ring: of reduce-scatter each device sends all parts but its own, of all-reduce each
+ * part is sent 2 (p-1) times. */
 static int64_t summed(const struct shape *t, const struct sbp_mesh *m, const struct boxing_step *s, int device)
 {
-    const int64_t old = box_count(signature_box(t, m, s->from, device), t->ndim), new = box_count(signature_box(t, m, s->to, device), t->ndim);
+    const int64_t old = box_count(signature_box(t, m, s->from, device), t->ndim),
+                  new = box_count(signature_box(t, m, s->to, device), t->ndim);
     if (s->kind == SUM_AND_SPLIT) return old - new;
     const int P = m->size[s->axis], r = sbp_place(m, device, s->axis);
     const struct collective c = { .count = old, .dtype = U8 };
@@ -44,7 +47,7 @@ int64_t boxing_sent(const struct shape *t, const struct sbp_mesh *m, const struc
     return s->kind == MAKE_PARTIAL ? 0 : summed(t, m, s, device);
 }
 
-/* ---- which steps there are ---------------------------------------------------------------------------------------------- */
+/* ---- which steps there are --------------------------------------------------------------------------------------- */
 
 /* Whether axis k's cut of a dimension is the last: then the parts along k make up the part before it. */
 static bool cuts_last(struct signature s, int k, int dim)
@@ -79,7 +82,7 @@ static int64_t step_elements(const struct shape *t, const struct sbp_mesh *m, co
     return n;
 }
 
-/* ---- the shortest row of them ------------------------------------------------------------------------------------------- */
+/* ---- the shortest row of them ------------------------------------------------------------------------------------ */
 
 struct reached { int64_t elements; int steps; int before; struct boxing_step by; bool done; };
 
@@ -113,7 +116,8 @@ struct boxing boxing_plan(const struct shape *t, const struct sbp_mesh *m, struc
             struct boxing_step s;
             if (r[i].done || !step_between(all[at], all[i], &s)) continue;
             const int64_t elements = r[at].elements + step_elements(t, m, &s);
-            if (nearer(elements, r[at].steps + 1, &r[i])) r[i] = (struct reached){ elements, r[at].steps + 1, at, s, false };
+            if (nearer(elements, r[at].steps + 1, &r[i]))
+                r[i] = (struct reached){ elements, r[at].steps + 1, at, s, false };
         }
     }
     if (goal < 0 || r[goal].steps > BOXING_MOST_STEPS) return b;

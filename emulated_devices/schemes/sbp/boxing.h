@@ -8,10 +8,10 @@
  *   P    -> S(i)   M (p-1)               P    -> B      2 M (p-1)     reduce-scatter; all-reduce
  *
  * and with parts that differ in size what differs is counted: a step moves to each device just those elements of its
- * new part that were not in its old one.  On two axes a step between S and B changes both at once, and is exact likewise:
- * (B, S(0)) -> (S(0), S(0)) moves M (1 - 1/m) with m places on axis 0, since most parts of parts are other ones.  Partial
- * sums are made whole along one axis at a time.  Of several journeys the shortest is taken (Dijkstra over the signatures),
- * of equals that with fewer steps.
+ * new part that were not in its old one.  On two axes a step between S and B changes both at once, and is exact
+ * likewise: (B, S(0)) -> (S(0), S(0)) moves M (1 - 1/m) with m places on axis 0, since most parts of parts are other
+ * ones.  Partial sums are made whole along one axis at a time.  Of several journeys the shortest is taken (Dijkstra
+ * over the signatures), of equals that with fewer steps.
  *
  * Source  the table: OneFlow, arXiv:2110.15032, table 2
  * Equals  between S and B permutes; through P reassociates, in the order of a ring
@@ -43,7 +43,8 @@ struct boxing boxing_plan(const struct shape *, const struct sbp_mesh *, struct 
 int64_t boxing_sent(const struct shape *, const struct sbp_mesh *, const struct boxing_step *, int device);
 
 /** What one device gives another, or keeps, in a REDISTRIBUTE: a part of the tensor, perhaps empty. */
-struct box boxing_parcel(const struct shape *, const struct sbp_mesh *, const struct boxing_step *, int sender, int receiver);
+struct box boxing_parcel(const struct shape *, const struct sbp_mesh *, const struct boxing_step *, int sender,
+                         int receiver);
 
 /* The mesh with its devices. */
 struct placement {
@@ -58,11 +59,13 @@ void placement_close(struct placement *);
 /**
  * Take a journey.
  * Collective over the placement.
- * @param[in,out] piece  this device's part under the first signature, of the device's arena (BUFFERS); becomes that under
+ * @param[in,out] piece  this device's part under the first signature, of the device's arena (BUFFERS); becomes that
+ *     under
  *                       the last; the old one is freed if there is a new one.
  * @return OK, or the same error on every device; the piece is then what it was after the steps done.
  */
-enum error_code boxing_run(struct placement *, const struct shape *, const struct boxing *, struct tensor *piece, struct error *);
+enum error_code boxing_run(struct placement *, const struct shape *, const struct boxing *, struct tensor *piece,
+                           struct error *);
 
 /** A part's memory: its elements in a row.  .data is NULL if the machine has no more. */
 struct tensor piece_make(struct device *, const struct shape *, const struct sbp_mesh *, struct signature, int device);

@@ -29,7 +29,8 @@ void placement_close(struct placement *p)
     for (int k = 0; k < SBP_AXES; k++) group_close(&p->along[k]);
 }
 
-struct tensor piece_make(struct device *d, const struct shape *t, const struct sbp_mesh *m, struct signature s, int device)
+struct tensor piece_make(struct device *d, const struct shape *t, const struct sbp_mesh *m, struct signature s,
+                         int device)
 {
     return device_tensor_1d(d, BUFFERS, box_count(signature_box(t, m, s, device), t->ndim));
 }
@@ -47,7 +48,7 @@ struct move {
 
 static size_t element(const struct move *m) { return dtype_size(m->from.dtype); }
 
-/* ---- one part to many ----------------------------------------------------------------------------------------------------- */
+/* ---- one part to many -------------------------------------------------------------------------------------------- */
 
 /* What this device gives each member and takes from it, packed one after another in the order of members. */
 struct parcels { int64_t *given, *taken; struct tensor out, in; };
@@ -55,14 +56,19 @@ struct parcels { int64_t *given, *taken; struct tensor out, in; };
 static enum error_code parcels_make(struct parcels *p, const struct move *m, const struct group *g, struct error *err)
 {
     int64_t sends = 0, takes = 0;
-    *p = (struct parcels){ .given = calloc((size_t)g->size, sizeof *p->given), .taken = calloc((size_t)g->size, sizeof *p->taken) };
+    *p = (struct parcels){ .given = calloc((size_t)g->size, sizeof *p->given),
+                           .taken = calloc((size_t)g->size, sizeof *p->taken) };
     for (int i = 0; p->given && p->taken && i < g->size; i++) {
-        sends += p->given[i] = box_count(boxing_parcel(m->shape, &m->place->mesh, m->step, m->self, g->member[i]), m->shape->ndim);
-        takes += p->taken[i] = box_count(boxing_parcel(m->shape, &m->place->mesh, m->step, g->member[i], m->self), m->shape->ndim);
+        sends += p->given[i] =
+            box_count(boxing_parcel(m->shape, &m->place->mesh, m->step, m->self, g->member[i]), m->shape->ndim);
+        takes += p->taken[i] =
+            box_count(boxing_parcel(m->shape, &m->place->mesh, m->step, g->member[i], m->self), m->shape->ndim);
     }
     p->out = device_tensor_in(m->device, BUFFERS, m->from.dtype, sends);
     p->in = device_tensor_in(m->device, BUFFERS, m->from.dtype, takes);
-    return p->given && p->taken && p->out.data && p->in.data ? OK : fail(err, ERR_MEMORY, "no memory to pack %lld elements", (long long)(sends + takes));
+    return p->given && p->taken && p->out.data && p->in.data
+               ? OK
+               : fail(err, ERR_MEMORY, "no memory to pack %lld elements", (long long)(sends + takes));
 }
 
 static void parcels_free(struct parcels *p, struct device *d)
@@ -78,7 +84,8 @@ static void pack_all(const struct move *m, const struct group *g, const struct p
     const void *from = view_read(&v, m->from).data;
     char *at = view_write(&v, p->out).data;
     for (int i = 0; i < g->size; at += (size_t)p->given[i] * element(m), i++)
-        box_pack(m->shape->ndim, m->old, boxing_parcel(m->shape, &m->place->mesh, m->step, m->self, g->member[i]), from, at, element(m));
+        box_pack(m->shape->ndim, m->old, boxing_parcel(m->shape, &m->place->mesh, m->step, m->self, g->member[i]), from,
+                 at, element(m));
     views_end(&v);
 }
 
@@ -88,18 +95,23 @@ static void unpack_all(const struct move *m, const struct group *g, const struct
     const char *at = view_read(&v, p->in).data;
     void *to = view_write(&v, m->to).data;
     for (int i = 0; i < g->size; at += (size_t)p->taken[i] * element(m), i++)
-        box_unpack(m->shape->ndim, m->new, boxing_parcel(m->shape, &m->place->mesh, m->step, g->member[i], m->self), to, at, element(m));
+        box_unpack(m->shape->ndim, m->new, boxing_parcel(m->shape, &m->place->mesh, m->step, g->member[i], m->self), to,
+                   at, element(m));
     views_end(&v);
 }
 
 static enum error_code redistribute(struct move *m, struct error *err)
 {
     const struct signature s = m->step->from;
-    struct group *g = s.on[0].kind == SBP_P ? &m->place->along[1] : s.on[1].kind == SBP_P ? &m->place->along[0] : &m->place->all;
+    struct group *g = s.on[0].kind == SBP_P   ? &m->place->along[1]
+                      : s.on[1].kind == SBP_P ? &m->place->along[0]
+                                              : &m->place->all;
     struct parcels p;
     enum error_code e = group_agree(g, parcels_make(&p, m, g, err), err);
     if (!e) {
-        const struct collective c = { .in = p.out.data, .out = p.in.data, .counts = p.given, .recvcounts = p.taken, .dtype = m->from.dtype };
+        const struct collective c = {
+            .in = p.out.data, .out = p.in.data, .counts = p.given, .recvcounts = p.taken, .dtype = m->from.dtype
+        };
         pack_all(m, g, &p);
         e = collective_run(g, ALLTOALL, "linear", &c, err);
         if (!e) unpack_all(m, g, &p);
@@ -108,7 +120,7 @@ static enum error_code redistribute(struct move *m, struct error *err)
     return e;
 }
 
-/* ---- sums ------------------------------------------------------------------------------------------------------------------- */
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
 
 /* The parts of the group's members are packed one after another: blocks of one reduce-scatter. */
 static enum error_code sum_and_split(struct move *m, struct error *err)
@@ -120,14 +132,17 @@ static enum error_code sum_and_split(struct move *m, struct error *err)
     struct views v = views_of(m->device);
     char *at = view_write(&v, packed).data;
     const void *from = view_read(&v, m->from).data;
-    enum error_code e = group_agree(g, count && packed.data ? OK : fail(err, ERR_MEMORY, "no memory to pack %lld elements", (long long)all), err);
+    enum error_code e = group_agree(
+        g, count && packed.data ? OK : fail(err, ERR_MEMORY, "no memory to pack %lld elements", (long long)all), err);
     for (int i = 0; i < g->size && !e; at += (size_t)count[i] * element(m), i++) {
         const struct box b = signature_box(m->shape, &m->place->mesh, m->step->to, g->member[i]);
         count[i] = box_count(b, m->shape->ndim);
         box_pack(m->shape->ndim, m->old, b, from, at, element(m));
     }
     views_end(&v);
-    const struct collective c = { .in = packed.data, .out = m->to.data, .count = all, .counts = count, .dtype = m->from.dtype, .reduction = SUM };
+    const struct collective c = {
+        .in = packed.data, .out = m->to.data, .count = all, .counts = count, .dtype = m->from.dtype, .reduction = SUM
+    };
     if (!e) e = collective_run(g, REDUCE_SCATTER, "ring", &c, err);
     device_free(m->device, packed);
     free(count);
@@ -158,25 +173,37 @@ static enum error_code make_partial(struct move *m, struct error *err)
     return OK;
 }
 
-/* ---- the journey ------------------------------------------------------------------------------------------------------------- */
+/* ---- the journey ------------------------------------------------------------------------------------------------- */
 
-static enum error_code take_step(struct placement *p, const struct shape *t, const struct boxing_step *s, struct tensor *piece, struct error *err)
+static enum error_code take_step(struct placement *p, const struct shape *t, const struct boxing_step *s,
+                                 struct tensor *piece, struct error *err)
 {
     static enum error_code (*const run[])(struct move *, struct error *) = {
-        [REDISTRIBUTE] = redistribute, [SUM_AND_SPLIT] = sum_and_split, [SUM_ALL] = sum_all, [MAKE_PARTIAL] = make_partial,
+        [REDISTRIBUTE] = redistribute, [SUM_AND_SPLIT] = sum_and_split, [SUM_ALL] = sum_all,
+            [MAKE_PARTIAL] = make_partial,
     };
     const int self = p->all.comm->rank;
     struct device *d = p->all.comm->device;
-    struct move m = { p, t, s, d, signature_box(t, &p->mesh, s->from, self), signature_box(t, &p->mesh, s->to, self), *piece,
-                      piece_make(d, t, &p->mesh, s->to, self), self };
-    enum error_code e = group_agree(&p->all, m.to.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for a new part"), err);
+    struct move m = { p,
+                      t,
+                      s,
+                      d,
+                      signature_box(t, &p->mesh, s->from, self),
+                      signature_box(t, &p->mesh, s->to, self),
+                      *piece,
+                      piece_make(d, t, &p->mesh, s->to, self),
+                      self };
+    enum error_code e =
+        group_agree(&p->all, m.to.data ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for a new part"),
+                    err);
     if (!e) e = group_agree(&p->all, run[s->kind](&m, err), err);
     device_free(d, e ? m.to : m.from);
     if (!e) *piece = m.to;
     return e;
 }
 
-enum error_code boxing_run(struct placement *p, const struct shape *t, const struct boxing *b, struct tensor *piece, struct error *err)
+enum error_code boxing_run(struct placement *p, const struct shape *t, const struct boxing *b, struct tensor *piece,
+                           struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < b->steps && !e; i++) e = take_step(p, t, &b->step[i], piece, err);

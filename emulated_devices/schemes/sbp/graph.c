@@ -9,7 +9,8 @@ int graph_tensor(struct sbp_graph *g, const char *name, struct shape shape, int 
     return g->tensors++;
 }
 
-struct sbp_op *graph_op(struct sbp_graph *g, const struct sbp_operator *operator, const char *letters, int out, const int in[])
+struct sbp_op *graph_op(struct sbp_graph *g, const struct sbp_operator *operator, const char * letters, int out,
+                        const int in[])
 {
     struct sbp_op *op = &g->op[g->ops++];
     *op = (struct sbp_op){ .operator = operator, .letters = letters, .inputs = 1, .out = out };
@@ -25,13 +26,15 @@ int graph_find(const struct sbp_graph *g, const char *name)
     return -1;
 }
 
-enum error_code graph_pin(struct sbp_graph *g, const struct sbp_mesh *m, const char *name, struct signature s, struct error *err)
+enum error_code graph_pin(struct sbp_graph *g, const struct sbp_mesh *m, const char *name, struct signature s,
+                          struct error *err)
 {
     char text[SBP_TEXT];
     const int i = graph_find(g, name);
     if (i < 0) return fail(err, ERR_USAGE, "%s: the graph has no such tensor", shown(name).text);
     if (!signature_fits(&g->tensor[i].shape, m, s))
-        return fail(err, ERR_PLAN, "%s cannot be %s: a split has more parts than there are rows", name, signature_text(m, s, text));
+        return fail(err, ERR_PLAN, "%s cannot be %s: a split has more parts than there are rows", name,
+                    signature_text(m, s, text));
     g->tensor[i].pinned = true;
     g->tensor[i].pin = s;
     return OK;
@@ -48,7 +51,7 @@ int graph_last_use(const struct sbp_graph *g, int tensor)
     return last;
 }
 
-/* ---- rules ---------------------------------------------------------------------------------------------------------------- */
+/* ---- rules ------------------------------------------------------------------------------------------------------- */
 
 /* Letters of operand i; the last operand is the output. */
 static const char *letters_of(const struct sbp_op *op, int i, int *n)
@@ -73,7 +76,8 @@ static int choices(const struct sbp_op *op, struct choice all[])
             all[n++] = (struct choice){ *p, 0 };
         }
     for (int i = 0; i < 2; i++)
-        if (op->operator->partial[i] && !op->operator->product) all[n++] = (struct choice){ 0, op->operator->partial[i] };
+        if (op->operator->partial[i] && !op->operator->product)
+            all[n++] = (struct choice){ 0, op->operator->partial[i] };
     return n;
 }
 
@@ -88,7 +92,8 @@ static struct sbp operand(const struct sbp_op *op, struct choice c, int i)
     return (struct sbp)ON_B;
 }
 
-static bool rule_fits(const struct sbp_graph *g, const struct sbp_op *op, const struct sbp_mesh *m, const struct rule *r)
+static bool rule_fits(const struct sbp_graph *g, const struct sbp_op *op, const struct sbp_mesh *m,
+                      const struct rule *r)
 {
     for (int i = 0; i < op->inputs; i++)
         if (!signature_fits(&g->tensor[op->in[i]].shape, m, r->in[i])) return false;

@@ -1,10 +1,11 @@
 /* graph.h -- a computation on logical tensors, which says nothing about devices: forward and backward as one list.
  *
- * Each operation has its index letters, "nd,fd->nf" for Y = X W^T.  They give its legal signatures, on every axis of the
- * mesh one of:
+ * Each operation has its index letters, "nd,fd->nf" for Y = X W^T.  They give its legal signatures, on every axis of
+ * the mesh one of:
  *   a letter    operands that have the letter are split there, the others are broadcast; an output without it is a
  *               partial sum.  Capital letters are never cut: a norm needs its row whole.
- *   partial     operands in which the operation is linear together are partial sums, and so is the output: one factor of
+ *   partial     operands in which the operation is linear together are partial sums, and so is the output: one factor
+ *   of
  *               a product, both terms of a sum
  *   B           everybody does everything.  Not for products of matrices: those are always divided.
  */
@@ -25,8 +26,8 @@ struct sbp_operator {
     /* Local: out and in are pieces, seen with the shapes of their boxes.  @return whether there was memory for it. */
     bool (*run)(struct device *, const struct sbp_op *, struct tensor out, const struct tensor in[]);
 };
-extern const struct sbp_operator sbp_linear, sbp_linear_dx, sbp_linear_dw, sbp_copy, sbp_add, sbp_add_bias, sbp_bias_dw, sbp_gelu, sbp_gelu_dx,
-    sbp_norm, sbp_norm_dx, sbp_norm_dw, sbp_attention, sbp_attention_dx;
+extern const struct sbp_operator sbp_linear, sbp_linear_dx, sbp_linear_dw, sbp_copy, sbp_add, sbp_add_bias, sbp_bias_dw,
+    sbp_gelu, sbp_gelu_dx, sbp_norm, sbp_norm_dx, sbp_norm_dw, sbp_attention, sbp_attention_dx;
 
 struct sbp_op {
     const struct sbp_operator *operator;
@@ -38,7 +39,7 @@ struct sbp_op {
 struct sbp_tensor {
     const char *name;
     struct shape shape;
-    int like;                           /* it must end up with the signature of this tensor: a gradient with its weight's; -1: free */
+    int like;             /* it must end up with the signature of this tensor: a gradient with its weight's; -1: free */
     bool pinned;                        /* it has this signature */
     struct signature pin;
 };
@@ -59,7 +60,8 @@ struct sbp_op *graph_op(struct sbp_graph *, const struct sbp_operator *, const c
 int graph_find(const struct sbp_graph *, const char *name);
 
 /** Give a tensor a signature.  @return OK; ERR_USAGE for no such tensor; ERR_PLAN if the signature does not fit it. */
-enum error_code graph_pin(struct sbp_graph *, const struct sbp_mesh *, const char *tensor, struct signature, struct error *);
+enum error_code graph_pin(struct sbp_graph *, const struct sbp_mesh *, const char *tensor, struct signature,
+                          struct error *);
 
 /* One way to do an operation. */
 struct rule { struct signature in[SBP_OPERANDS], out; };
@@ -71,7 +73,7 @@ int graph_rules(const struct sbp_graph *, const struct sbp_op *, const struct sb
 /** The last operation that reads a tensor, or that makes a tensor which must be like it; -1: none. */
 int graph_last_use(const struct sbp_graph *, int tensor);
 
-/* ---- models.c: two graphs ----------------------------------------------------------------------------------------------- */
+/* ---- models.c: two graphs ---------------------------------------------------------------------------------------- */
 
 struct sbp_sizes { int64_t B, S, D, H, A, F; };
 
@@ -79,7 +81,8 @@ struct sbp_sizes { int64_t B, S, D, H, A, F; };
 void graph_mlp(struct sbp_graph *, struct sbp_sizes);
 
 /** A transformer block with its backward pass, biases and all, as in GPT-2, without dropout.
- *  @param tokens_split  whether the residual stream may be cut within sequences; attention then has all tokens or none. */
+ *  @param tokens_split  whether the residual stream may be cut within sequences;
+ *      attention then has all tokens or none. */
 void graph_block(struct sbp_graph *, struct sbp_sizes, bool tokens_split);
 
 /** The pins that make a strategy of either graph: "dp", "1d", "sp", "2d" (dp by 1d), "free" (none: for the search).

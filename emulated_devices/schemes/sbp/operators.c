@@ -63,7 +63,8 @@ static bool add_bias(struct device *d, const struct sbp_op *op, struct tensor Y,
     const struct tensor y = rows(Y), x = rows(in[0]);
     const size_t row = (size_t)y.dim[1] * dtype_size(y.dtype);
     for (int64_t n = 0; n < y.dim[0]; n++)
-        dev_add(d, tensor_1d((char *)y.data + (size_t)n * row, y.dtype, y.dim[1]), tensor_1d((char *)x.data + (size_t)n * row, x.dtype, x.dim[1]), flat(in[1]));
+        dev_add(d, tensor_1d((char *)y.data + (size_t)n * row, y.dtype, y.dim[1]),
+                tensor_1d((char *)x.data + (size_t)n * row, x.dtype, x.dim[1]), flat(in[1]));
     return true;
 }
 
@@ -74,7 +75,8 @@ static bool bias_dw(struct device *d, const struct sbp_op *op, struct tensor db,
     const struct tensor dY = rows(in[0]), b = flat(db);
     device_zero(d, b);
     for (int64_t n = 0; n < dY.dim[0]; n++)
-        dev_add(d, b, b, tensor_1d((char *)dY.data + (size_t)(n * dY.dim[1]) * dtype_size(dY.dtype), dY.dtype, dY.dim[1]));
+        dev_add(d, b, b,
+                tensor_1d((char *)dY.data + (size_t)(n * dY.dim[1]) * dtype_size(dY.dtype), dY.dtype, dY.dim[1]));
     return true;
 }
 
@@ -93,7 +95,8 @@ static bool gelu_dx(struct device *d, const struct sbp_op *op, struct tensor dX,
     return true;
 }
 
-/* ---- with results that only backward needs, which it computes again: between operations there are but the graph's tensors ---- */
+/* ---- with results that only backward needs, which it computes again:
+ * between operations there are but the graph's tensors ---- */
 
 static const double EPS = 1e-5;
 
@@ -108,7 +111,8 @@ struct statistics { struct tensor y, mean, rstd; };
 
 static struct statistics statistics_make(struct device *d, struct tensor X)
 {
-    return (struct statistics){ device_tensor_2d(d, BUFFERS, X.dim[0], X.dim[1]), device_statistics(d, BUFFERS, X.dim[0], 0),
+    return (struct statistics){ device_tensor_2d(d, BUFFERS, X.dim[0], X.dim[1]),
+                                device_statistics(d, BUFFERS, X.dim[0], 0),
                                 device_statistics(d, BUFFERS, X.dim[0], 0) };
 }
 
@@ -140,7 +144,8 @@ static bool norm_dx(struct device *d, const struct sbp_op *op, struct tensor dX,
 {
     (void)op;
     struct statistics s;
-    if (statistics_of(d, &s, rows(in[1]), in[2])) dev_layernorm_backward_input(d, rows(dX), rows(in[0]), rows(in[1]), half(in[2], 0), s.mean, s.rstd);
+    if (statistics_of(d, &s, rows(in[1]), in[2]))
+        dev_layernorm_backward_input(d, rows(dX), rows(in[0]), rows(in[1]), half(in[2], 0), s.mean, s.rstd);
     return statistics_free(d, s);
 }
 
@@ -150,7 +155,8 @@ static bool norm_dw(struct device *d, const struct sbp_op *op, struct tensor dwb
     (void)op;
     struct statistics s;
     device_zero(d, dwb);
-    if (statistics_of(d, &s, rows(in[1]), in[2])) dev_layernorm_backward_weight(d, half(dwb, 0), half(dwb, 1), rows(in[0]), rows(in[1]), s.mean, s.rstd);
+    if (statistics_of(d, &s, rows(in[1]), in[2]))
+        dev_layernorm_backward_weight(d, half(dwb, 0), half(dwb, 1), rows(in[0]), rows(in[1]), s.mean, s.rstd);
     return statistics_free(d, s);
 }
 
@@ -174,7 +180,8 @@ static bool attention(struct device *d, const struct sbp_op *op, struct tensor O
 static bool attention_dx(struct device *d, const struct sbp_op *op, struct tensor dQKV, const struct tensor in[])
 {
     const struct tensor dO = rows(in[0]);
-    struct tensor lse = device_statistics(d, BUFFERS, in[1].dim[0], in[1].dim[2]), O = device_tensor_2d(d, BUFFERS, dO.dim[0], dO.dim[1]);
+    struct tensor lse = device_statistics(d, BUFFERS, in[1].dim[0], in[1].dim[2]),
+                  O = device_tensor_2d(d, BUFFERS, dO.dim[0], dO.dim[1]);
     const bool made = lse.data && O.data;
     if (made) {
         dev_attention_forward(d, O, lse, rows(in[1]), heads_of(op, in[1]));
@@ -185,7 +192,8 @@ static bool attention_dx(struct device *d, const struct sbp_op *op, struct tenso
 }
 
 enum { FIRST = 1, BOTH = 3 };
-#define OPERATOR(id, text, is_product, ...) const struct sbp_operator sbp_##id = { .name = text, .product = is_product, .partial = { __VA_ARGS__ }, .run = id }
+#define OPERATOR(id, text, is_product, ...) const struct sbp_operator sbp_##id = { .name = text, \
+    .product = is_product, .partial = { __VA_ARGS__ }, .run = id }
 OPERATOR(linear, "linear", true, 0);
 OPERATOR(linear_dx, "linear dX", true, 0);
 OPERATOR(linear_dw, "linear dW", true, 0);

@@ -20,11 +20,14 @@ int sbp_place(const struct sbp_mesh *m, int device, int axis)
 
 bool sbp_equal(struct sbp a, struct sbp b) { return a.kind == b.kind && (a.kind != SBP_S || a.dim == b.dim); }
 
-bool signature_equal(struct signature a, struct signature b) { return sbp_equal(a.on[0], b.on[0]) && sbp_equal(a.on[1], b.on[1]); }
+bool signature_equal(struct signature a, struct signature b)
+{
+    return sbp_equal(a.on[0], b.on[0]) && sbp_equal(a.on[1], b.on[1]);
+}
 
 bool signature_has(struct signature s, enum sbp_kind kind) { return s.on[0].kind == kind || s.on[1].kind == kind; }
 
-/* ---- where the parts are ---------------------------------------------------------------------------------------------- */
+/* ---- where the parts are ----------------------------------------------------------------------------------------- */
 
 static int64_t granule(const struct shape *t, int dim) { return dim == 0 && t->granule > 1 ? t->granule : 1; }
 
@@ -50,7 +53,8 @@ struct box signature_box(const struct shape *t, const struct sbp_mesh *m, struct
         if (s.on[k].kind != SBP_S) continue;
         const int d = s.on[k].dim, place = sbp_place(m, device, k);
         const int64_t g = granule(t, d), units = (b.extent[d] + g - 1) / g;
-        const int64_t from = block_start(units, m->size[k], place) * g, to = block_start(units, m->size[k], place + 1) * g;
+        const int64_t from = block_start(units, m->size[k], place) * g,
+                      to = block_start(units, m->size[k], place + 1) * g;
         const int64_t end = to < b.extent[d] ? to : b.extent[d];        /* the last unit may be short */
         b.start[d] += from;
         b.extent[d] = end - from;
@@ -70,7 +74,7 @@ int signature_all(const struct shape *t, const struct sbp_mesh *m, struct signat
     return n;
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------------------ */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 
 static int write_sbp(char *at, size_t room, struct sbp s)
 {
@@ -108,10 +112,11 @@ enum error_code signature_parse(const struct sbp_mesh *m, const char *text, stru
     }
     if (p && m->axes == 2) p = *p == ')' ? p + 1 : NULL;
     if (p && *p == '\0') return OK;
-    return fail(err, ERR_USAGE, "%s: must be a signature like %s; each of S(dimension), B and P", shown(text).text, m->axes == 1 ? "S(0)" : "(S(0), B)");
+    return fail(err, ERR_USAGE, "%s: must be a signature like %s; each of S(dimension), B and P", shown(text).text,
+                m->axes == 1 ? "S(0)" : "(S(0), B)");
 }
 
-/* ---- boxes ------------------------------------------------------------------------------------------------------------ */
+/* ---- boxes ------------------------------------------------------------------------------------------------------- */
 
 int64_t box_count(struct box b, int ndim)
 {
@@ -124,7 +129,8 @@ struct box box_intersect(struct box a, struct box b, int ndim)
 {
     struct box both = { 0 };
     for (int d = 0; d < ndim; d++) {
-        const int64_t end_a = a.start[d] + a.extent[d], end_b = b.start[d] + b.extent[d], end = end_a < end_b ? end_a : end_b;
+        const int64_t end_a = a.start[d] + a.extent[d], end_b = b.start[d] + b.extent[d],
+                      end = end_a < end_b ? end_a : end_b;
         both.start[d] = a.start[d] > b.start[d] ? a.start[d] : b.start[d];
         both.extent[d] = end > both.start[d] ? end - both.start[d] : 0;
     }
@@ -132,7 +138,8 @@ struct box box_intersect(struct box a, struct box b, int ndim)
 }
 
 /* Call by call one row of the region, contiguous on both sides. */
-static void each_row(int ndim, struct box held, struct box region, char *piece, char *packed, size_t element_size, bool pack)
+static void each_row(int ndim, struct box held, struct box region, char *piece, char *packed, size_t element_size,
+                     bool pack)
 {
     const int64_t row = region.extent[ndim - 1], rows = row > 0 ? box_count(region, ndim) / row : 0;
     const size_t bytes = (size_t)row * element_size;

@@ -25,7 +25,7 @@ struct sbp_mesh { int axes, size[SBP_AXES]; };
 struct shape {
     int ndim;
     int64_t dim[TENSOR_MAX_DIMS];
-    int64_t granule;                    /* dimension 0 is cut at multiples of this only, so that sequences stay whole; 0: 1 */
+    int64_t granule;              /* dimension 0 is cut at multiples of this only, so that sequences stay whole; 0: 1 */
 };
 
 int sbp_devices(const struct sbp_mesh *);
@@ -56,7 +56,7 @@ enum error_code signature_parse(const struct sbp_mesh *, const char *text, struc
 #define ON_P   { SBP_P, 0 }
 #define ON_S(d) { SBP_S, d }
 
-/* ---- boxes ------------------------------------------------------------------------------------------------------------ */
+/* ---- boxes ------------------------------------------------------------------------------------------------------- */
 
 int64_t box_count(struct box, int ndim);
 struct box box_intersect(struct box, struct box, int ndim);

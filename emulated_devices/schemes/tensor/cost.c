@@ -1,7 +1,11 @@
-/* cost.c -- what one operation's pass costs on the tp group: the collectives of norms, matrices and loss, one by one. */
+/* cost.c -- what one operation's pass costs on the tp group:
+ * the collectives of norms, matrices and loss, one by one. */
 #include "emulated_devices/schemes/tensor/tensor.h"
 
-static enum dtype own_format(const struct forecast *f) { return f->gradients ? tensor_gradient_format(f->tp) : f->tp->device->dtype; }
+static enum dtype own_format(const struct forecast *f)
+{
+    return f->gradients ? tensor_gradient_format(f->tp) : f->tp->device->dtype;
+}
 
 void forecast_on(struct forecast *f, const struct group *g, enum operation op, const char *name, struct collective call)
 {
@@ -21,7 +25,8 @@ void forecast_heads(struct forecast *f)
     if (tp->heads.copies == 1) return;
     const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
     forecast_on(f, &tp->copies, ALLREDUCE, tp->allreduce,
-             (struct collective){ .count = 2 * tp->heads.keys.count * tp->config->A * inputs, .dtype = tensor_gradient_format(tp) });
+                (struct collective){ .count = 2 * tp->heads.keys.count * tp->config->A * inputs,
+                                     .dtype = tensor_gradient_format(tp) });
 }
 
 void forecast_allreduce(struct forecast *f, unsigned axes, int64_t count)
@@ -32,7 +37,8 @@ void forecast_allreduce(struct forecast *f, unsigned axes, int64_t count)
 /* A few numbers a row, in their own format. */
 static void statistics(struct forecast *f, unsigned axes, int64_t count)
 {
-    enter(f, ALLREDUCE, axes, f->tp->allreduce, (struct collective){ .count = count, .dtype = dtype_wide(own_format(f)) });
+    enter(f, ALLREDUCE, axes, f->tp->allreduce,
+          (struct collective){ .count = count, .dtype = dtype_wide(own_format(f)) });
 }
 
 void forecast_rooted(struct forecast *f, enum operation op, unsigned axes, int root, int64_t count)
@@ -44,11 +50,18 @@ static void enter_rows(struct forecast *f, enum operation op, unsigned axes, con
 {
     int64_t counts[MESH_MOST_DEVICES];
     for (int i = 0; i < axes_size(f->tp, axes); i++) counts[i] = rows[i] * cols;
-    enter(f, op, axes, f->tp->scheme->rings ? "ring" : NULL, (struct collective){ .counts = counts, .dtype = own_format(f) });
+    enter(f, op, axes, f->tp->scheme->rings ? "ring" : NULL,
+          (struct collective){ .counts = counts, .dtype = own_format(f) });
 }
 
-void forecast_allgather(struct forecast *f, unsigned axes, const int64_t rows[], int64_t cols) { enter_rows(f, ALLGATHER, axes, rows, cols); }
-void forecast_reduce_scatter(struct forecast *f, unsigned axes, const int64_t rows[], int64_t cols) { enter_rows(f, REDUCE_SCATTER, axes, rows, cols); }
+void forecast_allgather(struct forecast *f, unsigned axes, const int64_t rows[], int64_t cols)
+{
+    enter_rows(f, ALLGATHER, axes, rows, cols);
+}
+void forecast_reduce_scatter(struct forecast *f, unsigned axes, const int64_t rows[], int64_t cols)
+{
+    enter_rows(f, REDUCE_SCATTER, axes, rows, cols);
+}
 
 /* ---- operations ---------------------------------------------------------------------------------------------- */
 
@@ -58,7 +71,8 @@ void forecast_norm(struct forecast *f, enum tensor_pass pass, int64_t N)
     const struct tensor_cut cut = tp->scheme->stream;
     const int64_t n = tensor_rows_at(tp, STREAM, N).count;
     const bool rms = tp->config->norm == NORM_RMS;
-    for (int vectors = pass == INPUT_PASS || rms ? 1 : 2; vectors > 0; vectors--) forecast_shared(f, cut, tp->channels.count, 1, pass);
+    for (int vectors = pass == INPUT_PASS || rms ? 1 : 2; vectors > 0; vectors--)
+        forecast_shared(f, cut, tp->channels.count, 1, pass);
     if (pass == FORWARD_PASS && !rms) statistics(f, cut.columns, n);
     if (pass == FORWARD_PASS) statistics(f, cut.columns, n);
     if (pass == INPUT_PASS) statistics(f, cut.columns, rms ? n : 2 * n);

@@ -13,8 +13,9 @@ static struct tensor half(struct tensor sums, int which)
     return tensor_1d((char *)sums.data + (size_t)(which * n) * dtype_size(sums.dtype), sums.dtype, n);
 }
 
-enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double *loss, struct tensor top, struct tensor sums,
-                                             struct tensor logits, struct tensor labels, struct error *err)
+enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double *loss, struct tensor top,
+                                             struct tensor sums, struct tensor logits, struct tensor labels,
+                                             struct error *err)
 {
     struct group *g = &tp->along[tp->scheme->inner.columns];
     const struct tensor total = half(sums, 0), hit = half(sums, 1);
@@ -29,8 +30,9 @@ enum error_code tensor_cross_entropy_forward(struct tensor_parallel *tp, double 
     return OK;
 }
 
-void tensor_cross_entropy_backward(struct tensor_parallel *tp, struct tensor logits, struct tensor sums, struct tensor top,
-                                   struct tensor labels, double scale)
+void tensor_cross_entropy_backward(struct tensor_parallel *tp, struct tensor logits, struct tensor sums,
+                                   struct tensor top, struct tensor labels, double scale)
 {
-    dev_cross_entropy_backward(tp->device, logits, logits, half(sums, 0), top, labels, tp->tokens.first, IGNORE_LABEL, scale);
+    dev_cross_entropy_backward(tp->device, logits, logits, half(sums, 0), top, labels, tp->tokens.first, IGNORE_LABEL,
+                               scale);
 }

@@ -1,10 +1,12 @@
-/* heads.c -- who has which heads in grouped-query attention, and the gradients of keys and values that several devices have.
+/* heads.c -- who has which heads in grouped-query attention, and the gradients of keys and values that several devices
+ * have.
  *
  * Source   J. Ainslie et al., "GQA: training generalized multi-query transformer models from multi-head checkpoints",
  *          arXiv:2305.13245: each of K key/value heads is used by a group of H/K query heads
  * Layout   P parts of the inner side.
  *          P <= K   key/value heads are dealt out, as evenly as may be; each group of query heads goes with its own
- *          P > K    the parts are dealt out to the key/value heads; those of one head have copies of it, and cut its group.
+ *          P > K    the parts are dealt out to the key/value heads; those of one head have copies of it, and cut its
+ *          group.
  *                   Each part has one key/value head and, since H >= P, at least one query head
  * Talks    P > K: an all-reduce over the parts with copies of a head, of the gradient of its rows in QKV, for each
  *          microbatch: 2 A I elements, where I is how much of the width D a device has of that matrix
@@ -26,26 +28,29 @@ struct heads heads_at(const struct model_config *c, int parts, int index)
     const struct interval with_key = block_at(parts, (int)c->K, (int)key);
     const int copy = index - (int)with_key.first, copies = (int)with_key.count;
     const struct interval of_group = block_at(group, copies, copy);
-    return (struct heads){ .queries = { key * group + of_group.first, of_group.count }, .keys = { key, 1 }, .copy = copy, .copies = copies };
+    return (struct heads){
+        .queries = { key * group + of_group.first, of_group.count }, .keys = { key, 1 }, .copy = copy, .copies = copies
+    };
 }
 
 enum error_code heads_open(struct tensor_parallel *tp, struct error *err)
 {
     const struct group *all = &tp->along[tp->scheme->inner.columns];
-    return group_of(&tp->copies, tp->group->comm, all->member + all->rank - tp->heads.copy, tp->heads.copies, TRAFFIC_TENSOR,
-                    AXIS_BIT(TP), err);
+    return group_of(&tp->copies, tp->group->comm, all->member + all->rank - tp->heads.copy, tp->heads.copies,
+                    TRAFFIC_TENSOR, AXIS_BIT(TP), err);
 }
 
 /* The rows of keys and values come last. */
 static struct tensor key_rows(const struct tensor_parallel *tp, struct tensor dW)
 {
-    const int64_t rows = 2 * tp->heads.keys.count * tp->config->A, cols = tensor_cols(dW), before = tensor_rows(dW) - rows;
+    const int64_t rows = 2 * tp->heads.keys.count * tp->config->A, cols = tensor_cols(dW),
+                  before = tensor_rows(dW) - rows;
     return tensor_2d((char *)dW.data + (size_t)(before * cols) * dtype_size(dW.dtype), dW.dtype, rows, cols);
 }
 
 /* What earlier microbatches have added up is set aside, so that it is not summed again. */
-enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, struct tensor dW, struct tensor db, struct tensor dY,
-                                      struct tensor X, struct error *err)
+enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, struct tensor dW, struct tensor db,
+                                      struct tensor dY, struct tensor X, struct error *err)
 {
     struct tensor earlier;
     if (tp->heads.copies == 1) return tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);

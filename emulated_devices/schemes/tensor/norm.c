@@ -1,11 +1,12 @@
 /* norm.c -- layernorm or rmsnorm of the stream, whose columns, or rows, several devices may share.
  *
  * Source   Q. Xu et al., "An efficient 2D method for training super-large deep learning models" (Optimus),
- *          arXiv:2104.05343, section 3: statistics of a row are reduced over the devices that have a part of it.  There the
- *          sums of x and of x^2 travel together; here the sum, then the squares round the mean, in which nothing cancels.
- *          An rmsnorm whose columns are cut is computed as the layernorm whose means, and whose bias, are 0.
- * Talks    if columns are cut, over the devices with the same rows, n rows each: layernorm forward all-reduce of n, twice,
- *          backward for the input all-reduce of 2n; rmsnorm all-reduce of n either way.  Weights and their gradients: shared.c
+ *          arXiv:2104.05343, section 3: statistics of a row are reduced over the devices that have a part of it.  There
+ *          the sums of x and of x^2 travel together; here the sum, then the squares round the mean, in which nothing
+ *          cancels.  An rmsnorm whose columns are cut is computed as the layernorm whose means, and whose bias, are 0.
+ * Talks    if columns are cut, over the devices with the same rows, n rows each: layernorm forward all-reduce of n,
+ *          twice, backward for the input all-reduce of 2n; rmsnorm all-reduce of n either way.  Weights and their
+ *          gradients: shared.c
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
@@ -20,7 +21,8 @@ static enum error_code sum_columns(struct tensor_parallel *tp, struct tensor t, 
 }
 
 /* n zeroes, statistics or elements: means and a bias for an rmsnorm in parts. */
-static enum error_code zeroes(struct tensor_parallel *tp, struct tensor *t, enum dtype dtype, int64_t n, struct error *err)
+static enum error_code zeroes(struct tensor_parallel *tp, struct tensor *t, enum dtype dtype, int64_t n,
+                              struct error *err)
 {
     *t = tensor_1d(NULL, dtype, n);
     t->data = arena_alloc(&tp->device->arena, BUFFERS, tensor_bytes(*t));
@@ -29,8 +31,8 @@ static enum error_code zeroes(struct tensor_parallel *tp, struct tensor *t, enum
     return OK;
 }
 
-static enum error_code rms_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double eps,
-                                   struct error *err)
+static enum error_code rms_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor rstd, struct tensor X,
+                                   struct tensor w, double eps, struct error *err)
 {
     struct tensor mean = tensor_none, bias = tensor_none;
     if (columns(tp)->size == 1) {
@@ -48,8 +50,8 @@ static enum error_code rms_forward(struct tensor_parallel *tp, struct tensor Y, 
 }
 
 /* Y from whole rows, or from this device's columns of them. */
-static enum error_code forward(struct tensor_parallel *tp, struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X,
-                               struct tensor w, struct tensor b, double eps, struct error *err)
+static enum error_code forward(struct tensor_parallel *tp, struct tensor Y, struct tensor mean, struct tensor rstd,
+                               struct tensor X, struct tensor w, struct tensor b, double eps, struct error *err)
 {
     struct device *d = tp->device;
     if (columns(tp)->size == 1) {
@@ -66,8 +68,8 @@ static enum error_code forward(struct tensor_parallel *tp, struct tensor Y, stru
     return e;
 }
 
-enum error_code tensor_norm_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X,
-                                    struct tensor w, struct tensor b, double eps, struct error *err)
+enum error_code tensor_norm_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor mean, struct tensor rstd,
+                                    struct tensor X, struct tensor w, struct tensor b, double eps, struct error *err)
 {
     const struct tensor_cut cut = tp->scheme->stream;
     struct shared weight = { 0 }, bias = { 0 };
@@ -81,8 +83,9 @@ enum error_code tensor_norm_forward(struct tensor_parallel *tp, struct tensor Y,
 }
 
 /* The two sums of each row, of which an rmsnorm has the second only. */
-static enum error_code backward_in_parts(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
-                                         struct tensor mean, struct tensor rstd, struct error *err)
+static enum error_code backward_in_parts(struct tensor_parallel *tp, struct tensor dX, struct tensor dY,
+                                         struct tensor X, struct tensor w, struct tensor mean, struct tensor rstd,
+                                         struct error *err)
 {
     struct tensor sums;
     const int64_t n = tensor_rows(X);
@@ -97,8 +100,8 @@ static enum error_code backward_in_parts(struct tensor_parallel *tp, struct tens
     return e;
 }
 
-static enum error_code backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
-                                      struct tensor mean, struct tensor rstd, struct error *err)
+static enum error_code backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct tensor X,
+                                      struct tensor w, struct tensor mean, struct tensor rstd, struct error *err)
 {
     struct tensor zero = tensor_none;
     enum error_code e = OK;
@@ -111,8 +114,9 @@ static enum error_code backward_input(struct tensor_parallel *tp, struct tensor 
     return e;
 }
 
-enum error_code tensor_norm_backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
-                                           struct tensor mean, struct tensor rstd, struct error *err)
+enum error_code tensor_norm_backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY,
+                                           struct tensor X, struct tensor w, struct tensor mean, struct tensor rstd,
+                                           struct error *err)
 {
     struct shared weight;
     enum error_code e = shared_take(tp, tp->scheme->stream, w, tp->channels.count, &weight, err);
@@ -121,8 +125,9 @@ enum error_code tensor_norm_backward_input(struct tensor_parallel *tp, struct te
     return e;
 }
 
-enum error_code tensor_norm_backward_weight(struct tensor_parallel *tp, struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
-                                            struct tensor mean, struct tensor rstd, struct error *err)
+enum error_code tensor_norm_backward_weight(struct tensor_parallel *tp, struct tensor dw, struct tensor db,
+                                            struct tensor dY, struct tensor X, struct tensor mean, struct tensor rstd,
+                                            struct error *err)
 {
     const struct tensor_cut cut = tp->scheme->stream;
     struct shared weight = { 0 }, bias = { 0 };

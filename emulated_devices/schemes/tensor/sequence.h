@@ -1,4 +1,5 @@
-/* sequence.h -- what the schemes with sequence parallelism share: all that tensor_1d_sp.c's header says but the products. */
+/* sequence.h -- what the schemes with sequence parallelism share:
+ * all that tensor_1d_sp.c's header says but the products. */
 #ifndef ORRERY_SEQUENCE_H
 #define ORRERY_SEQUENCE_H
 
@@ -11,7 +12,8 @@ struct weight_cut sequence_weight(enum param_role);
 void sequence_cost(struct forecast *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
 
 #define SEQUENCE_SCHEME                                                                                                \
-    .mesh = sequence_mesh, .stream = { .rows = SEQUENCE }, .inner = { .columns = SEQUENCE }, .weight = sequence_weight, \
+    .mesh = sequence_mesh, .stream = { .rows = SEQUENCE }, .inner = { .columns = SEQUENCE }, \
+    .weight = sequence_weight, \
     .cuts_tokens = true, .keeps_gradients = true, .matrix_cost = sequence_cost
 
 #endif

@@ -9,10 +9,13 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 
-enum error_code tensor_buffer(struct tensor_parallel *tp, struct tensor *t, int64_t rows, int64_t cols, struct error *err)
+enum error_code tensor_buffer(struct tensor_parallel *tp, struct tensor *t, int64_t rows, int64_t cols,
+                              struct error *err)
 {
     *t = device_tensor_2d(tp->device, BUFFERS, rows, cols);
-    return t->data ? OK : fail(err, ERR_MEMORY, "no memory for %lld x %lld elements on their way between devices", (long long)rows, (long long)cols);
+    return t->data ? OK
+                   : fail(err, ERR_MEMORY, "no memory for %lld x %lld elements on their way between devices",
+                          (long long)rows, (long long)cols);
 }
 
 enum dtype tensor_gradient_format(const struct tensor_parallel *tp)
@@ -20,16 +23,19 @@ enum dtype tensor_gradient_format(const struct tensor_parallel *tp)
     return tp->wide_gradients ? dtype_wide(tp->device->dtype) : tp->device->dtype;
 }
 
-enum error_code tensor_gradient_buffer(struct tensor_parallel *tp, struct tensor *t, int64_t rows, int64_t cols, struct error *err)
+enum error_code tensor_gradient_buffer(struct tensor_parallel *tp, struct tensor *t, int64_t rows, int64_t cols,
+                                       struct error *err)
 {
     *t = device_tensor_in(tp->device, BUFFERS, tensor_gradient_format(tp), rows * cols);
     *t = tensor_2d(t->data, t->dtype, rows, cols);
-    return t->data ? OK : fail(err, ERR_MEMORY, "no memory for %lld x %lld elements of gradients on their way", (long long)rows, (long long)cols);
+    return t->data ? OK
+                   : fail(err, ERR_MEMORY, "no memory for %lld x %lld elements of gradients on their way",
+                          (long long)rows, (long long)cols);
 }
 
 /* A collective on blocks that are counted in rows. */
-static enum error_code run_on_rows(struct tensor_parallel *tp, enum operation op, unsigned axes, const int64_t rows[], int64_t cols,
-                                   enum dtype t, const void *in, void *out, struct error *err)
+static enum error_code run_on_rows(struct tensor_parallel *tp, enum operation op, unsigned axes, const int64_t rows[],
+                                   int64_t cols, enum dtype t, const void *in, void *out, struct error *err)
 {
     struct group *g = &tp->along[axes];
     int64_t counts[MESH_MOST_DEVICES];
@@ -38,17 +44,19 @@ static enum error_code run_on_rows(struct tensor_parallel *tp, enum operation op
     return collective_run(g, op, tp->scheme->rings ? "ring" : NULL, &c, err);
 }
 
-enum error_code gather_rows(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor whole, struct tensor own, struct error *err)
+enum error_code gather_rows(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor whole,
+                            struct tensor own, struct error *err)
 {
     return run_on_rows(tp, ALLGATHER, axes, rows, tensor_cols(whole), whole.dtype, own.data, whole.data, err);
 }
 
-enum error_code scatter_rows(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor own, struct tensor whole, struct error *err)
+enum error_code scatter_rows(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor own,
+                             struct tensor whole, struct error *err)
 {
     return run_on_rows(tp, REDUCE_SCATTER, axes, rows, tensor_cols(whole), whole.dtype, whole.data, own.data, err);
 }
 
-/* ---- parameters --------------------------------------------------------------------------------------------------------- */
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 static void share_out(const struct tensor_parallel *tp, unsigned axes, int64_t rows, int64_t counts[])
 {
@@ -64,8 +72,8 @@ static struct tensor as_rows(struct tensor t)
 
 static bool alone(const struct tensor_parallel *tp, struct tensor_cut cut) { return axes_size(tp, cut.rows) == 1; }
 
-enum error_code shared_take(struct tensor_parallel *tp, struct tensor_cut cut, struct tensor piece, int64_t rows, struct shared *s,
-                            struct error *err)
+enum error_code shared_take(struct tensor_parallel *tp, struct tensor_cut cut, struct tensor piece, int64_t rows,
+                            struct shared *s, struct error *err)
 {
     const struct tensor own = as_rows(piece);
     int64_t counts[MESH_MOST_DEVICES];
@@ -82,8 +90,8 @@ void shared_release(struct tensor_parallel *tp, struct shared *s)
     *s = (struct shared){ 0 };
 }
 
-enum error_code shared_begin(struct tensor_parallel *tp, struct tensor_cut cut, struct tensor g, int64_t rows, struct shared *s,
-                             struct error *err)
+enum error_code shared_begin(struct tensor_parallel *tp, struct tensor_cut cut, struct tensor g, int64_t rows,
+                             struct shared *s, struct error *err)
 {
     *s = (struct shared){ .piece = g, .taken = g };
     if (!tensor_present(g) || alone(tp, cut)) return OK;
@@ -122,9 +130,10 @@ void forecast_shared(struct forecast *f, struct tensor_cut cut, int64_t rows, in
     f->gradients = false;
 }
 
-/* ---- positions ----------------------------------------------------------------------------------------------------------- */
+/* ---- positions --------------------------------------------------------------------------------------------------- */
 
-enum error_code tensor_positions_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor positions, struct tensor W, struct error *err)
+enum error_code tensor_positions_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor positions,
+                                         struct tensor W, struct error *err)
 {
     struct shared w;
     enum error_code e = shared_take(tp, tp->scheme->stream, W, tp->config->S, &w, err);
@@ -133,8 +142,8 @@ enum error_code tensor_positions_forward(struct tensor_parallel *tp, struct tens
     return e;
 }
 
-enum error_code tensor_positions_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY, struct tensor positions,
-                                                 struct error *err)
+enum error_code tensor_positions_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,
+                                                 struct tensor positions, struct error *err)
 {
     struct shared g;
     enum error_code e = shared_begin(tp, tp->scheme->stream, dW, tp->config->S, &g, err);

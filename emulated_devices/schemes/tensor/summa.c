@@ -13,8 +13,8 @@ struct weight_cut summa_weight(enum param_role role)
 }
 
 /* The tensor of member `root` of a row or column, on all of its members: here it is own, or a buffer. */
-static enum error_code take(struct tensor_parallel *tp, unsigned along, int root, struct tensor own, int64_t rows, int64_t cols,
-                            struct tensor *taken, struct error *err)
+static enum error_code take(struct tensor_parallel *tp, unsigned along, int root, struct tensor own, int64_t rows,
+                            int64_t cols, struct tensor *taken, struct error *err)
 {
     struct group *g = &tp->along[along];
     *taken = own;
@@ -31,11 +31,16 @@ static void give_back(struct tensor_parallel *tp, struct tensor own, struct tens
 }
 
 /* into = sum over the members of a row or column, at its member `root`; elsewhere into is not touched. */
-static enum error_code reduce_to(struct tensor_parallel *tp, unsigned along, int root, struct tensor part, struct tensor into, struct error *err)
+static enum error_code reduce_to(struct tensor_parallel *tp, unsigned along, int root, struct tensor part,
+                                 struct tensor into, struct error *err)
 {
     struct group *g = &tp->along[along];
-    const struct collective c = { .in = part.data, .out = g->rank == root ? into.data : part.data, .count = tensor_count(part),
-                                  .dtype = part.dtype, .reduction = SUM, .root = root };
+    const struct collective c = { .in = part.data,
+                                  .out = g->rank == root ? into.data : part.data,
+                                  .count = tensor_count(part),
+                                  .dtype = part.dtype,
+                                  .reduction = SUM,
+                                  .root = root };
     return collective_run(g, REDUCE, NULL, &c, err);
 }
 
@@ -45,10 +50,10 @@ static int64_t width(const struct tensor_parallel *tp, enum param_role role, boo
     return tensor_width(tp, role, output, index, axes_size(tp, GRID_COLUMN));
 }
 
-/* ---- Y = X W^T + b ------------------------------------------------------------------------------------------------------- */
+/* ---- Y = X W^T + b ----------------------------------------------------------------------------------------------- */
 
-static enum error_code forward_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor Y, struct tensor X, struct tensor W,
-                                    struct tensor b, struct error *err)
+static enum error_code forward_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor Y,
+                                    struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
     struct tensor x, w;
     const int64_t I = width(tp, role, false, l);
@@ -67,8 +72,8 @@ static struct tensor_cut side(const struct tensor_parallel *tp, enum param_role 
     return leads_inside(role) ? tp->scheme->inner : tp->scheme->stream;
 }
 
-enum error_code summa_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y, struct tensor X,
-                                     struct tensor W, struct tensor b, struct error *err)
+enum error_code summa_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y,
+                                     struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
     const int q = axes_size(tp, GRID_COLUMN);
     struct shared bias;
@@ -79,11 +84,11 @@ enum error_code summa_linear_forward(struct tensor_parallel *tp, enum param_role
     return e;
 }
 
-/* ---- dX = dY W, and the embedding ------------------------------------------------------------------------------------------ */
+/* ---- dX = dY W, and the embedding -------------------------------------------------------------------------------- */
 
 /* Part l: ids, if given, stand for their unit vectors in place of dY. */
-static enum error_code input_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor dX, struct tensor dY, struct tensor ids,
-                                  struct tensor W, struct error *err)
+static enum error_code input_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor dX,
+                                  struct tensor dY, struct tensor ids, struct tensor W, struct error *err)
 {
     struct tensor w, part;
     const int64_t I = width(tp, role, false, l);
@@ -98,8 +103,8 @@ static enum error_code input_step(struct tensor_parallel *tp, enum param_role ro
     return e;
 }
 
-enum error_code summa_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dX, struct tensor dY,
-                                            struct tensor W, struct error *err)
+enum error_code summa_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                            struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
 {
     enum error_code e = OK;
     (void)N;
@@ -113,18 +118,20 @@ static struct tensor own_ids(const struct tensor_parallel *tp, struct tensor ids
     return tensor_1d((int32_t *)ids.data + own.first, I32, own.count);
 }
 
-enum error_code summa_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W, struct error *err)
+enum error_code summa_embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W,
+                                        struct error *err)
 {
     enum error_code e = OK;
-    for (int l = 0; l < axes_size(tp, GRID_ROW) && !e; l++) e = input_step(tp, ROLE_TOKENS, l, Y, tensor_none, own_ids(tp, ids), W, err);
+    for (int l = 0; l < axes_size(tp, GRID_ROW) && !e; l++)
+        e = input_step(tp, ROLE_TOKENS, l, Y, tensor_none, own_ids(tp, ids), W, err);
     return e;
 }
 
-/* ---- dW = dY^T X ------------------------------------------------------------------------------------------------------------ */
+/* ---- dW = dY^T X ------------------------------------------------------------------------------------------------- */
 
 /* Everybody's part of the sum for W[j,l], added to the gradient by device (l,j). */
-static enum error_code weight_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor sum, struct tensor dY, struct tensor ids,
-                                   struct tensor X, struct error *err)
+static enum error_code weight_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor sum,
+                                   struct tensor dY, struct tensor ids, struct tensor X, struct error *err)
 {
     struct tensor x, part;
     const int64_t I = width(tp, role, false, l);
@@ -142,8 +149,8 @@ static enum error_code weight_step(struct tensor_parallel *tp, enum param_role r
     return e;
 }
 
-static enum error_code weight(struct tensor_parallel *tp, enum param_role role, struct tensor dW, struct tensor dY, struct tensor ids,
-                              struct tensor X, struct error *err)
+static enum error_code weight(struct tensor_parallel *tp, enum param_role role, struct tensor dW, struct tensor dY,
+                              struct tensor ids, struct tensor X, struct error *err)
 {
     struct tensor sum;
     enum error_code e = tensor_gradient_buffer(tp, &sum, tensor_rows(dW), tensor_cols(dW), err);
@@ -155,8 +162,9 @@ static enum error_code weight(struct tensor_parallel *tp, enum param_role role, 
     return e;
 }
 
-enum error_code summa_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dW, struct tensor db,
-                                             struct tensor dY, struct tensor X, struct error *err)
+enum error_code summa_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                             struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
+                                             struct error *err)
 {
     struct shared bias;
     (void)N;
@@ -168,12 +176,13 @@ enum error_code summa_linear_backward_weight(struct tensor_parallel *tp, enum pa
     return shared_give(tp, side(tp, role), &bias, err);
 }
 
-enum error_code summa_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY, struct tensor ids, struct error *err)
+enum error_code summa_embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,
+                                                struct tensor ids, struct error *err)
 {
     return weight(tp, ROLE_TOKENS, dW, tensor_none, own_ids(tp, ids), dY, err);
 }
 
-/* ---- cost --------------------------------------------------------------------------------------------------------------------- */
+/* ---- cost -------------------------------------------------------------------------------------------------------- */
 
 static void step_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int step, int64_t n)
 {
@@ -189,7 +198,8 @@ static void step_cost(struct forecast *f, enum param_role role, enum tensor_pass
 void summa_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
     const struct tensor_parallel *tp = f->tp;
-    const int64_t n = tensor_rows_at(tp, STREAM, N).count, O = width(tp, role, true, tp->at[2]), I = width(tp, role, false, tp->at[1]);
+    const int64_t n = tensor_rows_at(tp, STREAM, N).count, O = width(tp, role, true, tp->at[2]),
+                  I = width(tp, role, false, tp->at[1]);
     const enum tensor_pass product = role == ROLE_TOKENS && pass == FORWARD_PASS ? INPUT_PASS : pass;
     for (int step = 0; step < axes_size(tp, GRID_COLUMN); step++) step_cost(f, role, product, step, n);
     f->gradients = pass == WEIGHT_PASS;

@@ -1,11 +1,13 @@
 /* summa.h -- matrix products on a grid of devices that each hold one block of every matrix: what 2d and 2.5d share.
  *
  * Source   R. van de Geijn, J. Watts, "SUMMA: scalable universal matrix multiplication algorithm",
- *          doi:10.1002/(SICI)1096-9128(199704)9:4<255::AID-CPE250>3.0.CO;2-2; for transformers: Q. Xu et al., "An efficient
- *          2D method for training super-large deep learning models" (Optimus), arXiv:2104.05343, algorithms 1 to 3
+ *          doi:10.1002/(SICI)1096-9128(199704)9:4<255::AID-CPE250>3.0.CO;2-2; for transformers: Q. Xu et al., "An
+ *          efficient 2D method for training super-large deep learning models" (Optimus), arXiv:2104.05343, algorithms 1
+ *          to 3
  *
- * Device (k,i,j) of d x q x q has block (i,j) of X [N,I] and Y [N,O]: rows i, columns j (of layer k's rows), and of W [O,I]
- * the block W[j,i]: outputs j, inputs i, that is block (i,j) of W^T, the matrix that is multiplied with.  Step l of q:
+ * Device (k,i,j) of d x q x q has block (i,j) of X [N,I] and Y [N,O]: rows i, columns j (of layer k's rows), and of W
+ * [O,I] the block W[j,i]: outputs j, inputs i, that is block (i,j) of W^T, the matrix that is multiplied with.  Step l
+ * of q:
  *
  *   Y[i,j]  = sum_l X[i,l] W[j,l]^T     X[i,l] broadcast along row i, W[j,l] along column j; added up at home
  *   dX[i,l] = sum_j dY[i,j] W[j,l]      W[j,l] broadcast along column j; reduced along row i to device (i,l)
@@ -24,14 +26,16 @@
 #define GRID_COLUMN MESH_AXIS(2)
 
 struct weight_cut summa_weight(enum param_role);
-enum error_code summa_linear_forward(struct tensor_parallel *, enum param_role, int64_t N, struct tensor Y, struct tensor X,
-                                     struct tensor W, struct tensor b, struct error *);
-enum error_code summa_linear_backward_input(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dX, struct tensor dY,
-                                            struct tensor W, struct error *);
-enum error_code summa_linear_backward_weight(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dW, struct tensor db,
-                                             struct tensor dY, struct tensor X, struct error *);
-enum error_code summa_embedding_forward(struct tensor_parallel *, struct tensor Y, struct tensor ids, struct tensor W, struct error *);
-enum error_code summa_embedding_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor dY, struct tensor ids, struct error *);
+enum error_code summa_linear_forward(struct tensor_parallel *, enum param_role, int64_t N, struct tensor Y,
+                                     struct tensor X, struct tensor W, struct tensor b, struct error *);
+enum error_code summa_linear_backward_input(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dX,
+                                            struct tensor dY, struct tensor W, struct error *);
+enum error_code summa_linear_backward_weight(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dW,
+                                             struct tensor db, struct tensor dY, struct tensor X, struct error *);
+enum error_code summa_embedding_forward(struct tensor_parallel *, struct tensor Y, struct tensor ids, struct tensor W,
+                                        struct error *);
+enum error_code summa_embedding_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor dY,
+                                                struct tensor ids, struct error *);
 void summa_cost(struct forecast *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
 
 #define SUMMA_SCHEME                                                                                                   \

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* ---- the scheme's own mesh ------------------------------------------------------------------------------------------ */
+/* ---- the scheme's own mesh --------------------------------------------------------------------------------------- */
 
 int axes_size(const struct tensor_parallel *tp, unsigned axes)
 {
@@ -48,7 +48,7 @@ void tensor_close(struct tensor_parallel *tp)
     group_close(&tp->copies);
 }
 
-/* ---- extents -------------------------------------------------------------------------------------------------------- */
+/* ---- extents ----------------------------------------------------------------------------------------------------- */
 
 void tensor_share(struct tensor_parallel *tp, int devices, int rank)
 {
@@ -57,7 +57,8 @@ void tensor_share(struct tensor_parallel *tp, int devices, int rank)
     tp->devices = devices, tp->rank = rank;
     s->mesh(devices, tp->mesh);
     for (int a = TENSOR_AXES - 1, rest = rank; a >= 0; rest /= tp->mesh[a--]) tp->at[a] = rest % tp->mesh[a];
-    const int outer = axes_size(tp, s->stream.columns), inner = axes_size(tp, s->inner.columns), i = axes_index(tp, s->inner.columns);
+    const int outer = axes_size(tp, s->stream.columns), inner = axes_size(tp, s->inner.columns),
+              i = axes_index(tp, s->inner.columns);
     tp->channels = block_at(c->D, outer, axes_index(tp, s->stream.columns));
     tp->heads = heads_at(c, inner, i);
     tp->columns = block_at(c->F, inner, i);
@@ -71,7 +72,8 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
     if (needs) return fail(err, ERR_PLAN, "--tp %d: --tensor %s needs %s", P, s->head.name, needs);
     const int inner = axes_size(&tp, s->inner.columns), outer = axes_size(&tp, s->stream.columns);
     const struct { int parts; int64_t has; const char *what; } need[] = {
-        { inner, c->H, "H=%lld heads" }, { inner, c->F, "F=%lld feed-forward columns" }, { inner, c->V, "V=%lld tokens" },
+        { inner, c->H, "H=%lld heads" }, { inner, c->F, "F=%lld feed-forward columns" },
+        { inner, c->V, "V=%lld tokens" },
         { outer, c->D, "a width of D=%lld" },
     };
     for (int i = 0; i < 4; i++) {
@@ -80,11 +82,15 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
         if (need[i].parts > need[i].has && need[i].parts == P)
             return fail(err, ERR_PLAN, "--tp %d: the model has %s; tp can be at most that", P, has);
         if (need[i].parts > need[i].has)
-            return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has %s", P, s->head.name, need[i].parts, has);
+            return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has %s", P, s->head.name,
+                        need[i].parts, has);
     }
     if (inner > c->K && s->weight(ROLE_QKV).sub)
-        return fail(err, ERR_PLAN, "--tp %d: --tensor %s cuts into %d parts; the model has K=%lld key/value heads, and only schemes that hold "
-                    "whole rows of a matrix, such as 1d, can have copies of them", P, s->head.name, inner, (long long)c->K);
+        return fail(
+            err, ERR_PLAN,
+            "--tp %d: --tensor %s cuts into %d parts; the model has K=%lld key/value heads, and only schemes that hold "
+            "whole rows of a matrix, such as 1d, can have copies of them",
+            P, s->head.name, inner, (long long)c->K);
     return OK;
 }
 
@@ -132,7 +138,7 @@ struct tensor tensor_own_rows(const struct tensor_parallel *tp, struct tensor t,
     return tensor_2d((char *)t.data + (size_t)(own.first * cols) * dtype_size(t.dtype), t.dtype, own.count, cols);
 }
 
-/* ---- widths and layouts --------------------------------------------------------------------------------------------- */
+/* ---- widths and layouts ------------------------------------------------------------------------------------------ */
 
 /* Runs of a dimension, in the order in which they lie in memory. */
 struct runs { int count; struct interval at[3]; };
@@ -146,7 +152,8 @@ static int64_t runs_extent(struct runs r)
     return sum;
 }
 
-/* Part `index` of `parts` of a matrix's output (or input): fused matrices are cut in each of the things that they make. */
+/* Part `index` of `parts` of a matrix's output (or input): fused matrices are cut in each of the
+ * things that they make. */
 static struct runs runs_of(const struct model_config *c, enum param_role role, bool output, int parts, int index)
 {
     const bool inner = leads_inside(role) == output;
@@ -158,7 +165,8 @@ static struct runs runs_of(const struct model_config *c, enum param_role role, b
     }
     if (inner && (role == ROLE_QKV || role == ROLE_ATTENTION_OUT)) {
         add_run(&r, heads_columns(c, h.queries));
-        for (int64_t before = c->H; role == ROLE_QKV && before <= c->H + c->K; before += c->K) add_run(&r, heads_columns(c, interval_moved(h.keys, before)));
+        for (int64_t before = c->H; role == ROLE_QKV && before <= c->H + c->K; before += c->K)
+            add_run(&r, heads_columns(c, interval_moved(h.keys, before)));
         return r;
     }
     const bool feed = role == ROLE_UP || role == ROLE_DOWN;
@@ -173,8 +181,14 @@ int64_t tensor_width(const struct tensor_parallel *tp, enum param_role role, boo
     return runs_extent(runs_of(tp->config, role, output, parts, index));
 }
 
-int64_t tensor_qkv_columns(const struct tensor_parallel *tp) { return (tp->heads.queries.count + 2 * tp->heads.keys.count) * tp->config->A; }
-int64_t tensor_up_columns(const struct tensor_parallel *tp) { return tp->columns.count * (up_width(tp->config) / tp->config->F); }
+int64_t tensor_qkv_columns(const struct tensor_parallel *tp)
+{
+    return (tp->heads.queries.count + 2 * tp->heads.keys.count) * tp->config->A;
+}
+int64_t tensor_up_columns(const struct tensor_parallel *tp)
+{
+    return tp->columns.count * (up_width(tp->config) / tp->config->F);
+}
 
 /* Part `sub` of `subs` of runs laid one after another; an empty part is one empty run. */
 static struct runs cut_again(struct runs whole, int subs, int sub)
@@ -190,7 +204,8 @@ static struct runs cut_again(struct runs whole, int subs, int sub)
     return r;
 }
 
-/* Vectors and the position embedding go with columns of the stream, or of the inner side (biases of matrices that lead there). */
+/* Vectors and the position embedding go with columns of the stream, or of the inner side (biases of
+ * matrices that lead there). */
 static struct tensor_cut cut_of(const struct tensor_scheme *s, const struct param_spec *p)
 {
     const bool inner = p->ndim == 1 && leads_inside(p->role) && p->role != ROLE_TOKENS;
@@ -205,21 +220,26 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
     const struct tensor_scheme *s = tp->scheme;
     if (is_matrix(p)) {
         const struct weight_cut w = s->weight(p->role);
-        const struct runs out = cut_again(runs_of(tp->config, p->role, true, axes_size(tp, w.out), axes_index(tp, w.out)),
-                                          axes_size(tp, w.sub), axes_index(tp, w.sub));
+        const struct runs out =
+            cut_again(runs_of(tp->config, p->role, true, axes_size(tp, w.out), axes_index(tp, w.out)),
+                      axes_size(tp, w.sub), axes_index(tp, w.sub));
         const struct runs in = runs_of(tp->config, p->role, false, axes_size(tp, w.in), axes_index(tp, w.in));
         for (int i = 0; i < out.count; i++)
-            layout_add_box(&l, (int64_t[]){ out.at[i].first, in.at[0].first }, (int64_t[]){ out.at[i].count, in.at[0].count });
+            layout_add_box(&l, (int64_t[]){ out.at[i].first, in.at[0].first },
+                           (int64_t[]){ out.at[i].count, in.at[0].count });
         return l;
     }
     const struct tensor_cut cut = cut_of(s, p);
     const int parts = axes_size(tp, cut.columns), index = axes_index(tp, cut.columns);
-    const int subs = s->cuts_vectors ? axes_size(tp, cut.rows) : 1, sub = s->cuts_vectors ? axes_index(tp, cut.rows) : 0;
+    const int subs = s->cuts_vectors ? axes_size(tp, cut.rows) : 1,
+              sub = s->cuts_vectors ? axes_index(tp, cut.rows) : 0;
     const bool positions = p->role == ROLE_POSITIONS;
-    const struct runs columns = cut_again(runs_of(tp->config, p->role, true, parts, index), positions ? 1 : subs, positions ? 0 : sub);
+    const struct runs columns =
+        cut_again(runs_of(tp->config, p->role, true, parts, index), positions ? 1 : subs, positions ? 0 : sub);
     if (positions) {
         const struct runs all = { 1, { { 0, p->dim[0] } } }, rows = cut_again(all, subs, sub);
-        layout_add_box(&l, (int64_t[]){ rows.at[0].first, columns.at[0].first }, (int64_t[]){ rows.at[0].count, columns.at[0].count });
+        layout_add_box(&l, (int64_t[]){ rows.at[0].first, columns.at[0].first },
+                       (int64_t[]){ rows.at[0].count, columns.at[0].count });
     } else for (int i = 0; i < columns.count; i++) layout_add(&l, 0, columns.at[i].first, columns.at[i].count);
     return l;
 }
@@ -230,9 +250,11 @@ int64_t tensor_counted(const struct tensor_parallel *tp, const struct param_spec
     const struct weight_cut w = s->weight(p->role);
     const struct tensor_cut cut = cut_of(s, p);
     const struct layout own = tensor_layout(tp, p);
-    const unsigned tells = p->role == ROLE_ROUTER ? 0 : is_matrix(p) ? w.out | w.in | w.sub : cut.columns | (s->cuts_vectors ? cut.rows : 0);
+    const unsigned tells = p->role == ROLE_ROUTER ? 0
+                           : is_matrix(p)         ? w.out | w.in | w.sub
+                                                  : cut.columns | (s->cuts_vectors ? cut.rows : 0);
     for (int a = 0; a < TENSOR_AXES; a++)
         if (!(tells & MESH_AXIS(a)) && tp->at[a] != 0) return 0;
     if (p->role != ROLE_QKV || tp->heads.copy == 0) return layout_count(&own);
-    return tp->heads.queries.count * tp->config->A * (p->ndim == 2 ? layout_cols(&own) : 1);          /* queries come first */
+    return tp->heads.queries.count * tp->config->A * (p->ndim == 2 ? layout_cols(&own) : 1);    /* queries come first */
 }

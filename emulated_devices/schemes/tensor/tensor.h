@@ -1,4 +1,5 @@
-/* tensor.h -- the seam for tensor parallelism: every linear layer, norm, embedding and loss of the model goes through it.
+/* tensor.h -- the seam for tensor parallelism: every linear layer, norm, embedding and loss of the model goes through
+ * it.
  *
  * A scheme arranges the devices of the tp group as a small mesh of its own, and says by sets of that mesh's axes how
  * activations and weights are cut over it.  There are two kinds of activations, with a cut each:
@@ -10,8 +11,8 @@
  * hold the same piece.  From these sets follow, in tensor.c, every layout and every device's extents; in norm.c,
  * cross_entropy.c and shared.c, the norms, the loss and the vectors.  A scheme adds only its matrix products.
  *
- * Each scheme's header says in which order it adds.  On numbers whose sums are exact the order does not matter, and every
- * scheme's products are one device's, bit for bit: tests/devices/test_tensor_exact.c.
+ * Each scheme's header says in which order it adds.  On numbers whose sums are exact the order does not matter, and
+ * every scheme's products are one device's, bit for bit: tests/devices/test_tensor_exact.c.
  */
 #ifndef ORRERY_TENSOR_SCHEME_H
 #define ORRERY_TENSOR_SCHEME_H
@@ -29,25 +30,27 @@ enum { TENSOR_AXES = 3, TENSOR_AXIS_SETS = 1 << TENSOR_AXES };
 /* The axes over which one kind of activations is cut. */
 struct tensor_cut { unsigned rows, columns; };
 
-/* The axes over which a matrix [out, in] is cut: by rows, by columns; and over which each piece is cut by rows once more. */
+/* The axes over which a matrix [out, in] is cut: by rows, by columns;
+ * and over which each piece is cut by rows once more. */
 struct weight_cut { unsigned out, in, sub; };
 
 /* Which tokens of a microbatch a device has of an activation.
- * For a matrix product some schemes want more rows than their own: they gather them where the tensor lies, if it has room. */
+ * For a matrix product some schemes want more rows than their own:
+ * they gather them where the tensor lies, if it has room. */
 enum tensor_place {
     STREAM, INNER,
-    INPUT,                              /* what a norm makes, which goes into a matrix: kept with room for what is gathered */
+    INPUT,                        /* what a norm makes, which goes into a matrix: kept with room for what is gathered */
     GRADIENT,                           /* of a matrix's output in the stream, likewise */
 };
 
 /* Heads of a part of the inner side: queries, and the keys and values they use, which are of one number. */
 struct heads {
     struct interval queries, keys;
-    int copy, copies;                           /* parts that have these very keys and values, and which of them this is */
+    int copy, copies;                        /* parts that have these very keys and values, and which of them this is */
 };
 
-/* A device's piece of a matrix that comes tile by tile (schemes/data/tiles.h): its weights, or room for its gradient, are here from take to
- * give.  Both: OK or any error, after which the step cannot go on. */
+/* A device's piece of a matrix that comes tile by tile (schemes/data/tiles.h): its weights, or room for its gradient,
+ * are here from take to give.  Both: OK or any error, after which the step cannot go on. */
 struct tiled {
     int count;
     void *context;
@@ -66,7 +69,7 @@ struct tensor_parallel {
 
     /* What tensor_share finds. */
     int devices, rank;                          /* how many share each layer, and which of them this is */
-    int mesh[TENSOR_AXES], at[TENSOR_AXES];     /* the scheme's own mesh, slowest first, and this device's place on it */
+    int mesh[TENSOR_AXES], at[TENSOR_AXES];    /* the scheme's own mesh, slowest first, and this device's place on it */
     struct interval channels;                   /* of the stream's width D */
     struct heads heads;
     struct interval columns;                    /* of the feed-forward width F */
@@ -74,14 +77,23 @@ struct tensor_parallel {
 
     /* What tensor_open makes: for each set of axes, the devices that differ from this one in them only. */
     struct group along[TENSOR_AXIS_SETS];
-    struct group copies;                        /* the devices with the same keys and values, and the same inputs of QKV */
+    struct group copies;                     /* the devices with the same keys and values, and the same inputs of QKV */
 
     const struct tiled *tiles;                  /* of the matrix that is multiplied with; NULL: it is whole */
 };
 
-/* What the columns of an activation are: the model's width D; queries, keys and values; heads side by side; F, or 2F of a
- * gate and what is gated; F; V; experts, E; a token's choices of them, k. */
-enum activation_width { WIDTH_MODEL, WIDTH_QKV, WIDTH_HEADS, WIDTH_UP, WIDTH_ACT, WIDTH_VOCABULARY, WIDTH_EXPERTS, WIDTH_CHOICES };
+/* What the columns of an activation are: the model's width D; queries, keys and values; heads side by side; F, or 2F of
+ * a gate and what is gated; F; V; experts, E; a token's choices of them, k. */
+enum activation_width {
+    WIDTH_MODEL,
+    WIDTH_QKV,
+    WIDTH_HEADS,
+    WIDTH_UP,
+    WIDTH_ACT,
+    WIDTH_VOCABULARY,
+    WIDTH_EXPERTS,
+    WIDTH_CHOICES
+};
 
 enum tensor_pass { FORWARD_PASS, INPUT_PASS, WEIGHT_PASS };     /* forward; backward for the input, for the weights */
 struct forecast;
@@ -94,39 +106,43 @@ struct tensor_scheme {
     struct tensor_cut stream, inner;
     struct weight_cut (*weight)(enum param_role);
     bool cuts_tokens;                           /* rows of the stream are cut anywhere, not only between sequences */
-    bool cuts_vectors;                          /* devices with the same columns share biases and norms out among them */
+    bool cuts_vectors;                         /* devices with the same columns share biases and norms out among them */
     bool keeps_inputs, keeps_gradients;         /* INPUT, GRADIENT have room for all rows */
     bool takes_tiles;                           /* multiplies with its own piece by local.c, once a product */
 
     /* role tells which matrix it is.  Y = X W^T + b;  dX = dY W;  dW += dY^T X, db += sum_rows(dY).
      * N: tokens of the microbatch.  X and dY may have room for more rows (enum tensor_place), which forward and
      * backward_input fill.  While tp->tiles is set there are no W and no dW: the piece comes tile by tile. */
-    enum error_code (*linear_forward)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor Y, struct tensor X,
-                                      struct tensor W, struct tensor b, struct error *);
-    enum error_code (*linear_backward_input)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dX, struct tensor dY,
-                                             struct tensor W, struct error *);
-    enum error_code (*linear_backward_weight)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dW, struct tensor db,
-                                              struct tensor dY, struct tensor X, struct error *);
+    enum error_code (*linear_forward)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor Y,
+                                      struct tensor X, struct tensor W, struct tensor b, struct error *);
+    enum error_code (*linear_backward_input)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dX,
+                                             struct tensor dY, struct tensor W, struct error *);
+    enum error_code (*linear_backward_weight)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dW,
+                                              struct tensor db, struct tensor dY, struct tensor X, struct error *);
     /* ids: of the whole microbatch; Y, dY: the stream. */
-    enum error_code (*embedding_forward)(struct tensor_parallel *, struct tensor Y, struct tensor ids, struct tensor W, struct error *);
-    enum error_code (*embedding_backward_weight)(struct tensor_parallel *, struct tensor dW, struct tensor dY, struct tensor ids,
-                                                 struct error *);
-    bool rings;                                 /* it goes round the ring itself, chunk by chunk, where others call a collective on rows */
-    /* Enter what a pass through one matrix (ROLE_TOKENS: the embedding) sends for N tokens.  has_bias: b and db are given. */
+    enum error_code (*embedding_forward)(struct tensor_parallel *, struct tensor Y, struct tensor ids, struct tensor W,
+                                         struct error *);
+    enum error_code (*embedding_backward_weight)(struct tensor_parallel *, struct tensor dW, struct tensor dY,
+                                                 struct tensor ids, struct error *);
+    bool rings;              /* it goes round the ring itself, chunk by chunk, where others call a collective on rows */
+    /* Enter what a pass through one matrix (ROLE_TOKENS: the embedding) sends for N tokens.  has_bias:
+     * b and db are given. */
     void (*matrix_cost)(struct forecast *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
 };
 
 SCHEME_CASTS(TENSOR_SCHEME, tensor_scheme)                      /* tensor_scheme_at, tensor_scheme_find */
 
-/* ---- tensor.c: who has what --------------------------------------------------------------------------------------- */
+/* ---- tensor.c: who has what -------------------------------------------------------------------------------------- */
 
 /** Whether P devices can share this model.  @return OK, or ERR_PLAN in words that name the number that does not fit. */
 enum error_code tensor_check(const struct tensor_scheme *, const struct model_config *, int P, struct error *);
 
-/** Fill in the mesh and the extents of one of so many devices, from scheme and config alone.  Pure: there need be no group. */
+/** Fill in the mesh and the extents of one of so many devices, from scheme and config alone.  Pure:
+ * there need be no group. */
 void tensor_share(struct tensor_parallel *, int devices, int rank);
 
-/** Take this device's share of the group along tp, and make the groups within it.  Local: no message is sent.  @return OK or ERR_MEMORY; tensor_close either way. */
+/** Take this device's share of the group along tp, and make the groups within it.  Local: no message is sent.  @return
+ * OK or ERR_MEMORY; tensor_close either way. */
 enum error_code tensor_open(struct tensor_parallel *, struct group *, struct error *);
 void tensor_close(struct tensor_parallel *);
 
@@ -149,7 +165,8 @@ struct tensor tensor_own_rows(const struct tensor_parallel *, struct tensor, int
 /** Width of part `index` of `parts` of a matrix's output (or input). */
 int64_t tensor_width(const struct tensor_parallel *, enum param_role, bool output, int index, int parts);
 
-/** Columns of the queries, keys and values, and of what leads into the feed-forward's nonlinearity, that this device has. */
+/** Columns of the queries, keys and values, and of what leads into the feed-forward's nonlinearity,
+ * that this device has. */
 int64_t tensor_qkv_columns(const struct tensor_parallel *);
 int64_t tensor_up_columns(const struct tensor_parallel *);
 
@@ -158,20 +175,26 @@ int axes_index(const struct tensor_parallel *, unsigned axes);
 int axes_size(const struct tensor_parallel *, unsigned axes);
 
 /** Whether a matrix goes from the stream to the inner side, or back. */
-static inline bool leads_inside(enum param_role r) { return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS; }
+static inline bool leads_inside(enum param_role r)
+{
+    return r == ROLE_QKV || r == ROLE_UP || r == ROLE_HEAD || r == ROLE_TOKENS;
+}
 
-/* ---- local.c: products with the device's own piece, whole or tile by tile -------------------------------------------- */
+/* ---- local.c: products with the device's own piece, whole or tile by tile ---------------------------------------- */
 
 /* As ops.h has them; the first token of the embedding is the device's.  @return OK, or what a tile fails with. */
-enum error_code local_forward(struct tensor_parallel *, struct tensor Y, struct tensor X, struct tensor W, struct tensor b, struct error *);
-enum error_code local_backward_input(struct tensor_parallel *, struct tensor dX, struct tensor dY, struct tensor W, struct error *);
-enum error_code local_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
-                                      struct error *);
-enum error_code local_embedding_forward(struct tensor_parallel *, struct tensor Y, struct tensor ids, struct tensor W, struct error *);
-enum error_code local_embedding_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor dY, struct tensor ids,
-                                                struct error *);
+enum error_code local_forward(struct tensor_parallel *, struct tensor Y, struct tensor X, struct tensor W,
+                              struct tensor b, struct error *);
+enum error_code local_backward_input(struct tensor_parallel *, struct tensor dX, struct tensor dY, struct tensor W,
+                                     struct error *);
+enum error_code local_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor db, struct tensor dY,
+                                      struct tensor X, struct error *);
+enum error_code local_embedding_forward(struct tensor_parallel *, struct tensor Y, struct tensor ids, struct tensor W,
+                                        struct error *);
+enum error_code local_embedding_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor dY,
+                                                struct tensor ids, struct error *);
 
-/* ---- heads.c: grouped-query attention --------------------------------------------------------------------------------- */
+/* ---- heads.c: grouped-query attention ---------------------------------------------------------------------------- */
 
 /** The heads of part `index` of `parts`. */
 struct heads heads_at(const struct model_config *, int parts, int index);
@@ -186,47 +209,54 @@ static inline struct interval heads_columns(const struct model_config *c, struct
 enum error_code heads_open(struct tensor_parallel *, struct error *);
 
 /** QKV's linear_backward_weight; then gradients of keys and values are added up over the devices that have them. */
-enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struct tensor dW, struct tensor db, struct tensor dY,
-                                      struct tensor X, struct error *);
+enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struct tensor dW, struct tensor db,
+                                      struct tensor dY, struct tensor X, struct error *);
 
 /** What that adding up sends. */
 void forecast_heads(struct forecast *);
 
-/* ---- norm.c, cross_entropy.c, shared.c, parts.c: the same for all schemes --------------------------------------------------- */
+/* ---- norm.c, cross_entropy.c, shared.c, parts.c: the same for all schemes ---------------------------------------- */
 
 /* The model's kind of norm as in ref/ops/ops.h, on this device's piece; an rmsnorm has no mean and no b.
  * Collective over the devices that share rows, or columns. */
-enum error_code tensor_norm_forward(struct tensor_parallel *, struct tensor Y, struct tensor mean, struct tensor rstd, struct tensor X,
-                                    struct tensor w, struct tensor b, double eps, struct error *);
-enum error_code tensor_norm_backward_input(struct tensor_parallel *, struct tensor dX, struct tensor dY, struct tensor X, struct tensor w,
-                                           struct tensor mean, struct tensor rstd, struct error *);
-enum error_code tensor_norm_backward_weight(struct tensor_parallel *, struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
-                                            struct tensor mean, struct tensor rstd, struct error *);
+enum error_code tensor_norm_forward(struct tensor_parallel *, struct tensor Y, struct tensor mean, struct tensor rstd,
+                                    struct tensor X, struct tensor w, struct tensor b, double eps, struct error *);
+enum error_code tensor_norm_backward_input(struct tensor_parallel *, struct tensor dX, struct tensor dY,
+                                           struct tensor X, struct tensor w, struct tensor mean, struct tensor rstd,
+                                           struct error *);
+enum error_code tensor_norm_backward_weight(struct tensor_parallel *, struct tensor dw, struct tensor db,
+                                            struct tensor dY, struct tensor X, struct tensor mean, struct tensor rstd,
+                                            struct error *);
 
 /** top, sums (total, then hit) of the whole vocabulary from the device's logits [rows of INNER, V'].
  *  loss: the sum over this device's rows, on one device of those that have them; 0 on the others. */
-enum error_code tensor_cross_entropy_forward(struct tensor_parallel *, double *loss, struct tensor top, struct tensor sums,
-                                             struct tensor logits, struct tensor labels, struct error *);
-void tensor_cross_entropy_backward(struct tensor_parallel *, struct tensor logits, struct tensor sums, struct tensor top,
-                                   struct tensor labels, double scale);
+enum error_code tensor_cross_entropy_forward(struct tensor_parallel *, double *loss, struct tensor top,
+                                             struct tensor sums, struct tensor logits, struct tensor labels,
+                                             struct error *);
+void tensor_cross_entropy_backward(struct tensor_parallel *, struct tensor logits, struct tensor sums,
+                                   struct tensor top, struct tensor labels, double scale);
 
 /** Position embeddings: Y += W[positions,:] and its gradient.  W: this device's piece. */
-enum error_code tensor_positions_forward(struct tensor_parallel *, struct tensor Y, struct tensor positions, struct tensor W, struct error *);
-enum error_code tensor_positions_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor dY, struct tensor positions,
-                                                 struct error *);
+enum error_code tensor_positions_forward(struct tensor_parallel *, struct tensor Y, struct tensor positions,
+                                         struct tensor W, struct error *);
+enum error_code tensor_positions_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor dY,
+                                                 struct tensor positions, struct error *);
 
 /* A parameter that all devices with the same columns (cut.columns) need whole: a vector, or the position embedding.
  * taken: their pieces put together (a buffer), or the piece itself where it is whole. */
 struct shared { struct tensor piece, taken; };
-enum error_code shared_take(struct tensor_parallel *, struct tensor_cut, struct tensor piece, int64_t rows, struct shared *, struct error *);
+enum error_code shared_take(struct tensor_parallel *, struct tensor_cut, struct tensor piece, int64_t rows,
+                            struct shared *, struct error *);
 void shared_release(struct tensor_parallel *, struct shared *);
 
-/** Zeroed room for this device's part of the gradient of such a parameter, to be added up and given back by shared_give.
- *  Where no other device has other rows, it is the gradient itself. */
-enum error_code shared_begin(struct tensor_parallel *, struct tensor_cut, struct tensor g, int64_t rows, struct shared *, struct error *);
+/** Zeroed room for this device's part of the gradient of such a parameter, to be added up and given back by
+ *  shared_give.  Where no other device has other rows, it is the gradient itself. */
+enum error_code shared_begin(struct tensor_parallel *, struct tensor_cut, struct tensor g, int64_t rows,
+                             struct shared *, struct error *);
 enum error_code shared_give(struct tensor_parallel *, struct tensor_cut, struct shared *, struct error *);
 
-/** Add up what devices that share the inner side each have a part of, such as what experts cut in F make.  Collective over them.
+/** Add up what devices that share the inner side each have a part of, such as what experts cut in F make.  Collective
+ *  over them.
  *  @return OK or ERR_COMM.  Adds in the order of the all-reduce. */
 enum error_code tensor_add_parts(struct tensor_parallel *, struct tensor, struct error *);
 
@@ -235,15 +265,19 @@ void forecast_mixture(struct forecast *, enum tensor_pass, int64_t N);
 
 /** Uninitialised BUFFERS, in the device's format or in that of weights' gradients. @return OK or ERR_MEMORY. */
 enum error_code tensor_buffer(struct tensor_parallel *, struct tensor *, int64_t rows, int64_t cols, struct error *);
-enum error_code tensor_gradient_buffer(struct tensor_parallel *, struct tensor *, int64_t rows, int64_t cols, struct error *);
+enum error_code tensor_gradient_buffer(struct tensor_parallel *, struct tensor *, int64_t rows, int64_t cols,
+                                       struct error *);
 enum dtype tensor_gradient_format(const struct tensor_parallel *);
 
-/** All-gather rows over a set of axes: whole = the members' rows one after another.  own may lie in its place within whole. */
-enum error_code gather_rows(struct tensor_parallel *, unsigned axes, const int64_t rows[], struct tensor whole, struct tensor own, struct error *);
+/** All-gather rows over a set of axes: whole = the members' rows one after another.
+ * own may lie in its place within whole. */
+enum error_code gather_rows(struct tensor_parallel *, unsigned axes, const int64_t rows[], struct tensor whole,
+                            struct tensor own, struct error *);
 /** Reduce-scatter: own = this member's rows of the sum of everybody's whole. */
-enum error_code scatter_rows(struct tensor_parallel *, unsigned axes, const int64_t rows[], struct tensor own, struct tensor whole, struct error *);
+enum error_code scatter_rows(struct tensor_parallel *, unsigned axes, const int64_t rows[], struct tensor own,
+                             struct tensor whole, struct error *);
 
-/* ---- cost.c: what it costs ----------------------------------------------------------------------------------------- */
+/* ---- cost.c: what it costs --------------------------------------------------------------------------------------- */
 
 /* A list of collectives, summed up as it is written. */
 struct forecast {
@@ -258,7 +292,8 @@ void forecast_on(struct forecast *, const struct group *, enum operation, const 
 void forecast_allreduce(struct forecast *, unsigned axes, int64_t count);
 void forecast_allgather(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
 void forecast_reduce_scatter(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
-void forecast_rooted(struct forecast *, enum operation, unsigned axes, int root, int64_t count);    /* broadcast, reduce */
+/* broadcast, reduce */
+void forecast_rooted(struct forecast *, enum operation, unsigned axes, int root, int64_t count);
 void forecast_shared(struct forecast *, struct tensor_cut, int64_t rows, int64_t cols, enum tensor_pass);
 
 /* What one operation's pass over N tokens of a microbatch sends, exactly.  A matrix: ROLE_TOKENS is the embedding. */

@@ -8,8 +8,8 @@
  *   QKV weight, bias                    [3D,D], [3D]   [3hA,D]: three boxes, the rows of its heads in Q, K and V; where
  *                                                      key/value heads are fewer, [(h+2k)A,D]: heads.c says which
  *   attention's output weight           [D,D]          [D,hA]: columns of its heads
- *   up weight, bias                     [F,D], [F]     [f,D]: rows; of a swiglu [2f,D]: two boxes, of the gate and of up
- *   down weight                         [D,F]          [D,f]: columns
+ *   up weight, bias                     [F,D], [F]     [f,D]: rows; of a swiglu [2f,D]: two boxes, of the gate and of
+ *   up down weight                         [D,F]          [D,f]: columns
  *   token embedding and output matrix   [V,D]          [u,D]: rows; logits [N,u] are never gathered
  *   norms, positions, biases of width D                all of it, the same on every device
  *   Shares differ by at most one when P does not divide H, F or V.
@@ -21,8 +21,8 @@
  * Memory   per layer and microbatch 4 N D (inputs of norms, what they make) + (4 D + 2 F + H) N/P + 4 N elements; of a
  *          Llama 4 N D + (2 h + 2 k) A N + 3 f N + h N + 2 N, with h, k, f of this device
  * Equals   reassociates: sums over heads, F and V add P partial sums in the order of the all-reduce.  Weight gradients
- *          of the cut matrices are sums over tokens only, as on one device.  A bias of width D is added on device 0 only,
- *          so that the all-reduce brings it in once; its gradient is computed whole on every device.
+ *          of the cut matrices are sums over tokens only, as on one device.  A bias of width D is added on device 0
+ *          only, so that the all-reduce brings it in once; its gradient is computed whole on every device.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
@@ -46,8 +46,8 @@ static enum error_code sum_over_group(struct tensor_parallel *tp, struct tensor 
     return allreduce(&tp->along[ALL], t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
 }
 
-static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y, struct tensor X,
-                                      struct tensor W, struct tensor b, struct error *err)
+static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y,
+                                      struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
     const bool inside = leads_inside(role);
     (void)N;
@@ -55,22 +55,24 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
     return e || inside ? e : sum_over_group(tp, Y, err);
 }
 
-static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dX, struct tensor dY,
-                                             struct tensor W, struct error *err)
+static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                             struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
 {
     (void)N;
     const enum error_code e = local_backward_input(tp, dX, dY, W, err);
     return e || !leads_inside(role) ? e : sum_over_group(tp, dX, err);
 }
 
-static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dW, struct tensor db,
-                                              struct tensor dY, struct tensor X, struct error *err)
+static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                              struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
+                                              struct error *err)
 {
     (void)role, (void)N;
     return local_backward_weight(tp, dW, db, dY, X, err);
 }
 
-static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W, struct error *err)
+static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
+                                         struct tensor W, struct error *err)
 {
     const enum error_code e = local_embedding_forward(tp, Y, ids, W, err);
     return e ? e : sum_over_group(tp, Y, err);
@@ -88,7 +90,8 @@ const struct tensor_scheme tensor_scheme_1d = {
     .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
               .name = "1d", .description = "columns, then rows; one all-reduce a pair of matrices, each way",
               .source = "Megatron-LM, arXiv:1909.08053", .volume = "8 N D (P-1)/P elements a layer and microbatch",
-              .memory = "weights 1/P (norms, positions and biases of width D whole); a layer keeps 4 N D + (4 D + 2 F + H) N/P + 4 N" },
+              .memory = "weights 1/P (norms, positions and biases of width D whole); a layer keeps 4 N D + (4 D + 2 F "
+                        "+ H) N/P + 4 N" },
     .takes_tiles = true, .mesh = mesh, .inner = { .columns = ALL }, .weight = weight, .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input, .linear_backward_weight = linear_backward_weight,
     .embedding_forward = embedding_forward, .embedding_backward_weight = local_embedding_backward_weight,

@@ -10,16 +10,17 @@
  *   P need not divide N: stretches differ by at most one token, and may be empty.
  * Talks    1d's all-reduces, torn apart: before a matrix that leads inside an all-gather of [N,D], after one that leads
  *          out a reduce-scatter; backward the same with the roles exchanged:
- *          per layer and microbatch 4 all-gathers and 4 reduce-scatters, 8 N D (P-1)/P elements sent by each device, as 1d;
- *          1d-sp      keeps only its own rows of a matrix's input and gathers them again for the weights' gradient:
+ *          per layer and microbatch 4 all-gathers and 4 reduce-scatters, 8 N D (P-1)/P elements sent by each device, as
+ *          1d; 1d-sp      keeps only its own rows of a matrix's input and gathers them again for the weights' gradient:
  *                     2 all-gathers more a layer, 2 N D (P-1)/P (the paper's choice), and one for the output matrix
  *          1d-sp-keep keeps what was gathered
- *          gradients of norms are all-reduced, 4 D a layer and microbatch, 2 D of an rmsnorm; of copied key/value heads as in 1d
+ *          gradients of norms are all-reduced, 4 D a layer and microbatch, 2 D of an rmsnorm; of copied key/value heads
+ *          as in 1d
  * Memory   per layer and microbatch  1d-sp       (8 D + 2 F + H + 4) N/P elements: everything is shared out
  *                                    1d-sp-keep  2 N D of inputs whole, the rest shared out
- * Equals   reassociates, as 1d, in the order of the reduce-scatter.  Norms, dropout and residual sums are of rows, bit for
- *          bit those of 1d on equal inputs.  A bias of width D is added on device 0 only, before the sum; its gradient
- *          is computed whole on every device, from the gathered gradient of Y.
+ * Equals   reassociates, as 1d, in the order of the reduce-scatter.  Norms, dropout and residual sums are of rows, bit
+ *          for bit those of 1d on equal inputs.  A bias of width D is added on device 0 only, before the sum; its
+ *          gradient is computed whole on every device, from the gathered gradient of Y.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/sequence.h"
@@ -36,23 +37,26 @@ struct weight_cut sequence_weight(enum param_role role)
     return leads_inside(role) ? (struct weight_cut){ .out = SEQUENCE } : (struct weight_cut){ .in = SEQUENCE };
 }
 
-static enum error_code gather(struct tensor_parallel *tp, int64_t N, struct tensor whole, struct tensor own, struct error *err)
+static enum error_code gather(struct tensor_parallel *tp, int64_t N, struct tensor whole, struct tensor own,
+                              struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
     tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, rows);
     return gather_rows(tp, SEQUENCE, rows, whole, own, err);
 }
 
-static enum error_code scatter(struct tensor_parallel *tp, int64_t N, struct tensor own, struct tensor whole, struct error *err)
+static enum error_code scatter(struct tensor_parallel *tp, int64_t N, struct tensor own, struct tensor whole,
+                               struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
     tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, rows);
     return scatter_rows(tp, SEQUENCE, rows, own, whole, err);
 }
 
-/* All rows of X: where X has room for them, there; else in a buffer, for release().  All devices must say the same of the room:
- * one that has all rows of its own could not tell from the shape. */
-static enum error_code all_rows(struct tensor_parallel *tp, int64_t N, struct tensor *all, struct tensor X, bool room, struct error *err)
+/* All rows of X: where X has room for them, there; else in a buffer, for release().  All devices must say the same of
+ * the room: one that has all rows of its own could not tell from the shape. */
+static enum error_code all_rows(struct tensor_parallel *tp, int64_t N, struct tensor *all, struct tensor X, bool room,
+                                struct error *err)
 {
     *all = X;
     if (tp->devices == 1) return OK;
@@ -66,8 +70,8 @@ static void release(struct tensor_parallel *tp, struct tensor all, struct tensor
     if (all.data != X.data) device_free(tp->device, all);
 }
 
-static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y, struct tensor X,
-                                      struct tensor W, struct tensor b, struct error *err)
+static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y,
+                                      struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
     struct tensor all;
     enum error_code e;
@@ -85,8 +89,8 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
     return e;
 }
 
-static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dX, struct tensor dY,
-                                             struct tensor W, struct error *err)
+static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                             struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
 {
     struct tensor all;
     enum error_code e;
@@ -104,9 +108,11 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
     return e;
 }
 
-/* Of a matrix that leads out, both X and dY are whole already; of one that leads inside, X may have to be gathered again. */
-static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dW, struct tensor db,
-                                              struct tensor dY, struct tensor X, struct error *err)
+/* Of a matrix that leads out, both X and dY are whole already;
+ * of one that leads inside, X may have to be gathered again. */
+static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                              struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
+                                              struct error *err)
 {
     struct tensor all = X;
     enum error_code e = OK;
@@ -116,7 +122,8 @@ static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum p
     return e;
 }
 
-static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W, struct error *err)
+static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
+                                         struct tensor W, struct error *err)
 {
     struct tensor all;
     enum error_code e = tensor_buffer(tp, &all, tensor_count(ids), tensor_cols(Y), err);
@@ -127,8 +134,8 @@ static enum error_code embedding_forward(struct tensor_parallel *tp, struct tens
     return e;
 }
 
-static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY, struct tensor ids,
-                                                 struct error *err)
+static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,
+                                                 struct tensor ids, struct error *err)
 {
     struct tensor all;
     enum error_code e = all_rows(tp, tensor_count(ids), &all, dY, false, err);
@@ -159,9 +166,11 @@ void sequence_cost(struct forecast *f, enum param_role role, enum tensor_pass pa
 const struct tensor_scheme tensor_scheme_1d_sp = {
     .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
               .name = "1d-sp",
-              .description = "1d with sequence parallelism: tokens shared out between the pairs; inputs gathered again for weights",
+              .description = "1d with sequence parallelism: tokens shared out between the pairs; inputs gathered "
+                             "again for weights",
               .source = "Korthikanti et al., arXiv:2205.05198",
-              .volume = "8 N D (P-1)/P as 1d, and 2 N D (P-1)/P to gather inputs again, a layer and microbatch; 4 D of norm gradients",
+              .volume = "8 N D (P-1)/P as 1d, and 2 N D (P-1)/P to gather inputs again, a layer and microbatch; 4 D "
+                        "of norm gradients",
               .memory = "weights as 1d; a layer keeps (8 D + 2 F + H + 4) N/P" },
     .takes_tiles = true, SEQUENCE_SCHEME, PRODUCTS
 };
@@ -169,7 +178,8 @@ const struct tensor_scheme tensor_scheme_1d_sp = {
 const struct tensor_scheme tensor_scheme_1d_sp_keep = {
     .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
               .name = "1d-sp-keep",
-              .description = "1d with sequence parallelism: tokens shared out between the pairs; gathered inputs are kept",
+              .description = "1d with sequence parallelism: tokens shared out between the pairs; gathered inputs are "
+                             "kept",
               .source = "Korthikanti et al., arXiv:2205.05198",
               .volume = "8 N D (P-1)/P elements a layer and microbatch, as 1d; 4 D of norm gradients",
               .memory = "weights as 1d; a layer keeps 2 N D + (6 D + 2 F + H + 4) N/P" },

@@ -1,9 +1,11 @@
-/* tensor parallelism, 2.5d: d layers of q x q devices, each with its share of the sequences, a copy of the weights, and SUMMA.
+/* tensor parallelism, 2.5d: d layers of q x q devices, each with its share of the sequences, a copy of the weights, and
+ * SUMMA.
  *
  * Source   B. Wang et al., "Tesseract: parallelize the tensor parallelism efficiently", arXiv:2105.14500
  * Group    P = d q^2 devices with 1 <= d <= q, of the d that fit the smallest; (k,i,j) is layer k, row i, column j
- * Layout   as 2d on each layer, with sequences cut into d q parts, of which device (k,i,j) has number k q + i.  Matrices are
- *          the same on all layers; vectors are shared out over the d q devices of a column, so each is there once
+ * Layout   as 2d on each layer, with sequences cut into d q parts, of which device (k,i,j) has number k q + i.
+ *          Matrices are the same on all layers; vectors are shared out over the d q devices of a column, so each is
+ *          there once
  * Talks    within a layer what 2d says, with N/d for N; besides, gradients of matrices are all-reduced over the layers:
  *          2 (d-1)/d O I/q^2 elements each.  Per layer of the model, all devices together, F = 4 D:
  *          (q-1) (21 N D + 36 d D^2) + 24 (d-1) D^2, and for norms and vectors 16 N (q-1) + 28 D (d q - 1)
@@ -24,9 +26,11 @@ static const char *mesh(int P, int size[TENSOR_AXES])
 const struct tensor_scheme tensor_scheme_2_5d = {
     .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
               .name = "2.5d",
-              .description = "layers of squares: each has a share of the sequences and all the weights, and multiplies by SUMMA",
+              .description = "layers of squares: each has a share of the sequences and all the weights, and "
+                             "multiplies by SUMMA",
               .source = "Tesseract, arXiv:2105.14500",
-              .volume = "1/P of (q-1) (21 N D + 36 d D^2 + 16 N) + 24 (d-1) D^2 + 28 D (d q - 1) elements a layer and microbatch, on average, with F = 4 D and P = d q^2",
+              .volume = "1/P of (q-1) (21 N D + 36 d D^2 + 16 N) + 24 (d-1) D^2 + 28 D (d q - 1) elements a layer and "
+                        "microbatch, on average, with F = 4 D and P = d q^2",
               .memory = "weights 1/q^2; a layer keeps (8 D + 2 F + H) N/P + 4 N/(d q)" },
     .mesh = mesh, SUMMA_SCHEME
 };

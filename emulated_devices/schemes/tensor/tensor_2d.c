@@ -1,6 +1,7 @@
 /* tensor parallelism, 2d: q x q devices hold one block of every activation and every matrix; products by SUMMA.
  *
- * Source   Q. Xu et al., "An efficient 2D method for training super-large deep learning models" (Optimus), arXiv:2104.05343
+ * Source   Q. Xu et al., "An efficient 2D method for training super-large deep learning models" (Optimus),
+ *          arXiv:2104.05343
  * Group    P = q^2 devices; (i,j) is row i, column j of the grid
  * Layout                          whole         on device (i,j)
  *   X, Y, dX, dY (width D)        [N,D]         [n,D/q]: sequences i of q, columns j
@@ -8,14 +9,15 @@
  *   matrices                      [O,I]         [O/q,I/q]: outputs j, inputs i
  *   biases, norms                 [O]           1/q of part j, the i-th; positions [S,D]: rows i, columns j
  *   q need not divide anything: parts differ by at most one unit (sequence, head, column).
- * Talks    a product of [N,I] and [O,I]: see summa.h.  q steps, each two of: a block of X on its way along a row, a block of W
- *          along a column, by a broadcast or a reduction; on a binomial tree each block crosses q-1 links, so that all
- *          devices together send (q-1) (N I + O I) elements forward, the same twice backward.
+ * Talks    a product of [N,I] and [O,I]: see summa.h.  q steps, each two of: a block of X on its way along a row, a
+ *          block of W along a column, by a broadcast or a reduction; on a binomial tree each block crosses q-1 links,
+ *          so that all devices together send (q-1) (N I + O I) elements forward, the same twice backward.
  *          per layer and microbatch, all devices together, F = 4 D: (q-1) (21 N D + 36 D^2), and for norms and vectors
- *          (q-1) (16 N + 28 D); 1/P of it each, on average: roots of trees send more than leaves, but each is root in turn
+ *          (q-1) (16 N + 28 D); 1/P of it each, on average: roots of trees send more than leaves, but each is root in
+ *          turn
  * Memory   weights 1/P; per layer and microbatch (8 D + 2 F + H) N/P + 4 N/q elements
- * Equals   reassociates: inner dimensions are summed in q parts, forward in order of l at home, backward in the order of
- *          the reduction; norms as q partial sums; gradients of vectors in the order of the reduce-scatter.
+ * Equals   reassociates: inner dimensions are summed in q parts, forward in order of l at home, backward in the order
+ *          of the reduction; norms as q partial sums; gradients of vectors in the order of the reduce-scatter.
  */
 #include "emulated_devices/schemes/tensor/summa.h"
 
@@ -33,7 +35,8 @@ const struct tensor_scheme tensor_scheme_2d = {
               .name = "2d",
               .description = "blocks of activations and matrices on a square of devices, multiplied by SUMMA",
               .source = "Optimus, arXiv:2104.05343",
-              .volume = "(q-1)/P (21 N D + 36 D^2 + 16 N + 28 D) elements a layer and microbatch, on average, with F = 4 D and P = q^2",
+              .volume = "(q-1)/P (21 N D + 36 D^2 + 16 N + 28 D) elements a layer and microbatch, on average, with F "
+                        "= 4 D and P = q^2",
               .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/q" },
     .mesh = mesh, SUMMA_SCHEME
 };

@@ -1,8 +1,9 @@
-/* tensor parallelism, 3d: p x p x p devices; every product gathers its two factors along two axes and sums along the third.
+/* tensor parallelism, 3d: p x p x p devices; every product gathers its two factors along two axes and sums along the
+ * third.
  *
  * Source   Z. Bian, Q. Xu, B. Wang, Y. You, "Maximizing parallelism in distributed training for huge neural networks",
- *          arXiv:2105.14450; after R. C. Agarwal et al., "A three-dimensional approach to parallel matrix multiplication",
- *          doi:10.1147/rd.395.0575
+ *          arXiv:2105.14450; after R. C. Agarwal et al., "A three-dimensional approach to parallel matrix
+ *          multiplication", doi:10.1147/rd.395.0575
  * Group    P = p^3 devices (i,j,l)
  * Layout                          whole         on device (i,j,l)
  *   X, Y, dX, dY (width D)        [N,D]         sequences j of p of the i-th p-th; columns l
@@ -14,12 +15,13 @@
  * Talks    a matrix that leads inside: all-gather X along j, W along i, multiply, reduce-scatter Y along l;
  *          dX: all-gather dY along l, W along i, reduce-scatter along j;  dW: all-gather X along j, dY along l,
  *          reduce-scatter along i.  One that leads out: j and l exchanged.  Each of the three moves 1/p^3 of what it is
- *          about p-1 times: a product sends (p-1)/P (N I + O I + N O) elements from each device, forward, for dX, for dW.
- *          per layer and microbatch, all devices together, F = 4 D: 3 (p-1) (16 N D + 12 D^2), and for norms and vectors
- *          16 N (p-1) + 28 D (p^2-1)
+ *          about p-1 times: a product sends (p-1)/P (N I + O I + N O) elements from each device, forward, for dX, for
+ *          dW.  per layer and microbatch, all devices together, F = 4 D: 3 (p-1) (16 N D + 12 D^2), and for norms and
+ *          vectors 16 N (p-1) + 28 D (p^2-1)
  * Memory   weights, activations 1/P: per layer and microbatch (8 D + 2 F + H) N/P + 4 N/p^2 elements
- * Equals   reassociates: every sum over an inner dimension, over rows, or over a row's columns has p partial sums, in the
- *          order of the reduce-scatter.  A bias is added once, by the first device of those whose products are summed.
+ * Equals   reassociates: every sum over an inner dimension, over rows, or over a row's columns has p partial sums, in
+ *          the order of the reduce-scatter.  A bias is added once, by the first device of those whose products are
+ *          summed.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
@@ -68,23 +70,26 @@ static int64_t weight_rows(const struct tensor_parallel *tp, enum param_role rol
     return O;
 }
 
-/* ---- the three movements -------------------------------------------------------------------------------------------------- */
+/* ---- the three movements ----------------------------------------------------------------------------------------- */
 
-static enum error_code gather(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own, struct tensor *whole, struct error *err)
+static enum error_code gather(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
+                              struct tensor *whole, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
     enum error_code e = tensor_buffer(tp, whole, rows_along(tp, axis, N, rows), tensor_cols(own), err);
     return e ? e : gather_rows(tp, axis, rows, *whole, own, err);
 }
 
-static enum error_code gather_weight(struct tensor_parallel *tp, enum param_role role, struct tensor W, struct tensor *whole, struct error *err)
+static enum error_code gather_weight(struct tensor_parallel *tp, enum param_role role, struct tensor W,
+                                     struct tensor *whole, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
     enum error_code e = tensor_buffer(tp, whole, weight_rows(tp, role, rows), tensor_cols(W), err);
     return e ? e : gather_rows(tp, I_AXIS, rows, *whole, W, err);
 }
 
-static enum error_code scatter(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own, struct tensor whole, struct error *err)
+static enum error_code scatter(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
+                               struct tensor whole, struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
     rows_along(tp, axis, N, rows);
@@ -96,10 +101,10 @@ static void drop(struct tensor_parallel *tp, struct tensor a, struct tensor b, s
     device_free(tp->device, a), device_free(tp->device, b), device_free(tp->device, c);
 }
 
-/* ---- products ---------------------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 
-static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y, struct tensor X,
-                                      struct tensor W, struct tensor b, struct error *err)
+static enum error_code linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor Y,
+                                      struct tensor X, struct tensor W, struct tensor b, struct error *err)
 {
     struct tensor x = tensor_none, w = tensor_none, y = tensor_none;
     struct shared bias = { 0 };
@@ -115,8 +120,8 @@ static enum error_code linear_forward(struct tensor_parallel *tp, enum param_rol
     return e;
 }
 
-static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dX, struct tensor dY,
-                                             struct tensor W, struct error *err)
+static enum error_code linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                             struct tensor dX, struct tensor dY, struct tensor W, struct error *err)
 {
     struct tensor dx = tensor_none, w = tensor_none, dy = tensor_none;
     enum error_code e = gather(tp, output_axis(role), N, dY, &dy, err);
@@ -129,7 +134,8 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
 }
 
 /* dW += this device's rows of the sum over i. */
-static enum error_code add_weight(struct tensor_parallel *tp, enum param_role role, struct tensor dW, struct tensor whole, struct error *err)
+static enum error_code add_weight(struct tensor_parallel *tp, enum param_role role, struct tensor dW,
+                                  struct tensor whole, struct error *err)
 {
     struct tensor sum;
     int64_t rows[MESH_MOST_DEVICES];
@@ -141,7 +147,8 @@ static enum error_code add_weight(struct tensor_parallel *tp, enum param_role ro
     return e;
 }
 
-static enum error_code add_bias(struct tensor_parallel *tp, enum param_role role, struct tensor db, struct tensor dY, struct error *err)
+static enum error_code add_bias(struct tensor_parallel *tp, enum param_role role, struct tensor db, struct tensor dY,
+                                struct error *err)
 {
     struct shared bias;
     if (!tensor_present(db)) return OK;
@@ -151,7 +158,8 @@ static enum error_code add_bias(struct tensor_parallel *tp, enum param_role role
     return shared_give(tp, output_side(tp, role), &bias, err);
 }
 
-static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role role, int64_t cols, struct tensor *w, struct error *err)
+static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role role, int64_t cols, struct tensor *w,
+                                     struct error *err)
 {
     int64_t rows[MESH_MOST_DEVICES];
     enum error_code e = tensor_gradient_buffer(tp, w, weight_rows(tp, role, rows), cols, err);
@@ -159,8 +167,9 @@ static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role
     return e;
 }
 
-static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dW, struct tensor db,
-                                              struct tensor dY, struct tensor X, struct error *err)
+static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
+                                              struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
+                                              struct error *err)
 {
     struct tensor x = tensor_none, dy = tensor_none, dw = tensor_none;
     enum error_code e = gather(tp, input_axis(role), N, X, &x, err);
@@ -173,7 +182,7 @@ static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum p
     return e;
 }
 
-/* ---- the embedding: the product dX = dY W with the tokens' unit vectors for dY, which everybody has --------------------------- */
+/* ---- the embedding: the product dX = dY W with the tokens' unit vectors for dY, which everybody has -------------- */
 
 /* Tokens of the i-th p-th of the rows: from where the first of its devices begins. */
 static struct tensor ids_of_third(const struct tensor_parallel *tp, struct tensor ids)
@@ -185,7 +194,8 @@ static struct tensor ids_of_third(const struct tensor_parallel *tp, struct tenso
                      rows_along(tp, J_AXIS, tensor_count(ids), rows));
 }
 
-static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids, struct tensor W, struct error *err)
+static enum error_code embedding_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor ids,
+                                         struct tensor W, struct error *err)
 {
     const struct tensor own = ids_of_third(tp, ids);
     struct tensor w = tensor_none, y = tensor_none;
@@ -197,7 +207,8 @@ static enum error_code embedding_forward(struct tensor_parallel *tp, struct tens
     return e;
 }
 
-static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY, struct tensor ids, struct error *err)
+static enum error_code embedding_backward_weight(struct tensor_parallel *tp, struct tensor dW, struct tensor dY,
+                                                 struct tensor ids, struct error *err)
 {
     struct tensor dy = tensor_none, dw = tensor_none;
     enum error_code e = gather(tp, J_AXIS, tensor_count(ids), dY, &dy, err);
@@ -208,7 +219,7 @@ static enum error_code embedding_backward_weight(struct tensor_parallel *tp, str
     return e;
 }
 
-/* ---- cost ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- cost -------------------------------------------------------------------------------------------------------- */
 
 static void matrix_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
@@ -234,9 +245,11 @@ static void matrix_cost(struct forecast *f, enum param_role role, enum tensor_pa
 const struct tensor_scheme tensor_scheme_3d = {
     .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES,
               .name = "3d",
-              .description = "1/P of everything on a cube of devices; factors gathered along two axes, products summed along the third",
+              .description = "1/P of everything on a cube of devices; factors gathered along two axes, products "
+                             "summed along the third",
               .source = "Bian et al., arXiv:2105.14450",
-              .volume = "1/P of 3 (p-1) (16 N D + 12 D^2) + 16 N (p-1) + 28 D (p^2-1) elements a layer and microbatch, with F = 4 D and P = p^3",
+              .volume = "1/P of 3 (p-1) (16 N D + 12 D^2) + 16 N (p-1) + 28 D (p^2-1) elements a layer and "
+                        "microbatch, with F = 4 D and P = p^3",
               .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/p^2" },
     .mesh = mesh, .stream = { .rows = I_AXIS | J_AXIS, .columns = L_AXIS }, .inner = { .rows = I_AXIS | L_AXIS,
     .columns = J_AXIS }, .weight = weight, .cuts_vectors = true, .linear_forward = linear_forward,
