@@ -101,10 +101,10 @@ static void print_all(FILE *out, const struct check_result *r)
     do for (int i = 0; i < r->count; i++) {
         const struct checked *c = &r->all[i];
         const bool compared = c->finding == HOLDS || c->finding == DIFFERS;
-        column(&t, LEFT_ALIGNED, "%s", c->name);
+        columns_add(&t, LEFT_ALIGNED, "%s", c->name);
         if (compared)
-            column(&t, LEFT_ALIGNED, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, ratio(c));
-        if (c->finding != HOLDS) column(&t, LEFT_ALIGNED, "%s", finding_words(c->finding));
+            columns_add(&t, LEFT_ALIGNED, "error %.2e, bound %.2e, error/bound %.3g", c->error, c->bound, ratio(c));
+        if (c->finding != HOLDS) columns_add(&t, LEFT_ALIGNED, "%s", finding_words(c->finding));
         columns_end_row(&t);
     } while (columns_again(&t));
 }

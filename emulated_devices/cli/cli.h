@@ -68,7 +68,8 @@ bool under_launcher(void);
 /** This process's rank as the launcher's environment tells it, before MPI is up; 0 without a launcher. */
 int launcher_rank(void);
 
-/** Tell the waiting launch() who is who: a line on stderr for each process, which launch() keeps to itself. */
+/** Tell the waiting launch_devices() who is who: a line on stderr for each process, which
+ * launch_devices() keeps to itself. */
 void announce_process(int rank, const char *place);
 #define PROCESS_LINE "orrery-process "  /* how it begins */
 /* how another begins: a process has ended without saying goodbye;
@@ -117,7 +118,7 @@ enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, dev
  * @return OK if the devices have said themselves what went wrong; ERR_COMM if mpiexec cannot be started or a device
  *         died, which is named; ERR_FILE if the output cannot be written.
  */
-enum error_code launch(int devices, int argc, char **argv, int *status, struct error *);
+enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *);
 
 /**
  * A file through which jobs hand over what they found: one a process, made by the first call.  It is removed when the

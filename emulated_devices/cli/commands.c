@@ -22,8 +22,10 @@ const struct command *command_find(const struct command *table, const char *of, 
         names[n] = table[n].name;
     }
     const char *near = nearest_name(word, names, n);
-    if (near) fail(err, ERR_USAGE, "%s%s: there is no such command; did you mean %s?", of, shown(word).text, near);
-    else fail(err, ERR_USAGE, "%s%s: there is no such command; orrery %s--help shows them", of, shown(word).text, of);
+    if (near) fail(err, ERR_USAGE, "%s%s: there is no such command; did you mean %s?", of, printable(word).text, near);
+    else
+        fail(err, ERR_USAGE, "%s%s: there is no such command; orrery %s--help shows them", of, printable(word).text,
+             of);
     return NULL;
 }
 

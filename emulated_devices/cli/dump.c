@@ -56,14 +56,14 @@ static enum error_code read_batch(struct golden *g, const char *path, struct err
     const struct safetensors_entry *ids = safetensors_find(&g->file, "ids");
     if (ids == NULL || ids->ndim != 2 || ids->count < 1)
         return fail(err, ERR_FORMAT, "%s: a batch needs tensors ids and labels [sequences, tokens]",
-                    shown_path(path).text);
+                    printable_path(path).text);
     g->steps = 1, g->B = ids->dim[0], g->S = ids->dim[1];
     g->ids = malloc((size_t)ids->count * sizeof *g->ids);
     g->labels = malloc((size_t)ids->count * sizeof *g->labels);
     if (g->ids == NULL || g->labels == NULL)
         return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)ids->count);
     e = golden_read(g, "ids", I32, ids->count, g->ids, err);
-    if (!e) e = model_config_check_inputs(&g->config, g->ids, ids->count, shown_path(path).text, err);
+    if (!e) e = model_config_check_inputs(&g->config, g->ids, ids->count, printable_path(path).text, err);
     return e ? e : golden_read(g, "labels", I32, ids->count, g->labels, err);
 }
 
@@ -71,7 +71,7 @@ static enum error_code save(const struct replay *r, const char *dir, struct erro
 {
     struct stat st;
     if (mkdir(dir, 0777) != 0 && !(stat(dir, &st) == 0 && S_ISDIR(st.st_mode)))
-        return fail(err, ERR_FILE, "--save %s: this folder cannot be made", shown_path(dir).text);
+        return fail(err, ERR_FILE, "--save %s: this folder cannot be made", printable_path(dir).text);
     return fail_about(err, weights_save(&r->model, dir, err), "--save");
 }
 

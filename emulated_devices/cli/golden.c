@@ -81,7 +81,7 @@ static enum error_code first_wrong(const struct replay *r, const struct held *h,
             e = fail(err, ERR_CHECK,
                      "%s: in %s the first wrong tensor is %s: relative error %.3g, allowed %.3g; element (%lld,%lld) "
                      "is %.17g, golden %.17g",
-                     shown_path(r->golden->file.path).text, dtype_name(r->model.ops->dtype), r->record[i].name,
+                     printable_path(r->golden->file.path).text, dtype_name(r->model.ops->dtype), r->record[i].name,
                      a.relative, share * bound[i], (long long)(a.worst / tensor_cols(want)),
                      (long long)(a.worst % tensor_cols(want)), tensor_get(r->record[i].values, a.worst),
                      tensor_get(want, a.worst));
@@ -126,7 +126,7 @@ static enum error_code count_alarms(const struct golden *g, enum dtype t, const 
     }
     if (runs > 0)
         printf("%-*s clean  %d alarms in %d runs; at most %.2g, %s\n", name_width, "", alarms, runs, most.ratio, name);
-    return alarms ? fail(err, ERR_CHECK, "%s: %d of %d correct runs raised an alarm", shown_path(g->file.path).text,
+    return alarms ? fail(err, ERR_CHECK, "%s: %d of %d correct runs raised an alarm", printable_path(g->file.path).text,
                          alarms, runs)
                   : OK;
 }
@@ -201,7 +201,7 @@ enum error_code command_golden(int argc, char **argv, int *status, struct error 
     snprintf(pattern, sizeof pattern, "%s/*-*.safetensors", o.folder);
     if (glob(pattern, 0, NULL, &found) != 0)
         return fail(err, ERR_FILE, "%s: there are no golden models (FAMILY-SHAPE.safetensors) in this folder",
-                    shown_path(o.folder).text);
+                    printable_path(o.folder).text);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char name[NAME_SIZE];
         short_name(name, found.gl_pathv[i]);

@@ -34,7 +34,7 @@ static void *got(const struct leader *v, int s, int l)
 }
 static int members(const struct leader *v, int node) { return v->edge[node + 1] - v->edge[node]; }
 
-static enum error_code collect(struct exchange *x, const struct leader *v, struct error *err)
+static enum error_code collect_pieces(struct exchange *x, const struct leader *v, struct error *err)
 {
     const uint64_t bytes = bytes_of(v->c, v->P * v->c->count);
     enum error_code code = OK;
@@ -96,7 +96,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
         v.have = memory;
         v.got = element(c, memory, all);
         v.message = element(c, memory, 2 * all);
-        code = collect(&x, &v, err);
+        code = collect_pieces(&x, &v, err);
     }
     if (code == OK && v.node.me == 0) code = trade(&x, &v, err);
     if (code == OK) code = hand_out(&x, &v, err);

@@ -93,7 +93,7 @@ static enum error_code compare(const struct group *g, enum operation op, const s
     return OK;
 }
 
-static enum error_code collect(struct exchange *x, struct terms *all, struct error *err)
+static enum error_code collect_pieces(struct exchange *x, struct terms *all, struct error *err)
 {
     enum error_code code = OK;
     for (int m = 1; m < x->group->size && code == OK; m++)
@@ -114,7 +114,7 @@ enum error_code contract_check(struct group *g, enum operation op, const struct 
             comm_abort(g->comm, error_exit_status(ERR_MEMORY));
         }
         all[0] = mine;
-        code = collect(&x, all, err);
+        code = collect_pieces(&x, all, err);
         if (code == OK) code = compare(g, op, all, err);
         free(all);
     } else code = exchange_both(&x, 0, &mine, sizeof mine, -1, NULL, 0, err);

@@ -14,7 +14,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
-static enum error_code collect(struct exchange *x, const struct collective *c, struct cut k, void *work,
+static enum error_code collect_pieces(struct exchange *x, const struct collective *c, struct cut k, void *work,
                                struct error *err)
 {
     const bool root = x->group->rank == c->root;
@@ -42,7 +42,7 @@ static enum error_code run(struct group *g, const struct collective *c, struct e
     copy_elements(&x, c, work, c->in, c->count);
     code = fold_in(&x, c, k.f, work, element(c, work, c->count), err);
     if (code == OK && k.f.me >= 0) code = halving_reduce_scatter(&x, c, k, work, element(c, work, c->count), err);
-    if (code == OK) code = collect(&x, c, k, work, err);
+    if (code == OK) code = collect_pieces(&x, c, k, work, err);
     exchange_release(&x, work);
     return code;
 }

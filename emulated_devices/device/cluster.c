@@ -21,7 +21,7 @@ static enum error_code refuse_unknown(const cJSON *object, const char *where, co
         while (i < n && strcmp(known[i], c->string) != 0) i++;
         if (i < n) continue;
         const char *meant = nearest_name(c->string, known, n);
-        return fail(err, ERR_FORMAT, "%s: \"%s\" is not a key%s%s%s", where, shown(c->string).text,
+        return fail(err, ERR_FORMAT, "%s: \"%s\" is not a key%s%s%s", where, printable(c->string).text,
                     meant ? "; did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
     }
     return OK;
@@ -47,7 +47,7 @@ static enum error_code read_name(const cJSON *object, const char *where, const c
     const enum error_code e = read_text(object, where, key, out, room, err);
     if (!e && strpbrk(out, "\"\\\n\r\t") != NULL)
         return fail(err, ERR_FORMAT, "%s: \"%s\" is '%s'; it must have no quotes, backslashes or line ends", where, key,
-                    shown(out).text);
+                    printable(out).text);
     return e;
 }
 
@@ -223,7 +223,7 @@ static enum error_code read_file(struct cluster *c, const char *path, struct err
 {
     cJSON *root;
     enum error_code e = json_read(path, &root, err);
-    if (!e) e = read_cluster(c, root, shown_path(path).text, err);
+    if (!e) e = read_cluster(c, root, printable_path(path).text, err);
     cJSON_Delete(root);
     return e;
 }

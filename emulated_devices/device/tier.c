@@ -53,7 +53,7 @@ static enum error_code open_file(struct tier *t, const char *folder, struct erro
 {
     char path[4096], about[200];
     const int length = snprintf(path, sizeof path, "%s/orrery-tier-XXXXXX", folder);
-    snprintf(about, sizeof about, "%s:", shown_path(folder).text);
+    snprintf(about, sizeof about, "%s:", printable_path(folder).text);
     if (length < 0 || (size_t)length >= sizeof path) return fail(err, ERR_FILE, "%s this name is too long", about);
     t->file = mkstemp(path);
     if (t->file < 0) return fail(err, ERR_FILE, "%s no file can be made in it: %s", about, strerror(errno));

@@ -34,9 +34,9 @@ enum error_code timeline_to_file(const char *path, const struct schedule *s, con
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
-    if (f == NULL) return fail(err, ERR_MEMORY, "%s: no memory to make it", shown_path(path).text);
+    if (f == NULL) return fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
     enum error_code e = t != NULL ? schedule_draw_svg(f, s, t, picoseconds, err) : schedule_write(f, s, err);
-    if (fclose(f) != 0 && !e) e = fail(err, ERR_MEMORY, "%s: no memory to make it", shown_path(path).text);
+    if (fclose(f) != 0 && !e) e = fail(err, ERR_MEMORY, "%s: no memory to make it", printable_path(path).text);
     if (!e) e = write_text(path, text, bytes, err);
     free(text);
     return e;

@@ -45,8 +45,8 @@ static enum error_code bring(struct comm *c, int rank, const struct events *own,
     return exchange_both(&x, -1, NULL, 0, rank, got->text, head.length, err);
 }
 
-static enum error_code collect(struct comm *c, const struct events *own, struct output *out, int64_t *at, bool *full,
-                               struct error *err)
+static enum error_code collect_pieces(struct comm *c, const struct events *own, struct output *out, int64_t *at,
+                                      bool *full, struct error *err)
 {
     enum error_code e = OK;
     for (int rank = 0; rank < c->size && !e; rank++) {
@@ -90,7 +90,7 @@ enum error_code trace_write(struct comm *c, const struct mesh *m, const struct t
         if (!e) e = put(&out, &at, begin, sizeof begin - 1, err);
     }
     e = comm_agree(c, e, err);
-    if (!e) e = collect(c, &own, &out, &at, &full, err);
+    if (!e) e = collect_pieces(c, &own, &out, &at, &full, err);
     if (!e && c->rank == 0) e = put_end(&out, &at, cluster, full, err);
     if (!e && c->rank == 0) e = output_commit(&out, err);
     else if (open) output_abort(&out);

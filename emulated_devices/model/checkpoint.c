@@ -94,8 +94,8 @@ static enum error_code read_loss_scale(struct trainer *t, const cJSON *root, con
     if (t->loss_scale.interval == 0) return OK;
     const double x = strtod(scale, &end);
     if (*end != '\0' || !(x >= LOSS_SCALE_LEAST && x <= LOSS_SCALE_MOST))
-        return fail(err, ERR_FORMAT, "%s: loss_scale is %.40s; it must be a positive number", shown_path(path).text,
-                    shown(scale).text);
+        return fail(err, ERR_FORMAT, "%s: loss_scale is %.40s; it must be a positive number", printable_path(path).text,
+                    printable(scale).text);
     t->loss_scale.scale = x, t->loss_scale.good = good;
     return OK;
 }
@@ -113,10 +113,11 @@ static enum error_code check_replicas(const struct trainer *t, const cJSON *root
                     "%s: of %lld replicas that train apart, with --data-parallel local-sgd or diloco; --model DIR "
                     "takes what their last "
                     "outer step made",
-                    shown_path(path).text, (long long)replicas);
+                    printable_path(path).text, (long long)replicas);
     if (replicas != own)
         return fail(err, ERR_FORMAT, "%s: of %lld replicas that train apart; --data-parallel %s makes %d of --dp %d",
-                    shown_path(path).text, (long long)replicas, t->data.scheme->head.name, own, t->plan.mesh.size[DP]);
+                    printable_path(path).text, (long long)replicas, t->data.scheme->head.name, own,
+                    t->plan.mesh.size[DP]);
     return OK;
 }
 
@@ -192,7 +193,7 @@ static enum error_code check_files(const struct checkpoint *c, struct error *err
     bool there;
     enum error_code e = bundle_open(&now, &checkpoint_files, c->dir, &there, err);
     if (!e && memcmp(now.sum, c->files.sum, sizeof now.sum) != 0)
-        e = fail(err, ERR_FILE, "%s: was saved anew while it was read", shown_path(c->dir).text);
+        e = fail(err, ERR_FILE, "%s: was saved anew while it was read", printable_path(c->dir).text);
     if (!e) e = bundle_check(&c->files, WEIGHTS_FILE, err);
     return e ? e : bundle_check(&c->files, STATES_FILE, err);
 }

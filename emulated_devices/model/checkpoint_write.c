@@ -69,7 +69,7 @@ static enum error_code write_training(const struct trainer *t, const cJSON *run,
     if (!ok || copy == NULL || !cJSON_AddItemToObject(root, "run", copy)) {
         if (copy && !cJSON_HasObjectItem(root, "run")) cJSON_Delete(copy);
         cJSON_Delete(root);
-        return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
+        return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     }
     const enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);

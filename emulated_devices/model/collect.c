@@ -116,7 +116,7 @@ static void show(struct trainer *t, struct exchange *x, int index, int tile, enu
     free(piece->data.data);
 }
 
-enum error_code collect(struct trainer *t, int index, enum tensor_kind kind,
+enum error_code collect_pieces(struct trainer *t, int index, enum tensor_kind kind,
                         void (*visit)(void *, const struct piece *), void *context, struct error *err)
 {
     const struct param_spec spec = t->spec[index];
@@ -150,7 +150,7 @@ enum error_code collect_replica(struct trainer *t, int replica, int index, enum 
                                 struct error *err)
 {
     struct paste to = { whole, replica };
-    return collect(t, index, kind, paste_piece, &to, err);
+    return collect_pieces(t, index, kind, paste_piece, &to, err);
 }
 
 enum error_code collect_whole(struct trainer *t, int index, enum tensor_kind kind, struct tensor whole,

@@ -25,7 +25,7 @@ struct piece {
  * @return OK.  A device that cannot send, receive or hold a piece ends the job: the others, who can, would not hear of
  *     it.
  */
-enum error_code collect(struct trainer *, int index, enum tensor_kind,
+enum error_code collect_pieces(struct trainer *, int index, enum tensor_kind,
                         void (*visit)(void *context, const struct piece *), void *context, struct error *);
 
 /** The whole tensor on rank 0, from the first copy of each piece.  whole:

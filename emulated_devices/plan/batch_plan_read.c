@@ -23,8 +23,8 @@ struct reader {
 
 static enum error_code bad(const struct reader *r, const char *what, const char *expected)
 {
-    return fail(r->err, ERR_FORMAT, "%s:%d: %s: expected %s", shown_path(r->file).text, r->line, shown(what).text,
-                expected);
+    return fail(r->err, ERR_FORMAT, "%s:%d: %s: expected %s", printable_path(r->file).text, r->line,
+                printable(what).text, expected);
 }
 
 static enum error_code keep(struct reader *r, struct number n)
@@ -106,12 +106,12 @@ static enum error_code read_line(struct reader *r, char *text, size_t length)
 static enum error_code make(const struct reader *r, struct batch_plan *b)
 {
     if (r->steps == 0)
-        return fail(r->err, ERR_FORMAT, "%s: ends after line %d: expected %s", shown_path(r->file).text, r->line,
+        return fail(r->err, ERR_FORMAT, "%s: ends after line %d: expected %s", printable_path(r->file).text, r->line,
                     r->headed ? "a step" : "orrery batches 1");
     const int64_t numbers = (int64_t)r->steps * r->copies * r->micros;
     if (numbers > MOST_NUMBERS)
         return fail(r->err, ERR_FORMAT, "%s: %d steps of %d copies of %d microbatches: expected at most 4194304 in all",
-                    shown_path(r->file).text, r->steps, r->copies, r->micros);
+                    printable_path(r->file).text, r->steps, r->copies, r->micros);
     int *sequences = calloc((size_t)numbers, sizeof *sequences);
     if (sequences == NULL) return fail(r->err, ERR_MEMORY, "no memory for a batch plan of %d steps", r->steps);
     for (int i = 0; i < r->count; i++) {
@@ -133,7 +133,7 @@ enum error_code batch_plan_read(struct batch_plan *b, FILE *from, const char *fi
         r.line++;
         e = read_line(&r, text, (size_t)length);
     }
-    if (!e && ferror(from)) e = fail(err, ERR_FILE, "%s: cannot be read", shown_path(file).text);
+    if (!e && ferror(from)) e = fail(err, ERR_FILE, "%s: cannot be read", printable_path(file).text);
     if (!e) e = make(&r, b);
     free(text), free(r.all);
     return e;
@@ -145,7 +145,7 @@ enum error_code batch_plan_load(struct batch_plan *b, const char *path, struct e
     const bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
     FILE *f = regular ? fopen(path, "r") : NULL;
     if (f == NULL)
-        return fail(err, ERR_FILE, "%s: %s", shown_path(path).text,
+        return fail(err, ERR_FILE, "%s: %s", printable_path(path).text,
                     regular || stat(path, &st) ? strerror(errno) : "is not a regular file");
     const enum error_code e = batch_plan_read(b, f, path, err);
     fclose(f);

@@ -69,7 +69,7 @@ static enum error_code list_folder(const char *path, char ***out, int *count, st
     DIR *d = opendir(path);
     char **all = NULL;
     int n = 0;
-    if (d == NULL) return fail(err, ERR_FILE, "%s: cannot be read", shown_path(path).text);
+    if (d == NULL) return fail(err, ERR_FILE, "%s: cannot be read", printable_path(path).text);
     for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
         if (!has_ending(entry->d_name, ".safetensors")) continue;
         char **grown = realloc(all, ((size_t)n + 1) * sizeof *all);
@@ -82,7 +82,7 @@ static enum error_code list_folder(const char *path, char ***out, int *count, st
     closedir(d);
     if (n > 0) qsort(all, (size_t)n, sizeof *all, by_text);
     *out = all, *count = n;
-    return n > 0 ? OK : fail(err, ERR_FILE, "%s: there is no .safetensors file in it", shown_path(path).text);
+    return n > 0 ? OK : fail(err, ERR_FILE, "%s: there is no .safetensors file in it", printable_path(path).text);
 }
 
 static enum error_code list_ranks(const cJSON *ranks, const char *folder, const char *map, char ***out, int *count,
@@ -95,20 +95,21 @@ static enum error_code list_ranks(const cJSON *ranks, const char *folder, const 
     for (int i = 0; i < n; i++) {
         const cJSON *one = cJSON_GetArrayItem(ranks, i);
         if (!cJSON_IsString(one))
-            return fail(err, ERR_FORMAT, "%s: ranks: element %d is not the name of a file", shown_path(map).text, i);
+            return fail(err, ERR_FORMAT, "%s: ranks: element %d is not the name of a file", printable_path(map).text,
+                        i);
         all[i] = malloc(strlen(folder) + strlen(one->valuestring) + 2);
         if (all[i] == NULL) return fail(err, ERR_MEMORY, "no memory for the name of a file");
         sprintf(all[i], "%s/%s", folder, one->valuestring);
         ++*count;
     }
-    return n > 0 ? OK : fail(err, ERR_FORMAT, "%s: ranks is empty", shown_path(map).text);
+    return n > 0 ? OK : fail(err, ERR_FORMAT, "%s: ranks is empty", printable_path(map).text);
 }
 
 static enum error_code list_files(const struct actual *a, const char *path, char ***out, int *count, struct error *err)
 {
     struct stat s;
     const cJSON *ranks;
-    if (stat(path, &s) != 0) return fail(err, ERR_FILE, "%s: cannot be read", shown_path(path).text);
+    if (stat(path, &s) != 0) return fail(err, ERR_FILE, "%s: cannot be read", printable_path(path).text);
     if (S_ISDIR(s.st_mode) && a->map && json_has(a->map, "ranks")) {
         enum error_code e = json_array(a->map, a->map_path, "ranks", &ranks, err);
         return e ? e : list_ranks(ranks, path, a->map_path, out, count, err);
@@ -135,7 +136,7 @@ static enum error_code place_ranks(struct actual *a, int files, int rank_of[], s
         while (axis < AXIS_COUNT && strcmp(axis_name(axis), one->string) != 0) axis++;
         if (axis == AXIS_COUNT || !json_whole(one, &n) || n < 1 || n > MESH_MOST_DEVICES || axes == AXIS_COUNT)
             return fail(err, ERR_FORMAT, "%s: mesh: \"%s\" is not one of pp, dp, cp, ep, tp with a size of at least 1",
-                        shown_path(a->map_path).text, shown(one->string).text);
+                        printable_path(a->map_path).text, printable(one->string).text);
         order[axes++] = (int)axis;
         size[axis] = (int)n;
     }
@@ -166,14 +167,14 @@ static enum error_code check_name(const struct actual *a, const cJSON *one, stru
 {
     const char *map = a->map_path;
     if (!cJSON_IsString(one))
-        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has no name beside it", shown_path(map).text,
-                    shown(one->string).text);
+        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has no name beside it", printable_path(map).text,
+                    printable(one->string).text);
     if (stars(one->string) > STARS)
-        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has more than %d *", shown_path(map).text,
-                    shown(one->string).text, STARS);
+        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has more than %d *", printable_path(map).text,
+                    printable(one->string).text, STARS);
     if (stars(one->valuestring) > stars(one->string))
-        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has fewer * than \"%s\"", shown_path(map).text,
-                    shown(one->string).text, shown(one->valuestring).text);
+        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has fewer * than \"%s\"", printable_path(map).text,
+                    printable(one->string).text, printable(one->valuestring).text);
     return OK;
 }
 
@@ -189,7 +190,7 @@ static enum error_code check_map(const struct actual *a, struct error *err)
     cJSON_ArrayForEach(one, layout) {
         if (e) break;
         if (!cJSON_IsObject(one))
-            return fail(err, ERR_FORMAT, "%s: layout: an element is not an object", shown_path(a->map_path).text);
+            return fail(err, ERR_FORMAT, "%s: layout: an element is not an object", printable_path(a->map_path).text);
         e = json_string(one, a->map_path, "tensors", &text, err);
     }
     return e;
@@ -201,7 +202,8 @@ enum error_code actual_open(struct actual *a, const char *path, const char *map,
     int files = 0, *rank_of = NULL;
     *a = (struct actual){ .map_path = map };
     enum error_code e = map ? json_read(map, &a->map, err) : OK;
-    if (!e && map && !cJSON_IsObject(a->map)) e = fail(err, ERR_FORMAT, "%s: is not an object", shown_path(map).text);
+    if (!e && map && !cJSON_IsObject(a->map))
+        e = fail(err, ERR_FORMAT, "%s: is not an object", printable_path(map).text);
     if (!e && map) e = check_map(a, err);
     if (!e) e = list_files(a, path, &paths, &files, err);
     if (!e) {

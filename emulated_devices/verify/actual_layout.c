@@ -16,7 +16,8 @@ struct where {
 
 static enum error_code bad(const struct where *w, struct error *err, const char *what)
 {
-    return fail(err, ERR_CHECK, "%s in %s: %s", shown(w->theirs).text, shown_path(w->a->file[w->rank].path).text, what);
+    return fail(err, ERR_CHECK, "%s in %s: %s", printable(w->theirs).text,
+                printable_path(w->a->file[w->rank].path).text, what);
 }
 
 /* The shape in a rank's file as rows and columns: leading dimensions join, a vector is a column. */
@@ -38,7 +39,7 @@ static enum error_code axis_of(const struct where *w, const cJSON *entry, enum a
     for (*axis = 0; *axis < AXIS_COUNT; ++*axis)
         if (strcmp(axis_name(*axis), over) == 0) return OK;
     return fail(err, ERR_FORMAT, "%s: layout: \"over\": \"%s\" is not one of pp, dp, cp, ep, tp",
-                shown_path(w->a->map_path).text, shown(over).text);
+                printable_path(w->a->map_path).text, printable(over).text);
 }
 
 /* Contiguous pieces: this one begins where those before it end. */
@@ -166,7 +167,7 @@ static enum error_code take_entry(struct where *w, const cJSON *entry, struct pa
     if (*alone) return flatly ? flat(w, entry, p, err) : boxes(w, entry, p, err);
     if (strcmp(split, "rows") != 0 && !zigzagged && !d)
         return fail(err, ERR_FORMAT, "%s: layout: \"split\": \"%s\" is not one of rows, columns, flat, zigzag, boxes",
-                    shown_path(w->a->map_path).text, shown(split).text);
+                    printable_path(w->a->map_path).text, printable(split).text);
     if (cut[d]) return OK;
     cut[d] = true;
     return zigzagged ? zigzag(w, entry, &part->rows, err) : contiguous(w, entry, d, d ? &part->cols : &part->rows, err);
@@ -213,7 +214,7 @@ static enum error_code read_data(const struct where *w, struct actual_piece *p, 
         return bad(w, err, text);
     }
     p->data = malloc((size_t)(entry->count + 1) * sizeof *p->data);
-    if (p->data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", shown(w->theirs).text);
+    if (p->data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", printable(w->theirs).text);
     if (w->transposed && entry->ndim != 2) return bad(w, err, "only a matrix can be transposed");
     return safetensors_read_box(file, entry, NULL, NULL, w->transposed, F64, p->data, err);
 }

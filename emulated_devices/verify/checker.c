@@ -186,7 +186,7 @@ static enum error_code list_extras(const struct golden *g, const struct actual *
             void *grown = realloc(r->extra, (size_t)(r->extras + 1) * sizeof *r->extra);
             if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for the names of extra tensors");
             r->extra = grown;
-            snprintf(r->extra[r->extras++], sizeof *r->extra, "%.95s", shown(name).text);
+            snprintf(r->extra[r->extras++], sizeof *r->extra, "%.95s", printable(name).text);
         }
     return OK;
 }
@@ -239,7 +239,7 @@ static enum error_code summarize(struct check_result *r, const struct actual *a,
                 "nothing to compare: none of the golden tensors' names is in ACTUAL, which has %s%s; --map can say "
                 "what they are called there",
                 a->ranks && a->file[0].count ? "such as " : "none",
-                a->ranks && a->file[0].count ? shown(a->file[0].entry[0].name).text : "");
+                a->ranks && a->file[0].count ? printable(a->file[0].entry[0].name).text : "");
 }
 
 enum error_code check_files(const struct golden *g, const struct actual *a, enum dtype format, struct check_result *r,

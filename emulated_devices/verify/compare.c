@@ -111,7 +111,7 @@ static enum error_code compare_one(struct trainer *t, struct reference *ref, int
         j.ignored = j.ignored || (of->known && j.to[r].bound == 0);
     }
     j.step = t->step + (kind == KIND_GRADIENT || kind == KIND_EXACT_GRADIENT);
-    const enum error_code e = collect(t, i, kind, compare_piece, &j, err);
+    const enum error_code e = collect_pieces(t, i, kind, compare_piece, &j, err);
     free(j.to);
     return e;
 }
@@ -133,7 +133,7 @@ static enum error_code compare_quantised(struct trainer *t, struct reference *re
 {
     enum error_code e = compare_one(t, ref, i, KIND_EXACT_GRADIENT, j, err);
     j.step = t->step + 1;
-    return e ? e : collect(t, i, KIND_GRADIENT_EXCESS, compare_excess, &j, err);
+    return e ? e : collect_pieces(t, i, KIND_GRADIENT_EXCESS, compare_excess, &j, err);
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */

@@ -27,7 +27,7 @@ static enum error_code agree_with_file(const struct replay *r, const double boun
         free(want.data);
         if (!e && isfinite(bound[i]) && !(apart.relative <= bound[i] + 1e-10))
             e = fail(err, ERR_CHECK, "%s: %s is not what our model computes; it differs by %.3g",
-                     shown_path(r->golden->file.path).text, r->record[i].name, apart.relative);
+                     printable_path(r->golden->file.path).text, r->record[i].name, apart.relative);
     }
     return e;
 }

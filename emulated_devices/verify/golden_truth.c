@@ -35,7 +35,7 @@ static enum error_code take_number(const struct golden_truth *g, const struct re
     const int64_t steps = g->golden->steps;
     snprintf(name, sizeof name, "%s/%s", r->plan->optimizer->name, what);
     if (steps > MOST_STEPS)
-        return fail(err, ERR_FORMAT, "%s: more than %d steps", shown_path(g->golden->file.path).text, MOST_STEPS);
+        return fail(err, ERR_FORMAT, "%s: more than %d steps", printable_path(g->golden->file.path).text, MOST_STEPS);
     enum error_code e = golden_read(g->golden, name, F64, steps, all, err);
     if (e) return e;
     for (int64_t i = 0; i < steps; i++) squares += all[i] * all[i];

@@ -210,7 +210,7 @@ static struct low_rank_parts low_rank_at(const struct reference *r, int i)
     return reference_low_rank(r->plan, &r->truth.model.spec[i]);
 }
 
-double distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
+double tensor_distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
 
 /* Largest element of |a - b|. */
 static double largest_distance(struct tensor a, struct tensor b)
@@ -279,8 +279,8 @@ static void respond(struct reference *r, int i, double off, char *memory)
     }
     struct tensor *const tried[] = { plain, up, down };
     for (int k = 0; k < 3; k++) galore_parts_step(r->plan->optimizer, &p, tried[k][0], tried[k][1], &tried[k][2], s);
-    r->response[i] +=
-        projected ? hypot(distance(up[0], plain[0]), distance(down[0], plain[0])) : farther(plain[0], up[0], down[0]);
+    r->response[i] += projected ? hypot(tensor_distance(up[0], plain[0]), tensor_distance(down[0], plain[0]))
+                                : farther(plain[0], up[0], down[0]);
     /* the step has made it N */
     if (projected) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);
     for (int k = 0; k < r->plan->optimizer->states && (is_mixed(r->plan) || projected); k++)
@@ -453,13 +453,16 @@ enum error_code reference_gradients(struct reference *r, struct error *err)
 
 double norm_of(const struct reference *r, struct tensor t) { return sqrt(r->truth.model.ops->sum_of_squares(t)); }
 
-double relative(double far, double size, enum dtype t) { return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t); }
+double tensor_relative(double far, double size, enum dtype t)
+{
+    return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t);
+}
 
 /* What the masters may differ by, the weights may too, and by what they round to. */
 static double bound_in(const struct reference *r, int i, enum dtype t)
 {
     const struct tensor m = r->truth.master[i];
-    return relative(distance(r->twin.master[i], m) + r->response[i], norm_of(r, m), t);
+    return tensor_relative(tensor_distance(r->twin.master[i], m) + r->response[i], norm_of(r, m), t);
 }
 
 double reference_weight_bound(const struct reference *r, int i)
@@ -477,24 +480,24 @@ double reference_gradient_bound(const struct reference *r, int i)
 {
     if (r->known) return r->known->gradient[i];
     const struct tensor g = r->truth.model.g[i];
-    return relative(distance(r->twin.model.g[i], g) + r->turn[i].R, norm_of(r, g), g.dtype) + r->stored;
+    return tensor_relative(tensor_distance(r->twin.model.g[i], g) + r->turn[i].R, norm_of(r, g), g.dtype) + r->stored;
 }
 
 double reference_state_bound(const struct reference *r, int i, int state)
 {
     if (r->known) return r->known->state[i * OPTIMIZER_MAX_STATES + state];
     const struct tensor s = r->truth.state[i * OPTIMIZER_MAX_STATES + state];
-    double far = distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) +
+    double far = tensor_distance(r->twin.state[i * OPTIMIZER_MAX_STATES + state], s) +
                  r->state_response[i * OPTIMIZER_MAX_STATES + state];
     if (state == LOW_RANK_PROJECTION) far += r->turn[i].P;
-    return relative(far, norm_of(r, s), s.dtype);
+    return tensor_relative(far, norm_of(r, s), s.dtype);
 }
 
 static double squared_norm_bound(const struct reference *r)
 {
     double sum = 0;
     for (int i = 0; i < r->truth.model.params; i++) {
-        const double far = distance(r->twin.model.g[i], r->truth.model.g[i]) + r->turn[i].R;
+        const double far = tensor_distance(r->twin.model.g[i], r->truth.model.g[i]) + r->turn[i].R;
         sum += far * far;
     }
     return sum / (r->truth.model.loss_scale * r->truth.model.loss_scale);

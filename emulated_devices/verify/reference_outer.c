@@ -105,7 +105,8 @@ static void respond(struct reference *r, int i)
     for (int k = 0; k < r->replicas; k++) {
         const struct reference *of = reference_replica(r, k);
         const struct tensor theta = of->truth.master[i];
-        const double stored = 2 * u * (double)r->apart * norm_of(r, theta), way = distance(r->truth.anchor[i], theta);
+        const double stored = 2 * u * (double)r->apart * norm_of(r, theta),
+                     way = tensor_distance(r->truth.anchor[i], theta);
         mean += (of->response[i] + stored + (r->replicas + 4) * u * way) / r->replicas;
     }
     r->momentum_response[i] = mean;
@@ -141,11 +142,11 @@ void outer_update(struct reference *r)
 double reference_anchor_bound(const struct reference *r, int i)
 {
     const struct tensor a = r->truth.anchor[i];
-    return relative(distance(r->twin.anchor[i], a) + r->anchor_response[i], norm_of(r, a), a.dtype);
+    return tensor_relative(tensor_distance(r->twin.anchor[i], a) + r->anchor_response[i], norm_of(r, a), a.dtype);
 }
 
 double reference_momentum_bound(const struct reference *r, int i)
 {
     const struct tensor m = r->truth.momentum[i];
-    return relative(distance(r->twin.momentum[i], m) + r->momentum_response[i], norm_of(r, m), m.dtype);
+    return tensor_relative(tensor_distance(r->twin.momentum[i], m) + r->momentum_response[i], norm_of(r, m), m.dtype);
 }

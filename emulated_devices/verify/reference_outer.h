@@ -16,10 +16,10 @@ enum error_code outer_follow(struct reference *, struct trainer *, struct error 
 void outer_update(struct reference *);
 
 /* Norm of a - b, and of a tensor. */
-double distance(struct tensor a, struct tensor b);
+double tensor_distance(struct tensor a, struct tensor b);
 double norm_of(const struct reference *, struct tensor);
 
 /* However close two numbers are, a rounding boundary can lie between them, and then they are stored 2u apart. */
-double relative(double far, double size, enum dtype);
+double tensor_relative(double far, double size, enum dtype);
 
 #endif

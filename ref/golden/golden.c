@@ -15,9 +15,9 @@ enum error_code golden_read(const struct golden *g, const char *name, enum dtype
                             struct error *err)
 {
     const struct safetensors_entry *e = safetensors_find(&g->file, name);
-    if (e == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", shown_path(g->file.path).text, name);
+    if (e == NULL) return fail(err, ERR_FORMAT, "%s: there is no tensor %s", printable_path(g->file.path).text, name);
     if (e->count != count)
-        return fail(err, ERR_FORMAT, "%s: %s has %lld elements; its model has %lld", shown_path(g->file.path).text,
+        return fail(err, ERR_FORMAT, "%s: %s has %lld elements; its model has %lld", printable_path(g->file.path).text,
                     name, (long long)e->count, (long long)count);
     return safetensors_read(&g->file, e, t, out, err);
 }
@@ -35,7 +35,7 @@ static enum error_code read_batches(struct golden *g, struct error *err)
     const struct safetensors_entry *ids = safetensors_find(&g->file, "ids");
     if (ids == NULL || ids->ndim != 3 || ids->count < 1)
         return fail(err, ERR_FORMAT, "%s: no golden file: it needs a tensor ids [steps, batch, tokens]",
-                    shown_path(g->file.path).text);
+                    printable_path(g->file.path).text);
     g->steps = ids->dim[0], g->B = ids->dim[1], g->S = ids->dim[2];
     enum error_code e = read_tokens(g, "ids", &g->ids, err);
     return e ? e : read_tokens(g, "labels", &g->labels, err);
@@ -48,7 +48,7 @@ enum error_code golden_open(struct golden *g, const char *path, struct error *er
     if (e) return e;
     const char *config = safetensors_metadata(&g->file, "config"), *seed = safetensors_metadata(&g->file, "seed");
     if (config == NULL || seed == NULL)
-        e = fail(err, ERR_FORMAT, "%s: no golden file: its metadata needs config and seed", shown_path(path).text);
+        e = fail(err, ERR_FORMAT, "%s: no golden file: its metadata needs config and seed", printable_path(path).text);
     if (!e) e = model_config_parse(&g->config, config, path, err);
     if (!e) g->seed = strtoull(seed, NULL, 10);
     if (!e) e = read_batches(g, err);

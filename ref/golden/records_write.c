@@ -7,7 +7,7 @@ enum error_code records_write(const struct record *r, int count, const char *gen
     const struct safetensors_pair metadata[] = { { "generator", generator }, { "model", model } };
     struct safetensors_writer w;
     struct safetensors_entry *entry = calloc((size_t)count + 1, sizeof *entry);
-    if (entry == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
+    if (entry == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     for (int i = 0; i < count; i++) {
         const struct tensor t = r[i].values;
         entry[i] = (struct safetensors_entry){

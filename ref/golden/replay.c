@@ -343,7 +343,7 @@ enum error_code replay_covers(const struct replay *r, struct error *err)
         int times = golden_is_input(name);
         for (int i = 0; i < r->records; i++) times += strcmp(r->record[i].name, name) == 0;
         if (times != 1)
-            return fail(err, ERR_CHECK, "%s: %s was computed %d times", shown_path(file->path).text, name, times);
+            return fail(err, ERR_CHECK, "%s: %s was computed %d times", printable_path(file->path).text, name, times);
     }
     return OK;
 }

@@ -23,7 +23,8 @@ static char *join(char *path, const char *dir, const char *name, const char *suf
 /* Every path in the folder must fit into BUNDLE_PATH bytes. */
 static enum error_code check_length(const char *dir, struct error *err)
 {
-    return strlen(dir) < BUNDLE_FOLDER ? OK : fail(err, ERR_FILE, "%s: this name is too long", shown_path(dir).text);
+    return strlen(dir) < BUNDLE_FOLDER ? OK
+                                       : fail(err, ERR_FILE, "%s: this name is too long", printable_path(dir).text);
 }
 
 static bool is_there(const char *path)
@@ -34,7 +35,7 @@ static bool is_there(const char *path)
 
 static enum error_code fail_errno(struct error *err, const char *path, const char *what)
 {
-    return fail(err, ERR_FILE, "%s: %s: %s", shown_path(path).text, what, strerror(errno));
+    return fail(err, ERR_FILE, "%s: %s: %s", printable_path(path).text, what, strerror(errno));
 }
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
@@ -74,7 +75,8 @@ enum error_code bundle_open(struct bundle *b, const struct bundle_kind *kind, co
     e = file_read_all(path, LIST_LIMIT, &text, &count, err);
     if (e) return e;
     if (!read_list(b, text, count))
-        e = fail(err, ERR_FORMAT, "%s: is damaged: its lines are not those that were written", shown_path(path).text);
+        e = fail(err, ERR_FORMAT, "%s: is damaged: its lines are not those that were written",
+                 printable_path(path).text);
     free(text);
     return e;
 }
@@ -105,7 +107,7 @@ static enum error_code fail_damaged(const char *path, const char *list, struct e
     return fail(err, ERR_FORMAT,
                 "%s: is damaged, or not the file that was saved: its SHA-256 is not the one in %s, without which files "
                 "are taken as they are",
-                shown_path(path).text, list);
+                printable_path(path).text, list);
 }
 
 enum error_code bundle_check(const struct bundle *b, const char *name, struct error *err)
@@ -149,7 +151,7 @@ static enum error_code lock(struct bundle_writer *w, struct error *err)
     for (int waited = 0; flock(w->lock, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR); waited++) {
         if (waited == 20 * BUNDLE_PATIENCE)
             return fail(err, ERR_FILE, "%s: another process has been writing to this folder for %d seconds",
-                        shown_path(w->dir).text, BUNDLE_PATIENCE);
+                        printable_path(w->dir).text, BUNDLE_PATIENCE);
         nanosleep(&pause, NULL);
     }
     return OK;
@@ -209,7 +211,7 @@ static enum error_code check_names(const struct bundle_writer *w, struct error *
     struct stat st;
     for (int i = 0; w->kind->name[i]; i++)
         if (stat(join(path, w->dir, w->kind->name[i], ""), &st) == 0 && !S_ISREG(st.st_mode))
-            return fail(err, ERR_FILE, "%s: cannot be written: it is %s", shown_path(path).text,
+            return fail(err, ERR_FILE, "%s: cannot be written: it is %s", printable_path(path).text,
                         S_ISDIR(st.st_mode) ? "a folder" : "no file");
     return OK;
 }

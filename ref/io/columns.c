@@ -4,7 +4,7 @@
 
 struct columns columns_start(FILE *out) { return (struct columns){ .out = out }; }
 
-void column(struct columns *t, enum alignment alignment, const char *fmt, ...)
+void columns_add(struct columns *t, enum alignment alignment, const char *fmt, ...)
 {
     va_list ap, again;
     if (t->at >= COLUMNS_MOST) return;

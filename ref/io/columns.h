@@ -2,8 +2,8 @@
  *
  *     struct columns t = columns_start(stdout);
  *     do for (int i = 0; i < n; i++) {
- *         column(&t, LEFT_ALIGNED, "%s", name[i]);
- *         column(&t, RIGHT_ALIGNED, "%d", number[i]);
+ *         columns_add(&t, LEFT_ALIGNED, "%s", name[i]);
+ *         columns_add(&t, RIGHT_ALIGNED, "%d", number[i]);
  *         columns_end_row(&t);
  *     } while (columns_again(&t));
  *
@@ -30,7 +30,7 @@ struct columns {
 struct columns columns_start(FILE *out);
 
 /** The next cell of a row; two blanks separate cells. */
-void column(struct columns *, enum alignment, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void columns_add(struct columns *, enum alignment, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 void columns_end_row(struct columns *);
 

@@ -69,7 +69,7 @@ static enum error_code refuse_duplicates(const cJSON *value, const char *where, 
     qsort(key, n, sizeof *key, by_text);
     for (size_t i = 1; i < n && e == OK; i++)
         if (strcmp(key[i - 1], key[i]) == 0)
-            e = fail(err, ERR_FORMAT, "%s: \"%s\" is there twice", where, shown(key[i]).text);
+            e = fail(err, ERR_FORMAT, "%s: \"%s\" is there twice", where, printable(key[i]).text);
     free(key);
     return e;
 }
@@ -100,8 +100,8 @@ enum error_code json_read(const char *path, cJSON **root, struct error *err)
     *root = NULL;
     enum error_code e = file_read_all(path, JSON_FILE_LIMIT, &text, &length, err);
     if (e != OK) return e;
-    e = length == 0 ? fail(err, ERR_FORMAT, "%s: is empty", shown_path(path).text)
-                    : json_parse(text, length, shown_path(path).text, root, err);
+    e = length == 0 ? fail(err, ERR_FORMAT, "%s: is empty", printable_path(path).text)
+                    : json_parse(text, length, printable_path(path).text, root, err);
     free(text);
     return e;
 }
@@ -125,10 +125,10 @@ bool json_has(const cJSON *object, const char *key)
 }
 
 /* Describe a value of the wrong type, for messages. */
-static struct shown found(const cJSON *v)
+static struct printable found(const cJSON *v)
 {
-    struct shown s = { "missing" };
-    if (cJSON_IsString(v)) snprintf(s.text, sizeof s.text, "\"%.60s\"", shown(v->valuestring).text);
+    struct printable s = { "missing" };
+    if (cJSON_IsString(v)) snprintf(s.text, sizeof s.text, "\"%.60s\"", printable(v->valuestring).text);
     else if (cJSON_IsNumber(v)) snprintf(s.text, sizeof s.text, "%.17g", v->valuedouble);
     else if (cJSON_IsBool(v)) snprintf(s.text, sizeof s.text, "%s", cJSON_IsTrue(v) ? "true" : "false");
     else if (cJSON_IsNull(v)) snprintf(s.text, sizeof s.text, "null");
@@ -140,7 +140,7 @@ static struct shown found(const cJSON *v)
 static enum error_code fail_type(struct error *err, const char *where, const char *key, const cJSON *v,
                                  const char *want)
 {
-    return fail(err, ERR_FORMAT, "%s: \"%s\" is %s; it must be %s", where, shown(key).text, found(v).text, want);
+    return fail(err, ERR_FORMAT, "%s: \"%s\" is %s; it must be %s", where, printable(key).text, found(v).text, want);
 }
 
 enum error_code json_int(const cJSON *object, const char *where, const char *key, int64_t min, int64_t max,
@@ -206,7 +206,7 @@ enum error_code json_write(const char *path, const cJSON *root, struct error *er
 {
     struct output file;
     char *text = cJSON_Print(root);
-    if (text == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
+    if (text == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     if (strcmp(path, "-") == 0) fflush(stdout);         /* keeps the order with earlier prints */
     enum error_code e = output_create(&file, path, err);
     const size_t n = strlen(text);

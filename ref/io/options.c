@@ -19,9 +19,9 @@ static bool in_range(const struct option *o, double x)
 }
 
 /* Describe the valid values, for messages. */
-static struct shown wanted(const struct option *o)
+static struct printable wanted(const struct option *o)
 {
-    struct shown s;
+    struct printable s;
     const char *what = o->kind == OPTION_INT || o->kind == OPTION_UINT64 ? "a whole number"
                      : o->kind == OPTION_SIZE                            ? "a size such as 512, 64K or 1.5G"
                      : o->kind == OPTION_BOOL                            ? "yes or no"
@@ -119,7 +119,7 @@ static enum error_code set_value(const struct option *o, const char *value, stru
     case OPTION_SWITCH: *(bool *)o->to = true; break;
     case OPTION_HEADING: case OPTION_END: assert(!"not a flag"); break;
     }
-    return good ? OK : fail(err, ERR_USAGE, "%s %s: must be %s", o->name, shown(value).text, wanted(o).text);
+    return good ? OK : fail(err, ERR_USAGE, "%s %s: must be %s", o->name, printable(value).text, wanted(o).text);
 }
 
 /* ---- the command line -------------------------------------------------------------------------------------------- */
@@ -154,7 +154,7 @@ static enum error_code fail_unknown(const char *command, const struct option *ta
     size_t n = 0;
     for (const struct option *o = table; o->kind != OPTION_END; o++)
         if (is_flag(o)) names[n++] = o->name;
-    struct shown flag = shown(word);
+    struct printable flag = printable(word);
     flag.text[strcspn(flag.text, "=")] = '\0';
     const char *near = nearest_name(flag.text, names, n);
     if (near != NULL) return fail(err, ERR_USAGE, "%s is not a flag of %s; did you mean %s?", flag.text, command, near);
@@ -177,7 +177,7 @@ static enum error_code take_flag(const char *command, int argc, char *const argv
     if (seen[o - table]) return fail(err, ERR_USAGE, "%s is given twice", o->name);
     seen[o - table] = true;
     if (o->kind == OPTION_SWITCH) {
-        if (value != NULL) return fail(err, ERR_USAGE, "%s takes no value, not %s", o->name, shown(value).text);
+        if (value != NULL) return fail(err, ERR_USAGE, "%s takes no value, not %s", o->name, printable(value).text);
         return set_value(o, "", err);
     }
     if (value == NULL && *i + 1 < argc && !looks_like_flag(argv[*i + 1])) value = argv[++*i];
@@ -193,7 +193,7 @@ static enum error_code take_position(const char *command, const char *word, cons
             seen[k] = true;
             return set_value(&table[k], word, err);
         }
-    return fail(err, ERR_USAGE, "%s: %s takes no such argument; see orrery %s --help", shown(word).text, command,
+    return fail(err, ERR_USAGE, "%s: %s takes no such argument; see orrery %s --help", printable(word).text, command,
                 command);
 }
 
@@ -238,7 +238,7 @@ enum error_code options_set(const struct option *table, const char *name, const 
 {
     for (; table->kind != OPTION_END; table++)
         if (is_flag(table) && strcmp(table->name, name) == 0) return set_value(table, value, err);
-    return fail(err, ERR_USAGE, "%s is not a flag", shown(name).text);
+    return fail(err, ERR_USAGE, "%s is not a flag", printable(name).text);
 }
 
 /* ---- help -------------------------------------------------------------------------------------------------------- */
@@ -246,12 +246,12 @@ enum error_code options_set(const struct option *table, const char *name, const 
 enum { HELP_COLUMNS = 100, HELP_LEFT = 30, HELP_TEXT = 1000 };
 
 /* The value of the destination as text: the default, before parsing.  Empty if it should not be shown. */
-static struct shown standing(const struct option *o)
+static struct printable standing(const struct option *o)
 {
-    struct shown s = { "" };
+    struct printable s = { "" };
     const char *word = o->kind == OPTION_STRING || o->kind == OPTION_CHOICE ? *(const char *const *)o->to : NULL;
     if (o->required) snprintf(s.text, sizeof s.text, " (required)");
-    else if (word != NULL) snprintf(s.text, sizeof s.text, " [%.60s]", shown(word).text);
+    else if (word != NULL) snprintf(s.text, sizeof s.text, " [%.60s]", printable(word).text);
     else if (o->kind == OPTION_INT) snprintf(s.text, sizeof s.text, " [%d]", *(const int *)o->to);
     else if (o->kind == OPTION_UINT64) snprintf(s.text, sizeof s.text, " [%" PRIu64 "]", *(const uint64_t *)o->to);
     else if (o->kind == OPTION_DOUBLE) snprintf(s.text, sizeof s.text, " [%.10g]", *(const double *)o->to);

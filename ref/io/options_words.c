@@ -59,10 +59,11 @@ enum error_code fail_unknown_name(struct error *err, const char *flag, const cha
     size_t used = 0;
     const char *near = nearest_name(word, names, n);
     if (near != NULL)
-        return fail(err, ERR_USAGE, "%s %s: there is no such choice; did you mean %s?", flag, shown(word).text, near);
+        return fail(err, ERR_USAGE, "%s %s: there is no such choice; did you mean %s?", flag, printable(word).text,
+                    near);
     for (size_t i = 0; i < n && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", names[i]);
-    return fail(err, ERR_USAGE, "%s %s: must be one of %s%s", flag, shown(word).text, list,
+    return fail(err, ERR_USAGE, "%s %s: must be one of %s%s", flag, printable(word).text, list,
                 used < sizeof list ? "" : "...");
 }
 

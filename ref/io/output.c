@@ -18,10 +18,10 @@ static void copy_shown(char *to, const char *from, size_t n)
     plain_text(to);
 }
 
-struct shown shown(const char *name)
+struct printable printable(const char *name)
 {
     enum { MOST = 80 };
-    struct shown s;
+    struct printable s;
     size_t n = strlen(name);
     if (n <= MOST) {
         copy_shown(s.text, name, n);
@@ -33,10 +33,10 @@ struct shown shown(const char *name)
     return s;
 }
 
-struct shown shown_path(const char *path)
+struct printable printable_path(const char *path)
 {
     enum { MOST = 160 };
-    struct shown s = { "..." };
+    struct printable s = { "..." };
     const size_t n = strlen(path);
     if (n <= MOST) {
         copy_shown(s.text, path, n);
@@ -56,7 +56,7 @@ const char *temporary_folder(void)
 
 static enum error_code fail_errno(struct error *err, const char *path, const char *what)
 {
-    return fail(err, ERR_FILE, "%s: %s: %s", shown_path(path).text, what, strerror(errno));
+    return fail(err, ERR_FILE, "%s: %s: %s", printable_path(path).text, what, strerror(errno));
 }
 
 /* ---- output ------------------------------------------------------------------------------------------------------ */
@@ -90,11 +90,11 @@ enum error_code output_create(struct output *o, const char *path, struct error *
     *o = (struct output){ .fd = -1, .owner = true, .path = strdup(path), .temp = malloc(room) };
     if (o->path == NULL || o->temp == NULL) {
         forget(o);
-        return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
+        return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     }
     if (exists && S_ISDIR(st.st_mode)) {
         forget(o);
-        return fail(err, ERR_FILE, "%s: cannot be written: it is a folder", shown_path(path).text);
+        return fail(err, ERR_FILE, "%s: cannot be written: it is a folder", printable_path(path).text);
     }
     if (strcmp(path, "-") == 0 || (exists && !S_ISREG(st.st_mode))) return open_stream(o, err);
 
@@ -111,7 +111,7 @@ enum error_code output_join(struct output *o, const char *path, const char *temp
     *o = (struct output){ .fd = -1, .path = strdup(path), .temp = strdup(temp) };
     if (o->path == NULL || o->temp == NULL) {
         forget(o);
-        return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
+        return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     }
     o->fd = open(temp, O_RDWR);
     if (o->fd >= 0) return OK;
@@ -190,9 +190,10 @@ enum error_code file_open(const char *path, int *fd, int64_t *size, struct error
     struct stat st;
     *fd = -1;
     if (stat(path, &st) != 0) return fail_errno(err, path, "cannot be opened");
-    if (S_ISDIR(st.st_mode)) return fail(err, ERR_FILE, "%s: is a folder, a file was expected", shown_path(path).text);
+    if (S_ISDIR(st.st_mode))
+        return fail(err, ERR_FILE, "%s: is a folder, a file was expected", printable_path(path).text);
     if (!S_ISREG(st.st_mode))
-        return fail(err, ERR_FILE, "%s: is a pipe or device, a file was expected", shown_path(path).text);
+        return fail(err, ERR_FILE, "%s: is a pipe or device, a file was expected", printable_path(path).text);
     *fd = open(path, O_RDONLY);
     if (*fd < 0) return fail_errno(err, path, "cannot be opened");
     if (fstat(*fd, &st) != 0) {
@@ -213,7 +214,7 @@ enum error_code file_read_at(int fd, const char *path, void *out, size_t bytes, 
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno(err, path, "reading failed");
         if (n == 0)
-            return fail(err, ERR_FILE, "%s: ends at byte %lld, %zu bytes more were expected", shown_path(path).text,
+            return fail(err, ERR_FILE, "%s: ends at byte %lld, %zu bytes more were expected", printable_path(path).text,
                         (long long)at, bytes);
         to += n, at += n, bytes -= (size_t)n;
     }
@@ -228,10 +229,10 @@ enum error_code file_read_all(const char *path, int64_t limit, char **bytes, siz
     enum error_code e = file_open(path, &fd, &size, err);
     if (e != OK) return e;
     if (size > limit)
-        e = fail(err, ERR_FORMAT, "%s: has %lld bytes, at most %lld are read", shown_path(path).text, (long long)size,
-                 (long long)limit);
+        e = fail(err, ERR_FORMAT, "%s: has %lld bytes, at most %lld are read", printable_path(path).text,
+                 (long long)size, (long long)limit);
     else if ((*bytes = malloc((size_t)size + 1)) == NULL)
-        e = fail(err, ERR_MEMORY, "%s: no memory for its %lld bytes", shown_path(path).text, (long long)size);
+        e = fail(err, ERR_MEMORY, "%s: no memory for its %lld bytes", printable_path(path).text, (long long)size);
     else
         e = file_read_at(fd, path, *bytes, (size_t)size, 0, err);
     close(fd);

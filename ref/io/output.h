@@ -62,12 +62,12 @@ enum error_code file_read_at(int fd, const char *path, void *out, size_t bytes, 
 /** The folder for files that live no longer than the program: $TMPDIR, or /tmp. */
 const char *temporary_folder(void);
 
-struct shown { char text[164]; };
+struct printable { char text[164]; };
 
 /** A name from a file or a command line, for a message: its first 80 bytes, made plain (ref/io/plain.h). */
-struct shown shown(const char *name);
+struct printable printable(const char *name);
 
 /** A path, for a message: its last 160 bytes, which distinguish files best, made plain. */
-struct shown shown_path(const char *path);
+struct printable printable_path(const char *path);
 
 #endif

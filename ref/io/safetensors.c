@@ -10,7 +10,7 @@
 
 static enum error_code fail_tensor(struct error *err, const char *path, const char *name, const char *what)
 {
-    return fail(err, ERR_FORMAT, "%s: tensor \"%s\" %s", shown_path(path).text, shown(name).text, what);
+    return fail(err, ERR_FORMAT, "%s: tensor \"%s\" %s", printable_path(path).text, printable(name).text, what);
 }
 
 /* Read non-negative integers from a JSON list.  @return how many, or -1. */
@@ -32,14 +32,14 @@ static enum error_code check_keys(const char *path, const cJSON *item, struct er
         int k = 0;
         while (k < 3 && strcmp(c->string, keys[k]) != 0) k++;
         if (k == 3)
-            return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has an unknown key \"%s\"", shown_path(path).text,
-                        shown(item->string).text, shown(c->string).text);
+            return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has an unknown key \"%s\"", printable_path(path).text,
+                        printable(item->string).text, printable(c->string).text);
         known |= 1 << k;
     }
     for (int k = 0; k < 3; k++)
         if (!(known >> k & 1))
-            return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has no \"%s\"", shown_path(path).text,
-                        shown(item->string).text, keys[k]);
+            return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has no \"%s\"", printable_path(path).text,
+                        printable(item->string).text, keys[k]);
     return OK;
 }
 
@@ -56,7 +56,7 @@ static enum error_code parse_entry(const char *path, const cJSON *item, int64_t 
     t->dtype = dtype->valuestring;
     if (safetensors_dtype_bits(t->dtype) == 0)
         return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has dtype \"%s\", which the format does not know",
-                    shown_path(path).text, shown(t->name).text, shown(t->dtype).text);
+                    printable_path(path).text, printable(t->name).text, printable(t->dtype).text);
     t->ndim = whole_list(cJSON_GetObjectItemCaseSensitive(item, "shape"), t->dim, SAFETENSORS_MAX_DIMS);
     if (t->ndim < 0)
         return fail_tensor(err, path, t->name, "has a \"shape\" that is not a list of at most 8 whole numbers >= 0");
@@ -66,11 +66,11 @@ static enum error_code parse_entry(const char *path, const cJSON *item, int64_t 
         return fail_tensor(err, path, t->name, "has \"data_offsets\" that are not two whole numbers >= 0");
     if (offset[1] < offset[0] || offset[1] > data_bytes)
         return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has data_offsets [%lld,%lld], outside the %lld bytes of data",
-                    shown_path(path).text, shown(t->name).text, (long long)offset[0], (long long)offset[1],
+                    printable_path(path).text, printable(t->name).text, (long long)offset[0], (long long)offset[1],
                     (long long)data_bytes);
     if (offset[1] - offset[0] != t->bytes)
         return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has %lld bytes by data_offsets, %lld by dtype and shape",
-                    shown_path(path).text, shown(t->name).text, (long long)(offset[1] - offset[0]),
+                    printable_path(path).text, printable(t->name).text, (long long)(offset[1] - offset[0]),
                     (long long)t->bytes);
     t->offset = data_at + offset[0];
     return OK;
@@ -93,15 +93,15 @@ static enum error_code check_cover(const struct safetensors *st, int64_t data_at
     for (int i = 0; i < st->count; i++) {
         const struct safetensors_entry *t = &st->entry[i];
         if (t->offset < at)
-            return fail(err, ERR_FORMAT, "%s: tensor \"%s\" overlaps tensor \"%s\"", shown_path(st->path).text,
-                        shown(t->name).text, shown(st->entry[i - 1].name).text);
+            return fail(err, ERR_FORMAT, "%s: tensor \"%s\" overlaps tensor \"%s\"", printable_path(st->path).text,
+                        printable(t->name).text, printable(st->entry[i - 1].name).text);
         if (t->offset > at)
             return fail(err, ERR_FORMAT, "%s: %lld bytes before tensor \"%s\" belong to no tensor",
-                        shown_path(st->path).text, (long long)(t->offset - at), shown(t->name).text);
+                        printable_path(st->path).text, (long long)(t->offset - at), printable(t->name).text);
         at = t->offset + t->bytes;
     }
     if (at < end)
-        return fail(err, ERR_FORMAT, "%s: the last %lld bytes belong to no tensor", shown_path(st->path).text,
+        return fail(err, ERR_FORMAT, "%s: the last %lld bytes belong to no tensor", printable_path(st->path).text,
                     (long long)(end - at));
     return OK;
 }
@@ -110,13 +110,14 @@ static enum error_code parse_metadata(struct safetensors *st, const cJSON *objec
 {
     int n = 0;
     if (!cJSON_IsObject(object))
-        return fail(err, ERR_FORMAT, "%s: \"__metadata__\" must be an object", shown_path(st->path).text);
+        return fail(err, ERR_FORMAT, "%s: \"__metadata__\" must be an object", printable_path(st->path).text);
     st->metadata = calloc((size_t)cJSON_GetArraySize(object) + 1, sizeof *st->metadata);
-    if (st->metadata == NULL) return fail(err, ERR_MEMORY, "%s: no memory for its header", shown_path(st->path).text);
+    if (st->metadata == NULL)
+        return fail(err, ERR_MEMORY, "%s: no memory for its header", printable_path(st->path).text);
     for (const cJSON *c = object->child; c != NULL; c = c->next) {
         if (!cJSON_IsString(c))
-            return fail(err, ERR_FORMAT, "%s: \"__metadata__\": \"%s\" must be a string", shown_path(st->path).text,
-                        shown(c->string).text);
+            return fail(err, ERR_FORMAT, "%s: \"__metadata__\": \"%s\" must be a string", printable_path(st->path).text,
+                        printable(c->string).text);
         st->metadata[n++] = (struct safetensors_pair){ c->string, c->valuestring };
     }
     st->metadata_count = n;
@@ -133,12 +134,12 @@ static enum error_code parse_header(struct safetensors *st, int64_t data_at, int
     const cJSON *root = st->header;
     enum error_code e = OK;
     if (!cJSON_IsObject(root))
-        return fail(err, ERR_FORMAT, "%s: the header must be an object", shown_path(st->path).text);
+        return fail(err, ERR_FORMAT, "%s: the header must be an object", printable_path(st->path).text);
     const size_t room = (size_t)cJSON_GetArraySize(root) + 1;
     st->entry = calloc(room, sizeof *st->entry);
     st->by_name = calloc(room, sizeof *st->by_name);
     if (st->entry == NULL || st->by_name == NULL)
-        return fail(err, ERR_MEMORY, "%s: no memory for its header", shown_path(st->path).text);
+        return fail(err, ERR_MEMORY, "%s: no memory for its header", printable_path(st->path).text);
     for (const cJSON *c = root->child; c != NULL && e == OK; c = c->next)
         e = strcmp(c->string, "__metadata__") == 0
                 ? parse_metadata(st, c, err)
@@ -156,7 +157,7 @@ static enum error_code read_header(struct safetensors *st, int64_t size, struct 
 {
     unsigned char length[8];
     uint64_t n = 0;
-    const struct shown path = shown_path(st->path);
+    const struct printable path = printable_path(st->path);
     if (size < 8)
         return fail(err, ERR_FORMAT, "%s: has %lld bytes; a safetensors file has at least 10", path.text,
                     (long long)size);
@@ -183,7 +184,7 @@ enum error_code safetensors_open(struct safetensors *st, const char *path, struc
 {
     int64_t size;
     *st = (struct safetensors){ .fd = -1, .path = strdup(path) };
-    if (st->path == NULL) return fail(err, ERR_MEMORY, "%s: no memory to open it", shown_path(path).text);
+    if (st->path == NULL) return fail(err, ERR_MEMORY, "%s: no memory to open it", printable_path(path).text);
     enum error_code e = file_open(path, &st->fd, &size, err);
     if (e == OK) e = read_header(st, size, err);
     if (e != OK) safetensors_close(st);

@@ -54,7 +54,7 @@ enum error_code box_open(struct box *b, const char *path, const struct safetenso
     *b = (struct box){ .ndim = t->ndim };
     if (transposed && t->ndim != 2)
         return fail(err, ERR_USAGE, "%s: tensor \"%s\" has %d dimensions; only a matrix can be transposed",
-                    shown_path(path).text, shown(t->name).text, t->ndim);
+                    printable_path(path).text, printable(t->name).text, t->ndim);
     for (int d = 0; d < t->ndim; d++) {
         const int asked = transposed ? 1 - d : d;
         b->dim[d] = t->dim[d];
@@ -62,8 +62,8 @@ enum error_code box_open(struct box *b, const char *path, const struct safetenso
         b->extent[d] = extent != NULL ? extent[asked] : t->dim[d];
         if (b->start[d] < 0 || b->extent[d] < 0 || b->start[d] > b->dim[d] || b->extent[d] > b->dim[d] - b->start[d])
             return fail(err, ERR_USAGE, "%s: tensor \"%s\": %lld elements from %lld are outside dimension %d, of %lld",
-                        shown_path(path).text, shown(t->name).text, (long long)b->extent[d], (long long)b->start[d], d,
-                        (long long)b->dim[d]);
+                        printable_path(path).text, printable(t->name).text, (long long)b->extent[d],
+                        (long long)b->start[d], d, (long long)b->dim[d]);
         if (b->extent[d] == 0) b->done = true;
     }
     if (b->done) return OK;                             /* empty box: the other extents may have any size */
@@ -129,7 +129,7 @@ static void decode_integers(const char *dtype, const void *raw, int n, int64_t *
 }
 
 /* Convert n elements into out[at], out[at + stride], ... */
-static void convert(const struct format *from, enum dtype want, const void *raw, int n, void *out, int64_t at,
+static void convert_numbers(const struct format *from, enum dtype want, const void *raw, int n, void *out, int64_t at,
                     int64_t stride)
 {
     double real[CHUNK];
@@ -169,7 +169,7 @@ static enum error_code read_run(const struct safetensors *st, const struct safet
         const int n = run.count - done < CHUNK ? (int)(run.count - done) : CHUNK;
         const enum error_code e = file_read_at(st->fd, st->path, raw, (size_t)n * size, at, err);
         if (e != OK) return e;
-        convert(from, want, raw, n, out, run.memory_at + done * run.stride, run.stride);
+        convert_numbers(from, want, raw, n, out, run.memory_at + done * run.stride, run.stride);
         at += n * (int64_t)size;
     }
     return OK;
@@ -183,7 +183,7 @@ enum error_code safetensors_read_box(const struct safetensors *st, const struct 
     const struct format *from = find_format(t->dtype);
     if (!converts(from, want))
         return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has dtype %s, which cannot be read as %s",
-                    shown_path(st->path).text, shown(t->name).text, t->dtype, dtype_name(want));
+                    printable_path(st->path).text, printable(t->name).text, t->dtype, dtype_name(want));
     enum error_code e = box_open(&box, st->path, t, start, extent, transposed, err);
     while (e == OK && box_next(&box)) e = read_run(st, t, box.run, from, want, out, err);
     return e;

@@ -28,7 +28,8 @@ static enum error_code check_entries(const char *path, struct safetensors_entry 
         if (fault == NULL && safetensors_dtype_bits(t[i].dtype) % 8 != 0)
             fault = "has elements of less than a byte, which are not written";
         if (fault != NULL)
-            return fail(err, ERR_USAGE, "%s: tensor \"%s\" %s", shown_path(path).text, shown(t[i].name).text, fault);
+            return fail(err, ERR_USAGE, "%s: tensor \"%s\" %s", printable_path(path).text, printable(t[i].name).text,
+                        fault);
     }
     return OK;
 }
@@ -88,13 +89,13 @@ static enum error_code make_header(struct safetensors_writer *w, const char *pat
     const size_t length = text != NULL ? strlen(text) : 0, padded = (length + 7) / 8 * 8;
     *bytes = 8 + padded;
     *header = text != NULL ? malloc(*bytes) : NULL;
-    if (*header == NULL) e = fail(err, ERR_MEMORY, "%s: no memory for its header", shown_path(path).text);
+    if (*header == NULL) e = fail(err, ERR_MEMORY, "%s: no memory for its header", printable_path(path).text);
     /* Refuse what a reader would refuse, such as two tensors with the same name. */
-    else if (json_parse(text, length, shown_path(path).text, &parsed, &fault) != OK)
+    else if (json_parse(text, length, printable_path(path).text, &parsed, &fault) != OK)
         e = fail(err, ERR_USAGE, "%s", fault.text);
     else if (padded > SAFETENSORS_HEADER_LIMIT)
-        e = fail(err, ERR_USAGE, "%s: its header would have %zu bytes; at most %d are allowed", shown_path(path).text,
-                 padded, SAFETENSORS_HEADER_LIMIT);
+        e = fail(err, ERR_USAGE, "%s: its header would have %zu bytes; at most %d are allowed",
+                 printable_path(path).text, padded, SAFETENSORS_HEADER_LIMIT);
     else {
         for (int i = 0; i < 8; i++) (*header)[i] = (char)((uint64_t)padded >> (8 * i) & 255);
         memset(*header + 8, ' ', padded);
@@ -116,7 +117,7 @@ static enum error_code start(struct safetensors_writer *w, const char *path, con
                              int n, struct error *err)
 {
     *w = (struct safetensors_writer){ .file.fd = -1, .count = n, .entry = malloc(((size_t)n + 1) * sizeof *w->entry) };
-    if (w->entry == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", shown_path(path).text);
+    if (w->entry == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     if (n > 0) memcpy(w->entry, tensors, (size_t)n * sizeof *w->entry);
     return check_entries(path, w->entry, n, err);
 }
@@ -156,7 +157,7 @@ enum error_code safetensors_join(struct safetensors_writer *w, const char *path,
             const struct safetensors_entry *t = safetensors_find(&st, tensors[i].name);
             if (t == NULL || !same_shape(t, &tensors[i]))
                 e = fail(err, ERR_USAGE, "%s: tensor \"%s\" is not in it with this dtype and shape",
-                         shown_path(temp).text, shown(tensors[i].name).text);
+                         printable_path(temp).text, printable(tensors[i].name).text);
             else w->entry[i].offset = t->offset;
         }
         safetensors_close(&st);

@@ -93,7 +93,7 @@ enum error_code sha256_file(const char *path, struct sha256_text *out, struct er
     enum error_code e = file_open(path, &fd, &size, err);
     if (e) return e;
     char *room = malloc(AT_ONCE);
-    if (room == NULL) e = fail(err, ERR_MEMORY, "%s: no memory to read it", shown_path(path).text);
+    if (room == NULL) e = fail(err, ERR_MEMORY, "%s: no memory to read it", printable_path(path).text);
     for (int64_t at = 0; at < size && !e; at += AT_ONCE) {
         const size_t n = size - at < AT_ONCE ? (size_t)(size - at) : AT_ONCE;
         e = file_read_at(fd, path, room, n, at, err);

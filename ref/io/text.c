@@ -24,7 +24,7 @@ static enum error_code append(struct text *t, const char *path, int64_t limit, s
     uint8_t *grown = realloc(t->bytes, (size_t)t->count + n + 1);
     if (grown == NULL) {
         free(bytes);
-        return fail(err, ERR_MEMORY, "%s: no memory to join it to the text before it", shown_path(path).text);
+        return fail(err, ERR_MEMORY, "%s: no memory to join it to the text before it", printable_path(path).text);
     }
     memcpy(grown + t->count, bytes, n);
     free(bytes);
@@ -48,7 +48,7 @@ enum error_code text_load(struct text *t, const char *const *paths, int n, struc
 {
     *t = (struct text){ 0 };
     assert(n >= 1);
-    const struct shown first = shown_path(paths[0]);
+    const struct printable first = printable_path(paths[0]);
     if (n == 1) snprintf(t->name, sizeof t->name, "%s", first.text);
     else snprintf(t->name, sizeof t->name, "%s and %d more", first.text, n - 1);
     return load(t, paths, n, NO_LIMIT, err);
@@ -103,7 +103,7 @@ static bool is_left_out(const char *folder)
     return strncmp(folder, "build", 5) == 0 || strcmp(folder, "golden") == 0 || strcmp(folder, "work") == 0;
 }
 
-static enum error_code collect(struct path_list *l, const char *root, int depth, struct error *err);
+static enum error_code collect_pieces(struct path_list *l, const char *root, int depth, struct error *err);
 
 /* One entry of a folder: list it, visit it, or skip it.  Symbolic links are skipped: they may form cycles. */
 static enum error_code visit(struct path_list *l, const char *folder, const char *name, int depth, struct error *err)
@@ -116,17 +116,17 @@ static enum error_code visit(struct path_list *l, const char *folder, const char
     if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && is_text_file(name))
         return path_list_add(l, path) ? OK : fail(err, ERR_MEMORY, "%s: no memory to list it", folder);
     enum error_code e = OK;
-    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && !is_left_out(name)) e = collect(l, path, depth + 1, err);
+    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && !is_left_out(name)) e = collect_pieces(l, path, depth + 1, err);
     free(path);
     return e;
 }
 
-static enum error_code collect(struct path_list *l, const char *root, int depth, struct error *err)
+static enum error_code collect_pieces(struct path_list *l, const char *root, int depth, struct error *err)
 {
     enum { DEEPEST = 32 };                              /* each level keeps a folder open */
     DIR *d = depth < DEEPEST ? opendir(root) : NULL;
     if (d == NULL && depth > 0) return OK;              /* skip an unreadable folder */
-    if (d == NULL) return fail(err, ERR_FILE, "%s: cannot be listed: %s", shown_path(root).text, strerror(errno));
+    if (d == NULL) return fail(err, ERR_FILE, "%s: cannot be listed: %s", printable_path(root).text, strerror(errno));
     enum error_code e = OK;
     const struct dirent *entry;
     while (e == OK && (entry = readdir(d)) != NULL)
@@ -144,8 +144,8 @@ enum error_code text_load_tree(struct text *t, const char *root, int64_t limit, 
 {
     struct path_list list = { 0 };
     *t = (struct text){ 0 };
-    snprintf(t->name, sizeof t->name, "%s", shown_path(root).text);
-    enum error_code e = collect(&list, root, 0, err);
+    snprintf(t->name, sizeof t->name, "%s", printable_path(root).text);
+    enum error_code e = collect_pieces(&list, root, 0, err);
     /* The order of readdir depends on the file system; strcmp's does not. */
     if (e == OK && list.count > 0) qsort(list.path, (size_t)list.count, sizeof *list.path, by_bytes);
     if (e == OK && list.count == 0)

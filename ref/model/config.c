@@ -52,7 +52,8 @@ enum error_code model_config_preset(struct model_config *c, int64_t *batch, cons
         }
         names[n++] = p->config.name;
     }
-    if (strchr(name, '/')) return fail(err, ERR_USAGE, "--model %s: there is no such folder", shown_path(name).text);
+    if (strchr(name, '/'))
+        return fail(err, ERR_USAGE, "--model %s: there is no such folder", printable_path(name).text);
     return fail_unknown_name(err, "--model", name, names, n);
 }
 

@@ -88,7 +88,7 @@ static enum error_code find_format(const struct family_format **format, const cJ
     if (e) return e;
     for (const struct family_format *f = formats; f < formats + FORMATS; f++)
         if (strcmp(model_family_name(f->family), type) == 0) return *format = f, OK;
-    return fail(err, ERR_FORMAT, "%s: model_type is \"%.60s\"; Orrery has only %s", path, shown(type).text,
+    return fail(err, ERR_FORMAT, "%s: model_type is \"%.60s\"; Orrery has only %s", path, printable(type).text,
                 model_family_names().text);
 }
 
@@ -105,7 +105,7 @@ static enum error_code check_architecture(const struct family_format *f, const c
         if (strcmp(name, f->architecture) != 0 && strcmp(name, f->without_head) != 0)
             return fail(err, ERR_FORMAT,
                         "%s: architectures has \"%.60s\"; of model_type \"%s\" Orrery has only \"%s\" and \"%s\"", path,
-                        shown(name).text, model_family_name(f->family), f->architecture, f->without_head);
+                        printable(name).text, model_family_name(f->family), f->architecture, f->without_head);
     }
     return OK;
 }

@@ -20,7 +20,7 @@ static enum error_code fail_value(const struct config_key *k, const cJSON *value
 {
     char *text = cJSON_PrintUnformatted(value);
     fail(err, ERR_FORMAT, "%s: %s %s %.80s; Orrery has only %s%s%s", where, k->name, verb,
-         text ? shown(text).text : "something else", k->only[0], k->only[1] ? " or " : "",
+         text ? printable(text).text : "something else", k->only[0], k->only[1] ? " or " : "",
          k->only[1] ? k->only[1] : "");
     cJSON_free(text);
     return ERR_FORMAT;
@@ -89,7 +89,7 @@ static enum error_code fail_unknown(const struct config_key *const *lists, int n
         for (const struct config_key *k = lists[i]; k->name && count < MOST; k++) names[count++] = k->name;
     const char *near = nearest_name(name, names, count);
     return fail(err, ERR_FORMAT, "%s: Orrery does not know the key \"%.60s\", which may change what the model computes"
-                "%s%s%s If it does not, take it out", where, shown(name).text, near ? "; did you mean \"" : ".",
+                "%s%s%s If it does not, take it out", where, printable(name).text, near ? "; did you mean \"" : ".",
                 near ? near : "", near ? "\"?" : "");
 }
 

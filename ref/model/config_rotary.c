@@ -66,14 +66,14 @@ static enum error_code find_kind(const struct rope_kind **kind, const cJSON *obj
         e = json_string(object, where, "type", &older, err);
         if (!e && strcmp(older, type) != 0)
             return fail(err, ERR_FORMAT, "%s: rope_type is \"%.40s\", type is \"%.40s\"; they must be the same", where,
-                        shown(type).text, shown(older).text);
+                        printable(type).text, printable(older).text);
     }
     if (e) return e;
     for (*kind = kinds; *kind < kinds + KINDS; ++*kind)
         if (strcmp((*kind)->name, type) == 0) return OK;
     return fail(err, ERR_FORMAT,
                 "%s: rotary positions are of type \"%.60s\"; Orrery has only \"default\", \"linear\" and \"llama3\"",
-                where, shown(type).text);
+                where, printable(type).text);
 }
 
 /* r->theta does not change if the object has none. */

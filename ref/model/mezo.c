@@ -35,9 +35,9 @@ void mezo_move(const struct param_spec *p, uint64_t key, double along, int64_t f
         char *here = (char *)w + (size_t)at * dtype_size(t);
         double z[PIECE], sum[PIECE];
         mezo_draw(p, key, first + at, m, z);
-        convert(sum, F64, here, t, m);
+        convert_numbers(sum, F64, here, t, m);
         for (int64_t i = 0; i < m; i++) sum[i] += along * z[i];
-        convert(here, t, sum, F64, m);
+        convert_numbers(here, t, sum, F64, m);
     }
 }
 
@@ -89,7 +89,7 @@ void transformer_gradients_along(struct transformer *m, uint64_t key, double slo
             const int64_t k = piece_at(at, n);
             mezo_draw(&m->spec[i], key, at, k, z);
             for (int64_t j = 0; j < k; j++) z[j] *= slope;
-            convert((char *)g.data + (size_t)at * dtype_size(g.dtype), g.dtype, z, F64, k);
+            convert_numbers((char *)g.data + (size_t)at * dtype_size(g.dtype), g.dtype, z, F64, k);
         }
     }
 }

@@ -13,7 +13,7 @@ enum { PATH_ROOM = 4096 };
 enum error_code weights_open_file(struct weights *w, const char *path, struct error *err)
 {
     *w = (struct weights){ .file = calloc(1, sizeof *w->file) };
-    if (w->file == NULL) return fail(err, ERR_MEMORY, "%s: no memory to open it", shown_path(path).text);
+    if (w->file == NULL) return fail(err, ERR_MEMORY, "%s: no memory to open it", printable_path(path).text);
     const enum error_code e = safetensors_open(&w->file[0], path, err);
     w->files = !e;
     if (e) weights_close(w);
@@ -36,11 +36,11 @@ static enum error_code open_listed(struct weights *w, const char *index, const c
     char path[PATH_ROOM];
     const char *name = cJSON_IsString(entry) ? entry->valuestring : "";
     if (name[0] == '\0' || strchr(name, '/') || strlen(name) > 255)
-        return fail(err, ERR_FORMAT, "%s: weight_map: \"%s\" must be in a file of this folder", shown_path(index).text,
-                    shown(entry->string).text);
+        return fail(err, ERR_FORMAT, "%s: weight_map: \"%s\" must be in a file of this folder",
+                    printable_path(index).text, printable(entry->string).text);
     if (opened(w, name)) return OK;
     struct safetensors *more = realloc(w->file, (size_t)(w->files + 1) * sizeof *more);
-    if (more == NULL) return fail(err, ERR_MEMORY, "%s: no memory to open its files", shown_path(index).text);
+    if (more == NULL) return fail(err, ERR_MEMORY, "%s: no memory to open its files", printable_path(index).text);
     w->file = more;
     snprintf(path, sizeof path, "%s/%s", w->dir, name);
     const enum error_code e = safetensors_open(&w->file[w->files], path, err);
@@ -53,11 +53,11 @@ static enum error_code open_index(struct weights *w, const char *dir, const char
     const cJSON *map;
     *w = (struct weights){ .dir = strdup(dir) };
     enum error_code e = w->dir ? json_read(path, &w->index, err)
-                               : fail(err, ERR_MEMORY, "%s: no memory to open it", shown_path(path).text);
+                               : fail(err, ERR_MEMORY, "%s: no memory to open it", printable_path(path).text);
     if (!e) e = json_object(w->index, path, "weight_map", &map, err);
     for (const cJSON *c = e ? NULL : map->child; c && !e; c = c->next) e = open_listed(w, path, c, err);
     if (!e && w->files == 0)
-        e = fail(err, ERR_FORMAT, "%s: weight_map: names no tensor and no file", shown_path(path).text);
+        e = fail(err, ERR_FORMAT, "%s: weight_map: names no tensor and no file", printable_path(path).text);
     if (e) weights_close(w);
     return e;
 }
@@ -66,7 +66,8 @@ enum error_code weights_open(struct weights *w, const char *dir, struct error *e
 {
     char one[PATH_ROOM], index[PATH_ROOM];
     *w = (struct weights){ 0 };
-    if (strlen(dir) > PATH_ROOM - 300) return fail(err, ERR_FILE, "%s: this name is too long", shown_path(dir).text);
+    if (strlen(dir) > PATH_ROOM - 300)
+        return fail(err, ERR_FILE, "%s: this name is too long", printable_path(dir).text);
     snprintf(one, sizeof one, "%s/model.safetensors", dir);
     snprintf(index, sizeof index, "%s/model.safetensors.index.json", dir);
     return access(one, F_OK) == 0 || access(index, F_OK) != 0 ? weights_open_file(w, one, err)
@@ -115,8 +116,8 @@ static enum error_code check_shape(const struct safetensors *file, const struct 
     if (e->ndim > 0)
         snprintf(found, sizeof found, e->ndim >= 2 ? "%lld x %lld%s" : "%lld", (long long)e->dim[0],
                  (long long)e->dim[1], e->ndim > 2 ? " x ..." : "");
-    return fail(err, ERR_FORMAT, "%s: %s is %s; the model needs %s", shown_path(file->path).text, shown(e->name).text,
-                found, want);
+    return fail(err, ERR_FORMAT, "%s: %s is %s; the model needs %s", printable_path(file->path).text,
+                printable(e->name).text, found, want);
 }
 
 /* Read rows start[0] .. of one part; out has room for these rows only. */
@@ -129,10 +130,10 @@ static enum error_code read_part(const struct weights *w, const struct param_spe
     snprintf(name, sizeof name, "%s%s", part->name, suffix);
     const struct safetensors_entry *entry = find(w, name, &file);
     if (entry == NULL && w->index)
-        return fail(err, ERR_FORMAT, "%s: there is no tensor %s in the files of its index", shown_path(w->dir).text,
+        return fail(err, ERR_FORMAT, "%s: there is no tensor %s in the files of its index", printable_path(w->dir).text,
                     name);
     if (entry == NULL)
-        return fail(err, ERR_FORMAT, "%s: there is no tensor %s", shown_path(w->file[0].path).text, name);
+        return fail(err, ERR_FORMAT, "%s: there is no tensor %s", printable_path(w->file[0].path).text, name);
     const enum error_code e = check_shape(file, entry, s, part->rows, err);
     return e ? e : safetensors_read_box(file, entry, start, extent, s->file_transposed, want, out, err);
 }
@@ -170,7 +171,7 @@ static enum error_code compare_rows(const struct weights *w, const struct param_
             return fail(err, ERR_FORMAT,
                         "%s: tie_word_embeddings is true, but row %lld of lm_head.weight is not that of "
                         "%s; if they are not to be tied, set it to false in config.json",
-                        shown_path(w->dir ? w->dir : w->file[0].path).text, (long long)start[0],
+                        printable_path(w->dir ? w->dir : w->file[0].path).text, (long long)start[0],
                         embedding->part[0].name);
     }
     return e;

@@ -17,7 +17,7 @@ int64_t block_quantised_bytes(struct block_format f, int64_t n)
 static const float *floats(struct tensor X, int64_t first, int64_t n, float room[CHUNK])
 {
     if (X.dtype == F32) return (const float *)X.data + first;
-    convert(room, F32, (const char *)X.data + (size_t)first * dtype_size(X.dtype), X.dtype, n);
+    convert_numbers(room, F32, (const char *)X.data + (size_t)first * dtype_size(X.dtype), X.dtype, n);
     return room;
 }
 
@@ -114,7 +114,7 @@ void block_dequantise(struct tensor Y, const void *code, struct block_format f)
             const int64_t length = in_block < CHUNK ? in_block : CHUNK;
             float x[CHUNK];
             decode(x, codes + b * code_bytes(f, f.block) + code_bytes(f, i), length, scale[b], f.bits);
-            convert((char *)Y.data + (size_t)at * size, Y.dtype, x, F32, length);
+            convert_numbers((char *)Y.data + (size_t)at * size, Y.dtype, x, F32, length);
         }
 }
 

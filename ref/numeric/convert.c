@@ -33,7 +33,7 @@ static void (*const loop[DTYPE_COUNT][DTYPE_COUNT])(void *to, const void *from, 
     [F16] = { [F32] = fp16_from_f32, [F64] = fp16_from_f64, [BF16] = fp16_from_bf16 },
 };
 
-void convert(void *to, enum dtype to_format, const void *from, enum dtype from_format, int64_t n)
+void convert_numbers(void *to, enum dtype to_format, const void *from, enum dtype from_format, int64_t n)
 {
     assert(dtype_unit(to_format) > 0 && dtype_unit(from_format) > 0);
     if (n == 0) return;

@@ -10,12 +10,12 @@
  * Rounding: exact if `to` can represent all numbers of `from`; else each element once, to nearest, ties to even.  NaN
  * as in float16.h; between fp32 and fp64 as the processor does.
  */
-void convert(void *to, enum dtype to_format, const void *from, enum dtype from_format, int64_t n);
+void convert_numbers(void *to, enum dtype to_format, const void *from, enum dtype from_format, int64_t n);
 
 /** The same for tensors with equal numbers of elements. */
 static inline void tensor_convert(struct tensor to, struct tensor from)
 {
-    convert(to.data, to.dtype, from.data, from.dtype, tensor_count(from));
+    convert_numbers(to.data, to.dtype, from.data, from.dtype, tensor_count(from));
 }
 
 #endif

@@ -15,8 +15,8 @@ double squared_distance(struct tensor a, struct tensor b)
     double x[AT_ONCE], y[AT_ONCE] = { 0 }, lane[DISTANCE_LANES] = { 0 };
     for (int64_t first = 0; first < count; first += AT_ONCE) {
         const int64_t n = count - first < AT_ONCE ? count - first : AT_ONCE;
-        convert(x, F64, element(a, first), a.dtype, n);
-        if (tensor_present(b)) convert(y, F64, element(b, first), b.dtype, n);
+        convert_numbers(x, F64, element(a, first), a.dtype, n);
+        if (tensor_present(b)) convert_numbers(y, F64, element(b, first), b.dtype, n);
         for (int64_t i = n; i < AT_ONCE; i++) x[i] = y[i] = 0;
         for (int64_t i = 0; i < AT_ONCE; i += DISTANCE_LANES)
             for (int l = 0; l < DISTANCE_LANES; l++) lane[l] += (x[i + l] - y[i + l]) * (x[i + l] - y[i + l]);

@@ -73,7 +73,7 @@ static void add_block(struct exact_sum *s, struct tensor x, int64_t first, int64
     else for (int64_t done = 0, part; done < n; done += part) {
         float wide[4096];
         part = n - done < 4096 ? n - done : 4096;
-        convert(wide, F32, data + (size_t)done * dtype_size(x.dtype), x.dtype, part);
+        convert_numbers(wide, F32, data + (size_t)done * dtype_size(x.dtype), x.dtype, part);
         add_floats(s, wide, part);
     }
     carry(s);

@@ -67,7 +67,7 @@ static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
         const bool found = row >= 0 && row < rows;
         ((int32_t *)here.data)[n] = found ? (int32_t)n : -1;
         if (found)
-            convert((float *)looked_up.data + n * D, F32,
+            convert_numbers((float *)looked_up.data + n * D, F32,
                     (const char *)W.data + (size_t)(row * D) * dtype_size(W.dtype), W.dtype, D);
     }
     const T y = accumulate ? wide(&s, Y) : room(&s, Y);
@@ -194,8 +194,8 @@ static T wide_columns(struct scratch *s, T X, int64_t first, int64_t width, bool
 {
     const T part = tensor_2d(take(s, (size_t)(tensor_rows(X) * width) * sizeof(float)), F32, tensor_rows(X), width);
     for (int64_t n = 0; n < tensor_rows(X) && filled; n++)
-        convert((float *)part.data + n * width, F32, (char *)X.data + (size_t)(n * tensor_cols(X) + first) * 2, X.dtype,
-                width);
+        convert_numbers((float *)part.data + n * width, F32, (char *)X.data + (size_t)(n * tensor_cols(X) + first) * 2,
+                        X.dtype, width);
     return part;
 }
 
@@ -203,8 +203,8 @@ static void store_columns(T Y, int64_t first, T from)
 {
     const int64_t width = tensor_cols(from);
     for (int64_t n = 0; n < tensor_rows(Y); n++)
-        convert((char *)Y.data + (size_t)(n * tensor_cols(Y) + first) * 2, Y.dtype, (float *)from.data + n * width, F32,
-                width);
+        convert_numbers((char *)Y.data + (size_t)(n * tensor_cols(Y) + first) * 2, Y.dtype,
+                        (float *)from.data + n * width, F32, width);
 }
 
 static void linear_forward_columns(T Y, int64_t first, T X, T W, T b)

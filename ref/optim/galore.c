@@ -64,7 +64,7 @@ enum error_code galore_refresh(struct low_rank p, struct tensor P, struct tensor
     for (int64_t k = 0; square && k < p.a; k++) square[k] = NAN;
     if (!tensors_finite(&G, 1)) return OK;
     assert(p.a < 1 << 15);                              /* dsyevd's workspace sizes are ints */
-    convert(wide, F64, G.data, G.dtype, m * n);
+    convert_numbers(wide, F64, G.data, G.dtype, m * n);
     gemm_f64(p.right ? TRANSPOSED : AS_IS, p.right ? AS_IS : TRANSPOSED, p.a, p.a, p.b, 1, wide, n, wide, n, 0, product,
              p.a);
     const struct tensor whole = tensor_2d(product, F64, p.a, p.a);

@@ -66,7 +66,7 @@ static void free_whole(const struct sbp_graph *g, struct tensor all[])
     for (int t = 0; t < g->tensors; t++) free(all[t].data);
 }
 
-static double distance(struct tensor a, const double *b)
+static double tensor_distance(struct tensor a, const double *b)
 {
     double far = 0, size = 0;
     for (int64_t i = 0; i < tensor_count(a); i++) far += pow(tensor_get(a, i) - b[i], 2), size += pow(b[i], 2);
@@ -95,7 +95,8 @@ static void test_mlp_is_an_mlp(void **state)
     ops->linear_backward_input(dup, T("dy"), T("w2"));
     ops->gelu_backward_input(dup, dup, up);
     ops->linear_backward_input(dx, dup, T("w1"));
-    assert_true(distance(T("y"), y.data) == 0 && distance(T("dw2"), dw2.data) == 0 && distance(T("dx"), dx.data) == 0);
+    assert_true(tensor_distance(T("y"), y.data) == 0 && tensor_distance(T("dw2"), dw2.data) == 0 &&
+                tensor_distance(T("dx"), dx.data) == 0);
     assert_int_equal(tensor_rows(T("y")), N);
     free(up.data), free(y.data), free(dw2.data), free(dx.data), free(act.data), free(dup.data);
     free_whole(&g, all);
@@ -167,7 +168,7 @@ static double worst(const struct placement *p, const struct sbp_graph *g, const 
         if (!is_made(g, t) || signature_has(a->tensor[t], SBP_P)) continue;
         struct tensor want = cut(p, &g->tensor[t].shape, a->tensor[t], all[t]);
         struct views v = views_of(&device);
-        const double off = distance(view_read(&v, piece[t]), view_read(&v, want).data);
+        const double off = tensor_distance(view_read(&v, piece[t]), view_read(&v, want).data);
         views_end(&v);
         if (exceeds(off, most)) most = off, *which = t;
         device_free(&device, want);

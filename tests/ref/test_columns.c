@@ -10,9 +10,9 @@ static void print(FILE *f, const struct row *rows, int n)
 {
     struct columns t = columns_start(f);
     do for (int i = 0; i < n; i++) {
-        column(&t, LEFT_ALIGNED, "%s", rows[i].name);
-        column(&t, RIGHT_ALIGNED, "n=%d", rows[i].number);
-        column(&t, LEFT_ALIGNED, "%s", rows[i].note);
+        columns_add(&t, LEFT_ALIGNED, "%s", rows[i].name);
+        columns_add(&t, RIGHT_ALIGNED, "n=%d", rows[i].number);
+        columns_add(&t, LEFT_ALIGNED, "%s", rows[i].note);
         columns_end_row(&t);
     } while (columns_again(&t));
 }

@@ -55,7 +55,7 @@ static uint64_t converted(enum dtype to, enum dtype from, uint64_t bits)
 {
     _Alignas(8) char in[8], out[8] = { 0 };
     memcpy(in, &bits, sizeof in);
-    convert(out, to, in, from, 1);
+    convert_numbers(out, to, in, from, 1);
     memcpy(&bits, out, sizeof bits);
     return bits;
 }

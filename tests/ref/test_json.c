@@ -267,12 +267,12 @@ static void messages_are_one_line(void **state)
     char name[200];
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    assert_string_equal(shown("a\nb\033[31m\x7f").text, "a?b?[31m?");
-    assert_int_equal(strlen(shown(name).text), 80);
+    assert_string_equal(printable("a\nb\033[31m\x7f").text, "a?b?[31m?");
+    assert_int_equal(strlen(printable(name).text), 80);
     memcpy(name + 75, "\xe2\x82\xac\xe2\x82\xac", 6);   /* the cut would be inside the first: it goes too */
-    assert_int_equal(strlen(shown(name).text), 78);
-    assert_int_equal(strlen(shown_path(name).text), 160);
-    assert_int_equal(strncmp(shown_path(name).text, "...", 3), 0);
+    assert_int_equal(strlen(printable(name).text), 78);
+    assert_int_equal(strlen(printable_path(name).text), 160);
+    assert_int_equal(strncmp(printable_path(name).text, "...", 3), 0);
 }
 
 int main(void)

@@ -55,8 +55,8 @@ static void open_in(struct transformer *m, enum dtype t, enum dtype gradients, e
         float *drawn = malloc((size_t)n * sizeof *drawn);
         assert_true(rounded && drawn);
         param_init(&m->spec[i], SEED, F32, 0, n, drawn);
-        convert(rounded, as, drawn, F32, n);
-        convert(m->w[i].data, t, rounded, as, n);
+        convert_numbers(rounded, as, drawn, F32, n);
+        convert_numbers(m->w[i].data, t, rounded, as, n);
         free(rounded), free(drawn);
     }
 }
@@ -73,7 +73,7 @@ static double loss_and_gradients(struct transformer *m)
 
 static double norm_of(struct tensor x) { return sqrt(ops_for(F32)->sum_of_squares(x)); }
 
-static double distance(struct tensor x, double scale, struct tensor want)
+static double tensor_distance(struct tensor x, double scale, struct tensor want)
 {
     double sum = 0;
     for (int64_t i = 0; i < tensor_count(want); i++) {
@@ -106,7 +106,8 @@ static void near_fp32(enum dtype t, enum dtype gradients, double loss_scale)
     if (!(fabs(narrow_loss - loss) <= bound && narrow_loss != loss))
         fail_msg("%s: loss %.9g, in fp32 %.9g, bound %.3g", dtype_name(t), narrow_loss, loss, bound);
     for (int i = 0; i < m.params; i++) {
-        const double off = distance(m.g[i], loss_scale, truth.g[i]), allowed = distance(twin.g[i], 1, truth.g[i]);
+        const double off = tensor_distance(m.g[i], loss_scale, truth.g[i]),
+                     allowed = tensor_distance(twin.g[i], 1, truth.g[i]);
         if (!(off <= allowed && off > 0))
             fail_msg("%s, gradients in %s: %s is off by %.3g of %.3g, bound %.3g", dtype_name(t), dtype_name(gradients),
                      m.spec[i].name, off, norm_of(truth.g[i]), allowed);

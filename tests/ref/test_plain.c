@@ -63,8 +63,8 @@ static void test_every_failure_is_plain(void **state)
     assert_string_equal(err.text, "ab?...");
     fail_about(&err, ERR_FORMAT, "--\033");
     assert_string_equal(err.text, "--? ab?...");
-    assert_string_equal(shown("\033\xc3\x9f").text, "?\xc3\x9f");
-    assert_string_equal(shown_path("a/\xff").text, "a/?");
+    assert_string_equal(printable("\033\xc3\x9f").text, "?\xc3\x9f");
+    assert_string_equal(printable_path("a/\xff").text, "a/?");
 }
 
 int main(void)

@@ -74,7 +74,7 @@ static enum error_code take_algorithms(struct bench_collectives *b, const char *
                         "--algo auto: name algorithms; the line under each table says which one auto takes");
         if (a == NULL) return algorithm_check(b->operation, "--algo", word, err);
         if (b->algorithms == BENCH_ALGORITHMS)
-            return fail(err, ERR_USAGE, "--algo %s: at most %d", shown(list).text, BENCH_ALGORITHMS);
+            return fail(err, ERR_USAGE, "--algo %s: at most %d", printable(list).text, BENCH_ALGORITHMS);
         b->algorithm[b->algorithms++] = a;
     }
     return b->algorithms > 0 ? OK : fail(err, ERR_USAGE, "--algo: names no algorithm");
@@ -86,8 +86,8 @@ static enum error_code take_devices(struct bench_collectives *b, const char *lis
     for (const char *rest = list; next_word(&rest, ',', word);) {
         const long n = strtol(word, &end, 10);
         if (end == word || *end != '\0' || n < 1 || n > BENCH_MOST_DEVICES || b->jobs == BENCH_MOST_DEVICES)
-            return fail(err, ERR_USAGE, "--devices %s: must be numbers from 1 to %d, such as 2,4,8", shown(list).text,
-                        BENCH_MOST_DEVICES);
+            return fail(err, ERR_USAGE, "--devices %s: must be numbers from 1 to %d, such as 2,4,8",
+                        printable(list).text, BENCH_MOST_DEVICES);
         b->devices[b->jobs++] = (int)n;
     }
     return b->jobs > 0 ? OK : fail(err, ERR_USAGE, "--devices: names no number");
@@ -95,7 +95,8 @@ static enum error_code take_devices(struct bench_collectives *b, const char *lis
 
 static enum error_code wrong_bytes(const char *list, struct error *err)
 {
-    return fail(err, ERR_USAGE, "--bytes %s: must be sizes from 4 to 1G, such as 8:16M or 4K,64K", shown(list).text);
+    return fail(err, ERR_USAGE, "--bytes %s: must be sizes from 4 to 1G, such as 8:16M or 4K,64K",
+                printable(list).text);
 }
 
 static bool take_size(struct bench_collectives *b, uint64_t bytes)
@@ -168,7 +169,7 @@ static enum error_code run_job(const struct asked *a, bool quiet, int devices, c
                             path,
                             quiet ? "--quiet" : NULL,
                             NULL };
-    return launch(devices, quiet ? 17 : 16, (char **)words, status, err);       /* which does not write to them */
+    return launch_devices(devices, quiet ? 17 : 16, (char **)words, status, err);     /* which does not write to them */
 }
 
 /* The first job's document, with the rows of all. */

@@ -224,5 +224,5 @@ enum error_code bench_offload_topic(int argc, char **argv, int *status, struct e
     if (!e) e = cluster_check(&a.cluster, a.devices, BF16, err);
     if (e) return e;
     return under_launcher() || a.devices == 1 ? be_a_device(F32, &a.cluster, run, &a, err)
-                                              : launch(a.devices, argc, argv, status, err);
+                                              : launch_devices(a.devices, argc, argv, status, err);
 }

@@ -185,5 +185,6 @@ enum error_code bench_quantized_topic(int argc, char **argv, int *status, struct
     }
     e = cluster_find(&a.cluster, a.cluster_name, err);
     if (e) return e;
-    return under_launcher() ? be_a_device(F32, &a.cluster, run, &a, err) : launch(a.devices, argc, argv, status, err);
+    return under_launcher() ? be_a_device(F32, &a.cluster, run, &a, err)
+                            : launch_devices(a.devices, argc, argv, status, err);
 }

@@ -56,8 +56,8 @@ static enum error_code take_devices(struct bench_tensor *b, const char *list, st
         const long n = strtol(rest, &end, 10);
         if (end == rest || (*end != '\0' && *end != ',') || n < 1 || n > BENCH_TENSOR_DEVICES ||
             b->sizes == BENCH_TENSOR_LIST)
-            return fail(err, ERR_USAGE, "--devices %s: must be numbers from 1 to %d, such as 2,4,8", shown(list).text,
-                        BENCH_TENSOR_DEVICES);
+            return fail(err, ERR_USAGE, "--devices %s: must be numbers from 1 to %d, such as 2,4,8",
+                        printable(list).text, BENCH_TENSOR_DEVICES);
         b->devices[b->sizes++] = (int)n;
         rest = *end ? end + 1 : end;
     }
@@ -120,7 +120,7 @@ static enum error_code run_job(const struct bench_tensor *b, const struct asked 
                             path,
                             NULL };
     /* which does not write to them */
-    return launch(P, (int)(sizeof words / sizeof *words) - 1, (char **)words, status, err);
+    return launch_devices(P, (int)(sizeof words / sizeof *words) - 1, (char **)words, status, err);
 }
 
 static struct row *find_row(const struct counted *all, int P, const char *scheme)

@@ -38,7 +38,8 @@ const char *handover_file(struct error *err)
     errno = ENAMETOOLONG;
     const int fd = n < (int)sizeof handover ? mkstemp(handover) : -1;
     if (fd < 0) {
-        fail(err, ERR_FILE, "a file in %s: cannot be made: %s", shown_path(temporary_folder()).text, strerror(errno));
+        fail(err, ERR_FILE, "a file in %s: cannot be made: %s", printable_path(temporary_folder()).text,
+             strerror(errno));
         return NULL;
     }
     close(fd);
@@ -268,7 +269,7 @@ static void say_stopped(int left, int devices)
     else fprintf(stderr, "%d process%s of %d devices could not be ended\n", left, left == 1 ? "" : "es", devices);
 }
 
-enum error_code launch(int devices, int argc, char **argv, int *status, struct error *err)
+enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *err)
 {
     struct watch w;
     struct family f = { .job = -1 };

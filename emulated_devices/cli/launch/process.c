@@ -85,7 +85,7 @@ static void call_witness(void)
     }
 }
 
-/* Errors go straight to the launch() that waits, past mpiexec, which drops what comes as it ends. */
+/* Errors go straight to the launch_devices() that waits, past mpiexec, which drops what comes as it ends. */
 static void speak_to_launch(void)
 {
     const int fd = told_pipe("ORRERY_ERRORS");

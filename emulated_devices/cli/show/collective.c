@@ -229,5 +229,5 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     if (!e) e = check(&a, err);
     if (e) return e;
     return under_launcher() ? be_a_device(F64, &a.cluster, show_on, &a, err)
-                            : launch(a.devices, argc, argv, status, err);
+                            : launch_devices(a.devices, argc, argv, status, err);
 }

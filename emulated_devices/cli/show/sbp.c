@@ -19,11 +19,11 @@ static enum error_code read_mesh(const char *text, struct sbp_mesh *m, struct er
     if (sscanf(text, "%dx%d%c", &m->size[0], &m->size[1], &end) != 2) {
         *m = (struct sbp_mesh){ 1, { 0, 1 } };
         if (sscanf(text, "%d%c", &m->size[0], &end) != 1)
-            return fail(err, ERR_USAGE, "--mesh %s: must be like 4 or 2x2", shown(text).text);
+            return fail(err, ERR_USAGE, "--mesh %s: must be like 4 or 2x2", printable(text).text);
     }
     for (int k = 0; k < m->axes; k++)
         if (m->size[k] < 2 || m->size[k] > 64)
-            return fail(err, ERR_USAGE, "--mesh %s: an axis has 2 to 64 devices", shown(text).text);
+            return fail(err, ERR_USAGE, "--mesh %s: an axis has 2 to 64 devices", printable(text).text);
     return OK;
 }
 
@@ -133,7 +133,7 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
     struct sbp_graph g;
     const bool block = strcmp(model, "block") == 0;
     if (!block && strcmp(model, "mlp") != 0)
-        return fail(err, ERR_USAGE, "show sbp %s: must be mlp or block", shown(model).text);
+        return fail(err, ERR_USAGE, "show sbp %s: must be mlp or block", printable(model).text);
     if (D % H != 0) return fail(err, ERR_PLAN, "--width %d: must be a multiple of --heads %d", D, H);
     e = read_mesh(mesh, &m, err);
     if (e) return e;

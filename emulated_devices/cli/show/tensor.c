@@ -159,5 +159,6 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
     if (needs)
         return fail(err, ERR_USAGE, "show tensor: --devices %d: %s needs %s", a.devices, a.scheme->head.name, needs);
     if (e) return e;
-    return under_launcher() ? be_a_device(F64, NULL, show_on, &a, err) : launch(a.devices, argc, argv, status, err);
+    return under_launcher() ? be_a_device(F64, NULL, show_on, &a, err)
+                            : launch_devices(a.devices, argc, argv, status, err);
 }

@@ -135,7 +135,7 @@ static enum error_code write_dump(struct session *s, struct error *err)
                        records_write(d->all, d->count, "orrery train", s->golden->config.name, s->options->dump, err),
                        "--dump");
     if (!e && s->here)
-        fprintf(s->record.out, "dumped  %d tensors to %s\n", d->count, shown_path(s->options->dump).text);
+        fprintf(s->record.out, "dumped  %d tensors to %s\n", d->count, printable_path(s->options->dump).text);
     return comm_agree(s->trainer.comm, e, err);
 }
 

@@ -20,8 +20,9 @@ static enum error_code take_classes(unsigned *offload, const char *list, struct 
         for (int i = 0; i < CLASSES; i++)
             if (strcmp(word, names[i]) == 0) found = i;
         if (found < 0 && length == 0)
-            return fail(err, ERR_USAGE, "--offload %s: a list such as optimizer,gradients,weights", shown(list).text);
-        if (found < 0) return fail_unknown_name(err, "--offload", shown(word).text, names, CLASSES);
+            return fail(err, ERR_USAGE, "--offload %s: a list such as optimizer,gradients,weights",
+                        printable(list).text);
+        if (found < 0) return fail_unknown_name(err, "--offload", printable(word).text, names, CLASSES);
         *offload |= 1u << classes[found].tag;
         at += length;
         if (*at == '\0') return OK;

@@ -47,19 +47,19 @@ static enum error_code take_resumed(struct train_options *o, const struct option
                                     int *steps, const int *lr_steps, struct error *err)
 {
     if (!is_folder(o->resume))
-        return fail(err, ERR_FILE, "--resume %s: there is no such folder", shown_path(o->resume).text);
+        return fail(err, ERR_FILE, "--resume %s: there is no such folder", printable_path(o->resume).text);
     enum error_code e = fail_about(err, checkpoint_open(&o->saved, o->resume, err), "--resume");
     if (e) return e;
     if (!o->saved.there)
         return fail(
             err, ERR_FORMAT,
             "--resume %s: not a checkpoint of orrery train --save, without %s; --model DIR takes its weights alone",
-            shown_path(o->resume).text, CHECKPOINT_LIST);
+            printable_path(o->resume).text, CHECKPOINT_LIST);
     e = fail_about(err, train_take_saved(&o->saved, table, argc, argv, err), "--resume");
     if (e || options_given(argc, argv, "--steps")) return e;
     if (*lr_steps <= o->saved.step)
         return fail(err, ERR_USAGE, "--resume %s: all of its %lld steps are done; --steps N continues for N more",
-                    shown_path(o->resume).text, (long long)o->saved.step);
+                    printable_path(o->resume).text, (long long)o->saved.step);
     *steps = *lr_steps - (int)o->saved.step;
     return OK;
 }
@@ -100,7 +100,8 @@ static enum error_code take_batches(struct train_options *o, const char *file, i
     struct plan *p = &o->plan;
     const char *flag = batch ? "--batch" : micro ? "--micro" : o->golden ? "--check FILE" : NULL;
     if (flag)
-        return fail(err, ERR_USAGE, "%s: --batches %s says how many sequences there are", flag, shown_path(file).text);
+        return fail(err, ERR_USAGE, "%s: --batches %s says how many sequences there are", flag,
+                    printable_path(file).text);
     if (batch_plan_load(&o->batches, file, err)) return fail_about(err, ERR_USAGE, "--batches");
     p->batches = &o->batches;
     p->micros = o->batches.micros;
@@ -180,7 +181,7 @@ static enum error_code take_formats(struct train_options *o, const char *gradien
     if (o->golden && data_quantises(&o->plan.data))
         return fail(err, ERR_USAGE,
                     "--check %s: golden files are not quantised; use --check ref, which quantises as the devices do",
-                    shown_path(o->check).text);
+                    printable_path(o->check).text);
     o->plan.data.narrow_gradients = asked != wide;
     return OK;
 }
@@ -198,14 +199,14 @@ static enum error_code take_distance(struct train_options *o, double distance, b
     if (gradients_given) return fail(err, ERR_USAGE, "--grad-dtype: --optimizer %s has no gradients", name);
     if (o->golden)
         return fail(err, ERR_USAGE, "--check %s: golden files have no steps of %s; use --check ref",
-                    shown_path(o->check).text, name);
+                    printable_path(o->check).text, name);
     if (o->isolate)
         return fail(err, ERR_USAGE,
                     "--isolate: with --optimizer %s only losses and weights are compared, no activations", name);
     if (o->timeline)
         return fail(err, ERR_USAGE,
                     "--timeline %s: draws forward and backward passes; for --optimizer %s use --trace FILE",
-                    shown_path(o->timeline).text, name);
+                    printable_path(o->timeline).text, name);
     return OK;
 }
 
@@ -431,16 +432,16 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
     o->golden = o->check && strcmp(o->check, "ref") != 0;
     if (o->golden && strpbrk(o->check, "./") == NULL)           /* a word, not a file */
         return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?",
-                    shown(o->check).text);
+                    printable(o->check).text);
     if (o->golden &&
         (model || o->resume || o->data || o->save || o->trace || batch || seq || lr >= 0 || dropout >= 0 || untied))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",
-                    shown_path(o->check).text);
+                    printable_path(o->check).text);
     if (o->dump && !o->golden)
         return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file",
-                    shown_path(o->dump).text);
+                    printable_path(o->dump).text);
     if (o->isolate && !o->check) return fail(err, ERR_USAGE, "--isolate: needs --check ref");
     struct plan *p = &o->plan;
     int64_t usual_batch;

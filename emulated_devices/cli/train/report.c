@@ -34,8 +34,9 @@ void report_start(const struct train_record *r, const struct text *text)
     fprintf(r->out, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy\n", p->batches ? "up to " : "",
             (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
             p->micros == 1 ? "" : "es");
-    fprintf(r->out, "text    %s, %lld bytes\n", shown_path(text->name).text, (long long)text->count);
-    if (o->resume) fprintf(r->out, "resumed %s, at step %lld\n", shown_path(o->resume).text, (long long)o->saved.step);
+    fprintf(r->out, "text    %s, %lld bytes\n", printable_path(text->name).text, (long long)text->count);
+    if (o->resume)
+        fprintf(r->out, "resumed %s, at step %lld\n", printable_path(o->resume).text, (long long)o->saved.step);
     if (r->overridden[0]) fprintf(r->out, "differs from the saved run: %s\n", r->overridden);
     if (p->model.V > TEXT_VOCABULARY)
         fprintf(r->out,
@@ -131,24 +132,24 @@ static void print_place(struct columns *t, const struct mesh *m, int first, int 
             used += snprintf(place + used, sizeof place - (size_t)used, "%s%s=%d", used ? " " : "", axis_name(a),
                              mesh_coordinate(m, first, a));
     }
-    if (first == last) column(t, RIGHT_ALIGNED, "%d", first);
-    else column(t, RIGHT_ALIGNED, "%d-%d", first, last);
-    column(t, LEFT_ALIGNED, "%s", used ? place : m->devices > 1 ? "all" : "the only device");
+    if (first == last) columns_add(t, RIGHT_ALIGNED, "%d", first);
+    else columns_add(t, RIGHT_ALIGNED, "%d-%d", first, last);
+    columns_add(t, LEFT_ALIGNED, "%s", used ? place : m->devices > 1 ? "all" : "the only device");
 }
 
 static void head(struct columns *t, const char *const *names)
 {
-    column(t, RIGHT_ALIGNED, "devices");
-    column(t, LEFT_ALIGNED, "where");
-    for (; *names; names++) column(t, RIGHT_ALIGNED, "%s", *names);
+    columns_add(t, RIGHT_ALIGNED, "devices");
+    columns_add(t, LEFT_ALIGNED, "where");
+    for (; *names; names++) columns_add(t, RIGHT_ALIGNED, "%s", *names);
     columns_end_row(t);
 }
 
-static void size(struct columns *t, uint64_t bytes) { column(t, RIGHT_ALIGNED, "%s", size_format(bytes).text); }
+static void size(struct columns *t, uint64_t bytes) { columns_add(t, RIGHT_ALIGNED, "%s", size_format(bytes).text); }
 
 static void size_in(struct columns *t, uint64_t bytes, uint64_t pieces)
 {
-    column(t, RIGHT_ALIGNED, "%s in %llu", size_format(bytes).text, (unsigned long long)pieces);
+    columns_add(t, RIGHT_ALIGNED, "%s in %llu", size_format(bytes).text, (unsigned long long)pieces);
 }
 
 /* A table with a row for each range of devices that are alike. */
@@ -172,7 +173,7 @@ static void print_ranges(const struct train_record *r, const char *const *names,
 static void memory_row(struct columns *t, const struct mesh *m, const struct device_report *x)
 {
     (void)m;
-    column(t, RIGHT_ALIGNED, "%llu", (unsigned long long)x->parameters);
+    columns_add(t, RIGHT_ALIGNED, "%llu", (unsigned long long)x->parameters);
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) size(t, x->peak.tag[tag]);
     size(t, x->peak.total);
 }

@@ -42,13 +42,13 @@ static const char *verdict(const struct train_record *r)
 static void print_worst(struct columns *t, const char *kind, const struct worst *w)
 {
     if (w->tensor[0] == '\0') return;
-    column(t, LEFT_ALIGNED, "%s", kind);
-    column(t, LEFT_ALIGNED, "%s", w->tensor);
-    column(t, LEFT_ALIGNED, "device %d", w->rank);
-    column(t, LEFT_ALIGNED, "step %lld", (long long)w->step);
-    column(t, LEFT_ALIGNED, "error %.1e", w->error);
-    column(t, LEFT_ALIGNED, "bound %.1e", w->bound);
-    column(t, LEFT_ALIGNED, "ratio %.3g", w->ratio);
+    columns_add(t, LEFT_ALIGNED, "%s", kind);
+    columns_add(t, LEFT_ALIGNED, "%s", w->tensor);
+    columns_add(t, LEFT_ALIGNED, "device %d", w->rank);
+    columns_add(t, LEFT_ALIGNED, "step %lld", (long long)w->step);
+    columns_add(t, LEFT_ALIGNED, "error %.1e", w->error);
+    columns_add(t, LEFT_ALIGNED, "bound %.1e", w->bound);
+    columns_add(t, LEFT_ALIGNED, "ratio %.3g", w->ratio);
     columns_end_row(t);
 }
 

@@ -194,7 +194,7 @@ enum error_code train_take_saved(const struct checkpoint *c, const struct option
     enum error_code e = OK;
     for (const cJSON *f = c->run->child; f && !e; f = f->next)
         if (!cJSON_IsString(f))
-            e = fail(err, ERR_FORMAT, "%s: %s must be a text", TRAINING_FILE, shown(f->string).text);
+            e = fail(err, ERR_FORMAT, "%s: %s must be a text", TRAINING_FILE, printable(f->string).text);
         else if (strncmp(f->string, "--", 2) == 0 && !options_given(argc, argv, f->string) &&
                  !follows_given(c->run, f->string, argc, argv))
             e = options_set(table, f->string, f->valuestring, err);
@@ -230,7 +230,7 @@ static void note(struct found *f, const char *name, const cJSON *saved, const cJ
 {
     char line[200];
     const int n = snprintf(line, sizeof line, "%s%s: saved %.60s, now %.60s", f->count ? "; " : "", name,
-                           shown(text_of(saved, name)).text, shown(text_of(now, name)).text);
+                           printable(text_of(saved, name)).text, printable(text_of(now, name)).text);
     f->count++;
     if (is_for_good(name) && f->for_good == NULL && cJSON_HasObjectItem(saved, name)) f->for_good = name;
     if (f->used + (size_t)n >= f->size) f->left_out++;
@@ -265,7 +265,7 @@ enum error_code train_check_saved(const struct train_options *o, const struct te
     cJSON_Delete(now);
     if (f.count == 0 || (o->override && f.for_good == NULL)) return OK;
     if (f.left_out) snprintf(more, sizeof more, "; and %d more", f.left_out);
-    return fail(err, ERR_USAGE, "--resume %.80s: %s: %s%s; %s", shown_path(o->resume).text,
+    return fail(err, ERR_USAGE, "--resume %.80s: %s: %s%s; %s", printable_path(o->resume).text,
                 f.for_good ? "cannot be resumed" : "this would be a different run", differences, more,
                 f.for_good ? "--model DIR starts a new run from its weights" : "--override continues anyway");
 }

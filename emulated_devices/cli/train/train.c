@@ -319,8 +319,8 @@ static enum error_code train_device(const struct train_options *o, struct error 
     return e;
 }
 
-/* What is wrong with files is better said once, before there are eight of us. */
-static enum error_code launch_devices(const struct train_options *o, int argc, char **argv, int *status,
+/* What is wrong with files is reported once, before the devices start. */
+static enum error_code launch_checked(const struct train_options *o, int argc, char **argv, int *status,
                                       struct error *err)
 {
     struct text text;
@@ -331,7 +331,7 @@ static enum error_code launch_devices(const struct train_options *o, int argc, c
     text_free(&text);
     if (!e) e = probe_outputs(o, err);
     if (!e) e = check_memory(o, err);
-    return e ? e : launch(o->plan.mesh.devices, argc, argv, status, err);
+    return e ? e : launch_devices(o->plan.mesh.devices, argc, argv, status, err);
 }
 
 enum error_code command_train(int argc, char **argv, int *status, struct error *err)
@@ -339,7 +339,7 @@ enum error_code command_train(int argc, char **argv, int *status, struct error *
     struct train_options o;
     enum error_code e = train_parse(&o, argc - 2, argv + 2, err);
     const bool alone = under_launcher() || o.plan.mesh.devices == 1;
-    if (!e && !o.help) e = alone ? train_device(&o, err) : launch_devices(&o, argc, argv, status, err);
+    if (!e && !o.help) e = alone ? train_device(&o, err) : launch_checked(&o, argc, argv, status, err);
     train_options_free(&o);
     return e;
 }

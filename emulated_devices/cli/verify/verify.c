@@ -66,7 +66,7 @@ static enum error_code run_job(const struct verify_options *o, int devices, char
     int n = 6;
     if (o->what) words[n++] = o->what;
     if (o->quiet) words[n++] = "--quiet";
-    return launch(devices, n, (char **)words, status, err);     /* which does not write to them */
+    return launch_devices(devices, n, (char **)words, status, err);     /* which does not write to them */
 }
 
 static enum error_code run_jobs(const struct verify_options *o, char *program, const char *path, cJSON *root,

@@ -12,9 +12,9 @@
 
 static const size_t ADDRESSES = (size_t)1 << 40;
 
-struct shown { struct shown *next; max_align_t zeros[]; };
+struct printable { struct printable *next; max_align_t zeros[]; };
 
-struct counting { struct range range; struct shown *views; };
+struct counting { struct range range; struct printable *views; };
 
 static struct counting *of(struct device *d) { return d->state; }
 
@@ -52,7 +52,7 @@ static void copy(struct device *d, void *to, size_t to_pitch, const void *from, 
 static void *host_writes(struct device *d, void *data, size_t bytes)
 {
     if (!range_holds(&of(d)->range, data)) return data;
-    struct shown *s = calloc(1, sizeof *s + bytes);
+    struct printable *s = calloc(1, sizeof *s + bytes);
     if (s == NULL) fprintf(stderr, "orrery: no memory for a host view of %zu bytes\n", bytes), abort();
     s->next = of(d)->views;
     of(d)->views = s;
@@ -64,7 +64,7 @@ static const void *host_reads(struct device *d, const void *data, size_t bytes) 
 
 static void host_gives_back(struct device *d, const void *view)
 {
-    struct shown **at = &of(d)->views, *s;
+    struct printable **at = &of(d)->views, *s;
     while ((s = *at) != NULL && s->zeros != view) at = &s->next;
     if (s == NULL) return;                                      /* the host's own memory */
     *at = s->next;

@@ -80,7 +80,7 @@ static void step_run(void *context, struct run r)
         double drawn[DRAWN_AT_ONCE], rounded[DRAWN_AT_ONCE];
         const struct tensor z = tensor_1d(rounded, t, n);
         mezo_draw(&x->at.parameter->spec, a->direction->key, r.whole + at, n, drawn);
-        convert(rounded, t, drawn, F64, n);
+        convert_numbers(rounded, t, drawn, F64, n);
         optimizer_step(x->dp->optimizer, slice(x->master, (struct interval){ r.piece + at, n }), z, NULL, x->step);
     }
 }

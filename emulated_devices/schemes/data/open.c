@@ -136,7 +136,7 @@ static void draw_run(void *context, struct run r)
     for (int64_t done = 0, n; done < r.length; done += n) {
         n = r.length - done < DRAWN_AT_ONCE ? r.length - done : DRAWN_AT_ONCE;
         param_init(&d->stretch.parameter->spec, d->seed, master, r.whole + done, n, drawn);
-        convert(out + (size_t)done * dtype_size(d->own.dtype), d->own.dtype, drawn, master, n);
+        convert_numbers(out + (size_t)done * dtype_size(d->own.dtype), d->own.dtype, drawn, master, n);
     }
 }
 

@@ -16,10 +16,10 @@ bool schedule_is_file(const char *name)
 static enum error_code check_regular(const char *path, struct error *err)
 {
     struct stat st;
-    if (stat(path, &st) != 0) return fail(err, ERR_FILE, "%s: %s", shown_path(path).text, strerror(errno));
+    if (stat(path, &st) != 0) return fail(err, ERR_FILE, "%s: %s", printable_path(path).text, strerror(errno));
     if (!S_ISREG(st.st_mode))
         return fail(err, ERR_FILE, "%s: is not a regular file; a schedule is read more than once",
-                    shown_path(path).text);
+                    printable_path(path).text);
     return OK;
 }
 
@@ -28,8 +28,8 @@ static enum error_code read_file(struct schedule *s, const char *path, struct er
     enum error_code e = check_regular(path, err);
     if (e) return e;
     FILE *f = fopen(path, "r");
-    if (f == NULL) return fail(err, ERR_FILE, "%s: cannot be opened: %s", shown_path(path).text, strerror(errno));
-    e = schedule_read(s, f, shown_path(path).text, err);
+    if (f == NULL) return fail(err, ERR_FILE, "%s: cannot be opened: %s", printable_path(path).text, strerror(errno));
+    e = schedule_read(s, f, printable_path(path).text, err);
     fclose(f);
     return e;
 }
@@ -42,14 +42,14 @@ enum error_code schedule_by_name(struct schedule *s, const char *name, const str
     if (!schedule_is_file(name)) return schedule_make(s, name, q, err);
     if (q->skip > 0 || q->update_every > 0)
         return fail(err, ERR_PLAN, "%s: %s %d is for registered schedules; a file has its own %s",
-                    shown_path(name).text, q->skip > 0 ? "--skip" : "--update-every",
+                    printable_path(name).text, q->skip > 0 ? "--skip" : "--update-every",
                     q->skip > 0 ? q->skip : q->update_every, q->skip > 0 ? "routes" : "update");
     enum error_code e = read_file(s, name, err);
     if (e) return e;
     if (fits(s->devices, q->devices) && fits(s->micros, q->micros) && fits(s->chunks, q->chunks)) return OK;
     e = fail(err, ERR_PLAN,
              "%s: has a schedule for --pp %d --micro %d --chunks %d; --pp %d --micro %d --chunks %d do not fit",
-             shown_path(name).text, s->devices, s->micros, s->chunks, q->devices ? q->devices : s->devices,
+             printable_path(name).text, s->devices, s->micros, s->chunks, q->devices ? q->devices : s->devices,
              q->micros ? q->micros : s->micros, q->chunks ? q->chunks : s->chunks);
     schedule_free(s);
     return e;

@@ -31,7 +31,7 @@ enum error_code graph_pin(struct sbp_graph *g, const struct sbp_mesh *m, const c
 {
     char text[SBP_TEXT];
     const int i = graph_find(g, name);
-    if (i < 0) return fail(err, ERR_USAGE, "%s: the graph has no such tensor", shown(name).text);
+    if (i < 0) return fail(err, ERR_USAGE, "%s: the graph has no such tensor", printable(name).text);
     if (!signature_fits(&g->tensor[i].shape, m, s))
         return fail(err, ERR_PLAN, "%s cannot be %s: a split has more parts than there are rows", name,
                     signature_text(m, s, text));

@@ -208,5 +208,5 @@ enum error_code graph_strategy(struct sbp_graph *g, const struct sbp_mesh *m, co
         const enum error_code e = pin_inputs(g, m, s, err);
         return e ? e : pin_inside(g, m, s, err);
     }
-    return fail(err, ERR_USAGE, "strategy %s: must be dp, 1d, sp, 2d or free", shown(name).text);
+    return fail(err, ERR_USAGE, "strategy %s: must be dp, 1d, sp, 2d or free", printable(name).text);
 }

@@ -112,7 +112,7 @@ enum error_code signature_parse(const struct sbp_mesh *m, const char *text, stru
     }
     if (p && m->axes == 2) p = *p == ')' ? p + 1 : NULL;
     if (p && *p == '\0') return OK;
-    return fail(err, ERR_USAGE, "%s: must be a signature like %s; each of S(dimension), B and P", shown(text).text,
+    return fail(err, ERR_USAGE, "%s: must be a signature like %s; each of S(dimension), B and P", printable(text).text,
                 m->axes == 1 ? "S(0)" : "(S(0), B)");
 }
 
