@@ -8,10 +8,9 @@ static struct device device;
 static struct comm comm;
 
 /* Clusters that put the weight elsewhere: on latency, on each message's use of a port, on bytes. */
-#define FLAT(title, flops, memory, alpha, port, bytes) { .name = title, .flop_rate = { [F32] = flops }, \
-                                                         .memory_rate = memory, .levels = 1, \
-                                                         .link = { { .latency = alpha, .gap = port, .rate = bytes,
-                                                                     .eager = ALWAYS_EAGER } } }
+#define FLAT(title, flops, memory, alpha, port, bytes) { .name = title, .levels = 1, \
+    .flop_rate = { [F32] = flops }, .memory_rate = memory, \
+    .link = { { .latency = alpha, .gap = port, .rate = bytes, .eager = ALWAYS_EAGER } } }
 static const struct cluster h100 = FLAT("h100", 989000000, 3350000, 2000000, 0, 450000);
 static const struct cluster slow_start = FLAT("slow start", 1000000000, 3000000, 100000000, 0, 400000);
 static const struct cluster busy_port = FLAT("busy port", 1000000000, 3000000, 1000000, 1000000, 400000);
