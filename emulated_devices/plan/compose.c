@@ -75,8 +75,7 @@ static const struct clash clashes[] = {
       "gathers weights, and @ keeps two versions of them; it goes with ddp, zero1 and zero2", NULL },
     { HAS_state_shared, HAS_low_rank,
       "cuts a layer between any two elements, and a matrix that @ projects needs one owner, who has its whole "
-      "gradient; it goes with "
-      "ddp", NULL },
+      "gradient; it goes with ddp", NULL },
     { HAS_state_shared_further, HAS_forward_only,
       "shards gradients or optimizer state, and @ has none; it goes with ddp, zero3, fsdp, hsdp and mics", NULL },
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 void openblas_set_num_threads(int);
+int openblas_get_num_threads(void);
 
 int use_cores(int processes)
 {
@@ -12,4 +13,11 @@ int use_cores(int processes)
     omp_set_num_threads(threads);
     openblas_set_num_threads(threads);
     return threads;
+}
+
+int blas_threads(int threads)
+{
+    const int before = openblas_get_num_threads();
+    openblas_set_num_threads(threads);
+    return before;
 }

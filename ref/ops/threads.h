@@ -6,4 +6,7 @@
  *  @return the number of threads. */
 int use_cores(int processes);
 
+/** Set the threads of OpenBLAS alone.  @return how many it had. */
+int blas_threads(int threads);
+
 #endif

@@ -22,7 +22,7 @@ test_unknown_words() {
     train --optimizer galore --history 3;   refuses 2 '--history: is for --optimizer natural-galore, not galore'
     train --rank 4;                         refuses 2 '--rank: is for --optimizer galore and natural-galore, not adamw'
     train --optimizer galore --tp 2;        refuses 2 '--tp 2: cuts matrices, and --optimizer galore projects whole ones; use --dp and --pp'
-    train --optimizer galore --dp 2 --zero 2;   refuses 2 '--data-parallel zero2: keeps parts of matrices, .*; it needs ddp'
+    train --optimizer galore --dp 2 --zero 2;   refuses 2 '--data-parallel zero2: cuts a layer between any two elements, .*; it goes with ddp'
     train --tensor 1e;                      refuses 2 '--tensor 1e: .*did you mean 1d\?'
     train --data-parallel everything;     refuses 2 '--data-parallel everything: must be one of .*ddp'
     train --schedule 1f2b;                  refuses 2 '--schedule.*1f2b.*did you mean .?1f1b'

@@ -206,7 +206,7 @@ static void test_what_does_not_fit_is_refused(void **state)
     p = fits, p.hyper.damping = 0, refused(p, "--damping 0");
     p = fits, p.hyper.galore_scale = NAN, refused(p, "--galore-scale nan");
     if (test_size == 1) return;
-    p = fits, p.data.scheme = "zero1", refused(p, "--data-parallel zero1: keeps parts of matrices");
+    p = fits, p.data.scheme = "zero1", refused(p, "--data-parallel zero1: cuts a layer between any two elements");
     p = case_plan(1, test_size, 1);
     case_take_low_rank(&p, named("galore"));
     refused(p, "cuts matrices");
