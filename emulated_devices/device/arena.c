@@ -109,6 +109,7 @@ static void keep_or_free(struct arena *a, struct arena_block *b)
 
 void arena_poison(const struct arena *a, void *data, uint64_t bytes)
 {
+    if (bytes == 0) return;
     unsigned char *const view = host_write(a->device, data, bytes), *p = view;
     for (; bytes >= sizeof POISON; p += sizeof POISON, bytes -= sizeof POISON) memcpy(p, &POISON, sizeof POISON);
     memcpy(p, &POISON, bytes);

@@ -85,7 +85,7 @@ uint64_t flight_hash(const void *data, uint64_t bytes)
         h ^= h >> 29;
     }
     word = 0;
-    memcpy(&word, p, (size_t)bytes);
+    if (bytes > 0) memcpy(&word, p, (size_t)bytes);
     return (h ^ word) * 0x9e3779b97f4a7c15u;
 }
 

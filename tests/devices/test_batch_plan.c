@@ -7,7 +7,7 @@
 
 static struct batch_plan read_text(char *text)
 {
-    struct batch_plan b;
+    struct batch_plan b = { 0 };
     FILE *f = fmemopen(text, strlen(text), "r");
     const enum error_code e = f ? batch_plan_read(&b, f, "f", &err) : ERR_FILE;
     if (f) fclose(f);

@@ -88,7 +88,7 @@ static bool takes(const struct data_parallel *dp, int operand)
 static struct operand operand_of(const struct data_parallel *dp, int operand)
 {
     static const struct operand all[] = {
-        [GRADIENT] = { GRADIENTS, KIND_GRADIENT },
+        [GRADIENT] = { .tag = GRADIENTS, .kind = KIND_GRADIENT },
         [ANCHOR] = { OPTIMIZER, KIND_ANCHOR, .read = true, .written = true },
         [THETA] = { OPTIMIZER, KIND_MASTER, .read = true, .written = true },
         [MOMENTUM] = { OPTIMIZER, KIND_MOMENTUM, .read = true, .written = true },
@@ -244,6 +244,6 @@ const struct data_stage stage_outer = {
     .name = "outer step", .takes_part = takes_part, .state = sizeof (struct outer_stage), .outline = open_group,
     .close = close_group, .after = after,
     .passing = passing,
-    .keeps = { { offsetof(struct unit, anchor), OPTIMIZER, KIND_ANCHOR },
+    .keeps = { { offsetof(struct unit, anchor), OPTIMIZER, KIND_ANCHOR, NULL },
                { offsetof(struct unit, momentum), OPTIMIZER, KIND_MOMENTUM, momentum_elements } }, .kept = 2,
 };

@@ -91,7 +91,7 @@ const struct data_stage stage_step = { .name = "step", .takes_part = steps_here,
 
 const struct data_stage stage_masters = {
     .name = "masters", .takes_part = data_has_masters, .keeps = { { offsetof(struct unit, master), OPTIMIZER,
-                                                                    KIND_MASTER } }, .kept = 1,
+                                                                    KIND_MASTER, NULL } }, .kept = 1,
 };
 
 enum error_code renew_weights(struct data_parallel *dp, struct unit *u, struct error *err)

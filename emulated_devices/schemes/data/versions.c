@@ -30,5 +30,5 @@ void data_same_versions(struct data_parallel *dp)
 
 const struct data_stage stage_versions = {
     .name = "versions", .takes_part = takes_part, .acquire = acquire, .before = remember,
-    .keeps = { { offsetof(struct unit, older), PARAMETERS, KIND_OLDER_WEIGHT } }, .kept = 1,
+    .keeps = { { offsetof(struct unit, older), PARAMETERS, KIND_OLDER_WEIGHT, NULL } }, .kept = 1,
 };
