@@ -59,7 +59,7 @@ static void take_batches(struct plan *p)
 static const char several[] = "orrery schedule 1\nname several\n"
                               "devices 1\nmicros 2\nchunks 2\nplace 0: 0 1\nupdate 1\nversions 1\n"
                               "device 0: F0.0 F0.1 B0.1 B0.0 U0.1 U0.0 F1.0 F1.1 B1.1 B1.0 U1.1 U1.0\n";
-static char several_file[128];
+static char several_file[4096];
 
 enum { ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER };
 
@@ -165,8 +165,8 @@ static void test_each_row_refuses_a_plan_that_no_other_row_refuses(void **state)
     const struct clash *row;
     int unreached = 0;
     (void)state;
-    const char *folder = getenv("TMPDIR");
-    snprintf(several_file, sizeof several_file, "%.60s/orrery-compose-%ld", folder ? folder : "build", (long)getpid());
+    const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    snprintf(several_file, sizeof several_file, "%.4000s/orrery-compose-%ld", folder, (long)getpid());
     FILE *file = fopen(several_file, "w");
     assert_non_null(file);
     fputs(several, file);
