@@ -61,8 +61,8 @@ void data_start_round(struct data_parallel *dp)
         const struct unit *u = &dp->unit[i];
         struct views v = views_of(dp->device);
         tensor_convert(view_write(&v, u->anchor), view_read(&v, data_kept_tensor(dp, u, KIND_MASTER)));
-        memset(view_write(&v, u->momentum).data, 0, tensor_bytes(u->momentum));
         views_end(&v);
+        device_zero(dp->device, u->momentum);
     }
 }
 
