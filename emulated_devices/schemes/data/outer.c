@@ -13,7 +13,6 @@
 #include "emulated_devices/device/compute.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
-#include <string.h>
 
 const char *share_replica(struct shards *s, const struct data_request *q)
 {
