@@ -51,7 +51,7 @@ test_what_is_refused() {
     train --dp 2 --zero 1 --tiles 2;                                    refuses 2 '--tiles 2: --data-parallel zero1 with --dp 2 gathers no weights'
     train --dp 2 --zero 2 --tiles 2;                                    refuses 2 '--tiles 2: --data-parallel zero2 with --dp 2 gathers no weights'
     train --zero 3 --tiles 2;                                           refuses 2 '--tiles 2: .*--dp 1 gathers no weights.*or --offload weights'
-    train --dp 2 --zero 3 --tiles 2 --tp 2;                             refuses 2 '--tiles 2: --tp 2 .*use --tp 1'
+    train --dp 2 --zero 3 --tiles 2 --tp 2 --tensor 1d-sp-overlap;        refuses 2 '--tiles 2: .*1d-sp-overlap'
     train --dp 2 --zero 3 --tiles 2 --reshard-after-forward no;         refuses 2 '--tiles 2: --reshard-after-forward no keeps'
     train --dp 2 --zero 3 --tiles 2 --quantize-weights int8;            refuses 2 '--tiles 2: quantisation blocks of --quantize-weights'
     train --dp 2 --zero 3 --tiles 2 --quantize-gradients int4;          refuses 2 '--tiles 2: quantisation blocks of --quantize-gradients'

@@ -5,14 +5,14 @@
 #include "emulated_devices/cli/launch/watch.h"
 #include <sys/types.h>
 
-/* The processes of one job.  Whoever loses its parent becomes our child (Linux), so that nobody gets lost. */
+/* The processes of one job.  A process whose parent has ended becomes our child (Linux), so that none is lost. */
 struct family {
     pid_t job;                          /* mpiexec */
     bool job_ended;
     int how;                            /* it ended, as waitpid tells */
 };
 
-/** Before the job is forked: take in whoever of its processes loses its parent. */
+/** Before the job is forked: adopt those of its processes whose parent ends. */
 void family_adopt(void);
 
 /** In the environment of the job, and so of all its processes: that they are of this family. */

@@ -19,25 +19,25 @@ static void open_missing_streams(void)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
 }
 
-/* ---- a witness
- * -------------------------------------------------------------------------------------------------------- When a
- * device dies, mpiexec kills the others and reports the first of all, not the first that died.  So every device has a
- * witness: a process that waits at the other end of a pipe for a goodbye, the number of the signal that ends the
- * device, or its end without a word, and says so, and when.  It has a process group of its own, for mpiexec kills
- * groups.
- *
- * MPICH aborts a device that reads from a dead one.  A device that aborts therefore lingers: the death behind it, if
- * there is one, is told in that time, and those of the devices that mpiexec kills because of the
- * abort are told after it. */
+/* ---- a witness --------------------------------------------------------------------------------------------------- */
 
+/* When a device dies, mpiexec kills the others and reports the first of all, not the first that died.  So every device
+ * has a witness: a process that reads from a pipe what ends the device, or sees the pipe close without a word, and
+ * reports it with the time.  It has a process group of its own, because mpiexec kills groups.
+ *
+ * MPICH aborts a device that reads from a dead one.  A device that aborts therefore lingers: the death that caused it,
+ * if there is one, is reported in that time.  Devices that mpiexec kills because of the abort die after it.  The time
+ * of an abort is the device's own: on a busy machine its witness may run a second later. */
+
+struct last_word { int number; double when; };          /* signal, 0: a normal end; seconds */
 static int to_witness = -1;
 
 static void say_to_witness(int signal_number)
 {
-    const unsigned char word = (unsigned char)signal_number;
+    const struct last_word word = { signal_number, measure_now() };
     const int fd = to_witness;
     to_witness = -1;
-    if (fd >= 0 && write(fd, &word, 1) == 1) close(fd);
+    if (fd >= 0 && write(fd, &word, sizeof word) == sizeof word) close(fd);
 }
 
 static void say_goodbye(void) { say_to_witness(0); }
@@ -52,11 +52,13 @@ static void say_signal(int number)
 
 static void witness(int from, long device)
 {
-    unsigned char word = SIGKILL;                       /* the one that leaves no time for words */
+    struct last_word word;
     char line[96];
-    if (read(from, &word, 1) != 1 || word != 0) {
-        const int n =
-            snprintf(line, sizeof line, LOST_LINE "%ld %d %.3f %d\n", device, word, measure_now(), proxy_is_gone());
+    const bool silent = read(from, &word, sizeof word) != sizeof word;
+    if (silent) word = (struct last_word){ SIGKILL, measure_now() };    /* the signal that cannot be handled */
+    if (word.number != 0) {
+        const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d %.6f %d\n", device, word.number, word.when,
+                               proxy_is_gone());
         if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
     }
     _exit(0);

@@ -34,8 +34,8 @@ static void remember_process(struct watch *w, const char *text)
     if (i == w->known) w->known++;
 }
 
-/* The first, unless a device has said before that it is about to end.  An abort gives way to another death in the time
- * that the device lingers: it is the consequence. */
+/* The first, unless a device has said before that it is about to end.  Reports may come late and in another order, so
+ * times decide.  An abort counts from the end of the time that its device lingers: a death before that caused it. */
 static void remember_loss(struct watch *w, const char *text)
 {
     long pid;
@@ -46,8 +46,8 @@ static void remember_loss(struct watch *w, const char *text)
         w->orphaned = true;
         return;
     }
-    if (w->lost_pid == 0 || (w->lost_signal == SIGABRT && number != SIGABRT && when < w->lost_when + LINGER))
-        w->lost_pid = pid, w->lost_signal = number, w->lost_when = when;
+    if (number == SIGABRT) when += LINGER;
+    if (w->lost_pid == 0 || when < w->lost_when) w->lost_pid = pid, w->lost_signal = number, w->lost_when = when;
 }
 
 /* A death is reported in a frame of '=', with three lines below.  Who it names need not be who died first. */

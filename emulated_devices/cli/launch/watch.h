@@ -28,7 +28,7 @@ struct watch {
     long lost_pid;                      /* the first process that ended without saying goodbye; 0 if there is none */
     bool orphaned;                      /* devices have ended because MPICH's process that had started them did */
     int lost_signal;                    /* what ended it, */
-    double lost_when;                   /* and when */
+    double lost_when;                   /* and when; an abort: when its device had lingered */
     char said[LINE];                    /* the first line in which a device says what went wrong; shown at the end */
     int write_errno;                    /* our own output cannot be written */
     char mpi_failed[200];               /* the last line of what MPICH says when it cannot start: the cause */
