@@ -68,8 +68,8 @@ bool under_launcher(void);
 /** This process's rank as the launcher's environment tells it, before MPI is up; 0 without a launcher. */
 int launcher_rank(void);
 
-/** Tell the waiting launch_devices() who is who: a line on stderr for each process, which
- * launch_devices() keeps to itself. */
+/** Tell the waiting launch_devices() which process is which device:
+ * one line on stderr, which launch_devices() does not print. */
 void announce_process(int rank, const char *place);
 #define PROCESS_LINE "orrery-process "  /* how it begins */
 /* how another begins: a process has ended without saying goodbye;
@@ -98,8 +98,8 @@ struct comm;
 typedef enum error_code device_fn(struct comm *world, const void *asked, struct error *);
 
 /**
- * Be one device of a job from its beginning to its end: connect with the others, tell the launcher who this is, run,
- * disconnect.  Collective over the processes of the job.  device.c
+ * Be one device of a job from its beginning to its end: connect with the others, tell the launcher which device this
+ * is, run, disconnect.  Collective over the processes of the job.  device.c
  * @param dtype    in which the device computes.
  * @param cluster  whose virtual time passes; NULL: none does.
  * @return what run returns, or why there is no device.
@@ -113,7 +113,7 @@ enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, dev
  * Run this program again, with the same words, on so many processes under mpiexec, and wait for it.
  *
  * Their output is passed on; what mpiexec itself prints is not.  A signal that stops this process stops all of them
- * first.  When nobody reads the output any more, or the signal was caught, this process ends by that signal.
+ * first.  When the reader of the output is gone, or the signal was caught, this process ends by that signal.
  * @param[out] status  the devices' exit status.
  * @return OK if the devices have said themselves what went wrong; ERR_COMM if mpiexec cannot be started or a device
  *         died, which is named; ERR_FILE if the output cannot be written.

@@ -2,7 +2,7 @@
 #ifndef ORRERY_CLI_MEASURE_H
 #define ORRERY_CLI_MEASURE_H
 
-/** Seconds since some moment in the past, by a clock that nobody sets. */
+/** Seconds of a monotonic clock. */
 double measure_now(void);
 
 /** The middle of n values, or the mean of the two in the middle; sorts them.  n >= 1. */

@@ -1,8 +1,8 @@
-/* comm.h -- how devices talk: groups, exchanges, messages, and the count of every one of them.
+/* comm.h -- communication between devices: groups, exchanges, messages, and a count of each of them.
  *
  * The files in this folder are the only ones that call MPI.  Nothing ever blocks inside it: MPICH spins in blocking
  * calls, which with more ranks than cores starves the very rank one waits for.  Every wait starts the non-blocking
- * call, tests, and gives the core away.
+ * call, tests, and yields the core.
  *
  * A *group* is a list of ranks with a context of its own; making one is local and cheap.  One *exchange* is one
  * operation on a group (an all-reduce, a send from stage to stage); messages of two groups or of two exchanges never
@@ -43,7 +43,7 @@ struct comm {
     struct transport *transport;                /* MPI's side of it */
     struct group *everyone;                     /* for agreement and barriers */
     bool checks_calls;                          /* collectives make sure that all members call them alike */
-    const struct listener *listener;            /* is told of what arrives and is added here; NULL: nobody */
+    const struct listener *listener;            /* is told what arrives and is added here, or NULL */
 };
 
 /**
@@ -75,7 +75,7 @@ void comm_abort(struct comm *, int exit_status) __attribute__((noreturn));
 void comm_give_up(struct comm *, const struct error *) __attribute__((noreturn));
 
 /**
- * Make one outcome everybody's: the error of the lowest rank that has one.
+ * Agree on one outcome: the error of the lowest rank that has one.
  * Collective over all devices.  Call it before the next message whenever one device alone can have failed.
  * @param local  what happened here; its text is in err if it is not OK.
  * @return the same code, with the same text in err, on every device.
@@ -108,8 +108,8 @@ struct group {
 /**
  * The group of devices that differ from this one only in the given axes.
  * Local: no message is sent.  Any two devices make the groups that both belong to in the same order.
- * @param kind  who talks over it: two groups of the same devices are told apart by it.
- * @param axes  a set of AXIS_BITs; an axis of size 1 adds nobody.
+ * @param kind  which schemes use it: distinguishes groups of the same devices.
+ * @param axes  a set of AXIS_BITs; an axis of size 1 adds no device.
  */
 enum error_code group_along(struct group *, struct comm *, const struct mesh *, enum traffic_kind kind, unsigned axes,
                             struct error *);
@@ -128,7 +128,7 @@ void group_close(struct group *);
 struct exchange {
     struct group *group;
     enum operation operation;
-    uint32_t number;                            /* the how-manieth of the group, or the name */
+    uint32_t number;                            /* N for the Nth of the group, or the name */
     bool named;
     uint64_t call;                              /* the group's when it began */
 };
@@ -151,7 +151,7 @@ struct message message_send(struct exchange *, int peer, const void *data, uint6
 struct message message_receive(struct exchange *, int peer, void *data, uint64_t bytes);
 
 /**
- * Wait, giving the core away, until a message is complete.
+ * Wait, yielding the core, until a message is complete.
  * @return OK, or ERR_COMM: the message had another length than was expected, or the transport failed.
  */
 enum error_code message_wait(struct comm *, struct message, struct error *);
@@ -170,7 +170,7 @@ void reduce_local(struct exchange *, enum reduction, enum dtype, void *into, con
 /** The division that AVERAGE still owes; nothing for the others.  Integers round toward zero. */
 void reduce_finish(struct exchange *, enum reduction, enum dtype, void *x, int64_t count);
 
-/* Somebody who looks on, for drawings and traces: called when a message has come in, and when a sum has been made.
+/* Callbacks for drawings and traces: called when a message has arrived, and when a sum has been made.
  * The device's clock then stands at the moment it happened.  CONTROL exchanges are not shown. */
 struct listener {
     void *context;

@@ -18,7 +18,7 @@ static struct traffic *counted(const struct exchange *x)
     return &x->group->comm->counted.of[x->group->kind].of[x->operation];
 }
 
-/* A trace shows the message by this name; at both ends it is the how-manieth one of its sender. */
+/* A trace shows the message by this name; `serial` is N for the Nth message of its sender, at both ends. */
 static void announce(const struct exchange *x, int peer, uint64_t bytes, int sender, uint32_t serial)
 {
     char axes[64], name[TRACE_NAME];

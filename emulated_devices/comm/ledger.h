@@ -6,7 +6,7 @@
  *     expected    call by call: each call enters what its formula says of the sizes that it was given
  *     predicted   before the run, from the table of the model, the plan and its schedule
  *
- * The kind says who talks over a group: with dp = 1 the groups of two kinds can have the same members.
+ * The kind says which schemes use a group: with dp = 1 the groups of two kinds can have the same members.
  */
 #ifndef ORRERY_LEDGER_H
 #define ORRERY_LEDGER_H

@@ -4,7 +4,7 @@
 
 #include "ref/error.h"
 
-/* Slowest-varying first: neighbours in rank differ in tp, which talks most. */
+/* Slowest-varying first: neighbours in rank differ in tp, which sends most. */
 #define AXES(X)                         \
     X(PP, "pp", "pipeline stages")      \
     X(DP, "dp", "copies of the model")  \

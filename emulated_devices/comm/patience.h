@@ -1,10 +1,10 @@
-/* patience.h -- how to wait for another process on a machine with fewer cores than processes.
+/* patience.h -- how a process waits for another one on a machine with fewer cores than processes.
  *
- * First give the core away and look again, which answers fastest while everybody is only passing messages on: the core
- * comes back within microseconds.  When it stays away for LONG_YIELD somebody computes on it, and when nothing has come
- * after the time for yielding somebody computes elsewhere: then sleep, so that they have the cores, until the bell
- * rings; without a bell for a short time, a little longer each time.  With one, too, each sleep has an end, for what
- * nobody rings about.
+ * First it yields its core and looks again.  This answers fastest while all processes only pass messages on: the core
+ * comes back within microseconds.  If one yield takes LONG_YIELD, another process computes on this core.  If nothing
+ * has arrived after the time for yielding, another process computes on another core.  In both cases it sleeps, so that
+ * the cores are free, until its bell rings.  Without a bell the sleeps are short and grow.  A sleep with a bell has a
+ * limit too, because some events ring no bell.
  *
  *   for (;;) {
  *       patience_listen(&p);
@@ -27,7 +27,7 @@ static const struct tempo tempo_alone = { 1000 * 1000, 100 * 1000, 20 * 1000, 20
 static const struct tempo tempo_with_bell = { 200 * 1000, 100 * 1000, 200 * 1000, 1000 * 1000 };
 
 struct patience {
-    const struct bells *bells;          /* NULL: nobody rings */
+    const struct bells *bells;          /* NULL: there are none */
     int64_t since, last, sleep;         /* nanoseconds: first and last pause, the next sleep; 0 before there is one */
 };
 
@@ -38,13 +38,13 @@ static inline int64_t patience_now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Before each look: from here on a ring ends the sleep that may follow. */
+/* Call it before each look: a ring from now on ends the sleep that may follow. */
 static inline void patience_listen(const struct patience *p)
 {
     if (p->bells != NULL && p->sleep > 0) bells_listen(p->bells);
 }
 
-/* Yield, while that is the way. */
+/* Yield the core.  @return false: it is time to sleep instead. */
 static inline bool patience_yield(struct patience *p, const struct tempo *tempo)
 {
     const int64_t now = patience_now();
@@ -69,8 +69,8 @@ static inline void patience_pause(struct patience *p)
     p->sleep = p->sleep * 3 / 2 < tempo->longest ? p->sleep * 3 / 2 : tempo->longest;
 }
 
-/* Wait for what MPI itself does between all devices, however long.  Its own calls for that block: those who have come
- * keep the cores from those who have not. @return whether it went well. */
+/* Wait for a collective of MPI, without a limit.  MPI's blocking calls would spin: devices that have arrived would take
+ * the cores of those that have not.  @return whether it succeeded. */
 static inline bool patience_settle(MPI_Request *request)
 {
     struct patience p = { .bells = NULL };

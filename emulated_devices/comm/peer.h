@@ -9,7 +9,7 @@
 
 enum peer_way {
     PEER_BLOCKING,                      /* MPI_Allreduce */
-    PEER_YIELDING,                     /* MPI_Iallreduce, then MPI_Test and giving the core away until it is complete */
+    PEER_YIELDING,                     /* MPI_Iallreduce, then MPI_Test and sched_yield until it is complete */
     PEER_WAYS
 };
 

@@ -37,7 +37,7 @@ struct head {
     int64_t stamp;                      /* virtual time at which its last byte can arrive */
     uint32_t context, number;           /* in full; the tag has their low bits */
     uint64_t call;                      /* of the exchange */
-    uint32_t serial;                    /* the how-manieth message of its sender, for traces */
+    uint32_t serial;                    /* N for the Nth message of its sender, for traces */
     uint8_t named, rendezvous, unused[2];
 };
 
@@ -62,7 +62,7 @@ struct slot {
     bool late;             /* the body is aside: of a receive until it is waited for; of a send, what its stream read */
     char *aside;                        /* [aside_room] kept for the next user of the slot */
     uint64_t aside_room;
-    uint64_t hash;                      /* of what is sent, when it started, where somebody looks: flight.h */
+    uint64_t hash;                      /* of what is sent, when it started, if a flight follows it (flight.h) */
     int failed;                         /* what MPI said when it could not start; MPI_SUCCESS else */
     int next_free;
 };
@@ -83,7 +83,7 @@ struct transport {
 /** MPI_Init unless that is done; rank and size.  @return OK, or ERR_COMM with nothing to close. */
 enum error_code transport_begin(struct comm *, struct error *);
 
-/** Connect: communicators, limits from the environment.  Collective, also for who has failed before.
+/** Connect: communicators, limits from the environment.  Collective, also for devices that have failed before.
  *  @param local  what happened here so far.
  *  @return OK, or on every device the code and words of the first that failed, with nothing to close. */
 enum error_code transport_open(struct comm *, enum error_code local, struct error *);

@@ -1,10 +1,10 @@
-/* arena.h -- the memory of one device: every tensor comes from here, tagged, counted and held to a budget.
+/* arena.h -- the memory of one device: every tensor is allocated here, with a tag, counted, and compared with a budget.
  *
- * The budget is a property of the emulated device, not of the machine: going over it is remembered, not refused, so
- * that all devices reach the next point of agreement and the report can say who held what (arena_over).  Bytes counted
- * are the bytes asked for, so that tests can compare them with formulas by ==.
+ * The budget belongs to the emulated device, not to the machine.  An allocation above it succeeds and is recorded, so
+ * that all devices reach the next comm_agree and the report can name the device and its tags (arena_over).  The bytes
+ * counted are the bytes asked for, so that tests can compare them with formulas by ==.
  *
- * The memory is the backend's (backend.h); the arena keeps the books, on the host.
+ * The memory belongs to the backend (backend.h); the arena's own lists are on the host.
  */
 #ifndef ORRERY_ARENA_H
 #define ORRERY_ARENA_H
@@ -41,20 +41,20 @@ struct arena {
     uint64_t budget;                    /* bytes; 0: no limit */
     bool poison;                        /* fill new and freed memory with NaN patterns and check guard bands */
     struct arena_use now;
-    struct arena_use peak;              /* highest of each tag, and of the total; not all at the same moment */
-    struct arena_use at_peak;           /* what was held at the moment of the highest total */
-    struct arena_block *held[ARENA_LISTS];      /* everything not freed yet, by address */
-    struct flight *flight;              /* is told of what is freed (flight.h); NULL: nobody is */
-    struct arena_block *spare[ARENA_LISTS];     /* freed blocks kept for the next one of their size, by size */
+    struct arena_use peak;              /* the largest of each tag and of the total, at different times */
+    struct arena_use at_peak;           /* the use when the total was largest */
+    struct arena_block *held[ARENA_LISTS];      /* blocks in use, by address */
+    struct flight *flight;              /* is told what is freed (flight.h), or NULL */
+    struct arena_block *spare[ARENA_LISTS];     /* freed blocks, kept for reuse, by size */
     uint64_t spare_bytes;
 };
 
 const char *arena_tag_name(enum arena_tag);
 
-/** An arena with nothing in it, of a device that has its backend.  poison is on in debug and sanitizer builds. */
+/** An empty arena.  The device must have its backend.  `poison` is on in debug and sanitizer builds. */
 void arena_open(struct arena *, struct device *, uint64_t budget);
 
-/** Free whatever is left. */
+/** Free all blocks in use. */
 void arena_close(struct arena *);
 
 /**
@@ -64,18 +64,16 @@ void arena_close(struct arena *);
  */
 void *arena_alloc(struct arena *, enum arena_tag, uint64_t bytes);
 
-/** Give memory back; NULL is allowed.  Aborts the program if something wrote outside the block (poison builds). */
+/** Free a block; NULL is allowed.  In poison builds, aborts if a guard band was overwritten. */
 void arena_free(struct arena *, void *);
 
 /** Whether an address lies in a block that has not been freed, with which tag, and how long the block is. */
 bool arena_look(const struct arena *, const void *, enum arena_tag *, uint64_t *bytes);
 
-/** Fill memory, the device's or the host's, with the pattern of what may not be read:
- * NaN as two floats and as one double. */
+/** Fill device or host memory with a pattern that is NaN as two floats and as one double. */
 void arena_poison(const struct arena *, void *, uint64_t bytes);
 
-/** Stop counting a block that has been handed to the network:
- * it still exists, until arena_free, but outside the device. */
+/** Stop counting a block that the network owns now.  It exists until arena_free. */
 void arena_hand_over(struct arena *, void *);
 
 /** Whether the highest total so far is above the budget. */

@@ -36,7 +36,7 @@ struct backend {
     void (*copy)(struct device *, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                  size_t rows);
     /* A host view, after all operations so far.  host_write's shows what is there, too; what is written through it is
-     * on the device after host_done at the latest.  Nobody else writes those bytes meanwhile.  No virtual time. */
+     * on the device after host_done at the latest.  Nothing else writes those bytes until then.  No virtual time. */
     const void *(*host_read)(struct device *, const void *, size_t bytes);
     void *(*host_write)(struct device *, void *, size_t bytes);
     void (*host_done)(struct device *, const void *view);

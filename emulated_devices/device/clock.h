@@ -27,13 +27,11 @@
 struct trace;
 struct flight;
 
-/* The first two do one thing after another, as the program asks for it; the others are engines, which do a job at a
- * time for a device that goes on meanwhile: copies from and to the host, the host's drive, and what
- * the host computes. */
+/* COMPUTE and COMMUNICATION execute in program order.  The others are engines: they do one job at a time while the
+ * device continues: copies from and to the host, the host's drive, and computations of the host. */
 enum stream { COMPUTE, COMMUNICATION, FETCH, FLUSH, DRIVE, HOST, STREAMS };
 
-/* When a port is busy: intervals in ascending order, apart from each other.
- * Older ones than it can hold count as free. */
+/* When a port is busy: disjoint intervals in ascending order.  The oldest are dropped when it is full. */
 enum { PORT_MEMORY = 64 };
 struct port {
     int count;
@@ -43,15 +41,15 @@ struct port {
 struct clock {
     picoseconds now;                    /* the current stream's time */
     enum stream current;
-    picoseconds stream[STREAMS];        /* the others' */
-    picoseconds received;               /* when the last message that was waited for was there */
+    picoseconds stream[STREAMS];        /* time of each other stream */
+    picoseconds received;               /* arrival of the last message that was waited for */
     struct cluster cluster;
     enum dtype dtype;
     struct port send[CLUSTER_LEVELS], receive[CLUSTER_LEVELS];
     double flops;                       /* done so far */
     uint32_t sent;                      /* messages so far */
-    struct trace *trace;                /* NULL: nothing is recorded */
-    struct flight *flight;              /* what is not there yet (flight.h); NULL: everything is there at once */
+    struct trace *trace;                /* NULL: no trace */
+    struct flight *flight;              /* transfers not waited for yet (flight.h), or NULL */
 };
 
 /* One side of a message, as the clock sees it. */
@@ -61,15 +59,15 @@ struct passage {
     int level;
     uint64_t bytes;
     picoseconds posted;                 /* when this side started it */
-    picoseconds stamp;                  /* when its last byte can be there at the earliest; the sender's word */
+    picoseconds stamp;                  /* earliest arrival of its last byte, as the sender says */
     picoseconds ready;                  /* rendezvous: when the other side posted its receive */
-    uint32_t serial;                    /* the how-manieth message of its sender */
+    uint32_t serial;                    /* N for the Nth message of its sender */
 };
 
 /** A clock at zero, for a device of this cluster that computes in this format. */
 void clock_open(struct clock *, const struct cluster *, enum dtype);
 
-/** The same clock at zero again, recording nothing; or that of another cluster. */
+/** Reset the clock to zero without a trace; the second form also changes the cluster. */
 void clock_reset(struct clock *);
 void clock_restart(struct clock *, const struct cluster *, enum dtype);
 
@@ -77,7 +75,7 @@ void clock_restart(struct clock *, const struct cluster *, enum dtype);
  *  @param what  names it in a trace; lives as long as the trace. */
 void clock_compute(struct clock *, const char *what, struct op_cost);
 
-/** Give an engine a job: it begins after those that the engine has, and not before `from`, when what it needs is there.
+/** Give an engine a job.  It begins after the engine's earlier jobs and not before `from`, when its inputs are ready.
  *  @return when it is done, for clock_wait; clock_join(engine) waits for all its jobs. */
 picoseconds clock_job(struct clock *, enum stream engine, const char *what, picoseconds from, picoseconds takes);
 
@@ -87,35 +85,36 @@ picoseconds clock_copy(struct clock *, enum stream engine, picoseconds from, uin
 /** A job of HOST: as clock_compute, in this format at the host's rates. */
 picoseconds clock_host(struct clock *, const char *what, picoseconds from, struct op_cost, enum dtype);
 
-/** From the compute stream: what follows, until clock_end, is done by another one, no earlier than now and after what
- *  was asked of it before.  Then the compute stream goes on from now; clock_join waits for the other one. */
+/** What follows, until clock_end, is executed by another stream: from now on, after its earlier work.  At clock_end the
+ *  compute stream continues from the time of clock_begin; clock_join waits for the other stream. */
 void clock_begin(struct clock *, enum stream);
 void clock_end(struct clock *);
 
-/** What a stream that is not COMPUTE has just written, besides messages and sums, is not there
- * before that stream is waited for. */
+/** Mark what a stream other than COMPUTE has just written, besides messages and sums: it is in flight (flight.h). */
 void clock_made(struct clock *, void *data, uint64_t bytes);
 
-/** The current stream waits for everything asked of another one. */
+/** The current stream waits for all work of another one. */
 void clock_join(struct clock *, enum stream);
 
 /** The current stream waits until a time. */
 void clock_wait(struct clock *, picoseconds until);
 
-/** Whether a message of the cluster can be a rendezvous at all. */
+/** Whether a message on this cluster can be a rendezvous. */
 bool clock_has_rendezvous(const struct clock *);
 
-/** A message of this many bytes from one rank to another starts to leave now; the current stream goes on at once. */
+/** Send a message of this many bytes from one rank to another now.  The current stream continues at once. */
 struct passage clock_send(struct clock *, int from, int to, uint64_t bytes);
 
-/** The sender waits for it: free of cost, unless it is a rendezvous, which has left when its last byte has.
+/** The sender waits for its message: takes no time, except for a rendezvous, which ends when its last byte has left.
+
  *  @param p  with .ready. */
 void clock_sent(struct clock *, const struct passage *p);
 
 /** The receive of a message is posted now. */
 struct passage clock_post(struct clock *, int from, int to, uint64_t bytes);
 
-/** The receiver waits for it: the port takes it in, then the current stream goes on.  @param p  with .stamp. */
+/** The receiver waits for the message: the port receives it, then the current stream continues.
+ * @param p  with .stamp. */
 void clock_receive(struct clock *, const struct passage *p);
 
 #endif

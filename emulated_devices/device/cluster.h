@@ -19,7 +19,7 @@ enum { CLUSTER_MOST_SPEEDS = 64 };
 #define ALWAYS_EAGER UINT64_MAX
 #define CLUSTER_USUAL "h100-infiniband"    /* what a device is part of unless another is named */
 
-/* How two devices talk that share this level and no nearer one.
+/* The link between two devices that share this level and no nearer one.
  * Every device has a port of its own for each direction. */
 struct link {
     char level[16];                     /* "pair", "node", "cluster": what the trace calls it */

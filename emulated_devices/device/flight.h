@@ -1,32 +1,30 @@
-/* flight.h -- what is in flight: copies and results that in virtual time are not there yet.
+/* flight.h -- a race detector: what is in flight cannot be used before it has been waited for.
  *
- * A device executes in order, and overlap exists in virtual time only: a result of the communication stream lies in
- * memory at once.  So nothing would go wrong if somebody used it without waiting.  Here it does.  Until the current
- * stream waits for it (clock_wait, clock_join, message_wait)
+ * A device executes in program order; overlap exists in virtual time only.  A result of the communication stream is in
+ * memory at once, so a program that forgets to wait for it would still compute the right numbers.  With a flight it
+ * does not.  Until the current stream waits (clock_wait, clock_join, message_wait)
  *
- *   the destination of a transfer is poison, which is NaN in every format, and
- *   its source is read late: when it is waited for, so that a buffer that is used again too early travels with what it
- *   is used for.
+ *   the destination of a transfer is poison: NaN in every format;
+ *   its source is read late, when it is waited for: if the buffer is reused too early, the new content is sent.
  *
- * A real machine may also be early.  For each transfer one of the two is chosen:
+ * A real machine may also transfer early.  For each transfer one of the two is chosen:
  *
- *   earliest   the data are there at once                    finds what reads its source before that is there
- *   latest     the data come when they are waited for        finds missing waits, and buffers used again too early
+ *   earliest   the data are there at once                 finds transfers that start before their source is complete
+ *   latest     the data arrive when they are waited for   finds missing waits and buffers that are reused too early
  *   random     one or the other, drawn by seed and rank
  *
  * Three kinds of transfer are followed:
- *   messages   (comm/transport.c)  a late send starts when its device next waits for any message: its peer may need it
- *   to go on.  If the
- *              source changes after that, message_wait says so.
- *   copies     of the slow tier (tier.h): the destination, the source
+ *   messages   (comm/transport.c)  A late send starts when its device next waits for any message, because its peer may
+ *              need it.  If the source changes after that, message_wait reports it.
+ *   copies     to and from the slow tier (tier.h): destination and source.
  *   results    of a stream between clock_begin and clock_end: what messages, sums and clock_made have written to the
- *   arena.  They are moved
- *              aside at clock_end, and back when they are waited for, or when the same stream goes on.  What has been
- *              read there was read early; if it is changed before the stream is waited for, comm_agree says so.
+ *              arena.  clock_end moves them aside.  They come back when they are waited for, or when the same stream
+ *              continues.  What that stream has read was read early: if it changes before the stream is waited for,
+ *              comm_agree reports it.
  *
- * Memory is freed in the order of the stream that used it last, as a stream-ordered allocator frees it: a source that
- * is freed is read then, and results that are freed are dropped.  Nothing here counts in the arena, and no virtual time
- * passes.
+ * Memory is freed in the order of the stream that used it last, as by a stream-ordered allocator: the source of a copy
+ * is read before it is freed, and results that are freed are dropped.  Nothing here counts in the arena or takes
+ * virtual time.
  */
 #ifndef ORRERY_FLIGHT_H
 #define ORRERY_FLIGHT_H
@@ -40,47 +38,46 @@ struct flight;
 enum flight_when { FLIGHT_OFF, FLIGHT_EARLIEST, FLIGHT_LATEST, FLIGHT_RANDOM };
 struct flight_mode { enum flight_when when; uint64_t seed; };
 
-/** What ORRERY_STREAMS may say: off, earliest, latest, random:SEED.  @return OK; ERR_USAGE with *mode as it was. */
+/** Parse ORRERY_STREAMS: off, earliest, latest, random:SEED.  @return OK; ERR_USAGE with *mode as it was. */
 enum error_code flight_mode_parse(struct flight_mode *mode, const char *text, struct error *err);
 
-/** Nothing is in flight yet.  @param rank  so that devices draw differently.
- * @return NULL if the machine has no memory. */
+/** A flight with nothing in it.  @param rank  so that devices draw differently.  @return NULL: no memory. */
 struct flight *flight_open(struct flight_mode, int rank, const struct arena *);
 void flight_close(struct flight *);
 
-/* In what follows the flight may be NULL: nothing happens, and nothing is late. */
+/* For all functions below the flight may be NULL: then nothing is late, and they do nothing. */
 
 /** Draw whether the next transfer is late. */
 bool flight_late(struct flight *);
 
-/** An engine copies, or is about to: from `start` on, so that it sees what is there by then. */
+/** An engine is about to copy, and has copied.  It reads what is there at `start`. */
 void flight_before_copy(struct flight *, picoseconds start, void *to, const void *from, uint64_t bytes);
 void flight_copied(struct flight *, enum stream engine, picoseconds start, picoseconds done, void *to, const void *from,
                    uint64_t bytes);
 
-/** A stream that is not COMPUTE has written or read memory of the arena; other memory is left alone. */
+/** A stream other than COMPUTE has written or read memory.  Memory outside of the arena is not followed. */
 void flight_wrote(struct flight *, picoseconds now, void *data, uint64_t bytes);
 void flight_read(struct flight *, picoseconds now, const void *data, uint64_t bytes);
 
-/** What a stream would read at data, though results of its own are aside: its message that leaves now takes that along.
- *  @param to  [bytes] of the host */
+/** Copy what a stream reads at `data`, with its own results that are aside in their place: what its message sends.
+ *  @param to  [bytes] of host memory. */
 void flight_snapshot(const struct flight *, enum stream, void *to, const void *data, uint64_t bytes);
 
-/** What the clock tells: a stream goes on, and stops; somebody waits until a time, or for all of a stream;
- * the clock starts anew. */
+/** Called by the clock: a stream continues; it stops; the current stream waits until a time; for all of a stream; the
+ *  clock restarts. */
 void flight_enter(struct flight *, enum stream);
 void flight_leave(struct flight *);
 void flight_wait(struct flight *, picoseconds until);
 void flight_join(struct flight *, enum stream);
 void flight_settle(struct flight *);
 
-/** What the arena tells, before the memory goes. */
+/** Called by the arena, before it frees the memory. */
 void flight_freed(struct flight *, const void *data, uint64_t bytes);
 
-/** A hash of what a source holds, to see whether it changes. */
+/** A hash of the content of a source, to detect changes. */
 uint64_t flight_hash(const void *data, uint64_t bytes);
 
-/** The first source that was changed too early, in words; empty: none. */
+/** A message about the first source that was changed too early; empty: none was. */
 const char *flight_trouble(const struct flight *);
 
 #endif

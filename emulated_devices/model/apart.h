@@ -1,4 +1,5 @@
-/* apart.h -- what replicas that train apart mean for a trainer: whose labels and whose norm count, and who is told.
+/* apart.h -- what replicas that train apart mean for a trainer: which labels and which norm count, and which devices
+ * learn them.
  *
  * Within a step nothing of the model passes between replicas.  What is reported about all of them is agreed on as
  * CONTROL.

@@ -41,7 +41,7 @@ struct checkpoint {
     struct bundle files;
     int64_t step;                       /* steps done */
     cJSON *root;                        /* training.json */
-    const cJSON *run;                   /* ... of which what the run was: names and texts, for whoever saved it */
+    const cJSON *run;                   /* ... of which what the run was: names and texts, as saved */
 };
 
 /** Read a folder's small files.  Local.  @return OK; ERR_FORMAT naming the file that is damaged; ERR_FILE; ERR_MEMORY.

@@ -77,7 +77,7 @@ struct linked {
  * @param seams         whose schemes say what their calls keep.
  * @param recompute     what is dropped after forward and computed again.
  * @param forward_only  there is no backward pass: everything is dropped.
- * @return OK; ERR_PLAN if the table cannot be run: it reads a slot that nobody has made, or is too long.
+ * @return OK; ERR_PLAN if the table cannot be run: it reads a slot that no node writes, or is too long.
  */
 enum error_code link_part(struct linked *, const struct node *table, const struct model_config *,
                           const struct seams *seams, enum recompute recompute, bool forward_only, struct error *);

@@ -2,7 +2,7 @@
  *
  * A stage calls its probe for each activation and each activation's gradient, in the moment in which the serial model
  * of ref/model announces the same tensor to its observer; a device shows its part of it, a microbatch at a time.  Which
- * part that is follows from the plan alone (plan_part), so that whoever compares can cut it for any device.
+ * part that is follows from the plan alone (plan_part), so that a comparison can cut it for any device.
  */
 #ifndef ORRERY_PROBE_H
 #define ORRERY_PROBE_H

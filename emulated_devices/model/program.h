@@ -86,7 +86,7 @@ struct operation_info {
     const char *words;                  /* what it is, for a diagnosis; %s: its parameters, or the block */
     bool has_input_pass, has_weight_pass;
     unsigned input_reads, weight_reads; /* READS_...: by backward for the input, and for the weights */
-    int over;                     /* the input whose memory the output may take if nobody needs it any more; -1: none */
+    int over;                     /* the input whose memory the output may take if it is no longer needed; -1: none */
     bool gradient_over;                 /* the gradient of in[0] may take the memory of the gradient of the output */
     bool gradient_over_value;           /* the gradient of in[0] may take the memory of in[0] itself */
     bool passes_on;                     /* the gradient of the output is that of the inputs */

@@ -60,7 +60,7 @@ struct stage {
     struct model_part *part;            /* [layers + 2]: embedding, layers, loss; those that the stage has are linked */
     int buffers;                                /* of all parts */
     struct microbatch *micro;                   /* [M] */
-    const struct probe *probe;                  /* NULL: nobody looks */
+    const struct probe *probe;                  /* NULL: no probe */
 };
 
 /** A stage with nothing in flight, on the device of this rank.  @return OK or ERR_MEMORY. */

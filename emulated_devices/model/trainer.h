@@ -1,4 +1,4 @@
-/* trainer.h -- one device's part in training a model on a plan: step by step, with everybody else. */
+/* trainer.h -- one device's part in training a model on a plan: step by step, together with the other devices. */
 #ifndef ORRERY_TRAINER_H
 #define ORRERY_TRAINER_H
 
@@ -16,10 +16,10 @@ struct trainer {
     struct plan plan;
     struct device *device;
     struct comm *comm;
-    struct group world, dp, tp, pp, cp, ep, replica;        /* dp: who has the same weights, along dp and cp; replica:
+    struct group world, dp, tp, pp, cp, ep, replica; /* dp: devices with the same weights, along dp and cp; replica:
                                                              * of devices that add up one gradient: the world, unless
                                                              * replicas train apart */
-    struct group side, sides;           /* without a backward pass: who takes losses on one side of the weights, on
+    struct group side, sides; /* without a backward pass: devices that take losses on one side of the weights, on
                                          * either one (zeroth.h) */
     struct schedule schedule;
     struct action_time *times;          /* [actions of this device] of the last step, in virtual time */
@@ -27,7 +27,7 @@ struct trainer {
     struct seams seams;
     struct data_parallel data;
     struct parameters parameters;
-    struct param_spec *spec;            /* [model_param_count] of the whole model, for who looks at other devices' */
+    struct param_spec *spec;            /* [model_param_count] of the whole model, for code that reads other devices' */
     struct stage *stage;                /* [chunks] */
     int stages_open;
     struct batch_source source;
@@ -78,7 +78,7 @@ enum error_code trainer_open(struct trainer *, const struct plan *, struct comm 
                              struct error *);
 void trainer_close(struct trainer *);
 
-/** Have this device's activations and their gradients shown to a probe as they are computed; NULL: to nobody.
+/** Have this device's activations and their gradients shown to a probe as they are computed; NULL: to none.
  * Local. */
 void trainer_watch(struct trainer *, const struct probe *);
 

@@ -3,7 +3,7 @@
  * A feature is something that a plan has or has not: a flag, a trait of its optimizer, scheme, schedule or format.
  * Two features that no plan can have both are a row of the table in compose.c, with the reason and what would do.
  * Lifting a refusal is deleting its row.  What a single flag can be (a range, a divisor, a group that an algorithm
- * takes) is no clash: whoever reads that flag checks it.
+ * takes) is no clash: the code that reads that flag checks it.
  */
 #ifndef ORRERY_PLAN_COMPOSE_H
 #define ORRERY_PLAN_COMPOSE_H

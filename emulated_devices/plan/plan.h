@@ -18,7 +18,7 @@ struct plan {
     struct model_config model;
     struct mesh mesh;
     int64_t B, S;                       /* global batch: sequences, and tokens of each; with batches: of this step */
-    const struct batch_plan *batches;   /* who has how many sequences in which step; NULL: equal parts of B in each */
+    const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* the step that B and the microbatches are of, where there are batches */
     int micros;                         /* microbatches of each data-parallel copy, M */
     int chunks;                         /* stages on each device of a pipeline, v; plan_check makes it the schedule's */
@@ -34,7 +34,7 @@ struct plan {
     uint64_t seed;
     const struct cluster *cluster;      /* that devices are part of, whose nodes decide which collectives fit; NULL: all
                                          * are equally far */
-    struct data_request data;           /* the data-parallel scheme, and who shares what */
+    struct data_request data;           /* the data-parallel scheme and its shards */
     const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule: or a file
                                                                          * */
     const char *recompute;              /* which layers compute activations again: recompute.h; NULL: none */

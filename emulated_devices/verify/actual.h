@@ -1,5 +1,5 @@
-/* actual.h -- somebody's tensors: one safetensors file, or one for each rank, and a map that says how they are named
- * and cut.
+/* actual.h -- the tensors of another program: one safetensors file, or one for each rank, and a map that says how they
+ * are named and cut.
  *
  * Serial.  A map is JSON; every part of it may be left out:
  *
@@ -52,7 +52,7 @@ struct actual_piece {
     int parts;
     struct part *part;                  /* [parts] */
     bool loose;                         /* the shape in the file says nothing: a list of boxes, or a flat piece */
-    bool padded;                        /* what the file has behind them is nobody's */
+    bool padded;                        /* what follows them in the file is padding */
     double *data;
     int64_t count;                      /* elements of all parts */
 };

@@ -1,4 +1,4 @@
-/* checker.h -- a golden file beside somebody's tensors: which is the first to be wrong, on
+/* checker.h -- compare a program's tensors with a golden file: which is the first wrong one, on
  * which ranks, by which factor. */
 #ifndef ORRERY_CHECKER_H
 #define ORRERY_CHECKER_H

@@ -1,7 +1,7 @@
 /* comparison.h -- errors beside their bounds: what holds, the worst of each kind, and the first that does not hold, on
  * all devices that have it.
  *
- * Serial; knows neither models nor devices.  Who has them and calls these functions: compare.h.
+ * Serial; knows neither models nor devices.  Called by compare.h, which does.
  */
 #ifndef ORRERY_COMPARISON_H
 #define ORRERY_COMPARISON_H

@@ -1,4 +1,4 @@
-/* golden_cases.h -- golden cases of collectives: calls that somebody else has made, and what every member must get.
+/* golden_cases.h -- golden cases of collectives: calls made by an independent program, and what every member must get.
  *
  * A file has one operation's cases (golden/README.md says what is in it).  It is not trusted: a case is read as one
  * member sees it, and only if its tensors have the format and the lengths that such a call has.

@@ -15,7 +15,7 @@ struct recorded {
     struct tensor truth;                /* [B*S, columns] */
     double norm;                        /* of the truth */
     double distance;                    /* norm of twin - truth */
-    double known;                       /* where bounds are known: its own, 0 if nobody knows */
+    double known;                       /* where bounds are known: its own, 0 if unknown */
 };
 
 struct recording {
@@ -23,7 +23,7 @@ struct recording {
     struct recorded *all;               /* [count] in order of execution */
     int count, room;
     int next;                           /* the one that is announced next */
-    struct error error;                 /* what went wrong within an observer, who cannot return it */
+    struct error error;                 /* an error within an observer, which cannot return it */
     bool bounds_known;                  /* from elsewhere: the twin's are not used */
     struct observer disturb;            /* of the twin, before it is measured */
 };

@@ -28,7 +28,7 @@ struct serial_run {
                                          * outer step left both */
 };
 
-/* Bounds that somebody else has measured.  Relative; 0: there is none, and the tensor is not compared. */
+/* Bounds that were measured elsewhere.  Relative; 0: there is none, and the tensor is not compared. */
 struct known_bounds {
     double loss, norm;
     double *gradient, *weight;          /* [params] */

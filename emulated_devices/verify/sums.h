@@ -1,4 +1,4 @@
-/* sums.h -- somebody's numbers beside the true ones: five sums, from which error and factor follow.
+/* sums.h -- five sums over a tensor and its truth, from which error and factor follow.
  *
  * Serial.  Every comparison adds up here: activations (probes.h), weights, gradients and states (compare.h), golden
  * files (checker.h).

@@ -41,7 +41,7 @@ struct tensor_figures {
 enum error_code tensor_predict(struct tensor_figures *, const struct bench_tensor *, const struct tensor_shape *,
                                const struct tensor_scheme *, int P, struct error *);
 
-/* One device of a tp group, with whom nobody talks: enough for cost and memory functions. */
+/* One device of a tp group without messages: enough for cost and memory functions. */
 struct stand {
     struct device device;
     struct comm comm;

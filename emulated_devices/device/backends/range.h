@@ -1,4 +1,4 @@
-/* range.h -- addresses that nobody may touch: where a backend's memory seems to be.
+/* range.h -- addresses that may not be accessed: where a backend's memory seems to be.
  *
  * One reserved stretch of virtual addresses, handed out in whole pages.  An access faults until its pages are opened.
  */

@@ -7,7 +7,7 @@
  * Layout   before and after: n tokens of all H heads; between: all S tokens of h of H query heads and the k key/value
  *          heads they use.  Where there are more devices than key/value heads, several have a copy of one, and their
  *          gradients are added up
- * Talks    forward   all-to-all of queries, keys, values; all-to-all of the output.  backward  the same of their
+ * Sends    forward   all-to-all of queries, keys, values; all-to-all of the output.  backward  the same of their
  *          gradients n (H + 2 K) A (P-1)/P and n H A (P-1)/P elements each way where all divide; copies of keys and
  *          values besides
  * Memory   kept: queries, keys, values and output of the heads here for all S tokens, and the log-sum-exp; forward and

@@ -2,7 +2,7 @@
  *
  * Group    1 device
  * Layout   all tokens of every sequence
- * Talks    not at all
+ * Sends    not at all
  * Memory   kept: the log-sum-exp of each row and head, in the wide format
  * Equals   permutes: it is the one-device operation
  */

@@ -8,7 +8,7 @@
  * Group    P devices along dp
  * Shares   w | g | o, from --shards W,G,O: each divides the next, O divides P
  * Layout   see shards.h: digits of a device's rank say what it keeps
- * Talks    per microbatch: gather weights among w (twice), reduce-scatter gradients among w, then among g/w with the
+ * Sends    per microbatch: gather weights among w (twice), reduce-scatter gradients among w, then among g/w with the
  *          rest of the digits equal.  Per step: reduce-scatter among o/g, all-reduce among P/o; weights back among o/g,
  *          then g/w.  With neighbours in rank near each other, the small groups that talk most are the nearest
  * Memory   weights n/w (and two parts of the model if w > 1), gradients n/g (and one part if g > 1), optimizer state k

@@ -1,5 +1,5 @@
-/* data.h -- the seam for data parallelism: who keeps weights, gradients and optimizer state, and when they are whole
- * here.
+/* data.h -- the seam for data parallelism: which device keeps weights, gradients and optimizer state, and when they are
+ * whole here.
  *
  * The model calls it by parts: part 0 is the embedding, 1 .. L the blocks, L + 1 the last norm and the loss.
  *
@@ -16,26 +16,26 @@
  * tile by tile in between: data_acquire_tile() and data_release_tile(), and for gradients data_begin_tile_gradient()
  * and data_end_tile_gradient().
  *
- * An optimizer that knows losses alone (ref/model/mezo.h) has no use for the gradients' three: nobody keeps any.
+ * An optimizer that knows losses alone (ref/model/mezo.h) does not use the gradients' three: no device keeps any.
  * Before each pass over the parts data_set_direction() says where weights are wanted, and what is acquired are copies
  * of the kept ones, moved there: never more than one part of the model, or two where the next one is gathered
  * meanwhile.
  *
- * There is one engine.  A scheme is a choice of who shares what (shards.h), in a file of its own with its formulas; the
+ * There is one engine.  A scheme is a choice of shards (shards.h), in a file of its own with its formulas; the
  * engine gathers and reduces unit by unit (unit.h).  Which part is used when is known before the step, as a list: from
  * it the next part is gathered while this one computes, and memory and traffic are predicted exactly.
  *
  * In mixed precision the model's format has 16 bits.  Weights are kept and gathered in it; gradients are kept and
  * reduced in fp32, or in 16 bits as well; the optimizer's state is fp32, and so is the master copy of the weights,
- * which belongs to it: who steps an element keeps its master.  Weights are the master rounded once, after it was drawn,
- * read or stepped.
+ * which belongs to it: the device that steps an element keeps its master.  Weights are the master rounded once, after
+ * it was drawn, read or stepped.
  *
  * Quantised (--quantize-weights, --quantize-gradients; collectives/quantised.h): every gathering of weights carries
  * codes, and every reduce-scatter of gradients is one or two all-to-alls of codes; the all-reduce among copies is as it
- * was.  Weights that are gathered after the step are what the codes stand for, so who steps an element then keeps its
- * master here too, in any format; weights in shards that are gathered before use are kept as they are, and only the
- * gathered copies are quantised.  Blocks follow the row of a unit and go across its parameters: copies along tp would
- * lie in other blocks, so tp is 1.
+ * was.  Weights that are gathered after the step are what the codes stand for, so the device that steps an element then
+ * keeps its master here too, in any format; weights in shards that are gathered before use are kept as they are, and
+ * only the gathered copies are quantised.  Blocks follow the row of a unit and go across its parameters: copies along
+ * tp would lie in other blocks, so tp is 1.
  */
 #ifndef ORRERY_DATA_SCHEME_H
 #define ORRERY_DATA_SCHEME_H
@@ -61,8 +61,7 @@ struct data_request {
     unsigned offload;                 /* --offload: 1 << PARAMETERS, GRADIENTS, OPTIMIZER: what lies on the slow tier */
     const char *offload_to;                     /* folder for a file; NULL: the host's memory */
     int64_t offload_slice;                      /* elements that the step moves and steps at a time, > 0 */
-    int offload_stride;      /* every so manieth slice is stepped by the device, the others by the host; 0, 1: all
-                                                   by the device */
+    int offload_stride;      /* K: the device steps every Kth slice, the host the others; 0, 1: the device steps all */
     bool narrow_gradients;   /* --grad-dtype: of 16-bit weights they are kept and reduced in 16 bits too, not in fp32 */
     struct block_format quantise_weights, quantise_gradients;      /* as they travel; bits 0: as they are */
 };
@@ -91,7 +90,7 @@ static inline int shard_group(const struct shards *s, const struct data_request 
 
 SCHEME_CASTS(DATA_SCHEME, data_scheme)                          /* data_scheme_at, data_scheme_find */
 
-/** Who shares what when a request meets P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
+/** The shards of a request on P devices.  @return OK, ERR_USAGE, or ERR_PLAN naming flag and value. */
 enum error_code data_shards(struct shards *, const struct data_request *, int P, int rank, struct error *);
 
 /** Whether codes have a number of bits and a length of blocks that there are.
@@ -152,7 +151,7 @@ struct data_parallel {
     /* what data_open makes of them */
     struct shards shards;
     struct outer outer;                         /* of replicas that train apart */
-    struct sharing *sharing;                    /* who shares the units, and how their numbers travel */
+    struct sharing *sharing;                    /* which devices share the units, and how numbers are sent */
     struct data_link *chain;                    /* ends with a stage that is NULL */
     int units;
     struct unit *unit;                          /* [units] */
@@ -178,7 +177,7 @@ enum error_code data_outline(struct data_parallel *, struct error *);
 /**
  * Make initial weights, gradients and optimizer state.
  * Local, after data_outline.  Weights are drawn from each element's place in the whole tensor: the same bits on every
- * mesh, whoever keeps them.
+ * mesh, on whichever device.
  * @return OK, ERR_MEMORY, or ERR_FILE of a slow tier; data_close works after all of them.
  */
 enum error_code data_fill(struct data_parallel *, uint64_t seed, struct error *);
@@ -330,7 +329,7 @@ struct tensor data_whole_state(const struct data_parallel *, const struct parame
 /** Messages, bytes and additions of this device on the dp group in one step, exactly. */
 struct account data_cost(const struct data_parallel *);
 
-/** Of it, what a step that is skipped does not send: new weights, from who has stepped them. */
+/** Of it, what a step that is skipped does not send: new weights, from the devices that stepped them. */
 struct account data_renewal_cost(const struct data_parallel *);
 
 /** What the steps that this device has done last have not sent because gradients were projected: `taken` steps of the

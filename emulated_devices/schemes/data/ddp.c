@@ -4,7 +4,7 @@
  * Group    P devices with the same pieces of the model and different sequences
  * Shares   nothing: 1 | 1 | 1
  * Layout   weights, gradients and optimizer state whole on every device
- * Talks    per step one all-reduce for each bucket of gradients; buckets are consecutive stretches of the gradient
+ * Sends    per step one all-reduce for each bucket of gradients; buckets are consecutive stretches of the gradient
  *          block, last layer first.  A bucket is reduced when the last microbatch's backward pass has added to all of
  *          it, on the communication stream: bucket i is done at c(i) = max(c(i-1), ready(i)) + t(i).  Gradients of
  *          earlier microbatches and of a parameter's several uses add up here first; what no pass adds to is reduced as

@@ -6,7 +6,7 @@
  * Group    as local-sgd
  * Shares   as local-sgd
  * Layout   as local-sgd; who steps an element also keeps its outer momentum
- * Talks    as local-sgd
+ * Sends    as local-sgd
  * Memory   as local-sgd, and the outer momentum: n/N
  * Counts   as local-sgd
  * Ends     as local-sgd

@@ -6,7 +6,7 @@
  * Shares   P | P | P, by rows
  * Layout   of a parameter with m rows device r has rows r c .. r c + c - 1 with c = ceil(m/P): the last devices may
  *          have fewer, or none.  So each shard is a box of its parameter, whatever the other parameters of the unit are
- * Talks    as zero3, on rows padded to c P for each parameter.  What is gathered is copied to where each parameter is
+ * Sends    as zero3, on rows padded to c P for each parameter.  What is gathered is copied to where each parameter is
  *          whole, and gradients are copied the other way before they are reduced: what the flat order does not need
  * Memory   as zero3, with each parameter's padding, and the gathered row besides its copy while it is copied
  * Equals   as zero3, bit for bit, with the default algorithms or others that add in the order of ranks

@@ -7,7 +7,7 @@
  * Shares   N | P | P
  * Layout   device r keeps part r mod N of N of each unit's weights, and of that part the (r div N)-th of P/N of
  *          gradient and optimizer state
- * Talks    weights are gathered inside the group only.  Gradients are reduce-scattered inside it, then across groups;
+ * Sends    weights are gathered inside the group only.  Gradients are reduce-scattered inside it, then across groups;
  *          after the step new weights go the same way back, across groups: n/N (P/N-1)/(P/N) elements sent.  ZeRO++
  *          instead gathers the first forward pass's weights from all devices and keeps them as its secondary copy: what
  *          is here a refresh of n/N elements is there a gathering of n.  With --quantize-weights int8

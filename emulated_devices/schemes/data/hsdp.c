@@ -5,7 +5,7 @@
  * Group    P devices, of which --shard-group N neighbours share one copy of the model: one node, as a rule
  * Shares   N | N | N
  * Layout   as zero3 on N devices, P/N times
- * Talks    inside a group as zero3 with N devices.  Across groups, after the last microbatch, an all-reduce of each
+ * Sends    inside a group as zero3 with N devices.  Across groups, after the last microbatch, an all-reduce of each
  *          unit's own part: 2 n/N (P/N-1)/(P/N) elements sent; all that leaves a node
  * Memory   weights n/N and two parts of the model, gradients n/N and one part, optimizer state k n/N
  * Equals   level by level: gradients are first added inside groups, then across them: a tree that only schemes with the

@@ -6,7 +6,7 @@
  * Shares   between replicas nothing: 1 | 1 | 1; N | N | N; W | G | O.  Inside a replica gradients are reduced in every
  *          step
  * Layout   as ddp, hsdp or chain.  Who steps an element also keeps its anchor: what the last outer step made of it
- * Talks    inside a replica as zero3 on N devices, or chain.  Between replicas nothing, but at the end of every round
+ * Sends    inside a replica as zero3 on N devices, or chain.  Between replicas nothing, but at the end of every round
  *          of H steps one all-reduce of anchor - theta, in the optimizer's format, unit by unit: n/N elements on a
  *          device, 2 n/N (R-1)/R sent with a ring, R = P/N replicas; 1/H of what ddp sends.  Losses and norms are
  *          reported outside the model (CONTROL)

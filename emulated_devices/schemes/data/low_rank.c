@@ -4,7 +4,7 @@
  *          projected ones are reduced where they are enough is ours.  Projecting is linear, so the step is the same but
  *          for rounding
  * Layout   as ddp; of the states, each parameter's one after another in the shapes of low_rank_state
- * Talks    steps that find P anew, and with --clip all steps, all-reduce gradients as ddp does and project in the
+ * Sends    steps that find P anew, and with --clip all steps, all-reduce gradients as ddp does and project in the
  *          optimizer's step; every device computes P of the sum, from the same bits by the same code, so that P is
  *          equal everywhere without being sent.  In all other steps, a unit that backward has
  *          finished is projected and packed: of each projected matrix R, of all else the whole gradient, towards the

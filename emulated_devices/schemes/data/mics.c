@@ -6,7 +6,7 @@
  *          it fits on.  Devices with the same place in all partition groups are a replication group
  * Shares   N | N | N
  * Layout   as hsdp
- * Talks    Weights are gathered inside the partition group: where it is on several nodes, first between nodes among
+ * Sends    Weights are gathered inside the partition group: where it is on several nodes, first between nodes among
  *          devices with the same place, each block once to a node, then inside nodes; it is --allgather two_level,
  *          unless another is asked for.  Gradients take two hops: for every microbatch a reduce-scatter inside the
  *          partition group, and only after the last one an all-reduce across the replication group: 2 n/N (P/N-1)/(P/N)

@@ -1,4 +1,4 @@
-/* shards.h -- who keeps which part of weights, gradients and optimizer state: three numbers say it, w | g | o.
+/* shards.h -- which device keeps which part of weights, gradients and optimizer state: three numbers, w | g | o.
  *
  * Of P devices along dp, w neighbours share one copy of the weights, g neighbours one of the gradients, o neighbours
  * one of the optimizer's state.  Each number divides the next, and o divides P.  All schemes of this folder are choices

@@ -1,8 +1,8 @@
 /* sharing.h -- the devices that share a unit's weights, gradients and optimizer state, and how numbers travel between
  * them.
  *
- * A unit carries its own (unit.h): whoever gathers or reduces one asks it, and nobody assumes that all units are shared
- * alike.
+ * A unit carries its own (unit.h): code that gathers or reduces a unit asks it, and does not assume that all units are
+ * shared alike.
  */
 #ifndef ORRERY_SHARING_H
 #define ORRERY_SHARING_H

@@ -65,8 +65,8 @@ struct data_stage {
     enum error_code (*take_sum)(struct data_parallel *, struct unit *, struct error *);
     enum error_code (*put_sum)(struct data_parallel *, struct unit *, bool finished, struct error *);
 
-    /* The step: the one that comes; before it; all units; new weights of a unit to who keeps them (unit NULL: those
-     * that still wait); after it; zero gradients; leave it out.  share: whether new weights are sent. */
+    /* The step: the one that comes; before it; all units; new weights of a unit to the devices that keep them (unit
+     * NULL: those that still wait); after it; zero gradients; leave it out.  share: whether new weights are sent. */
     void (*expect)(struct data_parallel *, int64_t t);
     void (*before)(struct data_parallel *);
     enum error_code (*step)(struct data_parallel *, struct step, bool share, struct error *);
@@ -208,7 +208,7 @@ struct operands { struct tensor gradient, master, weight, state[OPTIMIZER_MAX_ST
 
 struct operands unit_operands(const struct data_parallel *, const struct unit *, struct interval own);
 
-/* The arithmetic of a step of them, whoever does it. */
+/* The arithmetic of a step of them, on the device or the host. */
 void step_operands(const struct data_parallel *, const struct unit *, struct interval own, const struct operands *,
                    struct step);
 

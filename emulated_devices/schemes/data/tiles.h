@@ -15,7 +15,7 @@
  *          the part
  * Memory   of weights whole at once: two tiles, and of one part of the model, or two where one follows the other, what
  *          is not tiled; of gradients one tile and what is not tiled of its part
- * Talks    as without tiles, but a part's second gathering is never spared: forward and backward of the loss, and what
+ * Sends     as without tiles, but a part is always gathered a second time: forward and backward of the loss, and what
  *          recomputing and backward of a block use both, are gathered for each
  * Equals   without tiles: permutes but for dX, which reassociates.  A BLAS whose kernels add an element in another
  *          order where a matrix is narrower makes forward and dW reassociate as well; on numbers whose sums are exact

@@ -6,7 +6,7 @@
  * Shares   1 | 1 | P
  * Layout   weights and gradients whole on every device; of each unit, padded to a multiple of P, device r has the r-th
  *          part of the optimizer's state
- * Talks    per step, units together up to --bucket bytes (bucket.h), last layer first: reduce-scatter of the gradients
+ * Sends    per step, units together up to --bucket bytes (bucket.h), last layer first: reduce-scatter of the gradients
  *          once the last microbatch's backward pass has added to them (on the communication stream, beside the passes
  *          that follow); after the step an all-gather of the weights, in buckets too.  Each sends n (P-1)/P elements, n
  *          with its padding: 2 n (P-1)/P, as in ddp

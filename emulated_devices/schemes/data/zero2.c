@@ -7,7 +7,7 @@
  * Layout   weights whole on every device; of each unit, padded to a multiple of P, device r keeps the r-th part of the
  *          gradient and of the optimizer's state.  The whole gradient of a part of the model is here only from its
  *          backward pass to its reduce-scatter
- * Talks    per step and microbatch a reduce-scatter of the gradients, units together up to --bucket bytes (bucket.h),
+ * Sends    per step and microbatch a reduce-scatter of the gradients, units together up to --bucket bytes (bucket.h),
  *          after their backward passes; after the step an all-gather of the weights, in buckets too.  n (P-1)/P (M+1)
  *          elements sent with M microbatches: with one, as in ddp
  * Memory   weights n, gradients n/P, the largest part of the model (with a tied embedding that and a layer) and what

@@ -7,7 +7,7 @@
  * Shares   P | P | P
  * Layout   of each unit, padded to a multiple of P, device r keeps the r-th part of weights, gradient and optimizer
  *          state
- * Talks    per microbatch an all-gather of a unit's weights before its forward pass and another before its backward
+ * Sends    per microbatch an all-gather of a unit's weights before its forward pass and another before its backward
  *          pass for the input; a reduce-scatter of its gradient.  3 n (P-1)/P elements sent, less what needs no second
  *          gathering: the embedding, which has no backward pass for an input, and the part whose backward follows its
  *          forward at once.  While a part computes the next one is gathered, on the communication stream (--prefetch

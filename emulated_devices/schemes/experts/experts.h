@@ -4,7 +4,7 @@
  * A router has chosen k experts for each row of the stream, and their weights.  A scheme brings rows to their experts,
  * sorted by expert, has them run (struct expert_body), and brings back each row's weighted sum.  What an expert
  * computes is the model's affair, where it is the scheme's.  Tensor parallelism cuts F inside each expert: what comes
- * back is then a part of a sum, and whoever calls adds it up.
+ * back is then a part of a sum, which the caller adds up.
  *
  * `here` is the trivial scheme: all experts are on each device.
  */

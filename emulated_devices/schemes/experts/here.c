@@ -2,7 +2,7 @@
  *
  * Group    1 device
  * Layout   rows of the stream, each k times, sorted by expert and then by row
- * Talks    not at all
+ * Sends    not at all
  * Memory   kept: R = k n rows of what enters the experts, of their three results; their order.  From backward for the
  *          inputs to that for the weights: R rows of two gradients
  * Equals   permutes: the order of operations is that of ref/model/mixture.c

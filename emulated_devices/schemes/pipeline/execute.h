@@ -17,7 +17,7 @@ struct stage_operations {
     struct tensor (*take_output)(void *context, int chunk, int micro);
     struct tensor (*take_input_gradient)(void *context, int chunk, int micro);
     /* Before the first action of the list that has to do with gradients; NULL: nothing.  Where all devices' forward
-     * passes come first, all of them have been done or are under way, and devices may talk here. */
+     * passes come first, all of them have been done or are under way, and devices may communicate here. */
     enum error_code (*backward_begins)(void *context, struct error *);
 };
 

@@ -16,7 +16,8 @@
  * each send right after the one that made it.  Or all of them are written, with the peer: sa0>1 ra0<0 sg0>0 rg0<1 (send
  * and receive activation, send and receive gradient).
  *
- * Where a stage has several copies, or microbatches leave stages out, routes say who computes what, stage by stage:
+ * Where a stage has several copies, or microbatches leave stages out, routes say which device computes what, stage by
+ * stage:
  *     routes 2
  *     route 0: 0.0 1.0                   stage 0 on device 0, chunk 0; stage 1 on device 1, chunk 0; `-` leaves a stage
  *     out route 1: 1.1 0.1

@@ -7,7 +7,7 @@
  *   partial     operands in which the operation is linear together are partial sums, and so is the output: one factor
  *   of
  *               a product, both terms of a sum
- *   B           everybody does everything.  Not for products of matrices: those are always divided.
+ *   B           every device does all of it.  Not for products of matrices: those are always divided.
  */
 #ifndef ORRERY_SBP_GRAPH_H
 #define ORRERY_SBP_GRAPH_H

@@ -1,7 +1,7 @@
 /* cross_entropy.c -- the loss of logits whose columns, the vocabulary, several devices share.
  *
  * Source   M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3: the logits never travel, only numbers a token
- * Talks    over the devices with the same rows, n rows each: all-reduce of n maxima, then of n sums and n hits together
+ * Sends    over the devices with the same rows, n rows each: all-reduce of n maxima, then of n sums and n hits together
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"

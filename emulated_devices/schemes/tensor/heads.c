@@ -8,7 +8,7 @@
  *          P > K    the parts are dealt out to the key/value heads; those of one head have copies of it, and cut its
  *          group.
  *                   Each part has one key/value head and, since H >= P, at least one query head
- * Talks    P > K: an all-reduce over the parts with copies of a head, of the gradient of its rows in QKV, for each
+ * Sends    P > K: an all-reduce over the parts with copies of a head, of the gradient of its rows in QKV, for each
  *          microbatch: 2 A I elements, where I is how much of the width D a device has of that matrix
  * Equals   a copy's gradient comes from the query heads of its own part; the sum of them is that of the whole group,
  *          reassociated in the order of the all-reduce.  All copies have the same bits.

@@ -4,7 +4,7 @@
  *          arXiv:2104.05343, section 3: statistics of a row are reduced over the devices that have a part of it.  There
  *          the sums of x and of x^2 travel together; here the sum, then the squares round the mean, in which nothing
  *          cancels.  An rmsnorm whose columns are cut is computed as the layernorm whose means, and whose bias, are 0.
- * Talks    if columns are cut, over the devices with the same rows, n rows each: layernorm forward all-reduce of n,
+ * Sends    if columns are cut, over the devices with the same rows, n rows each: layernorm forward all-reduce of n,
  *          twice, backward for the input all-reduce of 2n; rmsnorm all-reduce of n either way.  Weights and their
  *          gradients: shared.c
  */

@@ -273,7 +273,7 @@ enum dtype tensor_gradient_format(const struct tensor_parallel *);
  * own may lie in its place within whole. */
 enum error_code gather_rows(struct tensor_parallel *, unsigned axes, const int64_t rows[], struct tensor whole,
                             struct tensor own, struct error *);
-/** Reduce-scatter: own = this member's rows of the sum of everybody's whole. */
+/** Reduce-scatter: own = this member's rows of the sum of all members' whole. */
 enum error_code scatter_rows(struct tensor_parallel *, unsigned axes, const int64_t rows[], struct tensor own,
                              struct tensor whole, struct error *);
 

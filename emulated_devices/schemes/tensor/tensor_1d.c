@@ -13,7 +13,7 @@
  *   token embedding and output matrix   [V,D]          [u,D]: rows; logits [N,u] are never gathered
  *   norms, positions, biases of width D                all of it, the same on every device
  *   Shares differ by at most one when P does not divide H, F or V.
- * Talks    forward   all-reduce of [N,D] after the attention output and after down (the paper's g), and after the token
+ * Sends    forward   all-reduce of [N,D] after the attention output and after down (the paper's g), and after the token
  *                    embedding;  the loss: [N] maxima, then [2N] sums
  *          backward  all-reduce of [N,D] for the input of QKV, of up, and of the output matrix (the paper's f)
  *          per layer and microbatch 4 all-reduces of N D elements: 8 N D (P-1)/P sent by each device with a ring;

@@ -8,7 +8,7 @@
  *   heads, F, logits; matrices          as in 1d       as in 1d: of all tokens
  *   norms, positions, biases of width D                all of it, the same on every device
  *   P need not divide N: stretches differ by at most one token, and may be empty.
- * Talks    1d's all-reduces, torn apart: before a matrix that leads inside an all-gather of [N,D], after one that leads
+ * Sends    1d's all-reduces, torn apart: before a matrix that leads inside an all-gather of [N,D], after one that leads
  *          out a reduce-scatter; backward the same with the roles exchanged:
  *          per layer and microbatch 4 all-gathers and 4 reduce-scatters, 8 N D (P-1)/P elements sent by each device, as
  *          1d; 1d-sp      keeps only its own rows of a matrix's input and gathers them again for the weights' gradient:

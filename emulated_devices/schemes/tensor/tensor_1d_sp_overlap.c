@@ -10,7 +10,7 @@
  *                    to go
  * Group    P devices with the same tokens
  * Layout   as 1d-sp; chunk c is device c's rows, which may be none
- * Talks    the messages, bytes and additions of 1d-sp, were its all-gathers and reduce-scatters rings, each sent as
+ * Sends    the messages, bytes and additions of 1d-sp, were its all-gathers and reduce-scatters rings, each sent as
  *          soon as its chunk is there
  *
  *          P = 3, device r, rows of chunk c in brackets        while it multiplies, there travels

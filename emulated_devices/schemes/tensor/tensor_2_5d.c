@@ -6,7 +6,7 @@
  * Layout   as 2d on each layer, with sequences cut into d q parts, of which device (k,i,j) has number k q + i.
  *          Matrices are the same on all layers; vectors are shared out over the d q devices of a column, so each is
  *          there once
- * Talks    within a layer what 2d says, with N/d for N; besides, gradients of matrices are all-reduced over the layers:
+ * Sends    within a layer what 2d says, with N/d for N; besides, gradients of matrices are all-reduced over the layers:
  *          2 (d-1)/d O I/q^2 elements each.  Per layer of the model, all devices together, F = 4 D:
  *          (q-1) (21 N D + 36 d D^2) + 24 (d-1) D^2, and for norms and vectors 16 N (q-1) + 28 D (d q - 1)
  * Memory   weights 1/q^2; per layer and microbatch (8 D + 2 F + H) N/P + 4 N/(d q) elements

@@ -9,7 +9,7 @@
  *   matrices                      [O,I]         [O/q,I/q]: outputs j, inputs i
  *   biases, norms                 [O]           1/q of part j, the i-th; positions [S,D]: rows i, columns j
  *   q need not divide anything: parts differ by at most one unit (sequence, head, column).
- * Talks    a product of [N,I] and [O,I]: see summa.h.  q steps, each two of: a block of X on its way along a row, a
+ * Sends    a product of [N,I] and [O,I]: see summa.h.  q steps, each two of: a block of X on its way along a row, a
  *          block of W along a column, by a broadcast or a reduction; on a binomial tree each block crosses q-1 links,
  *          so that all devices together send (q-1) (N I + O I) elements forward, the same twice backward.
  *          per layer and microbatch, all devices together, F = 4 D: (q-1) (21 N D + 36 D^2), and for norms and vectors

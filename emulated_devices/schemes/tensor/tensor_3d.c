@@ -12,7 +12,7 @@
  *   matrices that lead out        [O,I]         rows i of p of outputs l; inputs j
  *   biases, norms, positions                    1/p^2 of the part that goes with the device's columns
  *   So the axes j and l change places with every matrix and are back after a pair.  p need not divide anything.
- * Talks    a matrix that leads inside: all-gather X along j, W along i, multiply, reduce-scatter Y along l;
+ * Sends    a matrix that leads inside: all-gather X along j, W along i, multiply, reduce-scatter Y along l;
  *          dX: all-gather dY along l, W along i, reduce-scatter along j;  dW: all-gather X along j, dY along l,
  *          reduce-scatter along i.  One that leads out: j and l exchanged.  Each of the three moves 1/p^3 of what it is
  *          about p-1 times: a product sends (p-1)/P (N I + O I + N O) elements from each device, forward, for dX, for
