@@ -59,6 +59,10 @@ enum error_code run_topic(const char *what, const struct command *topics, bool h
  * May start the program anew. */
 void prepare_process(char **argv);
 
+/** End main with this status.  A device of a launcher ends at once, without the exit handlers of libraries: one that
+ *  dies there, after all its work, would end the job.  Others return.  After comm_close. */
+int end_process(int status);
+
 /** Of OpenBLAS's kernels those that fit this processor, if it has chosen much older ones; else NULL.  kernels.c */
 const char *better_kernels(void);
 

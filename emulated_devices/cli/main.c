@@ -39,9 +39,9 @@ int main(int argc, char **argv)
     if ((fflush(stdout) != 0 || ferror(stdout)) && e == OK)
         e = fail(&err, ERR_FILE, "standard output: cannot be written%s%s", errno ? ": " : "",
                  errno ? strerror(errno) : "");
-    if (e == OK) return status;
+    if (e == OK) return end_process(status);
     if (launcher_rank() == 0) {
         fprintf(stderr, "orrery: %s\n", err.text[0] ? err.text : error_meaning(e));
     }
-    return error_exit_status(e);
+    return end_process(error_exit_status(e));
 }

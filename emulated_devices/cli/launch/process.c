@@ -42,6 +42,19 @@ static void say_to_witness(int signal_number)
 
 static void say_goodbye(void) { say_to_witness(0); }
 
+/* Exit handlers of MPI's transport and of the BLAS have nothing left to do.  Sanitizers look for leaks in theirs. */
+int end_process(int status)
+{
+#ifdef NDEBUG
+    if (to_witness >= 0) {
+        fflush(NULL);
+        say_goodbye();
+        _exit(status);
+    }
+#endif
+    return status;
+}
+
 static void say_signal(int number)
 {
     say_to_witness(number);
