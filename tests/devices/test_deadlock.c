@@ -89,7 +89,7 @@ static void run_devices(const char *what, char *said, size_t size, int *status)
 {
     char command[1000];
     const char *mpiexec = getenv("MPIEXEC");
-    snprintf(command, sizeof command, "ORRERY_WAIT_LIMIT=1 MPIEXEC_TIMEOUT=300 %s -n 3 %s %s </dev/null 2>&1",
+    snprintf(command, sizeof command, "ORRERY_WAIT_LIMIT=1 MPIEXEC_TIMEOUT=60 %s -n 3 %s %s </dev/null 2>&1",
              mpiexec ? mpiexec : "mpiexec", program, what);
     FILE *from = popen(command, "r");
     assert_non_null(from);
