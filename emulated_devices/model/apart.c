@@ -17,7 +17,7 @@ enum error_code apart_group(struct group *g, const struct trainer *t, struct err
     return e;
 }
 
-/* Rank 0 hears the first device of each replica, in order, and tells everybody. */
+/* Rank 0 receives from the first device of each replica, in order, and sends the result to all devices. */
 enum error_code apart_share(struct trainer *t, double sums[2], struct error *err)
 {
     const int replicas = shards_replicas(&t->data.shards), self = t->comm->rank;

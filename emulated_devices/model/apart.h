@@ -1,7 +1,6 @@
-/* apart.h -- what replicas that train apart mean for a trainer: which labels and which norm count, and which devices
- * learn them.
+/* apart.h -- replicas that train apart: each trainer's group, and the loss and norm over all replicas.
  *
- * Within a step nothing of the model passes between replicas.  What is reported about all of them is agreed on as
+ * Within a step, replicas exchange no part of the model.  The messages for the reported loss and norm are counted as
  * CONTROL.
  */
 #ifndef ORRERY_APART_H
@@ -9,14 +8,14 @@
 
 #include "emulated_devices/model/trainer.h"
 
-/** The group of all devices that work on this one's replica, along every axis.  Local.  @return OK or ERR_MEMORY. */
+/** Create the group of all devices of this device's replica, along every axis.  Local.  @return OK or ERR_MEMORY. */
 enum error_code apart_group(struct group *, const struct trainer *, struct error *);
 
 /**
- * From one replica's sums to all replicas'.
+ * Combine the sums of all replicas.
  * Collective over all devices; counted as CONTROL.
- * @param[in,out] sums  loss, which is added up, and squared norm, of which this makes the mean.  The same within a
- *     replica, then everywhere.
+ * @param[in,out] sums  [0] loss: becomes the sum over replicas; [1] squared norm: becomes the mean.  Before the call
+ *     they are the same on all devices of a replica, after it on all devices.
  * @return OK or ERR_COMM.
  */
 enum error_code apart_share(struct trainer *, double sums[2], struct error *);

@@ -1,4 +1,4 @@
-/* checkpoint.c -- reading; checkpoint_write.c writes. */
+/* checkpoint.c -- reads checkpoints; checkpoint_write.c writes them. */
 #include "emulated_devices/model/checkpoint.h"
 #include "emulated_devices/model/checkpoint_states.h"
 #include "ref/model/weights.h"
@@ -35,7 +35,7 @@ static void path_of(char path[PATH_ROOM], const char *dir, const char *file)
     snprintf(path, PATH_ROOM, "%s/%s", dir, file);
 }
 
-/* The weights are what is read, rounded: of 16-bit weights files have the masters. */
+/* Store weights from a file, rounded to the model's format: for 16-bit weights the file has the masters. */
 static enum error_code keep_weights(struct trainer *t, const struct parameter *p, struct tensor piece,
                                     struct error *err)
 {
@@ -73,14 +73,14 @@ static enum error_code read_weights(struct trainer *t, const struct weights *fil
         e = read_own(t, file, &t->parameters.all[i], "", KIND_WEIGHT, err);
     }
     if (!e) e = data_requantise(&t->data, err);
-    if (!e) data_same_versions(&t->data);            /* files have one version: training starts anew from it */
+    if (!e) data_same_versions(&t->data);            /* files have one version: both versions start from it */
     if (!e) data_start_round(&t->data);
     return e;
 }
 
 /* ---- training.json ----------------------------------------------------------------------------------------------- */
 
-/* A file of a run that had no loss scale has the one that changes nothing. */
+/* A run without a loss scale has saved the scale 1. */
 static enum error_code read_loss_scale(struct trainer *t, const cJSON *root, const char *path, struct error *err)
 {
     const char *scale;
@@ -100,7 +100,7 @@ static enum error_code read_loss_scale(struct trainer *t, const cJSON *root, con
     return OK;
 }
 
-/* A run whose replicas train apart goes on with as many. */
+/* A run whose replicas train apart must continue with the same number of replicas. */
 static enum error_code check_replicas(const struct trainer *t, const cJSON *root, const char *path, struct error *err)
 {
     const int own = shards_replicas(&t->data.shards);
@@ -168,8 +168,8 @@ void checkpoint_close(struct checkpoint *c)
 
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
-/* Of replicas that train apart a device reads its own.  A file of copies that did not serves all of them:
- * here they part. */
+/* With replicas that train apart a device reads its own replica's states.  If the file has no replicas, all start from
+ * the same states. */
 static enum error_code read_states(struct trainer *t, const struct weights *file, bool replicas, struct error *err)
 {
     const int count = checkpoint_states(t, replicas ? shards_replicas(&t->data.shards) : 0, NULL);
@@ -186,7 +186,7 @@ static enum error_code read_states(struct trainer *t, const struct weights *file
     return e;
 }
 
-/* Rank 0 reads every byte of both files once more than the devices need, which is what a checksum costs. */
+/* Rank 0 reads both files once more than needed for the data: the cost of the checksums. */
 static enum error_code check_files(const struct checkpoint *c, struct error *err)
 {
     struct bundle now;

@@ -1,20 +1,21 @@
-/* checkpoint.h -- a model in files, as Hugging Face transformers has it, and what is needed to go on training.
+/* checkpoint.h -- a model in files of Hugging Face transformers' format, with all that is needed to continue training.
  *
  *   DIR/config.json             the shape
- *   DIR/model.safetensors       the weights, of 16-bit models their fp32 masters, as ref/model/weights.h has them; of
- *   other folders read
- *                               also from several files with an index
+ *   DIR/model.safetensors       the weights (see ref/model/weights.h); of 16-bit models the fp32 masters.  Folders from
+ *                               elsewhere may have several such files with an index
  *   DIR/optimizer.safetensors   the optimizer's state, "NAME.exp_avg" and so on
- *   DIR/training.json           steps done and skipped, loss scale; and what the run was: the flags and the text that
- *   it must have again DIR/checkpoint.sha256       the checksums of these four
+ *   DIR/training.json           steps done and skipped, loss scale, and the settings of the run that must not change:
+ *                               flags and text
+ *   DIR/checkpoint.sha256       the checksums of these four
  *
- * They are replaced together (ref/io/bundle.h): at every moment of saving, the old checkpoint or the new one is whole.
- * A file that has another checksum than it was saved with is refused by name.
+ * All files are replaced together (ref/io/bundle.h): at any time during a save, either the old checkpoint or the new
+ * one is complete.  A file whose checksum has changed is refused by name.
  *
- * Of replicas that train apart (local-sgd, diloco) the model is what the last outer step made.  Beside it are every
- * replica's weights and states, "NAME.replica0", "NAME.replica0.exp_avg" and so on, and "NAME.outer_momentum";
- * training.json: how many replicas.  So they go on in mid-round, as many as before, each on any mesh.  From a
- * checkpoint of copies that were not apart any number may part.
+ * With replicas that train apart (local-sgd, diloco), the model is the result of the last outer step.  The files also
+ * have every replica's weights and states ("NAME.replica0", "NAME.replica0.exp_avg" and so on) and
+ * "NAME.outer_momentum"; training.json has the number of replicas.  So a run can continue in the middle of a round,
+ * with the same number of replicas, each on any mesh.  A checkpoint without replicas can be continued with any number
+ * of them.
  *
  * Files hold whole tensors, so a checkpoint does not depend on the mesh that wrote it.  Each device reads only its
  * boxes.
@@ -34,14 +35,14 @@
 
 extern const struct bundle_kind checkpoint_files;
 
-/* A folder with a model, as found before anything is built. */
+/* A folder with a model, read before a trainer exists. */
 struct checkpoint {
     const char *dir;                    /* the caller's */
-    bool there;                    /* it was saved here; else it is a model from somewhere else, without what follows */
+    bool there;                         /* saved by this program; else another program's model, without the rest */
     struct bundle files;
     int64_t step;                       /* steps done */
     cJSON *root;                        /* training.json */
-    const cJSON *run;                   /* ... of which what the run was: names and texts, as saved */
+    const cJSON *run;                   /* its part with the settings of the run: names and texts, as saved */
 };
 
 /** Read a folder's small files.  Local.  @return OK; ERR_FORMAT naming the file that is damaged; ERR_FILE; ERR_MEMORY.
@@ -49,33 +50,31 @@ struct checkpoint {
 enum error_code checkpoint_open(struct checkpoint *, const char *dir, struct error *);
 void checkpoint_close(struct checkpoint *);
 
-/** The shape of its model.  @return OK or the fault of config.json. */
+/** The shape of its model.  @return OK, or the error in config.json. */
 enum error_code checkpoint_config(const struct checkpoint *, struct model_config *, struct error *);
 
 /**
  * Read weights into this device's boxes.
  * Collective over all devices.
- * @return OK, or the same error everywhere: ERR_FILE, or ERR_FORMAT naming the file that is damaged or the tensor that
- *     is missing or has
- *         another shape.
+ * @return OK, or the same error everywhere: ERR_FILE, or ERR_FORMAT naming the file that is damaged, or the tensor that
+ *         is missing or has another shape.
  */
 enum error_code checkpoint_load_weights(struct trainer *, const struct checkpoint *, struct error *);
 
-/** Read weights, optimizer state and the number of steps done, of a checkpoint that was saved here.  As
- *  checkpoint_load_weights; ERR_FORMAT also if the number of replicas is another. */
+/** Read weights, optimizer state and the number of steps done from a checkpoint that this program saved.  As
+ *  checkpoint_load_weights; ERR_FORMAT also if the number of replicas differs. */
 enum error_code checkpoint_resume(struct trainer *, const struct checkpoint *, struct error *);
 
 /**
  * Write a checkpoint; the folder is made if it is not there.
  * Collective over all devices; rank 0 writes, one tensor at a time.
- * @param run  an object of texts: what the run was; read on rank 0 only.
+ * @param run  an object of texts: the settings of the run; read on rank 0 only.
  * @return OK, or the same error everywhere; an earlier checkpoint then stays as it was.
  */
 enum error_code checkpoint_save(struct trainer *, const char *dir, const cJSON *run, struct error *);
 
-/** Whether a checkpoint could be written to this folder, which is left as it is, but for what a killed writer had left.
- *  Local.
- *  @return OK or ERR_FILE. */
+/** Check that a checkpoint can be written to this folder.  Changes nothing, but removes files that a killed writer
+ *  left. Local.  @return OK or ERR_FILE. */
 enum error_code checkpoint_probe(const char *dir, struct error *);
 
 #endif

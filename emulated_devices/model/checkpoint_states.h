@@ -1,4 +1,4 @@
-/* checkpoint_states.h -- which tensors a checkpoint has of each parameter. */
+/* checkpoint_states.h -- which tensors a checkpoint has for each parameter. */
 #ifndef ORRERY_CHECKPOINT_STATES_H
 #define ORRERY_CHECKPOINT_STATES_H
 
@@ -6,18 +6,18 @@
 
 struct state_tensor {
     enum tensor_kind kind;
-    int replica;                        /* whose, where replicas train apart */
-    char suffix[64];                    /* what stands after the parameter's name */
+    int replica;                        /* whose tensor, where replicas train apart */
+    char suffix[64];                    /* follows the parameter's name */
 };
 
-/** What model.safetensors has: the masters; of replicas that train apart, the anchor. */
+/** The tensor in model.safetensors: the master; of replicas that train apart, the anchor. */
 struct state_tensor checkpoint_weights(const struct trainer *);
 
 /**
- * What optimizer.safetensors has.
- * @param replicas   that train apart: their weights and states, and the outer momentum; 0: the optimizer's states.
- * @param[out] list  room for all; NULL: they are counted only.
- * @return how many there are.
+ * The tensors in optimizer.safetensors.
+ * @param replicas   that train apart: list their weights and states, and the outer momentum; 0: only optimizer states.
+ * @param[out] list  room for all; NULL: only count.
+ * @return how many.
  */
 int checkpoint_states(const struct trainer *, int replicas, struct state_tensor *list);
 

@@ -1,4 +1,4 @@
-/* checkpoint_write.c -- writing what checkpoint.c reads. */
+/* checkpoint_write.c -- writes checkpoints; checkpoint.c reads them. */
 #include "emulated_devices/model/checkpoint.h"
 #include "emulated_devices/model/checkpoint_states.h"
 #include "ref/io/output.h"
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One of the two files of tensors, as rank 0 writes it. */
+/* Start one of the two files of tensors, on rank 0. */
 static enum error_code start_file(struct weights_writer *w, const struct trainer *t, const char *path,
                                   const struct param_spec *spec, const struct state_tensor *list, int count,
                                   struct error *err)
@@ -21,7 +21,7 @@ static enum error_code start_file(struct weights_writer *w, const struct trainer
     return e;
 }
 
-/* What a file has of each parameter. */
+/* Names and shapes of a file's tensors for each parameter. */
 static void list_specs(const struct trainer *t, const struct state_tensor *list, int count, struct param_spec *out)
 {
     for (int i = 0; i < model_param_count(&t->plan.model) * count; i++) {
@@ -30,7 +30,7 @@ static void list_specs(const struct trainer *t, const struct state_tensor *list,
     }
 }
 
-/* Every device takes part in collecting, also when rank 0 has failed already. */
+/* Every device takes part in collecting, even if rank 0 has already failed. */
 static enum error_code write_tensors(struct trainer *t, struct weights_writer *w, const struct state_tensor *list,
                                      int count, enum error_code e, struct error *err)
 {
@@ -54,7 +54,7 @@ static enum error_code write_tensors(struct trainer *t, struct weights_writer *w
     return comm_agree(t->comm, e, err);
 }
 
-/* What of the training is not in tensors.  Text where a number would not come back with every bit. */
+/* Everything that is not a tensor.  Numbers are saved as text where JSON would not keep every bit. */
 static enum error_code write_training(const struct trainer *t, const cJSON *run, const char *path, struct error *err)
 {
     char scale[32];
@@ -86,7 +86,7 @@ enum error_code checkpoint_probe(const char *dir, struct error *err)
     return e;
 }
 
-/* Every device has its part in collecting; rank 0 writes. */
+/* All devices collect; rank 0 writes. */
 struct saving {
     struct bundle_writer folder;
     struct weights_writer weights, states;

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- who keeps what ---------------------------------------------------------------------------------------------- */
+/* ---- what each device keeps -------------------------------------------------------------------------------------- */
 
-/* A unit as some device has it, without its numbers.  Which parameters make up a unit is the same on
- * all that hold it. */
+/* The layout of a unit on any device, without its numbers.  A unit has the same parameters on all devices that hold
+ * it. */
 struct place_in_unit { struct unit unit; struct parameter *all; struct parameter *own; struct shards shards; };
 
 static enum error_code find_place(const struct trainer *t, int rank, int index, int tile, struct place_in_unit *at,
@@ -75,7 +75,7 @@ enum error_code collect_own(const struct trainer *t, const struct parameter *p, 
 
 /* ---- to rank 0 --------------------------------------------------------------------------------------------------- */
 
-/* The sender has sent: a failure here is the end of the job. */
+/* The sender does not learn of a failure here, so a failure ends the job. */
 static void receive(struct trainer *t, struct exchange *x, enum tensor_kind kind, struct piece *piece)
 {
     struct error err;
@@ -159,7 +159,7 @@ enum error_code collect_whole(struct trainer *t, int index, enum tensor_kind kin
     return collect_replica(t, 0, index, kind, whole, err);
 }
 
-/* What cannot be held ends the job, as in collect. */
+/* Without memory for the tensor the job ends, as in collect_pieces. */
 enum error_code collect_model(struct trainer *t, int index, struct tensor whole, struct error *err)
 {
     struct tensor anchor = whole;

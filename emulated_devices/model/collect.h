@@ -4,44 +4,44 @@
 
 #include "emulated_devices/model/trainer.h"
 
-/* What one device keeps of a tensor, or of one of its tiles:
- * of the boxes' elements, stored one box after another, a range. */
+/* What one device keeps of a tensor, or of one of its tiles: a range of the elements of its boxes, which are stored one
+ * box after another. */
 struct piece {
     int rank;
     const struct param_spec *spec;
     const struct layout *layout;
-    struct interval kept;                  /* elements of the boxes; all of them where nothing is sharded over dp */
+    struct interval kept;               /* elements of the boxes; all of them where nothing is sharded over dp */
     struct tensor data;                 /* [kept.count] */
     bool first;                         /* no earlier place of the pipeline holds it */
-    bool keeps_first;              /* nor another device along dp: the kept ranges of those that do make up the boxes */
-    int replica;                /* whose numbers they are, where replicas train apart; 0 of what those have in common */
+    bool keeps_first;                   /* the first copy along dp: such ranges together are the boxes, each once */
+    int replica;                        /* whose numbers, where replicas train apart; 0: common to all */
 };
 
 /**
- * Show rank 0 every device's piece of one parameter's tensor, or its tiles, in order of rank.
+ * Send every device's piece of one parameter's tensor, or its tiles, to rank 0, in order of rank.
  * Collective over all devices; counted as CONTROL.
  * @param index  of the parameter in the model's list.
  * @param visit  called on rank 0 only.
- * @return OK.  A device that cannot send, receive or hold a piece ends the job: the others, who can, would not hear of
- *     it.
+ * @return OK.  A device that cannot send, receive or hold a piece ends the job, because the others would not learn of
+ *         the failure.
  */
 enum error_code collect_pieces(struct trainer *, int index, enum tensor_kind,
                         void (*visit)(void *context, const struct piece *), void *context, struct error *);
 
-/** The whole tensor on rank 0, from the first copy of each piece.  whole:
- * on rank 0 its data of the model's shape; unread elsewhere. */
+/** Assemble the whole tensor on rank 0 from the first copy of each piece.
+ *  @param whole  on rank 0: the tensor to fill, of the model's shape; not used elsewhere. */
 enum error_code collect_whole(struct trainer *, int index, enum tensor_kind, struct tensor whole, struct error *);
 
-/** The same of one of the replicas that train apart, by its number. */
+/** The same for one of the replicas that train apart, by its number. */
 enum error_code collect_replica(struct trainer *, int replica, int index, enum tensor_kind, struct tensor whole,
                                 struct error *);
 
-/** The weights as others are given them, in the model's format:
- * of replicas that train apart, what the last outer step made. */
+/** The weights that are written for other programs, in the model's format; of replicas that train apart, the result of
+ *  the last outer step. */
 enum error_code collect_model(struct trainer *, int index, struct tensor whole, struct error *);
 
 /**
- * The numbers this device keeps of a parameter, in memory of their own.  Local.
+ * Copy the numbers that this device keeps of a parameter.  Local.
  * @param[out] kept  which elements of its boxes they are.
  * @param[out] own   for free(own->data).
  * @return OK or ERR_MEMORY.
@@ -49,7 +49,7 @@ enum error_code collect_model(struct trainer *, int index, struct tensor whole, 
 enum error_code collect_own(const struct trainer *, const struct parameter *, enum tensor_kind, struct interval *kept,
                             struct tensor *own, struct error *);
 
-/** Of all elements of this device's boxes of a parameter, keep those that are its own.  Local. */
+/** Given all elements of this device's boxes of a parameter, store those that this device keeps.  Local. */
 void collect_keep(struct trainer *, const struct parameter *, enum tensor_kind, struct tensor piece);
 
 #endif

@@ -1,7 +1,7 @@
 #include "emulated_devices/model/layer_memory.h"
 #include <string.h>
 
-/* Bytes of some slots, and of the statistics of the nodes that make them, unless they are dropped. */
+/* Bytes of some slots, and of the statistics of the nodes that write them, unless they are dropped. */
 enum { TERM_SLOTS = 3 };
 struct kept_slots { const char *value[TERM_SLOTS], *statistics[TERM_SLOTS]; };
 
@@ -24,7 +24,7 @@ static uint64_t kept_of(const struct linked *l, const struct seams *s, int64_t N
     return sum;
 }
 
-/* What the paper divides only under sequence parallelism is `outside`, what it always divides `inside`. */
+/* `outside`: terms that the paper divides by t only under sequence parallelism; `inside`: always divided by t. */
 enum { NORM_INPUTS, QKV_INPUT, QKV, SOFTMAX, PROJECTION_INPUT };
 
 static const struct kept_slots slots[LAYER_MEMORY_TERMS] = {

@@ -37,7 +37,7 @@ static enum error_code add_node(struct linked *l, const struct node *is, struct 
 
 static bool has_inputs(const struct linked *l) { return l->node[0].in[0] == 0; }
 
-/* ---- who needs a value ------------------------------------------------------------------------------------------- */
+/* ---- which nodes need a value ------------------------------------------------------------------------------------ */
 
 static bool reads(const struct linked_node *n, int slot) { return n->in[0] == slot || n->in[1] == slot; }
 
@@ -49,7 +49,7 @@ static int last_reader(const struct linked *l, int slot)
     return last;
 }
 
-/* What attention reads is its scheme's affair. */
+/* The attention scheme decides what the backward pass of attention reads. */
 static unsigned input_reads(const struct linked *l, const struct linked_node *n)
 {
     if (n->is->op != OP_ATTENTION) return info(n)->input_reads;
@@ -81,7 +81,7 @@ static bool is_of_the_stream(enum activation_width w)
     return w == WIDTH_MODEL || w == WIDTH_EXPERTS || w == WIDTH_CHOICES;
 }
 
-/* A matrix that leads inside may want more rows of its input than the device's own. */
+/* A matrix from the stream to the inner side may need more rows of its input than the device's own. */
 static enum tensor_place place_of_value(const struct linked *l, int slot)
 {
     if (!is_of_the_stream(l->slot[slot].width)) return INNER;
@@ -91,7 +91,7 @@ static enum tensor_place place_of_value(const struct linked *l, int slot)
     return STREAM;
 }
 
-/* Whether a node's output lies where one of its inputs did. */
+/* Whether a node's output reuses the memory of one of its inputs. */
 static bool takes_over(const struct linked *l, int v)
 {
     const struct linked_node *n = &l->node[v];
@@ -99,7 +99,7 @@ static bool takes_over(const struct linked *l, int v)
     return in > 0 && n->out >= 0 && last_reader(l, in) == v && !backward_reads(l, in);
 }
 
-/* From the last node on, so that what takes another's place is known before. */
+/* Starts at the last node, so that an output has its buffer before the input whose memory it reuses. */
 static void place_values(struct linked *l)
 {
     const bool leaves = l->node[l->nodes - 1].out >= 0;
@@ -127,7 +127,7 @@ static int place_beside(struct linked *l, const struct model_config *c, enum sta
                       (struct buffer){ .rows = inner ? INNER : STREAM, .statistic = shape, .tag = tag, .kept = true });
 }
 
-/* How many tensors a list of shapes stands for where a scheme says what it keeps: 0 where it does not. */
+/* The number of tensors that a scheme keeps; 0 if the shapes are not defined by a scheme. */
 static int slots_of(const struct linked *l, enum statistic_shape first)
 {
     return first == ATTENTION_KEPT ? l->attention->slots : first == EXPERTS_KEPT ? l->experts->slots
@@ -143,7 +143,7 @@ static int place_slot(struct linked *l, const struct model_config *c, const enum
     return buffer;
 }
 
-/* What operations keep beside their outputs, and beside the gradients of these. */
+/* Buffers for what operations keep besides their outputs and the gradients of their outputs. */
 static void place_statistics(struct linked *l, const struct model_config *c, bool forward_only)
 {
     for (int v = 0; v < l->nodes; v++) {
@@ -157,7 +157,7 @@ static void place_statistics(struct linked *l, const struct model_config *c, boo
 
 /* ---- buffers of gradients ---------------------------------------------------------------------------------------- */
 
-/* A matrix that leads outside may want more rows of its output's gradient than the device's own. */
+/* A matrix back to the stream may need more rows of its output's gradient than the device's own. */
 static enum tensor_place place_of_gradient(const struct linked *l, int slot)
 {
     const struct slot *s = &l->slot[slot];
@@ -172,7 +172,7 @@ static bool maker_has_weight_pass(const struct linked *l, int slot)
     return maker >= 0 && info(&l->node[maker])->has_weight_pass;
 }
 
-/* Where the first of a slot's gradients is written.  d: the buffer of the gradient of what node v has made. */
+/* The buffer to which the first gradient of a slot is written.  d: the buffer of the gradient of node v's output. */
 static int place_gradient(struct linked *l, int v, int k, int d, bool d_goes_on)
 {
     const struct linked_node *n = &l->node[v];
@@ -186,7 +186,8 @@ static int place_gradient(struct linked *l, int v, int k, int d, bool d_goes_on)
                              .rows = place_of_gradient(l, slot), .width = l->slot[slot].width, .tag = BUFFERS });
 }
 
-/* Backward from the last node: where each gradient lies.  A stream's gradient goes on through the sum that made it. */
+/* Choose the buffer of each gradient, from the last node back.  The gradient of a sum is also that of the stream that
+ * was added, in the same buffer. */
 static void place_gradients(struct linked *l)
 {
     for (int s = 0; s < l->slots; s++) l->slot[s].gradient = BUFFER_NONE;
@@ -214,7 +215,7 @@ static void add_step(struct steps *list, enum step_kind kind, int at)
     list->step[list->count++] = (struct part_step){ .kind = kind, .at = at };
 }
 
-/* Recomputation leaves alone what has left the part. */
+/* Recomputation does not write an output that has left the part. */
 static void run_forward(struct linked *l, struct steps *list, int v)
 {
     const struct linked_node *n = &l->node[v];
@@ -223,7 +224,7 @@ static void run_forward(struct linked *l, struct steps *list, int v)
     if (n->out >= 0 && !n->is->unseen && !left) add_step(list, STEP_SHOW, n->out);
 }
 
-/* The first node that touches a buffer of values, and the last. */
+/* Whether a node reads or writes a buffer of values. */
 static bool touches(const struct linked *l, int v, int buffer)
 {
     const struct linked_node *n = &l->node[v];
@@ -237,7 +238,7 @@ static bool is_transient(const struct buffer *b)
     return b->tag == ACTIVATIONS && b->statistic == NO_STATISTIC && !b->kept;
 }
 
-/* Memory that lives only while a few nodes of one list run. */
+/* Buffers that live only while a few nodes of one list run: allocate before the first of these, drop after the last. */
 static void transients(struct linked *l, struct steps *list, int v, bool first, const bool runs[])
 {
     for (int b = BUFFER_FIRST_OWN; b < l->buffers; b++) {
@@ -276,7 +277,8 @@ static void list_forward(struct linked *l, bool forward_only)
     if (forward_only && has_inputs(l)) add_step(list, STEP_DROP, BUFFER_IN);
 }
 
-/* What recomputation drops: full, all that is kept but what enters; selective, what attention makes. */
+/* What recomputation drops.  full: all kept values except the part's input; selective: attention's output and
+ * statistics. */
 static void mark_dropped(struct linked *l, enum recompute r)
 {
     for (int b = BUFFER_FIRST_OWN; b < l->buffers && r == RECOMPUTE_FULL; b++)
@@ -289,7 +291,7 @@ static void mark_dropped(struct linked *l, enum recompute r)
     }
 }
 
-/* The nodes that make what was dropped, and what they need that was never kept. */
+/* Run the nodes that write dropped buffers, and those whose outputs they need and that were never kept. */
 static void list_again(struct linked *l)
 {
     bool runs[LINK_NODES] = { false }, needed[LINK_BUFFERS];
@@ -311,7 +313,7 @@ static bool is_own_transient(const struct linked *l, int b)
     return b >= BUFFER_FIRST_OWN && l->buffer[b].tag == BUFFERS && !l->buffer[b].kept;
 }
 
-/* Whether no node before v reads the slot: its gradient is then whole. */
+/* Whether no node before v reads the slot: after v's backward pass its gradient is complete. */
 static bool is_first_reader(const struct linked *l, int v, int slot)
 {
     for (int u = 0; u < v; u++)
@@ -324,7 +326,7 @@ static bool is_unseen(const struct linked *l, int slot)
     return l->slot[slot].maker >= 0 && l->node[l->slot[slot].maker].is->unseen;
 }
 
-/* One node of the input pass.  scratch: for what is added to a gradient that is there already. */
+/* One node of the input pass.  scratch: the buffer for a gradient that is added to an existing one. */
 static void input_of_node(struct linked *l, struct steps *list, int v, int scratch)
 {
     struct linked_node *n = &l->node[v];
@@ -354,7 +356,7 @@ static bool needs_scratch(const struct linked *l)
     return false;
 }
 
-/* Nothing leaves the part that has the loss: the gradient of the stream begins here. */
+/* Whether this is the part with the loss: it has no output, and the gradient of the stream starts here. */
 static bool begins_gradient(const struct linked *l) { return l->node[l->nodes - 1].out < 0; }
 
 static void list_input(struct linked *l)

@@ -1,15 +1,14 @@
-/* link.h -- from the table of a part to lists of steps: what the backward pass reads and in which order it adds, which
- * slots share memory, what is kept, what is dropped and computed again.
+/* link.h -- turns the table of a part into lists of steps.  The lists define what the backward pass reads, in which
+ * order it adds gradients, which slots share memory, and what is kept, or dropped and recomputed.
  *
- * All that walks a model walks these lists: running it, counting its memory, listing the weights that it uses next.
+ * Running a model, counting its memory and listing the weights that it uses next are loops over these lists.
  *
- *   forward   makes memory for what is kept, runs the nodes, drops what recomputation makes again
- *   again     before backward: makes and computes once more what was dropped
- *   input     backward for the inputs: nodes in reverse order.  A slot with several readers gets their gradients in
- *   reverse order of
- *             the readers: the first writes, each later one goes to a scratch buffer and is added
- *   weight    backward for the weights: nodes in reverse order (in a part without inputs, in order); drops everything
- *   that was kept
+ *   forward   allocates what is kept, runs the nodes, drops what will be recomputed
+ *   again     before backward: allocates and recomputes what was dropped
+ *   input     backward for the inputs: nodes in reverse order.  If a slot has several readers, their gradients come in
+ *             reverse order: the first is written, each later one goes to a scratch buffer and is added
+ *   weight    backward for the weights: nodes in reverse order (in a part without inputs: in forward order); drops
+ *             everything that was kept
  */
 #ifndef ORRERY_LINK_H
 #define ORRERY_LINK_H
@@ -20,24 +19,25 @@
 
 enum { LINK_NODES = 24, LINK_SLOTS = LINK_NODES + 1, LINK_BUFFERS = 5 * LINK_NODES, LINK_STEPS = 8 * LINK_NODES };
 
-/* Memory of one tensor of a microbatch in a part.  The first three are the stage's: the stream that enters, the stream
- * that leaves, and the gradient of the stream, which goes through all parts. */
+/* A buffer is the memory of one tensor of a microbatch in a part.  The first three belong to the stage: the stream that
+ * enters the part, the stream that leaves it, and the gradient of the stream, which passes through all parts. */
 enum { BUFFER_NONE = -1, BUFFER_IN, BUFFER_OUT, BUFFER_GRADIENT, BUFFER_FIRST_OWN };
 
 struct buffer {
     enum tensor_place rows;
     enum activation_width width;
     enum statistic_shape statistic;     /* NO_STATISTIC: rows times width, in the device's format */
-    int slot;                           /* of ATTENTION_KEPT, EXPERTS_KEPT, EXPERTS_LEFT: which of the scheme's */
+    int slot;                           /* for ATTENTION_KEPT, EXPERTS_KEPT, EXPERTS_LEFT: which of the scheme's */
     enum arena_tag tag;                 /* ACTIVATIONS, or BUFFERS for gradients */
-    bool kept;        /* from forward to the end of backward, or from backward for the inputs to that for the weights */
-    bool dropped;                       /* between forward and backward, and made again */
+    bool kept;                          /* a value: from forward to the end of backward; a gradient: from backward for
+                                         * the inputs to backward for the weights */
+    bool dropped;                       /* dropped after forward, recomputed before backward */
 };
 
 struct slot {
     const char *name;
     enum activation_width width;
-    int maker;                          /* the node that makes it; -1: the part before */
+    int maker;                          /* the node that writes it; -1: the part before */
     int value, gradient;                /* buffers */
 };
 
@@ -67,22 +67,23 @@ struct linked {
     const struct expert_scheme *experts;
     int nodes, slots, buffers;
     struct linked_node node[LINK_NODES];
-    struct slot slot[LINK_SLOTS];       /* [0]: what enters */
+    struct slot slot[LINK_SLOTS];       /* [0]: what enters the part */
     struct buffer buffer[LINK_BUFFERS];
     struct steps list[LIST_COUNT];
 };
 
 /**
  * Link the table of a part.  Pure.
- * @param seams         whose schemes say what their calls keep.
- * @param recompute     what is dropped after forward and computed again.
+ * @param seams         the schemes, which say what their calls keep.
+ * @param recompute     what is dropped after forward and recomputed.
  * @param forward_only  there is no backward pass: everything is dropped.
  * @return OK; ERR_PLAN if the table cannot be run: it reads a slot that no node writes, or is too long.
  */
 enum error_code link_part(struct linked *, const struct node *table, const struct model_config *,
                           const struct seams *seams, enum recompute recompute, bool forward_only, struct error *);
 
-/** The same of one block of the plan's model, or of its other parts.  layer -1: the embedding; L: the loss. */
+/** The same for one part of a model.
+ *  @param layer  of a block; -1: the embedding; L: the loss. */
 enum error_code link_layer(struct linked *, const struct model_config *, const struct seams *, int layer,
                            const char *recompute, bool forward_only, struct error *);
 
@@ -95,13 +96,12 @@ struct tensor buffer_shape(const struct buffer *, const struct seams *, int64_t 
 /** Bytes of a buffer on this device. */
 uint64_t buffer_bytes(const struct buffer *, const struct seams *, int64_t N);
 
-/** Bytes of activations that a part keeps between forward and backward, what enters it among them: all of them, and
- *  those that are dropped in between. */
+/** Bytes of activations that a part keeps between forward and backward, its input included; and those of them that are
+ *  dropped in between. */
 uint64_t linked_keeps(const struct linked *, const struct seams *, int64_t N);
 uint64_t linked_drops(const struct linked *, const struct seams *, int64_t N);
 
-/** Whether a node's output leaves the part.  Recomputation does not make it again:
- * its memory is the next part's, or gone. */
+/** Whether a node's output leaves the part.  It is not recomputed: its memory belongs to the next part, or is freed. */
 static inline bool leaves_part(const struct linked_node *n) { return n->y == BUFFER_OUT; }
 
 /** Whether running a list needs weights. */

@@ -9,7 +9,7 @@ static void enter_node(struct forecast *f, const struct node *n, enum tensor_pas
     case OP_NORM:      forecast_norm(f, pass, N); break;
     case OP_MIXTURE:   forecast_mixture(f, pass, N); break;
     case OP_LOSS:      forecast_cross_entropy(f, pass, N); break;
-    default:           break;           /* every device has what it needs */
+    default:           break;           /* sends nothing */
     }
 }
 
@@ -17,7 +17,7 @@ static const enum tensor_pass pass_of[] = {
     [LIST_FORWARD] = FORWARD_PASS, [LIST_AGAIN] = FORWARD_PASS, [LIST_INPUT] = INPUT_PASS, [LIST_WEIGHT] = WEIGHT_PASS
 };
 
-/* Recomputation makes no output that has left the part, so devices add nothing up. */
+/* Recomputation does not compute an output that has left the part, so nothing is reduced for it. */
 static void enter_lists(struct forecast *f, const struct linked *p, int64_t N)
 {
     for (enum list which = 0; which < LIST_COUNT; which++)

@@ -11,14 +11,14 @@ struct account linked_cost(const struct linked *, const struct tensor_parallel *
 struct account linked_attention_cost(const struct linked *, const struct context_parallel *, int64_t N);
 
 /**
- * The time that these collectives are predicted to take one after the other on the cluster of the device's clock, with
- * what they add, and without any other computing: what 1d, 1d-sp, 1d-sp-keep and 3d take to the picosecond where
- * everything divides, the links between all devices are alike and rates divide their bytes; more than a scheme takes
- * that does other things meanwhile.
+ * The predicted time of these collectives, one after the other, on the cluster of the device's clock: with their
+ * additions, without other computing.  Exact to the picosecond for 1d, 1d-sp, 1d-sp-keep and 3d if all dimensions
+ * divide evenly, all links are equal and the rates divide the bytes.  Too high for a scheme that overlaps them with
+ * computing.
  */
 picoseconds linked_time(const struct linked *, const struct tensor_parallel *, int64_t N);
 
-/** The same of one block, without recomputation.  @return zeros for a model that devices have no program for. */
+/** The same for one block, without recomputation.  @return zeros for a model for which devices have no program. */
 struct traffic block_cost(const struct tensor_parallel *, int64_t N);
 picoseconds block_time(const struct tensor_parallel *, int64_t N);
 

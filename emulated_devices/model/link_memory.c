@@ -1,4 +1,4 @@
-/* link_memory.c -- how much memory the buffers of a part take on a device. */
+/* link_memory.c -- the memory of a part's buffers on a device. */
 #include "emulated_devices/model/link.h"
 
 static int64_t columns(const struct tensor_parallel *tp, enum activation_width w)
@@ -15,7 +15,7 @@ static int64_t columns(const struct tensor_parallel *tp, enum activation_width w
     }
 }
 
-/* Few numbers, on which much depends: in the wide format, as the one-device model has them. */
+/* Router values are few but sensitive to rounding: they have the wide format, as in the one-device model. */
 static bool is_of_routers(enum activation_width w) { return w == WIDTH_EXPERTS || w == WIDTH_CHOICES; }
 
 struct tensor buffer_shape(const struct buffer *b, const struct seams *s, int64_t N)

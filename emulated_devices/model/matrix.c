@@ -2,12 +2,12 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/data/tiles.h"
 
-/* A router is small, and needs whole rows: every device of tp has all of it, and does all of it. */
+/* A router is small and needs whole rows, so every device along tp has a copy and computes the whole product. */
 static bool is_copied(struct matrix m) { return m.role == ROLE_ROUTER; }
 
 /* ---- tiles -------------------------------------------------------------------------------------------------- */
 
-/* A matrix, as the tensor scheme takes its tiles. */
+/* The context of the four calls with which the tensor scheme takes and returns tiles. */
 struct tiled_matrix { struct stage *stage; int weight; };
 
 static const struct parameter *tile_of(const struct tiled_matrix *m, int t)
@@ -55,7 +55,7 @@ static struct tiled gradients_of(const struct stage *s, struct tiled_matrix *m)
     return (struct tiled){ s->plan->data.tiles, m, take_gradient, give_gradient };
 }
 
-/* From here to the end of a product the scheme multiplies with these tiles, if matrices are tiled. */
+/* Give the scheme these tiles until end(), if matrices are tiled. */
 static void begin(struct stage *s, const struct tiled *tiles)
 {
     s->tp->tiles = uses_tiles(&s->plan->data) ? tiles : NULL;

@@ -18,7 +18,7 @@ enum error_code routers_open(struct trainer *t, struct error *err)
 
 void routers_close(struct trainer *t) { free(t->routers.sums), free(t->routers.slope); }
 
-/* Rows of all layers' routers together. */
+/* The number of rows that the routers of all layers process. */
 static double rows_of(const struct plan *p) { return (double)(p->B * p->S * p->model.L); }
 
 void routers_begin(struct trainer *t)
@@ -30,7 +30,7 @@ void routers_begin(struct trainer *t)
     for (int c = 0; c < p->chunks; c++) t->stage[c].routers = t->routers;
 }
 
-/* Devices along tp have routed the same rows; one of them speaks. */
+/* Devices along tp have routed the same rows, so only the first contributes its sums. */
 static enum error_code share_sums(struct trainer *t, struct error *err)
 {
     if (t->tp.rank != 0) memset(t->routers.sums, 0, (size_t)sums_of(&t->plan) * sizeof(double));

@@ -1,4 +1,4 @@
-/* operations.c -- what is known of each operation, once for all models. */
+/* operations.c -- the properties of each operation, for all models. */
 #include "emulated_devices/model/program.h"
 
 static const struct operation_info infos[OP_COUNT] = {

@@ -42,7 +42,7 @@ enum error_code plan_memory(const struct plan *p, int rank, int64_t steps, struc
 
 /* ---- all devices ------------------------------------------------------------------------------------------------- */
 
-/* Copies along dp keep as much as each other, and compute as much where their microbatches have as many sequences. */
+/* Copies along dp keep equal amounts; their peaks are equal if their microbatches have equal numbers of sequences. */
 static bool computes_as_much(const struct plan *p, int dp, int other)
 {
     for (int i = 0; i < p->micros && p->batches == NULL; i++)
@@ -76,7 +76,7 @@ enum error_code plan_memory_of_all(const struct plan *p, int64_t steps, struct p
 
 /* ---- a budget ---------------------------------------------------------------------------------------------------- */
 
-/* What makes a plan smaller, the cheapest first. */
+/* Flags that reduce memory, the cheapest first. */
 enum { SHARE = 1, RECOMPUTE = 2, OFFLOAD = 4 };
 static const unsigned remedies[] = {
     SHARE, RECOMPUTE, OFFLOAD, SHARE | RECOMPUTE, SHARE | OFFLOAD, RECOMPUTE | OFFLOAD, SHARE | RECOMPUTE | OFFLOAD
@@ -99,7 +99,7 @@ static const char *name_remedies(unsigned remedy, char *text, size_t size)
     return text;
 }
 
-/* The first remedy with which the plan is still one and every device has room for what it takes at least. */
+/* The first remedy with which the plan is valid and the lower bound of every device is within the budget. */
 static unsigned find_remedy(const struct plan *p, uint64_t budget, int64_t steps, uint64_t *needs)
 {
     struct plan_memories m;

@@ -40,7 +40,7 @@ bool activation_width_of(const struct model_config *c, const char *name, enum ac
     return table != NULL;
 }
 
-/* ---- what makes them, in words ----------------------------------------------------------------------------------- */
+/* ---- what makes them, as text ------------------------------------------------------------------------------------ */
 
 struct words { char *out; size_t size, used; };
 
@@ -50,7 +50,7 @@ static void say(struct words *w, const char *format, const char *name)
     if (n > 0) w->used += (size_t)n < w->size - w->used ? (size_t)n : w->size - w->used - 1;
 }
 
-/* A node: its operation, and its parameters' full name or else what it makes. */
+/* Describe a node: its operation, and its parameters' full name, or without parameters its output. */
 static void say_node(struct words *w, const struct model_config *c, const struct node *n, int layer)
 {
     char name[PARAM_NAME] = "", prefix[32] = "";
@@ -68,8 +68,8 @@ static void say_node(struct words *w, const struct model_config *c, const struct
         name);
 }
 
-/* Readers from the last to the first: in that order backward adds up what they give.  A gradient that is passed on
- * comes from where it was passed on from. */
+/* List the readers from the last to the first, the order in which backward adds their gradients.  For a node that
+ * passes its gradient on, name the gradient of its output. */
 static void say_readers(struct words *w, const struct model_config *c, const struct node *table, const char *name,
                         int layer)
 {
@@ -102,7 +102,7 @@ void activation_made_by(char *out, size_t size, const struct model_config *c, co
     else say_readers(&w, c, table, name, layer);
 }
 
-/* ---- who has what ------------------------------------------------------------------------------------------------ */
+/* ---- each device's part ------------------------------------------------------------------------------------------ */
 
 int plan_stage_of(const struct plan *p, const char *name, int layer, bool gradient)
 {

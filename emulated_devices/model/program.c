@@ -15,8 +15,8 @@ const struct program *program_of(const struct model_config *c)
     return programs[model_family(c)];
 }
 
-/* Where the parameters of a layer are in the model's list; layer -1: the embedding, L:
- * the final norm and the output matrix. */
+/* The range of a layer's parameters in the model's list; layer -1: the embedding, L: the final norm and the output
+ * matrix. */
 static void extent(const struct model_config *c, int layer, int *first, int *end)
 {
     const int L = (int)c->L;

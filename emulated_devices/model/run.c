@@ -84,7 +84,7 @@ enum error_code run_list(struct stage *s, struct microbatch *m, const struct mod
     return run_steps(s, m, p, which, made_first(list), list->count, err);
 }
 
-/* Weights and gradients are made behind the memory that a list begins with. */
+/* Weights and gradients are allocated after the allocations at the start of a list. */
 void run_held(const struct stage *s, const struct microbatch *m, const struct model_part *p, enum list which,
               struct held *h)
 {
@@ -98,7 +98,7 @@ void run_held(const struct stage *s, const struct microbatch *m, const struct mo
         if (i == made_first(list)) h->made = made, held_note(h);
         if (step.kind != STEP_MAKE && step.kind != STEP_DROP) continue;
         const struct buffer *b = &p->linked.buffer[step.at];
-        if (b->tag != ACTIVATIONS && step.at < BUFFER_FIRST_OWN) continue;      /* goes on to another part or stage */
+        if (b->tag != ACTIVATIONS && step.at < BUFFER_FIRST_OWN) continue;      /* passes to another part or stage */
         uint64_t *held = b->tag == ACTIVATIONS ? &h->now : &h->buffers;
         *held += step.kind == STEP_MAKE ? buffer_bytes(b, s->seams, m->N) : -buffer_bytes(b, s->seams, m->N);
         held_note(h);

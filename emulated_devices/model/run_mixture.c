@@ -1,5 +1,5 @@
-/* run_mixture.c -- a mixture of experts: the router's choice, and what experts do with the rows that their scheme
- * brings them.
+/* run_mixture.c -- a mixture of experts: the router's choice, and the experts' work on the rows that the expert scheme
+ * delivers.
  *
  * Source  as ref/model/mixture.c, whose order of operations this follows
  */
@@ -34,10 +34,10 @@ enum error_code node_route_input(const struct node_call *c, struct error *err)
 
 /* ---- the experts ------------------------------------------------------------------------------------------------- */
 
-/* One expert's rows of the sorted ones. */
+/* One expert's range of the sorted rows. */
 struct expert { int64_t number, first, count; };
 
-/* The next expert that has rows.  Begin with { -1 }. */
+/* Go to the next expert that has rows.  Start with { -1 }. */
 static bool next_expert(const struct node_call *c, const int32_t *counts, struct expert *e)
 {
     do {
@@ -54,7 +54,7 @@ static int place_of_expert(const struct node_call *c, struct expert e, enum bloc
     return param_of_expert(&c->stage->plan->model, c->part->layer, e.number, p);
 }
 
-/* Y = X W^T, of each expert its own rows. */
+/* Y = X W^T, each expert on its own rows. */
 static void experts_forward(const struct node_call *c, const int32_t *counts, enum block_param p, struct tensor Y,
                             struct tensor X)
 {
@@ -104,7 +104,7 @@ static void body_weight(const void *context, struct expert_rows r, struct expert
 
 /* ---- the call of the scheme -------------------------------------------------------------------------------------- */
 
-/* The node that made the weights keeps the choices. */
+/* The node that wrote the weights (the route) keeps the choices. */
 static struct tensor choices(const struct node_call *c)
 {
     const struct linked *l = &c->part->linked;
@@ -124,12 +124,12 @@ static struct mixture_call mixture_call(const struct node_call *c)
     return m;
 }
 
-/* Where tensor parallelism cuts F inside each expert, what comes back is a part of a sum: of the output, and of both
- * gradients, that of the weights before the router has it. */
+/* If tensor parallelism cuts F inside each expert, the results are summands that must be reduced: the output and both
+ * gradients.  The gradient of the route's weights must be reduced before the router uses it. */
 enum error_code node_mixture_forward(const struct node_call *c, struct error *err)
 {
     struct mixture_call m = mixture_call(c);
-    if (c->again && leaves_part(c->node)) m.y = tensor_none;        /* what is made again is what the scheme keeps */
+    if (c->again && leaves_part(c->node)) m.y = tensor_none;        /* recompute only what the scheme keeps */
     const enum error_code e = m.ep->scheme->forward(&m, err);
     return e || !tensor_present(m.y) ? e : tensor_add_parts(c->stage->tp, m.y, err);
 }

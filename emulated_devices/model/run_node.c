@@ -5,7 +5,7 @@
 
 typedef enum error_code run(const struct node_call *, struct error *);
 
-/* ---- what a node finds around it --------------------------------------------------------------------------------- */
+/* ---- arguments of the calls -------------------------------------------------------------------------------------- */
 
 static struct tensor buffer(const struct node_call *c, int b) { return node_buffer(c, b); }
 static struct tensor own(const struct node_call *c, int b)
@@ -27,7 +27,7 @@ static struct matrix matrix(const struct node_call *c)
     return (struct matrix){ c->node->is->role, c->part->weight[index_of(c)], c->part->bias[index_of(c)] };
 }
 
-/* Of whole sequences; a scheme may work on fewer heads. */
+/* The description of attention over whole sequences; a scheme may work on fewer heads. */
 static struct attention attention(const struct node_call *c)
 {
     const struct stage *s = c->stage;
@@ -40,7 +40,7 @@ static struct attention attention(const struct node_call *c)
     return a;
 }
 
-/* Drop elements of the residual stream: Y of X, run by run of rows that are neighbours in the batch. */
+/* Dropout of the residual stream, Y of X, for each run of rows that are adjacent in the batch. */
 static enum error_code drop(const struct node_call *c, struct tensor Y, struct tensor X, struct error *err)
 {
     const struct stage *s = c->stage;
@@ -233,7 +233,7 @@ static enum error_code loss_forward(const struct node_call *c, struct error *err
     return e;
 }
 
-/* Logits become their own gradient. */
+/* The gradient overwrites the logits. */
 static enum error_code loss_input(const struct node_call *c, struct error *err)
 {
     const struct linked_node *n = c->node;

@@ -1,5 +1,4 @@
-/* run_node.h -- one node of a model's table, run on one microbatch:
- * which operation of the device or of the tensor scheme that is. */
+/* run_node.h -- runs one node of a model's table on one microbatch, by calling the device or the tensor scheme. */
 #ifndef ORRERY_RUN_NODE_H
 #define ORRERY_RUN_NODE_H
 
@@ -10,7 +9,7 @@ struct node_call {
     struct microbatch *micro;
     const struct model_part *part;
     const struct linked_node *node;
-    bool again;                         /* recomputation: what has left the part is not made again (leaves_part) */
+    bool again;                         /* recomputation: outputs that leave the part are not computed */
 };
 
 static inline struct tensor node_buffer(const struct node_call *c, int b)
@@ -25,9 +24,8 @@ enum error_code node_mixture_forward(const struct node_call *, struct error *);
 enum error_code node_mixture_input(const struct node_call *, struct error *);
 enum error_code node_mixture_weight(const struct node_call *, struct error *);
 
-/** Run a node as a list asks for it: forward (again), backward for its inputs, or for its weights.  Collective over the
- *  tp group.
- *  @return OK; ERR_MEMORY; ERR_COMM. */
+/** Run the pass of a node that a list needs: forward, backward for its inputs, or backward for its weights.  Collective
+ *  over the tp group.  @return OK; ERR_MEMORY; ERR_COMM. */
 enum error_code run_node(const struct node_call *, enum list, struct error *);
 
 #endif

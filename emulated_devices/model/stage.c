@@ -31,7 +31,7 @@ struct tensor stage_gradient(const struct stage *s, int index)
     return index < 0 ? tensor_none : parameter_find(s->parameters, index)->g;
 }
 
-/* Where there is no backward pass, nothing is kept for it. */
+/* Without a backward pass nothing is kept after forward. */
 static bool keeps_nothing(const struct stage *s) { return s->plan->optimizer->forward_only; }
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ enum error_code stage_cut(struct stage *s, struct error *err)
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the lists of %d microbatches", s->plan->micros);
 }
 
-/* The tables of integers and of rotary positions are inputs, not tensors of the model: they are not counted. */
+/* The tables of integers and of rotary positions are inputs, not tensors of the model, so they are not counted. */
 enum error_code stage_open(struct stage *s, const struct plan *plan, struct device *device, struct tensor_parallel *tp,
                            struct seams *seams, struct data_parallel *data, int index, int rank, struct error *err)
 {
@@ -150,7 +150,7 @@ void stage_show(struct stage *s, const struct microbatch *m, const char *name, i
     if (s->probe) s->probe->see(s->probe->context, name, layer, gradient, (int)(m - s->micro), t);
 }
 
-/* ---- the executor's places --------------------------------------------------------------------------------------- */
+/* ---- what the executor sends and receives ------------------------------------------------------------------------ */
 
 static struct tensor stream(const struct stage *s, const struct microbatch *m, enum arena_tag tag)
 {
@@ -182,7 +182,7 @@ struct tensor stage_take_input_gradient(struct stage *s, int micro) { return tak
 
 /* ---- the operations ---------------------------------------------------------------------------------------------- */
 
-/* Memory for what leaves a part.  What goes to the next stage is on its way out, not kept. */
+/* Allocate a part's output.  An output for the next stage will be sent; it is not kept. */
 static enum error_code make_output(struct stage *s, struct microbatch *m, const struct model_part *p, struct error *err)
 {
     if (is_last_part(s, p)) return OK;
@@ -214,7 +214,7 @@ enum error_code stage_forward(struct stage *s, int micro, struct error *err)
     return !e && s->last ? forward_part(s, m, loss_of(s), err) : e;
 }
 
-/* What was dropped is computed again first. */
+/* First recompute what was dropped. */
 static enum error_code backward_input(struct stage *s, struct microbatch *m, const struct model_part *p,
                                       struct error *err)
 {
@@ -252,7 +252,7 @@ enum error_code stage_backward(struct stage *s, int micro, bool input, bool weig
     return !e && s->first ? backward_part(s, m, embedding_of(s), input, weight, err) : e;
 }
 
-/* ---- the same, as memory ----------------------------------------------------------------------------------------- */
+/* ---- their memory ------------------------------------------------------------------------------------------------ */
 
 uint64_t stage_message_bytes(const struct stage *s, int micro)
 {
@@ -260,7 +260,7 @@ uint64_t stage_message_bytes(const struct stage *s, int micro)
            dtype_size(s->device->dtype);
 }
 
-/* A part's output is held where it is kept here. */
+/* A part's output is counted unless it leaves the stage. */
 static void forward_held(const struct stage *s, int micro, const struct model_part *p, struct held *h)
 {
     const bool leaves = is_last_part(s, p) || (is_last_part(s, p + 1) && !s->last);
@@ -290,7 +290,7 @@ void stage_backward_held(const struct stage *s, int micro, bool input, bool weig
     if (s->first) backward_held(s, micro, embedding_of(s), input, weight, h);
 }
 
-/* ---- the same, as messages --------------------------------------------------------------------------------------- */
+/* ---- their messages ---------------------------------------------------------------------------------------------- */
 
 struct account stage_attention_cost(const struct stage *s, int micro)
 {

@@ -12,7 +12,7 @@ uint64_t dropout_seed(uint64_t seed, int64_t step) { return seed + 0x9E3779B97F4
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
-/* What this device holds of a parameter: a piece, or its tiles, each of which counts whole if any of it does. */
+/* Add this device's pieces of a parameter: one, or one per tile.  A tile is counted whole if any part of it is. */
 static void make_pieces(struct trainer *t, int index, const struct param_spec *s, int tiles)
 {
     bool first;
@@ -28,7 +28,7 @@ static void make_pieces(struct trainer *t, int index, const struct param_spec *s
     }
 }
 
-/* In the order of units: what is tiled comes last. */
+/* In the order of units: tiled parameters come last. */
 static enum error_code make_parameters(struct trainer *t, struct error *err)
 {
     const int n = model_param_count(&t->plan.model);
@@ -122,9 +122,9 @@ static int list_action(const struct trainer *t, const struct action *a, struct u
     return 1;
 }
 
-/* The parts that the device's list of actions uses, in order.  Where two versions of the weights are kept, a batch is
- * computed with the one before the newest that it could have: when U of batch b is still to come, batch b works with
- * the older one, and batch b+1 with the newest. */
+/* The parts that the device's list of actions uses, in order.  With two versions of the weights, a batch does not use
+ * the newest version that exists when it could: until the update U of batch b, batch b uses the older version and batch
+ * b+1 the newer one. */
 static int list_pass(const struct trainer *t, struct use *use)
 {
     const struct schedule *s = &t->schedule;
@@ -140,7 +140,7 @@ static int list_pass(const struct trainer *t, struct use *use)
     return n;
 }
 
-/* The same in every step. */
+/* The list of uses is the same in every step. */
 static enum error_code list_uses(struct trainer *t, struct error *err)
 {
     const int actions = t->schedule.count[t->pp.rank];
@@ -163,7 +163,8 @@ static uint64_t activation_message(const void *context, int micro)
     return stage_message_bytes(&t->stage[0], micro);
 }
 
-/* Walk the list: an input is held from when it arrives, the rest from forward to the end of the weights' backward. */
+/* Walk the list of actions.  A received input is held from its arrival, everything else from forward on; both until the
+ * end of backward for the weights. */
 static struct held follow_activations(const struct trainer *t)
 {
     const struct schedule *s = &t->schedule;
@@ -185,7 +186,7 @@ static struct held follow_activations(const struct trainer *t)
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Where batches differ: microbatches of this step, and what they make the most of. */
+/* With a batch plan: set the microbatches of this step, and update the largest memory. */
 static enum error_code cut_step(struct trainer *t, int64_t step, struct error *err)
 {
     enum error_code e = OK;
@@ -247,7 +248,7 @@ void trainer_watch(struct trainer *t, const struct probe *probe)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* Labels that count, of all sequences of the replica that one optimizer step is taken for. */
+/* Count the labels that are not ignored: of the whole batch, and of the replica's sequences for each optimizer step. */
 static void count_labels(struct trainer *t, const int32_t *labels)
 {
     const struct plan *p = &t->plan;
@@ -269,7 +270,7 @@ static void take_rows(int32_t *into, const int32_t *of, const struct intervals *
         memcpy(into, of + rows->at[i].first, (size_t)rows->at[i].count * sizeof *into);
 }
 
-/* The sizes of this step, and with them what it sends. */
+/* With a batch plan: set the sizes of this step, and add what it sends. */
 static enum error_code take_step(struct trainer *t, struct error *err)
 {
     if (t->plan.batches == NULL) return OK;
@@ -279,7 +280,7 @@ static enum error_code take_step(struct trainer *t, struct error *err)
     return e;
 }
 
-/* Each stage's tokens, cut from the whole batch, which every device can make for itself. */
+/* Every device computes the whole batch and takes each stage's tokens from it. */
 static enum error_code take_batch(struct trainer *t, struct error *err)
 {
     const struct plan *p = &t->plan;
@@ -309,10 +310,10 @@ static enum error_code take_batch(struct trainer *t, struct error *err)
 
 enum { SHARED_NAME = 1 << 16 };         /* names the exchange of unit u: SHARED_NAME + u; microbatches count from 0 */
 
-/* A unit's parameters are all held by the same places. */
+/* All parameters of a unit are held by the same places. */
 static int holders_of(const struct unit *u) { return u->count > 0 ? u->parameter[0].holders : 1; }
 
-/* What quantising did to each place's gradient adds up as well. */
+/* The quantising errors of the places' gradients are summed, too. */
 static enum error_code track_shared(struct trainer *t, int unit, const int *place, int holders, struct error *err)
 {
     const struct unit *u = &t->data.unit[unit];
@@ -322,8 +323,8 @@ static enum error_code track_shared(struct trainer *t, int unit, const int *plac
                                 : OK;
 }
 
-/* Add up the gradients of all places that hold a unit, in order of place, so that all get the same bits.  They have
- * been reduced over dp, and the places of one dp coordinate step the same part of it. */
+/* Sum the gradients of all places that hold a unit, in order of place, so that all get the same bits.  They have been
+ * reduced over dp, and at one dp coordinate all places step the same part of the unit. */
 static enum error_code reduce_one(struct trainer *t, int unit, struct error *err)
 {
     int place[MESH_MOST_DEVICES];
@@ -360,9 +361,9 @@ static enum error_code reduce_shared(struct trainer *t, struct error *err)
     return e;
 }
 
-/* ---- an optimizer step, at the end or in mid-stream -------------------------------------------------------------- */
+/* ---- an optimizer step, at the end of a step or inside it -------------------------------------------------------- */
 
-/* Gradients of this device's microbatches become those of the whole batch. */
+/* Reduce the gradients of this device's microbatches to those of the whole batch. */
 static enum error_code reduce(struct trainer *t, struct error *err)
 {
     const enum error_code e = data_finish_gradients(&t->data, err);
@@ -375,7 +376,7 @@ static enum error_code update(struct trainer *t, double gradient_scale, struct e
     return data_step(&t->data, at, gradient_scale, err);
 }
 
-/* The last one is left to trainer_update, which knows the norm. */
+/* Take an optimizer step inside the training step.  trainer_update takes the last one, with the norm. */
 static enum error_code update_in_stream(struct trainer *t, int micro, struct error *err)
 {
     if (micro == t->plan.micros - 1) return OK;
@@ -423,10 +424,11 @@ enum error_code trainer_pass(struct trainer *t, double *loss, struct error *err)
     return e;
 }
 
-/* Of a result: the loss, and the squared norm as numbers that add up exactly. */
+/* The numbers of a result: the loss, and the squared norm in a form whose sums are exact. */
 enum { RESULT_NUMBERS = 1 + EXACT_LIMBS };
 
-/* Loss and norm in one small all-reduce.  Of the devices of a tp group that have the same tokens, one has the loss. */
+/* Reduce loss and norm in one small all-reduce.  Of the devices of a tp group with the same tokens, one contributes the
+ * loss. */
 static enum error_code share_result(struct trainer *t, double loss, struct step_result *out, struct error *err)
 {
     double number[RESULT_NUMBERS] = { loss }, sums[2], routers = 0;
@@ -462,7 +464,8 @@ enum error_code trainer_gradients(struct trainer *t, struct step_result *out, st
     return OK;
 }
 
-/* Over the budget is found by each device alone, and said by all.  Only after a whole step is the need known. */
+/* Each device checks its own budget; then all agree on one message.  The memory needed is known only after a whole
+ * step. */
 static enum error_code check_budget(struct trainer *t, struct error *err)
 {
     const struct arena *a = &t->device->arena;
@@ -491,7 +494,7 @@ enum error_code trainer_update(struct trainer *t, struct step_result *out, struc
 
 /* ---- what it costs ----------------------------------------------------------------------------------------------- */
 
-/* A unit's gradient goes to every other place that holds it, and theirs come. */
+/* A unit's gradient is sent to every other place that holds the unit, and theirs are received. */
 static void enter_shared(struct ledger *l, const struct trainer *t, const struct unit *u)
 {
     int place[MESH_MOST_DEVICES];
@@ -512,7 +515,7 @@ static struct account pipeline_cost(const struct trainer *t)
     return sum;
 }
 
-/* Of the largest step where they differ. */
+/* With a batch plan: of the largest step. */
 static struct held activations_held(const struct trainer *t)
 {
     return t->plan.batches ? t->held : follow_activations(t);
@@ -547,7 +550,7 @@ static struct account result_cost(const struct trainer *t)
     return sum;
 }
 
-/* Of all microbatches that pass through this device. */
+/* Sum over all microbatches that pass through this device. */
 static struct account stages_cost(const struct trainer *t, struct account (*cost)(const struct stage *, int micro))
 {
     struct account sum = { 0 };
@@ -555,7 +558,7 @@ static struct account stages_cost(const struct trainer *t, struct account (*cost
         for (int i = 0; i < t->plan.micros; i++) {
             const struct stage *s = &t->stage[c];
             const struct place at = place_of(&t->schedule, i, s->index);
-            if (at.device != t->pp.rank || at.chunk != c) continue;             /* another place's microbatch */
+            if (at.device != t->pp.rank || at.chunk != c) continue;             /* it runs at another place */
             account_add(&sum, cost(s, i), plan_passes(&t->plan));
         }
     return sum;

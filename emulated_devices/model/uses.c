@@ -1,9 +1,9 @@
-/* uses.c -- the weights that a stage's passes use, in order, so that the data scheme can gather them ahead:
- * the lists of steps again. */
+/* uses.c -- the weights that a stage's passes use, in order, from the lists of steps, so that the data scheme can
+ * gather them in advance. */
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/schemes/data/tiles.h"
 
-/* The tiles of the matrices that a list multiplies with. */
+/* The tiles of the matrices in the products of a list. */
 static int tiles_used(const struct stage *s, const struct model_part *p, enum list which, enum pass pass,
                       struct use *use)
 {
@@ -21,7 +21,7 @@ static int tiles_used(const struct stage *s, const struct model_part *p, enum li
     return n;
 }
 
-/* Gradients of what is not tiled are reduced last: the biases' are in it. */
+/* The gradients of untiled parameters, which include the biases, are reduced last. */
 static int part_uses(const struct stage *s, const struct model_part *p, enum pass pass, struct use *use)
 {
     int n = 0;

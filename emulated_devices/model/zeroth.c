@@ -19,7 +19,7 @@ enum error_code zeroth_open(struct trainer *t, struct error *err)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* Both groups add the same two numbers: of a side that a device does not compute, zero. */
+/* Both groups sum the same two numbers; a device contributes 0 for a side that it does not compute. */
 static enum error_code share_losses(struct trainer *t, double sums[2], struct error *err)
 {
     const enum error_code e = allreduce(&t->side, sums, 2, F64, SUM, t->plan.allreduce, err);

@@ -41,7 +41,7 @@ static enum error_code keep(struct reader *r, struct number n)
     return OK;
 }
 
-/* Digits alone, and not too many. */
+/* Accepts digits only, and few enough for an int. */
 static bool read_number(const char *word, int *n)
 {
     const size_t digits = strspn(word, "0123456789");

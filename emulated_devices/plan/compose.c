@@ -142,7 +142,7 @@ const struct clash *clash_of(const struct facts *f, int place)
     return NULL;
 }
 
-/* The reason with the second feature in its place, and what would do. */
+/* The reason, with the name of the second feature for @, and the alternative. */
 static void compose_text(const struct clash *c, const char *other, char *text, size_t size)
 {
     const char *at = strchr(c->reason, '@'), *const end = c->reason + strlen(c->reason);

@@ -1,24 +1,24 @@
-/* compose.h -- what does not go together: one table of features, and of pairs of them that clash.
+/* compose.h -- which features cannot be combined: a table of features, and a table of pairs that clash.
  *
- * A feature is something that a plan has or has not: a flag, a trait of its optimizer, scheme, schedule or format.
- * Two features that no plan can have both are a row of the table in compose.c, with the reason and what would do.
- * Lifting a refusal is deleting its row.  What a single flag can be (a range, a divisor, a group that an algorithm
- * takes) is no clash: the code that reads that flag checks it.
+ * A feature is something that a plan may have: a flag, or a property of its optimizer, scheme, schedule or format.
+ * Two features that cannot be combined are a row of the table in compose.c, with the reason and an alternative.
+ * To allow the combination, delete the row.  Limits of a single flag (a range, a divisor, the groups that an algorithm
+ * accepts) are not clashes: the code that reads the flag checks them.
  */
 #ifndef ORRERY_PLAN_COMPOSE_H
 #define ORRERY_PLAN_COMPOSE_H
 
 #include "emulated_devices/plan/plan.h"
 
-/* What a plan's features are read from. */
+/* The inputs from which a plan's features are read. */
 struct facts {
     const struct plan *plan;            /* stages, chunks and updates are set */
     const struct shards *shards;
     const struct schedule *schedule;
 };
 
-/* X(id, name in the list: what has it, or the usual example).
- * Of a plan that has it, features.c says flag and value. */
+/* X(id, name in `orrery list clashes`: the flag, or the most common example).
+ * For a plan that has the feature, features.c gives the flag and value that were typed. */
 #define FEATURES(X)                                                                                 \
     X(tp,                     "--tp P")                                                             \
     X(tp_cuts_stream,         "--tensor 1d-sp, 2d, 2.5d or 3d")                                     \
@@ -81,24 +81,24 @@ enum feature {
 /* Flag and value, as on the command line. */
 struct typed { char text[160]; };
 
-/** Whether a plan has a feature; if so, typed says by what.  typed may be NULL. */
+/** Whether a plan has a feature; if so, typed gets the flag and value that select it.  typed may be NULL. */
 bool feature_of(const struct facts *, enum feature, struct typed *);
 const char *feature_name(enum feature);
 
-/* A pair.  In reason and takes, @ stands for the second feature. */
+/* Two features that clash.  In reason, @ stands for the second one. */
 struct clash {
-    enum feature one, other;            /* the refusal is about the first */
-    const char *reason;                 /* behind "FLAG VALUE: " */
-    const char *takes;                  /* what the first goes with */
+    enum feature one, other;            /* the error message names the first */
+    const char *reason;                 /* the message after "FLAG VALUE: " */
+    const char *takes;                  /* the alternative: what the first can be combined with */
 };
 
-/** All pairs, in the order in which they are looked for.  @return NULL behind the last. */
+/** All pairs, in the order in which they are checked.  @return NULL after the last. */
 const struct clash *clash_at(int place);
 
-/** The first clash of a plan at this place or behind it.  @return NULL if there is none. */
+/** The first clash of a plan at this place of the table or later.  @return NULL if there is none. */
 const struct clash *clash_of(const struct facts *, int place);
 
-/** A row in general, for a list under its first feature: "reason; use ..". */
+/** The text of a row, without a plan, for a list that is grouped by the first feature: "reason; use ..". */
 void clash_describe(const struct clash *, char *text, size_t size);
 
 /** Part of plan_check.  @return OK, or ERR_PLAN with the first clash: "FLAG VALUE: reason; use ..". */

@@ -1,11 +1,11 @@
-/* features.c -- what a plan has of what can clash, and by which flag it has it. */
+/* features.c -- which features of compose.h a plan has, and which flag selects each. */
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A feature's function ends with it: the plan has the feature, and this is what was typed. */
+/* Write flag and value, as typed.  Returns true, so that a feature's function can end with it. */
 static bool say(struct typed *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static bool say(struct typed *t, const char *fmt, ...)
 {
@@ -144,14 +144,15 @@ static bool reduce_scatter(const struct facts *f, struct typed *t)
     return name && say(t, "--reduce-scatter %s", name);
 }
 
-/* "auto", which is no algorithm, chooses by length. */
+/* Whether the order of additions depends on an element's place.  "auto" is no algorithm (a is NULL): it chooses by
+ * length. */
 static bool adds_by_place(enum operation op, const char *name)
 {
     const struct algorithm *a = algorithm_find(op, name);
     return a == NULL || a->order == BY_POSITION;
 }
 
-/* Of two numbers there is one sum. */
+/* Not for groups of two: a sum of two numbers does not depend on their order. */
 static bool scattered_by_place(const struct facts *f, struct typed *t)
 {
     int most = 1;
@@ -209,7 +210,8 @@ static bool allreduces_whole(const struct facts *f, struct typed *t)
 static bool apart(const struct facts *f, struct typed *t) { return f->shards->apart && say_scheme(f, t); }
 static bool reduces_every_step(const struct facts *f, struct typed *t) { return !f->shards->apart && say_scheme(f, t); }
 
-/* Such places of the pipeline must add up replicas in one order; of two there is but one. */
+/* Two places of the pipeline then hold a parameter and must add up replicas in the same order.  A sum of two replicas
+ * does not depend on it. */
 static bool apart_in_two_stages(const struct facts *f, struct typed *t)
 {
     const struct schedule *s = f->schedule;

@@ -1,8 +1,8 @@
-/* low_rank.c -- the numbers of an optimizer that projects whole matrices. */
+/* low_rank.c -- checks of the rank, refresh and history of an optimizer that projects whole matrices. */
 #include "emulated_devices/plan/plan.h"
 #include "ref/optim/galore.h"
 
-/* The largest rank that is not cut to the shorter side of every matrix. */
+/* The shorter side of the largest matrix: no matrix can use a higher rank. */
 static int64_t largest_rank(const struct model_config *c)
 {
     int64_t most = 0;

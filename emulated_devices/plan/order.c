@@ -1,8 +1,9 @@
-/* order.c -- whether copies of a parameter would drift apart, because sums are made in different orders.
+/* order.c -- whether copies of a parameter would drift apart, because devices sum gradients in different orders.
  *
- * Devices along tp have copies of what it does not cut, norms and biases, and each adds up their gradients over dp for
- * itself.  Where tp does not divide what it cuts, copies lie in different places of the devices' buckets and units; an
- * algorithm whose order of additions depends on the place then makes different sums.  Of two numbers there is one sum.
+ * tp does not cut norms and biases: each device along tp has a copy and reduces its gradients over dp by itself.  Where
+ * the cut dimension is not divisible by tp, copies lie in different places of the devices' buckets and units.  An
+ * algorithm whose order of additions depends on the place then computes different sums.  For two summands the order
+ * does not matter.
  */
 #include "emulated_devices/plan/plan.h"
 
@@ -26,7 +27,7 @@ static bool layouts_meet(const struct layout *a, const struct layout *b)
     return false;
 }
 
-/* Two devices along tp have elements of a parameter in common, and any two have pieces of different sizes. */
+/* True if neighbours along tp share elements of some parameter, and pieces of some parameter differ in size. */
 bool plan_copies_lie_apart(const struct plan *p)
 {
     bool uneven = false, copies = false;

@@ -56,7 +56,7 @@ enum error_code plan_schedule(const struct plan *p, struct schedule *s, struct e
     return e == ERR_USAGE ? e : fail_about(err, e, schedule_is_file(p->schedule) ? "--schedule" : "--schedule:");
 }
 
-/* As fast as the slowest place that holds it. */
+/* A stage is as fast as the slowest place that holds it. */
 static int64_t stage_speed(const struct plan *p, const struct schedule *s, int stage)
 {
     int64_t slowest = INT64_MAX;
@@ -80,7 +80,7 @@ static enum error_code cut_layers(struct plan *p, const struct schedule *s, stru
     return e;
 }
 
-/* The first place where all is known that clashes are about. */
+/* Also checks for clashes: only with the schedule is everything known that features.c reads. */
 static enum error_code check_pipeline(struct plan *p, const struct shards *shards, struct error *err)
 {
     struct schedule s;
@@ -107,7 +107,7 @@ static enum error_code check_pipeline(struct plan *p, const struct shards *shard
     return e;
 }
 
-/* What an all-reduce needs that one of the groups along these axes does not have. */
+/* The requirement of an all-reduce that one of the groups along these axes does not meet; NULL: all are met. */
 static const char *needs_along(const struct plan *p, const struct algorithm *a, unsigned axes, int *size,
                                struct error *err)
 {
@@ -149,12 +149,12 @@ static enum error_code check_parts(const struct plan *p, const struct tensor_sch
     return OK;
 }
 
-/* By its name, and on every group it will run on. */
+/* Check the name, and every group that the algorithm will run on. */
 static enum error_code check_allreduce(const struct plan *p, const struct tensor_scheme *tensor, struct error *err)
 {
     const enum error_code e = algorithm_check(ALLREDUCE, "--allreduce", p->allreduce, err);
     const struct algorithm *found = algorithm_find(ALLREDUCE, p->allreduce);
-    if (e || found == NULL) return e;                   /* "auto" is no algorithm: it takes one that fits */
+    if (e || found == NULL) return e;                   /* "auto" is no algorithm: it chooses one that fits */
     const struct { unsigned axes; const char *name; } groups[] = {
         { AXIS_BIT(DP) | AXIS_BIT(CP), p->mesh.size[CP] > 1 ? "--dp times --cp" : "--dp" }, { AXIS_BIT(TP), "--tp" },
         { AXIS_SETS - 1, "the group of all devices" },
@@ -172,7 +172,7 @@ static enum error_code check_allreduce(const struct plan *p, const struct tensor
     return code ? code : check_parts(p, tensor, found, err);
 }
 
-/* What an algorithm needs that a device's group of one level of sharding does not have. */
+/* The requirement of an algorithm that a device's group of one level of sharding does not meet; NULL: all are met. */
 static const char *level_needs(const struct plan *p, const struct algorithm *a, int rank, enum shard_level level,
                                int *size)
 {
@@ -188,13 +188,13 @@ static const char *level_needs(const struct plan *p, const struct algorithm *a, 
     return algorithm_refuses(a, *size, &c);
 }
 
-/* By its name, and on the groups of all levels that use it. */
+/* Check the name, and the groups of all levels that use it. */
 static enum error_code check_level_algorithm(const struct plan *p, enum operation op, const char *flag,
                                              const char *name, struct error *err)
 {
     const enum error_code e = algorithm_check(op, flag, name, err);
     const struct algorithm *a = algorithm_find(op, name);
-    if (e || a == NULL) return e;                       /* "auto": takes one that fits */
+    if (e || a == NULL) return e;                       /* "auto" chooses one that fits */
     for (int rank = 0; rank < p->mesh.devices; rank++)
         for (enum shard_level l = op == ALLREDUCE ? BY_COPIES : BY_WEIGHTS;
              l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES); l++) {
@@ -214,7 +214,7 @@ struct loss_scale plan_loss_scale(const struct plan *p)
     return s;
 }
 
-/* A scale that rounds would change gradients. */
+/* Only powers of two: any other scale would round gradients. */
 static enum error_code check_loss_scale(const struct plan *p, struct error *err)
 {
     int power;
@@ -234,7 +234,7 @@ static enum error_code check_dispatch(const struct plan *p, struct error *err)
     return needs ? fail(err, ERR_PLAN, "--ep %d: --dispatch %s needs %s", p->mesh.size[EP], s->head.name, needs) : OK;
 }
 
-/* On every device: they may have different numbers of heads.  Devices that share sequences train together. */
+/* Check every device: numbers of heads may differ.  Devices that share sequences must belong to the same replica. */
 static enum error_code check_attention(const struct plan *p, const struct shards *s, struct error *err)
 {
     const int cp = p->mesh.size[CP];
@@ -255,7 +255,7 @@ static enum error_code check_attention(const struct plan *p, const struct shards
     return e;
 }
 
-/* Every device's piece of every matrix has rows for so many tiles. */
+/* Every device's piece of every matrix needs at least as many rows as tiles. */
 static enum error_code check_tiles(const struct plan *p, struct error *err)
 {
     for (int i = 0; i < model_param_count(&p->model) && uses_tiles(&p->data); i++) {
@@ -311,7 +311,7 @@ struct interval plan_microbatch(const struct plan *p, int dp, int micro)
     return (struct interval){ own.first + of_own.first, of_own.count };
 }
 
-/* A stage has its layers' parameters, and at the ends those of the embedding and the loss. */
+/* A stage has the parameters of its layers; the first also those of the embedding, the last those of the loss. */
 static bool stage_has(const struct plan *p, int stage, const struct param_spec *s)
 {
     const bool last = stage == p->stages - 1;
@@ -362,7 +362,7 @@ struct seams plan_seams(const struct plan *p, const struct tensor_parallel *tp, 
     return s;
 }
 
-/* Tokens of each sequence. */
+/* The device's tokens of each sequence. */
 static int64_t own_tokens(const struct plan *p, int rank)
 {
     const struct context_parallel cp = plan_context_share(p, NULL, rank);

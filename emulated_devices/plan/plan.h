@@ -1,6 +1,6 @@
-/* plan.h -- a mesh, a scheme for each axis and a batch: everything that decides how a model is trained.
+/* plan.h -- a mesh, a scheme for each axis and a batch: everything that defines how a model is trained.
  *
- * Every refusal happens here, before anything is allocated, in one message.
+ * An invalid plan is refused here, in one message, before anything is allocated.
  */
 #ifndef ORRERY_PLAN_PLAN_H
 #define ORRERY_PLAN_PLAN_H
@@ -17,56 +17,55 @@ enum { PLAN_MOST_STAGES = 1024 };
 struct plan {
     struct model_config model;
     struct mesh mesh;
-    int64_t B, S;                       /* global batch: sequences, and tokens of each; with batches: of this step */
+    int64_t B, S;                       /* global batch: sequences and tokens of each; with a batch plan: of this step */
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
-    int64_t batch_step;                 /* the step that B and the microbatches are of, where there are batches */
+    int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
     int micros;                         /* microbatches of each data-parallel copy, M */
-    int chunks;                         /* stages on each device of a pipeline, v; plan_check makes it the schedule's */
-    int stages;                         /* of the pipeline, as the schedule has them; set by plan_check */
-    int speed[PLAN_MOST_STAGES];    /* of each place of the pipeline, for layers in proportion; all 0: in equal parts */
-    int first_layer[PLAN_MOST_STAGES + 1];      /* of each stage, and L; set by plan_check */
-    int skip;              /* stages that each microbatch of a partial pipeline leaves out; 0: as the schedule has it */
-    int update_every;                   /* microbatches from one optimizer step to the next, for schedules that step in
-                                           mid-stream; 0: as the schedule has it */
+    int chunks;                         /* stages on each device of a pipeline, v; plan_check sets the schedule's */
+    int stages;                         /* of the pipeline; set by plan_check from the schedule */
+    int speed[PLAN_MOST_STAGES];        /* of each place of the pipeline: faster ones get more layers; all 0: equal */
+    int first_layer[PLAN_MOST_STAGES + 1];      /* of each stage, then L; set by plan_check */
+    int skip;                           /* stages that each microbatch of a partial pipeline skips; 0: the schedule's */
+    int update_every;                   /* microbatches between optimizer steps, for schedules that step inside a
+                                         * training step; 0: the schedule's */
     int updates;                        /* optimizer steps in one training step; set by plan_check */
     enum dtype dtype;
-    double loss_scale;                  /* the first, where the format needs one; 0: its usual (loss_scale.h) */
+    double loss_scale;                  /* initial, where the format needs one; 0: the default (loss_scale.h) */
     uint64_t seed;
-    const struct cluster *cluster;      /* that devices are part of, whose nodes decide which collectives fit; NULL: all
-                                         * are equally far */
+    const struct cluster *cluster;      /* whose nodes decide which collectives fit; NULL: all distances are equal */
     struct data_request data;           /* the data-parallel scheme and its shards */
-    const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule: or a file
-                                                                         * */
-    const char *recompute;              /* which layers compute activations again: recompute.h; NULL: none */
+    const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule may be a
+                                                                         * file's name */
+    const char *recompute;              /* which layers recompute activations: recompute.h; NULL: none */
     const struct optimizer *optimizer;
     struct hyperparameters hyper;
-    int perturb; /* of an optimizer without a backward pass: 2 where half of the copies take the loss on either side
-                                           of the weights (zeroth.h); 0 and 1: each takes both */
+    int perturb;                        /* for an optimizer without a backward pass: 2: each half of the copies computes
+                                         * the loss on one side of the weights (zeroth.h); 0, 1: each computes both */
 };
 
-/** Check that everything fits, count the stages and cut the layers over them.  @return OK; ERR_USAGE for unknown names;
- * ERR_PLAN, naming flag, value and what would fit. */
+/** Check that the plan is valid, count the stages and cut the layers over them.  @return OK; ERR_USAGE for unknown
+ *  names; ERR_PLAN, naming flag, value and what would fit. */
 enum error_code plan_check(struct plan *, struct error *);
 
-/** The numbers of an optimizer that projects whole matrices; part of plan_check.
- * @return OK, as with any other, or ERR_PLAN. */
+/** Check rank, refresh and history of an optimizer that projects whole matrices; part of plan_check.
+ *  @return OK, also for any other optimizer, or ERR_PLAN. */
 enum error_code plan_check_low_rank(const struct plan *, struct error *);
 
-/** The numbers and groups of an optimizer that is forward_only; part of plan_check.
- * @return OK, as with any other, or ERR_PLAN. */
+/** Check the settings and groups of an optimizer that is forward_only; part of plan_check.
+ *  @return OK, also for any other optimizer, or ERR_PLAN. */
 enum error_code plan_check_zeroth(struct plan *, struct error *);
 
-/** Whether tp does not divide what it cuts, so that devices along tp have copies of a parameter in different places. */
+/** Whether devices along tp have copies of a parameter in different places of their memory, because tp does not divide
+ *  the dimensions that it cuts. */
 bool plan_copies_lie_apart(const struct plan *);
 
-/** How many replicas train apart, and the one that a device works on;
- * 1 and 0 where gradients are reduced in every step. */
+/** The number of replicas that train apart, and a device's replica; 1 and 0 where every step reduces gradients. */
 int plan_replicas(const struct plan *);
 int plan_replica_of(const struct plan *, int rank);
 
-/** Who adds up losses with a device that makes forward passes alone: those of its side, or the one that stands where it
- *  does on the other.
- *  @param[out] member  ranks, at least one for each device of the mesh.  @return how many. */
+/** Without a backward pass: the devices that sum losses with this one.  Either all devices of its side of the weights,
+ *  or the devices at its place on each side.
+ *  @param[out] member  ranks; room for all devices of the mesh.  @return how many. */
 int plan_loss_members(const struct plan *, int rank, bool other_side, int member[]);
 
 /** The loss scale that training begins with. */
@@ -75,29 +74,28 @@ struct loss_scale plan_loss_scale(const struct plan *);
 /** The plan's pipeline schedule, registered or from a file; for schedule_free.  @return as schedule_by_name. */
 enum error_code plan_schedule(const struct plan *, struct schedule *, struct error *);
 
-/* How the plan cuts the model and the batch. */
+/* How the plan divides the model and the batch. */
 static inline int64_t plan_first_layer(const struct plan *p, int stage) { return p->first_layer[stage]; }
 
-/* Parts that the batch is cut into over dp, and the side that a copy takes the loss on, or the first of both. */
+/* The number of parts that the batch is cut into over dp; the first side of the weights that a copy computes. */
 static inline int plan_parts(const struct plan *p) { return p->mesh.size[DP] / (p->perturb == 2 ? 2 : 1); }
 static inline int plan_side(const struct plan *p, int dp) { return dp / plan_parts(p); }
 
 /* Passes through the pipeline in a step. */
 static inline int plan_passes(const struct plan *p) { return p->optimizer->forward_only && p->perturb != 2 ? 2 : 1; }
 
-/* Devices that have the same weights and other tokens, all of which share gradients:
- * along dp, and along cp, which is the faster. */
+/* Devices with the same weights and different tokens, which sum their gradients: along dp and cp (cp varies
+ * fastest). */
 static inline int plan_copies(const struct plan *p) { return p->mesh.size[DP] * p->mesh.size[CP]; }
 static inline int plan_copy_of(const struct plan *p, int rank)
 {
     return mesh_coordinate(&p->mesh, rank, DP) * p->mesh.size[CP] + mesh_coordinate(&p->mesh, rank, CP);
 }
 
-/** Where batches differ from step to step: be the plan of this one, for what asks for B, microbatches and rows.
- * Pure. */
+/** With a batch plan: set B and the microbatches to those of this step.  Changes nothing but the plan. */
 void plan_take_step(struct plan *, int64_t step);
 
-/** How many sequences a step has, and the most that any has. */
+/** The number of sequences of a step, and of the largest step. */
 static inline int64_t plan_sequences_of(const struct plan *p, int64_t step)
 {
     return p->batches ? batch_plan_total(p->batches, step) : p->B;
@@ -107,36 +105,38 @@ static inline int64_t plan_most_sequences(const struct plan *p) { return p->batc
 /** The sequences of one microbatch of the data-parallel copy at this dp coordinate. */
 struct interval plan_microbatch(const struct plan *, int dp, int micro);
 
-/** The dp coordinates of the copies that a replica is made of. */
+/** The dp coordinates of a replica's copies. */
 struct interval plan_replica_copies(const struct plan *, int replica);
 
-/** The tokens of a microbatch that are a device's, before tensor parallelism cuts them: rows of the global batch, which
- *  lies sequence by sequence.  For intervals_free. */
+/** A device's tokens of a microbatch, before tensor parallelism cuts them: rows of the global batch, ordered sequence
+ *  by sequence.  For intervals_free. */
 struct intervals plan_rows(const struct plan *, int rank, int micro);
 
 /**
- * Which places of a pipeline hold a parameter: those of its stage, and for a tied embedding those of the last stage
- * too.
+ * The places of a pipeline that hold a parameter: those of its stage, and for a tied embedding also those of the last
+ * stage.
  * @param schedule    the plan's.
  * @param[out] place  at least pp of them, ascending; may be NULL.
- * @return how many there are.
+ * @return how many.
  */
 int plan_holders(const struct plan *, const struct schedule *schedule, const struct param_spec *, int place[]);
 
-/** Whether a device holds a piece of a parameter.  @param[out] first  whether no place before its own does;
- * may be NULL. */
+/** Whether a device holds a piece of a parameter.
+ *  @param[out] first  whether its place is the first that does; may be NULL. */
 bool plan_holds(const struct plan *, const struct schedule *schedule, int rank, const struct param_spec *, bool *first);
 
-/** A device's share of each layer: extents alone, without groups or a device.  Pure. */
+/** A device's share of each layer: only extents; groups and device are not set.  Pure. */
 struct tensor_parallel plan_tensor_share(const struct plan *, int rank);
 
-/** A device's share of each sequence, likewise.  @param tp  kept: whose heads; NULL where only tokens are asked for. */
+/** A device's share of each sequence, likewise.
+ *  @param tp  whose heads; the result keeps the pointer.  NULL if only tokens are needed. */
 struct context_parallel plan_context_share(const struct plan *, const struct tensor_parallel *tp, int rank);
 
-/** All of a device's shares that a part of the model is run with, likewise. */
+/** All shares that a device needs to run a part of the model, likewise. */
 struct seams plan_seams(const struct plan *, const struct tensor_parallel *tp, int rank);
 
-/** A device's boxes of a parameter that it holds, and of one of its tiles; of what is not tiled tile 0 is all of it. */
+/** A device's boxes of a parameter that it holds, and of one of its tiles.  Tile 0 of an untiled parameter is all of
+ *  it. */
 struct layout plan_layout(const struct plan *, int rank, const struct param_spec *);
 struct layout plan_tile_layout(const struct plan *, int rank, const struct param_spec *, int tile);
 

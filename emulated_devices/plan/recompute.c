@@ -7,7 +7,7 @@ static const char *const names[] = {
     [RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_FULL] = "full"
 };
 
-/* A number at *text, which moves past it. */
+/* Read a number at *text, and move *text past it. */
 static bool take_number(const char **text, int64_t *n)
 {
     char *end;
@@ -17,7 +17,7 @@ static bool take_number(const char **text, int64_t *n)
     return true;
 }
 
-/* The next stretch of a list, which moves past it and its comma. */
+/* Read the next range of a list, and move *list past it and its comma. */
 static bool take_stretch(const char **list, int64_t *first, int64_t *last)
 {
     if (!take_number(list, first)) return false;

@@ -1,12 +1,12 @@
-/* recompute.h -- which layers throw activations away after forward and compute them again before backward.
+/* recompute.h -- which layers drop activations after forward and recompute them before backward.
  *
  * Source  T. Chen et al., "Training deep nets with sublinear memory cost", arXiv:1604.06174; selective: V. Korthikanti
  *         et al., "Reducing activation recomputation in large transformer models", arXiv:2205.05198, section 5
  *
  *   none       everything is kept
- *   selective  attention's output and softmax denominators are computed again from Q, K and V
- *   full       only the block's input is kept; the rest is computed again, but the last matrix, whose output nothing
- *   needs
+ *   selective  attention's output and softmax denominators are recomputed from Q, K and V
+ *   full       only the block's input is kept; the rest is recomputed, except the product with the last matrix: its
+ *              output is not needed
  *
  * Dropout draws the same masks again from its counters, and the collectives within a block run again.
  */
@@ -18,11 +18,11 @@
 
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 
-/** Check a choice: none, selective, full, or a list of layers from 0 on that do it in full, such as 0,2-5.
+/** Check a choice: none, selective, full, or a list of layers (from 0) that use full, such as 0,2-5.
  *  @return OK, or ERR_USAGE saying what would fit. */
 enum error_code recompute_check(const char *choice, int64_t layers, struct error *);
 
-/** What a layer does under a choice that has been checked; NULL: none. */
+/** The mode of a layer under a choice that has been checked; NULL: none. */
 enum recompute recompute_of(const char *choice, int64_t layer);
 
 #endif

@@ -1,4 +1,4 @@
-/* zeroth.c -- what an optimizer without a backward pass (model/zeroth.h) asks for, and who adds up its losses. */
+/* zeroth.c -- checks for an optimizer without a backward pass (model/zeroth.h), and the groups that sum its losses. */
 #include "emulated_devices/plan/plan.h"
 
 static enum error_code check_perturb(struct plan *p, struct error *err)
