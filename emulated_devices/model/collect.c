@@ -1,5 +1,6 @@
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "emulated_devices/schemes/data/units.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,17 +14,16 @@ struct place_in_unit { struct unit unit; struct parameter *all; struct parameter
 static enum error_code find_place(const struct trainer *t, int rank, int index, int tile, struct place_in_unit *at,
                                   struct error *err)
 {
-    const int n = model_param_count(&t->plan.model),
-              unit = data_unit_of(&t->plan.model, &t->plan.data, &t->spec[index], tile);
+    const struct plan *plan = &t->plan;
+    const struct parameter sought = plan_piece(plan, rank, index, &t->spec[index], tile);
+    const int n = model_param_count(&plan->model), unit = data_unit_of(&plan->model, &plan->data, &sought);
     int count = 0;
     at->all = calloc((size_t)n, sizeof *at->all);
     if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", t->spec[index].name);
     for (int i = 0; i < n; i++) {
-        struct parameter *p = &at->all[count];
-        if (data_unit_of(&t->plan.model, &t->plan.data, &t->spec[i], tile) != unit) continue;
-        p->spec = t->spec[i];
-        p->layout = plan_tile_layout(&t->plan, rank, &p->spec, tile);
-        if (i == index) at->own = p;
+        at->all[count] = plan_piece(plan, rank, i, &t->spec[i], tile);
+        if (data_unit_of(&plan->model, &plan->data, &at->all[count]) != unit) continue;
+        if (i == index) at->own = &at->all[count];
         count++;
     }
     const enum error_code e =
@@ -53,7 +53,7 @@ static enum error_code find_piece(const struct trainer *t, int index, int tile, 
 
 static const struct unit *unit_with(const struct trainer *t, const struct parameter *p)
 {
-    return &t->data.unit[data_unit_of(&t->plan.model, &t->plan.data, &p->spec, p->tile)];
+    return &t->data.unit[data_unit_of(&t->plan.model, &t->plan.data, p)];
 }
 
 enum error_code collect_own(const struct trainer *t, const struct parameter *p, enum tensor_kind kind,

@@ -19,16 +19,19 @@ static void make_pieces(struct trainer *t, int index, const struct param_spec *s
     if (!plan_holds(&t->plan, &t->schedule, t->comm->rank, s, &first)) return;
     for (int tile = 0; tile < tiles; tile++) {
         struct parameter *p = &t->parameters.all[t->parameters.count++];
-        *p = (struct parameter){ .spec = *s,
-                                 .index = index,
-                                 .tile = tile,
-                                 .holders = plan_holders(&t->plan, &t->schedule, s, NULL),
-                                 .layout = plan_tile_layout(&t->plan, t->comm->rank, s, tile) };
+        *p = plan_piece(&t->plan, t->comm->rank, index, s, tile);
+        p->holders = plan_holders(&t->plan, &t->schedule, s, NULL);
         p->counted = !first ? 0 : tiles > 1 ? layout_count(&p->layout) : tensor_counted(&t->tensor, s);
     }
 }
 
-/* In the order of units: tiled parameters come last. */
+/* Whether its unit comes after those numbered by part (units.h). */
+static bool comes_last(const struct trainer *t, const struct param_spec *s, int tiles)
+{
+    return tiles > 1 || (data_quantises(&t->plan.data) && tensor_copied(&t->tensor, s));
+}
+
+/* In the order of units. */
 static enum error_code make_parameters(struct trainer *t, struct error *err)
 {
     const int n = model_param_count(&t->plan.model);
@@ -41,10 +44,10 @@ static enum error_code make_parameters(struct trainer *t, struct error *err)
     t->parameters.all = calloc(most, sizeof *t->parameters.all);
     if (t->spec == NULL || t->parameters.all == NULL)
         return fail(err, ERR_MEMORY, "no memory for lists of %d parameters", n);
-    for (int tiled = 0; tiled < 2; tiled++)
+    for (int last = 0; last < 2; last++)
         for (int i = 0; i < n; i++) {
             const int tiles = tiles_of(&t->plan.data, &t->spec[i]);
-            if (tiled == (tiles > 1)) make_pieces(t, i, &t->spec[i], tiles);
+            if (last == comes_last(t, &t->spec[i], tiles)) make_pieces(t, i, &t->spec[i], tiles);
         }
     return OK;
 }

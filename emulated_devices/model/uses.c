@@ -2,6 +2,7 @@
  * gather them in advance. */
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "emulated_devices/schemes/data/units.h"
 
 /* The tiles of the matrices in the products of a list. */
 static int tiles_used(const struct stage *s, const struct model_part *p, enum list which, enum pass pass,
@@ -16,7 +17,7 @@ static int tiles_used(const struct stage *s, const struct model_part *p, enum li
         const struct parameter *w = parameter_find(s->parameters, p->weight[v]);
         for (int t = 0; t < q->tiles && tiles_of(q, &w->spec) > 1; t++)
             use[n++] =
-                (struct use){ .part = p->index, .pass = pass, .tile = data_unit_of(&s->plan->model, q, &w->spec, t) };
+                (struct use){ .part = p->index, .pass = pass, .tile = data_unit_of(&s->plan->model, q, &w[t]) };
     }
     return n;
 }

@@ -27,8 +27,9 @@ static const struct clash clashes[] = {
       "@ gathers no weights", "a sharding scheme on several devices, such as --zero 3 --dp 2" },
     { HAS_quantized_weights, HAS_apart,
       "the outer step of @ sends no codes", "schemes without an outer step" },
-    { HAS_quantized_weights, HAS_tp,
-      "with @ copies of norms and biases would be in different quantisation blocks and drift apart", "--tp 1" },
+    { HAS_quantized_weights, HAS_tp_copies_keys,
+      "with @ copied keys and values share quantisation blocks with other queries on each device, and would drift "
+      "apart", "a smaller --tp" },
     { HAS_quantized_weights, HAS_mid_stream,
       "@ keeps two versions of the weights or steps them inside the schedule",
       "schedules with one version and one step" },
@@ -38,8 +39,9 @@ static const struct clash clashes[] = {
       "@ reduce-scatters no gradients", "a sharding scheme on several devices, such as --zero 3 --dp 2" },
     { HAS_quantized_gradients, HAS_apart,
       "the outer step of @ sends no codes", "schemes without an outer step" },
-    { HAS_quantized_gradients, HAS_tp,
-      "with @ copies of norms and biases would be in different quantisation blocks and drift apart", "--tp 1" },
+    { HAS_quantized_gradients, HAS_tp_copies_keys,
+      "with @ copied keys and values share quantisation blocks with other queries on each device, and would drift "
+      "apart", "a smaller --tp" },
     { HAS_quantized_gradients, HAS_mid_stream,
       "@ keeps two versions of the weights or steps them inside the schedule",
       "schedules with one version and one step" },

@@ -59,8 +59,10 @@ static bool tp_moves_weights(const struct facts *f, struct typed *t)
 
 static bool tp_copies_keys(const struct facts *f, struct typed *t)
 {
-    return f->plan->model.K < f->plan->mesh.size[TP] &&
-           say(t, "--tp %d with %lld key/value heads", f->plan->mesh.size[TP], (long long)f->plan->model.K);
+    const struct tensor_parallel share = plan_tensor_share(f->plan, 0);
+    const int64_t heads = f->plan->model.K;
+    return tp(f, NULL) && axes_size(&share, share.scheme->inner.columns) > heads &&
+           say(t, "--tp %d with %lld key/value heads", f->plan->mesh.size[TP], (long long)heads);
 }
 
 static bool tp_uneven(const struct facts *f, struct typed *t) { return tp(f, t) && plan_copies_lie_apart(f->plan); }

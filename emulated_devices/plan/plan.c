@@ -412,3 +412,13 @@ struct layout plan_tile_layout(const struct plan *p, int rank, const struct para
     const int tiles = tiles_of(&p->data, s);
     return tiles > 1 ? tile_layout(&whole, tiles, tile) : whole;
 }
+
+struct parameter plan_piece(const struct plan *p, int rank, int index, const struct param_spec *s, int tile)
+{
+    const struct tensor_parallel tp = plan_tensor_share(p, rank);
+    return (struct parameter){ .spec = *s,
+                               .index = index,
+                               .tile = tile,
+                               .layout = plan_tile_layout(p, rank, s, tile),
+                               .copied = tensor_copied(&tp, s) };
+}

@@ -17,7 +17,7 @@ enum { PLAN_MOST_STAGES = 1024 };
 struct plan {
     struct model_config model;
     struct mesh mesh;
-    int64_t B, S;                       /* global batch: sequences and tokens of each; with a batch plan: of this step */
+    int64_t B, S;                       /* sequences of the global batch (of this step, with a batch plan), tokens of each */
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
     int micros;                         /* microbatches of each data-parallel copy, M */
@@ -139,5 +139,9 @@ struct seams plan_seams(const struct plan *, const struct tensor_parallel *tp, i
  *  it. */
 struct layout plan_layout(const struct plan *, int rank, const struct param_spec *);
 struct layout plan_tile_layout(const struct plan *, int rank, const struct param_spec *, int tile);
+
+/** A rank's piece of a parameter, or of a tile of it, without values.
+ * @param index  its place in the model's list. */
+struct parameter plan_piece(const struct plan *, int rank, int index, const struct param_spec *, int tile);
 
 #endif

@@ -12,6 +12,7 @@ struct parameter {
     int index;                          /* in the model's list, model_param() */
     int tile;        /* which tile of its matrix it is, if that is tiled: a device's tiles are neighbours in its list */
     struct layout layout;               /* this device's boxes */
+    bool copied;                        /* other devices along tp have all of them too */
     struct tensor w, g; /* [layout_rows, layout_cols], or [n] for vectors: views, data NULL while the data scheme
                                            does not have them whole here (data.h) */
     int64_t counted;    /* elements of its gradient, from the first on, that count in the global norm here: each on

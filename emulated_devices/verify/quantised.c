@@ -1,4 +1,5 @@
 #include "emulated_devices/verify/quantised.h"
+#include "emulated_devices/schemes/data/units.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,11 +21,11 @@ bool quantised_after_step(const struct plan *p)
     return data_renews_quantised(&p->data, &s);
 }
 
-/* The parameters of one unit, one after another, and the row that devices cut. */
+/* A rank's pieces of the parameters of one unit, one after another, and the row that is cut over dp. */
 struct whole_unit { struct unit unit; struct parameter *parameter; char *whole, *row; };
 
-static enum error_code open_unit(struct whole_unit *x, const struct plan *p, const struct shards *s, int which,
-                                 struct error *err)
+static enum error_code open_unit(struct whole_unit *x, const struct plan *p, const struct shards *s, int rank,
+                                 int which, struct error *err)
 {
     const struct data_scheme *scheme;
     const int n = model_param_count(&p->model);
@@ -34,8 +35,8 @@ static enum error_code open_unit(struct whole_unit *x, const struct plan *p, con
     if (!e && x->parameter == NULL) e = fail(err, ERR_MEMORY, "no memory for a list of %d parameters", n);
     for (int i = 0; i < n && !e; i++) {
         const struct param_spec spec = model_param(&p->model, i);
-        if (unit_of(&spec) != which) continue;
-        x->parameter[count++] = (struct parameter){ .spec = spec, .index = i, .layout = plan_layout(p, 0, &spec) };
+        x->parameter[count] = plan_piece(p, rank, i, &spec, 0);
+        count += data_unit_of(&p->model, &p->data, &x->parameter[count]) == which;
     }
     if (e) return e;
     unit_lay_out(&x->unit, x->parameter, count, s, scheme->rows);
@@ -51,23 +52,34 @@ static void close_unit(struct whole_unit *x)
     free(x->parameter), free(x->whole), free(x->row);
 }
 
-/* Between the model's tensors and the unit's. */
+struct copied { char *whole, *piece; size_t size; bool back; };
+
+static void copy_run(void *context, struct run r)
+{
+    const struct copied *c = context;
+    char *whole = c->whole + (size_t)r.whole * c->size, *piece = c->piece + (size_t)r.piece * c->size;
+    memcpy(c->back ? whole : piece, c->back ? piece : whole, (size_t)r.length * c->size);
+}
+
+/* Between the model's tensors and the unit's pieces. */
 static void copy(const struct whole_unit *x, struct tensor *w, bool back)
 {
     for (int i = 0; i < x->unit.count; i++) {
         const struct parameter *p = &x->parameter[i];
-        const struct tensor t = w[p->index];
-        char *here = x->whole + (size_t)p->place * dtype_size(t.dtype);
-        memcpy(back ? t.data : here, back ? here : t.data, tensor_bytes(t));
+        const size_t size = dtype_size(w[p->index].dtype);
+        struct copied c = { w[p->index].data, x->whole + (size_t)p->place * size, size, back };
+        layout_each_run(&p->layout, copy_run, &c);
     }
 }
 
-static enum error_code quantise_unit(const struct plan *p, const struct shards *s, int which, enum shard_level first,
-                                     enum shard_level last, struct tensor *w, struct error *err)
+static enum error_code quantise_unit(const struct plan *p, const struct shards *s, int rank, int which,
+                                     enum shard_level first, enum shard_level last, struct tensor *w,
+                                     struct error *err)
 {
     struct whole_unit x;
-    enum error_code e = open_unit(&x, p, s, which, err);
-    if (!e) {
+    enum error_code e = open_unit(&x, p, s, rank, which, err);
+    const struct tensor_parallel tp = plan_tensor_share(p, rank);
+    if (!e && x.unit.count > 0 && tensor_keeps_first(&tp, &x.parameter[0].spec)) {
         const struct interval all = { 0, x.unit.padded };
         copy(&x, w, false);
         unit_from_whole(NULL, &x.unit, all, x.row, x.whole, p->dtype);
@@ -81,12 +93,17 @@ static enum error_code quantise_unit(const struct plan *p, const struct shards *
     return e;
 }
 
+/* Copies once: codes of what codes stand for may be others. */
 static enum error_code quantise(const struct plan *p, enum shard_level first, enum shard_level last, struct tensor *w,
                                 struct error *err)
 {
     const struct shards s = shards_of(p);
     enum error_code e = OK;
-    for (int u = 0; u < unit_count(&p->model) && !e; u++) e = quantise_unit(p, &s, u, first, last, w, err);
+    for (int tp = 0; tp < p->mesh.size[TP]; tp++) {
+        const int rank = mesh_neighbour(&p->mesh, 0, TP, tp);
+        for (int u = 0; u < data_unit_count(&p->model, &p->data) && !e; u++)
+            e = quantise_unit(p, &s, rank, u, first, last, w, err);
+    }
     return e;
 }
 

@@ -205,6 +205,8 @@ static struct step step_of(const struct reference *r, const struct serial_run *r
                           .weight_decay = run->model.spec[i].decay ? h->weight_decay : 0 };
 }
 
+static bool takes_gradients(const struct reference *r) { return r->plan->data.quantise_gradients.bits > 0; }
+
 static struct low_rank_parts low_rank_at(const struct reference *r, int i)
 {
     return reference_low_rank(r->plan, &r->truth.model.spec[i]);
@@ -261,8 +263,15 @@ static double farther(struct tensor from, struct tensor a, struct tensor b)
     return sqrt(sum);
 }
 
+/* Gradients that came as codes are the devices' own, bit for bit (reference_quantised.c); by how much of themselves
+ * clipping may still scale them otherwise, since their norm is added up in another order. */
+static double clipped_off(const struct reference *r)
+{
+    return takes_gradients(r) && r->truth.norm > 0 ? reference_norm_bound(r) / r->truth.norm : 0;
+}
+
 /* The truth's step has not been taken yet: what it would be with each gradient higher and lower by
- * `off`, and by what storing may do. */
+ * `off`, and by what storing and clipping may do. */
 static void respond(struct reference *r, int i, double off, char *memory)
 {
     const size_t one = copy_bytes(r, i);
@@ -270,10 +279,11 @@ static void respond(struct reference *r, int i, double off, char *memory)
     const bool projected = low_rank_projects(&p);
     struct tensor plain[KINDS], up[KINDS], down[KINDS];
     const struct step s = step_of(r, &r->truth, i);
+    const double relative = r->stored + clipped_off(r);
     copy_parameter(r, i, memory, plain), copy_parameter(r, i, memory + one, up),
         copy_parameter(r, i, memory + 2 * one, down);
     for (int64_t n = 0; n < tensor_count(plain[1]); n++) {
-        const double g = tensor_get(plain[1], n), by = off + r->stored * fabs(g);
+        const double g = tensor_get(plain[1], n), by = off + relative * fabs(g);
         tensor_set(up[1], n, g + by);
         tensor_set(down[1], n, g - by);
     }
@@ -283,7 +293,7 @@ static void respond(struct reference *r, int i, double off, char *memory)
                                 : farther(plain[0], up[0], down[0]);
     /* the step has made it N */
     if (projected) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);
-    for (int k = 0; k < r->plan->optimizer->states && (is_mixed(r->plan) || projected); k++)
+    for (int k = 0; k < r->plan->optimizer->states && (is_mixed(r->plan) || projected || takes_gradients(r)); k++)
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
 }
 

@@ -9,6 +9,11 @@ test_checked() {
     expect_out '^  as quantised .* ratio (0\.[0-9]+|1)$'; expect_out '^OK: .* with weights quantised alike;$'
 }
 
+test_with_tp() {
+    train --batch 5 --seq 7 --dp 2 --tp 3 --zero 3 --quantize-weights int8 --quantize-gradients int4 --steps 2 --paranoid --check ref
+    expect_status 0; expect_silent; expect_out '^OK: '; expect_out '^copies .* all bits are equal'
+}
+
 # Weights are what the masters quantise to, also when they come from a file.
 test_resumed() {
     local flags=("${quantised[@]}" --zero 1 --lr-steps 4 --warmup 0)
@@ -22,7 +27,7 @@ test_resumed() {
 test_refusals() {
     train --dp 2 --quantize-weights int8;                   expect_status 2; expect_error '--quantize-weights int8: --data-parallel ddp with --dp 2 gathers no weights'
     train --zero 3 --quantize-gradients int4;               expect_status 2; expect_error 'zero3 with --dp 1 reduce-scatters no gradients'
-    train --dp 2 --tp 2 --zero 3 --quantize-weights int8;   expect_status 2; expect_error 'with --tp 2 .*; use --tp 1'
+    run train --model llama-tiny --dp 2 --tp 8 --zero 3 --quantize-weights int8; expect_status 2; expect_error 'copied keys and values .*a smaller --tp'
     train --dp 2 --zero 3 --quantize-weights int7;          expect_status 2; expect_error 'did you mean int8\?'
     train --dp 2 --zero 3 --quantize-block 64;              expect_status 2; expect_error '--quantize-block 64: is for --quantize-weights'
     train --dp 2 --zero 3 --quantize-weights int8 --quantize-block 0;   expect_status 2; expect_error '--quantize-block 0'
@@ -47,4 +52,4 @@ test_listed() {
     run bench quantized --help;                             expect_status 0; expect_out '^usage: orrery bench quantized'; expect_columns 100
 }
 
-run_tests test_checked test_resumed test_refusals test_bench test_listed
+run_tests test_checked test_with_tp test_resumed test_refusals test_bench test_listed

@@ -1,5 +1,5 @@
 /* Data parallelism with codes in the messages: whole cases beside one device, bytes by link level, what is refused.
- * ranks: 4 8
+ * ranks: 4 6 8
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/case.h"
@@ -50,6 +50,7 @@ static void test_beside_one_device(void **state)
     struct plan p = quantised_plan("zero3", 0, int8, int4);
     p.cluster = &pairs;
     expect_case(p);
+    if (test_size == 6) return;
     p = quantised_plan("hpz", 2, int4, int8);
     p.cluster = &pairs, p.dtype = F32;
     expect_case(p);
@@ -72,8 +73,9 @@ static void test_beside_one_device(void **state)
 static void test_with_adam_and_clipping(void **state)
 {
     (void)state;
-    if (test_size > 4) return;
-    struct plan p = quantised_plan("zero3", 0, int8, int4);
+    if (test_size > 6) return;
+    struct plan p = case_plan(test_size / 2, 2, 1);
+    p.data.scheme = "zero3", p.data.quantise_weights = int8, p.data.quantise_gradients = int4;
     p.dtype = F32, p.optimizer = optimizers[0], p.hyper = p.optimizer->usual;
     p.hyper.clip = 0.05;
     expect_case(p);
@@ -90,6 +92,29 @@ static void test_tied_over_a_pipeline(void **state)
     expect_case(p);
     p.data.scheme = "zero1", p.dtype = F32;
     expect_case(p);
+}
+
+/* Copies along tp are coded in units of their own: the same bits on each device, also where tp cuts unevenly. */
+static void test_with_tensor_parallelism(void **state)
+{
+    (void)state;
+    const struct { const char *tensor, *data; int tp, group; struct block_format weights, gradients; } plans[] = {
+        { "1d", "zero3", 2, 0, int8, int4 },
+        { "1d-sp", "zero1", 2, 0, int4, int8 },
+        { "1d", "fsdp", 3, 0, int8, int8 },
+        { "1d-sp-overlap", "zero2", 3, 0, none, int4 },
+        { "1d", "hpz", 2, 2, int8, int4 },
+        { "2d", "zero3", 4, 0, int4, int4 },
+    };
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        const int tp = plans[i].tp, dp = test_size / tp;
+        if (test_size % tp != 0 || dp == 1 || (plans[i].group > 0 && (dp % 2 != 0 || dp == 2))) continue;
+        struct plan p = case_plan(dp, tp, 1);
+        p.tensor = plans[i].tensor, p.data.scheme = plans[i].data;
+        p.data.group = plans[i].group;
+        p.data.quantise_weights = plans[i].weights, p.data.quantise_gradients = plans[i].gradients;
+        expect_case(p);
+    }
 }
 
 /* ---- bytes by link level ----------------------------------------------------------------------------------------- */
@@ -188,6 +213,7 @@ static struct volume volume_of(struct data_request q)
 static void test_a_quarter_between_nodes(void **state)
 {
     (void)state;
+    if (test_size == 6) return;                                 /* the nodes have as many devices each */
     const struct block_format eight = { 8, SCALED }, four = { 4, SCALED };
     const struct volume zero3 =
         volume_of((struct data_request){ .scheme = "zero3", .allgather = "two_level", .reduce_scatter = "two_level" });
@@ -235,7 +261,10 @@ static void test_refusals(void **state)
     p.data.reduce_scatter = "direct";
     refused(p, "all-to-alls");
     tp.data = (struct data_request){ .scheme = "zero1", .bucket = 1, .quantise_gradients = int8 };
-    refused(tp, "--tp 1");
+    int64_t batch;
+    assert_int_equal(model_config_preset(&tp.model, &batch, "llama-small", &err), OK);
+    tp.model.K = 1;
+    refused(tp, "a smaller --tp");
     stream.schedule = "pipedream-2bw", stream.micros = 2, stream.hyper.clip = 0;
     stream.data = (struct data_request){ .scheme = "zero1", .bucket = 1, .quantise_weights = int8 };
     refused(stream, "two versions");
@@ -247,6 +276,7 @@ int main(void)
         MPI_TEST(test_beside_one_device),
         MPI_TEST(test_with_adam_and_clipping),
         MPI_TEST(test_tied_over_a_pipeline),
+        MPI_TEST(test_with_tensor_parallelism),
         MPI_TEST(test_a_quarter_between_nodes),
         MPI_TEST(test_refusals),
     };

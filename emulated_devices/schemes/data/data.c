@@ -1,8 +1,8 @@
 /* data.c -- the seam: each call goes through the plan's chain of stages. */
 #include "emulated_devices/schemes/data/stage.h"
-#include "emulated_devices/schemes/data/tiles.h"
+#include "emulated_devices/schemes/data/units.h"
 
-int data_units_of(const struct model_config *c, int part, int unit[2])
+int data_units_of(const struct model_config *c, int part, int unit[])
 {
     int n = 0;
     if (part == 0) unit[n++] = UNIT_TOKENS, unit[n++] = UNIT_POSITIONS;
@@ -13,14 +13,14 @@ int data_units_of(const struct model_config *c, int part, int unit[2])
 
 /* ---- the list of passes ------------------------------------------------------------------------------------------ */
 
-int units_at(const struct data_parallel *dp, struct use u, int unit[2])
+int units_at(const struct data_parallel *dp, struct use u, int unit[PART_UNITS])
 {
     int n = data_units_of_part(dp->config, &dp->request, u.part, unit);
     if (u.tile > 0) unit[n++] = u.tile;
     return n;
 }
 
-int gradients_at(const struct data_parallel *dp, struct use u, int unit[2])
+int gradients_at(const struct data_parallel *dp, struct use u, int unit[PART_UNITS])
 {
     if (u.tile == 0) return units_at(dp, u, unit);
     unit[0] = u.tile;
@@ -38,7 +38,7 @@ void count_due(struct data_parallel *dp, int from_use)
 {
     for (int u = 0; u < dp->units; u++) dp->unit[u].due = 0;
     for (int i = from_use; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++) {
-        int unit[2];
+        int unit[PART_UNITS];
         if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) continue;
         for (int k = 0, n = gradients_at(dp, dp->use[i], unit); k < n; k++) dp->unit[unit[k]].due++;
     }
@@ -87,7 +87,7 @@ enum error_code data_acquire(struct data_parallel *dp, int part, struct error *e
 
 void data_release(struct data_parallel *dp, int part)
 {
-    int unit[2];
+    int unit[PART_UNITS];
     const bool whole = is_whole_use(dp, part);
     for (int i = 0, n = units_at(dp, (struct use){ .part = part }, unit); i < n; i++)
         TELL(dp, release, whole ? dp->at : dp->at - 1, unit[i]);
@@ -96,7 +96,7 @@ void data_release(struct data_parallel *dp, int part)
 
 enum error_code data_acquire_tile(struct data_parallel *dp, const struct parameter *tile, struct error *err)
 {
-    if (dp->at >= dp->uses || dp->use[dp->at].tile != data_unit_of(dp->config, &dp->request, &tile->spec, tile->tile))
+    if (dp->at >= dp->uses || dp->use[dp->at].tile != data_unit_of(dp->config, &dp->request, tile))
         return fail(err, ERR_PLAN, "tile %d of %s is used, where the list of passes has another", tile->tile,
                     tile->spec.name);
     return acquire(dp, dp->use[dp->at], true, err);
@@ -104,7 +104,7 @@ enum error_code data_acquire_tile(struct data_parallel *dp, const struct paramet
 
 void data_release_tile(struct data_parallel *dp, const struct parameter *tile)
 {
-    TELL(dp, release, dp->at, data_unit_of(dp->config, &dp->request, &tile->spec, tile->tile));
+    TELL(dp, release, dp->at, data_unit_of(dp->config, &dp->request, tile));
     dp->at++;
 }
 
@@ -112,7 +112,7 @@ void data_release_tile(struct data_parallel *dp, const struct parameter *tile)
 
 static enum error_code begin(struct data_parallel *dp, struct use use, struct error *err)
 {
-    int unit[2];
+    int unit[PART_UNITS];
     enum error_code e = OK;
     for (int i = 0, n = gradients_at(dp, use, unit); i < n; i++)
         CALL(e, dp, begin, &dp->unit[unit[i]], err);
@@ -121,7 +121,7 @@ static enum error_code begin(struct data_parallel *dp, struct use use, struct er
 
 static enum error_code end(struct data_parallel *dp, struct use use, struct error *err)
 {
-    int unit[2];
+    int unit[PART_UNITS];
     enum error_code e = OK;
     for (int i = 0, n = gradients_at(dp, use, unit); i < n; i++) dp->unit[unit[i]].due--;
     CALL(e, dp, end, use, err);
@@ -133,7 +133,7 @@ static struct use use_of_part(int part) { return (struct use){ .part = part }; }
 
 static struct use use_of_tile(const struct data_parallel *dp, const struct parameter *p)
 {
-    return (struct use){ .tile = data_unit_of(dp->config, &dp->request, &p->spec, p->tile) };
+    return (struct use){ .tile = data_unit_of(dp->config, &dp->request, p) };
 }
 
 enum error_code data_begin_gradient(struct data_parallel *dp, int part, struct error *err)
@@ -238,7 +238,7 @@ uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pas
 {
     const bool gradients = pass == PASS_BACKWARD_WEIGHT;
     int64_t n = 0;
-    int unit[2];
+    int unit[PART_UNITS];
     for (int k = 0, units = units_at(dp, (struct use){ .part = part }, unit); k < units; k++) {
         const struct unit *u = &dp->unit[unit[k]];
         if (gradients ? u->passing_g : u->passing_w) n += whole_elements(u);

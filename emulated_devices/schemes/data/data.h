@@ -34,8 +34,8 @@
  * codes, and every reduce-scatter of gradients is one or two all-to-alls of codes; the all-reduce among copies is as it
  * was.  Weights that are gathered after the step are what the codes stand for, so the device that steps an element then
  * keeps its master here too, in any format; weights in shards that are gathered before use are kept as they are, and
- * only the gathered copies are quantised.  Blocks follow the row of a unit and go across its parameters: copies along
- * tp would lie in other blocks, so tp is 1.
+ * only the gathered copies are quantised.  Blocks follow the row of a unit and go across its parameters; what devices
+ * along tp have copies of is in units of its own, so that its blocks are the same everywhere (units.h).
  */
 #ifndef ORRERY_DATA_SCHEME_H
 #define ORRERY_DATA_SCHEME_H
@@ -189,8 +189,8 @@ void data_close(struct data_parallel *);
 /** Say in which order the parts will be used in each step.  @param use  passes to the scheme, which frees it. */
 void data_set_uses(struct data_parallel *, struct use *use, int uses);
 
-/** The units that a part needs where layers are whole, at most 2.  @return how many. */
-int data_units_of(const struct model_config *, int part, int unit[2]);
+/** The units by part that a part needs, at most 2 (units.h has the others).  @return how many. */
+int data_units_of(const struct model_config *, int part, int unit[]);
 
 /* ---- in a step --------------------------------------------------------------------------------------------------- */
 

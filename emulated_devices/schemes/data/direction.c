@@ -54,7 +54,7 @@ static void move_unit(const struct data_parallel *dp, const struct direction *d,
 /* Once they are whole here. */
 static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
-    int unit[2];
+    int unit[PART_UNITS];
     (void)ahead, (void)err;
     for (int i = 0, n = units_at(dp, use, unit); i < n; i++)
         if (!dp->unit[unit[i]].moved) move_unit(dp, own_state(dp), &dp->unit[unit[i]]);

@@ -42,9 +42,11 @@ static void unmake(struct data_parallel *dp, struct unit *u)
 
 static bool use_needs(const struct data_parallel *dp, int use, int unit)
 {
-    int needed[2];
+    int needed[PART_UNITS];
     const int n = units_at(dp, dp->use[use], needed);
-    return needed[0] == unit || (n > 1 && needed[1] == unit);
+    bool found = false;
+    for (int k = 0; k < n; k++) found = found || needed[k] == unit;
+    return found;
 }
 
 /* Whether gathered weights stay after a pass: the next one needs them too, or they are kept until backward. */
@@ -101,7 +103,7 @@ static enum error_code gather(struct data_parallel *dp, struct unit *u, struct e
 
 static enum error_code gather_for(struct data_parallel *dp, struct use u, struct error *err)
 {
-    int unit[2];
+    int unit[PART_UNITS];
     enum error_code e = OK;
     for (int i = 0, n = units_at(dp, u, unit); i < n && !e; i++) e = gather(dp, &dp->unit[unit[i]], err);
     return e;
@@ -109,7 +111,7 @@ static enum error_code gather_for(struct data_parallel *dp, struct use u, struct
 
 static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
-    int unit[2];
+    int unit[PART_UNITS];
     const int n = units_at(dp, use, unit), next = next_weight_use(dp, dp->at);
     enum error_code e = gather_for(dp, use, err);
     for (int i = 0; i < n; i++) clock_wait(&dp->device->clock, dp->unit[unit[i]].ready);
@@ -136,7 +138,7 @@ static void note(struct gathering *g)
 /* Copies of what lies on the slow tier. */
 static void foresee_shards(struct data_parallel *dp, struct gathering *g, struct use use)
 {
-    int unit[2];
+    int unit[PART_UNITS];
     for (int k = 0, n = units_at(dp, use, unit); k < n; k++) {
         if (g->whole[unit[k]] || g->shard[unit[k]]) continue;
         g->shard[unit[k]] = true;
@@ -159,13 +161,13 @@ static void foresee_unit(struct data_parallel *dp, struct gathering *g, int unit
 
 static void foresee_use(struct data_parallel *dp, struct gathering *g, struct use use)
 {
-    int unit[2];
+    int unit[PART_UNITS];
     for (int k = 0, n = units_at(dp, use, unit); k < n; k++) foresee_unit(dp, g, unit[k]);
 }
 
 static void foresee_release(struct data_parallel *dp, struct gathering *g, int use)
 {
-    int unit[2];
+    int unit[PART_UNITS];
     for (int k = 0, n = units_at(dp, dp->use[use], unit); k < n; k++) {
         if (!g->whole[unit[k]] || stays_after(dp, use, unit[k])) continue;
         g->whole[unit[k]] = false;

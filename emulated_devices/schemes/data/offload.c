@@ -114,7 +114,7 @@ static void drop(struct data_parallel *dp, struct unit *u)
 /* What will be gathered at the uses after the next one. */
 static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
-    int unit[2];
+    int unit[PART_UNITS];
     enum error_code e = OK;
     const int next = ahead ? next_weight_use(dp, dp->at) : -1;
     const int second = next < 0 ? -1 : next_weight_use(dp, next), third = second < 0 ? -1 : next_weight_use(dp, second);

@@ -1,6 +1,6 @@
 /* open.c -- the engine's units and their memory, made by each stage of the chain. */
 #include "emulated_devices/schemes/data/stage.h"
-#include "emulated_devices/schemes/data/tiles.h"
+#include "emulated_devices/schemes/data/units.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
     for (int i = 0, n = 0; n < dp->units; n++) {
         const int first = i;
         struct unit *u = &dp->unit[n];
-        while (i < ps->count && data_unit_of(dp->config, &dp->request, &ps->all[i].spec, ps->all[i].tile) == n) i++;
+        while (i < ps->count && data_unit_of(dp->config, &dp->request, &ps->all[i]) == n) i++;
         unit_lay_out(u, &ps->all[first], i - first, &dp->shards, dp->scheme->rows);
         u->over = dp->sharing;
         u->g = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), whole_elements(u));

@@ -177,7 +177,7 @@ static enum error_code end_unit(struct data_parallel *dp, struct bucket *b, int 
 static enum error_code end(struct data_parallel *dp, struct use use, struct error *err)
 {
     struct scattering *s = chain_state(dp, &stage_scattering);
-    int unit[2];
+    int unit[PART_UNITS];
     enum error_code e = OK;
     clock_begin(&dp->device->clock, COMMUNICATION);
     for (int i = 0, n = gradients_at(dp, use, unit); i < n && !e; i++) e = end_unit(dp, &s->waiting, unit[i], err);

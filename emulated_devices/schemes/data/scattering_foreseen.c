@@ -6,7 +6,7 @@ bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
 {
     if (dp->use[use].part == 0 || dp->use[use].tile > 0) return false;
     for (int i = use + 1; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++) {
-        int added[2];
+        int added[PART_UNITS];
         if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) continue;
         for (int k = 0, n = gradients_at(dp, dp->use[i], added); k < n; k++)
             if (added[k] == unit) return dp->use[i].part == 0;
@@ -76,7 +76,7 @@ static void let_wait(struct foreseeing *f, int unit)
 static void begin(struct foreseeing *f, struct use use)
 {
     struct data_parallel *dp = f->dp;
-    int unit[2], beside[2];
+    int unit[PART_UNITS], beside[PART_UNITS];
     const bool tile = use.tile > 0 && units_at(dp, use, beside) > 1;
     f->beside = tile ? passing_elements(&dp->unit[beside[0]]) : 0;
     for (int k = 0, n = gradients_at(dp, use, unit); k < n; k++) {
@@ -91,7 +91,7 @@ static void begin(struct foreseeing *f, struct use use)
 static void end(struct foreseeing *f, int use)
 {
     struct data_parallel *dp = f->dp;
-    int unit[2];
+    int unit[PART_UNITS];
     const int n = gradients_at(dp, dp->use[use], unit);
     for (int k = 0; k < n; k++) dp->unit[unit[k]].due--;
     for (int k = 0; k < n; k++) {

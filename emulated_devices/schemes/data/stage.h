@@ -148,8 +148,8 @@ int next_weight_use(const struct data_parallel *, int use);
 
 /* Units that a use needs, at most 2, and those whose gradients a backward pass for the weights adds to.
  * @return how many. */
-int units_at(const struct data_parallel *, struct use, int unit[2]);
-int gradients_at(const struct data_parallel *, struct use, int unit[2]);
+int units_at(const struct data_parallel *, struct use, int unit[PART_UNITS]);
+int gradients_at(const struct data_parallel *, struct use, int unit[PART_UNITS]);
 
 /* Backward passes, up to the next update, that add to each unit's gradient: units' due. */
 void count_due(struct data_parallel *, int from_use);

@@ -24,38 +24,3 @@ struct layout tile_layout(const struct layout *whole, int tiles, int t)
     }
     return l;
 }
-
-/* ---- units ------------------------------------------------------------------------------------------------------- */
-
-enum { BLOCK_MATRICES = 4 };
-
-/* In the order of the model's list. */
-static int matrix_number(const struct model_config *c, const struct param_spec *s)
-{
-    static const int in_block[] = { [ROLE_QKV] = 0, [ROLE_ATTENTION_OUT] = 1, [ROLE_UP] = 2, [ROLE_DOWN] = 3 };
-    if (s->role == ROLE_TOKENS) return 0;
-    return 1 + BLOCK_MATRICES * (s->role == ROLE_HEAD ? (int)c->L : s->layer) +
-           (s->role == ROLE_HEAD ? 0 : in_block[s->role]);
-}
-
-/* What is not tiled first, then matrix after matrix. */
-int data_unit_count(const struct model_config *c, const struct data_request *q)
-{
-    const int matrices = 1 + BLOCK_MATRICES * (int)c->L + !c->tied;
-    return unit_count(c) + (uses_tiles(q) ? matrices * q->tiles : 0);
-}
-
-int data_unit_of(const struct model_config *c, const struct data_request *q, const struct param_spec *s, int tile)
-{
-    return tiles_of(q, s) > 1 ? unit_count(c) + matrix_number(c, s) * q->tiles + tile : unit_of(s);
-}
-
-static int untiled_unit(int part) { return part == 0 ? UNIT_POSITIONS : UNIT_BLOCKS + part - 1; }
-
-/* Where matrices are tiled, what a part has besides. */
-int data_units_of_part(const struct model_config *c, const struct data_request *q, int part, int unit[2])
-{
-    if (!uses_tiles(q)) return data_units_of(c, part, unit);
-    unit[0] = untiled_unit(part);
-    return 1;
-}

@@ -35,11 +35,4 @@ int tiles_of(const struct data_request *, const struct param_spec *);
 /** Tile t of a device's boxes of a matrix. */
 struct layout tile_layout(const struct layout *, int tiles, int t);
 
-/** How many units a model has, and the one that a piece of a parameter is in. */
-int data_unit_count(const struct model_config *, const struct data_request *);
-int data_unit_of(const struct model_config *, const struct data_request *, const struct param_spec *, int tile);
-
-/** The units that a part needs as long as it is used.  @return how many, at most 2. */
-int data_units_of_part(const struct model_config *, const struct data_request *, int part, int unit[2]);
-
 #endif

@@ -2,7 +2,8 @@
  *
  * A unit is a block of the model, or what comes before the blocks or after them; the token embedding is one by itself,
  * since with tied weights two stages of a pipeline hold it, and what they exchange must be cut alike.  Where matrices
- * are tiled (tiles.h), each tile is a unit, and these have what is left.
+ * are tiled, each tile is a unit, and these have what is left; where numbers travel as codes, copies along tp are in
+ * units of their own (units.h).
  *
  * The row is what is cut over dp.  Its order is one of two:
  *
@@ -23,6 +24,7 @@
 
 /* Which unit: UNIT_BLOCKS + l is block l, UNIT_BLOCKS + L what comes after the last one. */
 enum { UNIT_TOKENS, UNIT_POSITIONS, UNIT_BLOCKS };
+enum { PART_UNITS = 4 };                        /* that a pass over a part of the model needs, at most */
 
 static inline int unit_count(const struct model_config *c) { return UNIT_BLOCKS + (int)c->L + 1; }
 static inline int unit_of(const struct param_spec *s)

@@ -7,7 +7,7 @@ static bool takes_part(const struct data_parallel *dp) { return dp->versions > 1
 /* Weights are whole where they are kept: a view of one or the other. */
 static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
-    int unit[2];
+    int unit[PART_UNITS];
     (void)ahead, (void)err;
     for (int i = 0, n = units_at(dp, use, unit); i < n; i++) {
         struct unit *u = &dp->unit[unit[i]];

@@ -244,17 +244,32 @@ struct layout tensor_layout(const struct tensor_parallel *tp, const struct param
     return l;
 }
 
+/* The axes along which devices have other pieces of a parameter. */
+static unsigned axes_that_cut(const struct tensor_scheme *s, const struct param_spec *p)
+{
+    const struct tensor_cut cut = cut_of(s, p);
+    if (p->role == ROLE_ROUTER) return 0;
+    if (!is_matrix(p)) return cut.columns | (s->cuts_vectors ? cut.rows : 0);
+    const struct weight_cut w = s->weight(p->role);
+    return w.out | w.in | w.sub;
+}
+
+bool tensor_copied(const struct tensor_parallel *tp, const struct param_spec *p)
+{
+    return axes_size(tp, axes_that_cut(tp->scheme, p)) < tp->devices;
+}
+
+bool tensor_keeps_first(const struct tensor_parallel *tp, const struct param_spec *p)
+{
+    for (int a = 0; a < TENSOR_AXES; a++)
+        if (!(axes_that_cut(tp->scheme, p) & MESH_AXIS(a)) && tp->at[a] != 0) return false;
+    return true;
+}
+
 int64_t tensor_counted(const struct tensor_parallel *tp, const struct param_spec *p)
 {
-    const struct tensor_scheme *s = tp->scheme;
-    const struct weight_cut w = s->weight(p->role);
-    const struct tensor_cut cut = cut_of(s, p);
     const struct layout own = tensor_layout(tp, p);
-    const unsigned tells = p->role == ROLE_ROUTER ? 0
-                           : is_matrix(p)         ? w.out | w.in | w.sub
-                                                  : cut.columns | (s->cuts_vectors ? cut.rows : 0);
-    for (int a = 0; a < TENSOR_AXES; a++)
-        if (!(tells & MESH_AXIS(a)) && tp->at[a] != 0) return 0;
+    if (!tensor_keeps_first(tp, p)) return 0;
     if (p->role != ROLE_QKV || tp->heads.copy == 0) return layout_count(&own);
     return tp->heads.queries.count * tp->config->A * (p->ndim == 2 ? layout_cols(&own) : 1);    /* queries come first */
 }

@@ -149,6 +149,11 @@ void tensor_close(struct tensor_parallel *);
 /** This device's boxes of a parameter. */
 struct layout tensor_layout(const struct tensor_parallel *, const struct param_spec *);
 
+/** Whether other devices have the same piece of a parameter; and whether this is the first device that has it.  Rows of
+ *  keys and values that are copied beside different queries (heads.c) do not count. */
+bool tensor_copied(const struct tensor_parallel *, const struct param_spec *);
+bool tensor_keeps_first(const struct tensor_parallel *, const struct param_spec *);
+
 /** How many elements of this device's piece of a parameter, from its first on, no device before it has as well. */
 int64_t tensor_counted(const struct tensor_parallel *, const struct param_spec *);
 

@@ -1,0 +1,39 @@
+#include "emulated_devices/schemes/data/units.h"
+#include "emulated_devices/schemes/data/tiles.h"
+
+enum { BLOCK_MATRICES = 4 };
+
+/* In the order of the model's list. */
+static int matrix_number(const struct model_config *c, const struct param_spec *s)
+{
+    static const int in_block[] = { [ROLE_QKV] = 0, [ROLE_ATTENTION_OUT] = 1, [ROLE_UP] = 2, [ROLE_DOWN] = 3 };
+    if (s->role == ROLE_TOKENS) return 0;
+    return 1 + BLOCK_MATRICES * (s->role == ROLE_HEAD ? (int)c->L : s->layer) +
+           (s->role == ROLE_HEAD ? 0 : in_block[s->role]);
+}
+
+int data_unit_count(const struct model_config *c, const struct data_request *q)
+{
+    const int matrices = 1 + BLOCK_MATRICES * (int)c->L + !c->tied;
+    return unit_count(c) * (data_quantises(q) ? 2 : 1) + (uses_tiles(q) ? matrices * q->tiles : 0);
+}
+
+int data_unit_of(const struct model_config *c, const struct data_request *q, const struct parameter *p)
+{
+    if (tiles_of(q, &p->spec) > 1) return unit_count(c) + matrix_number(c, &p->spec) * q->tiles + p->tile;
+    return unit_of(&p->spec) + (data_quantises(q) && p->copied ? unit_count(c) : 0);
+}
+
+static int untiled_unit(int part) { return part == 0 ? UNIT_POSITIONS : UNIT_BLOCKS + part - 1; }
+
+/* Where matrices are tiled, what a part has besides. */
+int data_units_of_part(const struct model_config *c, const struct data_request *q, int part, int unit[PART_UNITS])
+{
+    if (uses_tiles(q)) {
+        unit[0] = untiled_unit(part);
+        return 1;
+    }
+    const int n = data_units_of(c, part, unit);
+    for (int k = 0; k < n && data_quantises(q); k++) unit[n + k] = unit[k] + unit_count(c);
+    return data_quantises(q) ? 2 * n : n;
+}
