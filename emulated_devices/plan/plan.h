@@ -17,7 +17,7 @@ enum { PLAN_MOST_STAGES = 1024 };
 struct plan {
     struct model_config model;
     struct mesh mesh;
-    int64_t B, S;                       /* sequences of the global batch (of this step, with a batch plan), tokens of each */
+    int64_t B, S;                       /* sequences of the global batch (a batch plan: of this step), tokens of each */
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
     int micros;                         /* microbatches of each data-parallel copy, M */
