@@ -1,4 +1,4 @@
-/* parameter.h -- the pieces of parameters that one device computes with. */
+/* parameter.h -- the pieces of parameters with which one device computes. */
 #ifndef ORRERY_PARAMETER_H
 #define ORRERY_PARAMETER_H
 
@@ -8,31 +8,30 @@
 #include "ref/optim/optimizer.h"
 
 struct parameter {
-    struct param_spec spec;             /* of the whole */
+    struct param_spec spec;             /* of the whole parameter */
     int index;                          /* in the model's list, model_param() */
-    int tile;        /* which tile of its matrix it is, if that is tiled: a device's tiles are neighbours in its list */
+    int tile;                           /* the tile's number, if its matrix is tiled; tiles are adjacent in the list */
     struct layout layout;               /* this device's boxes */
-    bool copied;                        /* other devices along tp have all of them too */
-    struct tensor w, g; /* [layout_rows, layout_cols], or [n] for vectors: views, data NULL while the data scheme
-                                           does not have them whole here (data.h) */
-    int64_t counted;    /* elements of its gradient, from the first on, that count in the global norm here: each on
-                                           one device, copies along dp aside */
-    int holders;        /* places of the pipeline that hold the same piece: 1, or 2 if it is tied across stages or
-                                           its stage is there twice; their gradients are added up */
-    int64_t place;                      /* of its first element among the parameters of its unit (unit.h) */
+    bool copied;                        /* other devices along tp have all of its elements, too */
+    struct tensor w, g;                 /* [layout_rows, layout_cols], or [n] for vectors: views; data is NULL while the
+                                         * data scheme does not have them whole on this device (data.h) */
+    int64_t counted;                    /* leading elements of the gradient that this device counts in the global norm:
+                                         * each element counts on one device, apart from copies along dp */
+    int holders;                        /* places of the pipeline that hold this piece and sum its gradients: 1, or 2 if
+                                         * it is tied, or its stage is held twice */
+    int64_t place;                      /* offset of its first element in its unit (unit.h) */
 };
 
 /* All of a device's parameters. */
 struct parameters {
     int count;
-    struct parameter *all;              /* [count], in the order of their units; in each, of the model's list */
+    struct parameter *all;              /* [count], ordered by unit, then as in the model's list */
 };
 
-/** The parameter with this place in the model's list, its first tile if it is tiled;
- * NULL if the device does not hold a piece of it. */
+/** The parameter with this index in the model's list, or its first tile; NULL if the device holds no piece of it. */
 struct parameter *parameter_find(const struct parameters *, int index);
 
-/** A piece as a tensor: boxes that share their columns stack to one matrix. */
+/** A piece as a tensor: boxes with the same columns are stacked to one matrix. */
 struct tensor parameter_view(const struct parameter *, void *data, enum dtype);
 
 #endif

@@ -1,5 +1,5 @@
-/* registry.c -- every scheme of every kind.  A new one adds its file and one line here;
- * of each kind the first is the default. */
+/* registry.c -- every scheme of every kind.  A new scheme needs one line here.  The first of each kind is the
+ * default. */
 #include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/experts/experts.h"

@@ -1,7 +1,7 @@
-/* scheme.h -- what schemes of every kind have in common: the head that each begins with, and the registry of all.
+/* scheme.h -- the head that schemes of every kind begin with, and the registry of all schemes.
  *
- * A scheme is one way to split one part of the work over one axis of the mesh.  Its kind says which part, and what the
- * model calls:
+ * A scheme is one way to split one part of the work over one axis of the mesh.  Its kind defines the part and the
+ * interface that the model calls:
  *
  *     kind       axis  part of the work                                called through
  *     TENSOR     tp    matrices, norms, embeddings, the loss           tensor/tensor.h
@@ -10,7 +10,7 @@
  *     DATA       dp    weights, gradients, optimizer state             data/data.h
  *     PIPELINE   pp    layers                                          pipeline/schedule.h
  *
- * The list, the command line, verification and counters work from the head alone.  A new scheme is a file and a line in
+ * The list, the command line, verification and counters need only the head.  A new scheme is a file and a line in
  * registry.c.
  */
 #ifndef ORRERY_SCHEME_H
@@ -21,42 +21,42 @@
 
 enum scheme_kind { TENSOR_SCHEME, ATTENTION_SCHEME, EXPERT_SCHEME, DATA_SCHEME, PIPELINE_SCHEME, SCHEME_KINDS };
 
-/* How results compare with those of one device, in exact order of growing distance. */
+/* How results compare with those of one device, from the closest to the most distant. */
 enum equality {
     PERMUTES,                           /* data only moves: the same bits */
     REASSOCIATES,                       /* sums in another order: a bound is derived from the data */
-    DIFFERS,                            /* another function by design, which the one-device run computes too */
+    DIFFERS,                            /* another function by design; the one-device run computes the same one */
 };
 
 struct scheme {
     enum scheme_kind kind;
     enum equality equality;
     const char *name;                   /* as typed */
-    const char *description, *source;   /* one line; the paper or program that it is from */
+    const char *description, *source;   /* one line; the paper or program that defines it */
     const char *volume, *memory;        /* formulas: what a device sends, and what it holds */
-    const char *needs;                  /* of its group, in words; NULL: any group will do */
+    const char *needs;                  /* the required group, as text; NULL: any group */
 };
 
-/* What is known of a kind of schemes. */
+/* The names of a kind of schemes. */
 struct scheme_kind_info {
     const char *name;                   /* in commands: `orrery list tensor` */
     const char *title;                  /* in the list */
-    const char *flag;                   /* that chooses one */
-    const char *family;                 /* of cases: `orrery verify tensor` */
+    const char *flag;                   /* the flag that chooses a scheme */
+    const char *family;                 /* the family of cases: `orrery verify tensor` */
 };
 const struct scheme_kind_info *scheme_kind_info(enum scheme_kind);
 
-/** The scheme with this place among those of its kind, from 0; the first is the default.
- * @return NULL behind the last. */
+/** The scheme at this place among those of its kind, from 0; the first is the default.
+ *  @return NULL after the last. */
 const struct scheme *scheme_at(enum scheme_kind, int place);
 
-/** A scheme by name.  @return OK, or ERR_USAGE naming the flag and the nearest. */
+/** Find a scheme by name.  @return OK, or ERR_USAGE naming the flag and the most similar name. */
 enum error_code scheme_find(const struct scheme **, enum scheme_kind, const char *name, struct error *);
 
-/** What a class of equality promises, in words. */
+/** What a class of equality promises, as text. */
 const char *equality_meaning(enum equality);
 
-/* Each kind's own type begins with the head, so that one can be had from the other. */
+/* Each kind's own type begins with the head, so pointers to the two can be cast into each other. */
 #define SCHEME_CASTS(kind_, type)                                                                                     \
     static inline const struct type *type##_at(int place) { return (const struct type *)scheme_at(kind_, place); }    \
     static inline enum error_code type##_find(const struct type **found, const char *name, struct error *err)         \

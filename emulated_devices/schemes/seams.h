@@ -1,4 +1,4 @@
-/* seams.h -- the schemes that a part of the model calls while it runs, together: over tp, cp and ep. */
+/* seams.h -- the schemes that a part of the model calls while it runs: over tp, cp and ep. */
 #ifndef ORRERY_SEAMS_H
 #define ORRERY_SEAMS_H
 
@@ -11,8 +11,8 @@ struct seams {
     struct expert_parallel ep;
 };
 
-/** Those of a tensor-parallel group alone: whole sequences, all experts on each device.  Pure.  tp: kept; NULL where
- * only lists are linked. */
+/** The seams with tensor parallelism only: whole sequences, all experts on each device.  Pure.
+ *  @param tp  the result keeps the pointer; NULL if lists are only linked. */
 struct seams seams_alone(const struct tensor_parallel *tp);
 
 #endif

@@ -1,8 +1,8 @@
 /* attention.h -- the seam for context parallelism: attention over sequences whose tokens are cut over cp.
  *
- * A scheme says which tokens of a sequence each device has.  All other operations work on rows one by one, so that a
- * device needs no more than its own; attention needs the keys and values of others, and the scheme sees to that.
- * Tensor parallelism has cut the heads before: what a call is given are this device's tokens of this device's heads.
+ * A scheme defines which tokens of a sequence each device has.  All other operations work on each row alone, so a
+ * device needs only its own tokens.  Attention needs the keys and values of other devices; the scheme exchanges what is
+ * needed.  Tensor parallelism has already cut the heads: a call gets this device's tokens of this device's heads.
  *
  * `whole` is the trivial scheme: each sequence is on one device.
  */
@@ -15,40 +15,39 @@ enum { ATTENTION_SLOTS = 4 };           /* tensors that a call keeps, at most */
 
 struct attention_scheme;
 
-/* How attention is shared out on this device.  Without a group: geometry alone. */
+/* This device's share of attention.  group may be NULL if only extents are needed. */
 struct context_parallel {
     const struct attention_scheme *scheme;
-    const struct tensor_parallel *tp;   /* whose heads are here */
-    struct group *group;                /* along cp; its members have the same heads and sequences, and other tokens */
-    int devices, rank;                  /* how many share each sequence, and which of them this is */
+    const struct tensor_parallel *tp;   /* this device's heads */
+    struct group *group;                /* along cp: members have the same heads and sequences, and different tokens */
+    int devices, rank;                  /* devices that share each sequence; index of this one */
     int64_t S;                          /* tokens of a whole sequence */
 };
 
-/* What a call works on.  Rows: this device's tokens, sequence by sequence, in the order of the scheme's cut. */
+/* The arguments of a call.  Rows: this device's tokens, sequence by sequence, in the order of the scheme's cut. */
 struct attention_call {
     struct context_parallel *cp;
-    struct attention shape;             /* S: of the whole sequence; heads and width; dropout by whole sequences */
+    struct attention shape;             /* S and dropout of whole sequences; heads and width */
     struct tensor qkv, out;             /* [n, (H+2K) A], [n, H A] */
-    struct tensor d_qkv, d_out;         /* of backward */
-    struct tensor kept[ATTENTION_SLOTS];        /* what the scheme keeps from forward to backward, as its `kept` says */
+    struct tensor d_qkv, d_out;         /* for backward */
+    struct tensor kept[ATTENTION_SLOTS];        /* from forward to backward; shapes: the scheme's `kept` */
 };
 
 struct attention_scheme {
     struct scheme head;
     /* Whether a model's sequences of S tokens can be cut for P devices, each with the heads in h.  @return NULL, or
-     * what it needs, in words. */
+     * what the scheme needs, as text. */
     const char *(*refuses)(const struct model_config *, struct heads h, int64_t S, int P);
     /* Add the tokens of a sequence of S that one of P devices has, in the order of its rows. */
     void (*cut)(struct intervals *tokens, int64_t S, int P, int rank);
-    /* Slot `slot` of what a call with so many rows keeps besides its output: a tensor without memory.  slots:
-     * how many there are. */
+    /* kept: the shape of slot `slot` of what a call keeps besides its output, as a tensor without memory. */
     int slots;
-    bool reads_input, reads_output;     /* of backward: besides these, it reads queries, keys and values; the output */
+    bool reads_input, reads_output;     /* whether backward also reads queries, keys and values; the output */
     struct tensor (*kept)(const struct context_parallel *, int slot, int64_t rows);
     /* Collective over the cp group.  @return OK, ERR_MEMORY or ERR_COMM; after an error the step cannot go on. */
     enum error_code (*forward)(struct attention_call *, struct error *);
     enum error_code (*backward_input)(struct attention_call *, struct error *);
-    /* Enter what a pass sends for so many rows.  NULL: nothing. */
+    /* Enter what a pass over `rows` rows sends.  NULL: nothing. */
     void (*cost)(struct forecast *, const struct context_parallel *, enum tensor_pass, int64_t rows);
 };
 

@@ -1,26 +1,27 @@
-/* attention, ulysses: tokens are exchanged for heads, so that each device has whole sequences of some heads.
+/* attention, ulysses: an exchange of tokens for heads gives each device whole sequences of some heads.
  *
  * Source   S. A. Jacobs et al., "DeepSpeed Ulysses: system optimizations for enabling training of extreme long sequence
  *          Transformer models", arXiv:2309.14509
  * Group    P devices, each with the r-th of P nearly equal stretches of every sequence's S tokens; P need not divide S
  *          or the heads
- * Layout   before and after: n tokens of all H heads; between: all S tokens of h of H query heads and the k key/value
- *          heads they use.  Where there are more devices than key/value heads, several have a copy of one, and their
- *          gradients are added up
- * Sends    forward   all-to-all of queries, keys, values; all-to-all of the output.  backward  the same of their
- *          gradients n (H + 2 K) A (P-1)/P and n H A (P-1)/P elements each way where all divide; copies of keys and
- *          values besides
- * Memory   kept: queries, keys, values and output of the heads here for all S tokens, and the log-sum-exp; forward and
- *          backward: what is packed to be sent and what has come, one exchange at a time
- * Equals   permutes: each head is computed on one device as it is on one.  Gradients of copied keys and values
- *          reassociate, in the order of ranks
+ * Layout   before and after: n tokens of all H heads; between: all S tokens of h of H query heads and of the k
+ *          key/value heads that they use.  With more devices than key/value heads, several devices have a copy of a
+ *          head, and its gradients are summed
+ * Sends    forward   all-to-all of queries, keys, values; all-to-all of the output
+ *          backward  the same for their gradients
+ *          n (H + 2 K) A (P-1)/P and n H A (P-1)/P elements each, if all numbers divide; copied keys and values are
+ *          extra
+ * Memory   kept: queries, keys, values and output of this device's heads for all S tokens, and the log-sum-exp; during
+ *          a pass: packed data to send and received data, of one exchange at a time
+ * Equals   permutes: each head is computed on one device, as in the one-device run.  Gradients of copied keys and
+ *          values reassociate, in the order of ranks
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/attention.h"
 
-enum { QKV, OUT, LSE };                 /* what is kept */
+enum { QKV, OUT, LSE };                 /* the slots that are kept */
 
-/* ---- who has what ------------------------------------------------------------------------------------------------ */
+/* ---- each device's share ----------------------------------------------------------------------------------------- */
 
 static const char *refuses(const struct model_config *c, struct heads h, int64_t S, int P)
 {
@@ -31,7 +32,7 @@ static const char *refuses(const struct model_config *c, struct heads h, int64_t
 
 static void cut(struct intervals *tokens, int64_t S, int P, int rank) { intervals_add(tokens, block_at(S, P, rank)); }
 
-/* Of the heads that tensor parallelism leaves on these devices, those of one of them. */
+/* A member's heads, out of those that tensor parallelism gives to this group. */
 static struct heads heads_of(const struct context_parallel *cp, int member)
 {
     struct model_config here = *cp->tp->config;
@@ -66,13 +67,13 @@ static struct tensor kept(const struct context_parallel *cp, int slot, int64_t r
 
 /* ---- moving blocks ----------------------------------------------------------------------------------------------- */
 
-/* Rows of this device's tokens with all heads are in one order, whole sequences with some heads in another; between
- * them they are packed, member by member.  ADD: into what is there. */
+/* Own tokens with all heads, and all tokens with own heads, have different layouts.  To send them, blocks are packed,
+ * member by member.  ADD: unpack by adding to the tensor. */
 enum way { PACK, UNPACK, ADD };
 
 struct block { char *packed; struct tensor t; int64_t row, rows, column, columns; };
 
-/* Some columns of some neighbouring rows.  @return what lies behind the block. */
+/* Move some columns of some adjacent rows.  @return the address after the packed block. */
 static char *move(struct device *d, struct block b, enum way way)
 {
     const size_t size = dtype_size(b.t.dtype), pitch = (size_t)tensor_cols(b.t) * size,
@@ -87,7 +88,7 @@ static char *move(struct device *d, struct block b, enum way way)
     return b.packed + (size_t)b.rows * length;
 }
 
-/* A member's heads of all rows here: queries, then keys, then values, each of all rows. */
+/* Move a member's heads of all of this device's rows: queries of all rows, then keys, then values. */
 static char *move_heads(struct context_parallel *cp, int member, struct tensor t, bool fused, char *packed,
                         enum way way)
 {
@@ -105,7 +106,7 @@ static char *move_heads(struct context_parallel *cp, int member, struct tensor t
     return packed;
 }
 
-/* A member's tokens of the heads here, in the same order. */
+/* Move a member's tokens of this device's heads, in the same order. */
 static char *move_tokens(struct context_parallel *cp, int member, struct tensor t, bool fused, char *packed,
                          enum way way)
 {
@@ -123,8 +124,8 @@ static char *move_tokens(struct context_parallel *cp, int member, struct tensor 
 
 /* ---- the exchange ------------------------------------------------------------------------------------------------ */
 
-/* Elements that go from here to each member when tokens become heads, and that come from it;
- * the other way round they change places. */
+/* For the exchange of tokens for heads: the elements sent to each member (heads) and received from it (tokens).  In the
+ * exchange back the two are swapped. */
 static void counts_of(const struct context_parallel *cp, int64_t sequences, bool fused, int64_t heads[],
                       int64_t tokens[])
 {
@@ -136,7 +137,7 @@ static void counts_of(const struct context_parallel *cp, int64_t sequences, bool
 }
 
 /* mine: this device's tokens, all heads; theirs: all tokens, its heads.  gather: from mine to theirs; else back.
- * adds: several members have parts of one sum (copied keys and values). */
+ * adds: sum what several members send for one head (copied keys and values). */
 static enum error_code exchange(struct context_parallel *cp, struct tensor mine, struct tensor theirs, bool fused,
                                 bool gather, bool adds, struct error *err)
 {

@@ -2,7 +2,7 @@
  *
  * Group    1 device
  * Layout   all tokens of every sequence
- * Sends    not at all
+ * Sends    nothing
  * Memory   kept: the log-sum-exp of each row and head, in the wide format
  * Equals   permutes: it is the one-device operation
  */

@@ -1,10 +1,10 @@
-/* experts.h -- the seam for expert parallelism: which device runs which expert of a mixture, and how rows get there and
- * back.
+/* experts.h -- the seam for expert parallelism: which device runs which expert of a mixture, and how rows get to their
+ * experts and back.
  *
- * A router has chosen k experts for each row of the stream, and their weights.  A scheme brings rows to their experts,
- * sorted by expert, has them run (struct expert_body), and brings back each row's weighted sum.  What an expert
- * computes is the model's affair, where it is the scheme's.  Tensor parallelism cuts F inside each expert: what comes
- * back is then a part of a sum, which the caller adds up.
+ * A router has chosen k experts and their weights for each row of the stream.  A scheme sends rows to their experts,
+ * sorted by expert, runs the experts (struct expert_body), and returns each row's weighted sum.  The model defines what
+ * an expert computes, the scheme on which device.  If tensor parallelism cuts F inside each expert, the results are
+ * partial sums, which the caller reduces.
  *
  * `here` is the trivial scheme: all experts are on each device.
  */
@@ -17,20 +17,20 @@ enum { EXPERT_SLOTS = 6, EXPERT_GRADIENT_SLOTS = 2 };   /* tensors that a call k
 
 struct expert_scheme;
 
-/* How experts are shared out on this device.  Without a group: geometry alone. */
+/* This device's share of the experts.  group may be NULL if only extents are needed. */
 struct expert_parallel {
     const struct expert_scheme *scheme;
-    const struct tensor_parallel *tp;   /* which columns of each expert are here */
+    const struct tensor_parallel *tp;   /* this device's columns of each expert */
     struct group *group;                /* along ep */
     int devices, rank;
 };
 
-/* Rows sorted by expert, on their way through the experts of this device.  counts: int32 [E], rows of each;
- * the host's. */
+/* The values, and gradients, of rows sorted by expert in this device's experts.  counts: int32 [E], rows of each
+ * expert, in host memory. */
 struct expert_rows { struct tensor rows, up, act, results; const int32_t *counts; };
 struct expert_gradients { struct tensor rows, up, act, results; };
 
-/* What experts do with the rows they are given.  Local. */
+/* The computation of the experts on the rows that they get.  Local. */
 struct expert_body {
     const void *context;
     void (*forward)(const void *context, struct expert_rows);
@@ -38,22 +38,22 @@ struct expert_body {
     void (*weight)(const void *context, struct expert_rows, struct expert_gradients);
 };
 
-/* What a call works on.  Rows of the stream: x, y [n,D]; weights [n,k]; experts I32 [n,k].  Recomputation has no y:
- * forward then makes only what is kept. */
+/* The arguments of a call.  Rows of the stream: x, y [n,D]; weights [n,k]; experts I32 [n,k].  In recomputation y is
+ * absent: forward then computes only what is kept. */
 struct mixture_call {
     struct expert_parallel *ep;
     struct expert_body body;
     struct tensor x, y, weights, experts;
-    struct tensor dx, dy, d_weights;    /* of backward for the inputs */
+    struct tensor dx, dy, d_weights;    /* for backward for the inputs */
     struct tensor kept[EXPERT_SLOTS];   /* from forward to the end of backward */
-    struct tensor left[EXPERT_GRADIENT_SLOTS];          /* from backward for the inputs to that for the weights */
+    struct tensor left[EXPERT_GRADIENT_SLOTS];          /* kept from backward for the inputs to that for the weights */
 };
 
 struct expert_scheme {
     struct scheme head;
-    /* Whether P devices can share a model's experts.  @return NULL, or what it needs, in words. */
+    /* Whether P devices can share a model's experts.  @return NULL, or what the scheme needs, as text. */
     const char *(*refuses)(const struct model_config *, int P);
-    /* What a call with so many rows of the stream keeps, slot by slot: a tensor without memory. */
+    /* kept, left: the shape of a slot for `rows` rows of the stream, as a tensor without memory. */
     int slots, gradient_slots;
     struct tensor (*kept)(const struct expert_parallel *, int slot, int64_t rows);
     struct tensor (*left)(const struct expert_parallel *, int slot, int64_t rows);

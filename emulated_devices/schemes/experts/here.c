@@ -1,10 +1,10 @@
-/* experts, here: all experts are on each device, and no row travels.
+/* experts, here: all experts are on each device, and no row is sent.
  *
  * Group    1 device
  * Layout   rows of the stream, each k times, sorted by expert and then by row
- * Sends    not at all
- * Memory   kept: R = k n rows of what enters the experts, of their three results; their order.  From backward for the
- *          inputs to that for the weights: R rows of two gradients
+ * Sends    nothing
+ * Memory   kept: R = k n rows of the experts' input and of their three results, and the order of rows.  From backward
+ *          for the inputs to that for the weights: R rows of two gradients
  * Equals   permutes: the order of operations is that of ref/model/mixture.c
  */
 #include "emulated_devices/device/compute.h"
@@ -38,7 +38,7 @@ static struct tensor left(const struct expert_parallel *ep, int slot, int64_t ro
     return kept(ep, slot == D_UP ? UP : RESULTS, rows);
 }
 
-/* With the counts where the host can read them, until the views end. */
+/* The tensors of a call.  The host can read the counts until the views end. */
 static struct expert_rows rows_of(const struct mixture_call *c, struct views *v)
 {
     return (struct expert_rows){ .rows = c->kept[ROWS],

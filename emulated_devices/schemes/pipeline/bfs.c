@@ -1,5 +1,4 @@
-/* bfs: breadth first.  All microbatches through a chunk before any goes on to the next chunk, in the pipeline of v
- * loops.
+/* bfs: breadth first, in a pipeline of v loops.  All microbatches pass a chunk before any continues to the next chunk.
  *
  * Source    J. Lamy-Poirier, Breadth-First Pipeline Parallelism, arXiv:2211.05953, figure 4d.
  * Needs     P >= 1, M >= 1, v >= 1; device r, chunk c holds stage c*P + r
@@ -8,14 +7,14 @@
  * Memory    M v chunks on every device
  * Messages  2 M (Pv-1)
  *
- * What it buys: a chunk's weights are needed twice, for all microbatches in one go, so sharded weights are gathered
- * once per chunk and pass instead of once per microbatch, and the gradients of a chunk are complete early.  P=2, M=3,
- * v=2, B=2F:
+ * Advantage: a chunk's weights are needed only twice, each time for all microbatches in a row.  So sharded weights are
+ * gathered once per chunk and pass instead of once per microbatch, and a chunk's gradients are complete early.
+ * P=2, M=3, v=2, B=2F:
  *
  *   0  F0-F1-F2-f0-f1-f2-.........b0----b1----b2----B0----B1----B2----
  *   1  ...F0-F1-F2-f0-f1-f2-b0----b1----b2----B0----B1----B2----......
  *
- * The backwards of a chunk go from the first microbatch to the last, so that gradients are added in the usual order.
+ * The backwards of a chunk run from the first microbatch to the last, so that gradients are added in the usual order.
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
 

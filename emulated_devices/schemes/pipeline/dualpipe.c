@@ -1,12 +1,12 @@
-/* dualpipe: two directions at once, so that the forward of one always has the backward of the other beside it.
+/* dualpipe: microbatches in two directions, so that a forward of one direction is paired with a backward of the other.
  *
  * Source    DeepSeek-AI, DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.2.1, figure 5; program: DualPipe.
  * Needs     P even, M >= 1; stage d for even and stage P-1-d for odd microbatches on device d: weights twice
  * Bubble    published: (P/2-1)(F&B + B - 3W), where B is the whole backward and F&B a forward and a backward done side
- *           by side, which begin when both their inputs are there (for F <= I, even M >= 2P).  Here they are done one
- *           after the other and the forward's output leaves before the backward: (P/2-1) F when F = I = W
+ *           by side, which begin when both inputs have arrived (for F <= I, even M >= 2P).  Here they run one after the
+ *           other, and the forward's output is sent before the backward: (P/2-1) F when F = I = W
  * Memory    P+1 microbatches on every device, for M >= 2P
- * Messages  2 M (P-1), and the two copies of every stage add up their gradients at the end
+ * Messages  2 M (P-1), and the two copies of every stage sum their gradients at the end
  *
  * P=4, M=8, F=I=W (capitals: even microbatches, from device 0 to 3; small letters: odd ones, from 3 to 0):
  *
@@ -15,8 +15,8 @@
  *   2  ...f1-F0-f3-F2-f5-B0----F4-b1----f7-B2----F6-b3----B4----b5----I6-i7-W6-w7-
  *   3  f1-f3-f5-F0-I0-W0-F2-f7-B2----F4-b1----B4----F6-...b3----B6----i5-w5-i7-w7-
  *
- * The steps are in dualpipe_steps.c.  With other numbers of microbatches it is the schedule of the next even number, at
- * least 2P, with the missing ones struck out.
+ * The steps are in dualpipe_steps.c.  For other numbers of microbatches it is the schedule of the next even number, at
+ * least 2P, without the missing ones.
  */
 #include "emulated_devices/schemes/pipeline/dualpipe.h"
 

@@ -1,16 +1,16 @@
 /* dualpipe_steps.c -- the eight steps of DualPipe, on two streams.
  *
  * Source    DeepSeek-AI, DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.2.1, figure 5; the published program
- *           (github.com/deepseek-ai/DualPipe, dualpipe.py) fixes how many of each.
+ *           (github.com/deepseek-ai/DualPipe, dualpipe.py) defines the number of each.
  * With h the distance to the nearer end, H the number of devices between an end and the turn, n microbatches in each
  * stream:
  *
  *   1  2(H-h-1)         F0
  *   2  h+1              F0 F1
  *   3  H-h-1            I1 W F1
- *   4  n - 2H + h + 1   F0 B1 F1 B0         F0 with B1, and F1 with B0, overlap on the hardware it was made for
+ *   4  n - 2H + h + 1   F0 B1 F1 B0         F0 with B1, and F1 with B0, overlap on the authors' hardware
  *   5  H-h-1            B1 F1 B0
- *   6  h+1              B1 B0               the second half of them I only
+ *   6  h+1              B1 B0               in the second half I instead of B
  *   7  H-h-1            W I0
  *   8  h+1              W
  *
@@ -51,7 +51,7 @@ enum error_code dualpipe_steps(struct dual *u, int half, int depth, int n, struc
         forward(u, 0), backward(u, 1, false), forward(u, 1), backward(u, 0, false);
     for (int i = 0; i < out; i++) backward(u, 1, false), forward(u, 1), backward(u, 0, false);
     for (int i = 0; i < in; i++) {
-        backward(u, 1, 2 * i >= in);            /* of the 2 * in backwards here, the last `in` put their weights off */
+        backward(u, 1, 2 * i >= in);            /* the last `in` of these 2 * in backwards delay W */
         backward(u, 0, 2 * i + 1 >= in);
     }
     for (int i = 0; i < out; i++) weights(u), backward(u, 0, true);

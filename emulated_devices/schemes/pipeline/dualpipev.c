@@ -1,11 +1,10 @@
-/* dualpipev: DualPipe cut in half.  The second half of the devices does what the first does, mirrored; so keep one
- * half.
+/* dualpipev: one half of DualPipe, whose second half of the devices mirrors the first.
  *
  * Source    P. Qi, X. Wan et al. (Sea AI Lab), "DualPipe could be better without the Dual"; program: DualPipe,
  *           dualpipev.py.
  * Needs     P >= 1, M >= 1; stages d and 2P-1-d on device d: a V, weights once
  * Bubble    published: (P-1)(F&B + B - 3W) of a chunk's times, that of DualPipe on 2P devices (for F <= I, M >= 2P).
- *           Here forward and backward are done one after the other: (P-1) F when F = I = W
+ *           Here forward and backward run one after the other: (P-1) F when F = I = W
  * Memory    2P+1 chunks on every device, for M >= 2P
  * Messages  4 M (P-1)
  *

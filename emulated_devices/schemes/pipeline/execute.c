@@ -1,7 +1,7 @@
 #include "emulated_devices/schemes/pipeline/execute.h"
 #include <stdlib.h>
 
-/* A tensor on its way to another device. */
+/* A tensor that is being sent to another device. */
 struct sending { struct message message; struct tensor tensor; };
 
 struct run_state {
@@ -14,7 +14,7 @@ struct run_state {
     int sends;
 };
 
-/* The number that names a message within the pp group: one for each microbatch, receiving stage and direction. */
+/* The number of a message within the pp group: unique for each microbatch, receiving stage and direction. */
 static uint32_t message_name(const struct schedule *s, int micro, int stage, bool gradient)
 {
     return ((uint32_t)micro * (uint32_t)s->stages + (uint32_t)stage) * 2 + gradient;
@@ -37,7 +37,7 @@ static enum error_code receive_tensor(struct run_state *x, const struct action *
     return message_wait(x->group->comm, message_receive(&e, a->peer, t.data, tensor_bytes(t)), err);
 }
 
-/* Between stages on one device a tensor is handed over when the first of them has made it. */
+/* Copy a tensor to the next stage on the same device, right after the action that computed it. */
 static enum error_code hand_over(struct run_state *x, struct tensor from, struct tensor to, struct error *err)
 {
     if (to.data == NULL) return fail(err, ERR_MEMORY, "no memory to hand a microbatch to the next stage");

@@ -1,8 +1,8 @@
-/* forwards.c -- what is left of a schedule where nobody asks for gradients: its forward passes, in its order.
+/* forwards.c -- the forward passes of a schedule, in its order, for training without gradients.
  *
- * A forward pass waits for forward passes alone, and a message for the one that makes it, so that what is left can be
- * executed whenever the whole can be.  Nothing waits for a backward pass any more: microbatches follow one another
- * through the pipeline, and M of them take (M + P - 1) F, with a bubble of (P - 1) F.
+ * A forward pass depends only on forward passes, and a message only on the pass whose result it sends.  So if the whole
+ * schedule can be executed, its forward passes can.  Microbatches follow each other without waiting for backward
+ * passes: M of them take (M + P - 1) F, with a bubble of (P - 1) F.
  */
 #include "emulated_devices/schemes/pipeline/schedule.h"
 

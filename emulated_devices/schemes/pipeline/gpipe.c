@@ -2,8 +2,8 @@
  *
  * Source    Y. Huang et al., GPipe, arXiv:1811.06965, figure 2c.
  * Needs     P >= 1, M >= 1
- * Bubble    (P-1)(F+B), of (M+P-1)(F+B) in all
- * Memory    M microbatches on every device (GPipe recomputes activations to bear it)
+ * Bubble    (P-1)(F+B), of a total of (M+P-1)(F+B)
+ * Memory    M microbatches on every device (GPipe therefore recomputes activations)
  * Messages  2 M (P-1)
  *
  * P=3, M=4, B=2F:
@@ -12,8 +12,8 @@
  *   1  ...F0-F1-F2-F3-.........B0----B1----B2----B3----......
  *   2  ......F0-F1-F2-F3-B0----B1----B2----B3----............
  *
- * The paper draws the backwards from the last microbatch to the first.  Here they go from the first to the last: same
- * time and memory, and weight gradients are added in the order of every other schedule, so their bits agree.
+ * In the paper the backwards run from the last microbatch to the first; here from the first to the last.  Time and
+ * memory are the same, and weight gradients are added in the same order as in the other schedules, so their bits agree.
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
 

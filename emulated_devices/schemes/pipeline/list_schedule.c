@@ -15,7 +15,7 @@ struct lists {
 
 struct candidate { int64_t start; int device, chunk, backward, micro; };
 
-/* The first microbatch from m on that comes by here. */
+/* The first microbatch from m on whose route has this chunk. */
 static int comes_by(const struct schedule *s, int device, int chunk, int m)
 {
     const int stage = s->stage_of[device][chunk];
@@ -26,7 +26,7 @@ static int comes_by(const struct schedule *s, int device, int chunk, int m)
     return m;
 }
 
-/* When the action could start, or -1 if what it needs is not done. */
+/* The time when the action could start, or -1 if its inputs are not ready. */
 static int64_t ready(const struct lists *l, struct candidate c)
 {
     const struct schedule *s = l->s;

@@ -1,4 +1,4 @@
-/* load.c -- a schedule by the name that a person gives: one that is registered, or a file. */
+/* load.c -- a schedule by the name that the user gives: a registered one, or a file. */
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/output.h"
 #include <errno.h>
@@ -12,7 +12,7 @@ bool schedule_is_file(const char *name)
     return strpbrk(name, "/.") != NULL || (stat(name, &st) == 0 && S_ISREG(st.st_mode));
 }
 
-/* Every device reads it for itself, so it cannot be a pipe. */
+/* Every device reads the file, so it cannot be a pipe. */
 static enum error_code check_regular(const char *path, struct error *err)
 {
     struct stat st;

@@ -1,4 +1,4 @@
-/* make.c -- a schedule by name, and what is refused. */
+/* make.c -- makes a schedule by name, and refuses invalid requests. */
 #include "emulated_devices/schemes/pipeline/generate.h"
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@ const struct schedule_generator *schedule_generator(const char *name, struct err
     return g;
 }
 
-/* What only some schedules take, asked of others. */
+/* Refuse options that this schedule does not have. */
 static enum error_code check_options(const struct schedule_generator *g, const struct schedule_request *q,
                                      struct error *err)
 {
@@ -29,7 +29,7 @@ static enum error_code check_options(const struct schedule_generator *g, const s
 
 struct advice { char text[80]; };
 
-/* The nearest requests that would not be refused. */
+/* The most similar requests that would be accepted. */
 static struct advice what_would_fit(const struct schedule_generator *g, const struct schedule_request *q)
 {
     struct schedule_request fewer = *q, more = *q, plain = *q;

@@ -1,9 +1,9 @@
-/* 1f1b: one forward, one backward, so that a device holds few microbatches at once.
+/* 1f1b: forward and backward alternate, so that a device holds few microbatches at once.
  *
  * Source    D. Narayanan et al., PipeDream, arXiv:1806.03377 (the order); with a flush at the end of the step: S. Fan
  *           et al., DAPPLE, arXiv:2007.01045; D. Narayanan et al., arXiv:2104.04473, figure 4.
  * Needs     P >= 1, M >= 1
- * Bubble    (P-1)(F+B), of (M+P-1)(F+B) in all
+ * Bubble    (P-1)(F+B), of a total of (M+P-1)(F+B)
  * Memory    min(P-r, M) microbatches on device r
  * Messages  2 M (P-1)
  *
@@ -15,8 +15,8 @@
  *   2  ......F0-F1-......B0----F2-B1----F3-B2----F4-B3----F5-B4----...B5----............
  *   3  .........F0-B0----F1-B1----F2-B2----F3-B3----F4-B4----F5-B5----..................
  *
- * Neighbours in the steady state each have something for the other: device 0 an activation, device 1 a gradient.  With
- * sends that hold up their device both would send and none receive; here sends do not wait, so nothing more is needed.
+ * In the steady state neighbours send to each other: device 0 an activation, device 1 a gradient.  With blocking sends
+ * both would send and neither would receive.  Here sends do not block, so no special order is needed.
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
 

@@ -1,19 +1,19 @@
-/* pipedream-2bw: 1F1B that is never drained; the optimizer steps inside the schedule, and two versions of the weights
- * are kept.
+/* pipedream-2bw: 1F1B without draining the pipeline; the optimizer steps inside the schedule, with two versions of the
+ * weights.
  *
  * Source    D. Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, arXiv:2006.09503, section 3.1, figure
  *           2.
  * Needs     P >= 1, M >= 1; a batch (microbatches between two optimizer steps) of at least P microbatches
- * Bubble    (P-1)(F+B) once, however many batches pass: share tends to 0
+ * Bubble    (P-1)(F+B) once, for any number of batches: its share tends to 0
  * Memory    min(P-r, M) microbatches on device r, and two versions of the weights
  * Messages  2 M (P-1)
  * Equals    not plain training: batch t is computed with the weights of step t-1, W(t+1) = W(t) - step(gradient at
  *           W(t-1)), W(-1) = W(0); the one-device run does the same (verify/rule.h).  No clipping inside the schedule:
- *           it would need the gradients of devices that are not so far yet
+ *           it would need gradients that other devices have not yet computed
  *
- * U after a batch's last backward makes a new version.  Microbatches on their way keep the old one, forward and
- * backward; a microbatch of batch t needs U of batch t-2 done, and with batches of at least P microbatches it is,
- * without waiting.  P=2, M=6, batches of 2 (U takes no time in this picture: U1, U3 and U5 stand after B1, B3 and B5):
+ * U after a batch's last backward makes a new version.  Microbatches in flight keep the old one, forward and backward.
+ * A microbatch of batch t needs U of batch t-2; with batches of at least P microbatches it never waits for it.  P=2,
+ * M=6, batches of 2 (U takes no time in this picture: U1, U3 and U5 follow B1, B3 and B5):
  *
  *   0  F0-F1-......B0----F2-B1----F3-B2----F4-B3----F5-B4----...B5----
  *   1  ...F0-B0----F1-B1----F2-B2----F3-B3----F4-B4----F5-B5----......

@@ -1,4 +1,4 @@
-/* placement.c -- layers over stages of unequal speed. */
+/* placement.c -- distributes layers over stages of unequal speed. */
 #include "emulated_devices/schemes/pipeline/placement.h"
 
 enum { FASTEST = 1000000000, MOST_LAYERS = 1000000000 };
@@ -15,7 +15,7 @@ enum error_code layers_by_speed(int layers, int stages, const int64_t *speed, in
     }
     for (int given = stages; given < layers; given++) {
         int best = 0;
-        for (int i = 1; i < stages; i++)                /* (count+1)/speed, compared without dividing: below 1e18 */
+        for (int i = 1; i < stages; i++)                /* (count+1)/speed without division; below 1e18 */
             if ((count[i] + 1) * speed[best] < (count[best] + 1) * speed[i]) best = i;
         count[best]++;
     }

@@ -28,9 +28,9 @@ const struct published_setting published_settings[PUBLISHED_SETTINGS] = {
     { "28.3B", 32, 256, 10402, 10248, 7698, 460, 2, 48, 6144, { .1352, .0624, .0594, .0257, .0594, .0018 } },
 };
 
-/* Memory of a microbatch for each token and unit of width (V. Korthikanti et al., arXiv:2205.05198): 34 + 5 a s / h
- * bytes are kept by a forward; the linear layers' inputs and output gradients, 32, are what W needs.
- * In units of 1/width byte. */
+/* Memory of a microbatch for each token and unit of width (V. Korthikanti et al., arXiv:2205.05198): a forward keeps
+ * 34 + 5 a s / h bytes; W needs 32 of them, the linear layers' inputs and output gradients.  In units of 1/width
+ * byte. */
 struct schedule_request published_request(const struct published_setting *r, enum published_schedule which)
 {
     return (struct schedule_request){
@@ -40,7 +40,8 @@ struct schedule_request published_request(const struct published_setting *r, enu
     };
 }
 
-/* A chunk of the interleaved schedule takes 1/v of the times, a message as long as ever; times v, all are integers. */
+/* A chunk of the interleaved schedule takes 1/v of the times, a message the full time.  All times are multiplied by v,
+ * so that they are integers. */
 static enum error_code time_schedule(const struct published_setting *r, const struct schedule *s, double *bubble,
                                      struct error *err)
 {

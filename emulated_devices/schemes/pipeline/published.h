@@ -1,5 +1,5 @@
-/* published.h -- bubble rates as a paper printed them, with what they were computed from, to hold schedules and timer
- * to.
+/* published.h -- bubble rates as printed in a paper, and the times they were computed from, to check schedules and
+ * timer.
  *
  * P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241: rates of table 5, times of table 6, models of table
  * 3.
@@ -38,20 +38,20 @@ struct published_setting {
 enum { PUBLISHED_SETTINGS = 12 };
 extern const struct published_setting published_settings[PUBLISHED_SETTINGS];
 
-/** What a generator must be asked for to make the schedule of a column in a setting. */
+/** The request to a generator for the schedule of a column in a setting. */
 struct schedule_request published_request(const struct published_setting *, enum published_schedule);
 
 /**
  * The same rate from our schedule and timer.
  *
- * For the interleaved schedule the paper has a closed form with (2vP-P-2) T_comm of waiting.  A message that a device
- * really waits for costs it each time, 2(vP-1) times: there the timer is at or above the table.
- * @return OK, or what made it impossible; ERR_PLAN if the schedule is not valid.
+ * For the interleaved schedule the paper has a closed form with (2vP-P-2) T_comm of waiting.  In the timer a device
+ * waits T_comm for 2(vP-1) messages, so its rate is equal to the table's or higher.
+ * @return OK, or the error that prevented it; ERR_PLAN if the schedule is not valid.
  */
 enum error_code published_bubble(const struct published_setting *, enum published_schedule, double *bubble,
                                  struct error *);
 
-/** The paper's closed form for the interleaved schedule, which is what its table has. */
+/** The paper's closed form for the interleaved schedule, which its table uses. */
 double published_interleaved_formula(const struct published_setting *);
 
 /** A rate as it is printed: rounded to four decimals. */
@@ -62,20 +62,20 @@ double published_digits(double bubble);
 /* P devices, M microbatches, v chunks; times of a device's layers. */
 struct published_case { int P, M, v; int64_t F, I, W; };
 
-/* What a source says that a device idles between its first action and its last. */
+/* A source's formula for a device's idle time between its first action and its last. */
 struct published_formula {
     const char *schedule, *formula, *source;
     int64_t (*idle)(struct published_case);
-    int chunks;                         /* to ask for; 0: as the schedule has it */
+    int chunks;                         /* chunks in the request; 0: the schedule's */
     bool paired;                        /* counts a forward and a backward done side by side as one action */
-    bool equal_times;                   /* said of F = I = W only */
-    bool at_most;                       /* ours may be below */
-    bool per_stage;                     /* times are those of one stage, of which a device has several */
+    bool equal_times;                   /* valid for F = I = W only */
+    bool at_most;                       /* an upper bound: our idle time may be lower */
+    bool per_stage;                     /* times are those of one stage; a device has several */
 };
 extern const struct published_formula published_formulas[];     /* ends with a NULL schedule */
 
-/** The same from our schedule and timer, for P even, M >= 2P and a multiple of P, W <= F <= I.
- * @return OK, or what made it impossible. */
+/** The idle time from our schedule and timer, for P even, M >= 2P and a multiple of P, W <= F <= I.
+ *  @return OK, or the error that prevented it. */
 enum error_code published_idle(const struct published_formula *, struct published_case, int64_t *idle, struct error *);
 
 #endif

@@ -1,5 +1,5 @@
-/* published_formula.c -- bubbles that papers and their authors' own pages give as formulas, beside
- * what our schedules have. */
+/* published_formula.c -- formulas for bubbles, from papers and their authors' pages, and the bubbles of our
+ * schedules. */
 #include "emulated_devices/schemes/pipeline/published.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 /* ---- the formulas ------------------------------------------------------------------------------------------------ */
 
-/* B = I + W.  F&B, a forward and a backward side by side, is taken to be as long as both together. */
+/* B = I + W.  F&B, a forward and a backward side by side, is assumed to take as long as both one after the other. */
 static int64_t idle_1f1b(struct published_case c) { return (c.P - 1) * (c.F + c.I + c.W); }
 static int64_t idle_interleaved(struct published_case c) { return (c.P - 1) * (c.F + c.I + c.W) / c.v; }
 static int64_t idle_zb_h1(struct published_case c) { return (c.P - 1) * (c.F + c.I - c.W); }
@@ -43,12 +43,12 @@ const struct published_formula published_formulas[] = {
 
 /* ---- ours -------------------------------------------------------------------------------------------------------- */
 
-/* What stands at one place of a list: a forward with its messages, and a backward of another chunk with its own. */
+/* A pair in a list: a forward and a backward of another chunk, each with its messages. */
 enum { PARTS = 6 };
 static const enum action_kind part[PARTS] = { RECEIVE_ACTIVATION, FORWARD,  SEND_ACTIVATION,
                                               RECEIVE_GRADIENT,   BACKWARD, SEND_GRADIENT };
 
-/* @return how many actions from `list` on are such a pair; 0 if it does not begin there. */
+/* @return the number of actions of the pair that begins at `list`; 0 if none does. */
 static int pair_at(const struct action *list, int count, struct action found[PARTS], bool have[PARTS])
 {
     int n = 0;
@@ -60,7 +60,8 @@ static int pair_at(const struct action *list, int count, struct action found[PAR
     return have[4] ? n : 0;
 }
 
-/* Done side by side, both begin when both inputs are there, and send when both are done. */
+/* Reorder messages for pairs done side by side: both begin when both inputs have arrived, and send when both are
+ * done. */
 static enum error_code pair_device(struct schedule *s, int device, struct error *err)
 {
     static const int order[PARTS] = { 0, 3, 1, 4, 2, 5 };
@@ -88,7 +89,7 @@ static int64_t idle_of(const struct timing *t)
     return t->span - most;
 }
 
-/* Times are those of all of a device's layers; everything is times chunks, so that a chunk's are integers. */
+/* Times are for all layers of a device.  Everything is multiplied by chunks, so that a chunk's times are integers. */
 static enum error_code time_formula(const struct published_formula *f, const struct schedule *s,
                                     struct published_case c, int64_t *idle, struct error *err)
 {

@@ -1,4 +1,4 @@
-/* schedule.c -- building a schedule, freeing it, and questions about it that need no execution. */
+/* schedule.c -- builds and frees a schedule, and answers queries that need no execution. */
 #include "emulated_devices/schemes/pipeline/generate.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -198,7 +198,7 @@ static void append_message(struct list *list, enum action_kind kind, struct acti
     if (peer.device >= 0 && peer.device != device) append(list, (struct action){ kind, a.micro, a.chunk, peer.device });
 }
 
-/* One device's computations, each with its receive right before it and its send right after it. */
+/* One device's computations, each with its receive right before and its send right after it. */
 static struct list with_messages(const struct schedule *s, int device, struct action *at)
 {
     struct list list = { at, 0 };
@@ -240,7 +240,7 @@ enum error_code schedule_finish(struct schedule *s, struct error *err)
     return code;
 }
 
-/* ---- questions --------------------------------------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------------------------------------- */
 
 int schedule_peak(const struct schedule *s, int device) { return (int)schedule_peak_memory(s, device, 1, 1); }
 

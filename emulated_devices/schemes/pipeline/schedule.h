@@ -1,20 +1,21 @@
-/* schedule.h -- a pipeline schedule is data: what each device does, in order.
+/* schedule.h -- a pipeline schedule is data: each device's list of actions, in order.
  *
  * The model is cut into stages, 0 (embedding) to stages-1 (loss).  Device d holds the stages stage_of[d][chunk], for
  * chunk = 0 .. chunks-1.  A generator fills in each device's list of actions; the validator proves that the lists can
  * be executed; one executor runs any of them.
  *
- * A stage may be held by two devices (bidirectional pipelines), and a microbatch may leave stages out (partial ones).
+ * Two devices may hold the same stage (bidirectional pipelines), and a microbatch may skip stages (partial pipelines).
  * So every microbatch has a *route*: for each stage, the place (device and chunk) that computes it for this microbatch.
- * Most schedules have one route.  Ask place_of, place_before and place_after instead of searching stage_of.
+ * Most schedules have one route.  Use place_of, place_before and place_after instead of searching stage_of.
  *
  * What an executor must do:
- *   - each device performs its list in order;
- *   - SEND starts and does not wait; its buffer stays owned until the message has left, at the latest at the end of the
- *     step.  A send may wait for its receive (rendezvous): nothing may be built on eager delivery;
- *   - RECEIVE waits for its message.  Messages match by (kind, micro, stage), not by the order they were sent in;
- *   - where neighbouring stages of a route lie on one device there is no message: the tensor is handed over;
- *   - copies of one stage add their weight gradients up before the optimizer's step (schedule_holders says who).
+ *   - each device executes its list in order;
+ *   - SEND starts a message and does not wait.  Its buffer is in use until the message has been sent, at the latest
+ *     until the end of the step.  A send may complete only with its receive (rendezvous); do not rely on eager
+ *     delivery;
+ *   - RECEIVE waits for its message.  Messages match by (kind, micro, stage), not by the order of sending;
+ *   - between adjacent stages of a route on one device there is no message: the tensor is copied;
+ *   - copies of one stage sum their weight gradients before the optimizer's step (schedule_holders lists the copies).
  */
 #ifndef ORRERY_SCHEDULE_H
 #define ORRERY_SCHEDULE_H
@@ -46,12 +47,12 @@ enum action_kind {
 
 struct action {
     enum action_kind kind;
-    int micro;                          /* microbatch, 0 .. micros-1; of an UPDATE: the last one of its batch */
-    int chunk;                          /* which of this device's stages; of a message: the one that made or needs it */
+    int micro;                          /* microbatch, 0 .. micros-1; for an UPDATE: the last one of its batch */
+    int chunk;                          /* which of this device's stages; for a message: the sender or receiver */
     int peer;                           /* the other device, for sends and receives; else -1 */
 };
 
-/* Where a stage is computed.  device -1: nowhere (before the first stage, after the last one, left out). */
+/* Where a stage is computed.  device -1: nowhere (before the first stage, after the last one, or skipped). */
 struct place { int device, chunk; };
 
 struct schedule {
@@ -64,67 +65,66 @@ struct schedule {
     int *route_of;                      /* [micros] */
     struct action **actions;            /* [devices][count[device]] */
     int *count;
-    int weight_versions;     /* copies of the weights a device keeps: 1, or 2 when updates happen inside the schedule */
-    int update_every;                /* microbatches of one optimizer step; == micros: one step, after the whole list */
+    int weight_versions;                /* copies of the weights on a device: 1; 2 with updates inside the schedule */
+    int update_every;                   /* microbatches of one optimizer step; == micros: one step, after the list */
 };
 
-/* What a generator is asked for.  Zeros mean "as the schedule has it". */
+/* The arguments of a generator.  0: the schedule's default. */
 struct schedule_request {
     int devices, micros, chunks;        /* P, M, v (stages on each device) */
-    int update_every;           /* microbatches between optimizer steps, for schedules that do not drain the pipeline */
-    int memory_limit;              /* microbatches whose activations a device may hold, for schedules found by search */
-    int64_t activation,
-        kept_for_weight; /* for search: memory of a microbatch's activations, and the part that W still needs
-                                               after I; both 0: 1 and 1 */
-    int skip;                           /* stages each microbatch leaves out, for partial pipelines */
+    int update_every;                   /* microbatches between optimizer steps, if the pipeline is not drained */
+    int memory_limit;                   /* for search: microbatches whose activations a device may hold */
+    int64_t activation,                 /* for search: memory of a microbatch's activations, */
+        kept_for_weight;                /* and of the part that W still needs after I; both 0: 1 and 1 */
+    int skip;                           /* for partial pipelines: stages that each microbatch skips */
     int64_t forward, backward_input, backward_weight, communication;    /* picoseconds, for search; all 0: 1, 1, 1, 0 */
 };
 
 struct schedule_generator {
     struct scheme head;                 /* memory: microbatches (or chunks of them) whose activations device r holds */
     const char *bubble;                 /* a closed form, for the list */
-    int chunks;                     /* stages a device holds, when the schedule fixes it; 0: as requested, at least 1 */
-    bool skips, streams, searches;      /* takes a request's skip; its update_every; its memory_limit */
-    /** NULL if the request can be met, else what it needs, in words that name the value. */
+    int chunks;                         /* stages on each device, if the schedule fixes it; 0: as requested, or 1 */
+    bool skips, streams, searches;      /* uses a request's skip; its update_every; its memory_limit */
+    /** NULL if the request can be met, else what the schedule needs, naming the value. */
     const char *(*refuses)(const struct schedule_request *);
     enum error_code (*make)(struct schedule *, const struct schedule_request *, struct error *);
 };
 
 SCHEME_CASTS(PIPELINE_SCHEME, schedule_generator)              /* schedule_generator_at, schedule_generator_find */
 
-/** The generator of that name.  @return NULL and ERR_USAGE in err if there is none (the nearest is suggested). */
+/** The generator of that name.  @return NULL with ERR_USAGE in err if there is none (suggests the most similar). */
 const struct schedule_generator *schedule_generator(const char *name, struct error *);
 
-/** A schedule by name.  @return OK, ERR_USAGE (no such name;
- * the nearest is suggested), ERR_PLAN (refused), ERR_MEMORY. */
+/** Make a schedule by name.  @return OK; ERR_USAGE: no such name (suggests the most similar); ERR_PLAN: refused;
+ *  ERR_MEMORY. */
 enum error_code schedule_make(struct schedule *, const char *name, const struct schedule_request *, struct error *);
 void schedule_free(struct schedule *);
 
-/** Leave of every list its forward passes and their messages.
- * The schedule can then be executed, but is no longer one of training. */
+/** Remove everything but forward passes and their messages from every list.  The result can be executed, but does not
+ *  train. */
 void schedule_keep_forwards(struct schedule *);
 
-/** Prove that a schedule can be executed: every action once and after what it needs, every send received, and no
- *  deadlock even when each send waits (without holding up its device) for its receive.
+/** Prove that a schedule can be executed: every action occurs once and after what it needs, every send is received, and
+ *  there is no deadlock, even if each send completes only with its receive (the device itself does not wait).
  *  @return OK or ERR_PLAN: which device, which line of its list, what was expected. */
 enum error_code schedule_validate(const struct schedule *, struct error *);
 
-/** Would it run even if every send held up its device until the receive (a blocking synchronous send)? */
+/** Whether it would also run without deadlock with blocking synchronous sends. */
 bool schedule_survives_blocking_sends(const struct schedule *);
 
-/** Would it run if inside the schedule every device waited at its optimizer step until all others
- * stand at theirs of that batch? */
+/** Whether it would run if, inside the schedule, every device waited at its optimizer step for all others to reach
+ *  theirs of the same batch. */
 bool schedule_updates_can_meet(const struct schedule *);
 
-/** Does every chunk add its weight gradients in the order of the microbatches?  Then the sum has
- * the same bits as 1F1B's. */
+/** Whether every chunk adds its weight gradients in the order of the microbatches.  Then their sum has the same bits as
+ *  1F1B's. */
 bool schedule_adds_in_order(const struct schedule *);
 
-/** Microbatches whose activations a device holds at once, at most: forwards begun minus backwards (W parts) done, over
- *  all chunks. */
+/** The most microbatches whose activations a device holds at once: forwards begun minus backwards (or W) done, over all
+ *  chunks. */
 int schedule_peak(const struct schedule *, int device);
 
-/** The same in bytes, when a forward keeps `activation` bytes and I frees all but `kept_for_weight` of them. */
+/** The same in bytes, if a forward keeps `activation` bytes and I frees all but `kept_for_weight` of them. */
 int64_t schedule_peak_memory(const struct schedule *, int device, int64_t activation, int64_t kept_for_weight);
 
 /** Messages in the whole schedule, activations and gradients together. */
@@ -135,14 +135,13 @@ struct place place_of(const struct schedule *, int micro, int stage);
 struct place place_before(const struct schedule *, int micro, int stage);
 struct place place_after(const struct schedule *, int micro, int stage);
 
-/** The places that hold a copy of a stage, at most `most` of them.  @return how many there are:
- * 1 unless bidirectional. */
+/** The places that hold a copy of a stage, at most `most` of them.  @return how many: 1 unless bidirectional. */
 int schedule_holders(const struct schedule *, int stage, struct place *holder, int most);
 
-/** The letter of a kind of action, and what it is, in words. */
+/** The letter of a kind of action, and its meaning as text. */
 const char *action_letter(enum action_kind);
 const char *action_meaning(enum action_kind);
-/** A send or a receive? */
+/** Whether it is a send or a receive. */
 bool action_is_message(enum action_kind);
 
 #endif

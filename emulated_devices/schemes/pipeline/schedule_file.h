@@ -1,26 +1,25 @@
-/* schedule_file.h -- schedules as text, so that anybody can bring one.
+/* schedule_file.h -- schedules in text files, written by users.
  *
- *     orrery schedule 1                  the first line; `#` starts a comment, empty lines are passed over
+ *     orrery schedule 1                  the first line; `#` starts a comment, empty lines are ignored
  *     name my-own
  *     devices 2
  *     micros 3
- *     chunks 1                           stages that a device holds, at most
+ *     chunks 1                           the most stages of a device
  *     place 0: 0                         device 0 holds stage 0 as chunk 0; `-` is a chunk that is not used
  *     place 1: 1
- *     device 0: F0 F1 B0 F2 B1 B2        what device 0 does, in order; further lines for a device go on
+ *     device 0: F0 F1 B0 F2 B1 B2        the actions of device 0, in order; more lines for a device continue its list
  *     device 1: F0 B0 F1 B1 F2 I2 W2
  *
- * An action is a letter, a microbatch and, where a device holds several stages, `.` and a chunk: F0.1.
+ * An action is a letter, a microbatch and, if a device holds several stages, `.` and a chunk: F0.1.
  * F forward, B whole backward, I backward for the input, W backward for the weights, U the optimizer's step.
- * Sends and receives may be left out altogether: then each receive stands right before the action that needs it and
- * each send right after the one that made it.  Or all of them are written, with the peer: sa0>1 ra0<0 sg0>0 rg0<1 (send
- * and receive activation, send and receive gradient).
+ * Either no sends and receives are written: then each receive is inserted right before the action that needs it, and
+ * each send right after the action whose result it sends.  Or all are written, with the peer: sa0>1 ra0<0 sg0>0 rg0<1
+ * (send and receive activation, send and receive gradient).
  *
- * Where a stage has several copies, or microbatches leave stages out, routes say which device computes what, stage by
- * stage:
+ * If a stage has several copies, or microbatches skip stages, routes define which device computes each stage:
  *     routes 2
- *     route 0: 0.0 1.0                   stage 0 on device 0, chunk 0; stage 1 on device 1, chunk 0; `-` leaves a stage
- *     out route 1: 1.1 0.1
+ *     route 0: 0.0 1.0                   stage 0 on device 0, chunk 0; stage 1 on device 1, chunk 0; `-` skips a stage
+ *     route 1: 1.1 0.1
  *     takes 1: 1 3                       microbatches 1 and 3 take route 1; all others take route 0
  * Optimizer steps inside the schedule:
  *     update 4                           microbatches of a batch
@@ -39,19 +38,19 @@
  */
 enum error_code schedule_read(struct schedule *, FILE *from, const char *file, struct error *);
 
-/** Whether what was given as a schedule's name means a file: none is registered under it, and it has a '/' or a '.', or
- *  a file of that name is there. */
+/** Whether a schedule's name means a file: no schedule is registered under it, and it contains a '/' or a '.', or a
+ *  file of that name exists. */
 bool schedule_is_file(const char *name);
 
 /**
- * A schedule by name: a registered one, made as schedule_make makes it, or one read from a file as schedule_read does.
- * @param request  of a file's schedule, devices, micros and chunks must be these; 0: whatever the file has.
- * @return OK, or what schedule_make and schedule_read return; ERR_PLAN also for a file that does not fit.
+ * Make a registered schedule with schedule_make, or read one from a file with schedule_read.
+ * @param request  a file's devices, micros and chunks must equal these; 0: any number.
+ * @return OK, or the error of schedule_make or schedule_read; ERR_PLAN also for a file that does not fit.
  */
 enum error_code schedule_by_name(struct schedule *, const char *name, const struct schedule_request *request,
                                  struct error *);
 
-/** Write a schedule, with its sends and receives, so that schedule_read gives it back.  @return OK or ERR_FILE. */
+/** Write a schedule with its sends and receives; schedule_read reads the same schedule.  @return OK or ERR_FILE. */
 enum error_code schedule_write(FILE *to, const struct schedule *, struct error *);
 
 #endif

@@ -1,7 +1,7 @@
-/* schedule_read.c -- a schedule from text.  The format is in schedule_file.h; the file is not trusted.
+/* schedule_read.c -- reads a schedule from text.  The format is in schedule_file.h; the file is not trusted.
  *
- * Sizes come first and are checked before anything is allocated; then every number is checked against them; then the
- * schedule as a whole by the validator, whose complaint is led back to the line it is about.
+ * Sizes come first and are checked before anything is allocated; every later number is checked against them.  At the
+ * end the validator checks the whole schedule, and its error is reported with the line that caused it.
  */
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "emulated_devices/schemes/pipeline/generate.h"
@@ -13,15 +13,15 @@ struct reader {
     struct schedule *s;
     const char *file;
     FILE *from;
-    char *text, *at;                    /* the line, and where in it */
+    char *text, *at;                    /* the line, and the current position in it */
     size_t room;
     int line;
     char name[32];
-    int devices, micros, chunks;        /* 0: not said yet */
+    int devices, micros, chunks;        /* 0: not read yet */
     bool begun;
-    int messages, computations;         /* of these kinds of actions, how many */
+    int messages, computations;         /* numbers of actions read */
     int **line_of;                      /* [devices][most_actions] */
-    int *last_line;                     /* [devices] the last line about a device; 0: none */
+    int *last_line;                     /* [devices] the last line of a device's list; 0: none */
     struct error *err;
 };
 
@@ -34,7 +34,7 @@ static enum error_code bad(struct reader *r, const char *what, const char *expec
 
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-/* The next word of the line, ended by a NUL; NULL at the line's end.  A colon ends a word too. */
+/* The next word of the line, terminated by NUL; NULL at the line's end.  A colon also ends a word. */
 static char *word(struct reader *r)
 {
     while (is_space(*r->at)) r->at++;
@@ -45,7 +45,7 @@ static char *word(struct reader *r)
     return start;
 }
 
-/* Digits at *at, at most nine; @return -1 if there are none. */
+/* Read at most nine digits at *at; @return -1 if there are none. */
 static int number(char **at)
 {
     int n = 0, digits = 0;
@@ -64,7 +64,7 @@ static enum error_code number_word(struct reader *r, const char *of, int low, in
     return OK;
 }
 
-/* "3:" -- the number that a list is about. */
+/* "3:" -- the number of the device, place or route that a line is about. */
 static enum error_code subject(struct reader *r, const char *of, int below, int *n)
 {
     char *w = word(r), *at = w, expected[80];
@@ -102,7 +102,7 @@ static enum error_code name_line(struct reader *r)
     return end_of_line(r);
 }
 
-/* All sizes are known: make the tables. */
+/* All sizes are known: allocate the tables. */
 static enum error_code begin(struct reader *r)
 {
     if (r->begun) return OK;
@@ -188,7 +188,7 @@ static enum error_code takes_line(struct reader *r)
 
 static bool parse_action(const struct schedule *s, char *at, struct action *a)
 {
-    int kind = ACTION_KINDS - 1;        /* two-letter kinds come last: tried first, or `sa0` would be no kind at all */
+    int kind = ACTION_KINDS - 1;        /* try two-letter kinds first; they are last in the list */
     while (kind >= 0 &&
            strncmp(at, action_letter((enum action_kind)kind), strlen(action_letter((enum action_kind)kind))) != 0)
         kind--;
@@ -303,8 +303,8 @@ static enum error_code first_line(struct reader *r)
     return end_of_line(r);
 }
 
-/* The line that an action of the finished schedule came from.  A receive that was put in belongs to the computation
- * after it; a send that was put in is never at fault. */
+/* The line of an action of the finished schedule.  An inserted receive belongs to the computation after it; an inserted
+ * send is never wrong. */
 static int line_of_action(const struct reader *r, int device, int index)
 {
     if (device < 0) return 0;
@@ -326,7 +326,7 @@ static enum error_code check(struct reader *r)
     return fail(r->err, code == ERR_PLAN ? ERR_FORMAT : code, "%s: %.360s", r->file, why.text);
 }
 
-/* Every microbatch at every place must be on a route, or messages cannot be put in. */
+/* Every microbatch at every place must be on a route; otherwise messages cannot be inserted. */
 static enum error_code complete(struct reader *r)
 {
     struct schedule *s = r->s;

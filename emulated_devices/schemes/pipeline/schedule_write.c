@@ -1,4 +1,4 @@
-/* schedule_write.c -- a schedule as text.  The format is in schedule_file.h. */
+/* schedule_write.c -- writes a schedule as text.  The format is in schedule_file.h. */
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "emulated_devices/schemes/pipeline/generate.h"
 #include <errno.h>
@@ -9,7 +9,7 @@ enum { PER_LINE = 12 };
 static void write_routes(FILE *to, const struct schedule *s)
 {
     if (s->routes == 1) {
-        bool plain = true;              /* then the places say it all */
+        bool plain = true;              /* the places define the only route */
         for (int t = 0; t < s->stages; t++)
             plain = plain && s->route[0][t].device >= 0 && schedule_holders(s, t, NULL, 0) == 1;
         if (plain) return;

@@ -1,17 +1,17 @@
-/* skippipe: every microbatch leaves some stages out, a different choice each.
+/* skippipe: every microbatch skips some stages, and microbatches skip different ones.
  *
- * Source    N. Blagoev et al., SkipPipe, arXiv:2502.19913: partial pipelines with even load.  There a search places
- *           devices and routes on a network of uneven links; here links are even, and a rotation gives every stage the
- *           same load.
+ * Source    N. Blagoev et al., SkipPipe, arXiv:2502.19913: partial pipelines with equal load.  In the paper a search
+ *           places devices and routes on a network of unequal links; here links are equal, and a rotation gives every
+ *           stage the same load.
  * Needs     P >= 1, M >= 1; 0 <= skip <= P-2 (by default a third of the middle stages, rounded up, if that leaves one);
- *           the first stage (embedding) and the last (loss) are never left out
+ *           the first stage (embedding) and the last (loss) are never skipped
  * Bubble    the first device is busy M(F+B) and waits for the shortest way back: see the test for what is asserted
  * Memory    min(P-r, M) microbatches on device r at most
  * Messages  2 M (P-1-skip)
- * Equals    not the whole model: the one-device model leaves out the same layers for the same sequences
+ * Equals    not the whole model: the one-device model skips the same layers for the same sequences
  *           (ref/model/partial.h)
  *
- * Microbatch m leaves out `skip` of the P-2 middle stages, beginning at number m*skip, round and round.  P=5, skip=1:
+ * Microbatch m skips `skip` of the P-2 middle stages, starting at number m*skip, modulo P-2.  P=5, skip=1:
  *
  *   microbatch 0: stages 0 . 2 3 4      microbatch 1: 0 1 . 3 4      microbatch 2: 0 1 2 . 4      microbatch 3: as 0
  */
@@ -32,7 +32,7 @@ static const char *refuses(const struct schedule_request *q)
 
 static int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
-/* The choices come round again after (P-2)/gcd(skip, P-2) microbatches. */
+/* The choices repeat after (P-2)/gcd(skip, P-2) microbatches. */
 static enum error_code make_routes(struct schedule *s, int skip, struct error *err)
 {
     const int P = s->devices, middle = P > 2 ? P - 2 : 1, period = middle / gcd(skip, middle);

@@ -37,7 +37,7 @@ static void visit(void *context, int device, int index, int from)
     t->busy[device] += cost;
 }
 
-/* A device's span begins and ends with a computation: what it waits for before its first is not its own time. */
+/* A device's span begins and ends with a computation: waiting before the first one does not count. */
 static void summarise(struct timing *t, const struct schedule *s)
 {
     int64_t most_busy = 0;

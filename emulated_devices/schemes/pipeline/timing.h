@@ -1,9 +1,9 @@
-/* timing.h -- how long a schedule takes: the duration of every action, from the times of a stage's parts.
+/* timing.h -- the time of a schedule: start and end of every action, from the times of F, I and W of each stage.
  *
- * Integer picoseconds.  A send starts when its tensor is ready and holds nothing up; its message is there
- * `communication` later; a receive waits for it; links carry any number of messages at once.  This is the model behind
- * the published bubble rates (P. Qi et al., arXiv:2401.10241, tables 5 and 6), and an upper bound on speed: links that
- * fill up only add to it.
+ * Times are integer picoseconds.  A send starts when its tensor is ready, without delaying its device; the message
+ * arrives `communication` later; a receive waits for it.  Links carry any number of messages at once.  The published
+ * bubble rates (P. Qi et al., arXiv:2401.10241, tables 5 and 6) use this model.  The time is a lower bound: contention
+ * is not modelled.
  */
 #ifndef ORRERY_PIPELINE_TIMING_H
 #define ORRERY_PIPELINE_TIMING_H
@@ -11,10 +11,9 @@
 #include "emulated_devices/schemes/pipeline/schedule.h"
 
 struct schedule_times {
-    const int64_t *forward, *backward_input, *backward_weight;      /* [stages]; a whole backward (B) is the sum of the
-                                                                     * two */
+    const int64_t *forward, *backward_input, *backward_weight;      /* [stages]; B takes the sum of the last two */
     int64_t communication;                                          /* from the send's start to the message's arrival */
-    int64_t update;                                               /* an optimizer step inside the schedule, per chunk */
+    int64_t update;                                                 /* optimizer step inside the schedule, per chunk */
 };
 
 struct timing {
@@ -23,22 +22,23 @@ struct timing {
     int64_t span;                       /* longest time of a device from its first start to its last end */
     double bubble;                      /* 1 - (busiest device's work) / span: the published bubble rate */
     int64_t *busy;                      /* [devices] */
-    int64_t **start, **end;             /* [devices][count[device]]; a receive ends when its message is there */
+    int64_t **start, **end;             /* [devices][count[device]]; a receive ends when its message arrives */
 };
 
-/** Times that are the same for all stages, in memory of the caller: `room` holds 3 * stages. */
+/** Equal times for all stages, in the caller's memory: room [3 * stages]. */
 struct schedule_times uniform_times(int stages, int64_t forward, int64_t backward_input, int64_t backward_weight,
                                     int64_t communication, int64_t *room);
 
-/** Time a schedule that schedule_validate accepts.  Times are 0 .. 1e11 each, or sums might not fit in 64 bits.
- *  @return OK or ERR_MEMORY; ERR_PLAN if it does not come to its end. */
+/** Time a schedule that schedule_validate accepts.  Times must be 0 .. 1e11, so that sums fit in 64 bits.
+ *  @return OK or ERR_MEMORY; ERR_PLAN if the schedule does not finish. */
 enum error_code schedule_time(struct timing *, const struct schedule *, const struct schedule_times *, struct error *);
 void timing_free(struct timing *);
 
-/** Room for the times of a schedule's actions, all 0, for times that come from a run.  @return OK or ERR_MEMORY. */
+/** Allocate the times of a schedule's actions, all 0, to fill with times from a run.  @return OK or ERR_MEMORY. */
 enum error_code timing_make(struct timing *, const struct schedule *, struct error *);
 
-/** What follows from start and end: work, span, makespan and bubble; the earliest computation starts at 0. */
+/** Compute work, span, makespan and bubble from start and end; shifts times so that the first computation starts at
+ *  0. */
 void timing_summarise(struct timing *, const struct schedule *);
 
 #endif

@@ -6,10 +6,10 @@
  * Memory    2(floor(P/2)+1) chunks on every device, for M >= P, where 1F1B has 2P
  * Messages  4 M (P-1)
  *
- * A chunk is held from its F to its W.  Devices that hold one chunk for long hold the other one shortly: forwards go
- * down with 2 units from device to device and come up with 1, gradients the same, so that the sum of both lives is the
- * same on every device.  Three units between forward and backward for even P keep the parts of a device from falling on
- * each other.  P=4, M=6:
+ * A chunk is held from its F to its W.  A device that holds one chunk for a long time holds the other for a short time:
+ * forwards take 2 units from device to device on the way down and 1 on the way up, gradients the same, so the sum of
+ * both times is equal on all devices.  For even P, three units between forward and backward prevent collisions of a
+ * device's actions.  P=4, M=6:
  *
  *   0  FFFF...fifiwfwFIiW.fwFIiWfiwIwWfiIwIWW.IW
  *      0123...00110214020.3251314432425535434.55

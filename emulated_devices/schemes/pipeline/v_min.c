@@ -3,12 +3,12 @@
  * Source    P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 3, figure 4.
  * Needs     P >= 1, M >= 1; stages d and 2P-1-d on device d
  * Bubble    4P-5 units of a chunk's F = I = W, 4P-6 if 3 divides P, for P >= 3 and M >= 2P, where 1F1B has 6(P-1).  If
- *           F, I and W differ, the tight block leaves gaps in every round: it wants equal times
+ *           F, I and W differ, the tight block leaves gaps in every round: use it for equal times
  * Memory    2 ceil((P+2)/3) chunks on every device, for M >= 2P, where 1F1B has 2P
  * Messages  4 M (P-1)
  *
- * The tightest block on a V: forwards go down and up, gradients down and up, one unit a stage, without a pause (two
- * units when 3 divides P, or parts would fall on each other).  P=4, M=6:
+ * The tightest block on a V: forwards go down and up, gradients down and up, one unit per stage, without a pause.  When
+ * 3 divides P a pause of two units prevents collisions.  P=4, M=6:
  *
  *   0  FFF....fiwfiw..IWF.fiIwWFfiIwWFfiIwW.fiIwW...IW
  *      012....000111..003.22121433232544343.55454...55

@@ -1,11 +1,11 @@
-/* v_pattern.c -- repeat a building block, fill in W, squeeze.
+/* v_pattern.c -- repeats a building block, fills in W, then squeezes the schedule.
  *
  * Source    P. Qi et al., Pipeline Parallelism with Controllable Memory, arXiv:2405.15362, section 3 (building blocks,
  *           lifespan and memory) and appendix (squeezing and reordering).
- * On the time line of a device every unit holds one action or none.  A block's life from F to W is what memory is paid
- * for; repeating it every 6 units (three parts of two chunks) leaves no unit over in the steady state.  Before and
- * after it there are gaps: actions are drawn forward into them, in order of time, but never so that more is held than
- * the pattern holds at its fullest.
+ * Every unit of a device's time line has one action or none.  A block uses memory from its F to its W.  Repeating it
+ * every 6 units (F, I and W of two chunks) leaves no free unit in the steady state.  Before and after the steady state
+ * there are gaps: actions move into earlier free units, in order of time, if the device then never holds more than the
+ * pattern's maximum.
  */
 #include "emulated_devices/schemes/pipeline/v_pattern.h"
 #include <assert.h>
@@ -18,7 +18,7 @@ struct event { int time; short device; short part; int micro; };
 
 struct line {                           /* of one device */
     unsigned char *unit;                /* [length] the part done in this unit, or EMPTY */
-    int *held;                          /* [length] chunks held while it is done */
+    int *held;                          /* [length] chunks held in this unit */
 };
 
 struct v_plan {
@@ -61,7 +61,7 @@ static void lay_out(struct v_plan *p)
     qsort(p->event, (size_t)p->events, sizeof *p->event, by_time);
 }
 
-/* Weight gradients in every free unit, first come first served; then what is held in each unit. */
+/* Put weight gradients into free units, in the order of their I; then count the chunks held in each unit. */
 static void fill_weights(struct v_plan *p, int d)
 {
     struct line *l = &p->line[d];
@@ -90,7 +90,7 @@ static int fullest(const struct v_plan *p, int d)
 
 static int later(int a, int b) { return a > b ? a : b; }
 
-/* The first unit in which this event's inputs are there.  F0 and I1 go down the devices, F1 and I0 up. */
+/* The first unit in which this event's inputs are ready.  F0 and I1 go down the devices, F1 and I0 up. */
 static int earliest(const struct v_plan *p, struct event e)
 {
     int t = 0;
@@ -108,8 +108,8 @@ static void place(struct v_plan *p, struct event e, int from, int to)
     fill_weights(p, e.device);
 }
 
-/* Draw an event forward to the first unit that holds nothing (or only a weight gradient, which can go elsewhere), if
- * the device then never holds more than the pattern does. */
+/* Move an event to the first unit that is free or has a weight gradient (which can move), if the device then never
+ * holds more than the pattern does. */
 static void draw_forward(struct v_plan *p, struct event e)
 {
     for (int t = earliest(p, e); t < e.time; t++) {
@@ -123,8 +123,7 @@ static void draw_forward(struct v_plan *p, struct event e)
     }
 }
 
-/* In the steady state, from the first device's first I0 to its last F0, no unit is free:
- * only before and after is work. */
+/* Only before and after the steady state: from the first device's first I0 to its last F0 no unit is free. */
 static void squeeze(struct v_plan *p)
 {
     const int steady = *when(p, 0, I0, 0), done = *when(p, 0, F0, p->M - 1);
@@ -135,7 +134,7 @@ static void squeeze(struct v_plan *p)
 static void put_line(struct v_plan *p, int d)
 {
     const struct line *l = &p->line[d];
-    int done[4] = { 0 }, *waiting = l->held, first = 0, last = 0;       /* what was held is not needed any more */
+    int done[4] = { 0 }, *waiting = l->held, first = 0, last = 0;       /* reuses memory: held is no longer needed */
     for (int t = 0; t < p->length; t++) {
         const int part = l->unit[t], chunk = part == F1 || part == I1;
         if (part == F0 || part == F1) schedule_put(p->s, d, FORWARD, done[part]++, chunk);
@@ -153,7 +152,7 @@ static void put_line(struct v_plan *p, int d)
 static enum error_code plan_and_put(struct v_plan *p, struct error *err)
 {
     for (int d = 0; d < p->P; d++) p->length = later(p->length, p->pattern(p->P, d).i0);
-    p->length += 6 * p->M + 2 * p->M + 1;               /* at most 2M weight gradients come after everything else */
+    p->length += 6 * p->M + 2 * p->M + 1;               /* at most 2M weight gradients are after everything else */
     p->line = calloc((size_t)p->P, sizeof *p->line);
     p->when = calloc(4 * (size_t)p->P * (size_t)p->M, sizeof *p->when);
     p->event = calloc(4 * (size_t)p->P * (size_t)p->M, sizeof *p->event);

@@ -1,10 +1,9 @@
-/* validate.c -- prove that a schedule can be executed, or say which device does what wrong.
+/* validate.c -- proves that a schedule can be executed, or reports the device and action that prevent it.
  *
- * Three steps.  (1) The tables: every chunk a stage, every route through places that hold its stages.  (2) Each device
- * alone: what the routes ask of it is there exactly once, with its messages, after what it needs on the same device.
- * (3) All together: walking through the lists reaches every end.  Since both ends of each message were found in (2),
- * and a send starts without waiting, the only thing that can hold a device is a receive whose send comes later: a
- * cycle.
+ * Three steps.  (1) The tables: chunks hold valid stages, and routes pass places that hold their stages.  (2) Each
+ * device alone: every action that the routes require occurs exactly once, with its messages, after what it needs on the
+ * same device.  (3) All devices: a walk through the lists reaches the end of each.  Since step 2 has found both ends of
+ * each message, and a send does not wait, a device can only block in a receive whose send comes later: a cycle.
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
 #include <assert.h>
@@ -13,7 +12,7 @@
 
 struct check {
     const struct schedule *s;
-    int device, index;                  /* what is looked at, or -1 */
+    int device, index;                  /* the action being checked, or -1 */
     int *at;                            /* [kind][chunk][micro] index of that action in the device's list, or -1 */
     struct error *err;
 };
@@ -73,7 +72,7 @@ static enum error_code check_tables(const struct schedule *s, struct error *err)
 
 /* ---- (2) a device alone ------------------------------------------------------------------------------------------ */
 
-/* The fault is at the action looked at: say so, with what was expected. */
+/* Report an error at this action, with what was expected. */
 static enum error_code wrong(struct check *c, int index, const char *expected)
 {
     c->index = index;
@@ -81,7 +80,7 @@ static enum error_code wrong(struct check *c, int index, const char *expected)
                 action_describe(c->s->actions[c->device][index]).text, expected);
 }
 
-/* Note where each action is; none may be out of range, doubled, or for a microbatch that does not come by. */
+/* Store the index of each action; none may be out of range, repeated, or for a microbatch whose route is elsewhere. */
 static enum error_code index_actions(struct check *c)
 {
     const struct schedule *s = c->s;
@@ -114,7 +113,7 @@ static enum error_code index_actions(struct check *c)
     return OK;
 }
 
-/* The action must be there, exactly if it is needed. */
+/* The action must occur if and only if it is needed. */
 static enum error_code presence(struct check *c, enum action_kind kind, int micro, int chunk, bool needed,
                                 const char *why)
 {
@@ -139,7 +138,8 @@ static enum error_code after(struct check *c, int i, enum action_kind first, int
     return wrong(c, i, text);
 }
 
-/* A message: present exactly if the neighbour on the route is another device, to or from that device, in its place. */
+/* A message must occur if and only if the neighbour on the route is another device: with that peer, in the right
+ * order. */
 static enum error_code check_message(struct check *c, enum action_kind kind, int micro, int chunk,
                                      struct place neighbour)
 {
@@ -195,9 +195,8 @@ static enum error_code check_backward(struct check *c, int micro, int chunk, str
     return code;
 }
 
-/* Updates inside the schedule: batch b (update_every microbatches) uses the weights that batch b-2 left (versions-1
- * batches are in between), so its forwards come after U of batch b - versions, and U of a
- * batch after its last backward. */
+/* Updates inside the schedule: with two versions batch b (update_every microbatches) uses the weights after batch b-2.
+ * So its forwards come after U of batch b - versions, and U of a batch after the batch's last backward. */
 static enum error_code check_updates(struct check *c, int chunk)
 {
     const struct schedule *s = c->s;
@@ -240,13 +239,13 @@ static enum error_code check_device(struct check *c)
 
 /* ---- (3) all together -------------------------------------------------------------------------------------------- */
 
-/* Every device that is not through waits for one that is not through either: follow them until one comes again. */
+/* Every unfinished device waits for another unfinished one: follow them until a device repeats. */
 static enum error_code tell_cycle(struct check *c, const int *next)
 {
     const struct schedule *s = c->s;
     int d = 0, size = 0;
     while (next[d] == s->count[d]) d++;
-    for (int i = 0; i < s->devices; i++) {              /* after that many steps we are on the cycle */
+    for (int i = 0; i < s->devices; i++) {              /* after this many steps d is on the cycle */
         assert(action_is_message(s->actions[d][next[d]].kind));
         d = s->actions[d][next[d]].peer;
     }

@@ -1,12 +1,12 @@
-/* walk.c -- go through a schedule as its devices would: each in order, a receive after its send.
+/* walk.c -- walks through a schedule: each device's list in order, a receive after its send.
  *
- * Used to prove that a schedule reaches its end, and to time it.  Work is linear in the number of actions: a device
- * that waits is looked at again only when its peer has moved.
+ * Used to prove that a schedule finishes, and to time it.  The work is linear in the number of actions: a waiting
+ * device is checked again only after its peer has made progress.
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
 #include <stdlib.h>
 
-/* Messages have a key: activations and gradients apart, by the stage that receives them, and by microbatch. */
+/* The key of a message: activation or gradient, receiving stage, microbatch. */
 static size_t key_of(const struct schedule *s, int device, struct action a)
 {
     int stage = schedule_stage(s, device, a);
@@ -23,7 +23,7 @@ static bool is_send(struct action a) { return a.kind == SEND_ACTIVATION || a.kin
 struct state {
     struct walk *w;
     int *sent;                          /* [key] 1 + index of the send in its device's list; 0: not yet */
-    int *stack, *on_stack, depth;       /* devices that may be able to move */
+    int *stack, *on_stack, depth;       /* devices that may be able to continue */
 };
 
 static void wake(struct state *st, int device)
@@ -40,7 +40,7 @@ static void perform(struct state *st, int device, int from)
     if (w->visit != NULL) w->visit(w->context, device, index, from);
 }
 
-/* Under blocking sends, a message needs both devices to stand at it. */
+/* With blocking sends, a message completes when both devices have reached it. */
 static bool meet(struct state *st, int device, struct action a)
 {
     const struct schedule *s = st->w->s;
@@ -56,7 +56,7 @@ static bool meet(struct state *st, int device, struct action a)
     return true;
 }
 
-/* Where updates meet, the last device to come to one takes all others along. */
+/* Where updates meet, the last device to reach its update completes it for all. */
 static bool meet_update(struct state *st, struct action a)
 {
     const struct schedule *s = st->w->s;
@@ -73,7 +73,7 @@ static bool meet_update(struct state *st, struct action a)
     return true;
 }
 
-/* @return whether the device's next action was performed. */
+/* @return whether the device's next action was executed. */
 static bool step(struct state *st, int device)
 {
     const struct schedule *s = st->w->s;

@@ -3,11 +3,11 @@
  * Source    P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241, section 3; tables 5 and 6.
  * Needs     P >= 1, M >= 1; the times of F, I, W and of a message (by default 1, 1, 1, 0)
  * Bubble    as ZB-H1 on the paper's twelve settings, to four digits; never more than ZB-H1
- * Memory    what P microbatches' activations take, or the memory limit asked for, on every device
+ * Memory    that of P microbatches' activations on every device, or the requested limit
  * Messages  2 M (P-1)
  *
- * The search is in zb_search.c.  It finds ZB-H1's bubble again, which says that with this memory no better is to be had
- * by moving W about.
+ * The search is in zb_search.c.  It finds the same bubble as ZB-H1: with this memory, moving W does not reduce it
+ * further.
  */
 #include "emulated_devices/schemes/pipeline/zb_search.h"
 

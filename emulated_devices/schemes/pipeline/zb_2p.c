@@ -2,13 +2,13 @@
  *
  * Source    P. Qi et al., Zero Bubble Pipeline Parallelism, arXiv:2401.10241, section 3; tables 5 and 6.
  * Needs     P >= 1, M >= 1; the times of F, I, W and of a message (by default 1, 1, 1, 0)
- * Bubble    the paper's twelve rates to four digits, if told what I frees: of 34 + 5as/h bytes (for each token and unit
- *           of width; a heads, s tokens, h width) that a forward keeps, W needs 32.  Without that, all is kept until W,
- *           and the same limit leaves a larger bubble
- * Memory    what 2P microbatches' activations take, or the memory limit asked for, on every device
+ * Bubble    the paper's twelve rates to four digits, if the request states what I frees: a forward keeps 34 + 5as/h
+ *           bytes for each token and unit of width (a heads, s tokens, h width), of which W needs 32.  Without this
+ *           everything is kept until W, and the bubble is larger with the same limit
+ * Memory    that of 2P microbatches' activations on every device, or the requested limit
  * Messages  2 M (P-1)
  *
- * Where ZB-H2 is made for F = I = W and instant messages, the search fits the times there are.  P=3, M=6, F=I=W:
+ * ZB-H2 is made for F = I = W and instant messages; the search uses the given times.  P=3, M=6, F=I=W:
  *
  *   0  F0-F1-F2-F3-F4-I0-F5-W0-I1-W1-I2-W2-I3-W3-I4-W4-I5-W5-......
  *   1  ...F0-F1-F2-I0-F3-I1-F4-I2-F5-I3-W0-I4-W1-I5-W2-W3-W4-W5-...

@@ -1,5 +1,4 @@
-/* zb-h1: 1F1B with the backward cut in two, so that weights' gradients fill the end of the step.  No more memory than
- * 1F1B.
+/* zb-h1: 1F1B with backward split into I and W, so that W fills the end of the step.  The memory of 1F1B.
  *
  * Source    P. Qi, X. Wan, G. Huang, M. Lin, Zero Bubble Pipeline Parallelism, arXiv:2401.10241, section 2.1, figure 2.
  * Needs     P >= 1, M >= 1
@@ -7,8 +6,8 @@
  * Memory    min(P, M) microbatches on every device
  * Messages  2 M (P-1)
  *
- * Only I is on the way of the gradient up the pipeline; W can wait.  Device r lets r of them wait, so that it too holds
- * P microbatches, the number that device 0 holds in 1F1B.  P=3, M=5, F=I=W:
+ * Only I is on the critical path of the gradient up the pipeline; W can be delayed.  Device r delays r of them, so that
+ * it also holds P microbatches, as device 0 does in 1F1B.  P=3, M=5, F=I=W:
  *
  *   0  F0-F1-F2-......I0-W0-F3-I1-W1-F4-I2-W2-I3-W3-I4-W4-
  *   1  ...F0-F1-...I0-F2-I1-W0-F3-I2-W1-F4-I3-W2-I4-W3-W4-

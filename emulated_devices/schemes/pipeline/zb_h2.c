@@ -3,13 +3,13 @@
  * Source    P. Qi et al., arXiv:2401.10241, section 2.2, figure 3.
  * Needs     P >= 1, M >= 1
  * Bubble    (P-1)(F+I-2W), of a device's own time from its first to its last action, when M >= 2P-1.  The last device
- *           starts (P-1)F after the first and ends after it: the step's shape is a parallelogram, and the optimizer's
- *           step must not wait for all devices (the paper checks for overflow afterwards) if nothing is to be lost
+ *           starts (P-1)F after the first and ends later: the step's shape is a parallelogram.  To lose no time, the
+ *           optimizer's step must not wait for all devices (the paper checks for overflow afterwards)
  * Memory    min(2P-1, M) microbatches on every device
  * Messages  2 M (P-1)
  *
- * Device r does 2(P-1-r) forwards more than it must, which fill the time until the first gradient comes back, and lets
- * 2r weight gradients wait, which fill the time at the end.  P=3, M=6, F=I=W:
+ * Device r does 2(P-1-r) extra forwards, which fill the time until the first gradient arrives, and delays 2r weight
+ * gradients, which fill the time at the end.  P=3, M=6, F=I=W:
  *
  *   0  F0-F1-F2-F3-F4-I0-W0-F5-I1-W1-I2-W2-I3-W3-I4-W4-I5-W5-......
  *   1  ...F0-F1-F2-I0-F3-I1-F4-I2-W0-F5-I3-W1-I4-W2-I5-W3-W4-W5-...

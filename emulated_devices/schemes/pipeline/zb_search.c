@@ -1,18 +1,16 @@
-/* zb_search.c -- the heuristic of P. Qi et al., arXiv:2401.10241, section 3.1, on all settings of its three switches.
+/* zb_search.c -- the heuristic of P. Qi et al., arXiv:2401.10241, section 3.1, with all settings of its three switches.
  *
- * Devices are planned side by side, one microbatch after another, with a clock for each:
- *   warm up   every device does its first forward, and more of them until the first gradient can arrive, as memory
- *   allows;
- *             switch 1: stop while there is still a gap that no whole forward fits, or fill it and be late;
+ * All devices are planned together, one microbatch after another, each with its own clock:
+ *   warm up   every device does its first forward, and more until the first gradient can arrive, if memory allows;
+ *             switch 1: in a gap too short for a whole forward, wait, or do the forward and be late;
  *   steady    for each microbatch, one forward on every device from the first to the last, then one input gradient on
- *   every
- *             device from the last to the first.  Before each, weight gradients go into the gap in which it would wait,
- *             as many as fit; one more that does not fit if otherwise this device would become the one with the largest
- *             bubble (switch 2: always); and as many as memory asks for;
- *             switch 3: a device that is two forwards ahead of the next one may pass a forward over, if the next one
- *             has enough to do;
- *   finish    the weight gradients that are left.
- * The plan with the shortest span (last end minus first start, worst device) is taken.  O(P M) time for each setting.
+ *             every device from the last to the first.  Before each of these, weight gradients fill the time in which
+ *             the device would wait: as many as fit; one more if otherwise this device's bubble would become the
+ *             largest of all (switch 2: always one more); and as many as needed to stay within the memory limit;
+ *             switch 3: a device that is two forwards ahead of the next one may skip a forward in this round, if the
+ *             next one has enough work;
+ *   finish    the remaining weight gradients.
+ * The plan with the shortest span (last end minus first start, worst device) is used.  O(P M) time for each setting.
  */
 #include "emulated_devices/schemes/pipeline/zb_search.h"
 #include <stdlib.h>
@@ -22,7 +20,7 @@ enum switches { FILL_BEFORE_FIRST = 1, GREEDY = 2, PASS_OVER = 4, SETTINGS = 8 }
 
 struct device {
     int64_t clock, bubble, began;
-    int done[PARTS];                    /* how many F, I, W */
+    int done[PARTS];                    /* numbers of F, I, W done */
     int64_t held;
     int extra;                          /* forwards to do in this round */
     int64_t *end[2];                    /* [F or I][micro] */
@@ -34,12 +32,12 @@ struct plan {
     int P, M;
     unsigned switches;
     int64_t cost[PARTS], comm;
-    int64_t memory[PARTS], limit;       /* what a part adds to the memory held, and the most that may be held */
+    int64_t memory[PARTS], limit;       /* what an F, I or W adds to the memory held; the most that may be held */
     int64_t worst_bubble;
     struct device *dev;
 };
 
-/* When the input of a device's next F or I is there; 0 if it needs none. */
+/* The time when the input of a device's next F or I arrives; 0 if it needs none. */
 static int64_t arrival(const struct plan *p, int d, int part)
 {
     const int m = p->dev[d].done[part], from = part == F ? d - 1 : d + 1;
@@ -66,7 +64,7 @@ static void perform(struct plan *p, int d, int part)
 
 static int weights_waiting(const struct device *v) { return v->done[I] - v->done[W]; }
 
-/* Do an F or I, with weight gradients before it for memory's sake and in place of waiting. */
+/* Do an F or I.  Before it do weight gradients, to stay within the memory limit and instead of waiting. */
 static void perform_filled(struct plan *p, int d, int part)
 {
     struct device *v = &p->dev[d];
@@ -79,7 +77,7 @@ static void perform_filled(struct plan *p, int d, int part)
     perform(p, d, part);
 }
 
-/* More forwards while the first gradient is on its way up; never more than the device before has. */
+/* More forwards until the first gradient arrives; always fewer than on the device before. */
 static void warm_up(struct plan *p)
 {
     for (int d = 0; d < p->P; d++) perform(p, d, F);
@@ -103,7 +101,7 @@ static void warm_up(struct plan *p)
     for (int d = p->P - 1; d >= 0; d--) perform(p, d, I);
 }
 
-/* May this device leave its forward out this round?  Only if the next one, two forwards behind, will not run dry. */
+/* Whether this device may skip its forward in this round: only if the next one, two forwards behind, keeps working. */
 static bool may_pass_over(const struct plan *p, int d)
 {
     const struct device *v = &p->dev[d];
@@ -127,7 +125,7 @@ static void steady(struct plan *p)
     for (int d = 0; d < p->P; d++)
         if (p->dev[d].extra) perform_filled(p, d, F);
     for (int d = p->P - 1; d >= 0; d--) {
-        if (d == 0 && p->dev[0].done[F] == p->M)        /* nobody waits for the first device's input gradient */
+        if (d == 0 && p->dev[0].done[F] == p->M)        /* no device needs the first device's input gradient */
             while (weights_waiting(&p->dev[0]) > 0) perform(p, 0, W);
         perform_filled(p, d, I);
     }

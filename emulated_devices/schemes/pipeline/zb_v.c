@@ -1,13 +1,13 @@
-/* zb-v: zero bubble with the memory of 1F1B: each device holds a stage on both legs of a V.
+/* zb-v: zero bubble with the memory of 1F1B: each device holds one stage on the way down and one on the way up a V.
  *
  * Source    P. Qi et al., arXiv:2401.10241, section 6, figure 8.
  * Needs     P >= 1, M >= 1; stages d and 2P-1-d on device d
  * Bubble    0 if F = I = W and M >= 2P (a device's own time, first start to last end, as in zb-h2)
  * Memory    min(2P, 2M) chunks on every device, as much as 1F1B's P microbatches of two chunks on its first
- * Messages  4 M (P-1): none at the foot of the V
+ * Messages  4 M (P-1): none at the bottom of the V
  *
- * A microbatch goes down the devices and comes back up, and so does its gradient: the device that begins the pipeline
- * also ends it, and gets its first gradient early.  P=3, M=6 (microbatches below):
+ * A microbatch passes down the devices and back up, and so does its gradient.  The first device also has the last
+ * stage, so it gets its first gradient early.  P=3, M=6 (second line: microbatches):
  *
  *   0  FFFFFfiwfiwfiwFIWfiwIWfiwIWfiwIWIWIW..
  *      012340001112225003331144422555334455..
@@ -16,7 +16,7 @@
  *   2  ..FfFfFfiwFIWfiwFIWfiwFIWfiwIiIiIWwwWW
  *      ..001122003003114114225225333445534545
  *
- * With fewer than 2P-1 microbatches it is the schedule of 2P-1 with the missing ones struck out.
+ * With fewer than 2P-1 microbatches it is the schedule of 2P-1 without the missing ones.
  */
 #include "emulated_devices/schemes/pipeline/generate.h"
 

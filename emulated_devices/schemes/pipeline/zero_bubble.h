@@ -4,8 +4,7 @@
 
 #include "emulated_devices/schemes/pipeline/generate.h"
 
-/* `ahead` forwards, then forward, input gradient and weight gradient in turn, the weight gradient
- * `behind` microbatches late. */
+/* `ahead` forwards, then F, I and W in turn, W delayed by `behind` microbatches. */
 static inline void put_zero_bubble(struct schedule *s, int r, int ahead, int behind)
 {
     const int M = s->micros, first = ahead < M ? ahead : M;

@@ -1,5 +1,4 @@
-/* cost.c -- what one operation's pass costs on the tp group:
- * the collectives of norms, matrices and loss, one by one. */
+/* cost.c -- what one operation's pass costs on the tp group: the collectives of norms, matrices and loss. */
 #include "emulated_devices/schemes/tensor/tensor.h"
 
 static enum dtype own_format(const struct forecast *f)
@@ -34,7 +33,7 @@ void forecast_allreduce(struct forecast *f, unsigned axes, int64_t count)
     enter(f, ALLREDUCE, axes, f->tp->allreduce, (struct collective){ .count = count, .dtype = own_format(f) });
 }
 
-/* A few numbers a row, in their own format. */
+/* Row statistics are sent in the wide format. */
 static void statistics(struct forecast *f, unsigned axes, int64_t count)
 {
     enter(f, ALLREDUCE, axes, f->tp->allreduce,
@@ -80,7 +79,7 @@ void forecast_norm(struct forecast *f, enum tensor_pass pass, int64_t N)
 
 void forecast_matrix(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N)
 {
-    if (role == ROLE_ROUTER) return;                    /* every device has all of it */
+    if (role == ROLE_ROUTER) return;                    /* every device has all of it: nothing is sent */
     f->tp->scheme->matrix_cost(f, role, pass, N, model_has_bias(f->tp->config, role));
     if (role == ROLE_QKV && pass == WEIGHT_PASS) forecast_heads(f);
 }

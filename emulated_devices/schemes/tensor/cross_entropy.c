@@ -1,6 +1,6 @@
-/* cross_entropy.c -- the loss of logits whose columns, the vocabulary, several devices share.
+/* cross_entropy.c -- the loss of logits whose columns (the vocabulary) are cut over several devices.
  *
- * Source   M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3: the logits never travel, only numbers a token
+ * Source   M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3: no logits are sent, only numbers per token
  * Sends    over the devices with the same rows, n rows each: all-reduce of n maxima, then of n sums and n hits together
  */
 #include "emulated_devices/device/compute.h"

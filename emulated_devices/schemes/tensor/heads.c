@@ -1,17 +1,15 @@
-/* heads.c -- who has which heads in grouped-query attention, and the gradients of keys and values that several devices
- * have.
+/* heads.c -- each device's heads in grouped-query attention, and the gradients of copied keys and values.
  *
  * Source   J. Ainslie et al., "GQA: training generalized multi-query transformer models from multi-head checkpoints",
  *          arXiv:2305.13245: each of K key/value heads is used by a group of H/K query heads
  * Layout   P parts of the inner side.
- *          P <= K   key/value heads are dealt out, as evenly as may be; each group of query heads goes with its own
- *          P > K    the parts are dealt out to the key/value heads; those of one head have copies of it, and cut its
- *          group.
- *                   Each part has one key/value head and, since H >= P, at least one query head
+ *          P <= K   each part gets key/value heads, in numbers as equal as possible, and the query heads that use them
+ *          P > K    each key/value head gets several parts: each has a copy of the head and some of its query heads.
+ *                   So each part has one key/value head and, since H >= P, at least one query head
  * Sends    P > K: an all-reduce over the parts with copies of a head, of the gradient of its rows in QKV, for each
- *          microbatch: 2 A I elements, where I is how much of the width D a device has of that matrix
- * Equals   a copy's gradient comes from the query heads of its own part; the sum of them is that of the whole group,
- *          reassociated in the order of the all-reduce.  All copies have the same bits.
+ *          microbatch: 2 A I elements, where I is the number of columns of D in a device's piece of that matrix
+ * Equals   a copy's gradient comes from the query heads of its own part.  Their sum is the gradient from the whole
+ *          group, reassociated in the order of the all-reduce.  All copies have the same bits.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
@@ -48,7 +46,7 @@ static struct tensor key_rows(const struct tensor_parallel *tp, struct tensor dW
     return tensor_2d((char *)dW.data + (size_t)(before * cols) * dtype_size(dW.dtype), dW.dtype, rows, cols);
 }
 
-/* What earlier microbatches have added up is set aside, so that it is not summed again. */
+/* The sum of earlier microbatches is already reduced: it is saved, and added after the all-reduce. */
 enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, struct tensor dW, struct tensor db,
                                       struct tensor dY, struct tensor X, struct error *err)
 {

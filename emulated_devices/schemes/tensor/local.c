@@ -1,13 +1,13 @@
 /* local.c -- products with the device's own piece of a matrix: whole, or one tile of its outputs after the other
  * (schemes/data/tiles.h).
  *
- * Tiles are neighbouring rows of the piece.  Each makes other columns of Y; dX is a sum over tiles, in their order,
+ * A tile is a range of rows of the piece and computes its own columns of Y.  dX is a sum over tiles, in their order,
  * rounded once.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 
-/* One tile of the matrix of this call. */
+/* The tensors of one call. */
 struct product { struct tensor_parallel *tp; struct tensor Y, X, b; };
 typedef void multiply(const struct product *, struct tensor tile, int64_t first);
 
@@ -49,7 +49,7 @@ static void input_tile(const struct product *p, struct tensor W, int64_t first)
     dev_linear_backward_input_columns(p->tp->device, p->X, p->Y, first, W, first > 0);
 }
 
-/* In 16 bits the sum over tiles is rounded once, as that of the whole matrix is. */
+/* With 16-bit numbers the sum over tiles is rounded once, like the product with the whole matrix. */
 static enum error_code input_tiles(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct error *err)
 {
     const bool narrow = dtype_wide(dX.dtype) != dX.dtype;

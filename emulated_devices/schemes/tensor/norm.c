@@ -1,9 +1,10 @@
-/* norm.c -- layernorm or rmsnorm of the stream, whose columns, or rows, several devices may share.
+/* norm.c -- layernorm or rmsnorm of the stream, whose columns or rows may be cut over several devices.
  *
  * Source   Q. Xu et al., "An efficient 2D method for training super-large deep learning models" (Optimus),
- *          arXiv:2104.05343, section 3: statistics of a row are reduced over the devices that have a part of it.  There
- *          the sums of x and of x^2 travel together; here the sum, then the squares round the mean, in which nothing
- *          cancels.  An rmsnorm whose columns are cut is computed as the layernorm whose means, and whose bias, are 0.
+ *          arXiv:2104.05343, section 3: statistics of a row are reduced over the devices that have a part of it.  The
+ *          paper sends the sums of x and of x^2 together; here the sum is sent first, then the sum of squared
+ *          differences from the mean, which has no cancellation.  An rmsnorm with cut columns is computed as a
+ *          layernorm whose means and bias are 0.
  * Sends    if columns are cut, over the devices with the same rows, n rows each: layernorm forward all-reduce of n,
  *          twice, backward for the input all-reduce of 2n; rmsnorm all-reduce of n either way.  Weights and their
  *          gradients: shared.c
@@ -20,7 +21,7 @@ static enum error_code sum_columns(struct tensor_parallel *tp, struct tensor t, 
     return allreduce(columns(tp), t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
 }
 
-/* n zeroes, statistics or elements: means and a bias for an rmsnorm in parts. */
+/* n zeroes: the means, or the bias, of an rmsnorm with cut columns. */
 static enum error_code zeroes(struct tensor_parallel *tp, struct tensor *t, enum dtype dtype, int64_t n,
                               struct error *err)
 {
@@ -82,7 +83,7 @@ enum error_code tensor_norm_forward(struct tensor_parallel *tp, struct tensor Y,
     return e;
 }
 
-/* The two sums of each row, of which an rmsnorm has the second only. */
+/* With cut columns: two sums of each row are reduced; an rmsnorm has only the second. */
 static enum error_code backward_in_parts(struct tensor_parallel *tp, struct tensor dX, struct tensor dY,
                                          struct tensor X, struct tensor w, struct tensor mean, struct tensor rstd,
                                          struct error *err)

@@ -1,5 +1,5 @@
-/* parts.c -- what is a part of a sum on each device that shares the inner side:
- * experts cut in F, where no matrix scheme adds up. */
+/* parts.c -- sums partial results over the devices that share the inner side: for experts cut in F, which use no matrix
+ * product of a scheme. */
 #include "emulated_devices/schemes/tensor/tensor.h"
 
 enum error_code tensor_add_parts(struct tensor_parallel *tp, struct tensor t, struct error *err)
@@ -7,7 +7,7 @@ enum error_code tensor_add_parts(struct tensor_parallel *tp, struct tensor t, st
     return allreduce(&tp->along[tp->scheme->inner.columns], t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
 }
 
-/* Rows and columns of the stream are whole under the schemes that take experts. */
+/* The schemes that accept experts do not cut the stream. */
 void forecast_mixture(struct forecast *f, enum tensor_pass pass, int64_t N)
 {
     const struct tensor_parallel *tp = f->tp;

@@ -1,5 +1,4 @@
-/* sequence.h -- what the schemes with sequence parallelism share:
- * all that tensor_1d_sp.c's header says but the products. */
+/* sequence.h -- everything but the products of the schemes with sequence parallelism: see tensor_1d_sp.c. */
 #ifndef ORRERY_SEQUENCE_H
 #define ORRERY_SEQUENCE_H
 

@@ -1,10 +1,10 @@
-/* shared.c -- parameters that all rows need: biases, norms, positions; and rows brought together and dealt out.
+/* shared.c -- parameters that all rows need (biases, norms, positions), and gathering and scattering of rows.
  *
- * Devices with the same columns and different rows need such a parameter whole, and each sums its rows' part of the
- * gradient.  Schemes whose weights are cut in both directions share the parameter out among these devices
- * (cuts_vectors): they gather it before use, and reduce-scatter the gradient.  Elsewhere each has a copy, and they
- * all-reduce the gradient.  Both are done for each microbatch, so that the gradient is whole as soon as the layer's
- * backward pass is done, whatever the data scheme then does with it.
+ * Devices with the same columns and different rows need such a parameter whole, and each computes its rows' part of the
+ * gradient.  Schemes whose weights are cut in both directions distribute the parameter over these devices
+ * (cuts_vectors): they gather it before use, and reduce-scatter the gradient.  With other schemes each has a copy, and
+ * they all-reduce the gradient.  Both happen for each microbatch, so the gradient is complete after the layer's
+ * backward pass, before the data scheme uses it.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
@@ -33,7 +33,7 @@ enum error_code tensor_gradient_buffer(struct tensor_parallel *tp, struct tensor
                           (long long)rows, (long long)cols);
 }
 
-/* A collective on blocks that are counted in rows. */
+/* A collective on blocks whose sizes are given in rows. */
 static enum error_code run_on_rows(struct tensor_parallel *tp, enum operation op, unsigned axes, const int64_t rows[],
                                    int64_t cols, enum dtype t, const void *in, void *out, struct error *err)
 {
@@ -64,7 +64,7 @@ static void share_out(const struct tensor_parallel *tp, unsigned axes, int64_t r
     for (int i = 0; i < members; i++) counts[i] = block_at(rows, members, i).count;
 }
 
-/* A vector is a matrix of one column. */
+/* A vector is treated as a matrix of one column. */
 static struct tensor as_rows(struct tensor t)
 {
     return t.ndim == 1 ? tensor_2d(t.data, t.dtype, tensor_count(t), 1) : t;

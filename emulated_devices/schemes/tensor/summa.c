@@ -2,7 +2,7 @@
 #include "emulated_devices/schemes/tensor/summa.h"
 #include "emulated_devices/device/compute.h"
 
-/* Devices of one row differ in their column, and the other way round. */
+/* The devices of a row differ in their column, and vice versa. */
 #define ALONG_ROW    GRID_COLUMN
 #define ALONG_COLUMN GRID_ROW
 
@@ -12,7 +12,8 @@ struct weight_cut summa_weight(enum param_role role)
     return (struct weight_cut){ .out = GRID_COLUMN, .in = GRID_ROW };
 }
 
-/* The tensor of member `root` of a row or column, on all of its members: here it is own, or a buffer. */
+/* Broadcast the tensor of member `root` of a row or column to all its members.  On the root it is own; elsewhere a
+ * buffer. */
 static enum error_code take(struct tensor_parallel *tp, unsigned along, int root, struct tensor own, int64_t rows,
                             int64_t cols, struct tensor *taken, struct error *err)
 {
@@ -30,7 +31,7 @@ static void give_back(struct tensor_parallel *tp, struct tensor own, struct tens
     if (taken.data != own.data) device_free(tp->device, taken);
 }
 
-/* into = sum over the members of a row or column, at its member `root`; elsewhere into is not touched. */
+/* into = sum over the members of a row or column, on its member `root`; elsewhere into is not used. */
 static enum error_code reduce_to(struct tensor_parallel *tp, unsigned along, int root, struct tensor part,
                                  struct tensor into, struct error *err)
 {
@@ -86,7 +87,7 @@ enum error_code summa_linear_forward(struct tensor_parallel *tp, enum param_role
 
 /* ---- dX = dY W, and the embedding -------------------------------------------------------------------------------- */
 
-/* Part l: ids, if given, stand for their unit vectors in place of dY. */
+/* Step l.  ids, if given, replace dY: they stand for their unit vectors. */
 static enum error_code input_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor dX,
                                   struct tensor dY, struct tensor ids, struct tensor W, struct error *err)
 {
@@ -129,7 +130,7 @@ enum error_code summa_embedding_forward(struct tensor_parallel *tp, struct tenso
 
 /* ---- dW = dY^T X ------------------------------------------------------------------------------------------------- */
 
-/* Everybody's part of the sum for W[j,l], added to the gradient by device (l,j). */
+/* Reduce all devices' summands for W[j,l] to device (l,j), which adds the sum to its gradient. */
 static enum error_code weight_step(struct tensor_parallel *tp, enum param_role role, int l, struct tensor sum,
                                    struct tensor dY, struct tensor ids, struct tensor X, struct error *err)
 {

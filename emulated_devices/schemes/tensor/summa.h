@@ -1,20 +1,19 @@
-/* summa.h -- matrix products on a grid of devices that each hold one block of every matrix: what 2d and 2.5d share.
+/* summa.h -- matrix products on a grid of devices that each hold one block of every matrix, for 2d and 2.5d.
  *
  * Source   R. van de Geijn, J. Watts, "SUMMA: scalable universal matrix multiplication algorithm",
  *          doi:10.1002/(SICI)1096-9128(199704)9:4<255::AID-CPE250>3.0.CO;2-2; for transformers: Q. Xu et al., "An
  *          efficient 2D method for training super-large deep learning models" (Optimus), arXiv:2104.05343, algorithms 1
  *          to 3
  *
- * Device (k,i,j) of d x q x q has block (i,j) of X [N,I] and Y [N,O]: rows i, columns j (of layer k's rows), and of W
- * [O,I] the block W[j,i]: outputs j, inputs i, that is block (i,j) of W^T, the matrix that is multiplied with.  Step l
- * of q:
+ * Device (k,i,j) of d x q x q has block (i,j) of X [N,I] and Y [N,O]: rows i, columns j (of layer k's rows).  Of W
+ * [O,I] it has the block W[j,i]: outputs j, inputs i, which is block (i,j) of W^T, the right-hand factor.  Step l of q:
  *
- *   Y[i,j]  = sum_l X[i,l] W[j,l]^T     X[i,l] broadcast along row i, W[j,l] along column j; added up at home
+ *   Y[i,j]  = sum_l X[i,l] W[j,l]^T     X[i,l] broadcast along row i, W[j,l] along column j; summed locally
  *   dX[i,l] = sum_j dY[i,j] W[j,l]      W[j,l] broadcast along column j; reduced along row i to device (i,l)
  *   dW[j,l] = sum_i dY[i,j]^T X[i,l]    X[i,l] broadcast along row i; reduced along column j to device (l,j)
  *
- * The embedding is the second product with the tokens' unit vectors for dY, its gradient the third with them for dY.
- * With d > 1, layers have other rows and the same weights: dW is all-reduced over k.
+ * The embedding is the second product with the tokens' unit vectors as dY; its gradient is the third product with the
+ * unit vectors as dY.  With d > 1, layers have different rows and the same weights, so dW is all-reduced over k.
  */
 #ifndef ORRERY_SUMMA_H
 #define ORRERY_SUMMA_H
@@ -22,7 +21,7 @@
 #include "emulated_devices/schemes/tensor/tensor.h"
 
 #define GRID_LAYER  MESH_AXIS(0)
-#define GRID_ROW    MESH_AXIS(1)        /* i tells the row: devices that differ in j share it */
+#define GRID_ROW    MESH_AXIS(1)        /* i is the row; its devices differ in j */
 #define GRID_COLUMN MESH_AXIS(2)
 
 struct weight_cut summa_weight(enum param_role);

@@ -1,4 +1,4 @@
-/* tensor.c -- who has what: everything that follows from the axes a scheme cuts over. */
+/* tensor.c -- each device's share: everything that follows from the axes over which a scheme cuts. */
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include <assert.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ enum error_code tensor_check(const struct tensor_scheme *s, const struct model_c
     return OK;
 }
 
-/* Boundaries of rows are those between sequences, unless the scheme cuts anywhere. */
+/* Rows are cut between sequences, unless the scheme cuts between any tokens. */
 static int64_t row_edge(const struct tensor_parallel *tp, int64_t N, int parts, int index)
 {
     const int64_t unit = tp->scheme->cuts_tokens ? 1 : tp->S;
@@ -140,7 +140,7 @@ struct tensor tensor_own_rows(const struct tensor_parallel *tp, struct tensor t,
 
 /* ---- widths and layouts ------------------------------------------------------------------------------------------ */
 
-/* Runs of a dimension, in the order in which they lie in memory. */
+/* Runs of a dimension, in their order in memory. */
 struct runs { int count; struct interval at[3]; };
 
 static void add_run(struct runs *r, struct interval more) { r->at[r->count++] = more; }
@@ -152,8 +152,8 @@ static int64_t runs_extent(struct runs r)
     return sum;
 }
 
-/* Part `index` of `parts` of a matrix's output (or input): fused matrices are cut in each of the
- * things that they make. */
+/* Part `index` of `parts` of a matrix's output (or input).  Of fused matrices (QKV, gate and up) each component is
+ * cut. */
 static struct runs runs_of(const struct model_config *c, enum param_role role, bool output, int parts, int index)
 {
     const bool inner = leads_inside(role) == output;
@@ -204,8 +204,8 @@ static struct runs cut_again(struct runs whole, int subs, int sub)
     return r;
 }
 
-/* Vectors and the position embedding go with columns of the stream, or of the inner side (biases of
- * matrices that lead there). */
+/* Vectors and the position embedding are cut like the columns of the stream; biases of matrices that lead inside, like
+ * the columns of the inner side. */
 static struct tensor_cut cut_of(const struct tensor_scheme *s, const struct param_spec *p)
 {
     const bool inner = p->ndim == 1 && leads_inside(p->role) && p->role != ROLE_TOKENS;

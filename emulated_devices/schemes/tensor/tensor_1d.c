@@ -6,10 +6,10 @@
  * Layout                                whole          on device r: its share of heads (h of H), of F (f) and of V (u)
  *   X, Y, dX, dY (width D)              [N,D]          all of it
  *   QKV weight, bias                    [3D,D], [3D]   [3hA,D]: three boxes, the rows of its heads in Q, K and V; where
- *                                                      key/value heads are fewer, [(h+2k)A,D]: heads.c says which
+ *                                                      there are fewer key/value heads, [(h+2k)A,D]: see heads.c
  *   attention's output weight           [D,D]          [D,hA]: columns of its heads
- *   up weight, bias                     [F,D], [F]     [f,D]: rows; of a swiglu [2f,D]: two boxes, of the gate and of
- *   up down weight                         [D,F]          [D,f]: columns
+ *   up weight, bias                     [F,D], [F]     [f,D]: rows; with a swiglu [2f,D]: two boxes, gate and up
+ *   down weight                         [D,F]          [D,f]: columns
  *   token embedding and output matrix   [V,D]          [u,D]: rows; logits [N,u] are never gathered
  *   norms, positions, biases of width D                all of it, the same on every device
  *   Shares differ by at most one when P does not divide H, F or V.
@@ -17,12 +17,12 @@
  *                    embedding;  the loss: [N] maxima, then [2N] sums
  *          backward  all-reduce of [N,D] for the input of QKV, of up, and of the output matrix (the paper's f)
  *          per layer and microbatch 4 all-reduces of N D elements: 8 N D (P-1)/P sent by each device with a ring;
- *          with more devices than key/value heads, their gradients too (heads.c)
- * Memory   per layer and microbatch 4 N D (inputs of norms, what they make) + (4 D + 2 F + H) N/P + 4 N elements; of a
- *          Llama 4 N D + (2 h + 2 k) A N + 3 f N + h N + 2 N, with h, k, f of this device
+ *          with more devices than key/value heads, also the gradients of copied heads (heads.c)
+ * Memory   per layer and microbatch 4 N D (norms' inputs and outputs) + (4 D + 2 F + H) N/P + 4 N elements; for a Llama
+ *          4 N D + (2 h + 2 k) A N + 3 f N + h N + 2 N, with h, k, f of this device
  * Equals   reassociates: sums over heads, F and V add P partial sums in the order of the all-reduce.  Weight gradients
  *          of the cut matrices are sums over tokens only, as on one device.  A bias of width D is added on device 0
- *          only, so that the all-reduce brings it in once; its gradient is computed whole on every device.
+ *          only, so that the all-reduce adds it once; its gradient is computed whole on every device.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
@@ -78,7 +78,7 @@ static enum error_code embedding_forward(struct tensor_parallel *tp, struct tens
     return e ? e : sum_over_group(tp, Y, err);
 }
 
-/* An all-reduce forward where the way leads out (and of the embedding), backward where it leads in. */
+/* An all-reduce: forward for a matrix that leads out and for the embedding; backward for one that leads inside. */
 static void matrix_cost(struct forecast *f, enum param_role role, enum tensor_pass pass, int64_t N, bool has_bias)
 {
     const bool forward = !leads_inside(role) || role == ROLE_TOKENS;

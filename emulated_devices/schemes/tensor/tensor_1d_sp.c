@@ -1,26 +1,27 @@
-/* tensor parallelism, 1d-sp: as 1d, with the tokens of the residual stream shared out between the pairs of matrices.
+/* tensor parallelism, 1d-sp: as 1d, but between pairs of matrices each device has only a part of the stream's tokens.
  *
  * Source   V. Korthikanti et al., "Reducing activation recomputation in large transformer models", arXiv:2205.05198,
  *          section 4.2.2 (sequence parallelism)
  * Group    P devices with the same tokens
  * Layout                                whole          on device r
- *   X, Y, dX, dY (width D)              [N,D]          [n,D]: the r-th stretch of the microbatch's N tokens
+ *   X, Y, dX, dY (width D)              [N,D]          [n,D]: the r-th range of the microbatch's N tokens
  *   heads, F, logits; matrices          as in 1d       as in 1d: of all tokens
  *   norms, positions, biases of width D                all of it, the same on every device
- *   P need not divide N: stretches differ by at most one token, and may be empty.
- * Sends    1d's all-reduces, torn apart: before a matrix that leads inside an all-gather of [N,D], after one that leads
- *          out a reduce-scatter; backward the same with the roles exchanged:
+ *   P need not divide N: ranges differ by at most one token, and may be empty.
+ * Sends    instead of 1d's all-reduces, an all-gather of [N,D] before a matrix that leads inside, and a reduce-scatter
+ *          after one that leads out; backward the same with the roles exchanged:
  *          per layer and microbatch 4 all-gathers and 4 reduce-scatters, 8 N D (P-1)/P elements sent by each device, as
- *          1d; 1d-sp      keeps only its own rows of a matrix's input and gathers them again for the weights' gradient:
- *                     2 all-gathers more a layer, 2 N D (P-1)/P (the paper's choice), and one for the output matrix
- *          1d-sp-keep keeps what was gathered
- *          gradients of norms are all-reduced, 4 D a layer and microbatch, 2 D of an rmsnorm; of copied key/value heads
- *          as in 1d
- * Memory   per layer and microbatch  1d-sp       (8 D + 2 F + H + 4) N/P elements: everything is shared out
- *                                    1d-sp-keep  2 N D of inputs whole, the rest shared out
- * Equals   reassociates, as 1d, in the order of the reduce-scatter.  Norms, dropout and residual sums are of rows, bit
- *          for bit those of 1d on equal inputs.  A bias of width D is added on device 0 only, before the sum; its
- *          gradient is computed whole on every device, from the gathered gradient of Y.
+ *          in 1d
+ *          1d-sp       keeps only its own rows of a matrix's input and gathers them again for the weights' gradient
+ *                      (the paper's choice): 2 more all-gathers per layer, 2 N D (P-1)/P, and one for the output matrix
+ *          1d-sp-keep  keeps the gathered rows
+ *          gradients of norms are all-reduced, 4 D per layer and microbatch, 2 D for an rmsnorm; gradients of copied
+ *          key/value heads as in 1d
+ * Memory   per layer and microbatch  1d-sp       (8 D + 2 F + H + 4) N/P elements: everything is cut
+ *                                    1d-sp-keep  2 N D for whole inputs, the rest is cut
+ * Equals   reassociates, as 1d, in the order of the reduce-scatter.  Norms, dropout and residual sums work row by row:
+ *          on equal inputs their bits are those of 1d.  A bias of width D is added on device 0 only, before the sum;
+ *          its gradient is computed whole on every device, from the gathered gradient of Y.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/sequence.h"
@@ -53,8 +54,8 @@ static enum error_code scatter(struct tensor_parallel *tp, int64_t N, struct ten
     return scatter_rows(tp, SEQUENCE, rows, own, whole, err);
 }
 
-/* All rows of X: where X has room for them, there; else in a buffer, for release().  All devices must say the same of
- * the room: one that has all rows of its own could not tell from the shape. */
+/* All rows of X: in X itself if it has room for them, else in a buffer, for release().  `room` must be the same on all
+ * devices: a device whose own rows are all rows cannot derive it from the shape. */
 static enum error_code all_rows(struct tensor_parallel *tp, int64_t N, struct tensor *all, struct tensor X, bool room,
                                 struct error *err)
 {
@@ -108,8 +109,8 @@ static enum error_code linear_backward_input(struct tensor_parallel *tp, enum pa
     return e;
 }
 
-/* Of a matrix that leads out, both X and dY are whole already;
- * of one that leads inside, X may have to be gathered again. */
+/* For a matrix that leads out, X and dY already have all rows; for one that leads inside, X may have to be gathered
+ * again. */
 static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                               struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
                                               struct error *err)

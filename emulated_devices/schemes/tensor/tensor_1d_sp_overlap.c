@@ -1,46 +1,42 @@
-/* tensor parallelism, 1d-sp-overlap: as 1d-sp, each gather and each sum cut into the ring's chunks, which travel while
- * others are multiplied.
+/* tensor parallelism, 1d-sp-overlap: as 1d-sp, but each gather and each sum is cut into a ring's chunks, which are sent
+ * while other chunks are multiplied.
  *
  * Source   gathers   S. Wang et al., "Overlap communication with dependent computation via decomposition in large deep
- *          learning
- *                    models" (collective matmul), ASPLOS 2023, doi:10.1145/3567955.3567959
+ *                    learning models" (collective matmul), ASPLOS 2023, doi:10.1145/3567955.3567959
  *          sums      S. Pati et al., "T3: transparent tracking & triggering for fine-grained overlap of compute &
- *          collectives",
- *                    arXiv:2401.16677: products staggered so that each device makes first the chunk that has farthest
- *                    to go
+ *                    collectives", arXiv:2401.16677: each device first computes the chunk with the longest way
  * Group    P devices with the same tokens
- * Layout   as 1d-sp; chunk c is device c's rows, which may be none
- * Sends    the messages, bytes and additions of 1d-sp, were its all-gathers and reduce-scatters rings, each sent as
- *          soon as its chunk is there
+ * Layout   as 1d-sp; chunk c is the rows of device c; it may be empty
+ * Sends    the messages, bytes and additions of 1d-sp with ring all-gathers and reduce-scatters; each message is sent
+ *          as soon as its chunk is ready
  *
- *          P = 3, device r, rows of chunk c in brackets        while it multiplies, there travels
- *          gather   Y[r] = X[r] W;  Y[r-1] = X[r-1] W; ..      X[r] on to r+1, X[r-1] from r-1; ..
- *          sum      X[r-1] W;  X[r-2] W + its sum so far; ..   the sum of chunk r-1 on to r+1, that of r-2 from r-1; ..
- *                   X[r] W comes last, and stays
+ *          P = 3, device r; [c]: rows of chunk c               messages during the products
+ *          gather   Y[r] = X[r] W;  Y[r-1] = X[r-1] W; ..      X[r] to r+1, X[r-1] from r-1; ..
+ *          sum      X[r-1] W;  X[r-2] W + its sum so far; ..   the sum of chunk r-1 to r+1, that of r-2 from r-1; ..
+ *                   X[r] W is last and stays here
  *
- * Time     N equal chunks, each g to multiply, c to send and a to add, take to the picosecond
+ * Time     N equal chunks, each with time g to multiply, c to send and a to add, take, exact to the picosecond,
  *          gather   max(N g, g + (N-1) c)
- *          sum      max(N g + a, g + (N-1) (c + a)): additions are done beside the products, on the communication
- *          stream,
- *                   as T3 does them in the memory; it is shared with what the data scheme sends meanwhile
- *          The weights' gradient of a matrix that leads inside takes its chunks of X from a gather of this kind.
- *          A product waits until the one before the last has been added: its buffer is used again.  That costs no time.
- * Memory   as 1d-sp; on their way are two chunks (gather), or four (sum), instead of all N rows.  What a matrix that
- *          leads out gets as its output's gradient is gathered where it lies.
- * Equals   1d-sp, in another order of sums between devices: chunk c of devices c+1, c+2, .., c, as the ring's, where
- *          1d-sp has that of ranks.  Rows are on one device each, so that no copies depend on it.  A chunk's product
- *          has its rows' inner sums in the order of the BLAS for that shape.  On numbers whose sums are exact the bits
- *          are equal.  The weights' gradients of matrices that lead inside, and of the embedding, are sums of chunks r,
- *          r-1, .., r+1.
+ *          sum      max(N g + a, g + (N-1) (c + a)): additions run beside the products, on the communication stream (T3
+ *                   does them in the memory); the data scheme's messages use the same stream
+ *          The weights' gradient of a matrix that leads inside gets its chunks of X from such a gather.  A product
+ *          waits until the product before the last has been added, because it reuses its buffer; this costs no time.
+ * Memory   as 1d-sp; two chunks (gather) or four (sum) are in flight, instead of all N rows.  The gradient of the
+ *          output of a matrix that leads out is gathered in place.
+ * Equals   1d-sp with another order of sums between devices: chunk c is summed over devices c+1, c+2, .., c, as by the
+ *          ring; 1d-sp sums in the order of ranks.  Each row is on one device, so there are no copies that could
+ *          differ.  The BLAS may order the inner sums of a chunk's product differently for its shape.  On numbers whose
+ *          sums are exact the bits are equal.  The weights' gradients of matrices that lead inside, and of the
+ *          embedding, are sums of chunks r, r-1, .., r+1.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/sequence.h"
 
-/* What is done with the rows of one chunk: with what arrived of them, or so that it can leave. */
+/* The product of one chunk: with rows that have arrived, or to compute rows that will be sent. */
 struct product {
     struct tensor_parallel *tp;
     void (*run)(const struct product *, struct interval, struct tensor chunk);
-    struct tensor Y, X, W, b, ids;      /* those it needs, each with all rows of the microbatch */
+    struct tensor Y, X, W, b, ids;      /* those needed, each with all rows of the microbatch */
 };
 
 static struct tensor rows_of(struct tensor t, struct interval at)
@@ -67,7 +63,7 @@ struct ring {
     int64_t count[MESH_MOST_DEVICES], longest;      /* rows of each chunk */
 };
 
-/* It sends what the ring's algorithm does, in another order of time. */
+/* The messages are those of the ring algorithm, sent at other times. */
 static void expect(const struct ring *g, struct tensor rows)
 {
     int64_t counts[MESH_MOST_DEVICES];
@@ -76,7 +72,7 @@ static void expect(const struct ring *g, struct tensor rows)
     collective_expect(g->group, g->exchange.operation, "ring", &call);
 }
 
-/* rows: some of those that go round. */
+/* rows: any of the rows that are sent; only its width and format are used. */
 static struct ring ring_begin(struct tensor_parallel *tp, enum operation op, int64_t N, struct tensor rows)
 {
     struct ring g = { .group = &tp->along[SEQUENCE] };
@@ -88,7 +84,7 @@ static struct ring ring_begin(struct tensor_parallel *tp, enum operation op, int
     return g;
 }
 
-/* Chunk r - steps_back: modulo P. */
+/* The rows of chunk r - steps_back, modulo P. */
 static struct interval chunk_rows(const struct ring *g, int steps_back)
 {
     const int P = g->group->size, chunk = ((g->group->rank - steps_back) % P + P) % P;
@@ -108,7 +104,7 @@ static struct message send_right(struct ring *g, struct tensor t)
     return message_send(&g->exchange, (g->group->rank + 1) % g->group->size, t.data, tensor_bytes(t));
 }
 
-/* Others wait for what would follow: a message that goes wrong ends the job. */
+/* A failed message ends the job, because other devices wait for the messages that would follow. */
 static void arrive(struct ring *g, struct message m)
 {
     struct error err;
@@ -132,8 +128,8 @@ static void close_buffers(struct tensor_parallel *tp, struct tensor *t, int n)
 
 /* ---- gather and multiply ----------------------------------------------------------------------------------------- */
 
-/* Multiply every chunk of the group's rows, beginning with the own ones.
- * own: this device's rows; or, where there is room for all of them, all: then the chunks stay there. */
+/* Multiply every chunk of the group's rows, starting with this device's own.
+ * own: this device's rows; or a tensor with room for all rows, where the chunks then stay. */
 static enum error_code gather_products(struct product p, int64_t N, struct tensor own, struct error *err)
 {
     struct ring g = ring_begin(p.tp, ALLGATHER, N, own);
@@ -160,10 +156,10 @@ static enum error_code gather_products(struct product p, int64_t N, struct tenso
 
 /* ---- multiply and sum -------------------------------------------------------------------------------------------- */
 
-/* This device's products, and sums that come and go; each by turns. */
+/* Two buffers each for this device's products and for sums in flight, used in turn. */
 enum { TURNS = 2, PARTS = 0, SUMS = PARTS + TURNS, SUM_BUFFERS = SUMS + TURNS };
 
-/* own = this device's rows of the sum of everybody's products. */
+/* own = this device's rows of the sum of all devices' products. */
 static enum error_code sum_products(struct product p, int64_t N, struct tensor own, struct error *err)
 {
     struct ring g = ring_begin(p.tp, REDUCE_SCATTER, N, own);
@@ -171,7 +167,7 @@ static enum error_code sum_products(struct product p, int64_t N, struct tensor o
     struct clock *clock = &p.tp->device->clock;
     struct tensor buffer[SUM_BUFFERS], sum = tensor_none, next = tensor_none;
     struct message in = { -1 }, out = { -1 };
-    picoseconds added[TURNS] = { 0 };                   /* when the product in a buffer has been */
+    picoseconds added[TURNS] = { 0 };                   /* when the product in each buffer was added */
     enum error_code e = OK;
     if (P == 1) return multiply(&p, chunk_rows(&g, 0), own), OK;
     open_buffers(p.tp, buffer, SUM_BUFFERS, g.longest, tensor_cols(own), &e, err);
@@ -246,7 +242,7 @@ static void weight_of_chunk(const struct product *p, struct interval at, struct 
     dev_linear_backward_weight(p->tp->device, p->W, p->b, rows_of(p->Y, at), chunk);
 }
 
-/* Of a matrix that leads out, both X and dY are whole already. */
+/* For a matrix that leads out, X and dY already have all rows. */
 static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                               struct tensor dW, struct tensor db, struct tensor dY, struct tensor X,
                                               struct error *err)

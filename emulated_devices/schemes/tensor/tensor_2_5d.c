@@ -2,15 +2,14 @@
  * SUMMA.
  *
  * Source   B. Wang et al., "Tesseract: parallelize the tensor parallelism efficiently", arXiv:2105.14500
- * Group    P = d q^2 devices with 1 <= d <= q, of the d that fit the smallest; (k,i,j) is layer k, row i, column j
- * Layout   as 2d on each layer, with sequences cut into d q parts, of which device (k,i,j) has number k q + i.
- *          Matrices are the same on all layers; vectors are shared out over the d q devices of a column, so each is
- *          there once
- * Sends    within a layer what 2d says, with N/d for N; besides, gradients of matrices are all-reduced over the layers:
+ * Group    P = d q^2 devices with 1 <= d <= q, with the smallest possible d; (k,i,j) is layer k, row i, column j
+ * Layout   as 2d on each layer; sequences are cut into d q parts, and device (k,i,j) has part k q + i.  Matrices are
+ *          the same on all layers; vectors are cut over the d q devices of a column, so each element is stored once
+ * Sends    within a layer as 2d, with N/d for N; and gradients of matrices are all-reduced over the layers:
  *          2 (d-1)/d O I/q^2 elements each.  Per layer of the model, all devices together, F = 4 D:
  *          (q-1) (21 N D + 36 d D^2) + 24 (d-1) D^2, and for norms and vectors 16 N (q-1) + 28 D (d q - 1)
  * Memory   weights 1/q^2; per layer and microbatch (8 D + 2 F + H) N/P + 4 N/(d q) elements
- * Equals   reassociates as 2d; gradients of matrices are sums of d parts more.  With d = 1 bit for bit as 2d.
+ * Equals   reassociates as 2d; gradients of matrices are also sums of d parts.  With d = 1 the bits equal those of 2d.
  */
 #include "emulated_devices/schemes/tensor/summa.h"
 

@@ -9,14 +9,14 @@
  *   matrices                      [O,I]         [O/q,I/q]: outputs j, inputs i
  *   biases, norms                 [O]           1/q of part j, the i-th; positions [S,D]: rows i, columns j
  *   q need not divide anything: parts differ by at most one unit (sequence, head, column).
- * Sends    a product of [N,I] and [O,I]: see summa.h.  q steps, each two of: a block of X on its way along a row, a
- *          block of W along a column, by a broadcast or a reduction; on a binomial tree each block crosses q-1 links,
- *          so that all devices together send (q-1) (N I + O I) elements forward, the same twice backward.
+ * Sends    for a product of [N,I] and [O,I] (see summa.h) q steps, each with two broadcasts or reductions: of a block
+ *          of X or Y along a row, of a block of W along a column.  On a binomial tree each block crosses q-1 links, so
+ *          all devices together send (q-1) (N I + O I) elements forward, and twice as many backward.
  *          per layer and microbatch, all devices together, F = 4 D: (q-1) (21 N D + 36 D^2), and for norms and vectors
- *          (q-1) (16 N + 28 D); 1/P of it each, on average: roots of trees send more than leaves, but each is root in
- *          turn
+ *          (q-1) (16 N + 28 D); on average 1/P of it each: roots of trees send more than leaves, but all devices take
+ *          turns as root
  * Memory   weights 1/P; per layer and microbatch (8 D + 2 F + H) N/P + 4 N/q elements
- * Equals   reassociates: inner dimensions are summed in q parts, forward in order of l at home, backward in the order
+ * Equals   reassociates: inner dimensions are summed in q parts: forward locally in order of l, backward in the order
  *          of the reduction; norms as q partial sums; gradients of vectors in the order of the reduce-scatter.
  */
 #include "emulated_devices/schemes/tensor/summa.h"

@@ -1,26 +1,25 @@
-/* tensor parallelism, 3d: p x p x p devices; every product gathers its two factors along two axes and sums along the
- * third.
+/* tensor parallelism, 3d: p x p x p devices; every product gathers its factors along two axes and sums along the third.
  *
  * Source   Z. Bian, Q. Xu, B. Wang, Y. You, "Maximizing parallelism in distributed training for huge neural networks",
  *          arXiv:2105.14450; after R. C. Agarwal et al., "A three-dimensional approach to parallel matrix
  *          multiplication", doi:10.1147/rd.395.0575
  * Group    P = p^3 devices (i,j,l)
  * Layout                          whole         on device (i,j,l)
- *   X, Y, dX, dY (width D)        [N,D]         sequences j of p of the i-th p-th; columns l
- *   heads, F, logits              [N,..]        sequences l of p of the i-th p-th; heads, columns, tokens j
- *   matrices that lead inside     [O,I]         rows i of p of outputs j; inputs l
- *   matrices that lead out        [O,I]         rows i of p of outputs l; inputs j
- *   biases, norms, positions                    1/p^2 of the part that goes with the device's columns
- *   So the axes j and l change places with every matrix and are back after a pair.  p need not divide anything.
- * Sends    a matrix that leads inside: all-gather X along j, W along i, multiply, reduce-scatter Y along l;
- *          dX: all-gather dY along l, W along i, reduce-scatter along j;  dW: all-gather X along j, dY along l,
- *          reduce-scatter along i.  One that leads out: j and l exchanged.  Each of the three moves 1/p^3 of what it is
- *          about p-1 times: a product sends (p-1)/P (N I + O I + N O) elements from each device, forward, for dX, for
- *          dW.  per layer and microbatch, all devices together, F = 4 D: 3 (p-1) (16 N D + 12 D^2), and for norms and
- *          vectors 16 N (p-1) + 28 D (p^2-1)
+ *   X, Y, dX, dY (width D)        [N,D]         part j of p of the i-th p-th of the sequences; columns l
+ *   heads, F, logits              [N,..]        part l of p of the i-th p-th of the sequences; heads, columns, tokens j
+ *   matrices that lead inside     [O,I]         part i of p of the rows of outputs j; inputs l
+ *   matrices that lead out        [O,I]         part i of p of the rows of outputs l; inputs j
+ *   biases, norms, positions                    1/p^2 of the part for the device's columns
+ *   So each matrix exchanges the axes j and l, and a pair of matrices restores them.  p need not divide anything.
+ * Sends    for a matrix that leads inside: all-gather X along j and W along i, multiply, reduce-scatter Y along l;
+ *          dX: all-gather dY along l and W along i, reduce-scatter along j;  dW: all-gather X along j and dY along l,
+ *          reduce-scatter along i.  For one that leads out, j and l are exchanged.  Each of these three collectives
+ *          moves 1/p^3 of its tensor p-1 times: forward, dX and dW each send (p-1)/P (N I + O I + N O) elements from
+ *          each device.  Per layer and microbatch, all devices together, F = 4 D: 3 (p-1) (16 N D + 12 D^2), and for
+ *          norms and vectors 16 N (p-1) + 28 D (p^2-1)
  * Memory   weights, activations 1/P: per layer and microbatch (8 D + 2 F + H) N/P + 4 N/p^2 elements
  * Equals   reassociates: every sum over an inner dimension, over rows, or over a row's columns has p partial sums, in
- *          the order of the reduce-scatter.  A bias is added once, by the first device of those whose products are
+ *          the order of the reduce-scatter.  A bias is added once, by the first of the devices whose products are
  *          summed.
  */
 #include "emulated_devices/device/compute.h"
@@ -44,23 +43,23 @@ static struct weight_cut weight(enum param_role role)
                               : (struct weight_cut){ .out = L_AXIS, .in = J_AXIS, .sub = I_AXIS };
 }
 
-/* The axis along which the i-th p-th of the rows is cut once more: of a matrix's input and of its output. */
+/* The axis along which the i-th p-th of the rows is cut again, for a matrix's input and for its output. */
 static unsigned input_axis(enum param_role role) { return leads_inside(role) ? J_AXIS : L_AXIS; }
 static unsigned output_axis(enum param_role role) { return leads_inside(role) ? L_AXIS : J_AXIS; }
 
-/* Output: what a bias goes with. */
+/* The cut of a matrix's output, and so of its bias. */
 static struct tensor_cut output_side(const struct tensor_parallel *tp, enum param_role role)
 {
     return leads_inside(role) ? tp->scheme->inner : tp->scheme->stream;
 }
 
-/* Rows of the p devices along one axis. @return all of them: the i-th p-th. */
+/* The rows of each of the p devices along one axis.  @return their sum: the i-th p-th of all rows. */
 static int64_t rows_along(const struct tensor_parallel *tp, unsigned axis, int64_t N, int64_t rows[])
 {
     return tensor_row_counts(tp, I_AXIS | axis, axis, N, rows);
 }
 
-/* Rows of W's pieces along i. */
+/* The rows of W's pieces along i.  @return their sum. */
 static int64_t weight_rows(const struct tensor_parallel *tp, enum param_role role, int64_t rows[])
 {
     const struct weight_cut cut = weight(role);
@@ -70,7 +69,7 @@ static int64_t weight_rows(const struct tensor_parallel *tp, enum param_role rol
     return O;
 }
 
-/* ---- the three movements ----------------------------------------------------------------------------------------- */
+/* ---- the three collectives --------------------------------------------------------------------------------------- */
 
 static enum error_code gather(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
                               struct tensor *whole, struct error *err)
@@ -182,9 +181,9 @@ static enum error_code linear_backward_weight(struct tensor_parallel *tp, enum p
     return e;
 }
 
-/* ---- the embedding: the product dX = dY W with the tokens' unit vectors for dY, which everybody has -------------- */
+/* ---- the embedding: the product dX = dY W with the tokens' unit vectors as dY; all devices have the ids ---------- */
 
-/* Tokens of the i-th p-th of the rows: from where the first of its devices begins. */
+/* The ids of the i-th p-th of the rows, which begins at its first device's rows. */
 static struct tensor ids_of_third(const struct tensor_parallel *tp, struct tensor ids)
 {
     int64_t rows[MESH_MOST_DEVICES];
