@@ -99,14 +99,21 @@ test_tensor_steps() {
 
 test_signatures() {
     run show sbp mlp --mesh 4 --as 1d
-    expect_status 0; expect_silent; expect_out '-> +y +P +49152 +all-reduce B'; expect_out '^98304 elements are sent by all 4 devices'
-    run show sbp block --mesh 2x2 --as 2d;              expect_status 0; expect_out '^166272 elements .*no other signatures send less'
-    run show sbp mlp --mesh 2 --batch 64 --width 8 --ff 8; expect_status 0; expect_out '-> +dw1 +P'
-    run show sbp cnn;                                   expect_status 2; expect_error 'show sbp cnn: must be mlp or block'
+    expect_status 0; expect_silent; expect_out '-> +mlp\.out +P +49152 +all-reduce B'; expect_out '^98304 elements are sent by all 4 devices'
+    run show sbp gpt2 --mesh 2x2 --as 2d;               expect_status 0; expect_out '^166272 elements .*no other signatures send less'
+    run show sbp llama --kv-heads 4 --mesh 4 --as sp;   expect_status 0; expect_out '-> +dmlp\.up +S\(2\)'; expect_out '^191232 elements .*no other'
+    # the branches of a parallel block are added before they are summed up, and so are the gradients of their input
+    run show sbp gptj --mesh 4 --as 1d;                 expect_status 0; expect_out '^98304 elements .*no other signatures send less'
+    expect_out 'branches +P +49152 +all-reduce B'; expect_out '-> +dln_1 +P +49152 +all-reduce B'
+    run show sbp mlp --mesh 2 --batch 64 --width 8 --ff 8; expect_status 0; expect_out '-> +dmlp\.up\.w +P'
+    run show sbp cnn;                                   expect_status 2; expect_error 'show sbp cnn: must be mlp or one of gpt2, llama, mixtral and gptj'
+    run show sbp mixtral;                               expect_status 2; expect_error 'router.logits: a mixture of experts has no signatures: .* depends on the data'
+    run show sbp llama --kv-heads 2 --mesh 4 --as 1d;   expect_status 2; expect_error 'attn.qkv cannot be S\(1\)'
+    run show sbp gpt2 --kv-heads 4;                     expect_status 2; expect_error '--kv-heads 4: a gpt2 has as many key/value heads as heads'
     run show sbp mlp --mesh 1;                          expect_status 2; expect_error '--mesh 1: an axis has 2 to 64 devices'
     run show sbp mlp --mesh 2xx2;                       expect_status 2; expect_error '--mesh 2xx2: must be like 4 or 2x2'
     run show sbp mlp --mesh 4 --as 2d;                  expect_status 2; expect_error 'strategy 2d needs a mesh with two axes'
-    run show sbp block --mesh 2 --width 30 --heads 4;   expect_status 2; expect_error '--width 30: must be a multiple of --heads 4'
+    run show sbp gpt2 --mesh 2 --width 30 --heads 4;    expect_status 2; expect_error 'width D=30 is not a multiple of H=4 heads'
     run show sbp mlp --mesh 60 --batch 2 --seq 1 --width 2 --heads 1 --ff 3; expect_status 2; expect_error 'no legal signature on 60 devices'
 }
 

@@ -1,6 +1,6 @@
-/* sbp.c -- what a few signatures make of an MLP or a transformer block:
- * every operation, and what must travel for it. */
+/* sbp.c -- what a few signatures make of an MLP or a model's block: every operation, and what must travel for it. */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/model/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/assign.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void print_journey(void *context, int op, int operand, int tensor, const 
     const struct sbp_op *o = &d->graph->op[op];
     char kept[SBP_TEXT], journey[160];
     if (operand == 0) printf("%s\n", o->operator->name);
-    printf("  %-3s %-13s %-12s", operand == o->inputs ? "->" : "", d->graph->tensor[tensor].name,
+    printf("  %-3s %-17s %-12s", operand == o->inputs ? "->" : "", d->graph->tensor[tensor].name,
            signature_text(&d->assignment->mesh,
                           operand == o->inputs ? d->assignment->rule[op].out : d->assignment->tensor[tensor], kept));
     if (b->steps > 0)
@@ -103,22 +103,55 @@ static enum error_code show_graph(struct sbp_graph *g, const char *strategy, con
     return e;
 }
 
+/* The shape of the first preset of a family; an MLP's is a GPT-2's. */
+static enum error_code find_family(const char *name, struct model_config *c, struct error *err)
+{
+    const char *family = strcmp(name, "mlp") == 0 ? model_family_name(FAMILY_GPT2) : name;
+    for (const struct model_preset *p = model_presets; p->config.name[0]; p++) {
+        *c = p->config;
+        if (strcmp(model_family_name(model_family(c)), family) == 0) return OK;
+    }
+    return fail(err, ERR_USAGE, "show sbp %s: must be mlp or one of %s", printable(name).text,
+                model_family_names().text);
+}
+
+struct sizes { int B, S, D, H, K, F; };
+
+static enum error_code make_graph(struct sbp_graph *g, const char *model, struct sizes z, bool tokens_split,
+                                  struct error *err)
+{
+    struct model_config c;
+    enum error_code e = find_family(model, &c, err);
+    if (e) return e;
+    const enum model_family family = model_family(&c);
+    c.S = z.S, c.D = z.D, c.H = z.H, c.K = z.K ? z.K : z.H, c.A = z.D / z.H, c.F = z.F;
+    if (model_family(&c) != family)
+        return fail(err, ERR_PLAN, "--kv-heads %d: a %s has as many key/value heads as heads", z.K, model);
+    e = model_config_check(&c, err);
+    if (e) return e;
+    const struct node *table = strcmp(model, "mlp") == 0 ? sbp_mlp : program_of(&c)->block;
+    return sbp_graph_of(g, table, &c, z.B, z.S, tokens_split, err);
+}
+
 enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
 {
     const char *model = "mlp", *mesh = "2", *strategy = "free";
-    int B = 8, S = 16, D = 64, H = 8, F = 256;
+    struct sizes z = { .B = 8, .S = 16, .D = 64, .H = 8, .F = 256 };
     bool help;
     (void)status;
     const struct option table[] = {
-        { "MODEL", NULL, OPTION_STRING, &model, .help = "mlp or block, each with its backward pass" },
+        { "MODEL", NULL, OPTION_STRING, &model,
+          .help = "mlp, or the block of a family: gpt2, llama, gptj; each with its backward pass" },
         { "--mesh", "P|PxQ", OPTION_STRING, &mesh, .help = "devices, in one axis or two" },
         { "--as", "NAME", OPTION_STRING, &strategy,
           .help = "dp, 1d, sp, 2d: the signatures of that scheme; free: search all" },
-        { "--batch", "B", OPTION_INT, &B, .min = 1, .max = 1 << 20, .help = "sequences" },
-        { "--seq", "S", OPTION_INT, &S, .min = 1, .max = 1 << 20, .help = "tokens of each" },
-        { "--width", "D", OPTION_INT, &D, .min = 1, .max = 1 << 20, .help = "model width" },
-        { "--heads", "H", OPTION_INT, &H, .min = 1, .max = 1 << 10, .help = "attention heads; D must be a multiple" },
-        { "--ff", "F", OPTION_INT, &F, .min = 1, .max = 1 << 20, .help = "feed-forward width" },
+        { "--batch", "B", OPTION_INT, &z.B, .min = 1, .max = 1 << 20, .help = "sequences" },
+        { "--seq", "S", OPTION_INT, &z.S, .min = 1, .max = 1 << 20, .help = "tokens of each" },
+        { "--width", "D", OPTION_INT, &z.D, .min = 1, .max = 1 << 20, .help = "model width" },
+        { "--heads", "H", OPTION_INT, &z.H, .min = 1, .max = 1 << 10, .help = "attention heads; D must be a multiple" },
+        { "--kv-heads", "K", OPTION_INT, &z.K, .min = 0, .max = 1 << 10,
+          .help = "key/value heads of a llama; H must be a multiple; 0: H" },
+        { "--ff", "F", OPTION_INT, &z.F, .min = 1, .max = 1 << 20, .help = "feed-forward width" },
         { 0 }
     };
     enum error_code e = options_parse("show sbp", argc - 3, argv + 3, table, &help, err);
@@ -131,14 +164,7 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
     }
     struct sbp_mesh m;
     struct sbp_graph g;
-    const bool block = strcmp(model, "block") == 0;
-    if (!block && strcmp(model, "mlp") != 0)
-        return fail(err, ERR_USAGE, "show sbp %s: must be mlp or block", printable(model).text);
-    if (D % H != 0) return fail(err, ERR_PLAN, "--width %d: must be a multiple of --heads %d", D, H);
     e = read_mesh(mesh, &m, err);
-    if (e) return e;
-    const struct sbp_sizes sizes = { B, S, D, H, D / H, F };
-    if (block) graph_block(&g, sizes, strcmp(strategy, "sp") == 0);
-    else graph_mlp(&g, sizes);
-    return show_graph(&g, strategy, &m, err);
+    if (!e) e = make_graph(&g, model, z, strcmp(strategy, "sp") == 0, err);
+    return e ? e : show_graph(&g, strategy, &m, err);
 }

@@ -29,7 +29,8 @@ struct frontier { struct state *state; int count, room; int *table; int slots; }
 struct search {
     const struct sbp_graph *graph;
     const struct sbp_mesh *mesh;
-    int64_t (*cost)[CODES * CODES];     /* [tensors] of journeys; -1: not known yet */
+    int64_t (*cost)[CODES * CODES];     /* [tensors] of journeys of that shape; -1: not known yet */
+    int shape[SBP_MOST_TENSORS];        /* the first tensor with the shape of this one */
     int last_use[SBP_MOST_TENSORS], uses[SBP_MOST_TENSORS];
     struct node *node;
     int nodes, node_room, most;
@@ -40,7 +41,7 @@ struct search {
 
 static int64_t journey(struct search *s, int tensor, uint8_t from, uint8_t to)
 {
-    int64_t *known = &s->cost[tensor][from * CODES + to];
+    int64_t *known = &s->cost[s->shape[tensor]][from * CODES + to];
     if (from == to) return 0;
     if (*known < 0)
         *known = boxing_plan(&s->graph->tensor[tensor].shape, s->mesh, signature_of(from), signature_of(to)).elements;
@@ -265,6 +266,15 @@ static void read_back(const struct search *s, struct assignment *a)
     }
 }
 
+static int first_of_shape(const struct sbp_graph *g, int tensor)
+{
+    const struct shape *t = &g->tensor[tensor].shape, *u = &g->tensor[0].shape;
+    int first = 0;
+    while (u->ndim != t->ndim || u->granule != t->granule || memcmp(u->dim, t->dim, sizeof u->dim) != 0)
+        u = &g->tensor[++first].shape;
+    return first;
+}
+
 static enum error_code search_open(struct search *s, struct error *err)
 {
     const struct sbp_graph *g = s->graph;
@@ -272,7 +282,7 @@ static enum error_code search_open(struct search *s, struct error *err)
     if (s->cost == NULL || !frontier_grow(&s->from, g->tensors) || !frontier_grow(&s->to, g->tensors))
         return fail(err, ERR_MEMORY, "no memory for the signatures of %d tensors", g->tensors);
     memset(s->cost, 0xff, (size_t)g->tensors * sizeof *s->cost);
-    for (int t = 0; t < g->tensors; t++) s->last_use[t] = graph_last_use(g, t);
+    for (int t = 0; t < g->tensors; t++) s->last_use[t] = graph_last_use(g, t), s->shape[t] = first_of_shape(g, t);
     for (int o = 0; o < g->ops; o++)
         for (int i = 0; i < g->op[o].inputs; i++) s->uses[g->op[o].in[i]]++;
     struct state start = { .node = -1 };

@@ -54,7 +54,8 @@ static enum error_code do_op(const struct execution *r, int o, struct error *err
     }
     if (!e) {
         out = piece_make(r->device, t, &r->place->mesh, rule->out, self);
-        const bool done = out.data && op->operator->run(r->device, op, shaped(r, op->out, rule->out, out), in);
+        const bool done = out.data && op->operator->run(r->device, &r->graph->model,
+                                                        shaped(r, op->out, rule->out, out), in);
         e = group_agree(&r->place->all,
                         done ? OK : fail(err, ERR_MEMORY, "the machine has no memory left for %s", op->operator->name),
                         err);

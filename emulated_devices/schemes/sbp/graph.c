@@ -5,18 +5,29 @@
 
 int graph_tensor(struct sbp_graph *g, const char *name, struct shape shape, int like)
 {
-    g->tensor[g->tensors] = (struct sbp_tensor){ .name = name, .shape = shape, .like = like };
+    struct sbp_tensor *t = &g->tensor[g->tensors];
+    if (g->tensors == SBP_MOST_TENSORS || strlen(name) >= sizeof t->name) {
+        g->full = true;
+        return 0;
+    }
+    *t = (struct sbp_tensor){ .shape = shape, .like = like, .inner = -1 };
+    memcpy(t->name, name, strlen(name) + 1);
     return g->tensors++;
 }
 
-struct sbp_op *graph_op(struct sbp_graph *g, const struct sbp_operator *operator, const char * letters, int out,
-                        const int in[])
+void graph_op(struct sbp_graph *g, const struct sbp_operator *operator, const char * letters, int out, const int in[])
 {
-    struct sbp_op *op = &g->op[g->ops++];
-    *op = (struct sbp_op){ .operator = operator, .letters = letters, .inputs = 1, .out = out };
-    for (const char *p = letters; *p != '-'; p++) op->inputs += *p == ',';
-    memcpy(op->in, in, (size_t)op->inputs * sizeof *in);
-    return op;
+    struct sbp_op *op = &g->op[g->ops];
+    int inputs = 1;
+    for (const char *p = letters; *p; p++) inputs += *p == ',';
+    if (g->ops == SBP_MOST_OPS || inputs > SBP_OPERANDS || strlen(letters) >= sizeof op->letters) {
+        g->full = true;
+        return;
+    }
+    *op = (struct sbp_op){ .operator = operator, .inputs = inputs, .out = out };
+    memcpy(op->letters, letters, strlen(letters) + 1);
+    memcpy(op->in, in, (size_t)inputs * sizeof *in);
+    g->ops++;
 }
 
 int graph_find(const struct sbp_graph *g, const char *name)

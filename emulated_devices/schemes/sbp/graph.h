@@ -14,47 +14,53 @@
 
 #include "emulated_devices/device/device.h"
 #include "emulated_devices/schemes/sbp/signature.h"
-#include "ref/ops/ops.h"
+#include "ref/model/config.h"
 
-enum { SBP_OPERANDS = 4, SBP_MOST_TENSORS = 64, SBP_MOST_OPS = 48 };
+enum { SBP_OPERANDS = 4, SBP_MOST_TENSORS = 64, SBP_MOST_OPS = 48, SBP_NAME = 48, SBP_LETTERS = 24 };
 
-struct sbp_op;
 struct sbp_operator {
     const char *name;
     bool product;                       /* of matrices: must be divided */
     unsigned partial[2];                /* sets of operands, one bit each, in which it is linear together; 0: none */
-    /* Local: out and in are pieces, seen with the shapes of their boxes.  @return whether there was memory for it. */
-    bool (*run)(struct device *, const struct sbp_op *, struct tensor out, const struct tensor in[]);
+    /* Local: out and in are pieces, seen with the shapes of their boxes; the model is the graph's.
+     * @return whether there was memory for it. */
+    bool (*run)(struct device *, const struct model_config *, struct tensor out, const struct tensor in[]);
 };
 extern const struct sbp_operator sbp_linear, sbp_linear_dx, sbp_linear_dw, sbp_copy, sbp_add, sbp_add_bias, sbp_bias_dw,
-    sbp_gelu, sbp_gelu_dx, sbp_norm, sbp_norm_dx, sbp_norm_dw, sbp_attention, sbp_attention_dx;
+    sbp_gelu, sbp_gelu_dx, sbp_swiglu, sbp_swiglu_dx, sbp_norm, sbp_norm_dx, sbp_norm_dw, sbp_rotary, sbp_rotary_dx,
+    sbp_attention, sbp_attention_dx;
 
 struct sbp_op {
     const struct sbp_operator *operator;
-    const char *letters;                /* "nd,fd->nf": an operand's letters are its dimensions */
+    char letters[SBP_LETTERS];          /* "nd,fd->nf": an operand's letters are its dimensions */
     int inputs, in[SBP_OPERANDS], out;  /* tensors */
-    struct attention attention;         /* of attention: S, A, scale; heads are those of the piece */
 };
 
 struct sbp_tensor {
-    const char *name;
+    char name[SBP_NAME];
     struct shape shape;
-    int like;             /* it must end up with the signature of this tensor: a gradient with its weight's; -1: free */
+    int like;                           /* it must end up with the signature of this tensor, as a gradient with its
+                                         * weight's; -1: free */
+    int inner;                          /* the dimension that tensor parallelism cuts; -1: it lies outside of that */
     bool pinned;                        /* it has this signature */
     struct signature pin;
 };
 
 struct sbp_graph {
+    struct model_config model;          /* numbers of the operations; S: tokens of a sequence */
+    bool full;                          /* something did not fit: the graph is not whole */
     int tensors, ops;
     struct sbp_tensor tensor[SBP_MOST_TENSORS];
     struct sbp_op op[SBP_MOST_OPS];     /* in an order in which they can be done */
 };
 
-/** Add a tensor.  @param like  a tensor of the same shape, or -1.  @return its number. */
-int graph_tensor(struct sbp_graph *, const char *name, struct shape, int like);
+/** Add a tensor, the first one the stream that enters.
+ * @param like  a tensor of the same shape, or -1.
+ * @return its number; 0 if there is no room: the graph is then full. */
+int graph_tensor(struct sbp_graph *, const char *name, struct shape shape, int like);
 
-/** Add an operation; in: tensors, as many as the letters have operands.  @return it, for attention's numbers. */
-struct sbp_op *graph_op(struct sbp_graph *, const struct sbp_operator *, const char *letters, int out, const int in[]);
+/** Add an operation; in: tensors, as many as the letters have operands.  Without room for it, the graph is full. */
+void graph_op(struct sbp_graph *, const struct sbp_operator *, const char *letters, int out, const int in[]);
 
 /** A tensor by its name, or -1. */
 int graph_find(const struct sbp_graph *, const char *name);
@@ -73,19 +79,7 @@ int graph_rules(const struct sbp_graph *, const struct sbp_op *, const struct sb
 /** The last operation that reads a tensor, or that makes a tensor which must be like it; -1: none. */
 int graph_last_use(const struct sbp_graph *, int tensor);
 
-/* ---- models.c: two graphs ---------------------------------------------------------------------------------------- */
-
-struct sbp_sizes { int64_t B, S, D, H, A, F; };
-
-/** Y = W2 gelu(W1 X), and from dY: dX, dW1, dW2.  Tensors x [BS,D], w1 [F,D], w2 [D,F], y, dy, dx, dw1, dw2. */
-void graph_mlp(struct sbp_graph *, struct sbp_sizes);
-
-/** A transformer block with its backward pass, biases and all, as in GPT-2, without dropout.
- *  @param tokens_split  whether the residual stream may be cut within sequences;
- *      attention then has all tokens or none. */
-void graph_block(struct sbp_graph *, struct sbp_sizes, bool tokens_split);
-
-/** The pins that make a strategy of either graph: "dp", "1d", "sp", "2d" (dp by 1d), "free" (none: for the search).
+/** The pins that make a strategy of a graph: "dp", "1d", "sp", "2d" (dp by 1d), "free" (none: for the search).
  *  @return OK, or ERR_USAGE naming the strategies, ERR_PLAN for another mesh. */
 enum error_code graph_strategy(struct sbp_graph *, const struct sbp_mesh *, const char *name, struct error *);
 

@@ -1,6 +1,9 @@
 /* operators.c -- what an operation does with pieces: those of ref/ops, on the rows and columns that the piece has. */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/sbp/graph.h"
+#include "ref/model/rotary.h"
+#include "ref/model/transformer.h"
+#include <stdlib.h>
 
 /* All but the first dimension in one. */
 static struct tensor rows(struct tensor t)
@@ -17,49 +20,49 @@ static struct tensor as_weight(struct tensor W, struct tensor like_X)
     return tensor_2d(W.data, W.dtype, I ? tensor_count(W) / I : 0, I);
 }
 
-static bool linear(struct device *d, const struct sbp_op *op, struct tensor Y, const struct tensor in[])
+static bool linear(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
-    (void)op;
+    (void)model;
     dev_linear_forward(d, rows(Y), rows(in[0]), as_weight(in[1], in[0]), tensor_none);
     return true;
 }
 
 /* dX from dY, W */
-static bool linear_dx(struct device *d, const struct sbp_op *op, struct tensor dX, const struct tensor in[])
+static bool linear_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
 {
-    (void)op;
+    (void)model;
     dev_linear_backward_input(d, rows(dX), rows(in[0]), as_weight(in[1], dX));
     return true;
 }
 
 /* dW from dY, X */
-static bool linear_dw(struct device *d, const struct sbp_op *op, struct tensor dW, const struct tensor in[])
+static bool linear_dw(struct device *d, const struct model_config *model, struct tensor dW, const struct tensor in[])
 {
-    (void)op;
+    (void)model;
     device_zero(d, dW);
     dev_linear_backward_weight(d, as_weight(dW, in[1]), tensor_none, rows(in[0]), rows(in[1]));
     return true;
 }
 
-static bool copy(struct device *d, const struct sbp_op *op, struct tensor Y, const struct tensor in[])
+static bool copy(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
-    (void)op;
+    (void)model;
     device_copy(d, Y.data, in[0].data, tensor_bytes(Y));
     dev_charge(d, "copy", flat(Y), 2, 0);
     return true;
 }
 
-static bool add(struct device *d, const struct sbp_op *op, struct tensor Y, const struct tensor in[])
+static bool add(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
-    (void)op;
+    (void)model;
     dev_add(d, flat(Y), flat(in[0]), flat(in[1]));
     return true;
 }
 
 /* Y = X + b on every row */
-static bool add_bias(struct device *d, const struct sbp_op *op, struct tensor Y, const struct tensor in[])
+static bool add_bias(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
-    (void)op;
+    (void)model;
     const struct tensor y = rows(Y), x = rows(in[0]);
     const size_t row = (size_t)y.dim[1] * dtype_size(y.dtype);
     for (int64_t n = 0; n < y.dim[0]; n++)
@@ -69,9 +72,9 @@ static bool add_bias(struct device *d, const struct sbp_op *op, struct tensor Y,
 }
 
 /* db from dY: the sums of its columns */
-static bool bias_dw(struct device *d, const struct sbp_op *op, struct tensor db, const struct tensor in[])
+static bool bias_dw(struct device *d, const struct model_config *model, struct tensor db, const struct tensor in[])
 {
-    (void)op;
+    (void)model;
     const struct tensor dY = rows(in[0]), b = flat(db);
     device_zero(d, b);
     for (int64_t n = 0; n < dY.dim[0]; n++)
@@ -80,41 +83,47 @@ static bool bias_dw(struct device *d, const struct sbp_op *op, struct tensor db,
     return true;
 }
 
-static bool gelu(struct device *d, const struct sbp_op *op, struct tensor Y, const struct tensor in[])
+static bool gelu(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
-    (void)op;
+    (void)model;
     dev_gelu_forward(d, flat(Y), flat(in[0]));
     return true;
 }
 
 /* dX from dY, X */
-static bool gelu_dx(struct device *d, const struct sbp_op *op, struct tensor dX, const struct tensor in[])
+static bool gelu_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
 {
-    (void)op;
+    (void)model;
     dev_gelu_backward_input(d, flat(dX), flat(in[0]), flat(in[1]));
+    return true;
+}
+
+/* A gate and what is gated, [n, 2, f]: just the rows that the operation takes. */
+static bool swiglu(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+{
+    (void)model;
+    dev_swiglu_forward(d, rows(Y), rows(in[0]));
+    return true;
+}
+
+/* dX from dY, X */
+static bool swiglu_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
+{
+    (void)model;
+    dev_swiglu_backward_input(d, rows(dX), rows(in[0]), rows(in[1]));
     return true;
 }
 
 /* ---- with results that only backward needs, which it computes again:
  * between operations there are but the graph's tensors ---- */
 
-static const double EPS = 1e-5;
-
-/* The norm's w and b are one tensor, [2,D]. */
-static struct tensor half(struct tensor wb, int which)
+/* A norm's w and b are one tensor, [2,D]; of an rmsnorm, which has no b, [1,D]. */
+static struct tensor part(struct tensor wb, int which)
 {
-    const int64_t D = tensor_count(wb) / 2;
-    return tensor_1d((char *)wb.data + (size_t)(which * D) * dtype_size(wb.dtype), wb.dtype, D);
+    return tensor_1d((char *)wb.data + (size_t)(which * wb.dim[1]) * dtype_size(wb.dtype), wb.dtype, wb.dim[1]);
 }
 
 struct statistics { struct tensor y, mean, rstd; };
-
-static struct statistics statistics_make(struct device *d, struct tensor X)
-{
-    return (struct statistics){ device_tensor_2d(d, BUFFERS, X.dim[0], X.dim[1]),
-                                device_statistics(d, BUFFERS, X.dim[0], 0),
-                                device_statistics(d, BUFFERS, X.dim[0], 0) };
-}
 
 static bool statistics_free(struct device *d, struct statistics s)
 {
@@ -123,72 +132,149 @@ static bool statistics_free(struct device *d, struct statistics s)
     return made;
 }
 
-static bool statistics_of(struct device *d, struct statistics *s, struct tensor X, struct tensor wb)
+static bool statistics_of(struct device *d, const struct model_config *model, struct statistics *s, struct tensor X,
+                          struct tensor wb)
 {
-    *s = statistics_make(d, X);
+    *s = (struct statistics){ device_tensor_2d(d, BUFFERS, X.dim[0], X.dim[1]),
+                              device_statistics(d, BUFFERS, X.dim[0], 0), device_statistics(d, BUFFERS, X.dim[0], 0) };
     if (!s->y.data || !s->mean.data || !s->rstd.data) return false;
-    dev_layernorm_forward(d, s->y, s->mean, s->rstd, X, half(wb, 0), half(wb, 1), EPS);
+    if (model->norm == NORM_RMS) dev_rmsnorm_forward(d, s->y, s->rstd, X, part(wb, 0), model->eps);
+    else dev_layernorm_forward(d, s->y, s->mean, s->rstd, X, part(wb, 0), part(wb, 1), model->eps);
     return true;
 }
 
-static bool norm(struct device *d, const struct sbp_op *op, struct tensor Y, const struct tensor in[])
+static bool norm(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
 {
-    (void)op;
     struct statistics s;
-    if (statistics_of(d, &s, rows(in[0]), in[1])) device_copy(d, Y.data, s.y.data, tensor_bytes(Y));
+    if (statistics_of(d, model, &s, rows(in[0]), in[1])) device_copy(d, Y.data, s.y.data, tensor_bytes(Y));
     return statistics_free(d, s);
 }
 
 /* dX from dY, X, wb */
-static bool norm_dx(struct device *d, const struct sbp_op *op, struct tensor dX, const struct tensor in[])
+static bool norm_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
 {
-    (void)op;
+    const struct tensor dY = rows(in[0]), X = rows(in[1]), w = part(in[2], 0);
     struct statistics s;
-    if (statistics_of(d, &s, rows(in[1]), in[2]))
-        dev_layernorm_backward_input(d, rows(dX), rows(in[0]), rows(in[1]), half(in[2], 0), s.mean, s.rstd);
+    if (statistics_of(d, model, &s, X, in[2])) {
+        if (model->norm == NORM_RMS) dev_rmsnorm_backward_input(d, rows(dX), dY, X, w, s.rstd);
+        else dev_layernorm_backward_input(d, rows(dX), dY, X, w, s.mean, s.rstd);
+    }
     return statistics_free(d, s);
 }
 
 /* dwb from dY, X, wb */
-static bool norm_dw(struct device *d, const struct sbp_op *op, struct tensor dwb, const struct tensor in[])
+static bool norm_dw(struct device *d, const struct model_config *model, struct tensor dwb, const struct tensor in[])
 {
-    (void)op;
+    const struct tensor dY = rows(in[0]), X = rows(in[1]), dw = part(dwb, 0);
     struct statistics s;
     device_zero(d, dwb);
-    if (statistics_of(d, &s, rows(in[1]), in[2]))
-        dev_layernorm_backward_weight(d, half(dwb, 0), half(dwb, 1), rows(in[0]), rows(in[1]), s.mean, s.rstd);
+    if (statistics_of(d, model, &s, X, in[2])) {
+        if (model->norm == NORM_RMS) dev_rmsnorm_backward_weight(d, dw, dY, X, s.rstd);
+        else dev_layernorm_backward_weight(d, dw, part(dwb, 1), dY, X, s.mean, s.rstd);
+    }
     return statistics_free(d, s);
 }
 
-/* The piece of qkv is [n, 3, its heads, A]: just the rows that attention takes. */
-static struct attention heads_of(const struct sbp_op *op, struct tensor qkv)
+/* ---- heads: QKV [n, k, G, A] has k key/value heads, each with the G - 2 query heads before it that use it -------- */
+
+static struct attention of_one_group(const struct model_config *model, struct tensor qkv)
 {
-    struct attention a = op->attention;
-    a.H = a.K = qkv.dim[2];
+    struct attention a = attention_of_model(model, model->S);
+    a.H = qkv.dim[2] - 2, a.K = 1;
     return a;
 }
 
-static bool attention(struct device *d, const struct sbp_op *op, struct tensor O, const struct tensor in[])
+/* The table and the positions are inputs, not tensors of the graph. */
+static bool turn(struct device *d, const struct model_config *model, struct tensor Y, struct tensor X, bool back)
 {
-    struct tensor lse = device_statistics(d, BUFFERS, in[0].dim[0], in[0].dim[2]);
-    if (lse.data) dev_attention_forward(d, rows(O), lse, rows(in[0]), heads_of(op, in[0]));
-    device_free(d, lse);
-    return lse.data != NULL;
+    const int64_t k = Y.dim[1], n = Y.dim[0] * k;
+    struct tensor table = tensor_2d(NULL, dtype_wide(Y.dtype), model->S, rotary_table_width(model));
+    struct tensor position = tensor_1d(malloc((size_t)n * sizeof(int32_t)), I32, n);
+    table.data = malloc(tensor_bytes(table));
+    const bool made = table.data && position.data;
+    if (made) {
+        const struct tensor groups = tensor_2d(Y.data, Y.dtype, n, Y.dim[2] * Y.dim[3]);
+        rotary_table(&model->rotary, table);
+        for (int64_t i = 0; i < n; i++) ((int32_t *)position.data)[i] = (int32_t)(i / k % model->S);
+        device_copy(d, Y.data, X.data, tensor_bytes(Y));
+        if (back) dev_rotary_backward_input(d, groups, position, table, of_one_group(model, Y));
+        else dev_rotary_forward(d, groups, position, table, of_one_group(model, Y));
+    }
+    free(table.data), free(position.data);
+    return made;
+}
+
+static bool rotary(struct device *d, const struct model_config *model, struct tensor Y, const struct tensor in[])
+{
+    return turn(d, model, Y, in[0], false);
+}
+
+static bool rotary_dx(struct device *d, const struct model_config *model, struct tensor dX, const struct tensor in[])
+{
+    return turn(d, model, dX, in[0], true);
+}
+
+/* [b, a, ...] from [a, b, ...] */
+static void exchange(struct device *d, struct tensor to, struct tensor from, int64_t a, int64_t b)
+{
+    const size_t row = tensor_bytes(from) / (size_t)(a * b);
+    for (int64_t i = 0; i < a; i++)
+        for (int64_t j = 0; j < b; j++)
+            device_copy(d, (char *)to.data + (size_t)(j * a + i) * row, (char *)from.data + (size_t)(i * b + j) * row,
+                        row);
+    dev_charge(d, "copy", flat(from), 2, 0);
+}
+
+/* Group by group, as one attention has it: the k groups of n tokens are k n rows, with one key and one value. */
+static struct tensor by_groups(struct device *d, struct tensor X)
+{
+    const struct tensor to = device_tensor_2d(d, BUFFERS, X.dim[0] * X.dim[1],
+                                              tensor_count(X) / (X.dim[0] * X.dim[1]));
+    if (to.data) exchange(d, to, X, X.dim[0], X.dim[1]);
+    return to;
+}
+
+struct attended { struct tensor qkv, o, lse; };
+
+static bool attended_free(struct device *d, struct attended t)
+{
+    const bool made = t.qkv.data && t.o.data && t.lse.data;
+    device_free(d, t.qkv), device_free(d, t.o), device_free(d, t.lse);
+    return made;
+}
+
+static bool attend(struct device *d, const struct model_config *model, struct attended *t, struct tensor qkv)
+{
+    const struct attention a = of_one_group(model, qkv);
+    const int64_t n = qkv.dim[0] * qkv.dim[1];
+    *t = (struct attended){ by_groups(d, qkv), device_tensor_2d(d, BUFFERS, n, a.H * a.A),
+                            device_statistics(d, BUFFERS, n, a.H) };
+    if (!t->qkv.data || !t->o.data || !t->lse.data) return false;
+    dev_attention_forward(d, t->o, t->lse, t->qkv, a);
+    return true;
+}
+
+static bool attention(struct device *d, const struct model_config *model, struct tensor O, const struct tensor in[])
+{
+    struct attended t;
+    if (attend(d, model, &t, in[0])) exchange(d, O, t.o, in[0].dim[1], in[0].dim[0]);
+    return attended_free(d, t);
 }
 
 /* dQKV from dO, QKV */
-static bool attention_dx(struct device *d, const struct sbp_op *op, struct tensor dQKV, const struct tensor in[])
+static bool attention_dx(struct device *d, const struct model_config *model, struct tensor dQKV,
+                         const struct tensor in[])
 {
-    const struct tensor dO = rows(in[0]);
-    struct tensor lse = device_statistics(d, BUFFERS, in[1].dim[0], in[1].dim[2]),
-                  O = device_tensor_2d(d, BUFFERS, dO.dim[0], dO.dim[1]);
-    const bool made = lse.data && O.data;
-    if (made) {
-        dev_attention_forward(d, O, lse, rows(in[1]), heads_of(op, in[1]));
-        dev_attention_backward_input(d, rows(dQKV), dO, O, lse, rows(in[1]), heads_of(op, in[1]));
+    const struct tensor qkv = in[1], dO = by_groups(d, in[0]),
+                        d_qkv = device_tensor_2d(d, BUFFERS, qkv.dim[0] * qkv.dim[1], qkv.dim[2] * qkv.dim[3]);
+    const bool made = dO.data && d_qkv.data;
+    struct attended t;
+    if (attend(d, model, &t, qkv) && made) {
+        dev_attention_backward_input(d, d_qkv, dO, t.o, t.lse, t.qkv, of_one_group(model, qkv));
+        exchange(d, dQKV, d_qkv, qkv.dim[1], qkv.dim[0]);
     }
-    device_free(d, lse), device_free(d, O);
-    return made;
+    device_free(d, dO), device_free(d, d_qkv);
+    return attended_free(d, t) && made;
 }
 
 enum { FIRST = 1, BOTH = 3 };
@@ -203,8 +289,12 @@ OPERATOR(add_bias, "add bias", false, BOTH);
 OPERATOR(bias_dw, "bias dW", false, FIRST);
 OPERATOR(gelu, "gelu", false, 0);
 OPERATOR(gelu_dx, "gelu dX", false, FIRST);
-OPERATOR(norm, "layernorm", false, 0);
-OPERATOR(norm_dx, "layernorm dX", false, FIRST);
-OPERATOR(norm_dw, "layernorm dW", false, FIRST);
+OPERATOR(swiglu, "swiglu", false, 0);
+OPERATOR(swiglu_dx, "swiglu dX", false, FIRST);
+OPERATOR(norm, "norm", false, 0);
+OPERATOR(norm_dx, "norm dX", false, FIRST);
+OPERATOR(norm_dw, "norm dW", false, FIRST);
+OPERATOR(rotary, "rotary", false, FIRST);
+OPERATOR(rotary_dx, "rotary dX", false, FIRST);
 OPERATOR(attention, "attention", true, 0);
 OPERATOR(attention_dx, "attention dX", true, 0);

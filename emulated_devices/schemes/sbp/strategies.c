@@ -1,0 +1,59 @@
+/* strategies.c -- what makes data, tensor, sequence and 2-D parallelism of a graph: a few signatures.
+ *
+ * Tensor parallelism cuts what has a dimension for it (sbp_tensor.inner): rows of the first matrix of a pair, columns
+ * of the second, and columns of all that lies between them.
+ */
+#include "emulated_devices/schemes/sbp/graph.h"
+#include "ref/io/output.h"
+#include <string.h>
+
+static bool is_made(const struct sbp_graph *g, int tensor)
+{
+    for (int o = 0; o < g->ops; o++)
+        if (g->op[o].out == tensor) return true;
+    return false;
+}
+
+/* cuts_weights: along this axis; then all tokens and a share of the columns lie between the products of a pair, else as
+ * in the stream. */
+struct strategy { const char *name; int axes; struct sbp stream[SBP_AXES]; bool cuts_weights[SBP_AXES]; };
+static const struct strategy strategies[] = {
+    { "dp", 1, { ON_S(0) }, { false } },
+    { "1d", 1, { ON_B }, { true } },
+    { "sp", 1, { ON_S(0) }, { true } },
+    { "2d", 2, { ON_S(0), ON_B }, { false, true } },
+};
+
+/* What enters lies as the stream; a weight that is not cut is whole.  Others of the stream are like it, or free. */
+static struct sbp pin_on(const struct strategy *s, int axis, const struct sbp_tensor *t, bool is_weight)
+{
+    if (s->cuts_weights[axis] && t->inner >= 0) return (struct sbp)ON_S(t->inner);
+    return is_weight ? (struct sbp)ON_B : s->stream[axis];
+}
+
+static enum error_code pin_all(struct sbp_graph *g, const struct sbp_mesh *m, const struct strategy *s,
+                               struct error *err)
+{
+    enum error_code e = OK;
+    for (int t = 0; t < g->tensors && !e; t++) {
+        const bool made = is_made(g, t);
+        struct signature pin = { { ON_B, ON_B } };
+        if (g->tensor[t].like >= 0 || (made && g->tensor[t].inner < 0)) continue;
+        for (int k = 0; k < m->axes; k++) pin.on[k] = pin_on(s, k, &g->tensor[t], !made && t > 0);
+        e = graph_pin(g, m, g->tensor[t].name, pin, err);
+    }
+    return e;
+}
+
+enum error_code graph_strategy(struct sbp_graph *g, const struct sbp_mesh *m, const char *name, struct error *err)
+{
+    if (strcmp(name, "free") == 0) return OK;
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        const struct strategy *s = &strategies[i];
+        if (strcmp(s->name, name) != 0) continue;
+        if (s->axes == m->axes) return pin_all(g, m, s, err);
+        return fail(err, ERR_PLAN, "strategy %s needs a mesh with %s, such as %s", name,
+                    s->axes == 1 ? "one axis" : "two axes", s->axes == 1 ? "4" : "2x2");
+    }
+    return fail(err, ERR_USAGE, "strategy %s: must be dp, 1d, sp, 2d or free", printable(name).text);
+}

@@ -1,0 +1,181 @@
+/* Graphs of tables that are refused, and the search for the signatures that send least.  Both are local. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#undef fail
+#include "emulated_devices/model/link.h"
+#include "emulated_devices/model/sbp_graph.h"
+#include "emulated_devices/schemes/sbp/assign.h"
+#include "ref/numeric/philox.h"
+#include <stdio.h>
+#include <string.h>
+
+static void graph_mlp(struct sbp_graph *g, int64_t B, int64_t S, int64_t D, int64_t F)
+{
+    const struct model_config c = { .S = S, .D = D, .H = 1, .K = 1, .A = D, .F = F, .L = 1, .V = 1 };
+    assert_int_equal(sbp_graph_of(g, sbp_mlp, &c, B, S, false, NULL), OK);
+}
+
+/* ---- what is no graph -------------------------------------------------------------------------------------------- */
+
+static void test_refused_tables(void **state)
+{
+    (void)state;
+    struct model_config c = { .S = 5, .D = 8, .H = 4, .K = 2, .A = 2, .F = 6, .L = 1, .V = 11, .norm = NORM_RMS,
+                              .positions = POSITIONS_ROTARY, .mlp = MLP_MIXTURE, .mixture = { .E = 4, .k = 2 } };
+    struct sbp_graph g;
+    struct error err = { 0 };
+    struct node table[LINK_NODES + 2] = { { .op = OP_END } };
+    char name[LINK_NODES + 1][8];
+    assert_int_equal(sbp_graph_of(&g, program_of(&c)->block, &c, 3, 5, false, &err), ERR_PLAN);
+    assert_non_null(strstr(err.text, "router.logits: a mixture of experts has no signatures"));
+    assert_int_equal(sbp_graph_of(&g, program_of(&c)->loss, &c, 3, 5, false, &err), ERR_PLAN);
+    assert_string_equal(err.text, "logits: there is no operator with signatures for this node");
+
+    /* a chain of products */
+    c.mlp = MLP_GELU;
+    for (int i = 0; i <= LINK_NODES; i++) {
+        snprintf(name[i], sizeof name[i], "y%d", i);
+        table[i] = (struct node){ .op = OP_MATRIX, .out = name[i], .in = { i ? name[i - 1] : "in" },
+                                  .role = i % 2 ? ROLE_DOWN : ROLE_UP };
+    }
+    table[LINK_NODES + 1].op = OP_END;
+    assert_int_equal(sbp_graph_of(&g, table, &c, 3, 5, false, &err), ERR_PLAN);
+    assert_string_equal(err.text, "y24: the table has more than 24 nodes");
+    table[20].op = OP_END;
+    assert_int_equal(sbp_graph_of(&g, table, &c, 3, 5, false, &err), ERR_PLAN);
+    assert_string_equal(err.text, "after dy10 the graph is full: it has room for 64 tensors and 48 operations");
+    assert_true(g.tensors <= SBP_MOST_TENSORS && g.ops <= SBP_MOST_OPS);
+    table[2].in[0] = "y0", table[3].op = OP_END;
+    assert_int_equal(sbp_graph_of(&g, table, &c, 3, 5, false, &err), ERR_PLAN);
+    assert_string_equal(err.text, "y1: no node reads it");
+}
+
+/* ---- the search -------------------------------------------------------------------------------------------------- */
+
+static int64_t cost(const struct sbp_graph *g, const struct sbp_mesh *m, int t, struct signature from,
+                    struct signature to)
+{
+    return boxing_plan(&g->tensor[t].shape, m, from, to).elements;
+}
+
+/* The least over all rules of all operations of a chain with everything pinned but what lies between. */
+static int64_t brute_force(const struct sbp_graph *g, const struct sbp_mesh *m, int op, struct signature now)
+{
+    if (op == g->ops) return 0;
+    struct rule rule[SBP_MOST_RULES];
+    const struct sbp_op *o = &g->op[op];
+    const int n = graph_rules(g, o, m, rule);
+    int64_t best = INT64_MAX;
+    for (int r = 0; r < n; r++) {
+        int64_t here = cost(g, m, o->in[0], now, rule[r].in[0]);
+        for (int i = 1; i < o->inputs; i++) here += cost(g, m, o->in[i], g->tensor[o->in[i]].pin, rule[r].in[i]);
+        struct signature out = rule[r].out;
+        if (g->tensor[o->out].pinned)
+            here += cost(g, m, o->out, out, g->tensor[o->out].pin), out = g->tensor[o->out].pin;
+        if (here >= best) continue;
+        const int64_t rest = brute_force(g, m, op + 1, out);
+        if (here + rest < best) best = here + rest;
+    }
+    return best;
+}
+
+static struct signature some_signature(const struct shape *t, const struct sbp_mesh *m, uint64_t seed, uint64_t at)
+{
+    struct signature all[SBP_MOST_SIGNATURES];
+    const int n = signature_all(t, m, all);
+    for (uint64_t i = 0;; i++) {
+        const struct signature s = all[(int)(random_uniform(seed, at, i) * n)];
+        if (!signature_has(s, SBP_P)) return s;
+    }
+}
+
+static void make_chain(struct sbp_graph *g, const struct sbp_mesh *m, int length, uint64_t seed)
+{
+    static const char *const names[] = { "t0", "t1", "t2", "t3", "t4", "t5", "t6", "w1", "w2", "w3", "w4", "w5", "w6" };
+    struct error err;
+    int64_t width = 8 + (int64_t)(random_uniform(seed, 0, 0) * 20);
+    *g = (struct sbp_graph){ 0 };
+    int at = graph_tensor(g, names[0], (struct shape){ 2, { 16, width }, 1 }, -1);
+    for (int o = 0; o < length; o++) {
+        const bool linear = random_uniform(seed, 1, (uint64_t)o) < 0.6;
+        const int64_t next = linear ? 8 + (int64_t)(random_uniform(seed, 2, (uint64_t)o) * 20) : width;
+        const int out = graph_tensor(g, names[o + 1], (struct shape){ 2, { 16, next }, 1 }, -1);
+        if (linear) {
+            const int w = graph_tensor(g, names[o + 7], (struct shape){ 2, { next, width }, 1 }, -1);
+            graph_op(g, &sbp_linear, "nd,fd->nf", out, (const int[]){ at, w });
+            assert_int_equal(graph_pin(g, m, names[o + 7],
+                                       some_signature(&g->tensor[w].shape, m, seed, 10 + (uint64_t)o), &err),
+                             OK);
+        } else graph_op(g, &sbp_gelu, "nf->nf", out, (const int[]){ at });
+        at = out, width = next;
+    }
+    assert_int_equal(graph_pin(g, m, "t0", some_signature(&g->tensor[0].shape, m, seed, 3), &err), OK);
+    assert_int_equal(graph_pin(g, m, names[length], some_signature(&g->tensor[at].shape, m, seed, 4), &err), OK);
+}
+
+static void test_search_is_brute_force(void **state)
+{
+    (void)state;
+    const struct sbp_mesh meshes[] = { { 1, { 2 } }, { 1, { 3 } }, { 2, { 2, 2 } } };
+    for (int i = 0; i < 3; i++)
+        for (uint64_t seed = 0; seed < 12; seed++) {
+            struct sbp_graph g;
+            struct assignment a;
+            struct error err = { 0 };
+            make_chain(&g, &meshes[i], meshes[i].axes == 1 ? 6 : 3, seed);
+            assert_int_equal(sbp_assign(&g, &meshes[i], 100000, &a, &err), OK);
+            assert_int_equal(a.elements, brute_force(&g, &meshes[i], 0, g.tensor[0].pin));
+            assert_true(a.exact);
+        }
+}
+
+/* Weights travel when they are smaller than activations, activations when these are. */
+static void test_search_picks_what_is_smaller(void **state)
+{
+    (void)state;
+    const struct { int64_t B, S, D; const char *like; } row[] = { { 60, 4, 12, "dp" }, { 6, 1, 60, "1d" } };
+    for (int P = 2; P <= 6; P++)
+        for (int i = 0; i < 2; i++) {
+            const struct sbp_mesh line = { 1, { P } };
+            struct sbp_graph free_graph, pinned;
+            struct assignment found, want;
+            struct error err = { 0 };
+            graph_mlp(&free_graph, row[i].B, row[i].S, row[i].D, row[i].D);
+            pinned = free_graph;
+            assert_int_equal(graph_strategy(&pinned, &line, row[i].like, &err), OK);
+            assert_int_equal(sbp_assign(&free_graph, &line, 20000, &found, &err), OK);
+            assert_int_equal(sbp_assign(&pinned, &line, 20000, &want, &err), OK);
+            assert_int_equal(found.elements, want.elements);
+            const struct sbp up = found.tensor[graph_find(&free_graph, "mlp.up")].on[0];
+            assert_int_equal(up.kind == SBP_S && up.dim == 0, i == 0);
+        }
+}
+
+/* More devices than there is anything to give. */
+static void test_no_legal_signature(void **state)
+{
+    (void)state;
+    const struct sbp_mesh m = { 1, { 50 } };
+    struct sbp_graph g;
+    struct assignment a;
+    struct error err = { 0 };
+    graph_mlp(&g, 7, 5, 21, 26);
+    assert_int_equal(sbp_assign(&g, &m, 1000, &a, &err), ERR_PLAN);
+    assert_string_equal(err.text, "linear, which makes mlp.up, has no legal signature on 50 devices: "
+                                  "nothing in it can be cut so often");
+    assert_int_equal(graph_strategy(&g, &m, "dp", &err), ERR_PLAN);
+    assert_int_equal(graph_strategy(&g, &m, "3d", &err), ERR_USAGE);
+    assert_int_equal(graph_strategy(&g, &m, "2d", &err), ERR_PLAN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused_tables), cmocka_unit_test(test_search_is_brute_force),
+        cmocka_unit_test(test_search_picks_what_is_smaller), cmocka_unit_test(test_no_legal_signature),
+    };
+    return cmocka_run_group_tests_name("signatures that send least", tests, NULL, NULL);
+}
