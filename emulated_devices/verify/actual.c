@@ -7,12 +7,12 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* Each * takes as little as it can.  Where what follows does not fit, only the last one has to take more: what stands
- * before it was found as early as possible, so that nothing is gained by moving it.  Time:
- * the product of both lengths at most. */
+/* Each * first matches the shortest text.  If the rest does not match, only the last * is extended: everything before
+ * it was matched as early as possible, so extending an earlier * cannot help.  Time: at most the product of both
+ * lengths. */
 bool pattern_match(const char *pattern, const char *text, const char *starts[], int lengths[], int most)
 {
-    const char *after = NULL, *begin = NULL, *end = NULL;       /* behind the last *; what it stands for */
+    const char *after = NULL, *begin = NULL, *end = NULL;       /* the pattern after the last *; the text it matches */
     int star = -1;
     for (;;) {
         if (*pattern == '*') {
@@ -63,7 +63,7 @@ static bool has_ending(const char *name, const char *ending)
     return n > m && strcmp(name + n - m, ending) == 0;
 }
 
-/* Paths of a folder's safetensors files, by name: rank2 before rank10 only if they are written rank02 and rank10. */
+/* Paths of a folder's safetensors files, sorted by name, so ranks need leading zeros: rank02 before rank10. */
 static enum error_code list_folder(const char *path, char ***out, int *count, struct error *err)
 {
     DIR *d = opendir(path);
@@ -123,7 +123,7 @@ static enum error_code list_files(const struct actual *a, const char *path, char
     return OK;
 }
 
-/* The map's mesh, and for each file its rank in our order of axes.  Without one: all along dp. */
+/* The map's mesh, and each file's rank in our order of axes.  Without a mesh all ranks are along dp. */
 static enum error_code place_ranks(struct actual *a, int files, int rank_of[], struct error *err)
 {
     int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 }, order[AXIS_COUNT], axes = 0;
@@ -162,7 +162,7 @@ static int stars(const char *text)
     return n;
 }
 
-/* "layers.*": "h.*" -- each * has one to take its text from. */
+/* "layers.*": "h.*" -- every * of the second needs a * in the first. */
 static enum error_code check_name(const struct actual *a, const cJSON *one, struct error *err)
 {
     const char *map = a->map_path;
@@ -178,7 +178,7 @@ static enum error_code check_name(const struct actual *a, const cJSON *one, stru
     return OK;
 }
 
-/* What actual_read and actual_name rely on. */
+/* Check everything that actual_read and actual_name assume. */
 static enum error_code check_map(const struct actual *a, struct error *err)
 {
     const cJSON *names = NULL, *layout = NULL, *one;

@@ -1,23 +1,25 @@
-/* actual.h -- the tensors of another program: one safetensors file, or one for each rank, and a map that says how they
- * are named and cut.
+/* actual.h -- the tensors of another program: one safetensors file, or one for each rank, and a map that defines how
+ * they are named and cut.
  *
- * Serial.  A map is JSON; every part of it may be left out:
+ * Serial.  A map is JSON; all of its parts are optional:
  *
  *     { "ranks": ["a.safetensors", ...],          files in order of rank; default: those of the folder, by name
- *       "mesh": { "dp": 2, "tp": 2 },             where the ranks stand: the last axis varies fastest
+ *       "mesh": { "dp": 2, "tp": 2 },             the mesh of the ranks: the last axis varies fastest
  *       "names": { "act/h.*.ln_1": "layer*.norm" },        ours: theirs; each * stands for the same text in both
  *       "layout": [ { "tensors": "*attn.qkv", "split": "columns", "over": "tp", "parts": 3 },
  *                   { "tensors": "*", "split": "rows", "over": "dp" } ] }
  *
- * Of the entries that match a tensor all apply, but only the first for its rows and the first for its columns.  What no
- * entry cuts is whole on every rank that has it.  Sizes of contiguous pieces are those of the files, so uneven ones
- * need no words.
+ * Of all entries that match a tensor, the first for rows and the first for columns apply.  Dimensions without an entry
+ * are whole on every rank that has the tensor.  Sizes of contiguous pieces are taken from the files, so uneven pieces
+ * need no description.
  *
- *     rows, columns   contiguous, in order along the axis; "parts": P: each of P equal parts of the columns is cut
- *     (fused QKV) flat            the tensor as one row of numbers, cut in order; what is behind its end on the last
- *     rank is padding zigzag          rows are "sequences" of tokens, each cut in 2n chunks, of which rank r of n has r
- *     and 2n-1-r boxes           "boxes": for each rank a list of [[row, column], [rows, columns]], one after another
- *     in memory "transposed": true   the file has the transpose
+ *     rows, columns        contiguous, in order along the axis; "parts": P: each of P equal parts of the columns is cut
+ *                          (fused QKV)
+ *     flat                 the tensor as one row of numbers, cut in order; after its end on the last rank is padding
+ *     zigzag               rows are "sequences" of tokens, each cut in 2n chunks; rank r of n has chunks r and 2n-1-r
+ *     boxes                "boxes": for each rank a list of [[row, column], [rows, columns]], one after another in
+ *                          memory
+ *     "transposed": true   the file has the transpose
  */
 #ifndef ORRERY_ACTUAL_H
 #define ORRERY_ACTUAL_H
@@ -44,15 +46,15 @@ struct actual {
 enum error_code actual_open(struct actual *, const char *path, const char *map, struct error *);
 void actual_close(struct actual *);
 
-/** What ACTUAL calls a tensor of ours.  @return out. */
+/** ACTUAL's name of one of our tensors.  @return out. */
 const char *actual_name(const struct actual *, const char *ours, char *out, size_t size);
 
 /* One rank's piece of a tensor, in fp64: parts of the whole, one after another. */
 struct actual_piece {
     int parts;
     struct part *part;                  /* [parts] */
-    bool loose;                         /* the shape in the file says nothing: a list of boxes, or a flat piece */
-    bool padded;                        /* what follows them in the file is padding */
+    bool loose;                         /* a list of boxes, or a flat piece: the shape in the file is not compared */
+    bool padded;                        /* the file may have padding after them */
     double *data;
     int64_t count;                      /* elements of all parts */
 };
@@ -60,15 +62,14 @@ struct actual_piece {
 /**
  * Read a rank's piece.
  * @param dim  rows and columns of the whole.
- * @return OK; ERR_CHECK in words if shape and layout do not fit; ERR_FORMAT, ERR_FILE, ERR_MEMORY.  Nothing to free on
- *     failure.
+ * @return OK; ERR_CHECK if shape and layout do not fit; ERR_FORMAT, ERR_FILE, ERR_MEMORY.  Nothing to free on failure.
  */
 enum error_code actual_read(const struct actual *, const char *ours, const char *theirs, int rank, const int64_t dim[2],
                             struct actual_piece *, struct error *);
 void actual_piece_free(struct actual_piece *);
 
-/** Whether a pattern, in which * stands for any text, matches; what the first few * stand for.
- * starts, lengths: [most]. */
+/** Whether a pattern, in which * stands for any text, matches a text.
+ *  @param[out] starts, lengths  [most] the texts of the first `most` stars. */
 bool pattern_match(const char *pattern, const char *text, const char *starts[], int lengths[], int most);
 
 #endif

@@ -1,11 +1,11 @@
-/* actual_layout.c -- which part of a tensor one rank's file has, by the map and by the shapes in the files. */
+/* actual_layout.c -- the part of a tensor in one rank's file, from the map and the shapes in the files. */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/verify/actual.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor of ACTUAL, of one rank. */
+/* One rank's tensor of ACTUAL. */
 struct where {
     const struct actual *a;
     const char *ours, *theirs;
@@ -20,7 +20,7 @@ static enum error_code bad(const struct where *w, struct error *err, const char 
                 printable_path(w->a->file[w->rank].path).text, what);
 }
 
-/* The shape in a rank's file as rows and columns: leading dimensions join, a vector is a column. */
+/* The shape in a rank's file as rows and columns: leading dimensions are joined; a vector is a column. */
 static bool shape_of(const struct where *w, int rank, int64_t shape[2])
 {
     const struct safetensors_entry *e = safetensors_find(&w->a->file[rank], w->theirs);
@@ -42,7 +42,7 @@ static enum error_code axis_of(const struct where *w, const cJSON *entry, enum a
                 printable_path(w->a->map_path).text, printable(over).text);
 }
 
-/* Contiguous pieces: this one begins where those before it end. */
+/* Contiguous pieces: this one begins at the end of those before it. */
 static enum error_code contiguous(const struct where *w, const cJSON *entry, int d, struct intervals *s,
                                   struct error *err)
 {
@@ -127,7 +127,7 @@ static bool box_from(const cJSON *box, const int64_t dim[2], struct part *part)
     for (int i = 0; i < 2; i++)
         for (int d = 0; d < 2; d++) {
             const cJSON *list = cJSON_GetArrayItem(box, i), *n = cJSON_GetArrayItem(list, d);
-            if (d >= cJSON_GetArraySize(list) && d == 1) at[i][d] = i;          /* of a vector: column 0, one of them */
+            if (d >= cJSON_GetArraySize(list) && d == 1) at[i][d] = i;          /* a vector: column 0, count 1 */
             else if (n == NULL || !json_whole(n, &at[i][d])) return false;
         }
     *part = (struct part){ .dim = { dim[0], dim[1] } };
@@ -153,8 +153,8 @@ static enum error_code boxes(const struct where *w, const cJSON *entry, struct a
     return OK;
 }
 
-/* One entry that is about this tensor.  Rows and columns are those of the first entries for each;
- * flat and boxes stand alone: *alone. */
+/* Apply one entry that matches this tensor.  For rows and for columns the first entry counts; flat and boxes exclude
+ * other entries: *alone. */
 static enum error_code take_entry(struct where *w, const cJSON *entry, struct part *part, bool cut[2],
                                   struct actual_piece *p, bool *alone, struct error *err)
 {
@@ -173,7 +173,7 @@ static enum error_code take_entry(struct where *w, const cJSON *entry, struct pa
     return zigzagged ? zigzag(w, entry, &part->rows, err) : contiguous(w, entry, d, d ? &part->cols : &part->rows, err);
 }
 
-/* check_map has seen that "tensors" is a text. */
+/* check_map has checked that "tensors" is a text. */
 static bool is_about(const cJSON *entry, const struct where *w)
 {
     return pattern_match(cJSON_GetStringValue(cJSON_GetObjectItem(entry, "tensors")), w->ours, NULL, NULL, 0);

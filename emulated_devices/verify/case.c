@@ -10,14 +10,14 @@
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
-/* H for up to 9 parts; D = 27, F = 50, V = 61 divide by nothing. */
+/* H for up to 9 parts; D = 27, F = 50, V = 61 are rarely divisible by the number of parts. */
 static const struct model_config nasty = {
     .name = "nasty", .S = 9, .D = 27, .H = 9, .K = 9, .A = 3, .F = 50, .L = 9, .V = 61, .biases = BIASES_GPT2,
     .tied = true, .eps = 1e-5, .init_std = 0.2,
 };
 
-/* H=9 and K=3 for up to 9 parts: key/value heads, or from 4 parts on their copies, are dealt out
- * unevenly but at 3, 6 and 9; F is prime. */
+/* H=9 and K=3 for up to 9 parts: key/value heads, or with 4 or more parts their copies, are distributed unevenly except
+ * over 3, 6 and 9; F is prime. */
 void case_take_llama(struct plan *p)
 {
     const int64_t L = p->model.L;
@@ -28,7 +28,7 @@ void case_take_llama(struct plan *p)
     };
 }
 
-/* H=9 for up to 9 parts; of a head's five numbers four turn; F, V and D divide by nothing. */
+/* H=9 for up to 9 parts; four of a head's five numbers are rotated; F, V and D are rarely divisible. */
 void case_take_gptj(struct plan *p)
 {
     const int64_t L = p->model.L;
@@ -41,7 +41,7 @@ void case_take_gptj(struct plan *p)
     };
 }
 
-/* Coefficients so large that a mistake in these losses shows. */
+/* Coefficients large enough that an error in these losses is detected. */
 void case_take_mixtral(struct plan *p)
 {
     case_take_llama(p);
@@ -95,7 +95,7 @@ void case_take_context(struct plan *p, int cp, const char *attention)
     p->attention = attention;
 }
 
-/* Four microbatches where the batch has them, so that schedules that add in the same order can be compared by bits. */
+/* Four microbatches if the batch allows, so that schedules with the same order of additions can be compared by bits. */
 enum error_code case_take_schedule(struct plan *p, const char *schedule, struct error *err)
 {
     static const int micros[] = { 4, 2, 1 }, chunks[] = { 2, 1 };
@@ -111,7 +111,7 @@ enum error_code case_take_schedule(struct plan *p, const char *schedule, struct 
     return err->code;
 }
 
-/* The gradient of key biases is nothing but rounding noise, of which Adam with its usual eps makes a step of noise. */
+/* The gradient of key biases is only rounding noise; with its default eps Adam would turn it into full steps. */
 void case_take_low_rank(struct plan *p, const struct optimizer *o)
 {
     p->optimizer = o;
@@ -120,7 +120,7 @@ void case_take_low_rank(struct plan *p, const struct optimizer *o)
     p->hyper.rank = 4, p->hyper.refresh = 2, p->hyper.history = 2;
 }
 
-/* So far from the weights that what rounding does to a slope stays small beside it. */
+/* eps is large enough that the slope's rounding error is small compared with the slope. */
 void case_take_mezo(struct plan *p, int sides)
 {
     (void)optimizer_find(&p->optimizer, "mezo", NULL);
@@ -189,15 +189,16 @@ static void add_skips(uint64_t *h, const struct schedule *s)
         }
 }
 
-/* A tied embedding's two uses are added up where they are made, in the order in which they come. */
+/* Whether one place computes both gradients of a tied embedding: it adds them in the order in which they are
+ * computed. */
 static bool adds_both_uses(const struct plan *p, const struct schedule *s)
 {
     struct param_spec tokens = model_param(&p->model, 0);
     return p->model.tied && s->stages > 1 && plan_holders(p, s, &tokens, NULL) == 1;
 }
 
-/* Those that add up weight gradients in the order of the microbatches, on one copy of each stage,
- * make the same sums. */
+/* All schedules that add weight gradients in the order of the microbatches, on one copy of each stage, compute the same
+ * sums. */
 static void add_schedule(uint64_t *h, const struct plan *p, const struct schedule *s)
 {
     struct place place[2];
@@ -209,7 +210,8 @@ static void add_schedule(uint64_t *h, const struct plan *p, const struct schedul
     ADD(*h, s->chunks);
 }
 
-/* Over dp sums are made level by level, in each in the order of ranks; of gradients in shards for every microbatch. */
+/* Over dp, sums are computed level by level, each in the order of ranks; with sharded gradients for every
+ * microbatch. */
 static void add_levels(uint64_t *h, const struct plan *p, const struct shards *s)
 {
     for (enum shard_level l = BY_WEIGHTS; l < SHARD_LEVELS; l++) {
@@ -279,8 +281,8 @@ static enum error_code hash_one(struct trainer *t, int param, int64_t n, enum te
     return e;
 }
 
-/* The whole model's weights and their masters, tensor by tensor in the model's order.  Collective;
- * the result is on rank 0. */
+/* Hash the whole model's weights and masters, tensor by tensor in the model's order.  Collective; the result is on
+ * rank 0. */
 static enum error_code hash_whole(struct trainer *t, uint64_t *h, struct error *err)
 {
     enum error_code e = OK;
@@ -319,7 +321,7 @@ static enum error_code judge_numbers(const struct outcome *o, const struct plan 
     return OK;
 }
 
-/* Everything that one device alone knows, agreed on. */
+/* Agree on the checks that each device makes by itself. */
 static void judge(struct outcome *o, const struct trainer *t)
 {
     enum error_code e = OK;
@@ -332,7 +334,7 @@ static void judge(struct outcome *o, const struct trainer *t)
         o->verdict = o->copies.code != OK ? o->copies : o->traffic.code != OK ? o->traffic : o->memory;
 }
 
-/* That copies differ is a verdict; the first is kept, and the others looked for no more. */
+/* Copies that differ are a verdict, not an error.  The first is kept; later checks are skipped. */
 static enum error_code check_copies(struct trainer *t, enum replicas_when when, struct outcome *o, struct error *err)
 {
     if (o->copies.code) return OK;
@@ -386,7 +388,7 @@ static enum error_code train(struct trainer *t, const struct batch_source source
     return e;
 }
 
-/* What is done with an open trainer. */
+/* The work to do with an open trainer. */
 struct work {
     enum error_code (*run)(struct trainer *, struct batch_source, struct work *, struct error *);
     struct outcome *outcome;

@@ -69,7 +69,7 @@ static enum error_code note_bits(struct cases *c, uint64_t key, uint64_t hash, c
     return OK;
 }
 
-/* Note the bits of the most usual plan of a choice's key, if that is another. */
+/* Train the plan with the most default values for a choice's key, if it is another one, and store its bits. */
 static enum error_code train_twin(struct cases *c, uint64_t key, const struct choice *x, struct error *err)
 {
     struct choice plain;

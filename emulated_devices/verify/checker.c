@@ -35,8 +35,8 @@ struct comparing {
     struct tensor truth;                /* F64 */
     int64_t dim[2];
     double norm;
-    unsigned char *seen;                /* [elements] some rank has it */
-    struct tensor part;                 /* F64: the part at hand */
+    unsigned char *seen;                /* [elements] whether some rank has it */
+    struct tensor part;                 /* F64: the current part */
     struct sums sums;
     bool finite;
 };
@@ -51,7 +51,7 @@ static void add_run(void *context, struct run r)
     sums_add(&c->sums, c->part, r.piece, c->truth, r.whole, r.length);
 }
 
-/* A rank's error is that of its part over the norm of the whole. */
+/* A rank's error is the error norm of its part over the norm of the whole. */
 static enum error_code compare_rank(struct comparing *c, const char *theirs, int rank, struct error *err)
 {
     struct actual_piece p;
@@ -139,10 +139,10 @@ static enum error_code check_tensor(const struct golden *g, const struct actual 
     return e;
 }
 
-/* ---- what is there, and what is not ------------------------------------------------------------------------------ */
+/* ---- missing tensors --------------------------------------------------------------------------------------------- */
 
-/* Who dumps something of a kind dumps all of it: "act", "grad" of activations, "grad" of weights,
- * "adamw/weight", ... */
+/* A program that dumps one tensor of a kind must dump all of them.  Kinds: "act", "grad" of activations, "grad" of
+ * weights, "adamw/weight", ... */
 static bool same_kind(const char *a, const char *b)
 {
     const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
@@ -171,7 +171,7 @@ static bool is_expected(const struct golden *g, const struct actual *a, const st
     char name[256];
     for (int i = 0; i < r->count; i++)
         if (strcmp(actual_name(a, r->all[i].name, name, sizeof name), theirs) == 0) return true;
-    return safetensors_find(&g->file, theirs) != NULL;          /* an input, such as ids, that nothing computes */
+    return safetensors_find(&g->file, theirs) != NULL;          /* an input, such as ids: it is not computed */
 }
 
 static enum error_code list_extras(const struct golden *g, const struct actual *a, struct check_result *r,
@@ -199,8 +199,8 @@ static bool ends(const char *name, const char *with)
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
-/* From the first router on whose choice is another one, to the end of the pass;
- * later ones are the optimizers', whose bounds know. */
+/* From the first router with a different choice to the end of the pass, tensors cannot be judged.  Later tensors are
+ * the optimizers'; their bounds allow for it. */
 static enum error_code forgive_elsewhere(const struct golden *g, const struct actual *a, struct check_result *r,
                                          struct error *err)
 {

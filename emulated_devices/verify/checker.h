@@ -1,5 +1,4 @@
-/* checker.h -- compare a program's tensors with a golden file: which is the first wrong one, on
- * which ranks, by which factor. */
+/* checker.h -- compares a program's tensors with a golden file: the first wrong tensor, its ranks, the factor. */
 #ifndef ORRERY_CHECKER_H
 #define ORRERY_CHECKER_H
 
@@ -7,7 +6,7 @@
 #include "emulated_devices/verify/diagnose.h"
 #include "emulated_devices/verify/golden_bounds.h"
 
-/* X(id, in words, whether the check then fails) */
+/* X(id, text, whether the check then fails) */
 #define FINDINGS(X)                                                     \
     X(HOLDS,     "holds",                                               false)  \
     X(OPEN,      "cannot be judged: rounding alone may change all of it", false) \
@@ -30,28 +29,28 @@ bool finding_fails(enum finding);
 
 /* One golden tensor. */
 struct checked {
-    const char *name;                   /* the golden list's */
+    const char *name;                   /* in the golden list */
     enum finding finding;
     double error, bound;                /* norm over norm; of the worst rank */
-    int rank;                           /* which has it */
-    struct evidence *on;                /* of one that differs; NULL else */
-    char why[300];                      /* of what is misshaped or incomplete */
+    int rank;                           /* the worst rank */
+    struct evidence *on;                /* if it differs; else NULL */
+    char why[300];                      /* the reason, if it is misshaped or incomplete */
 };
 
 struct check_result {
     int count;
     struct checked *all;                /* [count] in order of execution */
-    int found[FINDING_COUNT];           /* how many of each */
-    int first, worst;                   /* the first that fails; the largest error/bound; -1: none */
-    char (*extra)[96];                  /* [extras] names of ACTUAL's that are no golden tensor's */
+    int found[FINDING_COUNT];           /* the number of each finding */
+    int first, worst;                   /* indices: the first that fails; the largest error/bound; -1: none */
+    char (*extra)[96];                  /* [extras] ACTUAL's names that match no golden tensor */
     int extras;
     struct golden_list list;
 };
 
 /**
- * Compare.
- * @return OK when there is a result, whatever it says; ERR_CHECK if nothing at all could be compared; ERR_FILE,
- *     ERR_FORMAT, ERR_MEMORY.
+ * Compare all tensors.
+ * @return OK when there is a result, also if tensors differ; ERR_CHECK if nothing could be compared; ERR_FILE,
+ *         ERR_FORMAT, ERR_MEMORY.
  */
 enum error_code check_files(const struct golden *, const struct actual *, enum dtype, struct check_result *,
                             struct error *);
@@ -59,7 +58,7 @@ void check_result_free(struct check_result *);
 
 /**
  * Whether ACTUAL's router logits choose the golden experts in a layer.
- * @param[out] same  true also if ACTUAL has no such logits, or not of that shape.
+ * @param[out] same  also true if ACTUAL has no such logits, or with another shape.
  * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
  */
 enum error_code checker_same_route(const struct golden *, const struct actual *, int layer, bool *same, struct error *);

@@ -1,7 +1,7 @@
-/* checker_route.c -- whether somebody's tokens go to the experts to which they go in a golden file.
+/* checker_route.c -- whether a program's tokens go to the same experts as in a golden file.
  *
- * In 16 bits rounding may send a token elsewhere, and then what comes after is another function's value, right or
- * wrong.
+ * In 16 bits rounding may send a token to another expert.  All later values then belong to another function, so they
+ * cannot be judged.
  */
 #include "emulated_devices/verify/checker.h"
 #include "ref/ops/ops.h"
@@ -16,7 +16,7 @@ static void paste_run(void *context, struct run r)
     for (int64_t i = 0; i < r.length; i++) p->whole[r.whole + i] = p->piece[r.piece + i];
 }
 
-/* A tensor of all ranks together; what none of them has stays as it is. */
+/* Assemble a tensor from all ranks; elements that no rank has are not changed. */
 static enum error_code gather(const struct actual *a, const char *name, const int64_t dim[2], double *whole,
                               struct error *err)
 {
@@ -27,7 +27,7 @@ static enum error_code gather(const struct actual *a, const char *name, const in
         struct actual_piece p;
         if (safetensors_find(&a->file[r], theirs) == NULL) continue;
         e = actual_read(a, name, theirs, r, dim, &p, err);
-        if (e == ERR_CHECK) return OK;                  /* another shape: the comparison says so */
+        if (e == ERR_CHECK) return OK;                  /* another shape: the comparison reports it */
         struct into into = { whole, e ? NULL : p.data };
         for (int i = 0; !e && i < p.parts; i++) {
             part_each_run(&p.part[i], paste_run, &into);

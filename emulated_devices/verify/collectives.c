@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- where in and out lie ---------------------------------------------------------------------------------------- */
+/* ---- the places of in and out ------------------------------------------------------------------------------------ */
 
 static size_t bytes_of(const struct exact_call *c, int64_t elements)
 {
@@ -16,7 +16,7 @@ static bool in_place(const struct exact_call *c)
     return out < in + bytes_of(c, exact_in_length(c)) && in < out + bytes_of(c, exact_out_length(c));
 }
 
-/* Behind each other; or in place, the shorter as this member's block of the longer where the operation has blocks. */
+/* One after the other; or in place: if the operation has blocks, the shorter is this member's block of the longer. */
 static void lay_out(struct exact_call *c, char *memory, bool in_place)
 {
     const int64_t in = exact_in_length(c), out = exact_out_length(c);
@@ -65,7 +65,7 @@ static enum error_code run_call(struct group *g, const struct algorithm *a, stru
     return e;
 }
 
-/* A buffer for a call, filled with input and with NaN. */
+/* Run one call in a buffer that is filled with the input, and with NaN elsewhere. */
 static enum error_code one_call(struct group *g, const struct algorithm *a, struct exact_call *c, bool in_place,
                                 struct algorithm_outcome *o, struct error *err)
 {
@@ -112,7 +112,7 @@ enum error_code verify_algorithm(struct group *g, const struct algorithm *a, str
         }
     if (o->calls) o->refused = NULL;
     if (e != ERR_CHECK && e != ERR_USAGE) return e;
-    o->verdict = (struct error){ .code = ERR_CHECK };           /* a call that was not taken is a wrong answer too */
+    o->verdict = (struct error){ .code = ERR_CHECK };           /* a refused call is also a failure */
     memcpy(o->verdict.text, err->text, sizeof err->text);
     return OK;
 }

@@ -1,4 +1,4 @@
-/* collectives.h -- every algorithm of every collective, on numbers that come out exactly. */
+/* collectives.h -- checks every algorithm of every collective with numbers whose sums are exact. */
 #ifndef ORRERY_VERIFY_COLLECTIVES_H
 #define ORRERY_VERIFY_COLLECTIVES_H
 
@@ -8,19 +8,18 @@
 struct algorithm_outcome {
     int calls;
     int64_t elements;                   /* compared by == on this member, over all calls */
-    const char *refused;                /* NULL, or why the algorithm takes no group of this size */
-    struct error verdict;               /* OK, or ERR_CHECK: the first member, call and element that is wrong, or cost
-                                         * that was not met */
+    const char *refused;                /* NULL, or why the algorithm refuses groups of this size */
+    struct error verdict;               /* OK, or ERR_CHECK: the first wrong member, call and element, or wrong cost */
 };
 
 /**
- * Call one algorithm with lengths round the group's size and far above it, in two formats, from different roots, with
- * in and out apart and in place.
+ * Call one algorithm with lengths around the group's size and far above it, in two formats, from different roots, with
+ * separate in and out and in place.
  *
  * Inputs are small integers that depend only on (member, index): every sum is exact in any order, and every member
  * knows the right answer.  Messages, bytes and additions counted must equal the algorithm's cost function.
  * Collective over the group.
- * @return OK when there is an outcome, whatever its verdict; ERR_MEMORY, ERR_COMM on every member.
+ * @return OK when there is an outcome, with any verdict; ERR_MEMORY, ERR_COMM on every member.
  */
 enum error_code verify_algorithm(struct group *, const struct algorithm *, struct algorithm_outcome *, struct error *);
 

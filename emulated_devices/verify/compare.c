@@ -41,9 +41,9 @@ struct job {
     struct comparison *result;
     struct worst *worst;
     const char *kind, *of;              /* of: "exp_avg of " */
-    struct held_to *to;                 /* [replicas] rank 0: what each of those that train apart is held to */
+    struct held_to *to;                 /* [replicas] rank 0: truth and bound of each replica */
     int64_t step;
-    bool ignored;                    /* the truth has no finite numbers: the step is skipped; or nobody knows a bound */
+    bool ignored;                       /* the truth is not finite, so the step is skipped; or there is no bound */
 };
 
 struct beside { struct tensor truth, piece; struct sums sums; };
@@ -116,7 +116,7 @@ static enum error_code compare_one(struct trainer *t, struct reference *ref, int
     return e;
 }
 
-/* ---- gradients that were quantised on their way ------------------------------------------------------------------ */
+/* ---- gradients that are sent quantised --------------------------------------------------------------------------- */
 
 static void compare_excess(void *context, const struct piece *p)
 {
@@ -126,8 +126,8 @@ static void compare_excess(void *context, const struct piece *p)
     if (!j->ignored) comparison_excess(j->result, found, p->data);
 }
 
-/* What devices have computed is compared before any of it is quantised; what that has done to it is held to its proven
- * bound. Then the reference goes on from the devices' gradients. */
+/* Compare the computed gradients before quantising, and the effect of quantising with its proven bound.  Then the
+ * reference continues from the devices' gradients. */
 static enum error_code compare_quantised(struct trainer *t, struct reference *ref, int i, struct job j,
                                          struct error *err)
 {
@@ -138,7 +138,7 @@ static enum error_code compare_quantised(struct trainer *t, struct reference *re
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* The other devices sleep until it is done, so that it may have the cores of all. */
+/* The other devices sleep meanwhile, so the reference may use all cores. */
 static enum error_code gradients_on_all_cores(struct reference *ref, int devices, struct error *err)
 {
     use_cores(1);
@@ -150,7 +150,7 @@ static enum error_code gradients_on_all_cores(struct reference *ref, int devices
 enum error_code compare_begin(struct probes *p, struct reference *ref, struct error *err)
 {
     struct comm *comm = p->trainer->comm;
-    plan_take_step(&p->trainer->plan, p->trainer->step);        /* who has which rows of it */
+    plan_take_step(&p->trainer->plan, p->trainer->step);        /* sets each device's rows */
     enum error_code e = comm->rank == 0 ? gradients_on_all_cores(ref, comm->size, err) : OK;
     e = comm_agree(comm, e, err);
     return e ? e : probes_deliver(p, comm->rank == 0 ? &ref->record : NULL, err);
@@ -169,8 +169,8 @@ static void compare_sides(struct comparison *c, const struct reference *ref, con
     if (!failed && c->failed) c->where.on.sides = true;
 }
 
-/* Steps are counted from 1, so that one step's gradients and weights have one number.  The gradients of weights are
- * finished last layer first. */
+/* Steps are counted from 1, so that a step's gradients and its new weights have the same number.  Weight gradients are
+ * completed from the last layer to the first. */
 enum error_code compare_gradients(struct probes *p, struct reference *ref, const struct step_result *result,
                                   struct comparison *c, struct error *err)
 {
@@ -199,8 +199,8 @@ enum error_code compare_gradients(struct probes *p, struct reference *ref, const
     return e;
 }
 
-/* In order of execution: the outer momentum first, then the anchor that it steps, then the
- * replicas' weights, which become it. */
+/* In order of execution: the outer momentum, the anchor that it steps, then the replicas' weights, which are set to the
+ * anchor. */
 static enum error_code compare_outer(struct trainer *t, struct reference *ref, struct comparison *c, struct error *err)
 {
     const int n = t->data.shards.apart ? model_param_count(&t->plan.model) : 0;

@@ -1,6 +1,5 @@
-/* compare.h -- every device's activations, gradients, loss, weights and optimizer state against the one-device run,
- * each beside its bound, in order of execution.
- */
+/* compare.h -- compares every device's activations, gradients, loss, weights and optimizer state with the one-device
+ * run, each with its bound, in order of execution. */
 #ifndef ORRERY_COMPARE_H
 #define ORRERY_COMPARE_H
 
@@ -16,8 +15,8 @@
 enum error_code compare_begin(struct probes *, struct reference *ref, struct error *);
 
 /**
- * Compare loss, activations and gradients / weights and optimizer state, on all devices that hold a piece.
- * Collective; the result is on rank 0.
+ * compare_gradients compares loss, activations and gradients; compare_weights compares weights and optimizer state, on
+ * all devices that hold a piece.  Collective; the result is on rank 0.
  */
 enum error_code compare_gradients(struct probes *, struct reference *ref, const struct step_result *,
                                   struct comparison *, struct error *);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- which tensor it is ------------------------------------------------------------------------------------------ */
+/* ---- the current tensor ------------------------------------------------------------------------------------------ */
 
 static bool same_tensor(const struct spread *a, const struct spread *b)
 {
@@ -18,7 +18,7 @@ const char *spread_name(char *out, size_t size, const struct spread *s)
     return out;
 }
 
-/* Devices are visited tensor by tensor: when the next one comes, the last has been seen on all that have it. */
+/* Calls come tensor by tensor: when the next tensor starts, the previous one has been compared on all its devices. */
 static void enter(struct comparison *c, const char *kind, const struct worst *found)
 {
     struct spread now = { .step = found->step };
@@ -29,7 +29,7 @@ static void enter(struct comparison *c, const char *kind, const struct worst *fo
     c->current = now;
 }
 
-/* ---- where the one-device run itself diverges -------------------------------------------------------------------- */
+/* ---- if the one-device run itself diverges ----------------------------------------------------------------------- */
 
 void comparison_step(struct comparison *c, bool skipped)
 {
@@ -37,9 +37,8 @@ void comparison_step(struct comparison *c, bool skipped)
     c->passing = skipped;
 }
 
-/* Whether there is nothing to be held to: the truth is not finite, or its twin is not, so that rounding decides whether
- * it is.  Which elements of a sum's result overflow depends on the order of addition, so from here on nothing is
- * compared, but for loss and norm. */
+/* Whether there is nothing to compare with: the truth or its twin is not finite, so rounding decides about overflow.
+ * Which elements of a sum overflow depends on the order of addition; from here on only loss and norm are compared. */
 static bool diverges(struct comparison *c, const char *kind, const struct worst *found, double size)
 {
     if (c->diverged) return true;
@@ -52,8 +51,7 @@ static bool diverges(struct comparison *c, const char *kind, const struct worst 
 
 /* ---- a comparison ------------------------------------------------------------------------------------------------ */
 
-/* The first tensor that does not hold is followed on all devices that have it;
- * its worst device is the one that is named. */
+/* Collect the first failing tensor's errors on all devices that have it; report its worst device. */
 static void note_failure(struct comparison *c, const struct worst *of, const char *kind, const struct worst *found)
 {
     c->wrong++;
@@ -72,7 +70,7 @@ static void note(struct comparison *c, struct worst *of, const char *kind, struc
 {
     enter(c, kind, &found);
     c->compared++;
-    if (isnan(found.error)) found.error = NAN;          /* without a sign */
+    if (isnan(found.error)) found.error = NAN;          /* remove its sign */
     if (of != &c->quantised && exceeds(found.error, c->largest_error)) c->largest_error = found.error;
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
     const bool fails = !(found.ratio <= 1);

@@ -62,7 +62,7 @@ enum error_code traffic_check(const struct trainer *t, int64_t steps, struct err
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* What was known before there were devices. */
+/* Compare with what was predicted before the devices started. */
 static enum error_code check_prediction(const struct trainer *t, int64_t steps, struct error *err)
 {
     const struct arena_use *counted = &t->device->arena.peak;
@@ -92,6 +92,6 @@ enum error_code memory_check(const struct trainer *t, int64_t steps, struct erro
         return fail(err, ERR_CHECK, "device %d: %llu bytes of activations are left after a step", t->comm->rank,
                     (unsigned long long)a->now.tag[ACTIVATIONS]);
     const bool largest_done = t->plan.batches == NULL || steps >= t->plan.batches->steps;
-    /* that is of a run from the first step on */
+    /* the prediction is for a run that starts at the first step */
     return t->step == steps && largest_done ? check_prediction(t, steps, err) : OK;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 enum pair_state { OPEN, COVERED, REFUSED };
-enum { UNKNOWN, FOUND, NONE, TOLD };            /* homes; told: that there is none */
+enum { UNKNOWN, FOUND, NONE, TOLD };            /* states of homes; TOLD: NONE, and reported */
 
 static int index_of(const struct covering *c, int dimension, int value) { return c->before[dimension] + value; }
 
@@ -47,7 +47,7 @@ static bool fits(const struct covering *c, const struct choice *x, struct error 
 
 /* ---- homes ------------------------------------------------------------------------------------------------------- */
 
-/* Change up to so many of the dimensions from `from` on, but none of those kept, until the choice is a case. */
+/* Change up to `changes` dimensions, from `from` on and without those in `keep`, until the choice is a case. */
 static bool mend(const struct covering *c, struct choice *x, const struct choice *keep, int from, int changes)
 {
     if (fits(c, x, NULL)) return true;
@@ -65,7 +65,7 @@ static bool mend(const struct covering *c, struct choice *x, const struct choice
 
 enum { CHANGES_TO_A_HOME = 2, CHANGES_TO_A_PAIR = 1 };
 
-/* The usual case but for this value, or a case that is little more unusual. */
+/* The default case with this value, or a case with few more changes. */
 static const struct choice *home_of(struct covering *c, int dimension, int value)
 {
     const int i = index_of(c, dimension, value);
@@ -83,7 +83,7 @@ static const struct choice *home_of(struct covering *c, int dimension, int value
     return c->has_home[i] == FOUND ? &c->home[i] : NULL;
 }
 
-/* What is unusual in one laid over the other. */
+/* `below` with all values of `above` that are not defaults. */
 static struct choice overlay(const struct covering *c, const struct choice *below, const struct choice *above)
 {
     struct choice x = *below;
@@ -94,7 +94,7 @@ static struct choice overlay(const struct covering *c, const struct choice *belo
 
 /* ---- a case for a pair ------------------------------------------------------------------------------------------- */
 
-/* Of a value that no case has there is one refusal, not one for each pair.  @return whether it is news. */
+/* A value that is in no case is refused once, not once for each pair.  @return whether this is the first time. */
 static bool tell_homeless(struct covering *c, struct value_pair *p, struct error *why)
 {
     for (int i = 0; i < 2; i++) {
@@ -110,7 +110,7 @@ static bool tell_homeless(struct covering *c, struct value_pair *p, struct error
     return false;
 }
 
-/* Near the homes of both values, over one or the other. */
+/* Find a case for a pair: the overlay of both values' homes, with few changes. */
 static bool seed(struct covering *c, const struct value_pair *p, struct choice *x, struct error *why)
 {
     const struct choice *home[2];
@@ -129,7 +129,7 @@ static bool seed(struct covering *c, const struct value_pair *p, struct choice *
     return fits(c, x, why);
 }
 
-/* Open pairs that a value makes with the other values of a choice. */
+/* The number of open pairs of a value with the other values of a choice. */
 static int gain(struct covering *c, const struct choice *x, int dimension, int value)
 {
     int n = 0;
@@ -138,7 +138,7 @@ static int gain(struct covering *c, const struct choice *x, int dimension, int v
     return n;
 }
 
-/* The value that covers most, of those that fit. */
+/* Choose the valid value that covers the most open pairs. */
 static void improve(struct covering *c, struct choice *x, int dimension)
 {
     int best = x->value[dimension], most = gain(c, x, dimension, best);
@@ -174,7 +174,7 @@ static bool is_wanted(struct covering *c, const struct value_pair *p)
     return c->varies[a] && c->varies[b] && first != c->rest && *state_of(c, a, p->value[0], b, p->value[1]) == OPEN;
 }
 
-/* The pair behind the one that was looked at. */
+/* Go to the next pair. */
 static bool step_pair(struct covering *c)
 {
     int *at = c->at;

@@ -1,12 +1,12 @@
-/* covering.h -- cases that between them have every pair of values that can be had together.
+/* covering.h -- a set of cases that covers every valid pair of values.
  *
- * A case chooses one value in each of several dimensions.  Most mistakes need one value, or two that meet: so each pair
- * of values, of two dimensions, that some case can have is in at least one case.  Value 0 of a dimension is the usual
- * one.
+ * A case chooses one value in each of several dimensions.  Most mistakes need one value, or two values together.  So
+ * each pair of values of two dimensions that is possible in some case is in at least one case.  Value 0 of a dimension
+ * is its default.
  *
  * Source   D. Cohen et al., "The AETG system: an approach to testing based on combinatorial design", IEEE Transactions
- *          on Software Engineering 23(7), 1997: greedy, from pair to pair.  Deterministic here, and with values that
- *          only go with others
+ *          on Software Engineering 23(7), 1997: greedy, pair by pair.  Here it is deterministic, and some values are
+ *          valid only with certain others
  */
 #ifndef ORRERY_COVERING_H
 #define ORRERY_COVERING_H
@@ -21,40 +21,40 @@ struct choice { int value[COVERING_MOST_DIMENSIONS]; };
 
 struct covering {
     int dimensions;
-    const int *values;                  /* [dimensions] how many each has */
-    /** Whether a choice is a case.  @return OK; ERR_PLAN with the reason; ERR_USAGE for one that is of no interest. */
+    const int *values;                  /* [dimensions] numbers of values */
+    /** Whether a choice is a case.  @return OK; ERR_PLAN with the reason; ERR_USAGE if it is valid but not wanted. */
     enum error_code (*check)(const void *context, const struct choice *, struct error *);
     const void *context;
-    bool varies[COVERING_MOST_DIMENSIONS];      /* others stay at 0 */
+    bool varies[COVERING_MOST_DIMENSIONS];      /* other dimensions stay at 0 */
     int first;                          /* pairs with this dimension come first */
 
-    /* Inside. */
-    int total, *before;                 /* values of all dimensions; of those before each */
+    /* Private. */
+    int total, *before;                 /* values of all dimensions; [dimensions] of all dimensions before this one */
     unsigned char *pair;                /* [total][total] enum pair_state */
-    struct choice *home;                /* [total] a case with this value and little else */
-    unsigned char *has_home;            /* [total] 0: not looked for yet */
-    int at[4];                          /* the pair that is looked at: two dimensions and their values; */
-    bool rest;                          /* ... among those without the first dimension */
+    struct choice *home;                /* [total] home of a value: a case with it and mostly defaults */
+    unsigned char *has_home;            /* [total] 0: not searched yet */
+    int at[4];                          /* the current pair: two dimensions and their values */
+    bool rest;                          /* the current pair is among those without the first dimension */
 };
 
-/** Room for all pairs.  dimensions, values, check and context are set.  @return OK or ERR_MEMORY;
- * covering_close either way. */
+/** Allocate the table of pairs.  dimensions, values, check and context must be set.  @return OK or ERR_MEMORY; call
+ *  covering_close after both. */
 enum error_code covering_open(struct covering *, struct error *);
 void covering_close(struct covering *);
 
-/** Look at all pairs (again), in dimensions that vary.  Those that are covered stay covered;
- * what could not be had may be possible now. */
+/** Start (again) with the pairs of dimensions that vary.  Covered pairs stay covered; pairs that were impossible may be
+ *  possible now. */
 void covering_begin(struct covering *);
 
 enum covering_result { COVERING_CASE, COVERING_REFUSED, COVERING_DONE };
 
-/* Two values, each a dimension and its value.  dimension[1] is -1 of a value that goes with nothing. */
+/* Two values, each with its dimension.  dimension[1] is -1 for a value that is in no case. */
 struct value_pair { int dimension[2], value[2]; };
 
 /**
- * The next case, or the next pair that no case has.
- * @param[out] pair  what it was made for, or what is refused.
- * @param[out] why   why it is.
+ * The next case, or the next pair that no case can have.
+ * @param[out] pair  the pair for which the case was made, or the refused pair.
+ * @param[out] why   the reason of the refusal.
  */
 enum covering_result covering_next(struct covering *, struct choice *, struct value_pair *pair, struct error *why);
 

@@ -4,14 +4,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* ---- how close is the same --------------------------------------------------------------------------------------- */
+/* ---- tolerances -------------------------------------------------------------------------------------------------- */
 
-static const double SAME = 1e-3;    /* relative: a factor is a number, and a residual nothing, if they are this close */
-static const double MOST_ROUNDING = 0.05;   /* beyond that anything is a multiple of anything */
+static const double SAME = 1e-3;            /* relative tolerance: of a factor to a number, of a residual to 0 */
+static const double MOST_ROUNDING = 0.05;   /* upper limit of closeness(): above it any tensors would match */
 
 static bool near(double a, double b, double same) { return fabs(a - b) <= same * fabs(b); }
 
-/* As close as rounding lets a factor come. */
+/* The tolerance of a factor, given the tensor's rounding errors. */
 static double closeness(const struct evidence *e) { return fmax(SAME, fmin(e->rounding, MOST_ROUNDING)); }
 
 /* ---- adding up devices ------------------------------------------------------------------------------------------- */
@@ -30,8 +30,7 @@ struct scale scale_of(double actual, double product, double truth)
     return (struct scale){ product / truth, actual > 0 ? sqrt(fmax(left, 0) / actual) : 0 };
 }
 
-/* What the failing devices have in common.  Once two have different factors, none that comes later can mend that:
- * NaN stays. */
+/* The common scale of the failing devices.  If two have different factors it is NaN, and stays NaN. */
 static void join(struct scale *all, struct scale one, double same, bool first)
 {
     if (first) *all = one;
@@ -49,7 +48,7 @@ void evidence_add(struct evidence *e, int rank, bool fails, struct scale scale, 
     if (rank < DIAGNOSE_MOST) e->factor[rank] = scale.factor, e->truth[rank] = truth;
 }
 
-/* Text that grows; what does not fit is left out. */
+/* A text to append to; text that does not fit is dropped. */
 struct words { char *out; size_t size, used; };
 
 static void say(struct words *w, const char *format, ...)
@@ -63,7 +62,7 @@ static void say(struct words *w, const char *format, ...)
 
 /* ---- where ------------------------------------------------------------------------------------------------------- */
 
-/* The coordinates that a set of devices has on one axis, and how many they are. */
+/* The coordinates of a set of devices on one axis.  @return how many. */
 static int coordinates(const struct mesh *m, const struct devices *s, enum axis a, bool has[])
 {
     int n = 0;
@@ -74,7 +73,7 @@ static int coordinates(const struct mesh *m, const struct devices *s, enum axis 
     return n;
 }
 
-/* Whether the failing ones are all holders with their coordinates: only then are coordinates the whole story. */
+/* Whether all holders with coordinates of failing devices fail: only then coordinates describe the set. */
 static bool is_product(const struct mesh *m, const struct devices *holding, const struct devices *failing)
 {
     for (int r = 0; r < m->devices; r++) {
@@ -123,7 +122,7 @@ const char *diagnose_place(char *out, size_t size, const struct mesh *m, const s
         return out;
     }
     static const enum axis order[] = { DP, TP, PP, CP, EP };
-    for (int pass = 0; pass < 2; pass++)                        /* what is special first */
+    for (int pass = 0; pass < 2; pass++)                        /* restricted axes first */
         for (int i = 0; i < AXIS_COUNT; i++) {
             bool has[MESH_MOST_DEVICES];
             const bool any = coordinates(m, failing, order[i], has) == coordinates(m, holding, order[i], has) &&
@@ -135,16 +134,16 @@ const char *diagnose_place(char *out, size_t size, const struct mesh *m, const s
 
 /* ---- by how much ------------------------------------------------------------------------------------------------- */
 
-static const double SUM_SAME = 1e-5;    /* what rounding may do to a sum of factors, and chance does not */
+static const double SUM_SAME = 1e-5;    /* tolerance for a sum of factors: above rounding, below coincidence */
 
 static bool equals(double a, double b) { return near(a, b, SAME); }
 
-/* One size, in the powers that mistakes come in: summed instead of averaged, divided twice, norms
- * added up as squares. */
+/* Match a factor with powers of one size.  Typical mistakes: a sum instead of a mean, dividing twice, norms added as
+ * squares. */
 static void match(struct words *w, double factor, double same, const char *name, double size, int powers)
 {
     const struct { const char *before, *after; double value; } power[] = {
-        { "", "", size }, { "1/", "", 1 / size },               /* all that is asked of products of two */
+        { "", "", size }, { "1/", "", 1 / size },               /* products of two sizes: only these */
         { "", "^2", size * size }, { "1/", "^2", 1 / (size * size) },
         { "sqrt(", ")", sqrt(size) }, { "1/sqrt(", ")", 1 / sqrt(size) },
     };
@@ -168,7 +167,7 @@ static void match_sizes(struct words *w, double factor, double same, const struc
             }
 }
 
-/* Whether each device's factors over one axis add up to 1, its part of the tensor being the same all along it. */
+/* Whether factors add up to 1 along one axis, over devices with the same part of the tensor. */
 static bool adds_up(const struct mesh *m, enum axis a, const struct evidence *e)
 {
     for (int r = 0; r < m->devices; r++) {

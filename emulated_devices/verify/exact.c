@@ -1,4 +1,4 @@
-/* exact.c -- inputs of collectives whose every sum is exact. */
+/* exact.c -- inputs of collectives for which every sum is exact. */
 #include "emulated_devices/verify/exact.h"
 
 static double given(int member, int64_t i) { return (double)((member * 31 + i * 7) % 61) - 30; }
@@ -35,7 +35,7 @@ int64_t exact_out_length(const struct exact_call *c)
     }
 }
 
-/* Where a vector is gathered or scattered, element i of the whole one is the same number whoever holds it. */
+/* For gather and scatter, element i of the whole vector is the same number on every member. */
 double exact_in(const struct exact_call *c, int64_t i)
 {
     if (c->operation == ALLGATHER || c->operation == GATHER) return given(0, first_of(c, c->rank) + i);

@@ -16,7 +16,8 @@ static enum error_code bounds_of(const struct replay *plain, enum dtype t, int p
     return bounds_measure(plain, t, twin, bound, err);
 }
 
-/* In fp32 rounding may be as large as the bound itself; a file of another run is off by far more. */
+/* Check that our model reproduces the file.  In fp32 the error may be as large as the bound; for a file of another
+ * model it is much larger. */
 static enum error_code agree_with_file(const struct replay *r, const double bound[], struct error *err)
 {
     enum error_code e = replay_covers(r, err);

@@ -1,4 +1,4 @@
-/* golden_cases.c -- reading golden cases of collectives. */
+/* golden_cases.c -- reads golden cases of collectives. */
 #include "emulated_devices/verify/golden_cases.h"
 #include "ref/io/json.h"
 #include <stdio.h>
@@ -9,7 +9,7 @@ enum { MOST_MEMBERS = 4096, MOST_ELEMENTS = 1 << 30 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* A case in messages: "FILE: case NAME". */
+/* A case's name for messages: "FILE: case NAME". */
 struct where { char text[300]; };
 
 static struct where where_of(const struct golden_cases *g, const cJSON *call)
@@ -33,7 +33,7 @@ static enum reduction reduction_by_name(const char *name)
     return (enum reduction)r;
 }
 
-/* ---- how a case is called ---------------------------------------------------------------------------------------- */
+/* ---- the arguments of a case ------------------------------------------------------------------------------------- */
 
 static enum error_code read_list(const cJSON *list, int P, const char *where, int64_t *out, struct error *err)
 {
@@ -46,7 +46,7 @@ static enum error_code read_list(const cJSON *list, int P, const char *where, in
     return OK;
 }
 
-/* From whom to whom: a member sees its row and its column. */
+/* A table of counts [from][to]: a member uses its row and its column. */
 static enum error_code read_table(struct golden_case *c, const cJSON *table, const char *where, struct error *err)
 {
     int64_t *const sent = c->counts, *const received = sent + c->P, *const row = received + c->P;
@@ -101,7 +101,7 @@ static enum error_code read_call(struct golden_case *c, const cJSON *call, const
 
 /* ---- its tensors ------------------------------------------------------------------------------------------------- */
 
-/* CASE/SIDE/RANK, of so many elements; there need be none where the member has no such vector. */
+/* Read CASE/SIDE/RANK with the given number of elements; it may be absent if the member has no such vector. */
 static enum error_code read_side(const struct golden_cases *g, const struct golden_case *c, const char *side,
                                  int64_t length, void **out, struct error *err)
 {

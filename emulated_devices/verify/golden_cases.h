@@ -1,7 +1,7 @@
-/* golden_cases.h -- golden cases of collectives: calls made by an independent program, and what every member must get.
+/* golden_cases.h -- golden cases of collectives: calls by an independent program, and every member's right result.
  *
- * A file has one operation's cases (golden/README.md says what is in it).  It is not trusted: a case is read as one
- * member sees it, and only if its tensors have the format and the lengths that such a call has.
+ * A file has one operation's cases (format: golden/README.md).  It is not trusted: a member reads its part of a case
+ * only if the tensors have the format and the lengths of such a call.
  */
 #ifndef ORRERY_VERIFY_GOLDEN_CASES_H
 #define ORRERY_VERIFY_GOLDEN_CASES_H
@@ -11,17 +11,17 @@
 
 struct golden_cases {
     struct safetensors file;
-    struct cJSON *calls;                /* case -> how it is called */
+    struct cJSON *calls;                /* case -> arguments of the call */
 };
 
-/* One case as one member sees it. */
+/* One member's part of a case. */
 struct golden_case {
-    const char *name;                   /* the file's */
+    const char *name;                   /* the name in the file */
     enum operation operation;
     int P, rank;
-    struct collective args;             /* out is the caller's to set; in and counts are this case's own */
+    struct collective args;             /* the caller sets out; in and counts belong to this case */
     int64_t in_length, out_length;      /* elements */
-    void *in, *want;                    /* [in_length], [out_length]; NULL where there are none */
+    void *in, *want;                    /* [in_length], [out_length]; NULL if the member has none */
     int64_t *counts;                    /* [3P]: args.counts, args.recvcounts, scratch */
 };
 
@@ -32,14 +32,13 @@ void golden_cases_close(struct golden_cases *);
 /** The name of case i, or NULL when there are no more. */
 const char *golden_cases_name(const struct golden_cases *, int i);
 
-/** Members in the group of case i.  @return OK; ERR_FORMAT. */
+/** The number of members in the group of case i.  @return OK; ERR_FORMAT. */
 enum error_code golden_case_size(const struct golden_cases *, int i, int *P, struct error *);
 
 /**
- * Case i as a member sees it.  Local.
+ * Read one member's part of case i.  Local.
  * @return OK; ERR_USAGE if the case has no such member; ERR_FORMAT naming the case and what is wrong; ERR_FILE;
- *     ERR_MEMORY.
- *         On failure there is nothing to free.
+ *         ERR_MEMORY.  On failure there is nothing to free.
  */
 enum error_code golden_case_read(struct golden_case *, const struct golden_cases *, int i, int rank, struct error *);
 void golden_case_free(struct golden_case *);

@@ -5,14 +5,14 @@
 
 enum { NAME = RECORD_NAME + 48, MOST_STEPS = 64 };
 
-/* The bound of a tensor; 0 for one that decides nothing. */
+/* The bound of a tensor; 0 if it is too large to detect errors. */
 static double bound_of(const struct golden_truth *g, const char *name)
 {
     const double bound = golden_list_bound(&g->list, name);
     return bound_decides(bound) ? bound : 0;
 }
 
-/* Times a power of two, and rounded once to the tensor's format. */
+/* Read a tensor times `scale`, a power of two, rounded once to the tensor's format. */
 static enum error_code take(const struct golden_truth *g, const char *name, double scale, struct tensor t,
                             struct error *err)
 {
@@ -25,8 +25,8 @@ static enum error_code take(const struct golden_truth *g, const char *name, doub
     return e;
 }
 
-/* One of the optimizer's steps' losses or norms.  The bound is that of all of them together:
- * of one it is so much of the norm of all. */
+/* Read the loss or norm of the current step.  After the first step the stored bound is relative to the norm of all
+ * steps' numbers. */
 static enum error_code take_number(const struct golden_truth *g, const struct reference *r, const char *what,
                                    double *out, double *bound, struct error *err)
 {
@@ -77,7 +77,7 @@ static enum error_code take_gradients(struct golden_truth *g, struct reference *
     return e;
 }
 
-/* Before the devices get their parts. */
+/* Called before the devices get their parts. */
 static enum error_code replace_step(void *context, struct reference *r, struct error *err)
 {
     struct golden_truth *g = context;
@@ -108,7 +108,7 @@ enum error_code golden_truth_at_end(struct golden_truth *g, struct reference *r,
     return e;
 }
 
-/* In 16 bits. */
+/* Collect the bounds for 16-bit formats. */
 static enum error_code know_bounds(struct golden_truth *g, struct reference *r, struct error *err)
 {
     const struct plan *p = r->plan;

@@ -1,4 +1,4 @@
-/* hash.h -- FNV-1a of bytes, for comparing bits without sending them. */
+/* hash.h -- FNV-1a of bytes, to compare bits without sending them. */
 #ifndef ORRERY_HASH_H
 #define ORRERY_HASH_H
 

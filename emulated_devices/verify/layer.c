@@ -20,7 +20,7 @@ enum error_code layer_plan(struct plan *p, const struct model_config *c, int64_t
     return e ? e : plan_check(p, err);
 }
 
-/* What lies before and behind the layer is left to stages that nobody has. */
+/* Everything before and after the layer belongs to stages that no device has. */
 static enum error_code take_middle(struct trainer *t, struct error *err)
 {
     struct stage *s = &t->stage[0];

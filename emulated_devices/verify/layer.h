@@ -1,21 +1,21 @@
-/* layer.h -- one layer of a model on the devices of a tp group, forward and backward, with nothing before it and
- * nothing behind: to count what it takes. */
+/* layer.h -- runs a single layer of a model on the devices of a tp group, forward and backward, to measure its memory
+ * and messages. */
 #ifndef ORRERY_VERIFY_LAYER_H
 #define ORRERY_VERIFY_LAYER_H
 
 #include "emulated_devices/model/trainer.h"
 
-/** A plan in which this model's first layer is computed for one microbatch of B sequences by P devices; for layer_open.
- *  @return OK, or what plan_check has against it. */
+/** A plan in which P devices compute this model's first layer for one microbatch of B sequences; for layer_open.
+ *  @return OK, or plan_check's error. */
 enum error_code layer_plan(struct plan *, const struct model_config *, int64_t B, enum dtype, const char *tensor, int P,
                            const struct cluster *, struct error *);
 
-/** A trainer whose stage is that layer, as one in the middle of a pipeline.  Collective over all devices.
- *  @return OK, or the same error on every device, with nothing to close; else for trainer_close. */
+/** Open a trainer whose only stage is that layer, as in the middle of a pipeline; for trainer_close.  Collective over
+ *  all devices.  @return OK, or the same error on every device, with nothing to close. */
 enum error_code layer_open(struct trainer *, const struct plan *, struct comm *, struct error *);
 
-/** Forward and backward once, from numbers of about a model's size.  Collective over all devices.
- *  @return OK or ERR_MEMORY, after which the others still wait: comm_give_up. */
+/** Forward and backward once, on random numbers of realistic size.  Collective over all devices.
+ *  @return OK, or ERR_MEMORY: the other devices still wait; call comm_give_up. */
 enum error_code layer_pass(struct trainer *, struct error *);
 
 /** Peak bytes of ACTIVATIONS of a pass on this device, by formula. */

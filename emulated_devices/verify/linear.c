@@ -12,7 +12,7 @@ const char *linear_matrix_name(enum linear_matrix m)
     return name[m];
 }
 
-/* What a matrix of each role has on its inner side. */
+/* The activation on the inner side of each matrix. */
 static const struct linear_role { const char *word; enum param_role role; enum activation_width inner; } roles[] = {
     { "qkv", ROLE_QKV, WIDTH_QKV }, { "out", ROLE_ATTENTION_OUT, WIDTH_HEADS }, { "up", ROLE_UP, WIDTH_UP },
     { "down", ROLE_DOWN, WIDTH_ACT }, { "head", ROLE_HEAD, WIDTH_VOCABULARY },
@@ -57,7 +57,7 @@ enum error_code linear_shape(struct linear_layer *l, const struct tensor_scheme 
     return tensor_check(scheme, &l->config, P, err);
 }
 
-/* ---- who has what ------------------------------------------------------------------------------------------------ */
+/* ---- each device's part ------------------------------------------------------------------------------------------ */
 
 static bool is_weight(enum linear_matrix m) { return m == LINEAR_W || m == LINEAR_dW; }
 static bool is_output(enum linear_matrix m) { return m == LINEAR_Y || m == LINEAR_dY; }
@@ -65,7 +65,7 @@ static bool is_output(enum linear_matrix m) { return m == LINEAR_Y || m == LINEA
 int64_t linear_rows(const struct linear_layer *l, enum linear_matrix m) { return is_weight(m) ? l->O : l->N; }
 int64_t linear_cols(const struct linear_layer *l, enum linear_matrix m) { return is_output(m) ? l->O : l->I; }
 
-/* The stream, or inside. */
+/* Whether a matrix's rows are those of the stream or of the inner side. */
 static enum tensor_place side_of(const struct linear_layer *l, enum linear_matrix m)
 {
     return leads_inside(l->role) == is_output(m) ? INNER : STREAM;
@@ -92,7 +92,7 @@ struct part linear_part(const struct linear_layer *l, int rank, enum linear_matr
 
 /* ---- on a device ------------------------------------------------------------------------------------------------- */
 
-/* Room as the model makes it. */
+/* The number of rows that the model allocates. */
 static int64_t rows_of_room(const struct linear_layer *l, enum linear_matrix m)
 {
     if (m == LINEAR_X && side_of(l, m) == STREAM) return tensor_rows_at(&l->tp, INPUT, l->N).count;

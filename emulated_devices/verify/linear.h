@@ -1,5 +1,5 @@
-/* linear.h -- one linear layer under a tensor-parallel scheme, with no model around it: what each device has of its
- * matrices, for drawings, and for tests with numbers whose sums are exact.  There is no bias. */
+/* linear.h -- one linear layer under a tensor-parallel scheme, without a model: each device's pieces of its matrices,
+ * for drawings and for tests with numbers whose sums are exact.  There is no bias. */
 #ifndef ORRERY_VERIFY_LINEAR_H
 #define ORRERY_VERIFY_LINEAR_H
 
@@ -21,38 +21,38 @@ struct linear_layer {
     struct tensor_parallel tp;
     enum param_role role;
     int64_t N, I, O;
-    struct tensor piece[LINEAR_MATRIX_COUNT];           /* with the room that the scheme wants for more rows */
+    struct tensor piece[LINEAR_MATRIX_COUNT];           /* with the scheme's room for more rows */
 };
 
-/** Which matrix a word names: qkv, out, up, down, head.  @return OK or ERR_USAGE naming the nearest. */
+/** Find the matrix of a name: qkv, out, up, down, head.  @return OK, or ERR_USAGE naming the most similar. */
 enum error_code linear_role(enum param_role *, const char *word, struct error *);
 
 /**
- * One matrix of a model's block, on P devices, for N rows.
- * @param c  S is 1: rows may be cut anywhere.
- * @return OK, ERR_PLAN if the scheme does not take P or this model.
+ * Define one matrix of a model's block on P devices, for N rows.
+ * @param c  with S = 1, so that rows can be cut anywhere.
+ * @return OK; ERR_PLAN if the scheme does not accept P or this model.
  */
 enum error_code linear_shape(struct linear_layer *, const struct tensor_scheme *, enum param_role, int P,
                              const struct model_config *c, int64_t N, struct error *);
 
-/** Rows and columns of the whole of a matrix. */
+/** Rows and columns of a whole matrix. */
 int64_t linear_rows(const struct linear_layer *, enum linear_matrix);
 int64_t linear_cols(const struct linear_layer *, enum linear_matrix);
 
-/** What the device of this rank has of a matrix. */
+/** The part of a matrix on the device of this rank. */
 struct part linear_part(const struct linear_layer *, int rank, enum linear_matrix);
 
-/** Make the groups, and room for the pieces, all 0.  Local.  @return OK or ERR_MEMORY; linear_close either way. */
+/** Create the groups and the pieces, all 0.  Local.  @return OK or ERR_MEMORY; call linear_close after both. */
 enum error_code linear_open(struct linear_layer *, struct group *, struct error *);
 void linear_close(struct linear_layer *);
 
 /** Elements of this device's own rows of a matrix, in the order of linear_part. */
 struct tensor linear_own(const struct linear_layer *, enum linear_matrix);
 
-/** Y, dX or dW.  Collective over the group; FORWARD_PASS, INPUT_PASS, WEIGHT_PASS in this order. */
+/** Compute Y, dX or dW.  Collective over the group; call with FORWARD_PASS, INPUT_PASS, WEIGHT_PASS in this order. */
 enum error_code linear_pass(struct linear_layer *, enum tensor_pass, struct error *);
 
-/** What this device sends for a pass, by the scheme's cost function. */
+/** What this device sends in a pass, by the scheme's cost function. */
 struct traffic linear_pass_cost(const struct linear_layer *, enum tensor_pass);
 
 #endif

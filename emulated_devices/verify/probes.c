@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- looking on -------------------------------------------------------------------------------------------------- */
+/* ---- during a step ----------------------------------------------------------------------------------------------- */
 
-/* A part beside the truth, run for run: both lie alike, but that rows of the actual tensor may go on
- * behind the part's. */
+/* Compare a part with the truth, row by row.  Both have the same layout, but rows of the actual tensor may be
+ * longer. */
 static void add_up(struct sums *s, struct tensor actual, struct tensor truth)
 {
     for (int64_t n = 0; n < tensor_rows(truth); n++)
@@ -21,7 +21,7 @@ static void replace(struct tensor actual, struct tensor truth)
                row);
 }
 
-/* The part alone: rows of the actual tensor may go on behind it. */
+/* Copy the part only: rows of the actual tensor may be longer. */
 static void *copy_part(struct tensor actual, struct tensor part)
 {
     const size_t size = dtype_size(part.dtype), row = (size_t)tensor_cols(part) * size;
@@ -45,7 +45,7 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
             tensor_2d(*truth, t.dtype, intervals_total(&part.rows), intervals_total(&part.cols));
         struct views v = views_of(p->trainer->comm->device);
         const struct tensor seen = p->isolate ? view_write(&v, t) : view_read(&v, t);
-        /* of another shape */
+        /* wrong shape */
         if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, e->width))
             p->sums[i].difference = NAN;
         else {
@@ -103,7 +103,7 @@ static void must(struct trainer *t, enum error_code e, const struct error *err)
     if (e) comm_give_up(t->comm, err);
 }
 
-/* To all from rank 0. */
+/* Send data from rank 0 to all devices. */
 static void share(struct trainer *t, void *data, uint64_t bytes)
 {
     struct error err;
@@ -127,7 +127,7 @@ static enum error_code make_room(struct probes *p, int count, struct error *err)
                : fail(err, ERR_MEMORY, "no memory to compare %d activations", count);
 }
 
-/* One device's part of one microbatch: cut here for oneself, sent to the others, who receive what they expect. */
+/* Deliver one device's part of one microbatch: rank 0 cuts it and keeps or sends it; the device receives it. */
 static void deliver(struct probes *p, struct exchange *x, int i, int rank, int micro, struct tensor truth)
 {
     struct trainer *t = p->trainer;
@@ -175,7 +175,7 @@ enum error_code probes_deliver(struct probes *p, const struct recording *record,
     return OK;
 }
 
-/* ---- after it ---------------------------------------------------------------------------------------------------- */
+/* ---- after a step ------------------------------------------------------------------------------------------------ */
 
 enum error_code probes_collect(struct probes *p, bool gradients, void (*visit)(void *, int, int, const struct sums *),
                                void *context, struct error *err)
@@ -207,7 +207,7 @@ static void paste_run(void *context, struct run r)
     memcpy(p->whole + (size_t)r.whole * p->size, p->piece + (size_t)r.piece * p->size, (size_t)r.length * p->size);
 }
 
-/* One device's part of one microbatch. */
+/* Send one device's part of one microbatch to rank 0. */
 static void bring(struct probes *p, struct exchange *x, int i, int rank, int micro, struct tensor whole)
 {
     struct trainer *t = p->trainer;

@@ -1,10 +1,10 @@
-/* probes.h -- every activation of every device, and its gradient, held to the one-device model's, where and when it is
- * computed.
+/* probes.h -- compares every activation of every device, and its gradient, with the one-device model's, on the device
+ * and as soon as it is computed.
  *
- * Before a step rank 0 sends each device its parts of the recorded tensors (CONTROL traffic, which is not counted, in
- * memory that is not the device's); during the step each device compares what it computes, and forgets the part; after
- * the step the sums go to rank 0.  An isolating comparison then also replaces what was computed by the truth, so that a
- * mistake does not blame what comes after it.
+ * Before a step rank 0 sends each device its parts of the recorded tensors (as CONTROL traffic, which is not counted,
+ * in host memory).  During the step each device compares what it computes, then frees the part.  After the step the
+ * sums are sent to rank 0.  With `isolate`, each computed tensor is then replaced by the truth, so that an error does
+ * not cause more errors in later tensors.
  */
 #ifndef ORRERY_PROBES_H
 #define ORRERY_PROBES_H
@@ -13,13 +13,13 @@
 #include "emulated_devices/verify/record.h"
 #include "emulated_devices/verify/sums.h"
 
-/* What a device knows of a tensor that it is to compare. */
+/* The description of a tensor that a device compares. */
 struct expected {
     char name[32];
     int layer;
     bool gradient;
     int64_t cols;
-    enum activation_width width;        /* which columns those are */
+    enum activation_width width;        /* the meaning of the columns */
     enum dtype format;
 };
 
@@ -29,23 +29,23 @@ struct probes {
     bool isolate;
     int count;                          /* tensors of a step */
     struct expected *expected;          /* [count] */
-    struct sums *sums;                  /* [count] this device's; rank 0 receives the others' in the same place */
-    void **part;                        /* [count * micros] truth's parts, until they have been compared */
-    bool keep;                          /* what is shown as well, for probes_gather */
-    void **shown;                       /* [count * micros] */
+    struct sums *sums;                  /* [count] this device's; rank 0 receives the others' in this memory, too */
+    void **part;                        /* [count * micros] the truth's parts, until they have been compared */
+    bool keep;                          /* also keep the computed tensors, for probes_gather */
+    void **shown;                       /* [count * micros] the computed tensors */
 };
 
-/** Look on.  Collective.  The trainer must not be closed before. */
+/** Watch a trainer.  Collective over all devices.  The trainer must not be closed before the probes. */
 void probes_open(struct probes *, struct trainer *, bool isolate);
 void probes_close(struct probes *);
 
-/** Give every device its parts of the truth.  Collective.  @param record  read on rank 0 only.
+/** Send every device its parts of the truth.  Collective over all devices.  @param record  read on rank 0 only.
  *  @return OK or the same error on every device. */
 enum error_code probes_deliver(struct probes *, const struct recording *record, struct error *);
 
 /**
- * Show rank 0 what was found, tensor by tensor in order of execution, and for each device by device.
- * Collective.
+ * Send all sums to rank 0, tensor by tensor in order of execution, and for each tensor device by device.
+ * Collective over all devices.
  * @param visit  called on rank 0 only, for devices whose part is not empty.
  */
 enum error_code probes_collect(struct probes *, bool gradients,
@@ -53,9 +53,9 @@ enum error_code probes_collect(struct probes *, bool gradients,
                                struct error *);
 
 /**
- * Put together on rank 0 what all devices have shown of a tensor in this step; of several copies that of the last rank
- * stays.  Collective; only where `keep` was set before the step.
- * @param whole  on rank 0 room for the tensor, of the devices' number format; unread elsewhere.
+ * Assemble on rank 0 a tensor that the devices computed in this step; of several copies, the last rank's is used.
+ * Collective over all devices; `keep` must have been set before the step.
+ * @param whole  on rank 0: the tensor to fill, in the devices' number format; not used elsewhere.
  */
 enum error_code probes_gather(struct probes *, int tensor, struct tensor whole, struct error *);
 

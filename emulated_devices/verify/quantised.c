@@ -21,7 +21,7 @@ bool quantised_after_step(const struct plan *p)
     return data_renews_quantised(&p->data, &s);
 }
 
-/* A rank's pieces of the parameters of one unit, one after another, and the row that is cut over dp. */
+/* A rank's pieces of the parameters of one unit, one after another, and the row that is sharded over dp. */
 struct whole_unit { struct unit unit; struct parameter *parameter; char *whole, *row; };
 
 static enum error_code open_unit(struct whole_unit *x, const struct plan *p, const struct shards *s, int rank,
@@ -61,7 +61,7 @@ static void copy_run(void *context, struct run r)
     memcpy(c->back ? whole : piece, c->back ? piece : whole, (size_t)r.length * c->size);
 }
 
-/* Between the model's tensors and the unit's pieces. */
+/* Copy between the model's tensors and the unit's pieces. */
 static void copy(const struct whole_unit *x, struct tensor *w, bool back)
 {
     for (int i = 0; i < x->unit.count; i++) {
@@ -93,7 +93,7 @@ static enum error_code quantise_unit(const struct plan *p, const struct shards *
     return e;
 }
 
-/* Copies once: codes of what codes stand for may be others. */
+/* Quantise copied pieces only once: quantising a dequantised value again may give another code. */
 static enum error_code quantise(const struct plan *p, enum shard_level first, enum shard_level last, struct tensor *w,
                                 struct error *err)
 {

@@ -1,20 +1,20 @@
-/* quantised.h -- what whole weights become when devices send them to each other as codes.
+/* quantised.h -- the values of whole weights after devices have sent them to each other as codes.
  *
- * Quantising has no freedom: the same numbers in the same blocks make the same codes.  So the one-device run that
- * begins a step with the devices' weights can use, bit for bit, those that the devices gather; blocks are found from
- * the plan.
+ * Quantising is deterministic: the same numbers in the same blocks give the same codes.  So a one-device run that
+ * starts a step with the devices' weights can compute, bit for bit, the weights that the devices gather.  The blocks
+ * follow from the plan.
  */
 #ifndef ORRERY_VERIFY_QUANTISED_H
 #define ORRERY_VERIFY_QUANTISED_H
 
 #include "emulated_devices/plan/plan.h"
 
-/** Whether devices gather quantised weights before use / after a step, of a plan that has passed plan_check. */
+/** Whether devices gather quantised weights before use, or after a step.  The plan must have passed plan_check. */
 bool quantised_before_use(const struct plan *);
 bool quantised_after_step(const struct plan *);
 
-/** Make whole weights what is then gathered.  Serial.  @param w  [parameters of the model], in the plan's format.
- * @return OK or ERR_MEMORY. */
+/** Replace whole weights by the gathered values.  Serial.  @param w  [parameters of the model], in the plan's format.
+ *  @return OK or ERR_MEMORY. */
 enum error_code quantise_before_use(const struct plan *, struct tensor *w, struct error *);
 enum error_code quantise_after_step(const struct plan *, struct tensor *w, struct error *);
 

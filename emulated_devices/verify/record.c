@@ -7,14 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parameters' gradients are announced too; they are compared where they are kept (compare.h). */
+/* The observer also gets parameters' gradients; they are compared elsewhere (compare.h). */
 static bool is_parameter(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0);
 }
 
-/* The next place of the list, made in the first step and the same in all that follow, perhaps with other rows. */
+/* The next entry of the list.  The first step creates the entries; all later steps have the same ones, perhaps with
+ * other numbers of rows. */
 static struct recorded *next_place(struct recording *r, const char *name, int layer, bool gradient, struct tensor t)
 {
     if (r->next == r->room) {

@@ -20,7 +20,8 @@ static bool is_forward_only(const struct plan *p) { return p->optimizer->forward
 
 bool reference_has_masters(const struct plan *p) { return is_mixed(p) || quantised_after_step(p); }
 
-/* The weights themselves, or copies, in fp32 of 16-bit ones, drawn there, which the weights are made of. */
+/* Masters are the weights themselves or copies.  fp32 masters of 16-bit weights get the initial values in fp32; the
+ * weights are rounded from them. */
 static bool make_masters(struct serial_run *r, const struct plan *p)
 {
     for (int i = 0; i < r->model.params; i++) {
@@ -149,7 +150,7 @@ enum error_code reference_open(struct reference *r, const struct plan *plan, str
     return e;
 }
 
-/* One tensor of each parameter of a replica's devices, to both. */
+/* Copy one tensor of a parameter from a replica's devices to the truth and the twin. */
 static enum error_code follow(struct trainer *t, int replica, enum tensor_kind kind, int i, struct tensor truth,
                               struct tensor twin, struct error *err)
 {
@@ -191,7 +192,7 @@ enum error_code reference_follow(struct reference *r, struct trainer *t, struct 
     return e ? e : outer_follow(r, t, err);
 }
 
-/* Steps of the optimizer before this step of training, and in it so far. */
+/* The number of optimizer steps so far, in earlier training steps and in this one. */
 static int64_t steps_taken(const struct reference *r) { return r->step * r->rule.updates + r->updated - r->skipped; }
 
 static struct step step_of(const struct reference *r, const struct serial_run *run, int i)
@@ -214,7 +215,7 @@ static struct low_rank_parts low_rank_at(const struct reference *r, int i)
 
 double tensor_distance(struct tensor a, struct tensor b) { return sqrt(squared_distance(a, b)); }
 
-/* Largest element of |a - b|. */
+/* The largest element of |a - b|. */
 static double largest_distance(struct tensor a, struct tensor b)
 {
     double most = 0;
@@ -222,8 +223,8 @@ static double largest_distance(struct tensor a, struct tensor b)
     return most;
 }
 
-/* One parameter's master, gradient and state, copied in the master's format so that a step can be tried:
- * KINDS tensors one after another. */
+/* To try a step, one parameter's master, gradient and states are copied in the master's format: KINDS tensors, one
+ * after another. */
 enum { KINDS = 2 + OPTIMIZER_MAX_STATES };
 
 static struct tensor kind_of(const struct serial_run *run, int i, int kind)
@@ -252,7 +253,7 @@ static void copy_parameter(const struct reference *r, int i, char *memory, struc
     }
 }
 
-/* Norm of the farther of two tensors from a third, element by element. */
+/* The norm of the elementwise larger distance of a and b from `from`. */
 static double farther(struct tensor from, struct tensor a, struct tensor b)
 {
     double sum = 0;
@@ -263,15 +264,15 @@ static double farther(struct tensor from, struct tensor a, struct tensor b)
     return sqrt(sum);
 }
 
-/* Gradients that came as codes are the devices' own, bit for bit (reference_quantised.c); by how much of themselves
- * clipping may still scale them otherwise, since their norm is added up in another order. */
+/* Gradients sent as codes are copied from the devices, bit for bit (reference_quantised.c).  Their norm is summed in
+ * another order, so clipping may scale them differently: the relative bound of that difference. */
 static double clipped_off(const struct reference *r)
 {
     return takes_gradients(r) && r->truth.norm > 0 ? reference_norm_bound(r) / r->truth.norm : 0;
 }
 
-/* The truth's step has not been taken yet: what it would be with each gradient higher and lower by
- * `off`, and by what storing and clipping may do. */
+/* Before the truth's step is taken: try it with each gradient higher and lower by `off` and by the errors of rounding
+ * and clipping. */
 static void respond(struct reference *r, int i, double off, char *memory)
 {
     const size_t one = copy_bytes(r, i);
@@ -291,13 +292,13 @@ static void respond(struct reference *r, int i, double off, char *memory)
     for (int k = 0; k < 3; k++) galore_parts_step(r->plan->optimizer, &p, tried[k][0], tried[k][1], &tried[k][2], s);
     r->response[i] += projected ? hypot(tensor_distance(up[0], plain[0]), tensor_distance(down[0], plain[0]))
                                 : farther(plain[0], up[0], down[0]);
-    /* the step has made it N */
+    /* after the step, plain[1] has N */
     if (projected) r->response[i] += s.hyper->galore_scale * galore_rate(s) * r->turn[i].P * norm_of(r, plain[1]);
     for (int k = 0; k < r->plan->optimizer->states && (is_mixed(r->plan) || projected || takes_gradients(r)); k++)
         r->state_response[i * OPTIMIZER_MAX_STATES + k] += farther(plain[2 + k], up[2 + k], down[2 + k]);
 }
 
-/* The newest weights become the older ones, and a copy of them is stepped. */
+/* Step a parameter; with a delayed rule, first copy the newest weights to the older version. */
 static void update(struct reference *r, struct serial_run *run, int i)
 {
     if (r->rule.delayed) memcpy(run->older[i].data, run->model.w[i].data, tensor_bytes(run->model.w[i]));
@@ -360,7 +361,7 @@ static void exchange_versions(struct serial_run *run)
     run->older = newest;
 }
 
-/* Weights for a pass, as devices have them when they have gathered them. */
+/* The weights for a pass, as devices have them after gathering. */
 static enum error_code gather(const struct reference *r, struct serial_run *run, struct error *err)
 {
     for (int i = 0; i < run->model.params; i++)
@@ -374,7 +375,7 @@ static void exchange_gathered(struct serial_run *run)
     if (run->gathered) run->model.w = run->gathered, run->gathered = kept;
 }
 
-/* Of the sequences that count for this optimizer step; the labels of all others are ignored, so they add nothing. */
+/* The gradients for this optimizer step: labels of sequences that count for other steps are ignored. */
 static enum error_code gradients(struct reference *r, struct serial_run *run, struct error *err)
 {
     double loss;
@@ -423,7 +424,7 @@ static enum error_code gradients_of(struct reference *r, int update, struct erro
     return OK;
 }
 
-/* Another step may have other sequences. */
+/* With a batch plan: set the sequences of this step. */
 static enum error_code take_step(struct reference *r, struct error *err)
 {
     if (r->plan->batches == NULL) return OK;
@@ -468,7 +469,7 @@ double tensor_relative(double far, double size, enum dtype t)
     return (far == 0 ? 0 : far / size) + 2 * dtype_unit(t);
 }
 
-/* What the masters may differ by, the weights may too, and by what they round to. */
+/* The bound of the masters or, with their rounding, of the weights. */
 static double bound_in(const struct reference *r, int i, enum dtype t)
 {
     const struct tensor m = r->truth.master[i];
@@ -513,8 +514,8 @@ static double squared_norm_bound(const struct reference *r)
     return sum / (r->truth.model.loss_scale * r->truth.model.loss_scale);
 }
 
-/* Of replicas, whose norms are elements of a vector of norm sqrt(replicas) times this one: no difference of such
- * exceeds the norm of theirs. */
+/* With replicas: the reported norm is that of the vector of their norms over sqrt(replicas), so its difference is at
+ * most that of the vector of differences. */
 double reference_norm_bound(const struct reference *r)
 {
     if (r->known) return r->known->norm * r->truth.norm;

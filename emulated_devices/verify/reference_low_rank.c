@@ -17,8 +17,8 @@ static double largest_difference(struct tensor a, struct tensor b)
     return most;
 }
 
-/* By how much the sizes of column k's largest positive and largest negative element differ:
- * which of them is larger is its sign. */
+/* The difference of sizes of column k's largest positive and largest negative element.  The larger one decides its
+ * sign. */
 static double sign_margin(struct tensor P, int64_t k)
 {
     double highest = 0, lowest = 0;
@@ -29,7 +29,7 @@ static double sign_margin(struct tensor P, int64_t k)
     return highest + lowest;
 }
 
-/* square: of the singular values, [a], largest first; e: how far elements of G may be off. */
+/* square: squares of the singular values, [a], largest first; e: the largest error of an element of G. */
 static struct turn turn_of(struct low_rank p, struct tensor P, const double *square, double e)
 {
     const double rounding = PERTURB_LAMBDA * dtype_unit(F64) * square[0];
@@ -41,14 +41,14 @@ static struct turn turn_of(struct low_rank p, struct tensor P, const double *squ
             const double angle = i == j || by == 0 ? 0 : by < apart ? by / apart : 1;
             turned += angle * angle, sum.R += angle * angle * square[j];
         }
-        /* at most what two elements of a vector turned so differ by */
+        /* such a turn changes the difference of two elements by at most this */
         const bool reversible = sign_margin(P, i) <= sqrt(2 * turned);
         sum.P += turned + (reversible ? 4 : 0), sum.R += reversible ? 4 * square[i] : 0;
     }
     return (struct turn){ .P = sqrt(sum.P), .R = sqrt(sum.R) };
 }
 
-/* One matrix of a parameter in one of the two runs. */
+/* One matrix of a parameter in the truth or the twin. */
 struct matrix_run { struct tensor g, P; };
 
 static struct matrix_run matrix_of(const struct reference *r, const struct serial_run *run, int i,
@@ -89,7 +89,7 @@ static enum error_code project_matrix(struct reference *r, int i, const struct l
     return e;
 }
 
-/* Of several matrices the squares of their turns add up, as those of their elements do. */
+/* For several matrices the squares of their turns are summed. */
 static enum error_code project_one(struct reference *r, int i, bool anew, struct error *err)
 {
     const struct low_rank_parts all = reference_low_rank(r->plan, &r->truth.model.spec[i]);

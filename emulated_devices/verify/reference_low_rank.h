@@ -12,16 +12,16 @@ struct low_rank_parts reference_low_rank(const struct plan *, const struct param
 enum project_when { BEFORE_REDUCTION, IN_THE_STEP };
 
 /**
- * Gradients of the optimizer's step t that are finished become R, then zeros, if devices project them then: before they
- * are reduced, or in the optimizer's step.  Nothing for other optimizers.
+ * Replace the gradients of the optimizer's step t by R, then zeros, if devices project them at this point: before they
+ * are reduced, or in the optimizer's step.  Does nothing for other optimizers.
  *
- * Where t finds new directions, a close pair of singular values amplifies rounding, in a direction that is chance: the
- * twin may be near the truth although another correct program is far.  Therefore r->turn is computed: to first order
- * vector i turns towards vector j by |u_j' dC u_i| / |si^2 - sj^2|, C = G G'.  Of dC = dG G' + G dG' that is at most
- * (si + sj) e when no element of G is off by more than e and errors are independent of the vectors; C's own rounding
- * adds lambda u s1^2.  A vector's sign is that of its element of largest size: where one of the other sign is smaller
- * by no more than the vector's turn may change, it may be reversed.  Later steps of the optimizer in the same step of
- * training project with what has been turned so.
+ * If step t computes new directions, two close singular values amplify rounding errors, in a random direction: the twin
+ * may be close to the truth although another correct program is not.  Therefore r->turn is computed.  To first order
+ * vector i turns towards vector j by |u_j' dC u_i| / |si^2 - sj^2|, C = G G'.  With dC = dG G' + G dG' the numerator is
+ * at most (si + sj) e if no element of G has an error above e and errors are independent of the vectors; rounding of C
+ * adds lambda u s1^2.  A vector's sign is chosen by its element of largest size.  If the largest element of the other
+ * sign is so close in size that the turn could exchange the two, the vector may be reversed.  Later optimizer steps in
+ * the same training step project with these vectors.
  * @return OK, ERR_MEMORY, ERR_CHECK.
  */
 enum error_code reference_project(struct reference *, int64_t t, enum project_when, struct error *);

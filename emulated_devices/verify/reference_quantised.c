@@ -1,10 +1,10 @@
-/* reference_quantised.c -- the reference where devices' numbers travel as codes: it goes on from what they have got. */
+/* reference_quantised.c -- the reference when devices send codes: it continues from the numbers they have received. */
 #include "emulated_devices/verify/quantised.h"
 #include "emulated_devices/verify/reference.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
 
-/* A whole tensor of the devices, in memory of its own on rank 0. */
+/* Collect a whole tensor of the devices in new memory on rank 0. */
 static enum error_code take(struct trainer *t, enum tensor_kind kind, int i, struct tensor like, struct tensor *out,
                             struct error *err)
 {
@@ -16,7 +16,7 @@ static enum error_code take(struct trainer *t, enum tensor_kind kind, int i, str
     return e ? e : collect_whole(t, i, kind, *out, err);
 }
 
-/* The twin moves with the truth. */
+/* Set the truth to the devices' numbers, and move the twin by the same amount. */
 static void go_on_from(struct tensor theirs, struct tensor truth, struct tensor twin)
 {
     for (int64_t i = 0; i < tensor_count(theirs); i++)

@@ -1,5 +1,5 @@
-/* reference_zeroth.c -- the one-device run and its twin where there is no backward pass: both losses, the slope, and
- * slope z for gradients. */
+/* reference_zeroth.c -- the one-device run and its twin without a backward pass: both losses, the slope, and slope z as
+ * gradients. */
 #include "emulated_devices/verify/reference.h"
 #include "ref/model/mezo.h"
 #include <math.h>
@@ -23,8 +23,7 @@ static void find_slope(const struct reference *r, struct serial_run *run)
     run->norm = fabs(run->slope);
 }
 
-/* By chance the twin's slope could be nearer than rounding may take the devices':
- * its gradient is as far off as that. */
+/* The twin's slope could be close to the truth's by chance, so its gradient is moved to the bound of the slope. */
 enum error_code reference_losses(struct reference *r, struct error *err)
 {
     enum error_code e = OK;

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one device keeps of one box of a tensor. */
+/* What one device keeps of one box of a tensor, and its hash. */
 struct box_hash {
-    int32_t index, kind, whose;         /* parameter; a place in kind_of; the replica, where those train apart */
+    int32_t index, kind, whose;         /* parameter; index in kind_of; the replica, if replicas train apart */
     struct box box;
-    struct interval kept;                  /* which of the box's elements */
+    struct interval kept;               /* the kept range of the box's elements */
     uint64_t bits;
     bool copy;                          /* an earlier device has the same elements */
 };
@@ -28,7 +28,7 @@ static int64_t elements(const struct box *b, int ndim)
     return n;
 }
 
-/* Box by box: of a fused matrix some boxes may be copies, those of keys and values, and others not. */
+/* List box by box: of a fused matrix some boxes (keys and values) may be copies, and others not. */
 static int list_boxes(const struct parameter *p, const struct layout *l, int kind, int whose, struct interval kept,
                       struct tensor x, struct box_hash *out)
 {
@@ -54,7 +54,7 @@ static bool is_kept(const struct trainer *t, enum tensor_kind kind)
     return kind != KIND_MOMENTUM || (t->data.shards.apart && t->data.outer.momentum > 0);
 }
 
-/* Before the optimizer's step its states are old. */
+/* Before the optimizer's step its states are not compared: they have not changed. */
 static int compared_kinds(const struct trainer *t, enum replicas_when when, int kinds[MOST_KINDS])
 {
     const struct optimizer *o = t->plan.optimizer;
@@ -65,7 +65,7 @@ static int compared_kinds(const struct trainer *t, enum replicas_when when, int 
     return n;
 }
 
-/* Replicas that train apart have equal weights right after an outer step. */
+/* Replicas that train apart have equal weights only right after an outer step. */
 static bool is_a_replicas_own(const struct trainer *t, enum tensor_kind kind, enum replicas_when when)
 {
     if (!t->data.shards.apart || kind_is_common(kind)) return false;
@@ -98,7 +98,7 @@ static int list_own(const struct trainer *t, enum replicas_when when, struct box
     return n;
 }
 
-/* All devices' lists, on rank 0: each has `room` places, and its count. */
+/* Gather all devices' lists on rank 0: `room` entries for each, and its count. */
 static enum error_code gather_lists(struct trainer *t, struct box_hash *own, int own_count, struct box_hash *all,
                                     int *count, int room, struct error *err)
 {
@@ -124,8 +124,7 @@ static enum error_code gather_lists(struct trainer *t, struct box_hash *own, int
 enum meeting { APART, SAME, ACROSS };
 
 
-/* Whether two devices have the same elements of a tensor, none in common, or maybe some:
- * boxes that are cut differently. */
+/* Whether two devices have the same elements of a tensor, none in common, or perhaps some (boxes cut differently). */
 static enum meeting meet(const struct box_hash *a, const struct box_hash *b)
 {
     bool same = true;
@@ -156,8 +155,8 @@ static enum error_code say(const struct trainer *t, const struct box_hash *p, in
                 t->spec[p->index].name, other, mesh_describe(&t->plan.mesh, other, device, sizeof device), rank, place);
 }
 
-/* Each box beside the copies that later ranks have of it.  Tensors of which two devices have parts that are cut
- * differently are noted in by_value[]: those are compared element by element. */
+/* Compare each box with later ranks' copies of it.  If two devices have parts of a tensor that are cut differently,
+ * by_value[] is set: the tensor is then compared element by element. */
 static enum error_code compare_lists(const struct trainer *t, struct box_hash *all, const int *count, int room,
                                      enum replicas_when when, bool *by_value, uint64_t *compared, struct error *err)
 {
@@ -188,16 +187,16 @@ static enum error_code compare_lists(const struct trainer *t, struct box_hash *a
 
 /* ---- element by element ------------------------------------------------------------------------------------------ */
 
-/* One tensor on rank 0, as the first device that has an element has it; and who that is, counted from 1. */
+/* One tensor on rank 0: each element from the first device that has it, and that device's rank + 1. */
 struct whole {
-    bool own;                           /* replicas that train apart have it each for itself */
+    bool own;                           /* each replica that trains apart has its own */
     char *bits;                         /* [replicas][elements] */
     int32_t *from;
     int64_t elements;
     size_t size;
     const struct piece *piece;
     uint64_t compared;
-    int first;                       /* the device whose element another has with other bits; -1: none has been found */
+    int first;                          /* the device from whose element another device's differs; -1: none found */
     struct evidence on;
 };
 
@@ -254,7 +253,7 @@ static enum error_code compare_values(struct trainer *t, int index, int kind, en
     return comm_agree(t->comm, e, err);
 }
 
-/* Rank 0 knows which; everybody sends its parts of them. */
+/* Rank 0 knows the tensors to compare; all devices send their parts of these. */
 static enum error_code compare_across(struct trainer *t, bool *by_value, enum replicas_when when, uint64_t *compared,
                                       struct error *err)
 {

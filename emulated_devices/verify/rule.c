@@ -11,7 +11,7 @@ static bool is_partial(const struct schedule *s)
     return false;
 }
 
-/* One microbatch of one copy. */
+/* Enter one microbatch of one copy. */
 static void note(struct rule *r, const struct plan *p, const struct schedule *s, int dp, int micro)
 {
     const struct interval of = plan_microbatch(p, dp, micro);
@@ -23,7 +23,7 @@ static void note(struct rule *r, const struct plan *p, const struct schedule *s,
     }
 }
 
-/* From the first microbatch of the first of these copies to the last of the last: neighbours in the batch. */
+/* The sequences of adjacent copies: from the first copy's first microbatch to the last copy's last. */
 static struct interval sequences_of(const struct plan *p, struct interval copies, int micros)
 {
     const struct interval first = plan_microbatch(p, (int)copies.first, 0),

@@ -5,7 +5,7 @@
 
 enum { EVERY = (1u << SCHEME_KINDS) - 1, ONLY_DATA = 1u << DATA_SCHEME, ONLY_PIPELINE = 1u << PIPELINE_SCHEME };
 
-/* What is known of a dimension. */
+/* The properties of a dimension. */
 struct info {
     const char *name;
     unsigned varies;                    /* kinds of schemes in whose cases it varies */
@@ -29,7 +29,7 @@ static bool has_schemes(enum axis axis)
     return false;
 }
 
-/* All ways to split what is left of the devices over the axes from this one on. */
+/* Add all ways to split the remaining devices over the axes from this one on. */
 static void add_meshes(struct space *s, int size[AXIS_COUNT], int axis, int left)
 {
     if (axis == AXIS_COUNT && left == 1 && s->meshes < SPACE_MOST_MESHES)
@@ -42,7 +42,7 @@ static void add_meshes(struct space *s, int size[AXIS_COUNT], int axis, int left
     }
 }
 
-/* The plan begins with it. */
+/* The first dimension: it initialises the plan. */
 static void take_mesh(const struct space *s, struct plan *p, int value)
 {
     const int *size = s->mesh[value];
@@ -133,8 +133,8 @@ static void add_chains(struct space *s, const struct data_scheme *d)
                 if (o % g == 0 && g % w == 0) add_form(s, (struct data_form){ .scheme = d, .shards = { w, g, o } });
 }
 
-/* Each scheme as it is; if its copies train apart, or it asks for a group, with groups of every size; if it asks for a
- * chain of groups, with every chain. */
+/* Each scheme once; with groups of every size if its copies train apart or it needs a group; with every chain if it
+ * needs a chain of groups. */
 static void add_forms(struct space *s)
 {
     for (int i = 0; data_scheme_at(i); i++) {
@@ -205,8 +205,8 @@ static void show_placement(const struct space *s, int value, struct value_name *
 
 /* ---- optimizer and format ---------------------------------------------------------------------------------------- */
 
-/* Plain SGD first, which hides no constant factor; one that is forward_only once more, with its losses
- * on two halves of the copies. */
+/* Plain SGD is first: it hides no constant factor.  A forward_only optimizer has a second value: each half of the
+ * copies computes one loss. */
 static const struct optimizer *optimizer_at(int value, int *sides)
 {
     const struct plan usual = case_plan(1, 1, 1);
@@ -232,7 +232,8 @@ static void show_optimizer(const struct space *s, int value, struct value_name *
     (void)s, snprintf(n->text, sizeof n->text, "%s%s", o->name, sides > 1 ? " /2" : "");
 }
 
-/* In bf16 gradients are fp32; in fp16 they are fp16, where they can be, so that both ways are there. */
+/* bf16 cases have fp32 gradients; fp16 cases have fp16 gradients if possible.  So both kinds of gradients are
+ * tested. */
 static const enum dtype formats[] = { F64, F32, BF16, F16 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 static void take_format(const struct space *s, struct plan *p, int value)
@@ -262,7 +263,7 @@ static void show_recompute(const struct space *s, int value, struct value_name *
 
 /* ---- how weights, gradients and optimizer state move ------------------------------------------------------------- */
 
-/* Weights and gradients as codes, in blocks that nothing divides by. */
+/* Bits of codes of weights and of gradients; the block size divides no tensor. */
 static const int codes[][2] = { { 0, 0 }, { 8, 4 }, { 4, 8 } };
 enum { CODES = sizeof codes / sizeof *codes, BLOCK = 100 };
 static void take_codes(const struct space *s, struct plan *p, int value)
@@ -277,7 +278,8 @@ static void show_codes(const struct space *s, int value, struct value_name *n)
     (void)s, snprintf(n->text, sizeof n->text, "int%d int%d", codes[value][0], codes[value][1]);
 }
 
-/* Nothing; everything, stepped by the device, and by device and host in turn; optimizer state alone. */
+/* No offload; everything, stepped by the device; everything, stepped by device and host in turn; optimizer state
+ * only. */
 enum { OFFLOAD_ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, SLICE = 100 };
 static const struct { const char *name; unsigned what; int stride; } offloads_[] = {
     { "none", 0, 0 }, { "offload", OFFLOAD_ALL, 1 }, { "offload /3", OFFLOAD_ALL, 3 },
@@ -328,7 +330,7 @@ static void show_bucket(const struct space *s, int value, struct value_name *n)
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-/* In the order in which a plan takes them. */
+/* In the order in which a plan is built. */
 static const struct info info[DIMENSIONS] = {
     [DIM_MESH]      = { "mesh", EVERY, 0, take_mesh, show_mesh },
     [DIM_MODEL]     = { "model", EVERY, 0, take_model, show_model },
@@ -403,7 +405,8 @@ struct plan space_plan(const struct space *s, const struct choice *x)
     return p;
 }
 
-/* devices: on more, the same code takes longer; and what a pipeline moves it does not round */
+/* The most devices with 16-bit formats: more would only take longer.  Pipelines are left out, because they do not
+ * round. */
 enum { MOST_IN_16_BITS = 4 };
 
 enum error_code space_check(const void *context, const struct choice *x, struct error *err)
@@ -432,7 +435,7 @@ bool space_plain(const struct space *s, const struct choice *x, struct choice *p
     struct plan p = space_plan(s, x);
     *plain = *x;
     if (plan_check(&p, NULL) != OK || case_bits_key(&p, &key, NULL) != OK) return false;
-    for (int i = 0; i < 2 * DIMENSIONS; i++) {          /* twice: some go only after others */
+    for (int i = 0; i < 2 * DIMENSIONS; i++) {          /* twice: some can change only after others */
         const int d = i % DIMENSIONS;
         struct choice c = *plain;
         c.value[d] = 0;

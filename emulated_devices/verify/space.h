@@ -1,8 +1,7 @@
-/* space.h -- what a case can be: the dimensions of all cases on so many devices, and their values, taken from the
- * registries.
+/* space.h -- the dimensions of all cases on a number of devices, and their values from the registries.
  *
- * A new scheme, optimizer or model is a value of its dimension because it is registered.  Which values go together is
- * what plan_check says (plan/compose.c).
+ * A new scheme, optimizer or model becomes a value of its dimension when it is registered.  plan_check decides which
+ * values can be combined (plan/compose.c).
  */
 #ifndef ORRERY_SPACE_H
 #define ORRERY_SPACE_H
@@ -16,14 +15,14 @@ enum dimension {
     DIM_RECOMPUTE, DIM_CODES, DIM_OFFLOAD, DIM_TILES, DIM_GATHERING, DIM_BUCKET, DIMENSIONS
 };
 
-/* A data scheme with what its name alone leaves open. */
+/* A data scheme with its group sizes. */
 struct data_form { const struct data_scheme *scheme; int group, shards[3]; };
 
 enum { SPACE_MOST_MESHES = 512, SPACE_MOST_FORMS = 512 };
 
 struct space {
     int devices;
-    enum scheme_kind kind;              /* whose cases are made */
+    enum scheme_kind kind;              /* of the current cases */
     int values[DIMENSIONS];
     int meshes, mesh[SPACE_MOST_MESHES][AXIS_COUNT];
     int forms;
@@ -32,27 +31,28 @@ struct space {
 
 void space_open(struct space *, int devices);
 
-/** The dimension that a kind's schemes are. */
+/** The dimension of a kind's schemes. */
 enum dimension space_of_kind(enum scheme_kind);
 
-/** Whether a dimension varies in the cases of a kind: what is about another kind of schemes alone stays as usual. */
+/** Whether a dimension varies in the cases of a kind.  One that concerns only other kinds stays at its default. */
 bool space_varies(enum scheme_kind, enum dimension);
 
 /** The plan of a choice, before plan_check. */
 struct plan space_plan(const struct space *, const struct choice *);
 
-/** For a covering.  context: a space.  @return OK; ERR_PLAN from plan_check; ERR_USAGE where the mesh does not split
- *  what the choice is about. */
+/** The check of a covering.  context: a space.  @return OK; ERR_PLAN from plan_check; ERR_USAGE if the mesh does not
+ *  split the axis of the kind's schemes. */
 enum error_code space_check(const void *context, const struct choice *, struct error *);
 
 struct value_name { char text[40]; };
 
-/** A value as in the table and in messages, such as "zero3 /2" or "offload /3". */
+/** A value's name in the table and in messages, such as "zero3 /2" or "offload /3". */
 struct value_name space_value(const struct space *, enum dimension, int value);
 const char *dimension_name(enum dimension);
 
 /**
- * The most usual choice whose plan must end with the same bits: each dimension that changes none of them is made usual.
+ * The choice with the most default values whose plan must end with the same bits: every dimension that changes no bits
+ * is set to its default.
  * @return whether it is another choice.
  */
 bool space_plain(const struct space *, const struct choice *, struct choice *plain);
