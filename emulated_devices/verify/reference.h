@@ -53,6 +53,7 @@ struct reference {
     int32_t *ids, *labels;              /* [B*S] */
     int32_t *counting;                  /* [B*S] the labels of one optimizer step's sequences; all others are ignored */
     int64_t apart;                      /* steps since the weights were last equal to the anchor or the devices' */
+    struct tensor *theta;               /* [replicas] in the first replica: one parameter of each, for the outer step */
     double *anchor_response, *momentum_response;        /* [params] in the first replica: responses of the last outer
                                                          * step */
     double *state_response;             /* [params * OPTIMIZER_MAX_STATES] responses of states, for 16-bit models */

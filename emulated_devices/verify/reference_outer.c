@@ -31,9 +31,10 @@ enum error_code outer_open(struct reference *r, struct error *err)
 {
     const size_t n = (size_t)r->truth.model.params;
     if (outer_of(r).every == 0) return OK;
+    r->theta = calloc((size_t)r->replicas, sizeof *r->theta);
     r->anchor_response = calloc(n, sizeof *r->anchor_response);
     r->momentum_response = calloc(n, sizeof *r->momentum_response);
-    const bool ok = r->anchor_response && r->momentum_response && open_run(&r->truth) && open_run(&r->twin);
+    const bool ok = r->theta && r->anchor_response && r->momentum_response && open_run(&r->truth) && open_run(&r->twin);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the one-device run's outer step");
 }
 
@@ -48,7 +49,7 @@ void outer_close(struct reference *r)
     struct serial_run *const run[] = { &r->truth, &r->twin };
     for (int i = 0; i < 2; i++)
         drop(run[i]->anchor, run[i]->model.params), drop(run[i]->momentum, run[i]->model.params);
-    free(r->anchor_response), free(r->momentum_response);
+    free(r->theta), free(r->anchor_response), free(r->momentum_response);
 }
 
 enum error_code outer_follow(struct reference *r, struct trainer *t, struct error *err)
@@ -73,23 +74,16 @@ static struct serial_run *run_of(struct reference *r, int replica, bool twin)
     return twin ? &of->twin : &of->truth;
 }
 
-/* Gradients have been forgotten: the first replica's take the sum. */
+/* Once more in each of them: what its passes use. */
 static void step_run(struct reference *r, bool twin, int i)
 {
-    struct serial_run *first = run_of(r, 0, twin);
     const struct outer o = outer_of(r);
+    const struct serial_run *first = run_of(r, 0, twin);
+    for (int k = 0; k < r->replicas; k++) r->theta[k] = run_of(r, k, twin)->master[i];
+    outer_step(&o, first->anchor[i], first->momentum[i], r->theta, r->replicas);
     for (int k = 0; k < r->replicas; k++) {
         const struct serial_run *run = run_of(r, k, twin);
-        outer_gradient(run->model.g[i], first->anchor[i], run->master[i]);
-        for (int64_t n = 0; k > 0 && n < tensor_count(first->master[i]); n++)
-            tensor_set(first->model.g[i], n, tensor_get(first->model.g[i], n) + tensor_get(run->model.g[i], n));
-    }
-    outer_step(first->master[i], first->anchor[i], first->momentum[i], first->model.g[i], r->replicas, o);
-    for (int k = 0; k < r->replicas; k++) {
-        struct serial_run *run = run_of(r, k, twin);
-        if (k > 0) memcpy(run->master[i].data, first->anchor[i].data, tensor_bytes(first->anchor[i]));
         if (run->model.w[i].data != run->master[i].data) tensor_convert(run->model.w[i], run->master[i]);
-        memset(run->model.g[i].data, 0, tensor_bytes(run->model.g[i]));
     }
 }
 

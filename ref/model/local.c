@@ -32,7 +32,8 @@ enum error_code local_open(struct local_run *l, int replicas, const struct model
     enum error_code e = OK;
     *l = (struct local_run){ .outer = outer, .optimizer = o, .hyper = *h };
     l->replica = calloc((size_t)replicas, sizeof *l->replica);
-    bool ok = l->replica != NULL;
+    l->theta = calloc((size_t)replicas, sizeof *l->theta);
+    bool ok = l->replica != NULL && l->theta != NULL;
     while (ok && !e && l->replicas < replicas) {
         struct replica *r = &l->replica[l->replicas];
         e = transformer_open(&r->model, c, t, seed, err);
@@ -59,7 +60,7 @@ void local_close(struct local_run *l)
         drop(l->replica[r].state, params * OPTIMIZER_MAX_STATES);
         transformer_close(&l->replica[r].model);
     }
-    free(l->replica);
+    free(l->replica), free(l->theta);
     *l = (struct local_run){ 0 };
 }
 
@@ -104,19 +105,6 @@ static enum error_code inner_step(const struct local_run *l, struct replica *r, 
     return OK;
 }
 
-/* Gradients are zero between steps, so the first replica's hold the sum of the outer gradients. */
-static void outer_update(struct local_run *l, int i)
-{
-    const struct transformer *first = &l->replica[0].model;
-    for (int r = 0; r < l->replicas; r++) {
-        const struct transformer *m = &l->replica[r].model;
-        outer_gradient(m->g[i], l->anchor[i], m->w[i]);
-        if (r > 0) first->ops->add(first->g[i], first->g[i], m->g[i]);
-    }
-    outer_step(first->w[i], l->anchor[i], l->momentum[i], first->g[i], l->replicas, l->outer);
-    for (int r = 1; r < l->replicas; r++) copy(l->replica[r].model.w[i], l->anchor[i]);
-}
-
 enum error_code local_step(struct local_run *l, const int32_t *ids, const int32_t *labels, const int64_t first[],
                            int64_t S, uint64_t seed, struct error *err)
 {
@@ -128,7 +116,9 @@ enum error_code local_step(struct local_run *l, const int32_t *ids, const int32_
         e = inner_step(l, &l->replica[r], ids + first[r] * S, labels + first[r] * S, first[r + 1] - first[r], S, err);
     }
     if (e || !outer_follows(&l->outer, l->step)) return e;
-    for (int i = 0; i < l->replica[0].model.params; i++) outer_update(l, i);
-    for (int r = 0; r < l->replicas; r++) transformer_zero_gradients(&l->replica[r].model);
+    for (int i = 0; i < l->replica[0].model.params; i++) {
+        for (int r = 0; r < l->replicas; r++) l->theta[r] = l->replica[r].model.w[i];
+        outer_step(&l->outer, l->anchor[i], l->momentum[i], l->theta, l->replicas);
+    }
     return OK;
 }

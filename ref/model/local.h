@@ -24,6 +24,7 @@ struct local_run {
     const struct optimizer *optimizer;
     struct hyperparameters hyper;
     struct tensor *anchor, *momentum;   /* [params] weights after the last outer step; momentum of the outer steps */
+    struct tensor *theta;               /* [replicas] for the outer step, one parameter's weights */
     int64_t step;                       /* steps done */
 };
 

@@ -109,19 +109,20 @@ static void by_hand(void **state)
 {
     (void)state;
     for (enum dtype t = F32; t <= F64; t++) {
-        double room[5][1];
-        const double numbers[5] = { 7, 8, 2, 0, 0 };                    /* theta, anchor, momentum, two gradients */
-        struct tensor x[5];
-        for (int i = 0; i < 5; i++) x[i] = tensor_1d(room[i], t, 1), tensor_set(x[i], 0, numbers[i]);
-        outer_gradient(x[3], x[1], x[0]);
-        assert_true(tensor_get(x[3], 0) == 1);
-        tensor_set(x[4], 0, tensor_get(x[3], 0) + 4);                   /* the other replica's, added */
-        outer_step(x[0], x[1], x[2], x[4], 2, (struct outer){ .every = 1, .lr = 0.5, .momentum = 0.5 });
-        assert_true(tensor_get(x[2], 0) == 0.5 * 2 + 2.5);
-        assert_true(tensor_get(x[1], 0) == 8 - 0.5 * (2.5 + 0.5 * 3.5) && tensor_get(x[0], 0) == tensor_get(x[1], 0));
-        tensor_set(x[1], 0, 8);
-        outer_step(x[0], x[1], tensor_none, x[4], 2, (struct outer){ .every = 1, .lr = 1 });
-        assert_true(tensor_get(x[0], 0) == 5.5);                        /* the mean of 7 and 4 */
+        const struct outer nesterov = { .every = 1, .lr = 0.5, .momentum = 0.5 }, mean = { .every = 1, .lr = 1 };
+        double room[4][1];
+        struct tensor theta[2], anchor = tensor_1d(room[2], t, 1), m = tensor_1d(room[3], t, 1);
+        for (int r = 0; r < 2; r++) theta[r] = tensor_1d(room[r], t, 1), tensor_set(theta[r], 0, r == 0 ? 7 : 4);
+        tensor_set(anchor, 0, 8), tensor_set(m, 0, 2);
+        outer_step(&nesterov, anchor, m, theta, 2);
+        assert_true(tensor_get(m, 0) == 0.5 * 2 + 2.5);
+        assert_true(tensor_get(anchor, 0) == 8 - 0.5 * (2.5 + 0.5 * 3.5));
+        for (int r = 0; r < 2; r++) {
+            assert_true(tensor_get(theta[r], 0) == tensor_get(anchor, 0));
+            tensor_set(theta[r], 0, r == 0 ? 7 : 4);
+        }
+        outer_step(&mean, anchor, tensor_none, theta, 2);
+        assert_true(tensor_get(anchor, 0) == 5.5 && tensor_get(theta[0], 0) == 5.5);
     }
     const struct outer o = { .every = 3 };
     assert_true(!outer_follows(&o, 1) && outer_follows(&o, 3) && outer_steps(&o, 2, 9) == 3 &&

@@ -1,7 +1,8 @@
 /* outer.c -- copies of the model that train apart: what they are made of, and the step at the end of each round.
  *
- * The rule is that of ref/optim/outer.h.  Each device steps outward what it steps inward.  The outer gradient needs no
- * memory of its own: gradients are zero after the inner step, and theirs has its size and format.
+ * The rule is that of ref/optim/outer.h; its arithmetic is in outward.c.  Each device steps outward what it steps
+ * inward.  The outer gradient needs no memory of its own: gradients are zero after the inner step, and theirs has its
+ * size and format.
  *
  * What lies on the slow tier is copied to the device as it is stepped, in slices of --offload-slice elements.  A round
  * has one such step, so nothing overlaps it.
@@ -10,6 +11,7 @@
  * up the replicas in one order and keep the same bits, without a message between them.
  */
 #include "emulated_devices/schemes/data/offload.h"
+#include "emulated_devices/schemes/data/outward.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
@@ -122,6 +124,12 @@ static enum error_code give_operands(struct data_parallel *dp, struct operand o[
     return e;
 }
 
+/* Without momentum or with Nesterov's. */
+static struct outward factors(const struct outer *o)
+{
+    return (struct outward){ .keep = o->momentum, .take = 1, .by_way = o->lr, .by_momentum = o->lr * o->momentum };
+}
+
 static enum error_code step_operands_outward(struct data_parallel *dp, struct group *replicas, struct operand o[],
                                              struct error *err)
 {
@@ -129,13 +137,13 @@ static enum error_code step_operands_outward(struct data_parallel *dp, struct gr
                         momentum = o[MOMENTUM].here;
     const bool moves = tensor_present(momentum);
     struct views v = views_of(dp->device);
-    outer_gradient(view_write(&v, g), view_read(&v, anchor), view_read(&v, theta));
+    outward_way(view_write(&v, g), view_read(&v, anchor), view_read(&v, theta));
     views_end(&v);
     dev_charge(dp->device, "outer gradient", g, 3, 1);
     const enum error_code e = allreduce(replicas, g.data, tensor_count(g), g.dtype, SUM, dp->allreduce, err);
     if (e) return e;
-    outer_step(view_write(&v, theta), view_write(&v, anchor), view_write(&v, momentum), view_read(&v, g),
-               replicas->size, dp->outer);
+    outward_step(view_write(&v, theta), view_write(&v, anchor), view_write(&v, momentum), view_read(&v, g),
+                 replicas->size, factors(&dp->outer));
     views_end(&v);
     dev_charge(dp->device, "outer step", g, moves ? 6 : 4, moves ? 7 : 3);
     device_zero(dp->device, g);

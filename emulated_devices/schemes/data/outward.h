@@ -1,0 +1,22 @@
+/* outward.h -- the outer step of replicas that train apart, as devices make it. */
+#ifndef ORRERY_OUTWARD_H
+#define ORRERY_OUTWARD_H
+
+#include "ref/numeric/tensor.h"
+
+/* What an outer step does to an element, of which d is the mean of the replicas' ways, anchor - theta:
+ *     momentum = keep momentum + take d;    anchor = anchor - (by_way d + by_momentum momentum) */
+struct outward { double keep, take, by_way, by_momentum; };
+
+/** way = anchor - theta, of any part of a tensor.  Local; all in one format, fp32 or fp64, and of one size. */
+void outward_way(struct tensor way, struct tensor anchor, struct tensor theta);
+
+/**
+ * Step anchor and momentum by the sum of all replicas' ways, and set theta to the anchor.
+ * Local; any part of a tensor, all in one format, fp32 or fp64, and of one size.
+ * @param momentum  tensor_none where the rule has none.
+ */
+void outward_step(struct tensor theta, struct tensor anchor, struct tensor momentum, struct tensor sum, int replicas,
+                  struct outward);
+
+#endif
