@@ -234,7 +234,7 @@ static void add_model(uint64_t *h, const struct plan *p)
     const struct model_config *c = &p->model;
     const int64_t shape[] = { c->tied, c->L, p->B, p->S, p->dtype, p->perturb, (int64_t)p->seed };
     const double number[] = { c->dropout_embedding, c->dropout_residual, c->dropout_attention, p->loss_scale };
-    add_text(h, c->name);
+    add_text(h, c->name), add_text(h, p->batches ? p->batches->digest.text : NULL);
     ADD(*h, shape), ADD(*h, number);
 }
 

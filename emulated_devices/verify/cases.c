@@ -8,7 +8,8 @@ struct seen_bits { uint64_t key, hash; struct choice choice; };
 enum error_code cases_open(struct cases *c, int devices, struct error *err)
 {
     memset(c, 0, sizeof *c);
-    space_open(&c->space, devices);
+    const enum error_code e = space_open(&c->space, devices, err);
+    if (e) return e;
     c->covering = (struct covering){
         .dimensions = DIMENSIONS, .values = c->space.values, .check = space_check, .context = &c->space,
     };
@@ -18,6 +19,7 @@ enum error_code cases_open(struct cases *c, int devices, struct error *err)
 void cases_close(struct cases *c)
 {
     covering_close(&c->covering);
+    space_close(&c->space);
     free(c->seen);
     c->seen = NULL;
 }

@@ -1,6 +1,7 @@
 #include "emulated_devices/verify/space.h"
 #include "emulated_devices/verify/case.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { EVERY = (1u << SCHEME_KINDS) - 1, ONLY_DATA = 1u << DATA_SCHEME, ONLY_PIPELINE = 1u << PIPELINE_SCHEME };
@@ -176,12 +177,47 @@ static void show_schedule(const struct space *s, int value, struct value_name *n
     (void)s, set_name(n, schedule_generator_at(value)->head.name);
 }
 
-static const int micros[] = { 2, 4, 1 };
-enum { MICROS = sizeof micros / sizeof *micros };
+static const int micros[SPACE_MICROS] = { 2, 4, 1 };
 static void take_micros(const struct space *s, struct plan *p, int value) { (void)s, p->micros = micros[value]; }
 static void show_micros(const struct space *s, int value, struct value_name *n)
 {
     (void)s, snprintf(n->text, sizeof n->text, "M=%d", micros[value]);
+}
+
+/* Copies and steps with other numbers of sequences, microbatches without any, and copies without any. */
+enum { BATCH_STEPS = 2, BATCH_MOST = 4 };
+static enum error_code make_batches(struct batch_plan *b, int copies, int M, struct error *err)
+{
+    int *sequences = calloc((size_t)(BATCH_STEPS * copies * M), sizeof *sequences);
+    if (sequences == NULL) return fail(err, ERR_MEMORY, "no memory for a batch plan of %d copies", copies);
+    for (int s = 0, i = 0; s < BATCH_STEPS; s++)
+        for (int c = 0; c < copies; c++)
+            for (int m = 0; m < M; m++) sequences[i++] = (1 + s + 3 * c + 2 * m) % BATCH_MOST;
+    return batch_plan_make(b, BATCH_STEPS, copies, M, sequences, err);
+}
+
+static enum error_code add_batches(struct space *s, struct error *err)
+{
+    enum error_code e = OK;
+    s->batches = calloc((size_t)(s->devices * SPACE_MICROS), sizeof *s->batches);
+    if (s->batches == NULL) return fail(err, ERR_MEMORY, "no memory for batch plans of %d devices", s->devices);
+    for (int dp = 1; dp <= s->devices; dp++)
+        for (int i = 0; i < SPACE_MICROS && s->devices % dp == 0 && !e; i++)
+            e = make_batches(&s->batches[(dp - 1) * SPACE_MICROS + i], dp, micros[i], err);
+    return e;
+}
+
+static void take_batches(const struct space *s, struct plan *p, int value)
+{
+    int i = 0;
+    if (value == 0) return;
+    while (micros[i] != p->micros) i++;
+    p->batches = &s->batches[(p->mesh.size[DP] - 1) * SPACE_MICROS + i];
+    plan_take_step(p, 0);
+}
+static void show_batches(const struct space *s, int value, struct value_name *n)
+{
+    (void)s, set_name(n, value ? "batches uneven" : "batches even");
 }
 
 static void take_chunks(const struct space *s, struct plan *p, int value)
@@ -340,7 +376,8 @@ static const struct info info[DIMENSIONS] = {
     [DIM_EXPERTS]   = { "experts", EVERY, 0, take_experts, show_experts },
     [DIM_DATA]      = { "data", ONLY_DATA, 0, take_data, show_data },
     [DIM_SCHEDULE]  = { "schedule", ONLY_DATA | ONLY_PIPELINE, 0, take_schedule, show_schedule },
-    [DIM_MICROS]    = { "microbatches", ONLY_DATA | ONLY_PIPELINE, MICROS, take_micros, show_micros },
+    [DIM_MICROS]    = { "microbatches", ONLY_DATA | ONLY_PIPELINE, SPACE_MICROS, take_micros, show_micros },
+    [DIM_BATCHES]   = { "batches", ONLY_DATA | ONLY_PIPELINE, 2, take_batches, show_batches },
     [DIM_CHUNKS]    = { "chunks", ONLY_PIPELINE, 2, take_chunks, show_chunks },
     [DIM_PLACEMENT] = { "placement", ONLY_PIPELINE, 2, take_placement, show_placement },
     [DIM_OPTIMIZER] = { "optimizer", ONLY_DATA, 0, take_optimizer, show_optimizer },
@@ -367,7 +404,7 @@ static int count_schemes(enum scheme_kind kind)
     return n;
 }
 
-void space_open(struct space *s, int devices)
+enum error_code space_open(struct space *s, int devices, struct error *err)
 {
     int size[AXIS_COUNT] = { 0 };
     *s = (struct space){ .devices = devices };
@@ -379,6 +416,14 @@ void space_open(struct space *s, int devices)
     s->values[DIM_EXPERTS] = count_schemes(EXPERT_SCHEME);
     s->values[DIM_TENSOR] = count_schemes(TENSOR_SCHEME), s->values[DIM_SCHEDULE] = count_schemes(PIPELINE_SCHEME);
     while (case_model_at(s->values[DIM_MODEL])) s->values[DIM_MODEL]++;
+    return add_batches(s, err);
+}
+
+void space_close(struct space *s)
+{
+    for (int i = 0; i < s->devices * SPACE_MICROS && s->batches; i++) batch_plan_free(&s->batches[i]);
+    free(s->batches);
+    s->batches = NULL;
 }
 
 static const enum dimension of_kind[SCHEME_KINDS] = { [TENSOR_SCHEME] = DIM_TENSOR,

@@ -6,19 +6,20 @@
 #ifndef ORRERY_SPACE_H
 #define ORRERY_SPACE_H
 
+#include "emulated_devices/plan/batch_plan.h"
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/verify/covering.h"
 
 enum dimension {
     DIM_MESH, DIM_MODEL, DIM_EMBEDDING, DIM_TENSOR, DIM_ATTENTION, DIM_EXPERTS, DIM_DATA, DIM_SCHEDULE, DIM_MICROS,
-    DIM_CHUNKS, DIM_PLACEMENT, DIM_OPTIMIZER, DIM_FORMAT,
+    DIM_BATCHES, DIM_CHUNKS, DIM_PLACEMENT, DIM_OPTIMIZER, DIM_FORMAT,
     DIM_RECOMPUTE, DIM_CODES, DIM_OFFLOAD, DIM_TILES, DIM_GATHERING, DIM_BUCKET, DIMENSIONS
 };
 
 /* A data scheme with its group sizes. */
 struct data_form { const struct data_scheme *scheme; int group, shards[3]; };
 
-enum { SPACE_MOST_MESHES = 512, SPACE_MOST_FORMS = 512 };
+enum { SPACE_MOST_MESHES = 512, SPACE_MOST_FORMS = 512, SPACE_MICROS = 3 };
 
 struct space {
     int devices;
@@ -27,9 +28,13 @@ struct space {
     int meshes, mesh[SPACE_MOST_MESHES][AXIS_COUNT];
     int forms;
     struct data_form form[SPACE_MOST_FORMS];
+    struct batch_plan *batches;         /* [devices][SPACE_MICROS]: uneven, for each size of dp and number of microbatches;
+                                         * steps 0 where dp cannot have that size */
 };
 
-void space_open(struct space *, int devices);
+/** All dimensions on so many devices.  Local.  @return OK or ERR_MEMORY; space_close either way. */
+enum error_code space_open(struct space *, int devices, struct error *);
+void space_close(struct space *);
 
 /** The dimension of a kind's schemes. */
 enum dimension space_of_kind(enum scheme_kind);

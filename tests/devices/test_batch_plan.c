@@ -80,6 +80,16 @@ static void test_with_other_axes(void **state)
     trains(p, nasty(2));
     p = case_plan(2, 1, 2), p.schedule = "zb-h1";
     trains(p, nasty(2));
+    for (int i = 0; tensor_scheme_at(i) != NULL; i++) {
+        p = case_plan(2, 2, 1), p.tensor = tensor_scheme_at(i)->head.name;
+        if (plan_check(&p, &err) == OK) trains(p, nasty(2));
+    }
+    for (int i = 0; attention_scheme_at(i) != NULL; i++) {
+        p = case_plan(2, 1, 1), p.attention = attention_scheme_at(i)->head.name;
+        const int size[AXIS_COUNT] = { [DP] = 2, [TP] = 1, [PP] = 1, [CP] = 2, [EP] = 1 };
+        assert_int_equal(mesh_make(&p.mesh, size, &err), OK);
+        if (plan_check(&p, &err) == OK) trains(p, nasty(2));
+    }
 }
 
 static void test_refused(void **state)

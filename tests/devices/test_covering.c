@@ -109,7 +109,7 @@ static void test_twins(void **state)
     struct space s;
     struct choice plain, x = { { 0 } };
     (void)state;
-    space_open(&s, 2);
+    assert_int_equal(space_open(&s, 2, NULL), OK);
     s.kind = DATA_SCHEME;
     for (int m = 0; m < s.meshes; m++)
         if (s.mesh[m][DP] == 2) x.value[DIM_MESH] = m;
@@ -118,6 +118,10 @@ static void test_twins(void **state)
     assert_true(space_plain(&s, &x, &plain));
     assert_int_equal(plain.value[DIM_RECOMPUTE] + plain.value[DIM_BUCKET] + plain.value[DIM_SCHEDULE], 0);
     assert_int_equal(plain.value[DIM_FORMAT], 1);
+    x.value[DIM_BATCHES] = 1;
+    assert_true(space_plain(&s, &x, &plain));
+    assert_int_equal(plain.value[DIM_BATCHES], 1);
+    space_close(&s);
 }
 
 int main(void)

@@ -52,7 +52,10 @@ static struct tensor make_piece(const struct shape *t, const struct sbp_mesh *m,
 {
     struct tensor piece = piece_make(&device, t, m, s, comm.rank);
     const struct box b = signature_box(t, m, s, comm.rank);
-    for (int64_t i = 0; i < tensor_count(piece); i++) tensor_set(piece, i, value_at(m, s, index_of(t, b, i)));
+    struct views v = views_of(&device);
+    const struct tensor seen = view_write(&v, piece);
+    for (int64_t i = 0; i < tensor_count(seen); i++) tensor_set(seen, i, value_at(m, s, index_of(t, b, i)));
+    views_end(&v);
     return piece;
 }
 
@@ -66,8 +69,11 @@ static int64_t wrong(struct placement *p, const struct shape *t, struct signatur
     int64_t n = boxing_run(p, t, &b, piece, &err) != OK;
     const struct box box = signature_box(t, &p->mesh, whole, comm.rank);
     n += tensor_count(*piece) != box_count(box, t->ndim);
-    for (int64_t i = 0; n == 0 && i < tensor_count(*piece); i++)
-        n += tensor_get(*piece, i) != whole_at(index_of(t, box, i));
+    struct views v = views_of(&device);
+    const struct tensor seen = view_read(&v, *piece);
+    for (int64_t i = 0; n == 0 && i < tensor_count(seen); i++)
+        n += tensor_get(seen, i) != whole_at(index_of(t, box, i));
+    views_end(&v);
     return n;
 }
 

@@ -41,7 +41,7 @@ static bool time_layer(const struct cluster *machine, const char *scheme, picose
     struct trainer t;
     if (layer_plan(&plan, &even, B, F64, scheme, comm.size, machine, &err) != OK) return false;
     ASSERT_ALL(layer_open(&t, &plan, &comm, &err) == OK, "%s: %s", scheme, err.text);
-    clock_open(&device.clock, machine, F64);
+    clock_restart(&device.clock, machine, F64);
     comm_barrier(&comm);
     ASSERT_ALL(layer_pass(&t, &err) == OK, "%s: %s", scheme, err.text);
     *took = largest(device.clock.now);

@@ -132,6 +132,7 @@ static void close_buffers(struct tensor_parallel *tp, struct tensor *t, int n)
  * own: this device's rows; or a tensor with room for all rows, where the chunks then stay. */
 static enum error_code gather_products(struct product p, int64_t N, struct tensor own, struct error *err)
 {
+    if (N == 0) return OK;                              /* an empty microbatch: collectives send no message either */
     struct ring g = ring_begin(p.tp, ALLGATHER, N, own);
     const int P = g.group->size;
     const bool stays = tensor_rows(own) == N && P > 1;
@@ -162,6 +163,7 @@ enum { TURNS = 2, PARTS = 0, SUMS = PARTS + TURNS, SUM_BUFFERS = SUMS + TURNS };
 /* own = this device's rows of the sum of all devices' products. */
 static enum error_code sum_products(struct product p, int64_t N, struct tensor own, struct error *err)
 {
+    if (N == 0) return OK;
     struct ring g = ring_begin(p.tp, REDUCE_SCATTER, N, own);
     const int P = g.group->size;
     struct clock *clock = &p.tp->device->clock;
