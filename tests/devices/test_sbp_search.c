@@ -28,7 +28,7 @@ static void test_refused_tables(void **state)
     struct sbp_graph g;
     struct error err = { 0 };
     struct node table[LINK_NODES + 2] = { { .op = OP_END } };
-    char name[LINK_NODES + 1][8];
+    char name[LINK_NODES + 1][16];
     assert_int_equal(sbp_graph_of(&g, program_of(&c)->block, &c, 3, 5, false, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "router.logits: a mixture of experts has no signatures"));
     assert_int_equal(sbp_graph_of(&g, program_of(&c)->loss, &c, 3, 5, false, &err), ERR_PLAN);
