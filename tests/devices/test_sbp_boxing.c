@@ -168,6 +168,30 @@ static void test_parts_of_parts(void **state)
     assert_int_equal(b.steps, 1);
 }
 
+/* Local. */
+static void test_no_detour_is_shorter(void **state)
+{
+    (void)state;
+    const struct sbp_mesh m = { 2, { 2, 3 } };
+    const struct shape shapes[] = { { 2, { 13, 8 }, 1 }, { 3, { 20, 6, 7 }, 3 } };
+    struct signature all[SBP_MOST_SIGNATURES];
+    int64_t cost[SBP_MOST_SIGNATURES][SBP_MOST_SIGNATURES];
+    for (int t = 0; t < 2 && comm.size == 2; t++) {
+        const int n = signature_all(&shapes[t], &m, all);
+        for (int i = 0; i < n * n; i++)
+            cost[i / n][i % n] = boxing_plan(&shapes[t], &m, all[i / n], all[i % n]).elements;
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < n; j++)
+                for (int k = 0; k < n; k++) {
+                    char from[SBP_TEXT], to[SBP_TEXT], by[SBP_TEXT];
+                    if (cost[i][j] <= cost[i][k] + cost[k][j]) continue;
+                    ASSERT_ALL(false, "%s to %s sends %lld elements, by way of %s %lld",
+                               signature_text(&m, all[i], from), signature_text(&m, all[j], to), (long long)cost[i][j],
+                               signature_text(&m, all[k], by), (long long)(cost[i][k] + cost[k][j]));
+                }
+    }
+}
+
 static void test_words(void **state)
 {
     (void)state;
@@ -188,7 +212,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_DEVICES(test_every_pair_on_a_line), ON_DEVICES(test_every_pair_on_a_rectangle), ON_DEVICES(test_table),
-        ON_DEVICES(test_parts_of_parts), ON_DEVICES(test_words),
+        ON_DEVICES(test_parts_of_parts), ON_DEVICES(test_no_detour_is_shorter), ON_DEVICES(test_words),
     };
     return MPI_RUN("journeys between signatures", tests);
 }

@@ -99,7 +99,8 @@ static int nearest(const struct reached *r, int n)
     return best;
 }
 
-struct boxing boxing_plan(const struct shape *t, const struct sbp_mesh *m, struct signature from, struct signature to)
+static struct boxing shortest(const struct shape *t, const struct sbp_mesh *m, struct signature from,
+                              struct signature to)
 {
     struct signature all[SBP_MOST_SIGNATURES];
     struct reached r[SBP_MOST_SIGNATURES] = { { 0 } };
@@ -124,5 +125,15 @@ struct boxing boxing_plan(const struct shape *t, const struct sbp_mesh *m, struc
     b.elements = r[goal].elements;
     b.steps = r[goal].steps;
     for (int i = b.steps, at = goal; i > 0; at = r[at].before) b.step[--i] = r[at].by;
+    return b;
+}
+
+/* Without partial sums one step moves to each device what it has not, and nothing can move less. */
+struct boxing boxing_plan(const struct shape *t, const struct sbp_mesh *m, struct signature from, struct signature to)
+{
+    struct boxing b = { 0 };
+    if (signature_has(from, SBP_P) || signature_has(to, SBP_P)) return shortest(t, m, from, to);
+    b.steps = step_between(from, to, &b.step[0]);
+    if (b.steps > 0) b.elements = step_elements(t, m, &b.step[0]);
     return b;
 }
