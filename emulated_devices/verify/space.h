@@ -28,8 +28,8 @@ struct space {
     int meshes, mesh[SPACE_MOST_MESHES][AXIS_COUNT];
     int forms;
     struct data_form form[SPACE_MOST_FORMS];
-    struct batch_plan *batches;         /* [devices][SPACE_MICROS]: uneven, for each size of dp and number of microbatches;
-                                         * steps 0 where dp cannot have that size */
+    struct batch_plan *batches;         /* [devices][SPACE_MICROS]: uneven, for each size of dp and number of
+                                         * microbatches; steps 0 where dp cannot have that size */
 };
 
 /** All dimensions on so many devices.  Local.  @return OK or ERR_MEMORY; space_close either way. */
