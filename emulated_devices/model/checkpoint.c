@@ -110,10 +110,9 @@ static enum error_code check_replicas(const struct trainer *t, const cJSON *root
     if (e) return e;
     if (!t->data.shards.apart)
         return fail(err, ERR_FORMAT,
-                    "%s: of %lld replicas that train apart, with --data-parallel local-sgd or diloco; --model DIR "
-                    "takes what their last "
-                    "outer step made",
-                    printable_path(path).text, (long long)replicas);
+                    "%s: of %lld replicas that train apart, which --data-parallel %s does not; --model DIR takes what "
+                    "their last outer step made",
+                    printable_path(path).text, (long long)replicas, t->data.scheme->head.name);
     if (replicas != own)
         return fail(err, ERR_FORMAT, "%s: of %lld replicas that train apart; --data-parallel %s makes %d of --dp %d",
                     printable_path(path).text, (long long)replicas, t->data.scheme->head.name, own,

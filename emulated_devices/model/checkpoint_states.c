@@ -26,7 +26,7 @@ int checkpoint_states(const struct trainer *t, int replicas, struct state_tensor
 {
     int n = 0;
     if (replicas == 0) return put_states(t->plan.optimizer, list, n, 0, "");
-    if (t->data.outer.momentum > 0) n = put(list, n, KIND_MOMENTUM, 0, "", ".", "outer_momentum");
+    if (outer_has_momentum(&t->data.outer)) n = put(list, n, KIND_MOMENTUM, 0, "", ".", "outer_momentum");
     for (int r = 0; r < replicas; r++) {
         char whose[24];
         snprintf(whose, sizeof whose, ".replica%d", r);

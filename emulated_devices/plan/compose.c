@@ -68,7 +68,9 @@ static const struct clash clashes[] = {
       "--offload optimizer,gradients,weights" },
 
     { HAS_outer_numbers, HAS_reduces_every_step,
-      "@ reduces gradients in every step; only local-sgd and diloco have outer steps", NULL },
+      "@ reduces gradients in every step, and has no outer step", "--data-parallel local-sgd" },
+    { HAS_outer_momentum, HAS_averages,
+      "@ takes the mean of its copies, without momentum", "--data-parallel diloco" },
     { HAS_apart, HAS_forward_only,
       "exists to send fewer gradients, and @ has none; with it ddp sends 16 bytes a step", NULL },
     { HAS_apart, HAS_low_rank, "@ needs ddp, which reduces projected gradients in every step", NULL },

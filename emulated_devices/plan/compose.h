@@ -47,9 +47,11 @@ struct facts {
     X(nothing_shared,          "--data-parallel ddp")                                               \
     X(state_shared_further,    "--data-parallel zero1")                                             \
     X(allreduces_whole,        "--data-parallel ddp")                                               \
-    X(apart,                  "--data-parallel local-sgd or diloco")                                \
+    X(apart,                  "--data-parallel local-sgd")                                          \
     X(apart_in_two_stages,     "--data-parallel local-sgd or diloco")                               \
     X(reduces_every_step,      "--data-parallel ddp")                                               \
+    X(averages,               "--data-parallel local-sgd")                                          \
+    X(outer_momentum,          "--outer-momentum")                                                  \
     X(outer_numbers,           "--local-steps, --outer-lr, --outer-momentum")                       \
     X(two_versions,            "--schedule pipedream-2bw")                                          \
     X(mid_stream,              "--schedule pipedream-2bw")                                          \

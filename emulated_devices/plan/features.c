@@ -221,12 +221,24 @@ static bool apart_in_two_stages(const struct facts *f, struct typed *t)
     return twice && f->plan->mesh.size[PP] > 1 && shards_replicas(f->shards) > 2 && say_scheme(f, t);
 }
 
+static bool averages(const struct facts *f, struct typed *t)
+{
+    const struct outer o = data_outer(&f->plan->data);
+    return f->shards->apart && !outer_has_momentum(&o) && say_scheme(f, t);
+}
+
+static bool outer_momentum(const struct facts *f, struct typed *t)
+{
+    const double momentum = f->plan->data.outer.momentum;
+    return momentum != 0 && say(t, "--outer-momentum %g", momentum);
+}
+
 static bool outer_numbers(const struct facts *f, struct typed *t)
 {
     const struct outer *o = &f->plan->data.outer;
     if (o->every) return say(t, "--local-steps %lld", (long long)o->every);
     if (o->lr != 0) return say(t, "--outer-lr %g", o->lr);
-    return o->momentum != 0 && say(t, "--outer-momentum %g", o->momentum);
+    return outer_momentum(f, t);
 }
 
 /* ---- schedules ---------------------------------------------------------------------------------- */

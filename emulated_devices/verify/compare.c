@@ -205,7 +205,7 @@ static enum error_code compare_outer(struct trainer *t, struct reference *ref, s
 {
     const int n = t->data.shards.apart ? model_param_count(&t->plan.model) : 0;
     enum error_code e = OK;
-    for (int i = 0; i < n && !e && t->data.outer.momentum > 0; i++)
+    for (int i = 0; i < n && !e && outer_has_momentum(&t->data.outer); i++)
         e = compare_one(t, ref, i, KIND_MOMENTUM,
                         (struct job){ .result = c, .worst = &c->state, .kind = "state", .of = "outer momentum " }, err);
     for (int i = 0; i < n && !e; i++)

@@ -1,9 +1,13 @@
 #include "emulated_devices/verify/reference_outer.h"
 #include "ref/numeric/convert.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct outer outer_of(const struct reference *r) { return data_outer(&r->plan->data); }
+
+/* Of the step that has just been made. */
+static double rate_of(const struct reference *r) { return learning_rate(&r->plan->hyper, r->step); }
 
 /* ---- room -------------------------------------------------------------------------------------------------------- */
 
@@ -54,7 +58,7 @@ void outer_close(struct reference *r)
 
 enum error_code outer_follow(struct reference *r, struct trainer *t, struct error *err)
 {
-    const bool here = t->comm->rank == 0, momentum = t->data.outer.momentum > 0;
+    const bool here = t->comm->rank == 0, momentum = outer_has_momentum(&t->data.outer);
     enum error_code e = OK;
     if (here) r->apart = 0;
     for (int i = 0; i < model_param_count(&t->plan.model) && t->data.shards.apart && !e; i++) {
@@ -80,20 +84,34 @@ static void step_run(struct reference *r, bool twin, int i)
     const struct outer o = outer_of(r);
     const struct serial_run *first = run_of(r, 0, twin);
     for (int k = 0; k < r->replicas; k++) r->theta[k] = run_of(r, k, twin)->master[i];
-    outer_step(&o, first->anchor[i], first->momentum[i], r->theta, r->replicas);
+    outer_step(&o, rate_of(r), first->anchor[i], first->momentum[i], r->theta, r->replicas);
     for (int k = 0; k < r->replicas; k++) {
         const struct serial_run *run = run_of(r, k, twin);
         if (run->model.w[i].data != run->master[i].data) tensor_convert(run->model.w[i], run->master[i]);
     }
 }
 
-/* What the replicas' last steps may be off by goes through the outer step, which is linear: lr (1 + momentum) times
- * their mean.  So do the roundings of their weights, which each step may store 2u apart, however small the way that
- * they have gone; and what rounding does to the outer gradients: each is a difference, the sum has `replicas` terms in
- * any order, three products follow. */
-static void respond(struct reference *r, int i)
+/* How far the anchor and the momentum go by a unit of the gradient, and the anchor by a unit of the new momentum: the
+ * rule is linear. */
+struct slopes { double momentum, anchor, anchor_by_momentum; };
+
+static struct slopes slopes_of(const struct reference *r)
 {
     const struct outer o = outer_of(r);
+    struct slopes s = { 0 };
+    double kept = 1, moved = 0;
+    o.rule->step(&o, rate_of(r), 1, &s.anchor, &s.momentum);
+    o.rule->step(&o, rate_of(r), 0, &moved, &kept);
+    if (o.rule->momentum && kept != 0) s.anchor_by_momentum = fabs(moved / kept);
+    return (struct slopes){ fabs(s.momentum), fabs(s.anchor), s.anchor_by_momentum };
+}
+
+/* What the replicas' last steps may be off by goes through the outer step as their mean.  So do the roundings of their
+ * weights, which each step may store 2u apart, however small the way that they have gone; and what rounding does to the
+ * outer gradients: each is a difference, the sum has `replicas` terms in any order, three products follow. */
+static void respond(struct reference *r, int i)
+{
+    const struct slopes s = slopes_of(r);
     const double u = dtype_unit(r->truth.master[i].dtype);
     double mean = 0;
     for (int k = 0; k < r->replicas; k++) {
@@ -103,17 +121,16 @@ static void respond(struct reference *r, int i)
                      way = tensor_distance(r->truth.anchor[i], theta);
         mean += (of->response[i] + stored + (r->replicas + 4) * u * way) / r->replicas;
     }
-    r->momentum_response[i] = mean;
-    r->anchor_response[i] = o.lr * (1 + o.momentum) * mean;
+    r->momentum_response[i] = s.momentum * mean;
+    r->anchor_response[i] = s.anchor * mean;
 }
 
 /* Momentum is rounded twice, and then a part of the step. */
 static void respond_to_momentum(struct reference *r, int i)
 {
-    const struct outer o = outer_of(r);
     const double rounding = 2 * dtype_unit(r->truth.master[i].dtype) * norm_of(r, r->truth.momentum[i]);
     r->momentum_response[i] += rounding;
-    r->anchor_response[i] += o.lr * o.momentum * rounding;
+    r->anchor_response[i] += slopes_of(r).anchor_by_momentum * rounding;
     for (int k = 0; k < r->replicas; k++) reference_replica(r, k)->response[i] = r->anchor_response[i];
 }
 

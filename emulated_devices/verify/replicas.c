@@ -51,7 +51,7 @@ static bool is_kept(const struct trainer *t, enum tensor_kind kind)
 {
     if (kind == KIND_MASTER) return data_has_masters(&t->data);
     if (kind == KIND_ANCHOR) return t->data.shards.apart;
-    return kind != KIND_MOMENTUM || (t->data.shards.apart && t->data.outer.momentum > 0);
+    return kind != KIND_MOMENTUM || (t->data.shards.apart && outer_has_momentum(&t->data.outer));
 }
 
 /* Before the optimizer's step its states are not compared: they have not changed. */

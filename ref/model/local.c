@@ -118,7 +118,7 @@ enum error_code local_step(struct local_run *l, const int32_t *ids, const int32_
     if (e || !outer_follows(&l->outer, l->step)) return e;
     for (int i = 0; i < l->replica[0].model.params; i++) {
         for (int r = 0; r < l->replicas; r++) l->theta[r] = l->replica[r].model.w[i];
-        outer_step(&l->outer, l->anchor[i], l->momentum[i], l->theta, l->replicas);
+        outer_step(&l->outer, learning_rate(&l->hyper, l->step), l->anchor[i], l->momentum[i], l->theta, l->replicas);
     }
     return OK;
 }

@@ -45,7 +45,8 @@ test_parting_and_not_meeting() {
 
 refuses() { expect_status 2; expect_error "$1"; }
 test_refusals() {
-    train --dp 2 --local-steps 4;                                                   refuses '--local-steps 4: --data-parallel ddp reduces gradients in every step; .*local-sgd and diloco'
+    train --dp 2 --local-steps 4;                                                   refuses '--local-steps 4: --data-parallel ddp reduces gradients in every step, and has no outer step; use --data-parallel local-sgd'
+    train --dp 2 --data-parallel local-sgd --outer-momentum 0.5;                    refuses '--outer-momentum 0.5: --data-parallel local-sgd takes the mean of its copies, without momentum; use --data-parallel diloco'
     train --dp 2 --zero 2 --outer-lr 1;                                             refuses '--outer-lr 1: --data-parallel zero2 reduces'
     train --dp 2 --data-parallel diloco --outer-momentum 0;                         refuses '--outer-momentum 0: without momentum diloco is --data-parallel local-sgd'
     train --dp 2 --data-parallel diloco --local-steps 0;                            refuses '--local-steps 0: '

@@ -92,6 +92,8 @@ static void take(struct plan *p, enum feature f)
     case HAS_allreduces_whole: split(p, DP, 2); break;
     case HAS_apart: take_scheme(p, "diloco", p->mesh.size[DP] > 2 ? p->mesh.size[DP] : 2); break;
     case HAS_apart_in_two_stages: take_scheme(p, "diloco", 3), split(p, PP, 2); break;
+    case HAS_averages: take_scheme(p, "local-sgd", 2); break;
+    case HAS_outer_momentum: p->data.outer.momentum = 0.5; break;
     case HAS_outer_numbers: p->data.outer.lr = 0.5; break;
     case HAS_two_versions: case HAS_mid_stream: case HAS_several_steps: take_stream(p, "pipedream-2bw"); break;
     case HAS_batches: take_batches(p); break;

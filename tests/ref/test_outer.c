@@ -52,7 +52,8 @@ static void hold_all(const struct golden *g, const char *kind, const char *of, c
     }
 }
 
-static void begin(struct local_run *l, const struct golden *g, const char *kind)
+static void begin(struct local_run *l, const struct golden *g, const char *kind,
+                  const struct outer_rule *rule)
 {
     const struct optimizer *inner;
     char key[64], name[RECORD_NAME];
@@ -60,7 +61,8 @@ static void begin(struct local_run *l, const struct golden *g, const char *kind)
     assert_int_equal(optimizer_find(&inner, safetensors_metadata(&g->file, key), &err), OK);
     struct hyperparameters h = golden_hyperparameters(g, kind);
     h.lr = metadata(g, kind, "lr");
-    const struct outer outer = { .every = EVERY,
+    const struct outer outer = { .rule = rule,
+                                 .every = EVERY,
                                  .lr = metadata(g, kind, "outer_lr"),
                                  .momentum = metadata(g, kind, "outer_momentum") };
     if (local_open(l, REPLICAS, &g->config, F64, g->seed, inner, &h, outer, &err)) fail_msg("%s", err.text);
@@ -72,21 +74,21 @@ static void begin(struct local_run *l, const struct golden *g, const char *kind)
     local_start(l, m->w);
 }
 
-static void follows_pytorch(const char *kind)
+static void follows_pytorch(const char *kind, const struct outer_rule *rule)
 {
     struct golden g;
     struct local_run l;
     double loss[64], norm[64];
     if (golden_open(&g, "golden/local.safetensors", &err)) fail_msg("%s", err.text);
     assert_true(g.steps >= 2 * EVERY && g.steps % EVERY == 1);          /* two rounds, and then apart again */
-    begin(&l, &g, kind);
+    begin(&l, &g, kind, rule);
     for (int64_t s = 0; s < g.steps; s++) {
         if (local_step(&l, g.ids + s * g.B * g.S, g.labels + s * g.B * g.S, first, g.S, 0, &err))
             fail_msg("%s", err.text);
         for (int r = 0; r < REPLICAS; r++)
             loss[s * REPLICAS + r] = l.replica[r].loss, norm[s * REPLICAS + r] = l.replica[r].norm;
     }
-    if (l.outer.momentum > 0) hold_all(&g, kind, "momentum", &l.replica[0].model, l.momentum);
+    if (outer_has_momentum(&l.outer)) hold_all(&g, kind, "momentum", &l.replica[0].model, l.momentum);
     hold_all(&g, kind, "anchor", &l.replica[0].model, l.anchor);
     char name[64];
     snprintf(name, sizeof name, "%s/loss", kind);
@@ -101,27 +103,28 @@ static void follows_pytorch(const char *kind)
     golden_close(&g);
 }
 
-static void diloco(void **state) { (void)state, follows_pytorch("diloco"); }
-static void local_sgd(void **state) { (void)state, follows_pytorch("local-sgd"); }
+static void diloco(void **state) { (void)state, follows_pytorch("diloco", &outer_nesterov); }
+static void local_sgd(void **state) { (void)state, follows_pytorch("local-sgd", &outer_average); }
 
 /* In numbers that are exact: two replicas from 8, to 7 and 4, with momentum 1/2. */
 static void by_hand(void **state)
 {
     (void)state;
     for (enum dtype t = F32; t <= F64; t++) {
-        const struct outer nesterov = { .every = 1, .lr = 0.5, .momentum = 0.5 }, mean = { .every = 1, .lr = 1 };
+        const struct outer nesterov = { &outer_nesterov, .every = 1, .lr = 0.5, .momentum = 0.5 },
+                           mean = { &outer_average, .every = 1, .lr = 1 };
         double room[4][1];
         struct tensor theta[2], anchor = tensor_1d(room[2], t, 1), m = tensor_1d(room[3], t, 1);
         for (int r = 0; r < 2; r++) theta[r] = tensor_1d(room[r], t, 1), tensor_set(theta[r], 0, r == 0 ? 7 : 4);
         tensor_set(anchor, 0, 8), tensor_set(m, 0, 2);
-        outer_step(&nesterov, anchor, m, theta, 2);
+        outer_step(&nesterov, 1, anchor, m, theta, 2);
         assert_true(tensor_get(m, 0) == 0.5 * 2 + 2.5);
         assert_true(tensor_get(anchor, 0) == 8 - 0.5 * (2.5 + 0.5 * 3.5));
         for (int r = 0; r < 2; r++) {
             assert_true(tensor_get(theta[r], 0) == tensor_get(anchor, 0));
             tensor_set(theta[r], 0, r == 0 ? 7 : 4);
         }
-        outer_step(&mean, anchor, tensor_none, theta, 2);
+        outer_step(&mean, 1, anchor, tensor_none, theta, 2);
         assert_true(tensor_get(anchor, 0) == 5.5 && tensor_get(theta[0], 0) == 5.5);
     }
     const struct outer o = { .every = 3 };

@@ -128,11 +128,12 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
     else if (f->scheme) q->scheme = f->scheme;
     else if (f->shards) q->scheme = "chain";
     q->outer.every = f->local_steps;
-    const bool apart = data_outer(q).every > 0;
-    if (f->momentum_given && q->outer.momentum == 0 && data_outer(q).momentum > 0)
+    const struct outer outer = data_outer(q);
+    const bool apart = outer.every > 0;
+    if (f->momentum_given && q->outer.momentum == 0 && outer_has_momentum(&outer))
         return fail(err, ERR_USAGE, "--outer-momentum 0: without momentum %s is --data-parallel local-sgd", q->scheme);
     if (f->shards && strcmp(q->scheme, "chain") != 0 && !apart)
-        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, local-sgd and diloco, not %s",
+        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain and copies that train apart, not %s",
                     f->shards, q->scheme);
     if (f->shards && (sscanf(f->shards, "%4d,%4d,%4d%n", &q->shards[0], &q->shards[1], &q->shards[2], &used) != 3 ||
                       f->shards[used] != '\0' || q->shards[0] < 1 || q->shards[1] < 1 || q->shards[2] < 1))
@@ -281,14 +282,16 @@ enum error_code train_parse(struct train_options *o, int argc, char **argv, stru
         { "--shard-group", "N", OPTION_INT, &o->plan.data.group, .min = 1, .max = 4096,
           .help = "number of neighbours along dp that share what the scheme shards; default: all" },
         { "--shards", "W,G,O", OPTION_STRING, &data.shards,
-          .help = "for chain, local-sgd, diloco: how many devices share weights, gradients, optimizer state" },
+          .help = "for chain, and copies that train apart: how many devices share weights, gradients, optimizer "
+                  "state" },
         { "--local-steps", "H", OPTION_INT, &data.local_steps, .min = 1, .max = 1e9,
-          .help = "local-sgd, diloco: steps between two outer steps; default: 8 and 500, as published" },
+          .help = "for copies that train apart: steps between two outer steps; default: the scheme's, as in "
+                  "`orrery list data`" },
         { "--outer-lr", "RATE", OPTION_DOUBLE, &o->plan.data.outer.lr, .min = 1e-9, .max = 1e6,
-          .help = "learning rate of the outer step; default: 1 (local-sgd), 0.7 (diloco)" },
+          .help = "learning rate of the outer step; default: the scheme's" },
         { "--outer-momentum", "M", OPTION_DOUBLE, &o->plan.data.outer.momentum, .min = 0, .max = 0.999,
           .given = &data.momentum_given,
-          .help = "Nesterov momentum of the outer step; default: 0 (local-sgd), 0.9 (diloco)" },
+          .help = "momentum of the outer step, where the scheme's has one; default: the scheme's" },
         { "--reshard-after-forward", "yes|no", OPTION_BOOL, &data.reshard,
           .help = "drop gathered weights after forward, and gather them again for backward" },
         { "--prefetch", "yes|no", OPTION_BOOL, &data.prefetch,

@@ -102,7 +102,7 @@ static void add_replicas(struct run_list *l, const struct plan *p)
     add(l, "--data-parallel", "%s", p->data.scheme);
     add_whole(l, "--local-steps", outer.every);
     add_real(l, "--outer-lr", outer.lr);
-    if (outer.momentum > 0) add_real(l, "--outer-momentum", outer.momentum);
+    if (outer_has_momentum(&outer)) add_real(l, "--outer-momentum", outer.momentum);
     add_whole(l, "replicas", plan_replicas(p));
 }
 

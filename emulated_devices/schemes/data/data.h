@@ -42,6 +42,7 @@
 
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/device/tier.h"
+#include "emulated_devices/schemes/data/outward.h"
 #include "emulated_devices/schemes/data/unit.h"
 #include "emulated_devices/schemes/scheme.h"
 #include "ref/optim/outer.h"
@@ -73,7 +74,10 @@ struct data_scheme {
     const char *(*share)(struct shards *s, const struct data_request *);
     bool rows;                                  /* each parameter cut by rows, instead of the unit as one flat row */
     const char *allgather;                      /* algorithm for weights, if the request has none; NULL: the default */
-    struct outer outer;     /* if its copies train apart, what brings them together unless the request says otherwise */
+    /* If its copies train apart: the rule that brings them together, with its usual numbers, and the devices' form of
+     * it.  rate: the optimizer's in the step that the outer step follows. */
+    struct outer outer;
+    struct outward (*outward)(const struct outer *, double rate);
 };
 
 static inline bool offloads(const struct data_request *q, enum arena_tag what) { return q->offload >> what & 1; }

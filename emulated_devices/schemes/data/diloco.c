@@ -15,12 +15,19 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
+static struct outward nesterov(const struct outer *o, double rate)
+{
+    (void)rate;
+    return (struct outward){ .keep = o->momentum, .take = 1, .by_way = o->lr, .by_momentum = o->lr * o->momentum };
+}
+
 const struct data_scheme data_scheme_diloco = {
     .head = { .kind = DATA_SCHEME, .equality = DIFFERS,
               .name = "diloco",
               .description = "copies train apart; after every H steps (--local-steps, 500) the mean of their ways is "
-                             "Nesterov's gradient",
+                             "Nesterov's gradient (--outer-lr 0.7, --outer-momentum 0.9)",
               .source = "DiLoCo, arXiv:2311.08105", .volume = "as local-sgd",
               .memory = "as local-sgd, and the outer momentum: n/N elements" },
-    .share = share_replica, .outer = { .every = 500, .lr = 0.7, .momentum = 0.9 },
+    .share = share_replica, .outward = nesterov,
+    .outer = { .rule = &outer_nesterov, .every = 500, .lr = 0.7, .momentum = 0.9 },
 };

@@ -21,6 +21,12 @@
  */
 #include "emulated_devices/schemes/data/data.h"
 
+static struct outward average(const struct outer *o, double rate)
+{
+    (void)rate;
+    return (struct outward){ .by_way = o->lr };
+}
+
 const struct data_scheme data_scheme_local_sgd = {
     .head = { .kind = DATA_SCHEME, .equality = DIFFERS,
               .name = "local-sgd",
@@ -29,5 +35,5 @@ const struct data_scheme data_scheme_local_sgd = {
               .volume = "2 n/N (R-1)/R elements between R = P/N replicas in every H-th step; inside a replica as hsdp "
                         "inside a group",
               .memory = "as ddp, or hsdp with --shard-group N, and the anchor: n (N = 1), n/N elements" },
-    .share = share_replica, .outer = { .every = 8, .lr = 1 },
+    .share = share_replica, .outer = { .rule = &outer_average, .every = 8, .lr = 1 }, .outward = average,
 };

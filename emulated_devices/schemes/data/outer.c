@@ -11,9 +11,9 @@
  * up the replicas in one order and keep the same bits, without a message between them.
  */
 #include "emulated_devices/schemes/data/offload.h"
-#include "emulated_devices/schemes/data/outward.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/numeric/convert.h"
+#include <math.h>
 #include <stdlib.h>
 
 const char *share_replica(struct shards *s, const struct data_request *q)
@@ -33,14 +33,25 @@ static struct outer_stage *own_state(const struct data_parallel *dp) { return ch
 
 static bool takes_part(const struct data_parallel *dp) { return dp->shards.apart; }
 
+/* Some rules divide by the optimizer's rate. */
+static enum error_code check_rates(const struct data_parallel *dp, struct error *err)
+{
+    const struct hyperparameters *h = dp->hyper;
+    const double least = h->steps > h->warmup ? fmin(h->lr, h->min_lr) : h->lr;
+    return isfinite(dp->scheme->outward(&dp->outer, least).take)
+               ? OK
+               : fail(err, ERR_PLAN, "--data-parallel %s: divides by the learning rate, so --lr and --min-lr must be "
+                                     "above 0", dp->scheme->head.name);
+}
+
 static enum error_code open_group(struct data_parallel *dp, struct error *err)
 {
     struct outer_stage *o = own_state(dp);
     const int stride = dp->shards.optimizer, R = shards_replicas(&dp->shards);
     int *ranks = malloc(sizeof *ranks * (size_t)R);
-    if (ranks == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", R);
-    for (int i = 0; i < R; i++) ranks[i] = dp->group->member[dp->shards.rank % stride + i * stride];
-    const enum error_code e = group_of(&o->replicas, dp->group->comm, ranks, R, dp->group->kind, dp->group->axes, err);
+    enum error_code e = ranks ? check_rates(dp, err) : fail(err, ERR_MEMORY, "no memory for a group of %d devices", R);
+    for (int i = 0; i < R && !e; i++) ranks[i] = dp->group->member[dp->shards.rank % stride + i * stride];
+    if (!e) e = group_of(&o->replicas, dp->group->comm, ranks, R, dp->group->kind, dp->group->axes, err);
     free(ranks);
     return e;
 }
@@ -53,7 +64,7 @@ static void close_group(struct data_parallel *dp)
 static int64_t momentum_elements(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
 {
     (void)kind;
-    return dp->outer.momentum > 0 ? kept_elements(u, BY_OPTIMIZER) : -1;
+    return outer_has_momentum(&dp->outer) ? kept_elements(u, BY_OPTIMIZER) : -1;
 }
 
 void data_start_round(struct data_parallel *dp)
@@ -82,7 +93,7 @@ struct operand { enum arena_tag tag; enum tensor_kind kind; bool read, written; 
 
 static bool takes(const struct data_parallel *dp, int operand)
 {
-    return operand == MOMENTUM ? dp->outer.momentum > 0 : operand != WEIGHT || data_has_masters(dp);
+    return operand == MOMENTUM ? outer_has_momentum(&dp->outer) : operand != WEIGHT || data_has_masters(dp);
 }
 
 /* Gradients are zero here, wherever they lie: what is on the tier need not be moved. */
@@ -124,14 +135,8 @@ static enum error_code give_operands(struct data_parallel *dp, struct operand o[
     return e;
 }
 
-/* Without momentum or with Nesterov's. */
-static struct outward factors(const struct outer *o)
-{
-    return (struct outward){ .keep = o->momentum, .take = 1, .by_way = o->lr, .by_momentum = o->lr * o->momentum };
-}
-
 static enum error_code step_operands_outward(struct data_parallel *dp, struct group *replicas, struct operand o[],
-                                             struct error *err)
+                                             struct outward f, struct error *err)
 {
     const struct tensor g = o[GRADIENT].here, theta = o[THETA].here, anchor = o[ANCHOR].here,
                         momentum = o[MOMENTUM].here;
@@ -143,7 +148,7 @@ static enum error_code step_operands_outward(struct data_parallel *dp, struct gr
     const enum error_code e = allreduce(replicas, g.data, tensor_count(g), g.dtype, SUM, dp->allreduce, err);
     if (e) return e;
     outward_step(view_write(&v, theta), view_write(&v, anchor), view_write(&v, momentum), view_read(&v, g),
-                 replicas->size, factors(&dp->outer));
+                 replicas->size, f);
     views_end(&v);
     dev_charge(dp->device, "outer step", g, moves ? 6 : 4, moves ? 7 : 3);
     device_zero(dp->device, g);
@@ -153,21 +158,22 @@ static enum error_code step_operands_outward(struct data_parallel *dp, struct gr
     return OK;
 }
 
-static enum error_code step_part(struct data_parallel *dp, const struct unit *u, struct interval own, struct error *err)
+static enum error_code step_part(struct data_parallel *dp, const struct unit *u, struct interval own, struct outward f,
+                                 struct error *err)
 {
     struct operand o[OPERANDS] = { { 0 } };
     enum error_code e = borrow_operands(dp, u, own, o, err);
-    if (!e) e = step_operands_outward(dp, &own_state(dp)->replicas, o, err);
+    if (!e) e = step_operands_outward(dp, &own_state(dp)->replicas, o, f, err);
     const enum error_code given = give_operands(dp, o, err);
     return e ? e : given;
 }
 
-static enum error_code step_unit(struct data_parallel *dp, struct unit *u, struct error *err)
+static enum error_code step_unit(struct data_parallel *dp, struct unit *u, struct outward f, struct error *err)
 {
     const int64_t n = kept_elements(u, BY_OPTIMIZER), most = most_at_once(dp, u);
     enum error_code e = OK;
     for (int64_t at = 0; at < n && !e; at += most)
-        e = step_part(dp, u, (struct interval){ at, n - at < most ? n - at : most }, err);
+        e = step_part(dp, u, (struct interval){ at, n - at < most ? n - at : most }, f, err);
     return e || n == 0 ? e : share_weights(dp, u, err);
 }
 
@@ -176,8 +182,9 @@ static enum error_code after(struct data_parallel *dp, int64_t t, struct error *
 {
     enum error_code e = OK;
     if (!outer_follows(&dp->outer, t)) return OK;
+    const struct outward f = dp->scheme->outward(&dp->outer, learning_rate(dp->hyper, t));
     dp->stepped_outward = true;
-    for (int i = 0; i < dp->units && !e; i++) e = step_unit(dp, &dp->unit[i], err);
+    for (int i = 0; i < dp->units && !e; i++) e = step_unit(dp, &dp->unit[i], f, err);
     return e ? e : share_weights(dp, NULL, err);
 }
 

@@ -11,7 +11,8 @@ struct outer data_outer(const struct data_request *q)
 {
     const struct data_scheme *scheme = NULL;
     if (data_scheme_find(&scheme, q->scheme, NULL) || scheme->outer.every == 0) return (struct outer){ 0 };
-    return (struct outer){ .every = q->outer.every ? q->outer.every : scheme->outer.every,
+    return (struct outer){ .rule = scheme->outer.rule,
+                           .every = q->outer.every ? q->outer.every : scheme->outer.every,
                            .lr = q->outer.lr > 0 ? q->outer.lr : scheme->outer.lr,
                            .momentum = q->outer.momentum > 0 ? q->outer.momentum : scheme->outer.momentum };
 }
