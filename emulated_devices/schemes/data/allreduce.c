@@ -1,7 +1,7 @@
-/* allreduce.c -- ddp: gradients in one block, whole on every device, that is all-reduced in buckets which are cut
- * anywhere.
+/* allreduce.c -- ddp: gradients in one block, whole on every device, all-reduced in buckets whose boundaries may be
+ * inside units.
  *
- * Two stages: the memory, which schemes that reduce a whole gradient unit by unit have as well (scattering.c), and the
+ * Two stages: the memory, also used by schemes that reduce a whole gradient unit by unit (scattering.c), and the
  * all-reduce.
  */
 #include "emulated_devices/schemes/data/allreduce.h"
@@ -19,7 +19,7 @@ static enum error_code outline_block(struct data_parallel *dp, struct error *err
     return OK;
 }
 
-/* In the order in which backward finishes them. */
+/* Units are in the order in which backward finishes them. */
 static enum error_code fill_block(struct data_parallel *dp, struct error *err)
 {
     bool failed = false;
@@ -56,8 +56,8 @@ static int64_t bucket_elements(const struct data_parallel *dp)
     return n > 0 ? n : 1;
 }
 
-/* A bucket is of units that the same devices share: who shares the one at an element of the block,
- * and where others' begin. */
+/* The same devices share all units of a bucket.  @return the sharing at an element of the block; end: where another one
+ * begins. */
 static struct sharing *sharing_at(const struct data_parallel *dp, int64_t element, int64_t *end)
 {
     struct sharing *over = NULL;
@@ -70,8 +70,8 @@ static struct sharing *sharing_at(const struct data_parallel *dp, int64_t elemen
     return over;
 }
 
-/* The bucket at an element of the n at the front of the block; packed:
- * of a unit's projected gradients, whatever lay there before. */
+/* The bucket at an element of the n elements at the front of the block.  packed: the front has projected gradients,
+ * which are not at their places. */
 static struct interval bucket_at(const struct data_parallel *dp, int64_t at, int64_t n, bool packed,
                                  struct sharing **over)
 {
@@ -126,7 +126,7 @@ static bool takes_part(const struct data_parallel *dp)
     return gradients_in_one_block(dp) && !dp->optimizer->low_rank;
 }
 
-/* What is finished, on the communication stream: beside the backward passes that follow. */
+/* Reduce finished gradients on the communication stream, beside the following backward passes. */
 static enum error_code reduce(struct data_parallel *dp, struct error *err)
 {
     struct front *f = chain_state(dp, &stage_allreduce);

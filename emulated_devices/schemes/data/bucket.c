@@ -49,7 +49,7 @@ static enum error_code open_pack(struct data_parallel *dp, struct tensor *pack, 
 
 enum way { INTO_PACK, OUT_OF_PACK };
 
-/* Blocks first .. first + count - 1 of each row, of which it has `of`, lie one after another in the pack. */
+/* Copy blocks first .. first + count - 1 of each row (of `of` blocks) to or from the pack, one after another. */
 static void move_blocks(struct data_parallel *dp, struct tensor pack, const struct tensor row[], int n,
                         struct interval blocks, int of, enum way way)
 {
@@ -101,7 +101,7 @@ enum error_code bucket_allreduce(struct data_parallel *dp, struct sharing *over,
     return e;
 }
 
-/* own[] lies in its place in row[]. */
+/* own[] is at its place in row[]. */
 enum error_code bucket_allgather(struct data_parallel *dp, struct sharing *over, enum shard_level level,
                                  struct tensor own[], struct tensor row[], int n, struct error *err)
 {

@@ -1,16 +1,17 @@
 /* data parallelism, chain: any numbers of devices that share weights, gradients and optimizer state.
  *
- * Source   the general form of ZeRO's three stages, arXiv:1910.02054.  That each kind of state has a group of its own:
- *          InternEvo, arXiv:2401.09149, which leaves weights whole on small groups and spreads the optimizer's state
+ * Source   the general form of ZeRO's three stages, arXiv:1910.02054.  A separate group for each kind of state:
+ *          InternEvo, arXiv:2401.09149, which keeps weights whole on small groups and distributes the optimizer's state
  *          (--dp 8 --shards 1,2,8).  With three levels of links, weights inside a pair, gradients inside a node and
- *          optimizer state over all: the partitioning for Frontier, arXiv:2501.04266 (--dp 8 --shards 2,4,8 in nodes of
- *          4)
+ *          optimizer state over all devices: the partitioning for Frontier, arXiv:2501.04266 (--dp 8 --shards 2,4,8 in
+ *          nodes of 4)
  * Group    P devices along dp
  * Shares   w | g | o, from --shards W,G,O: each divides the next, O divides P
- * Layout   see shards.h: digits of a device's rank say what it keeps
+ * Layout   see shards.h: the digits of a device's rank define what it keeps
  * Sends    per microbatch: gather weights among w (twice), reduce-scatter gradients among w, then among g/w with the
- *          rest of the digits equal.  Per step: reduce-scatter among o/g, all-reduce among P/o; weights back among o/g,
- *          then g/w.  With neighbours in rank near each other, the small groups that talk most are the nearest
+ *          other digits equal.  Per step: reduce-scatter among o/g, all-reduce among P/o; gather weights among o/g,
+ *          then g/w.  If adjacent ranks are near each other, the small groups, which send most, have the shortest
+ *          distances
  * Memory   weights n/w (and two parts of the model if w > 1), gradients n/g (and one part if g > 1), optimizer state k
  *          n/o
  * Equals   reassociates: gradients are added level by level, in the order of the digits

@@ -1,4 +1,4 @@
-/* codes.c -- weights and gradients that travel as blocks of codes (--quantize-weights, --quantize-gradients;
+/* codes.c -- sends weights and gradients as blocks of codes (--quantize-weights, --quantize-gradients;
  * collectives/quantised.h). */
 #include "emulated_devices/schemes/data/stage.h"
 #include <math.h>
@@ -44,7 +44,7 @@ const struct wire wire_codes = {
 
 /* ---- weights that are gathered after the step -------------------------------------------------------------------- */
 
-/* Pieces are what is left of a unit when all digits up to this one have cut it. */
+/* Pieces: the parts of a unit after cutting by all digits up to this one. */
 enum error_code data_as_gathered(const struct data_request *q, const struct shards *s, enum shard_level level,
                                  const struct unit *u, struct tensor row, struct error *err)
 {
@@ -52,7 +52,7 @@ enum error_code data_as_gathered(const struct data_request *q, const struct shar
     return quantised_as_gathered(row, u->padded / shards_stride(s, level + 1), q->quantise_weights, err);
 }
 
-/* The way of new weights, backwards through the levels. */
+/* Weights are quantised as when new weights are shared: backwards through the levels. */
 enum error_code data_requantise(struct data_parallel *dp, struct error *err)
 {
     enum error_code e = OK;
@@ -66,7 +66,7 @@ enum error_code data_requantise(struct data_parallel *dp, struct error *err)
     return e;
 }
 
-/* ---- what is asked for ------------------------------------------------------------------------------------------- */
+/* ---- check of the request ---------------------------------------------------------------------------------------- */
 
 enum error_code data_check_codes(const struct data_request *q, struct error *err)
 {
@@ -93,7 +93,7 @@ enum error_code data_track(struct data_parallel *dp, struct error *err)
     return e;
 }
 
-/* Nothing off is well within any bound; a number that is none is not. */
+/* Divide errors by their bounds.  An error of 0 is within any bound, also 0; a NaN stays NaN. */
 static void settle(struct tensor g, struct tracking t)
 {
     for (int64_t i = 0; i < tensor_count(g) && tracked(t); i++) {

@@ -1,4 +1,4 @@
-/* data.c -- the seam: each call goes through the plan's chain of stages. */
+/* data.c -- the seam: passes each call to the plan's chain of stages. */
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/schemes/data/units.h"
 
@@ -44,7 +44,7 @@ void count_due(struct data_parallel *dp, int from_use)
     }
 }
 
-/* After an update begin the list again, or go on behind it. */
+/* After an update: continue in the list, or start it again at its end. */
 static void go_on(struct data_parallel *dp)
 {
     dp->at = dp->at < dp->uses ? dp->at + 1 : 0;
@@ -63,7 +63,7 @@ void data_set_uses(struct data_parallel *dp, struct use *use, int uses)
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* Whether the pass that comes uses a part as a whole: not tile by tile. */
+/* Whether the next pass uses this part as a whole, not tile by tile. */
 static bool is_whole_use(const struct data_parallel *dp, int part)
 {
     return dp->at < dp->uses && dp->use[dp->at].part == part && dp->use[dp->at].tile == 0 &&
@@ -77,7 +77,7 @@ static enum error_code acquire(struct data_parallel *dp, struct use use, bool ah
     return e;
 }
 
-/* Where matrices are tiled, what a part has besides; the first tile's use comes next. */
+/* With tiled matrices this acquires only the untiled parameters; the first tile's use is next in the list. */
 enum error_code data_acquire(struct data_parallel *dp, int part, struct error *err)
 {
     if (dp->at >= dp->uses || dp->use[dp->at].part != part)
@@ -184,7 +184,7 @@ void data_skip_step(struct data_parallel *dp)
     TELL(dp, skip);
 }
 
-/* Weights are shared, unless the outer step is about to change them. */
+/* New weights are shared, unless an outer step follows, which changes them. */
 enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_scale, struct error *err)
 {
     const struct step step = {
@@ -248,7 +248,7 @@ uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pas
 
 void add_reads(struct tier_traffic *t, int64_t times, int64_t elements, enum dtype format)
 {
-    if (elements == 0) return;                          /* moves nothing, and is no operation */
+    if (elements == 0) return;                          /* an empty move does not count as an operation */
     t->reads += (uint64_t)times;
     t->bytes_read += (uint64_t)(times * elements) * dtype_size(format);
 }

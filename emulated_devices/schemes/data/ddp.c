@@ -1,18 +1,17 @@
-/* data parallelism, ddp: every device has all weights; gradients are all-reduced in buckets; everybody steps.
+/* data parallelism, ddp: every device has all weights; gradients are all-reduced in buckets; every device steps all.
  *
  * Source   S. Li et al., "PyTorch distributed: experiences on accelerating data parallel training", arXiv:2006.15704
  * Group    P devices with the same pieces of the model and different sequences
  * Shares   nothing: 1 | 1 | 1
  * Layout   weights, gradients and optimizer state whole on every device
- * Sends    per step one all-reduce for each bucket of gradients; buckets are consecutive stretches of the gradient
- *          block, last layer first.  A bucket is reduced when the last microbatch's backward pass has added to all of
- *          it, on the communication stream: bucket i is done at c(i) = max(c(i-1), ready(i)) + t(i).  Gradients of
- *          earlier microbatches and of a parameter's several uses add up here first; what no pass adds to is reduced as
- *          zeros.  n elements in all: 2 n (P-1)/P sent by each device with a ring
- * Memory   weights n, gradients n, optimizer state as many n as it has tensors
- * Equals   reassociates: the gradient is the sum over devices, in the order of ranks, of sums over microbatches; with
- *          an --allreduce that adds in another order, in that.  All devices get the same bits, so their weights stay
- *          equal without being sent.
+ * Sends    per step one all-reduce for each bucket of gradients; buckets are consecutive ranges of the gradient block,
+ *          last layer first.  A bucket is reduced when the last microbatch's backward pass has added to all of it, on
+ *          the communication stream: bucket i is done at c(i) = max(c(i-1), ready(i)) + t(i).  Gradients of earlier
+ *          microbatches, and of several uses of a parameter, are first summed on the device; gradients to which no pass
+ *          adds are reduced as zeros.  For n elements each device sends 2 n (P-1)/P with a ring
+ * Memory   weights n, gradients n, optimizer state n for each of its tensors
+ * Equals   reassociates: the gradient is the sum over devices, in the order of the --allreduce (by default of ranks),
+ *          of sums over microbatches.  All devices get the same bits, so their weights stay equal without being sent.
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -1,17 +1,17 @@
-/* data parallelism, diloco: copies train apart; after every H steps the mean of the ways they went is a gradient for
- * Nesterov's step.
+/* data parallelism, diloco: copies train apart; every H steps the mean of their changes is the gradient of a step with
+ * Nesterov's momentum.
  *
  * Source   A. Douillard et al., "DiLoCo: distributed low-communication training of language models", arXiv:2311.08105,
  *          algorithm 1: H = 500, AdamW inside, outside Nesterov's momentum 0.9 with learning rate 0.7
  * Group    as local-sgd
  * Shares   as local-sgd
- * Layout   as local-sgd; who steps an element also keeps its outer momentum
+ * Layout   as local-sgd; the device that steps an element also keeps its outer momentum
  * Sends    as local-sgd
  * Memory   as local-sgd, and the outer momentum: n/N
  * Counts   as local-sgd
  * Ends     as local-sgd
- * Equals   reassociates: ref/model/local.h, with replicas added in the order of the all-reduce.  One replica alone is
- *          looking ahead (M. Zhang et al., "Lookahead optimizer", arXiv:1907.08610) with momentum
+ * Equals   reassociates: ref/model/local.h, with replicas added in the order of the all-reduce.  With a single replica
+ *          it is the Lookahead optimizer (M. Zhang et al., arXiv:1907.08610) with momentum
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -1,12 +1,12 @@
-/* direction.c -- weights without gradients: moved copies for the passes, and a step along a direction that is drawn,
- * not kept.
+/* direction.c -- weights without gradients: moved copies for the passes, and a step along a random direction, which is
+ * drawn again when needed, not kept.
  *
- * Source   S. Malladi et al., arXiv:2305.17333 (MeZO), and for blocks that are moved as they are needed, in slices of
- *          which each device has one, L. Wang et al., arXiv:2503.12668 (ZO2) and arXiv:2507.03211 (DistZO2)
- * Memory   the kept weights n/w, and one part of the model moved, two where the next one is gathered meanwhile; no
+ * Source   S. Malladi et al., arXiv:2305.17333 (MeZO); blocks that are moved when they are needed, in slices on all
+ *          devices: L. Wang et al., arXiv:2503.12668 (ZO2) and arXiv:2507.03211 (DistZO2)
+ * Memory   the kept weights n/w, and a moved copy of one part of the model (of two while the next one is gathered); no
  *          gradients
- * Equals   ref/model/mezo.h: z of an element depends on where it is in the whole parameter, so that whoever has it
- *          draws the same.
+ * Equals   ref/model/mezo.h: z of an element depends on its place in the whole parameter, so every device that has the
+ *          element draws the same z
  */
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/device/compute.h"
@@ -36,7 +36,7 @@ static void move_run(void *context, struct run r)
               slice(m->w, (struct interval){ r.piece, r.length }).data);
 }
 
-/* Whole parameters lie one after another. */
+/* Whole parameters are stored one after another. */
 static void move_unit(const struct data_parallel *dp, const struct direction *d, struct unit *u)
 {
     for (int i = 0; i < u->count; i++) {
@@ -51,7 +51,7 @@ static void move_unit(const struct data_parallel *dp, const struct direction *d,
     u->moved = true;
 }
 
-/* Once they are whole here. */
+/* Move a unit's weights when they are whole on the device. */
 static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     int unit[PART_UNITS];

@@ -1,13 +1,14 @@
-/* data parallelism, fsdp: as zero3, but each parameter cut by rows.
+/* data parallelism, fsdp: as zero3, but each parameter is cut by rows.
  *
  * Source   the second generation of PyTorch's fully sharded data parallel, torch.distributed.fsdp.fully_shard, which
- *          cuts each parameter in dimension 0; Y. Zhao et al., arXiv:2304.11277, for the first, which is flat
+ *          cuts each parameter in dimension 0; for the first generation, which is flat: Y. Zhao et al.,
+ *          arXiv:2304.11277
  * Group    P devices with the same pieces of the model and different sequences
  * Shares   P | P | P, by rows
  * Layout   of a parameter with m rows device r has rows r c .. r c + c - 1 with c = ceil(m/P): the last devices may
- *          have fewer, or none.  So each shard is a box of its parameter, whatever the other parameters of the unit are
- * Sends    as zero3, on rows padded to c P for each parameter.  What is gathered is copied to where each parameter is
- *          whole, and gradients are copied the other way before they are reduced: what the flat order does not need
+ *          have fewer, or none.  So each shard is a box of its parameter, independent of the unit's other parameters
+ * Sends    as zero3, on rows padded to c P for each parameter.  Gathered weights are copied to the whole parameters,
+ *          and gradients are copied back before they are reduced; the flat order needs no such copies
  * Memory   as zero3, with each parameter's padding, and the gathered row besides its copy while it is copied
  * Equals   as zero3, bit for bit, with the default algorithms or others that add in the order of ranks
  */

@@ -1,15 +1,15 @@
-/* gathering.c -- weights that are made whole before a part is used, and dropped after it:
- * from shards, or as copies of the kept ones. */
+/* gathering.c -- makes weights whole before a part is used, from shards or as copies of the kept ones, and drops them
+ * afterwards. */
 #include "emulated_devices/schemes/data/stage.h"
 #include <stdlib.h>
 
-/* most: elements that are whole here for a while, at most, shards that were copied from the slow tier included.  While
- * the list is gone through: elements that are here, and by unit whether w is, and shard. */
+/* most: the most elements of temporary whole weights, including shards copied from the slow tier.  During prediction,
+ * here: elements on the device; whole, shard: whether w, and shard, of each unit are on it. */
 struct gathering { int64_t most, here; int *times; bool *whole, *shard; };
 
 static struct gathering *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_gathering); }
 
-/* Whether the next part's are gathered while this one computes. */
+/* Whether the next part's weights are gathered while this one computes. */
 static bool looks_ahead(const struct data_parallel *dp) { return weights_travel(dp) && !dp->request.no_prefetch; }
 
 static enum error_code open_lists(struct data_parallel *dp, struct error *err)
@@ -38,7 +38,7 @@ static void unmake(struct data_parallel *dp, struct unit *u)
     device_free(dp->device, u->w);
 }
 
-/* ---- what stays -------------------------------------------------------------------------------------------------- */
+/* ---- which weights stay ------------------------------------------------------------------------------------------ */
 
 static bool use_needs(const struct data_parallel *dp, int use, int unit)
 {
@@ -49,7 +49,7 @@ static bool use_needs(const struct data_parallel *dp, int use, int unit)
     return found;
 }
 
-/* Whether gathered weights stay after a pass: the next one needs them too, or they are kept until backward. */
+/* Whether gathered weights stay after a pass: the next one also needs them, or they are kept until backward. */
 static bool stays_after(const struct data_parallel *dp, int use, int unit)
 {
     const int next = next_weight_use(dp, use);
@@ -69,7 +69,7 @@ static enum error_code no_room(const struct unit *u, struct error *err)
                 u->parameter[0].spec.name);
 }
 
-/* All devices' shards into a row; of rows, then each parameter to its place. */
+/* Gather all devices' shards into a row; if cut by rows, then copy each parameter to its place. */
 static enum error_code gather_row(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     struct tensor row = u->rows > 0 ? device_tensor_1d(dp->device, BUFFERS, u->padded) : u->w;
@@ -82,7 +82,7 @@ static enum error_code gather_row(struct data_parallel *dp, struct unit *u, stru
     return e;
 }
 
-/* On the communication stream: beside what is being computed.  Whoever needs the weights waits for u->ready. */
+/* Gather on the communication stream, beside computing.  Users of the weights wait until u->ready. */
 static enum error_code gather(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     if (u->w.data != NULL || u->count == 0) return OK;
@@ -135,7 +135,7 @@ static void note(struct gathering *g)
     if (g->here > g->most) g->most = g->here;
 }
 
-/* Copies of what lies on the slow tier. */
+/* Predict copies of shards from the slow tier. */
 static void foresee_shards(struct data_parallel *dp, struct gathering *g, struct use use)
 {
     int unit[PART_UNITS];

@@ -1,20 +1,19 @@
-/* data parallelism, hpz: weights in shards inside a group of N neighbours, gradients and optimizer state over all
- * devices.
+/* data parallelism, hpz: weights are sharded inside a group of N adjacent devices, gradients and optimizer state over
+ * all devices.
  *
  * Source   G. Wang et al., "ZeRO++: extremely efficient collective communication for giant model training",
  *          arXiv:2306.10209 (hierarchical partitioning, hpZ)
- * Group    P devices, of which --shard-group N neighbours (a node) share one copy of the weights
+ * Group    P devices, of which --shard-group N adjacent ones (a node) share one copy of the weights
  * Shares   N | P | P
- * Layout   device r keeps part r mod N of N of each unit's weights, and of that part the (r div N)-th of P/N of
- *          gradient and optimizer state
+ * Layout   device r keeps part r mod N of N of each unit's weights; of this part it keeps gradient and optimizer state
+ *          of piece r div N of P/N
  * Sends    weights are gathered inside the group only.  Gradients are reduce-scattered inside it, then across groups;
- *          after the step new weights go the same way back, across groups: n/N (P/N-1)/(P/N) elements sent.  ZeRO++
- *          instead gathers the first forward pass's weights from all devices and keeps them as its secondary copy: what
- *          is here a refresh of n/N elements is there a gathering of n.  With --quantize-weights int8
- *          --quantize-gradients int4 what crosses groups is 1/4 of what zero3 sends there in 16 bits, scales aside (the
- *          paper's 0.5 M + 0 + 0.25 M against 3 M)
+ *          after the step new weights are gathered across groups: n/N (P/N-1)/(P/N) elements sent.  ZeRO++ instead
+ *          gathers the first forward pass's weights from all devices and keeps them as its secondary copy: n elements
+ *          instead of n/N.  With --quantize-weights int8 --quantize-gradients int4, traffic across groups is 1/4 of
+ *          zero3's in 16 bits, without scales (the paper's 0.5 M + 0 + 0.25 M against 3 M)
  * Memory   weights n/N and two parts of the model, gradients n/P and one part, optimizer state k n/P
- * Equals   as hsdp with the same N, the same bits with one microbatch
+ * Equals   as hsdp; with the same N and one microbatch the same bits as hsdp
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -1,15 +1,15 @@
-/* data parallelism, hsdp: everything in shards inside a group of N neighbours, copies across groups.
+/* data parallelism, hsdp: everything is sharded inside a group of N adjacent devices, and copied across groups.
  *
  * Source   Y. Zhao et al., "PyTorch FSDP: experiences on scaling fully sharded data parallel", arXiv:2304.11277,
  *          section 3.2 (hybrid sharding)
- * Group    P devices, of which --shard-group N neighbours share one copy of the model: one node, as a rule
+ * Group    P devices, of which --shard-group N adjacent ones share one copy of the model: usually one node
  * Shares   N | N | N
  * Layout   as zero3 on N devices, P/N times
  * Sends    inside a group as zero3 with N devices.  Across groups, after the last microbatch, an all-reduce of each
- *          unit's own part: 2 n/N (P/N-1)/(P/N) elements sent; all that leaves a node
+ *          unit's own part: 2 n/N (P/N-1)/(P/N) elements sent; nothing else leaves a node
  * Memory   weights n/N and two parts of the model, gradients n/N and one part, optimizer state k n/N
- * Equals   level by level: gradients are first added inside groups, then across them: a tree that only schemes with the
- *          same N have, and so the same bits
+ * Equals   reassociates: gradients are summed inside groups, then across them.  Schemes with the same N have the same
+ *          tree of additions, and so the same bits
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -1,10 +1,10 @@
-/* kept.c -- what each device keeps of a unit, in which format, and its part of the gradients' norm. */
+/* kept.c -- the parts of a unit that each device keeps, their formats, and the device's part of the gradients' norm. */
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/device/compute.h"
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------ */
 
-/* Gradients are compared where they are finished: what each device steps. */
+/* Gradients are compared when they are finished: the part that each device steps. */
 static enum shard_level level_of(enum tensor_kind kind)
 {
     return kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT ? BY_WEIGHTS : BY_OPTIMIZER;
@@ -84,8 +84,8 @@ static void add_squares(void *context, struct portion s)
     if (length > 0) dev_add_squares(n->dp->device, n->sum, slice(n->g, (struct interval){ s.row - n->first, length }));
 }
 
-/* Copies have the same gradients: each takes its part of them.
- * The sum is exact, so it does not matter who adds what. */
+/* Copies have the same gradients, so each counts a part of them.  The sum is exact, so this division changes no
+ * bits. */
 static struct interval counted_here(const struct unit *u)
 {
     const struct interval own = shards_range(&u->over->shards, BY_OPTIMIZER, u->padded);
@@ -103,7 +103,7 @@ void unit_add_squares(struct data_parallel *dp, const struct unit *u, struct ten
     unit_each_stretch(u, counted_here(u), add_squares, &n);
 }
 
-/* Those on the slow tier were summed up before they went there. */
+/* Gradients on the slow tier were squared and summed before they were moved there. */
 void data_norm_part(struct data_parallel *dp, struct exact_sum *sum)
 {
     *sum = (struct exact_sum){ .infinite = 0 };

@@ -1,23 +1,25 @@
-/* data parallelism, local-sgd: copies of the model train apart; after every H steps all take their mean.
+/* data parallelism, local-sgd: copies of the model train apart; every H steps all of them are set to their mean.
  *
  * Source   S. U. Stich, "Local SGD converges fast and communicates little", arXiv:1805.09767, algorithm 1.  With AdamW
  *          inside it is federated averaging: H. B. McMahan et al., arXiv:1602.05629
- * Group    P devices; replicas of one device each, with --shard-group N of N neighbours, or with --shards W,G,O of O
+ * Group    P devices; replicas of one device each, with --shard-group N of N adjacent devices, with --shards W,G,O of O
  * Shares   between replicas nothing: 1 | 1 | 1; N | N | N; W | G | O.  Inside a replica gradients are reduced in every
  *          step
- * Layout   as ddp, hsdp or chain.  Who steps an element also keeps its anchor: what the last outer step made of it
- * Sends    inside a replica as zero3 on N devices, or chain.  Between replicas nothing, but at the end of every round
- *          of H steps one all-reduce of anchor - theta, in the optimizer's format, unit by unit: n/N elements on a
- *          device, 2 n/N (R-1)/R sent with a ring, R = P/N replicas; 1/H of what ddp sends.  Losses and norms are
- *          reported outside the model (CONTROL)
- * Memory   as ddp, hsdp or chain, and the anchor: n/N.  The outer gradient takes the place of the gradient
- * Counts   a replica's loss is the mean over its own labels, its gradient is clipped by its own norm; in the outer step
- *          replicas count alike, as in the paper, however many labels each had.  The norm that is reported is the root
- *          of the mean of the replicas' squares
- * Ends     a run that ends in mid-round leaves the model that the last outer step made; what replicas did since is in
- *          the checkpoint
+ * Layout   as ddp, hsdp or chain.  The device that steps an element also keeps its anchor: its value after the last
+ *          outer step
+ * Sends    inside a replica as zero3 on N devices, or chain.  Between replicas only at the end of every round of H
+ *          steps: one all-reduce of anchor - theta, in the optimizer's format, unit by unit: n/N elements on a device,
+ *          2 n/N (R-1)/R sent with a ring, R = P/N replicas; 1/H of what ddp sends.  Messages for reported losses and
+ *          norms are counted as CONTROL
+ * Memory   as ddp, hsdp or chain, and the anchor: n/N.  The outer gradient reuses the memory of the gradient
+ * Counts   a replica's loss is the mean over its own labels, and its gradient is clipped by its own norm.  In the outer
+ *          step all replicas have equal weight, as in the paper, regardless of their numbers of labels.  The reported
+ *          norm is the root mean square of the replicas' norms
+ * Ends     a run that ends inside a round saves the model of the last outer step; the replicas' later steps are in the
+ *          checkpoint
  * Equals   reassociates: ref/model/local.h, with replicas added in the order of the all-reduce.  With H = 1, sgd, no
- *          clipping and as many labels in each replica, ddp but for rounding: the mean of steps is the step of the mean
+ *          clipping and equal numbers of labels it equals ddp apart from rounding: the mean of steps is the step of the
+ *          mean
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -1,27 +1,27 @@
-/* low_rank.c -- optimizers that step whole matrices in few directions, where everything is whole: ddp.
+/* low_rank.c -- optimizers that step whole matrices in few directions; everything must be whole, as in ddp.
  *
- * Source   ref/optim/galore.h.  The authors' script reduces whole gradients in every step (PyTorch's DDP); that
- *          projected ones are reduced where they are enough is ours.  Projecting is linear, so the step is the same but
- *          for rounding
- * Layout   as ddp; of the states, each parameter's one after another in the shapes of low_rank_state
- * Sends    steps that find P anew, and with --clip all steps, all-reduce gradients as ddp does and project in the
- *          optimizer's step; every device computes P of the sum, from the same bits by the same code, so that P is
- *          equal everywhere without being sent.  In all other steps, a unit that backward has
- *          finished is projected and packed: of each projected matrix R, of all else the whole gradient, towards the
- *          front of the block of gradients; buckets are consecutive stretches of what is packed.  r/a of a matrix's
- *          bytes: b r for a b.  After the last bucket everything goes back to its place, R first and zeros behind it.
- *          What copies of a stage send each other along pp stays as it is, zeros among it
- * Memory   weights n, gradients n, optimizer state a r + 2 b r a matrix, natural-galore s b r more; 2 n of what is not
- *          projected
- * Equals   reassociates: P^T (G1 + G2) = P^T G1 + P^T G2 but for rounding.  What is not linear, Adam and the natural
- *          gradient, comes after the reduction, on every device from the same bits
+ * Source   ref/optim/galore.h.  The authors' script reduces whole gradients in every step (PyTorch's DDP).  Reducing
+ *          projected gradients, where these are sufficient, is our change: projecting is linear, so the step is the
+ *          same apart from rounding
+ * Layout   as ddp; states are stored parameter by parameter in the shapes of low_rank_state
+ * Sends    steps that compute a new P, and with --clip all steps, all-reduce gradients as ddp and project in the
+ *          optimizer's step.  Every device computes P from the same bits with the same code, so P is equal everywhere
+ *          without being sent.  In all other steps, each finished unit is projected and packed towards the front of the
+ *          block of gradients: R of each projected matrix, whole gradients of everything else.  Buckets are consecutive
+ *          ranges of the packed elements: r/a of a matrix's bytes, b r instead of a b.  After the last bucket
+ *          everything is moved back to its place, R followed by zeros.  Copies of a stage still send whole gradients
+ *          along pp, including these zeros
+ * Memory   weights n, gradients n; optimizer state a r + 2 b r for a projected matrix (natural-galore s b r more), 2 n
+ *          for the rest
+ * Equals   reassociates: P^T (G1 + G2) = P^T G1 + P^T G2 apart from rounding.  Adam and the natural gradient, which are
+ *          not linear, come after the reduction, on every device from the same bits
  */
 #include "emulated_devices/schemes/data/allreduce.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/optim/galore.h"
 
-/* units: last one first, whose gradients have been packed, at the front of the block; coming: the optimizer's step that
- * gradients are computed for, from 1; skipped_whole: steps left out whose gradients had been reduced whole. */
+/* units: the number of packed units, last one first; coming: the optimizer step, from 1, for which gradients are being
+ * computed; skipped_whole: the number of skipped steps whose gradients were reduced whole. */
 struct projection { struct front front; int units; int64_t coming, skipped_whole; };
 
 static struct projection *own_state(const struct data_parallel *dp) { return chain_state(dp, &stage_projection); }
@@ -48,7 +48,7 @@ static struct tensor state_shape(const struct data_parallel *dp, const struct pa
     return low_rank_parts_state(dp->optimizer, dp->hyper, &r, shape_of(dp, s), state);
 }
 
-/* Of all parameters of a unit. */
+/* The number of elements of a state for all parameters of a unit. */
 static int64_t unit_states(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
 {
     const int state = (int)(kind - KIND_STATE);
@@ -67,7 +67,7 @@ struct tensor data_whole_state(const struct data_parallel *dp, const struct para
     return t;
 }
 
-/* In files each part has its own, under its name; of several parts the numbers in a row. */
+/* In files each part's state has its own name; the numbers of several parts are stored in a row. */
 static void name_parts(const struct data_parallel *dp, struct param_spec *out, const struct param_spec *s,
                        const struct low_rank_parts *r, int k)
 {
@@ -93,7 +93,7 @@ struct param_spec data_spec(const struct data_parallel *dp, const struct param_s
 
 /* ---- projecting -------------------------------------------------------------------------------------------------- */
 
-/* One matrix of a parameter: its gradient, its P, and memory to work in; while it is projected, host views of them. */
+/* One matrix of a parameter: its gradient, its P and scratch memory; during projection, host views of them. */
 struct piece {
     struct data_parallel *dp;
     const struct parameter *parameter;
@@ -143,7 +143,7 @@ static enum error_code project_piece(struct piece x, bool anew, struct error *er
     return e;
 }
 
-/* In place, each matrix: R, then zeros.  anew: find P first. */
+/* Project each matrix in place: R, then zeros.  anew: first compute a new P. */
 static enum error_code project_parameter(struct data_parallel *dp, struct parameter *p, bool anew, struct error *err)
 {
     const struct low_rank_parts r = projection_of(dp, &p->spec);
@@ -153,7 +153,7 @@ static enum error_code project_parameter(struct data_parallel *dp, struct parame
     return e;
 }
 
-/* Whether gradients of the step that comes are reduced projected.  Otherwise they stay whole until the step. */
+/* Whether gradients for the next step are projected before the reduction.  Otherwise they stay whole until the step. */
 static bool is_packed(const struct data_parallel *dp, const struct projection *x)
 {
     return !low_rank_takes_whole(dp->hyper, x->coming);
@@ -161,7 +161,8 @@ static bool is_packed(const struct data_parallel *dp, const struct projection *x
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
-/* What is sent of a parameter: of each of its matrices R, from the matrix's first place on; or all of it. */
+/* The part of a parameter's gradient that is sent: R of each of its matrices, from the matrix's first element on; or
+ * the whole gradient. */
 struct outgoing { struct tensor whole; int64_t count; };
 
 static struct outgoing outgoing_of(const struct parameter *p, const struct low_rank_parts *r, int i)
@@ -207,7 +208,7 @@ static enum error_code pack_unit(struct data_parallel *dp, struct projection *x,
     return e;
 }
 
-/* The units that backward has finished since the last call. */
+/* Pack the units that backward has finished since the last call. */
 static enum error_code pack(struct data_parallel *dp, struct projection *x, struct error *err)
 {
     enum error_code e = OK;
@@ -219,7 +220,7 @@ static enum error_code pack(struct data_parallel *dp, struct projection *x, stru
     return e;
 }
 
-/* What ends before `at` among what was packed.  @return where it begins. */
+/* Move the packed part that ends at `at` back to its place.  @return where it began. */
 static int64_t put_back(const struct data_parallel *dp, struct outgoing s, int64_t at)
 {
     const size_t bytes = (size_t)s.count * dtype_size(s.whole.dtype);
@@ -228,7 +229,8 @@ static int64_t put_back(const struct data_parallel *dp, struct outgoing s, int64
     return at - s.count;
 }
 
-/* Nothing lies behind its own place: from the back, so that nothing is overwritten before it has moved. */
+/* Start at the back, so that nothing is overwritten before it has moved: packed parts are never after their own
+ * places. */
 static void unpack(struct data_parallel *dp, const struct projection *x)
 {
     int64_t at = x->front.ready;
@@ -242,7 +244,7 @@ static void unpack(struct data_parallel *dp, const struct projection *x)
 
 /* ---- reducing ---------------------------------------------------------------------------------------------------- */
 
-/* What is finished: projected on the compute stream, reduced on the other. */
+/* Reduce finished units: project on the compute stream, reduce on the communication stream. */
 static enum error_code reduce(struct data_parallel *dp, struct error *err)
 {
     struct projection *x = own_state(dp);
@@ -261,7 +263,7 @@ static enum error_code end(struct data_parallel *dp, struct use use, struct erro
     return reduce(dp, err);
 }
 
-/* Everything back to its place. */
+/* Move everything back to its place. */
 static void settle(struct data_parallel *dp)
 {
     struct projection *x = own_state(dp);
@@ -294,7 +296,7 @@ static void step_parameter(struct data_parallel *dp, const struct parameter *p, 
                       linear_cost(r.part[i].p.b, r.part[i].p.r, r.part[i].p.a, master.dtype));
 }
 
-/* Projecting first what is still whole.  ERR_CHECK if singular vectors cannot be found. */
+/* Step a unit; first project what is still whole.  ERR_CHECK if singular vectors cannot be computed. */
 static enum error_code step_unit(struct data_parallel *dp, const struct projection *x, struct unit *u, struct step step,
                                  struct error *err)
 {
@@ -333,7 +335,7 @@ static enum error_code expect_first(struct data_parallel *dp, struct error *err)
 
 /* ---- traffic ----------------------------------------------------------------------------------------------------- */
 
-/* Steps 1 .. t of the optimizer that find projections anew. */
+/* The number of steps among 1 .. t of the optimizer that compute new projections. */
 static int64_t refreshes_until(const struct data_parallel *dp, int64_t t)
 {
     return (t + dp->hyper->refresh - 1) / dp->hyper->refresh;

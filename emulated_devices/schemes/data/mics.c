@@ -1,20 +1,21 @@
-/* data parallelism, mics: everything in shards inside a partition group of N neighbours, two hops for gradients,
- * weights gathered in two levels.
+/* data parallelism, mics: everything is sharded inside a partition group of N adjacent devices; gradients take two
+ * hops, weights are gathered in two levels.
  *
  * Source   Z. Zhang et al., "MiCS: near-linear scaling for training gigantic model on public cloud", arXiv:2205.00119
- * Group    P devices, of which --shard-group N neighbours, the partition group, share one copy of the model: as few as
- *          it fits on.  Devices with the same place in all partition groups are a replication group
+ * Group    P devices, of which --shard-group N adjacent ones, the partition group, share one copy of the model: the
+ *          smallest number into whose memory it fits.  Devices with the same place in all partition groups are a
+ *          replication group
  * Shares   N | N | N
  * Layout   as hsdp
- * Sends    Weights are gathered inside the partition group: where it is on several nodes, first between nodes among
- *          devices with the same place, each block once to a node, then inside nodes; it is --allgather two_level,
- *          unless another is asked for.  Gradients take two hops: for every microbatch a reduce-scatter inside the
- *          partition group, and only after the last one an all-reduce across the replication group: 2 n/N (P/N-1)/(P/N)
- *          elements sent, however many microbatches there are.  One hop, over all devices for every microbatch, would
- *          send M times as much between groups
+ * Sends    weights are gathered inside the partition group.  If it spans several nodes, first between nodes among
+ *          devices with the same place, each block once to a node, then inside nodes: --allgather two_level, unless
+ *          another one is given.  Gradients take two hops: for every microbatch a reduce-scatter inside the partition
+ *          group, and only after the last one an all-reduce across the replication group: 2 n/N (P/N-1)/(P/N) elements
+ *          sent, for any number of microbatches.  One hop over all devices for every microbatch would send M times as
+ *          much between groups
  * Memory   as hsdp: weights n/N and two parts of the model, gradients n/N and one part, optimizer state k n/N
- * Equals   reassociates: as hsdp with the same N, the same bits.  hsdp has the second hop at the same time; PyTorch's
- *          has it after every microbatch, unless it is told to wait (FSDP2: set_requires_all_reduce)
+ * Equals   reassociates: the same bits as hsdp with the same N.  Our hsdp also has the second hop after the last
+ *          microbatch; PyTorch's has it after every microbatch, unless set_requires_all_reduce (FSDP2) delays it
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -1,17 +1,19 @@
-/* offload.c -- weights, gradients and optimizer state on a slow tier: what is there, and copies of it on the device.
+/* offload.c -- weights, gradients and optimizer state on a slow tier, and copies of them on the device.
  *
  * Source   S. Rajbhandari et al., "ZeRO-Infinity: breaking the GPU memory wall for extreme scale deep learning",
  *          arXiv:2104.07857; J. Ren et al., "ZeRO-Offload: democratizing billion-scale model training",
  *          arXiv:2101.06840
- * Memory   on the device, of a class that is offloaded:
- *          weights      two parts of the model whole, as in shards, and the shards of the part that is gathered and the
- *          one after it gradients    one part whole and a unit's shard
- *          optimizer    during the step, OFFLOAD_BUFFERS slices of it, and of the others, if they are offloaded
- * Moves    weights      one read for each gathering, one write a step; without masters the step reads them too
- *          gradients    for each pass that adds to them one write, and one read but for the first; one read in the step
- *          optimizer    one read and one write a step
- *          each of a device's own shards only: with N devices each link carries 1/N
- * Equals   the same scheme without offloading, bit for bit: only where numbers lie differs
+ * Memory   on the device, for a class that is offloaded:
+ *          weights      two whole parts of the model, as with shards, and the shards of the part that is gathered and
+ *                       of the next one
+ *          gradients    one whole part, and a unit's shard
+ *          optimizer    during the step, OFFLOAD_BUFFERS slices of it, and of the other offloaded classes
+ * Moves    weights      one read for each gathering, one write per step; without masters the step also reads them
+ *          gradients    for each pass that adds to them one write, and except for the first one read; one read in the
+ *                       step
+ *          optimizer    one read and one write per step
+ *          A device moves only its own shards: with N devices each link carries 1/N
+ * Equals   the same scheme without offloading, bit for bit: numbers are only stored elsewhere
  */
 #include "emulated_devices/schemes/data/offload.h"
 #include <stdlib.h>
@@ -37,7 +39,7 @@ static uint64_t unit_room(const struct data_parallel *dp, const struct unit *u)
     return sum;
 }
 
-/* Units' memory is made by others: what of it lies here is copied to the device. */
+/* Other stages allocate the units' memory; this one copies offloaded tensors to the device. */
 static enum error_code outline(struct data_parallel *dp, struct error *err)
 {
     (void)err;
@@ -85,7 +87,7 @@ static void unmake(struct data_parallel *dp, struct unit *u)
 
 static bool is_here(const struct unit *u) { return u->copied_w == 0 || u->w.data != NULL || u->shard.data != NULL; }
 
-/* From the drive to the host. */
+/* Start the copy from the drive to the host. */
 static void announce(struct data_parallel *dp, struct unit *u)
 {
     if (!is_here(u) && u->announced == 0)
@@ -111,7 +113,7 @@ static void drop(struct data_parallel *dp, struct unit *u)
     u->shard = tensor_none;
 }
 
-/* What will be gathered at the uses after the next one. */
+/* Request the weights that will be gathered at the uses after the next one. */
 static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     int unit[PART_UNITS];
@@ -161,7 +163,7 @@ static void count_squares(struct data_parallel *dp, struct unit *u, struct tenso
     unit_add_squares(dp, u, g, &u->squares);
 }
 
-/* With what has been added to it in this step. */
+/* Copy own_g to the device, with its values of this step. */
 static enum error_code take_own(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     return on_tier(dp, u->own_g) ? take(dp, u, u->own_g, u->added, err) : OK;
@@ -180,7 +182,7 @@ enum error_code data_take_gradient(struct data_parallel *dp, struct unit *u, str
 {
     *g = data_own_gradient(dp, u);
     if (!on_tier(dp, u->own_g)) return OK;
-    const enum error_code e = take(dp, u, *g, u->added, err);       /* zeros, if no pass of this update has been here */
+    const enum error_code e = take(dp, u, *g, u->added, err);       /* zeros before the first pass of this update */
     *g = u->sum;
     return e;
 }
@@ -237,7 +239,7 @@ static void clear(struct data_parallel *dp, struct unit *u)
     u->squares = (struct exact_sum){ .infinite = 0 };
 }
 
-/* ---- what lies here ---------------------------------------------------------------------------------------------- */
+/* ---- what is on the tier ----------------------------------------------------------------------------------------- */
 
 struct tier_traffic data_tier_traffic_so_far(const struct data_parallel *dp)
 {

@@ -1,14 +1,14 @@
-/* offload.h -- copies of what lies on the slow tier.  Private to this folder.
+/* offload.h -- copies of tensors on the slow tier.  Private to this folder.
  *
- * Weights        own_w lies there.  Three uses ahead of the one that computes, a unit's part of them is on its way from
- *                the drive to the host; two ahead, from the host to the device (shard); one ahead, it is gathered with
- *                the others' (w).
- * Gradients      own_g lies there.  After each pass a copy (sum) is made on the device, of zeros or of what is there
- *                already, the pass's gradient is added, and it goes back.  Where they are not shared, the pass itself
- *                adds to the copy.
- * Optimizer      master and state lie there.  The step goes through slices of them: while one is stepped, the next is
- *                read and the one before is written, so that there are OFFLOAD_BUFFERS on the device.  So do the anchor
- *                and the momentum of replicas, which their outer step copies slice by slice (outer.c).
+ * Weights        own_w is on the tier.  Three uses before a unit computes, its part is copied from the drive to the
+ *                host; two uses before, from the host to the device (shard); one use before, it is gathered with the
+ *                others' parts (w).
+ * Gradients      own_g is on the tier.  After each pass a copy (sum) is made on the device, of zeros or of the current
+ *                values; the pass's gradient is added, and the sum is written back.  If gradients are not sharded, the
+ *                pass itself adds to the copy.
+ * Optimizer      master and state are on the tier.  The step processes them in slices: while one is stepped, the next
+ *                is read and the previous one is written, so there are OFFLOAD_BUFFERS slices on the device.  Anchor
+ *                and momentum of replicas are also on the tier; their outer step copies them slice by slice (outer.c).
  */
 #ifndef ORRERY_OFFLOAD_H
 #define ORRERY_OFFLOAD_H
@@ -17,17 +17,18 @@
 
 enum { OFFLOAD_BUFFERS = 3 };
 
-/* Elements of weights that the host steps, for a device that keeps them: they come by way of the tier (slices.c). */
+/* The number of weights that the host steps for a device that keeps them itself; they are sent through the tier
+ * (slices.c). */
 int64_t landing_elements(const struct data_parallel *);
 
-/* A tensor on the device: itself, or where it lies on the slow tier a copy, which is read if its numbers are wanted;
- * and back, written if they have changed.  The compute stream waits.  @return OK, ERR_MEMORY or ERR_FILE;
- * give() may follow any. */
+/* borrow: get a tensor on the device: itself, or if it is on the slow tier a copy, which has its values only with
+ * `read`.  give: return it; with `written` its values are written back.  The compute stream waits.
+ * @return OK, ERR_MEMORY or ERR_FILE; give() may follow any of them. */
 enum error_code borrow(struct data_parallel *, enum arena_tag, struct tensor home, bool read, struct tensor *here,
                        struct error *);
 enum error_code give(struct data_parallel *, struct tensor home, struct tensor here, bool written, struct error *);
 
-/* The compute stream waits until everything is where it lies. */
+/* The compute stream waits until all copies to and from the tier are done. */
 void join_tier(struct data_parallel *);
 
 #endif

@@ -1,4 +1,4 @@
-/* open.c -- the engine's units and their memory, made by each stage of the chain. */
+/* open.c -- creates the engine's units and their memory, with each stage of the chain. */
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/model/transformer.h"
@@ -45,7 +45,7 @@ struct tensor data_zeros(struct data_parallel *dp, enum arena_tag tag, enum tens
     return t;
 }
 
-/* What lies on the slow tier goes with it. */
+/* Memory on the slow tier is freed with the tier. */
 void data_give_back(struct data_parallel *dp, struct tensor t)
 {
     if (!on_tier(dp, t)) device_free(dp->device, t);
@@ -67,7 +67,7 @@ static void make_kept(struct data_parallel *dp, struct unit *u, const struct kee
     if (n >= 0) *keeping_of(u, k) = data_zeros(dp, k->tag, k->kind, n, failed);
 }
 
-/* What is kept whole is not kept a second time as this device's part of it. */
+/* If a tensor is kept whole, this device's part is a view of it, not a second copy. */
 static void make_unit(struct data_parallel *dp, struct unit *u, bool *failed)
 {
     u->own_w = u->w = data_zeros(dp, PARAMETERS, KIND_WEIGHT, kept_elements(u, BY_WEIGHTS), failed);
@@ -125,8 +125,8 @@ struct draw { uint64_t seed; struct tensor own; int64_t first; struct portion st
 
 enum { DRAWN_AT_ONCE = 512 };
 
-/* In the format of the master, so that weights are what it rounds to, also of elements whose
- * master another device keeps. */
+/* Draw in the master's format and round: so every weight is its rounded master, also if another device keeps the
+ * master. */
 static void draw_run(void *context, struct run r)
 {
     const struct draw *d = context;
@@ -156,7 +156,7 @@ static void draw(const struct data_parallel *dp, const struct unit *u, enum tens
     views_end(&v);
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------------------------------- */
 
 enum error_code data_outline(struct data_parallel *dp, struct error *err)
 {

@@ -1,9 +1,9 @@
-/* renewal.c -- new weights from who has stepped them to all that keep them:
- * the way of the gradients, backwards, in buckets. */
+/* renewal.c -- sends new weights from the devices that have stepped them to all that keep them: through the levels of
+ * the gradients, backwards, in buckets. */
 #include "emulated_devices/schemes/data/bucket.h"
 #include <stdlib.h>
 
-/* Units that have been stepped and wait for others. */
+/* Units that have been stepped and wait for more units. */
 static struct bucket *own_bucket(const struct data_parallel *dp) { return chain_state(dp, &stage_renewal); }
 
 static bool takes_part(const struct data_parallel *dp) { return dp->shards.optimizer > dp->shards.weights; }
@@ -57,7 +57,7 @@ static void add_bucket(const struct data_parallel *dp, struct bucket *b, enum sh
     bucket_empty(b);
 }
 
-/* Units in their order, as they are stepped. */
+/* Units in the order in which they are stepped. */
 static struct account one_step(const struct data_parallel *dp, enum shard_level level)
 {
     struct account sum = { 0 };

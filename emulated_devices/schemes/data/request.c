@@ -1,4 +1,4 @@
-/* request.c -- what a request for data parallelism stands for: its scheme's choices, where it makes none itself. */
+/* request.c -- completes a request for data parallelism with its scheme's defaults. */
 #include "emulated_devices/schemes/data/data.h"
 
 const char *data_allgather(const struct data_request *q)

@@ -1,12 +1,12 @@
-/* scattering.c -- gradients reduced unit by unit over those who share them, as soon as backward has finished them: to
- * who keeps them after each pass, where they are kept in shards, and to who steps them after the last one. */
+/* scattering.c -- reduces gradients unit by unit, as soon as backward has finished them: if they are kept in shards,
+ * after each pass to the devices that keep them; after the last pass to the devices that step them. */
 #include "emulated_devices/schemes/data/scattering.h"
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
 
 /* ---- reducing ---------------------------------------------------------------------------------------------------- */
 
-/* A unit's whole gradient as the row that is cut: itself, or where it is cut by rows a copy. */
+/* A unit's whole gradient as the row that is cut: itself, or a copy if parameters are cut by rows. */
 static enum error_code open_row(struct data_parallel *dp, const struct unit *u, struct tensor *row, struct error *err)
 {
     *row = u->g;
@@ -18,7 +18,7 @@ static enum error_code open_row(struct data_parallel *dp, const struct unit *u, 
     return OK;
 }
 
-/* What has come of a unit's gradient, to what is kept of it; the whole goes. */
+/* Add the received part of a unit's gradient to the kept one; free the whole gradient. */
 static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, struct tensor row, struct tracking t,
                                    struct error *err)
 {
@@ -32,8 +32,7 @@ static enum error_code add_to_kept(struct data_parallel *dp, struct unit *u, str
     return e;
 }
 
-/* Gradients that are kept in shards, and that passes have added to: to the devices that keep them.
- * What is tracked goes alone. */
+/* Reduce-scatter gradients that are kept in shards to the devices that keep them.  Tracked units are sent alone. */
 static enum error_code scatter(struct data_parallel *dp, const struct bucket *b, struct tensor row[],
                                struct tensor half[], struct error *err)
 {
@@ -55,7 +54,7 @@ static enum error_code scatter(struct data_parallel *dp, const struct bucket *b,
     return e;
 }
 
-/* The all-reduce among copies quantises nothing, but adds up what is off. */
+/* The all-reduce among copies does not quantise, but sums exact values and bounds. */
 static enum error_code track_copies(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     struct group *g = &u->over->level[BY_COPIES];
@@ -64,7 +63,7 @@ static enum error_code track_copies(struct data_parallel *dp, struct unit *u, st
     return tracking_sum(&control, g->size, NULL, data_own_tracking(dp, u), slice(u->sum, stepped_gradients(u)), err);
 }
 
-/* After the last microbatch: to the device that steps them, and the sum over copies. */
+/* After the last microbatch: reduce to the device that steps them, and over copies. */
 static enum error_code reduce_last(struct data_parallel *dp, const struct bucket *b, struct tensor row[],
                                    struct tensor own[], struct error *err)
 {
@@ -85,7 +84,7 @@ static enum error_code reduce_last(struct data_parallel *dp, const struct bucket
     return e ? e : track_copies(dp, last, err);
 }
 
-/* The whole goes, if only the sum is kept. */
+/* Free the whole gradient, if only the sum is kept. */
 static void leave(struct unit *u)
 {
     if (!u->passing_g) return;
@@ -93,7 +92,7 @@ static void leave(struct unit *u)
     show_gradients(u);
 }
 
-/* All that wait, in one exchange for each level that they are cut by. */
+/* Reduce all waiting units, in one exchange for each level. */
 static enum error_code reduce_waiting(struct data_parallel *dp, struct bucket *b, struct error *err)
 {
     enum error_code e = OK;
@@ -125,7 +124,8 @@ static enum error_code let_wait(struct data_parallel *dp, struct bucket *b, int 
 
 /* ---- calls of the seam ------------------------------------------------------------------------------------------- */
 
-/* What waits of the unit goes first: a pass's gradient is reduced by itself, whatever the bucket's size. */
+/* If the unit's gradient of an earlier pass still waits, reduce it first: gradients of different passes are never
+ * mixed. */
 static enum error_code make_way(struct data_parallel *dp, struct bucket *b, const struct unit *u, struct error *err)
 {
     if (!u->waits) return OK;
@@ -135,7 +135,7 @@ static enum error_code make_way(struct data_parallel *dp, struct bucket *b, cons
     return e;
 }
 
-/* Zeros; or what is there already, where the whole lies on the slow tier. */
+/* Allocate the gradient: zeros, or the current values if the whole gradient is on the slow tier. */
 static enum error_code make_room(struct data_parallel *dp, struct unit *u, struct error *err)
 {
     if (u->over->shards.gradients == 1) {
@@ -161,7 +161,7 @@ static enum error_code begin(struct data_parallel *dp, struct unit *u, struct er
     return e;
 }
 
-/* What one pass has added to a unit: it is kept as it is, until others have added too, or waits to be reduced. */
+/* After a pass has added to a unit: keep the gradient until other passes have also added, or put it into the bucket. */
 static enum error_code end_unit(struct data_parallel *dp, struct bucket *b, int unit, struct error *err)
 {
     struct unit *u = &dp->unit[unit];
@@ -173,7 +173,7 @@ static enum error_code end_unit(struct data_parallel *dp, struct bucket *b, int 
     return e;
 }
 
-/* On the communication stream: beside the backward passes that follow. */
+/* Reduce on the communication stream, beside the following backward passes. */
 static enum error_code end(struct data_parallel *dp, struct use use, struct error *err)
 {
     struct scattering *s = chain_state(dp, &stage_scattering);
@@ -185,7 +185,7 @@ static enum error_code end(struct data_parallel *dp, struct use use, struct erro
     return e;
 }
 
-/* What no pass has added to is still zero: in a bucket it is reduced with the rest. */
+/* Gradients to which no pass has added are zero; they are reduced with the rest of their bucket. */
 static enum error_code finish(struct data_parallel *dp, struct error *err)
 {
     struct scattering *s = chain_state(dp, &stage_scattering);
@@ -209,7 +209,7 @@ static void close_bucket(struct data_parallel *dp)
     bucket_close(&((struct scattering *)chain_state(dp, &stage_scattering))->waiting);
 }
 
-/* Where gradients are one block, units have theirs there. */
+/* If gradients are one block, units' gradients are views of it. */
 static int64_t own_elements(const struct data_parallel *dp, const struct unit *u, enum tensor_kind kind)
 {
     (void)kind;

@@ -1,19 +1,18 @@
-/* scattering.h -- gradients reduced unit by unit: what waits, and what is foreseen.  Private to this folder. */
+/* scattering.h -- gradients reduced unit by unit: the bucket that waits, and predictions.  Private to this folder. */
 #ifndef ORRERY_SCATTERING_H
 #define ORRERY_SCATTERING_H
 
 #include "emulated_devices/schemes/data/bucket.h"
 
 struct scattering {
-    struct bucket waiting;                             /* units whose gradients are finished here and wait for others */
+    struct bucket waiting;                      /* units whose gradients are finished and wait for more units */
     struct account reduction[SHARD_LEVELS];     /* of a step, by level */
-    int64_t most; /* elements of gradients that are whole here for a while, at most, and copies of what
-                                                           lies on the slow tier */
+    int64_t most;                               /* the most elements of gradients that are whole on this device for a
+                                                 * while, plus copies of what is on the slow tier */
 };
 
-/* Whether a unit's whole gradient stays here after a pass, which the list has at `use`, because the pass that ends the
- * same backward sweep adds to it as well: that of a tied embedding's tokens after the loss.  Not of tiles, which are
- * there so as never to have it whole. */
+/* Whether a unit's whole gradient stays on the device after the list's pass `use`, because the last pass of the same
+ * backward sweep also adds to it: a tied embedding's tokens after the loss.  Not for tiles, which are never whole. */
 bool gradient_stays_after(const struct data_parallel *, int use, int unit);
 
 /* The stage's predictions: scattering_foreseen.c. */

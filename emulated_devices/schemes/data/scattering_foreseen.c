@@ -1,5 +1,5 @@
-/* scattering_foreseen.c -- what reducing gradients takes, from the list of passes alone:
- * the rules of scattering.c without its data. */
+/* scattering_foreseen.c -- predicts memory and messages of reducing gradients from the list of passes: the rules of
+ * scattering.c without data. */
 #include "emulated_devices/schemes/data/scattering.h"
 
 bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
@@ -14,8 +14,8 @@ bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
     return false;
 }
 
-/* here: elements of gradients that are whole here; beside: while a tile is used, those of what is
- * not tiled of its part. */
+/* here: elements of whole gradients on the device; beside: during a tile's use, those of the untiled parameters of its
+ * part. */
 struct foreseeing { struct data_parallel *dp; struct scattering *s; int64_t here, beside; };
 
 static int64_t passing_elements(const struct unit *u) { return u->passing_g ? whole_elements(u) : 0; }
@@ -25,7 +25,7 @@ static void note(struct foreseeing *f, int64_t here)
     if (here + f->beside > f->s->most) f->s->most = here + f->beside;
 }
 
-/* To where it is kept, beside the copy that it is added to if that lies on the slow tier. */
+/* Add a gradient to the kept one; if that is on the slow tier, a copy of it exists at the same time. */
 static void leave(struct foreseeing *f, struct unit *u)
 {
     note(f, f->here + (u->over->shards.gradients > 1 ? u->copied_g : 0));
@@ -72,7 +72,7 @@ static void let_wait(struct foreseeing *f, int unit)
     if (bucket_is_full(&f->s->waiting, capacity)) reduce_waiting(f);
 }
 
-/* A tile's are there beside those of what is not tiled of its part. */
+/* A tile's gradient exists together with those of the untiled parameters of its part. */
 static void begin(struct foreseeing *f, struct use use)
 {
     struct data_parallel *dp = f->dp;
@@ -132,8 +132,8 @@ void scattering_passing(const struct data_parallel *dp, struct model_state *sum)
     sum->gradients += (uint64_t)s->most * dtype_size(data_format(dp, KIND_GRADIENT));
 }
 
-/* The passes of a step: each pass that is not an update's first reads what it adds to, and the last of
- * an update writes what is stepped. */
+/* Moves of a unit in a step: every pass except an update's first reads the sum; the last pass of an update writes only
+ * what is stepped. */
 static void unit_moves(const struct data_parallel *dp, const struct unit *u, struct tier_traffic *t)
 {
     const enum dtype format = data_format(dp, KIND_GRADIENT);
@@ -142,7 +142,7 @@ static void unit_moves(const struct data_parallel *dp, const struct unit *u, str
     const int again = u->passes - u->reductions;
     add_reads(t, again, u->copied_g, format), add_writes(t, again, u->copied_g, format);
     add_writes(t, u->reductions, stepped, format);
-    if (!shared) return;                         /* the sum over the places that hold it; not all of them have passes */
+    if (!shared) return;                         /* then: the sum over all places that hold it */
     add_reads(t, u->reductions, stepped, format), add_writes(t, dp->updates, stepped, format);
 }
 

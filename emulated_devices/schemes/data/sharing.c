@@ -2,7 +2,7 @@
 #include "emulated_devices/schemes/data/data.h"
 #include <stdlib.h>
 
-/* Replicas that train apart add up no gradients: each device is alone on that level. */
+/* Replicas that train apart do not sum gradients: each device is alone on that level. */
 static int members(const struct shards *s, enum shard_level l)
 {
     return l == BY_COPIES && s->apart ? 1 : shards_size(s, l);
@@ -36,7 +36,7 @@ void sharing_close(struct sharing *x)
     for (int l = 0; l < SHARD_LEVELS; l++) quantised_group_close(&x->scatter[l]), group_close(&x->level[l]);
 }
 
-/* ---- numbers as they are ----------------------------------------------------------------------------------------- */
+/* ---- plain numbers ----------------------------------------------------------------------------------------------- */
 
 static char *own_block(const struct sharing *s, enum shard_level level, struct tensor row)
 {

@@ -1,27 +1,30 @@
-/* slices.c -- one slice of weights and optimizer state after the other is stepped, by the device or by its host.
+/* slices.c -- steps weights and optimizer state slice by slice, on the device or on its host.
  *
- * Source   slices through a bounded buffer: ZeRO-Infinity, arXiv:2104.07857; every k-th on the device while the host
+ * Source   slices in a bounded buffer: ZeRO-Infinity, arXiv:2104.07857; every kth slice on the device while the host
  *          steps the others: A. Maurya et al., "Deep Optimizer States: towards scalable training of transformer models
  *          using interleaved offloading", arXiv:2410.21316
- * Order    with stride k, slices k-1, 2k-1, .. are the device's: it reads the next of them, the host steps the k-1
- *          before this one, the device steps this one and writes it back.  All engines work beside each other; a buffer
- *          is read into when the slice that had it has been written.  In virtual time, with slice q of the device in
- *          buffer q mod 3:
+ * Order    with stride k, slices k-1, 2k-1, .. are the device's: it reads its next slice, the host steps the k-1 slices
+ *          before this one, the device steps this one and writes it back.  All engines work in parallel; a buffer is
+ *          filled again when its last slice has been written.  In virtual time, with slice q of the device in buffer
+ *          q mod 3, and slice j of the host:
  *
- *              filled(q)  = max(reads before, emptied(q-3)) + read         host(j)    = host(j-1) + host step
- *              stepped(q) = max(stepped(q-1), filled(q)) + step            landed(j)  = max(reads before, host(j)) +
- *              read of its weights emptied(q) = max(emptied(q-1), stepped(q)) + write
+ *              filled(q)  = max(reads before, emptied(q-3)) + read
+ *              stepped(q) = max(stepped(q-1), filled(q)) + step
+ *              emptied(q) = max(emptied(q-1), stepped(q)) + write
+ *              host(j)    = host(j-1) + host step
+ *              landed(j)  = max(reads before, host(j)) + read of its weights
  *
- *          Weights land only where the device keeps them itself.  The step ends when all of these have.
- * Equals   the step without offloading, bit for bit: host and device have one kernel, and an element's step has no
- *          neighbours
+ *          Weights are read from the host (landed) only if the device keeps them itself.  The step ends when all of
+ *          these are done.
+ * Equals   the step without offloading, bit for bit: host and device use the same kernel, and an element's step does
+ *          not depend on other elements
  */
 #include "emulated_devices/schemes/data/offload.h"
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
 
-/* What is stepped at once: elements of what this device steps of a unit's row; before:
- * elements of earlier slices; last: of its unit. */
+/* A slice.  own: a range of the elements of a unit's row that this device steps; before: number of elements in earlier
+ * slices; last: whether it is the last of its unit. */
 struct step_slice { struct unit *unit; struct interval own; int64_t before; bool last; };
 
 struct slices {
@@ -29,23 +32,24 @@ struct slices {
     int count;
     struct step_slice *all;                     /* [count] */
     int64_t longest;
-    struct tensor landing;       /* on the tier: all weights that the host steps, for a device that keeps them itself */
+    struct tensor landing;                      /* on the tier: the weights that the host steps, if the device keeps
+                                                 * weights itself */
 };
 
-/* A step on its way through the slices. */
+/* The state of a step in progress. */
 struct stepping {
     struct data_parallel *dp;
     const struct slices *s;
     struct step step;
-    struct operands buffer[OFFLOAD_BUFFERS];    /* on the device, of what lies on the slow tier */
-    picoseconds start; /* virtual times: of the step; at which a buffer has been read, and written back; at
-                                                   which all weights that the host has stepped so far have landed */
+    struct operands buffer[OFFLOAD_BUFFERS];    /* on the device: copies of what is on the slow tier */
+    picoseconds start;                          /* virtual times: of the step; of reading and of writing back each
+                                                 * buffer; of reading all weights that the host has stepped */
     picoseconds filled[OFFLOAD_BUFFERS], emptied[OFFLOAD_BUFFERS], landed;
 };
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-/* The last of each `stride` slices is the device's. */
+/* The last one of every `stride` slices is the device's. */
 static int stride(const struct data_parallel *dp)
 {
     return dp->request.offload_stride > 1 ? dp->request.offload_stride : 1;
@@ -60,7 +64,7 @@ static int buffers_of_step(const struct data_parallel *dp, const struct slices *
 
 static int buffer_of(const struct data_parallel *dp, int slice) { return slice / stride(dp) % OFFLOAD_BUFFERS; }
 
-/* Each slice has a place of its own: the host steps the next one while this one's weights are on their way. */
+/* Each slice has its own place: the host steps the next slice while this one's weights are being copied. */
 int64_t landing_elements(const struct data_parallel *dp)
 {
     int64_t n = 0;
@@ -121,8 +125,8 @@ enum { MOST_OPERANDS = 3 + OPTIMIZER_MAX_STATES };
 
 struct operand { struct tensor *at; enum arena_tag tag; enum tensor_kind kind; bool read, written; };
 
-/* What of a slice lies on the tier, in the order in which it is moved.
- * A master is the weights themselves in formats that need none. */
+/* List a slice's tensors on the tier, in the order in which they are moved.  In formats without masters the master is
+ * the weights. */
 static int list_operands(const struct data_parallel *dp, struct operands *o, struct operand out[MOST_OPERANDS])
 {
     const bool masters = data_has_masters(dp);
@@ -139,13 +143,13 @@ static int list_operands(const struct data_parallel *dp, struct operands *o, str
     return there;
 }
 
-/* Where a slice lies. */
+/* The kept tensors of a slice. */
 static struct operands homes(const struct stepping *x, int i)
 {
     return unit_operands(x->dp, x->s->all[i].unit, x->s->all[i].own);
 }
 
-/* With what lies on the slow tier in the slice's buffer. */
+/* The same, with the buffer's copies for tensors on the slow tier. */
 static struct operands on_device(struct stepping *x, int i)
 {
     struct operands o = homes(x, i);
@@ -219,7 +223,7 @@ static enum error_code flush(struct stepping *x, int i, struct operands *from, s
     return e;
 }
 
-/* What will be stepped by the device while slices from this one on are. */
+/* Read the next slices of the device while slices from this one on are stepped. */
 static enum error_code fill_ahead(struct stepping *x, int i, struct error *err)
 {
     const int k = stride(x->dp), own = i + k - 1, next = own + k;
@@ -243,7 +247,7 @@ static enum error_code step_on_device(struct stepping *x, int i, struct error *e
     return flush(x, i, &o, err);
 }
 
-/* Where everything lies.  Weights that the device keeps go there when the host has rounded them. */
+/* The host steps the kept tensors in place.  If the device keeps the weights, they are sent to it after rounding. */
 static enum error_code step_on_host(struct stepping *x, int i, struct error *err)
 {
     const struct step_slice *s = &x->s->all[i];
@@ -273,7 +277,7 @@ static enum error_code step_one(struct stepping *x, int i, bool share, struct er
     return share_weights(x->dp, s->unit, err);
 }
 
-/* The next step begins when everything is where it lies. */
+/* The next step begins when all copies are done. */
 static enum error_code step_slices(struct data_parallel *dp, struct step step, bool share, struct error *err)
 {
     struct slices *s = chain_state(dp, &stage_slices);
@@ -287,7 +291,7 @@ static enum error_code step_slices(struct data_parallel *dp, struct step step, b
 
 /* ---- prediction -------------------------------------------------------------------------------------------------- */
 
-/* In which what lies on the tier is on the device for a while. */
+/* The bytes of the buffers on the device. */
 static struct model_state buffers(const struct data_parallel *dp, const struct slices *s)
 {
     struct operands o;
@@ -314,7 +318,7 @@ static void passing(const struct data_parallel *dp, struct model_state *sum)
     if (there.optimizer > sum->optimizer) sum->optimizer = there.optimizer;
 }
 
-/* One slice's, of one step of the optimizer. */
+/* Add the moves of one slice in one step of the optimizer. */
 static void slice_moves(const struct data_parallel *dp, const struct slices *s, int i, struct tier_traffic *t)
 {
     struct operands o;
@@ -349,11 +353,10 @@ const struct data_stage stage_slices = {
     .passing = passing, .moves = moves, .update_moves = update_moves,
 };
 
-/* Up to 1 + device/host a larger stride gives the host what it does meanwhile for nothing;
- * beyond, the device waits for it. */
+/* Up to a stride of 1 + device/host the host's slices take no extra time; beyond it, the device waits for the host. */
 int data_balanced_stride(picoseconds host, picoseconds device)
 {
     if (host <= 0) return INT32_MAX;
-    const int64_t k = 1 + device / host;                      /* here the device is the slower one, at k + 1 the host */
+    const int64_t k = 1 + device / host;                      /* at k the device is the slower one, at k + 1 the host */
     return device * (k + 1) <= k * host * k ? (int)k : (int)k + 1;      /* device / k <= k host / (k + 1) */
 }

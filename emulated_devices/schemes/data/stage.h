@@ -1,12 +1,12 @@
 /* stage.h -- the engine as a chain of stages.  Private to this folder.
  *
- * A stage is one thing that is done with weights, gradients or the optimizer's state: gather them, keep them on the
- * slow tier, reduce them, project them.  It has a file, with its state, and one line in stages.c, where its place in
- * the chain is.  A plan's chain has the stages that take part in it; every call of the seam (data.h) goes to each of
- * them in order, as do predicted traffic and memory, which are sums over the chain.  No stage asks whether another one
- * is there: what they share is in the units (unit.h).
+ * A stage does one thing with weights, gradients or the optimizer's state: it gathers them, keeps them on the slow
+ * tier, reduces them, or projects them.  It has its own file, with its state, and one line in stages.c, which defines
+ * its place in the chain.  A plan's chain has the stages that take part in it.  Every call of the seam (data.h) goes to
+ * each of them in order; predicted traffic and memory are sums over the chain.  No stage depends on whether another one
+ * is in the chain: what they share is in the units (unit.h).
  *
- * How numbers travel between devices is no stage but a wire (wire.h): any stage's messages go over it.
+ * How numbers are sent between devices is not a stage but a wire (sharing.h), which any stage's messages use.
  */
 #ifndef ORRERY_DATA_STAGE_H
 #define ORRERY_DATA_STAGE_H
@@ -15,10 +15,10 @@
 #include "emulated_devices/schemes/data/sharing.h"
 #include <stddef.h>
 
-/* A tensor of each unit that a stage keeps from step to step: it is made, zero, given back and counted for it.
- * elements: how many, -1: none; NULL: this device's part of the unit's row, as its kind is shared. */
+/* A tensor of each unit that a stage keeps from step to step.  The engine allocates it with zeros, frees and counts it.
+ * elements: how many, -1: none; NULL: this device's part of the unit's row, by the sharding of its kind. */
 struct keeping {
-    size_t at;                                  /* its place in struct unit */
+    size_t at;                                  /* its offset in struct unit */
     enum arena_tag tag;
     enum tensor_kind kind;
     int64_t (*elements)(const struct data_parallel *, const struct unit *, enum tensor_kind);
@@ -26,47 +26,48 @@ struct keeping {
 
 enum { STAGE_KEEPS = OPTIMIZER_MAX_STATES };
 
-/* Its functions are NULL where a stage has no use for them; its own state is chain_state().  Errors: ERR_MEMORY,
- * ERR_COMM or ERR_FILE; the step cannot go on. */
+/* Functions that a stage does not need are NULL; its own state is chain_state().  Errors: ERR_MEMORY, ERR_COMM or
+ * ERR_FILE; the step cannot go on. */
 struct data_stage {
     const char *name;
     bool (*takes_part)(const struct data_parallel *);
     size_t state;                               /* bytes of its state, zero at first */
 
     struct keeping keeps[STAGE_KEEPS];
-    int kept;                                   /* of keeps[] */
+    int kept;                                   /* number of keeps[] */
 
-    /* Building: groups, lists and sizes, of which all predictions are true; memory that is no unit's; what else a unit
-     * has, once it has what stages keep; the same back. */
+    /* Building.  outline: groups, lists and sizes, sufficient for all predictions; fill: memory that belongs to no
+     * unit; make: more memory of a unit, after its kept tensors; unmake frees it. */
     enum error_code (*outline)(struct data_parallel *, struct error *);
     enum error_code (*fill)(struct data_parallel *, struct error *);
     void (*make)(struct data_parallel *, struct unit *);
     void (*unmake)(struct data_parallel *, struct unit *);
     void (*close)(struct data_parallel *);
-    /* Where n elements of a class of state lie: a tensor, or tensor_none where this stage has no place for them. */
+    /* Allocate n elements of a class of state; tensor_none if this stage has no place for them. */
     struct tensor (*place)(struct data_parallel *, enum arena_tag, enum dtype, int64_t n);
 
-    /* Weights of a use: made whole here, and as far ahead as the stage looks;
-     * a unit's, after the list's pass `use`, no longer. */
+    /* Weights.  acquire: make those of a use whole, and those of later uses as far ahead as the stage looks; release: a
+     * unit's are no longer needed after the list's pass `use`. */
     enum error_code (*acquire)(struct data_parallel *, struct use, bool ahead, struct error *);
     void (*release)(struct data_parallel *, int use, int unit);
-    /* A unit's own_w to the device, as u->shard, if it lies elsewhere; and away. */
+    /* fetch: copy a unit's own_w to the device, as u->shard, if it is elsewhere; drop: free the copy. */
     enum error_code (*fetch)(struct data_parallel *, struct unit *, struct error *);
     void (*drop)(struct data_parallel *, struct unit *);
 
-    /* Gradients of a unit: room for them; of a use: a pass has added to them; of all: no pass will;
-     * they are where they will be stepped. */
+    /* Gradients.  begin: allocate a unit's; end: a pass has added to those of a use; finish: no pass will add to any;
+     * settle: after the reductions, all are where they will be stepped. */
     enum error_code (*begin)(struct data_parallel *, struct unit *, struct error *);
     enum error_code (*end)(struct data_parallel *, struct use, struct error *);
     enum error_code (*finish)(struct data_parallel *, struct error *);
     void (*settle)(struct data_parallel *);
-    /* A unit's own_g to the device, as u->sum, if it lies elsewhere;
-     * and back, all of it, or if it is finished what is stepped here. */
+    /* take_sum: copy a unit's own_g to the device, as u->sum, if it is elsewhere; put_sum: copy it back, or if it is
+     * finished only the part that this device steps. */
     enum error_code (*take_sum)(struct data_parallel *, struct unit *, struct error *);
     enum error_code (*put_sum)(struct data_parallel *, struct unit *, bool finished, struct error *);
 
-    /* The step: the one that comes; before it; all units; new weights of a unit to the devices that keep them (unit
-     * NULL: those that still wait); after it; zero gradients; leave it out.  share: whether new weights are sent. */
+    /* The step.  expect: the number of the next one; before; step: of all units (share: whether new weights are sent);
+     * share: send a unit's new weights to the devices that keep them (unit NULL: all that still wait); after; clear:
+     * zero gradients; skip: there is no step. */
     void (*expect)(struct data_parallel *, int64_t t);
     void (*before)(struct data_parallel *);
     enum error_code (*step)(struct data_parallel *, struct step, bool share, struct error *);
@@ -75,13 +76,13 @@ struct data_stage {
     void (*clear)(struct data_parallel *, struct unit *);
     void (*skip)(struct data_parallel *);
 
-    /* Prediction.  From the list of passes; traffic of a step on one level; and of memory what is on the device besides
-     * what is kept there, at most: added to sum, or where it is not there together with what
-     * others have added, at least that. */
+    /* Prediction, from the list of passes.  cost: traffic of a step on one level; passing: the most memory on the
+     * device besides what is kept there: add it to sum, or if it does not exist together with what other stages have
+     * added, raise sum to at least that. */
     void (*foresee)(struct data_parallel *);
     void (*cost)(const struct data_parallel *, enum shard_level, struct account *sum);
     void (*passing)(const struct data_parallel *, struct model_state *sum);
-    /* What a step moves to and from the slow tier, and of that what a step that is left out does not. */
+    /* What a step moves to and from the slow tier, and the part of it that a skipped step does not move. */
     void (*moves)(const struct data_parallel *, struct tier_traffic *sum);
     void (*update_moves)(const struct data_parallel *, struct tier_traffic *sum);
 };
@@ -90,49 +91,49 @@ extern const struct data_stage stage_versions, stage_gathering, stage_tier, stag
     stage_allreduce, stage_projection, stage_scattering, stage_masters, stage_states, stage_step, stage_slices,
     stage_renewal, stage_outer;
 
-/* For each link of the plan's chain, in order.  TELL calls one of the stages' functions, CALL one
- * that can fail, until one has. */
+/* For each link of the plan's chain, in order.  TELL calls a function of all stages; CALL calls one that can fail, and
+ * stops after an error. */
 #define EACH_LINK(dp, l) (const struct data_link *l = (dp)->chain; l->stage != NULL; l++)
 #define TELL(dp, function, ...)                                                                                 \
     for EACH_LINK(dp, link_) if (link_->stage->function) link_->stage->function(dp, ## __VA_ARGS__)
 #define CALL(e, dp, function, ...)                                                                              \
     for EACH_LINK(dp, link_) if (link_->stage->function && !(e)) (e) = link_->stage->function(dp, __VA_ARGS__)
 
-/** Choose the stages that take part.  @return OK or ERR_MEMORY; chain_close works after both. */
+/** Choose the stages that take part.  @return OK or ERR_MEMORY; chain_free works after both. */
 enum error_code chain_make(struct data_parallel *, struct error *);
 void chain_free(struct data_parallel *);
 
-/** The state of a stage; NULL where it is not in the chain. */
+/** The state of a stage; NULL if it is not in the chain. */
 void *chain_state(const struct data_parallel *, const struct data_stage *);
 
-/* Calls to all stages that others make: stages.c. */
+/* Calls to all stages, from stages: stages.c. */
 enum error_code fetch_weights(struct data_parallel *, struct unit *, struct error *);
 enum error_code take_sum(struct data_parallel *, struct unit *, struct error *);
 enum error_code put_sum(struct data_parallel *, struct unit *, bool finished, struct error *);
 enum error_code share_weights(struct data_parallel *, struct unit *, struct error *);
 
-/* ---- what a plan has --------------------------------------------------------------------------------------------- */
+/* ---- properties of a plan ---------------------------------------------------------------------------------------- */
 
 /* Whether gradients are kept at all. */
 static inline bool has_gradients(const struct data_parallel *dp) { return !dp->optimizer->forward_only; }
 
-/* Whether weights travel before they are whole: they are kept in shards, or on the slow tier. */
+/* Whether weights must be moved before use: they are kept in shards, or on the slow tier. */
 static inline bool weights_travel(const struct data_parallel *dp)
 {
     return dp->shards.weights > 1 || offloads(&dp->request, PARAMETERS);
 }
 
-/* Whether whole weights are made when a part is acquired, and dropped after it:
- * they travel, or are wanted elsewhere than kept. */
+/* Whether acquiring a part allocates whole weights, which are dropped after it: they must be moved, or are needed at
+ * another point than kept. */
 static inline bool makes_weights(const struct data_parallel *dp) { return weights_travel(dp) || !has_gradients(dp); }
 
-/* Whether gradients go to where they are kept after each pass. */
+/* Whether gradients are moved after each pass to the device or tier that keeps them. */
 static inline bool data_scatters(const struct data_parallel *dp)
 {
     return has_gradients(dp) && (dp->shards.gradients > 1 || offloads(&dp->request, GRADIENTS));
 }
 
-/* Whether gradients are one block, whole on every device, that is all-reduced in pieces: ddp. */
+/* Whether gradients are one block, whole on every device, which is all-reduced in pieces: ddp. */
 static inline bool gradients_in_one_block(const struct data_parallel *dp)
 {
     return has_gradients(dp) && dp->shards.optimizer == 1 && !data_scatters(dp);
@@ -140,18 +141,17 @@ static inline bool gradients_in_one_block(const struct data_parallel *dp)
 
 /* ---- the list of passes ------------------------------------------------------------------------------------------ */
 
-/* Whether weights from before this pass are of no use behind it. */
+/* Whether weights from before this pass cannot be used after it. */
 static inline bool renews_weights(enum pass p) { return p == PASS_UPDATE || p == PASS_TURN; }
 
 /* The pass after this one that needs weights, or -1 if there is none before the next update. */
 int next_weight_use(const struct data_parallel *, int use);
 
-/* Units that a use needs, at most 2, and those whose gradients a backward pass for the weights adds to.
- * @return how many. */
+/* The units that a use needs; those to whose gradients a backward pass for the weights adds.  @return how many. */
 int units_at(const struct data_parallel *, struct use, int unit[PART_UNITS]);
 int gradients_at(const struct data_parallel *, struct use, int unit[PART_UNITS]);
 
-/* Backward passes, up to the next update, that add to each unit's gradient: units' due. */
+/* Set each unit's `due`: the backward passes, up to the next update, that add to its gradient. */
 void count_due(struct data_parallel *, int from_use);
 
 #define KEEPS_STATES(elements)                                                                                  \
@@ -162,37 +162,37 @@ void count_due(struct data_parallel *, int from_use);
 
 /* ---- units ------------------------------------------------------------------------------------------------------- */
 
-/* How many elements of a unit a stage keeps; -1: none. */
+/* The number of elements of a unit that a stage keeps; -1: none. */
 int64_t keeping_elements(const struct data_parallel *, const struct unit *, const struct keeping *);
 
-/* n elements of a class, zero: on the device or where a stage places them; and back. */
+/* Allocate n zeros of a class, on the device or where a stage places them; free them. */
 struct tensor data_zeros(struct data_parallel *, enum arena_tag, enum tensor_kind, int64_t n, bool *failed);
 void data_give_back(struct data_parallel *, struct tensor);
 
-/* Whether it lies on the slow tier. */
+/* Whether a tensor is on the slow tier. */
 bool on_tier(const struct data_parallel *, struct tensor);
 
-/* Elements of a unit that this device keeps the weights, or the gradients, of, or that it steps. */
+/* The number of elements of a unit of which this device keeps the weights or the gradients, or which it steps, by
+ * level. */
 static inline int64_t kept_elements(const struct unit *u, enum shard_level level)
 {
     return shards_range(&u->over->shards, level, u->padded).count;
 }
 
-/* Of the gradients that this device keeps, those that it steps; of the weights the same. */
+/* Those of the gradients kept by this device that it steps; the same for the weights. */
 struct interval stepped_gradients(const struct unit *);
 struct tensor stepped_weights(const struct unit *);
 
-/* Elements of a unit's weights (or gradients) when they are whole here. */
+/* The number of elements of a unit's weights (or gradients) when they are whole on this device. */
 static inline int64_t whole_elements(const struct unit *u) { return u->rows > 0 ? u->elements : u->padded; }
 
-/* Point the parameters' w or g into the unit's whole block, or nowhere. */
+/* Set the parameters' w or g to their places in the unit's whole block, or to NULL. */
 void show_weights(struct unit *);
 void show_gradients(struct unit *);
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
-/* One stretch of what is stepped: with its gradient, or, where there are none, along the
- * direction that is drawn (direction.c). */
+/* A contiguous range of what is stepped: with its gradient, or without gradients along the direction (direction.c). */
 struct stretch {
     const struct data_parallel *dp;
     struct portion at;
@@ -202,43 +202,43 @@ struct stretch {
 
 void step_by_gradient(const struct stretch *);
 
-/* What is stepped of a unit, or of a part of it: where it lies, or copies of it.  weight:
- * what the master is rounded to, if there is one. */
+/* The tensors with which a unit, or a part of it, is stepped: the kept ones, or copies.  weight: the rounded master, if
+ * there is a master. */
 struct operands { struct tensor gradient, master, weight, state[OPTIMIZER_MAX_STATES]; };
 
 struct operands unit_operands(const struct data_parallel *, const struct unit *, struct interval own);
 
-/* The arithmetic of a step of them, on the device or the host. */
+/* Compute a step, on the device or the host. */
 void step_operands(const struct data_parallel *, const struct unit *, struct interval own, const struct operands *,
                    struct step);
 
-/* What stepping so many elements takes: the master and the states are read and written, the gradient read;
- * and the master rounded. */
+/* The cost of stepping elements: master and states are read and written, the gradient is read; the cost of rounding
+ * masters. */
 struct op_cost step_cost(const struct data_parallel *, int64_t elements);
 struct op_cost round_cost(const struct data_parallel *, int64_t elements);
 
-/* From the masters that this device steps to its weights, which are then shared. */
+/* Round the masters that this device has stepped to its weights, and share these. */
 enum error_code renew_weights(struct data_parallel *, struct unit *, struct error *);
 
-/* sum += this device's part of a unit's squared norm; g: what it steps of the gradient. */
+/* sum += this device's part of a unit's squared norm; g: the part of the gradient that it steps. */
 void unit_add_squares(struct data_parallel *, const struct unit *, struct tensor g, struct exact_sum *sum);
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Elements first .. of a row as a tensor of their own. */
+/* A range of a row as a tensor. */
 static inline struct tensor slice(struct tensor row, struct interval r)
 {
     char *data = row.data;
     return tensor_1d(data ? data + (size_t)r.first * dtype_size(row.dtype) : NULL, row.dtype, r.count);
 }
 
-/* Bytes of a class. */
+/* The bytes of a class. */
 static inline uint64_t *model_state_of(struct model_state *s, enum arena_tag tag)
 {
     return tag == PARAMETERS ? &s->weights : tag == GRADIENTS ? &s->gradients : &s->optimizer;
 }
 
-/* Times reads, or writes, of so many elements, of which none are no operation. */
+/* Add `times` reads, or writes, of `elements` elements each; none if elements is 0. */
 void add_reads(struct tier_traffic *, int64_t times, int64_t elements, enum dtype);
 void add_writes(struct tier_traffic *, int64_t times, int64_t elements, enum dtype);
 

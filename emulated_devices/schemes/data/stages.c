@@ -2,21 +2,21 @@
 #include "emulated_devices/schemes/data/stage.h"
 #include <stdlib.h>
 
-/* In the order in which each call goes through them. */
+/* In the order of calls. */
 static const struct data_stage *const all[] = {
     &stage_versions,            /* two versions of the weights */
-    &stage_gathering,           /* whole weights of shards, before each pass */
-    &stage_tier,                /* what lies on the slow tier */
-    &stage_direction,           /* weights moved along a direction, and no gradients */
+    &stage_gathering,           /* whole weights from shards, before each pass */
+    &stage_tier,                /* tensors on the slow tier */
+    &stage_direction,           /* weights moved along a direction, without gradients */
     &stage_gradient_block,      /* memory for all gradients, whole */
-    &stage_allreduce,           /* ... all-reduced in buckets that are cut anywhere */
-    &stage_projection,          /* ... projected before that */
-    &stage_scattering,          /* gradients reduced unit by unit, to who keeps them */
+    &stage_allreduce,           /* ... all-reduced in buckets */
+    &stage_projection,          /* ... projected before the all-reduce */
+    &stage_scattering,          /* gradients reduced unit by unit to the devices that keep them */
     &stage_masters,             /* fp32 copies of the weights */
     &stage_states,              /* the optimizer's state, element by element */
     &stage_step,                /* the optimizer's step */
-    &stage_slices,              /* ... through slices of what lies on the slow tier */
-    &stage_renewal,             /* new weights from who stepped them to who keeps them */
+    &stage_slices,              /* ... in slices of what is on the slow tier */
+    &stage_renewal,             /* new weights sent to the devices that keep them */
     &stage_outer,               /* the outer step of replicas that train apart */
 };
 
@@ -48,7 +48,7 @@ void *chain_state(const struct data_parallel *dp, const struct data_stage *stage
     return NULL;
 }
 
-/* ---- calls to all ------------------------------------------------------------------------------------------------ */
+/* ---- calls to all stages ----------------------------------------------------------------------------------------- */
 
 enum error_code fetch_weights(struct data_parallel *dp, struct unit *u, struct error *err)
 {

@@ -1,10 +1,10 @@
-/* step.c -- each device steps what it keeps the optimizer's state of:
- * masters, states, and the step of one unit after the other. */
+/* step.c -- masters, states, and the step, unit by unit: each device steps the elements whose optimizer state it
+ * keeps. */
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/numeric/convert.h"
 
-/* ---- one stretch ------------------------------------------------------------------------------------------------- */
+/* ---- one range --------------------------------------------------------------------------------------------------- */
 
 void step_by_gradient(const struct stretch *x)
 {

@@ -7,7 +7,7 @@ int tiles_of(const struct data_request *q, const struct param_spec *s)
     return uses_tiles(q) && is_tiled(s) ? q->tiles : 1;
 }
 
-/* The rows of a matrix's boxes lie one below the other. */
+/* The rows of a matrix's boxes are stored one box below the other. */
 struct layout tile_layout(const struct layout *whole, int tiles, int t)
 {
     const int64_t rows = layout_rows(whole), first = block_start(rows, tiles, t), end = block_start(rows, tiles, t + 1);

@@ -9,7 +9,7 @@ static int64_t rows_of(const struct parameter *p)
 }
 static int64_t row_length(const struct parameter *p) { return p->layout.ndim > 1 ? layout_cols(&p->layout) : 1; }
 
-/* Elements of a parameter in each part, the last ones padded. */
+/* The number of elements of a parameter in each part; the last parts are padded. */
 static int64_t chunk(const struct parameter *p, int parts) { return (rows_of(p) + parts - 1) / parts * row_length(p); }
 
 void unit_lay_out(struct unit *u, struct parameter *first, int count, const struct shards *s, bool rows)
@@ -76,8 +76,8 @@ struct interval unit_owned(const struct unit *u, struct interval part, const str
     return o.range;
 }
 
-/* only: NULL for all parameters, which lie where they do in the whole;
- * else `array` begins at element `first` of this one. */
+/* only: NULL: copy all parameters; `array` has them one after another.  Otherwise `array` begins at element `first` of
+ * this parameter. */
 struct copy {
     struct device *device;
     char *row, *array;

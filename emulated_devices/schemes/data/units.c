@@ -3,7 +3,7 @@
 
 enum { BLOCK_MATRICES = 4 };
 
-/* In the order of the model's list. */
+/* Matrices are numbered in the order of the model's list. */
 static int matrix_number(const struct model_config *c, const struct param_spec *s)
 {
     static const int in_block[] = { [ROLE_QKV] = 0, [ROLE_ATTENTION_OUT] = 1, [ROLE_UP] = 2, [ROLE_DOWN] = 3 };
@@ -26,7 +26,7 @@ int data_unit_of(const struct model_config *c, const struct data_request *q, con
 
 static int untiled_unit(int part) { return part == 0 ? UNIT_POSITIONS : UNIT_BLOCKS + part - 1; }
 
-/* Where matrices are tiled, what a part has besides. */
+/* With tiled matrices: the units of the untiled parameters. */
 int data_units_of_part(const struct model_config *c, const struct data_request *q, int part, int unit[PART_UNITS])
 {
     if (uses_tiles(q)) {

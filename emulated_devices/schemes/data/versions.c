@@ -1,10 +1,10 @@
-/* versions.c -- two versions of the weights: before a step the newest becomes the older one.  Which one a pass uses is
- * in the list of passes. */
+/* versions.c -- two versions of the weights: before a step the newest becomes the older one.  The list of passes
+ * defines which version a pass uses. */
 #include "emulated_devices/schemes/data/stage.h"
 
 static bool takes_part(const struct data_parallel *dp) { return dp->versions > 1; }
 
-/* Weights are whole where they are kept: a view of one or the other. */
+/* Weights are kept whole: use a view of one version or the other. */
 static enum error_code acquire(struct data_parallel *dp, struct use use, bool ahead, struct error *err)
 {
     int unit[PART_UNITS];

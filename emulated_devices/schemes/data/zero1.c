@@ -1,4 +1,4 @@
-/* data parallelism, zero1: the optimizer's state in shards.
+/* data parallelism, zero1: the optimizer's state is sharded.
  *
  * Source   S. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models",
  *          arXiv:1910.02054, section 5.1 (P_os)
@@ -6,13 +6,13 @@
  * Shares   1 | 1 | P
  * Layout   weights and gradients whole on every device; of each unit, padded to a multiple of P, device r has the r-th
  *          part of the optimizer's state
- * Sends    per step, units together up to --bucket bytes (bucket.h), last layer first: reduce-scatter of the gradients
- *          once the last microbatch's backward pass has added to them (on the communication stream, beside the passes
- *          that follow); after the step an all-gather of the weights, in buckets too.  Each sends n (P-1)/P elements, n
- *          with its padding: 2 n (P-1)/P, as in ddp
+ * Sends    per step, in buckets of up to --bucket bytes (bucket.h), last layer first: a reduce-scatter of the gradients
+ *          when the last microbatch's backward pass has added to them (on the communication stream, beside the
+ *          following passes); after the step an all-gather of the weights, also in buckets.  Each of the two sends n
+ *          (P-1)/P elements, n with padding; together 2 n (P-1)/P, as in ddp
  * Memory   weights n, gradients n, optimizer state k n/P
- * Equals   ddp, bit for bit, with the default algorithms or others that add in the order of ranks, whatever --bucket
- *          is; the norm, and so clipping, too.  With others sums reassociate, and depend on the bucket.
+ * Equals   ddp, bit for bit, including the norm and clipping, for every --bucket, with the default algorithms or others
+ *          that add in the order of ranks.  With other algorithms sums reassociate and depend on the bucket.
  */
 #include "emulated_devices/schemes/data/data.h"
 

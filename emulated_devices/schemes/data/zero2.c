@@ -1,22 +1,22 @@
-/* data parallelism, zero2: optimizer state and gradients in shards.
+/* data parallelism, zero2: optimizer state and gradients are sharded.
  *
  * Source   S. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models",
  *          arXiv:1910.02054, section 5.2 (P_os+g)
  * Group    P devices with the same pieces of the model and different sequences
  * Shares   1 | P | P
  * Layout   weights whole on every device; of each unit, padded to a multiple of P, device r keeps the r-th part of the
- *          gradient and of the optimizer's state.  The whole gradient of a part of the model is here only from its
+ *          gradient and of the optimizer's state.  The whole gradient of a part of the model exists only from its
  *          backward pass to its reduce-scatter
- * Sends    per step and microbatch a reduce-scatter of the gradients, units together up to --bucket bytes (bucket.h),
- *          after their backward passes; after the step an all-gather of the weights, in buckets too.  n (P-1)/P (M+1)
+ * Sends    per step and microbatch a reduce-scatter of the gradients, in buckets of up to --bucket bytes (bucket.h),
+ *          after their backward passes; after the step an all-gather of the weights, also in buckets.  n (P-1)/P (M+1)
  *          elements sent with M microbatches: with one, as in ddp
- * Memory   weights n, gradients n/P, the largest part of the model (with a tied embedding that and a layer) and what
- *          waits in a bucket: less than --bucket bytes.  A small model fits into one bucket, so that all of its
- *          gradients wait: --bucket 1 sends each unit at once.  Optimizer state k n/P
- * Equals   with one microbatch and the default algorithms ddp, bit for bit, a tied embedding included, whose two uses
- *          are added up before they are reduced.  With several the gradient is the sum over microbatches of sums over
- *          devices, where ddp and zero1 have the sum over devices of sums over microbatches: zero2, zero3 and fsdp are
- *          equal, and ddp and zero1 are.
+ * Memory   weights n, gradients n/P, the largest part of the model (with a tied embedding plus a layer) and the waiting
+ *          bucket: less than --bucket bytes.  A small model fits into one bucket, so all of its gradients wait;
+ *          --bucket 1 sends each unit at once.  Optimizer state k n/P
+ * Equals   with one microbatch and the default algorithms ddp, bit for bit, including a tied embedding, whose two
+ *          gradients are summed before they are reduced.  With several microbatches the gradient is the sum over
+ *          microbatches of sums over devices; in ddp and zero1 it is the sum over devices of sums over microbatches.
+ *          So zero2, zero3 and fsdp equal each other, and ddp and zero1 equal each other.
  */
 #include "emulated_devices/schemes/data/data.h"
 
