@@ -7,9 +7,9 @@
 #include "ref/io/options.h"
 #include <stdbool.h>
 
-/* A subcommand.  argv: all words, argv[0] the program, argv[1] the subcommand.  It prints its result itself and returns
- * an error for main to say.  *status, 0 at first, is the exit status if there is no error: that of launched processes,
- * which have said themselves what went wrong. */
+/* A subcommand.  argv: all words, argv[0] the program, argv[1] the subcommand.  It prints its result and returns an
+ * error for main to print.  *status, initially 0, is the exit status if there is no error: that of launched processes,
+ * which have printed their own errors. */
 typedef enum error_code command_fn(int argc, char **argv, int *status, struct error *);
 struct command {
     const char *name, *description;
@@ -20,134 +20,131 @@ command_fn command_train, command_verify, command_check, command_show, command_b
     command_dump;
 command_fn show_sbp, show_tensor;       /* of command_show */
 
-/* The option --cluster of every command that shows virtual time or whose algorithms follow nodes; the word is for
- * cluster_find.  what: what it is for, in few words. */
+/* The option --cluster of every command that shows virtual time or whose algorithms depend on nodes; word: for
+ * cluster_find.  what: its purpose, in a few words. */
 #define CLUSTER_OPTION(word, what) { "--cluster", "NAME|FILE", OPTION_STRING, &(word), \
                                      .help = what "; `orrery list clusters` shows them" }
 
-/* The option --wait-limit of commands that run devices; seconds:
- * a double that holds wait_limit(the command's usual one). */
+/* The option --wait-limit of commands that run devices; seconds: a double with wait_limit(the command's default). */
 #define WAIT_LIMIT_OPTION(seconds) { "--wait-limit", "SECONDS", OPTION_DOUBLE, &(seconds), .min = 0.1, .max = 1e9, \
     .help = "end the job, and say which devices wait for which, when no device has computed and no message " \
             "has moved for so long" }
-enum { SHORT_WAIT_LIMIT = 10 };         /* of commands whose devices write no large files */
+enum { SHORT_WAIT_LIMIT = 10 };         /* for commands whose devices write no large files */
 
 /* ---- commands.c -------------------------------------------------------------------------------------------------- */
 
-/** The command of a table, which ends with a NULL name.  @param of  what stands before the word: "" or "show ".
- *  @return NULL and ERR_USAGE in err if there is none; the nearest is suggested. */
+/** Find a command in a table, which ends with a NULL name.  @param of  the text before the word: "" or "show ".
+ *  @return NULL with ERR_USAGE in err if there is none (suggests the most similar). */
 const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err);
 
 /** Print a subcommand's usage and its table of options to stdout. */
 void print_usage(const char *command, const char *usage, const char *what, const struct option *table);
 
-/** Names and descriptions, a line each, to stdout. */
+/** Print names and descriptions, a line each, to stdout. */
 void print_commands(const struct command *table);
 
 /**
- * Run a command that consists of several: the one that argv[2] names gets all the words; its own begin at argv[3].
- * @param what         what they are, in one line, for the help.
- * @param has_default  without argv[2], or if that is a flag, run topics[0] as if it had been named; else show the help.
+ * Run a command that consists of topics: the topic named by argv[2] gets all words; its own begin at argv[3].
+ * @param what         a description of the topics, in one line, for the help.
+ * @param has_default  without argv[2], or if that is a flag, run topics[0]; otherwise show the help.
  */
 enum error_code run_topic(const char *what, const struct command *topics, bool has_default, int argc, char **argv,
                           int *status, struct error *);
 
 
-/* ---- process.c: being one of many processes ---------------------------------------------------------------------- */
+/* ---- process.c: one of many processes ---------------------------------------------------------------------------- */
 
-/** First thing in main: streams, signals and environment as everything else expects them.
- * May start the program anew. */
+/** Call first in main: sets up streams, signals and environment.  May restart the program. */
 void prepare_process(char **argv);
 
 /** End main with this status.  A device of a launcher ends at once, without the exit handlers of libraries: one that
  *  dies there, after all its work, would end the job.  Others return.  After comm_close. */
 int end_process(int status);
 
-/** Of OpenBLAS's kernels those that fit this processor, if it has chosen much older ones; else NULL.  kernels.c */
+/** The OpenBLAS kernels for this processor, if OpenBLAS would choose much older ones; else NULL.  kernels.c */
 const char *better_kernels(void);
 
 /** Whether a launcher (mpiexec, srun) has started this process as one of several. */
 bool under_launcher(void);
 
-/** This process's rank as the launcher's environment tells it, before MPI is up; 0 without a launcher. */
+/** This process's rank from the launcher's environment, before MPI is initialised; 0 without a launcher. */
 int launcher_rank(void);
 
-/** Tell the waiting launch_devices() which process is which device:
- * one line on stderr, which launch_devices() does not print. */
+/** Tell the waiting launch_devices() this process's rank and place: one line on stderr, which launch_devices() does not
+ *  print. */
 void announce_process(int rank, const char *place);
-#define PROCESS_LINE "orrery-process "  /* how it begins */
-/* how another begins: a process has ended without saying goodbye;
- * its signal, when, whether it lost its parent before */
+#define PROCESS_LINE "orrery-process "  /* its beginning */
+/* the beginning of the line about a process that ended without a last message: its signal, when, whether it had lost
+ * its parent */
 #define LOST_LINE "orrery-lost "
-enum { LINGER = 1 };                    /* seconds that a device goes on after it has said that it aborts */
+enum { LINGER = 1 };                    /* seconds that a device waits after it has announced that it aborts */
 
-/** Seconds without progress after which a job ends: what the environment says (ORRERY_WAIT_LIMIT),
- * else the usual ones. */
+/** Seconds without progress after which a job ends: from the environment (ORRERY_WAIT_LIMIT), else the default. */
 double wait_limit(double usual);
 
-/** Let the environment say so, here and in every process that is started from here. */
+/** Set the environment's value, for this process and all processes that it starts. */
 void set_wait_limit(double seconds);
 
-/** What --backend says becomes the usual backend of this process and of those that it starts; NULL: it stays as it is.
- *  @return OK, or ERR_USAGE naming the nearest. */
+/** Make --backend the default backend of this process and of those that it starts; NULL: no change.
+ *  @return OK, or ERR_USAGE naming the most similar. */
 enum error_code set_backend(const char *name, struct error *);
 
-/** Whether output goes to a person's terminal, also when mpiexec stands in between. */
+/** Whether output goes to a terminal, also if mpiexec is in between. */
 bool on_terminal(void);
 
 struct cluster;
 struct comm;
 
-/* What one device of a job does; asked: what its user asked for. */
+/* The work of one device of a job; asked: the user's options. */
 typedef enum error_code device_fn(struct comm *world, const void *asked, struct error *);
 
 /**
- * Be one device of a job from its beginning to its end: connect with the others, tell the launcher which device this
- * is, run, disconnect.  Collective over the processes of the job.  device.c
- * @param dtype    in which the device computes.
- * @param cluster  whose virtual time passes; NULL: none does.
- * @return what run returns, or why there is no device.
+ * Run one device of a job: connect with the others, tell the launcher this device's rank, run, disconnect.  Collective
+ * over the processes of the job.  device.c
+ * @param dtype    the device's number format.
+ * @param cluster  for virtual time; NULL: no virtual time.
+ * @return the error of run, or why there is no device.
  */
 enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked,
                             struct error *);
 
-/* ---- launch.c: starting them ------------------------------------------------------------------------------------- */
+/* ---- launch.c: starting devices ---------------------------------------------------------------------------------- */
 
 /**
- * Run this program again, with the same words, on so many processes under mpiexec, and wait for it.
+ * Run this program again, with the same words, as several processes under mpiexec, and wait for it.
  *
- * Their output is passed on; what mpiexec itself prints is not.  A signal that stops this process stops all of them
- * first.  When the reader of the output is gone, or the signal was caught, this process ends by that signal.
+ * Their output is passed on; what mpiexec itself prints is not.  A signal that stops this process first stops all of
+ * them.  After a caught signal, or if the reader of the output is gone (SIGPIPE), this process ends by that signal.
  * @param[out] status  the devices' exit status.
- * @return OK if the devices have said themselves what went wrong; ERR_COMM if mpiexec cannot be started or a device
- *         died, which is named; ERR_FILE if the output cannot be written.
+ * @return OK if the devices have printed their own errors; ERR_COMM if mpiexec cannot be started, or a device died,
+ *         which is named; ERR_FILE if the output cannot be written.
  */
 enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *);
 
 /**
- * A file through which jobs hand over what they found: one a process, made by the first call.  It is removed when the
+ * The file in which jobs leave their results: one per process, created by the first call.  It is removed when the
  * process ends, also if it is stopped or killed while a job runs.
  * @return its path, or NULL and ERR_FILE in err.
  */
 const char *handover_file(struct error *err);
 
-/* ---- lifeline.c: ending with those who have started us ----------------------------------------------------------- */
+/* ---- lifeline.c: ending with the processes that started us ------------------------------------------------------- */
 
-/** Tell processes that inherit a pipe's end which number it has, and which inode, since a device on another machine has
- *  something else under that number.  @param name  of the environment's variable. */
+/** Tell processes that inherit a pipe's end its number and its inode: a device on another machine has another file with
+ *  that number.  @param name  of the environment variable. */
 void tell_pipe(const char *name, int fd);
 
-/** That end, or -1. */
+/** The number of that end, or -1. */
 int told_pipe(const char *name);
 
 /** On Linux: this process is killed when its parent ends, also after an exec. */
 void die_with_parent(void);
 
-/** In a device, first of all: from now on it is killed when its launcher, mpiexec or the process
- * between them and it ends. */
+/** In a device, before anything else: from now on it is killed when its launcher, mpiexec or the process between
+ *  mpiexec and it ends. */
 void hold_lifeline(void);
 
-/** In a device or its witness: whether MPICH's process that has started the device has ended. */
+/** In a device or its witness: whether MPICH's proxy, which started the device, has ended. */
 bool proxy_is_gone(void);
 
 #endif

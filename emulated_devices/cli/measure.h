@@ -1,11 +1,11 @@
-/* measure.h -- wall-clock time of this machine, and the middle of several measurements. */
+/* measure.h -- wall-clock time of this machine, and the median of several measurements. */
 #ifndef ORRERY_CLI_MEASURE_H
 #define ORRERY_CLI_MEASURE_H
 
 /** Seconds of a monotonic clock. */
 double measure_now(void);
 
-/** The middle of n values, or the mean of the two in the middle; sorts them.  n >= 1. */
+/** The median of n values; sorts them.  n >= 1. */
 double measure_median(double *x, int n);
 
 #endif

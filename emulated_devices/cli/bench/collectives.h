@@ -1,4 +1,4 @@
-/* collectives.h -- the pieces of `orrery bench collectives`: what was asked for, and what one job measures. */
+/* collectives.h -- the parts of `orrery bench collectives`: its options, and the measurement of one job. */
 #ifndef ORRERY_BENCH_COLLECTIVES_H
 #define ORRERY_BENCH_COLLECTIVES_H
 
@@ -20,9 +20,9 @@ struct bench_collectives {
 };
 
 /**
- * One device of a job that measures every algorithm and MPI's own collective at every size.
- * asked: a struct bench_collectives.  Rank 0 prints the table and writes ->json, if there is one.
- * @return OK, or on every device ERR_CHECK if a result was wrong, or what kept it from going on.
+ * One device of a job that measures every algorithm and MPI's own collective with every size.
+ * asked: a struct bench_collectives.  Rank 0 prints the table and writes ->json, if given.
+ * @return OK, or on every device ERR_CHECK if a result was wrong, or the error that ended it.
  */
 device_fn bench_collectives_device;
 

@@ -1,5 +1,5 @@
-/* tensor.h -- the pieces of `orrery bench tensor`: one layer of a model, what each scheme is said to need for it, and
- * what devices that really compute it count. */
+/* tensor.h -- the parts of `orrery bench tensor`: one layer of a model, each scheme's predicted needs, and the counts
+ * of devices that compute it. */
 #ifndef ORRERY_BENCH_TENSOR_H
 #define ORRERY_BENCH_TENSOR_H
 
@@ -16,7 +16,7 @@ static inline int64_t shape_tokens(const struct tensor_shape *s) { return s->B *
 struct bench_tensor {
     struct tensor_shape shape;
     int devices[BENCH_TENSOR_LIST], sizes;      /* of the tp groups */
-    int run;                                    /* groups of up to so many devices are really run */
+    int run;                                    /* largest group that is run */
     int runs;
     enum dtype dtype;
     struct cluster cluster;
@@ -24,24 +24,24 @@ struct bench_tensor {
     const char *json;
 };
 
-/** The model of which this is a layer: V = D. */
+/** A model with such a layer: V = D. */
 struct model_config shape_model(const struct tensor_shape *);
 
-/* ---- bench_tensor_predict.c: by the cost and memory functions ---------------------------------------------------- */
+/* ---- tensor_predict.c: by the cost and memory functions ---------------------------------------------------------- */
 
 /* One layer and microbatch, forward and backward. */
 struct tensor_figures {
     uint64_t messages, bytes;           /* sent by the device that sends most */
     double mean;                        /* bytes that a device sends on average */
     uint64_t weights, kept;             /* bytes, of the device that has most */
-    picoseconds transfers;              /* of the collectives one after the other, without what they add */
+    picoseconds transfers;              /* of the collectives one after the other, without their additions */
 };
 
-/** What a scheme needs on P devices.  @return OK; ERR_PLAN if it does not take P or the shape; ERR_MEMORY. */
+/** What a scheme needs on P devices.  @return OK; ERR_PLAN if it does not accept P or the shape; ERR_MEMORY. */
 enum error_code tensor_predict(struct tensor_figures *, const struct bench_tensor *, const struct tensor_shape *,
                                const struct tensor_scheme *, int P, struct error *);
 
-/* One device of a tp group without messages: enough for cost and memory functions. */
+/* One device of a tp group without messages: sufficient for cost and memory functions. */
 struct stand {
     struct device device;
     struct comm comm;
@@ -56,17 +56,17 @@ enum error_code stand_open(struct stand *, const struct tensor_shape *, enum dty
 enum error_code stand_at(struct stand *, int rank, int64_t N, struct error *);
 void stand_close(struct stand *);
 
-/* ---- bench_tensor_claims.c: published figures beside ours -------------------------------------------------------- */
+/* ---- tensor_claims.c: published figures beside ours -------------------------------------------------------------- */
 
-/** From where on one scheme needs less than another, and what papers claim.  To stdout. */
+/** Print from which size one scheme needs less than another, and what papers claim. */
 enum error_code print_claims(const struct bench_tensor *, struct error *);
 
-/** What a layer keeps in 16 bits beside the published account.  To stdout. */
+/** Print what a layer keeps in 16 bits, beside the published formula. */
 enum error_code print_layer_memory(const struct tensor_shape *, struct error *);
 
-/* ---- bench_tensor_device.c: really run --------------------------------------------------------------------------- */
+/* ---- tensor_device.c: measured ----------------------------------------------------------------------------------- */
 
-/* What one job finds of one scheme; each the largest over the devices. */
+/* The counts of one job for one scheme; each is the largest over the devices. */
 enum {
     COUNT_MESSAGES,
     COUNT_BYTES,
@@ -77,12 +77,12 @@ enum {
     COUNT_OTHER,
     TENSOR_COUNTS
 };
-/* in the JSON; OTHER: devices whose counts are not their formulas' */
+/* names in the JSON; OTHER: devices whose counts differ from their formulas */
 extern const char *const tensor_count_name[TENSOR_COUNTS];
 
 /**
- * One device of a job that computes the layer under every scheme that takes it, and writes what it counted to ->json,
- * or to stdout.  asked: a struct bench_tensor.  @return OK, or the same error on every device.
+ * One device of a job that computes the layer under every scheme that accepts it, and writes the counts to ->json, or
+ * to stdout.  asked: a struct bench_tensor.  @return OK, or the same error on every device.
  */
 device_fn bench_tensor_device;
 

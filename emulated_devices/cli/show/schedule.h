@@ -8,7 +8,7 @@
 /**
  * Run the subcommand.  One process; nothing is sent.
  * @param argc,argv  the words after `show schedule`: NAME or FILE, and flags; without either, the list of schedules.
- * @param to         where the picture and the numbers go.
+ * @param to         for the picture and the numbers.
  * @return OK; ERR_USAGE, ERR_PLAN, ERR_FILE, ERR_FORMAT, ERR_MEMORY with one line in err.
  */
 enum error_code show_schedule(int argc, char **argv, FILE *to, struct error *err);

@@ -1,5 +1,4 @@
-/* dump.h -- `orrery train --check GOLDEN --dump FILE`: what the devices have computed, put
- * together, under golden names. */
+/* dump.h -- `orrery train --check GOLDEN --dump FILE`: assembles the devices' tensors under golden names. */
 #ifndef ORRERY_TRAIN_DUMP_H
 #define ORRERY_TRAIN_DUMP_H
 
@@ -13,16 +12,15 @@ struct train_dump {
     double *loss, *norm;                /* [steps] */
 };
 
-/** After the first step's gradients: loss, norm, activations, and all gradients, without the loss scale.  Collective,
- *  as is the next.
+/** After the first step's gradients: loss, norm, activations, and all gradients, without the loss scale.  Collective.
  *  @param record  the reference's, on rank 0.  @return OK or, on every device, ERR_MEMORY. */
 enum error_code train_dump_gradients(struct train_dump *, struct probes *, const struct recording *record,
                                      const struct step_result *, struct error *);
 
-/** After the last step: losses and norms of all, weights and states.  @param steps  how many. */
+/** After the last step: losses and norms of all steps, weights and states.  Collective. */
 enum error_code train_dump_end(struct train_dump *, struct trainer *, int64_t steps, struct error *);
 
-/** Remember a step's loss and norm.  Local.  @return OK or ERR_MEMORY. */
+/** Store a step's loss and norm.  Local.  @return OK or ERR_MEMORY. */
 enum error_code train_dump_step(struct train_dump *, const struct step_result *, int64_t step, struct error *);
 
 void train_dump_free(struct train_dump *);

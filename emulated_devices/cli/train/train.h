@@ -1,4 +1,4 @@
-/* train.h -- the pieces of `orrery train`: what was asked for, how it is reported. */
+/* train.h -- the parts of `orrery train`: options, run, reports. */
 #ifndef ORRERY_TRAIN_TRAIN_H
 #define ORRERY_TRAIN_TRAIN_H
 
@@ -13,68 +13,67 @@
 /* Everything on the command line. */
 struct train_options {
     struct plan plan;
-    const char *model_dir;              /* weights to start from; NULL: drawn from the seed */
+    const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *data, *check, *dump, *save, *resume, *json, *trace, *timeline;
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
-    struct cluster cluster;             /* whose time the virtual clock tells */
-    int trace_steps;                    /* of this run are in the trace */
+    struct cluster cluster;             /* for virtual time */
+    int trace_steps;                    /* number of this run's steps in the trace */
     int64_t steps;
-    int64_t lr_steps, warmup;           /* of the learning rate; 0 and -1: by default */
+    int64_t lr_steps, warmup;           /* of the learning rate; 0 and -1: default */
     int sample;                         /* bytes of text to show at the end */
     uint64_t memory;                    /* budget of a device; 0: none */
     bool isolate;                       /* every operation gets the reference's inputs */
-    struct checkpoint saved;  /* of --resume, or of the folder that --model names; what is not given is taken from it */
-    bool override;                      /* go on although this is another run than was saved */
+    struct checkpoint saved;            /* of --resume, or of --model's folder: settings that are not given */
+    bool override;                      /* continue although settings differ from the saved run */
     bool golden;                        /* check is the path of a golden file */
-    bool paranoid;                      /* copies are compared bit by bit */
+    bool paranoid;                      /* compare copies bit by bit */
     bool help;
 };
 
-/** Read the command line, fill in what a checkpoint has and then defaults, and check the plan.  The same on every
- *  device.  train_options_free is due, also after a failure. */
+/** Read the command line, add a checkpoint's settings and then defaults, and check the plan.  The same on every device.
+ *  Call train_options_free afterwards, also after a failure. */
 enum error_code train_parse(struct train_options *, int argc, char **argv, struct error *);
 void train_options_free(struct train_options *);
 
-/* train_run.c: what makes a run this run, as texts: flags, with which it can be told again, and facts. */
+/* run.c: the settings that define a run, as texts: flags and facts. */
 
 /** @return an object for cJSON_Delete, or NULL and ERR_MEMORY. */
 cJSON *train_run(const struct train_options *, const struct text *, struct error *);
 
-/** Take from a checkpoint every flag that makes the run and that the command line does not have.
- * @return OK, or the fault of a value. */
+/** Take from a checkpoint every flag that defines the run and that the command line does not have.
+ *  @return OK, or the error in a value. */
 enum error_code train_take_saved(const struct checkpoint *, const struct option *table, int argc, char *const argv[],
                                  struct error *);
 
 /**
- * Hold a resumed run to what was saved.
- * @param[out] differences  for people: each one, "--lr: saved 0.001, now 0.002"; empty if there is none.
- * @return OK, also with differences if the command line says --override; ERR_USAGE with all of them.
+ * Compare a resumed run with the saved one.
+ * @param[out] differences  text with each difference, "--lr: saved 0.001, now 0.002"; empty if there is none.
+ * @return OK, also with differences if the command line has --override; ERR_USAGE listing all of them.
  */
 enum error_code train_check_saved(const struct train_options *, const struct text *, char *differences, size_t size,
                                   struct error *);
 
-/** Whether a resumed run is told another loss scale to begin with than the saved one was:
- * then that one's does not count. */
+/** Whether the command line of a resumed run has another initial loss scale than the saved run: then the saved current
+ *  scale is not used. */
 bool train_changes_loss_scale(const struct train_options *);
 
-/* What the command line says about the slow tier; NULL and 0: not given. */
+/* The flags of the slow tier; NULL and 0: not given. */
 struct offload_flags { const char *classes, *to; int slice, stride; };
-enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, unless the command line has another number */
+enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, by default */
 
 enum error_code train_take_offload(struct data_request *, const struct offload_flags *, struct error *);
 
-/** Take model, batch, steps and optimizer's numbers from the golden file that --check names.
- * The optimizer is chosen already. */
+/** Take model, batch, steps and the optimizer's numbers from the golden file of --check.  The optimizer must be set. */
 enum error_code train_take_golden(struct train_options *, struct error *);
 
-/** Train the golden file's run, and hold all its tensors to the file.  Collective. */
+/** Train the golden file's run, and compare all its tensors with the file.  Collective over all devices. */
 enum error_code train_golden(struct comm *, const struct train_options *, struct error *);
 
-/** The learning rate's course: up, and down until the last step, or until --lr-steps;
- * counted from step 0 of a resumed run. */
+/** Set the learning rate's schedule: warm-up, then decay until the last step or --lr-steps; a resumed run counts from
+ *  its original step 0. */
 void train_set_rates(struct hyperparameters *, const struct train_options *, int64_t first_step);
 
-/* What one device tells at the end. */
+/* The report of one device at the end. */
 struct device_report {
     int rank;
     uint64_t parameters;                /* elements held */
@@ -84,59 +83,59 @@ struct device_report {
     int64_t virtual_time;               /* picoseconds */
     struct model_state offloaded;       /* bytes on the slow tier */
     struct tier_traffic tier;           /* read from it and written to it */
-    struct error wrong_traffic, wrong_memory;           /* where what is counted is not what was predicted (counts.h);
-                                                         * code OK: nowhere */
+    struct error wrong_traffic, wrong_memory;           /* a count that differs from its prediction (counts.h); code OK:
+                                                         * none */
 };
 
-/* Where a run has come to numbers that are not finite. */
+/* The first number of a run that is not finite. */
 struct divergence {
     int64_t step;
-    const char *what;                   /* is not finite: "loss"; NULL: all is well */
+    const char *what;                   /* its name, "loss"; NULL: all are finite */
     double value;
 };
 
-/* What a run leaves behind, on rank 0. */
+/* The results of a run, on rank 0. */
 struct train_record {
     const struct train_options *options;
     struct step_result *step;           /* [steps] */
     double *seconds;                    /* [steps] of the devices' step alone */
     int64_t first_step, steps;
     struct comparison comparison;
-    const char *overridden;             /* in what it differs from the run that it goes on with; empty: in nothing */
-    const char *truth;                  /* what it was compared with, in words */
+    const char *overridden;             /* differences from the resumed run, as text; empty: none */
+    const char *truth;                  /* what it was compared with, as text */
     struct device_report *device;       /* [devices] */
     bool has_numbers;                   /* of the backend */
     double validation;                  /* loss on the validation text */
-    uint64_t copies;                    /* elements that were compared with another device's (replicas.h) */
+    uint64_t copies;                    /* elements compared with another device's (replicas.h) */
     struct divergence divergence;
     int threads;
-    FILE *out;                          /* where lines for a person go */
+    FILE *out;                          /* for lines of text */
 };
 
-/* report.c: for a person, and for a program. */
-FILE *report_stream(const struct train_options *);      /* the standard error while JSON goes to the standard output */
+/* report.c: text and JSON. */
+FILE *report_stream(const struct train_options *);      /* the standard error if JSON goes to the standard output */
 void report_start(const struct train_record *, const struct text *);
 void report_step(const struct train_record *, int64_t i);
 void report_memory(const struct train_record *);        /* the peaks of every device */
-void report_copies(const struct train_record *);        /* what --paranoid has compared */
+void report_copies(const struct train_record *);        /* the result of --paranoid */
 void report_end(const struct train_record *);
 enum error_code report_json(const struct train_record *, const char *path, struct error *);
 
-/* report_check.c: what was compared with the reference. */
+/* report_check.c: the comparison with the reference. */
 void report_check(const struct train_record *);
 void report_check_json(const struct train_record *, cJSON *root);
 
 /* diverged.c */
 
 /**
- * Whether a step has a loss, a norm or a slope that is not finite; the same on every device.  A step that loss scaling
- * skips has not diverged, unless the scale cannot become smaller.
+ * Whether a step has a loss, a norm or a slope that is not finite; the same on every device.  A step skipped by loss
+ * scaling has not diverged, unless the scale cannot become smaller.
  * @param[out] d  set if it has.
  */
 bool step_diverges(const struct optimizer *, int64_t step, const struct step_result *, struct divergence *d);
 
-/** At the end of a run, on rank 0: set the record's divergence where the last loss, the loss on held-out text, or a
- *  tensor of the one-device run is not finite.  One that is set already stays. */
+/** At the end of a run, on rank 0: set the record's divergence if the last loss, the loss on held-out text, or a tensor
+ *  of the one-device run is not finite.  A divergence that is already set stays. */
 void find_divergence(struct train_record *);
 
 /** The line that says so.  @return ERR_DIVERGED. */

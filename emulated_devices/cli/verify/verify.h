@@ -1,4 +1,4 @@
-/* verify.h -- the pieces of `orrery verify`: what was asked for, and what one job of so many devices finds. */
+/* verify.h -- the parts of `orrery verify`: its options, and the results of one job. */
 #ifndef ORRERY_VERIFY_VERIFY_H
 #define ORRERY_VERIFY_VERIFY_H
 
@@ -13,43 +13,44 @@ struct verify_options {
     const char *what;                   /* a family; NULL: all */
     int devices;                        /* at most */
     const char *json;
-    bool quiet;                         /* no lines for people */
+    bool quiet;                         /* print no lines */
     const char *cluster_name;           /* as typed */
-    struct cluster cluster;             /* whose nodes shape the collectives of several levels */
+    struct cluster cluster;             /* its nodes define the collectives of several levels */
 };
 
-/** Families by name: collectives, then a kind of schemes each.  @return NULL behind the last. */
+/** Families by name: collectives, then each kind of schemes.  @return NULL after the last. */
 const char *verify_family(int place);
 
-/** Cases that held, cases in all, and what was refused and so not run. */
+/** Numbers of cases that passed, of all cases, and of cases that were refused and not run. */
 struct verify_count { int passed, cases, refused; };
 
-/** In words, without an end of line. */
+/** Print a count as text, without an end of line. */
 void verify_print_count(struct verify_count);
 
 /**
  * One device of a job that runs all cases for its number of devices.
- * asked: a struct verify_options.  Rank 0 prints a line for each, then the count, and writes options->json, if there is
- * one: { "devices", "cases": [..] } and the counts.
- * @return OK, or on every device ERR_CHECK if some case did not hold, or what kept it from going on.
+ * asked: a struct verify_options.  Rank 0 prints a line for each, then the count, and writes options->json, if given:
+ * { "devices", "cases": [..] } and the counts.
+ * @return OK, or on every device ERR_CHECK if a case failed, or the error that ended the job.
  */
 device_fn verify_device;
 
-/* ---- between the files of this folder ---------------------------------------------------------------------------- */
+/* ---- shared by the files of this folder -------------------------------------------------------------------------- */
 
-/* A job, as one of its devices has it. */
+/* One device's part of a job. */
 struct job {
     struct comm *world;
-    bool speaks, prints;                /* rank 0; and lines for people */
+    bool speaks, prints;                /* whether this is rank 0; whether it prints lines */
     cJSON *cases;
     struct verify_count count;
 };
 
-/** What every case has in common, counted.  @return its JSON, to be added to. */
+/** Count a case.  @return its JSON with the common fields, to which more can be added. */
 cJSON *verify_begin_case(struct job *, const char *family, const char *scheme, const struct error *verdict);
 void verify_refuse(struct job *, const char *family, const char *what, const struct error *why);
 
-/** All of a family's cases.  Collective.  @return OK whatever the verdicts, or what kept it from going on. */
+/** Run all of a family's cases.  Collective over all devices.  @return OK with any verdicts, or the error that ended
+ *  it. */
 enum error_code verify_collectives(struct job *, struct error *);
 struct cases;
 enum error_code verify_schemes(struct job *, struct cases *, enum scheme_kind, struct error *);
