@@ -1,4 +1,4 @@
-/* collective.c -- a collective as a picture: for each step its messages, and what every device has after it. */
+/* collective.c -- draws a collective: each step's messages, and what every device has after the step. */
 #include "emulated_devices/draw/collective.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 enum { COLUMNS = 100, LONGEST = COLUMNS - 2, GAP = 3, TEXT = 200 };
 
-/* What is known on each device of each place: the devices whose numbers are in the fullest sum it has had. */
+/* For each device and place: the set of devices whose numbers are in the largest sum that the device has had. */
 struct state {
     const struct show_trace *t;
     int64_t places;
@@ -48,7 +48,7 @@ static int block_of(const struct state *s, int64_t place)
 
 static bool reduces(enum operation op) { return op == REDUCE || op == ALLREDUCE || op == REDUCE_SCATTER; }
 
-/* The set that makes a block finished; 0: there is none. */
+/* The set of a finished block; 0: none. */
 static unsigned finished(const struct state *s, int b)
 {
     const enum operation op = s->t->algorithm->operation;
@@ -73,13 +73,13 @@ static void start(struct state *s)
             if (starts_with(s, d, block_of(s, i))) has_of(s, d)[i] = 1u << d;
 }
 
-/* An all-to-all adds nothing: what comes from different devices lies side by side. */
+/* Update the state by an event.  An all-to-all adds nothing: elements from different devices are side by side. */
 static void take_in(struct state *s, const struct show_event *e)
 {
     for (int64_t i = 0; i < e->count; i++) {
         const unsigned set = symbol_devices(e->symbols[i]);
         const int64_t place = symbol_place(e->symbols[i]);
-        if (place < 0 || place >= s->places) continue;          /* no element of the vector: a wrong algorithm's sum */
+        if (place < 0 || place >= s->places) continue;          /* an error of the algorithm */
         unsigned *has = &has_of(s, e->device)[place];
         if (s->t->algorithm->operation == ALLTOALL) *has |= set;
         else if (members(set) > members(*has)) *has = set;
@@ -88,7 +88,7 @@ static void take_in(struct state *s, const struct show_event *e)
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Elements of block b with these devices in them; what: out of all the block has. */
+/* The number of elements of block b with this set of devices. */
 static int64_t elements_of(const struct state *s, const struct show_event *e, int b, unsigned set)
 {
     int64_t n = 0;
@@ -97,7 +97,7 @@ static int64_t elements_of(const struct state *s, const struct show_event *e, in
     return n;
 }
 
-/* The set of the first element of block b with a set above `after`, so that they come one after the other. */
+/* The next set, after `after`, that an element of block b has. */
 static unsigned next_set(const struct state *s, const struct show_event *e, int b, unsigned after)
 {
     unsigned least = 0;
@@ -113,14 +113,14 @@ static bool whole(const struct state *s, const struct show_event *e, int b, unsi
     return set && next_set(s, e, b, 0) == set && elements_of(s, e, b, set) == block_first(s, b + 1) - block_first(s, b);
 }
 
-/* Where nothing is added, whose a block is is known from its column. */
+/* Whether the operation adds nothing: then the column of a block shows its origin. */
 static bool only_moves(const struct state *s)
 {
     const enum operation op = s->t->algorithm->operation;
     return op == BROADCAST || op == SCATTER || op == ALLGATHER || op == GATHER;
 }
 
-/* "b2(01)": block 2, with the numbers of devices 0 and 1 in it.  Blocks in a row that are alike are joined. */
+/* "b2(01)": block 2, with the numbers of devices 0 and 1 in it.  Consecutive blocks with equal sets are joined. */
 static void describe_message(const struct state *s, const struct show_event *e, char text[TEXT])
 {
     char set_of[SHOW_MOST_DEVICES + 1], line[2 * TEXT];
@@ -146,7 +146,8 @@ static void describe_message(const struct state *s, const struct show_event *e, 
     if (used > LONGEST) strcpy(text + LONGEST - 3, "...");
 }
 
-/* The step's messages by sender, in columns as wide as the longest; width 0: only measure that.  @return the width. */
+/* Print the step's messages by sender, in columns of the longest one's width; width 0: only measure.  @return the
+ * width. */
 static int print_messages_of(const struct state *s, int64_t step, int width)
 {
     char text[TEXT];
@@ -175,7 +176,7 @@ static void print_messages(const struct state *s, int64_t step)
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* One cell: the devices in it, * if finished, . if there is nothing; two of those if the block's elements differ. */
+/* One cell: its set of devices, * if finished, . if empty; two of these if the block's elements differ. */
 static void describe_cell(const struct state *s, int device, int b, char text[TEXT])
 {
     const unsigned *has = has_of(s, device);

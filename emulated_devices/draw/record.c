@@ -37,7 +37,7 @@ enum error_code record_bring(struct comm *world, struct record *mine, struct rec
         e = exchange_both(&x, -1, NULL, 0, r, &all[r].used, sizeof all[r].used, err);
         if (!e && (all[r].number = malloc(sizeof *all[r].number * (size_t)(all[r].used + 1))) == NULL) {
             fprintf(stderr, "orrery: out of memory for what device %d has recorded\n", r);
-            comm_abort(world, 1);       /* the others are sending */
+            comm_abort(world, 1);       /* the others are already sending */
         }
         if (!e)
             e = exchange_both(&x, -1, NULL, 0, r, all[r].number, sizeof *all[r].number * (uint64_t)all[r].used, err);

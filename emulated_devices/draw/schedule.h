@@ -4,12 +4,12 @@
 
 #include "emulated_devices/schemes/pipeline/timing.h"
 
-/** A timeline in at most `columns` columns (40 or more), one row a device when there is room for letter and number of
+/** A timeline in at most `columns` columns (40 or more): one row per device if there is room for letter and number of
  *  each action, else two.  Lower-case letters are odd chunks, dots are idle time.  Colours are ANSI escapes. */
 void schedule_draw_text(FILE *to, const struct schedule *, const struct timing *, int columns, bool colour);
 
-/** The same as an SVG document: a row a device, a colour a kind, a shade a chunk, a time axis and a legend.
- *  @param picoseconds  what times are; else they are in a unit of their own, which the axis does not name.
+/** The same as an SVG document: a row per device, a colour per kind, a shade per chunk, a time axis and a legend.
+ *  @param picoseconds  whether times are picoseconds; otherwise the axis names no unit.
  *  @return OK, or ERR_FILE if `to` cannot be written. */
 enum error_code schedule_draw_svg(FILE *to, const struct schedule *, const struct timing *, bool picoseconds,
                                   struct error *);

@@ -7,7 +7,7 @@ enum { WIDTH = 1280, LEFT = 80, RIGHT = 24, TOP = 78, ROW = 30, BAR = 24, AXIS =
 
 struct colour { int hue, saturation, light; };
 
-/* A kind has a hue; later chunks are darker, down to a light that black text still reads on. */
+/* A hue for each kind; later chunks are darker, but light enough for black text. */
 static struct colour colour_of(enum action_kind kind, int chunk, int chunks)
 {
     static const struct colour base[] = {
@@ -44,7 +44,7 @@ static void draw_action(FILE *to, const struct schedule *s, const struct timing 
     char label[24];
     if (action_is_message(a.kind)) return;
     fputs("<g>", to);
-    const bool mark = a.kind == UPDATE && w < MARK;             /* what takes no time is still to be seen */
+    const bool mark = a.kind == UPDATE && w < MARK;             /* an update without duration is still visible */
     box(to, mark ? x - MARK / 2 : x, y, mark ? MARK : w, BAR, colour_of(a.kind, a.chunk, s->chunks));
     snprintf(label, sizeof label, "%d", a.micro);
     if (w >= 7 * (double)strlen(label) + 2) text(to, x + w / 2, y + BAR / 2 + 4, "middle", 12, label);
@@ -52,7 +52,7 @@ static void draw_action(FILE *to, const struct schedule *s, const struct timing 
             device, (long long)t->start[device][index], (long long)t->end[device][index]);
 }
 
-/* About ten marks, at 1, 2 or 5 times a power of ten; in the largest unit that keeps them whole. */
+/* About ten marks, at 1, 2 or 5 times a power of ten, in the largest unit in which they are integers. */
 static void draw_axis(FILE *to, const struct schedule *s, const struct timing *t, bool picoseconds)
 {
     static const struct { int64_t ps; const char *name; } units[] = {
@@ -92,7 +92,7 @@ static void draw_legend(FILE *to, const struct schedule *s)
     if (s->chunks > 1) text(to, x, 57, "start", 13, "darker: later chunk of the device");
 }
 
-/* A name may come from a file: only what needs no escaping is shown. */
+/* A name may come from a file: only characters that need no escaping are written. */
 static void heading(FILE *to, const struct schedule *s, const struct timing *t)
 {
     char name[sizeof s->name], line[200];

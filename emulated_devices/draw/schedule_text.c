@@ -10,7 +10,7 @@ struct canvas {
     const struct schedule *s;
     const struct timing *t;
     int cells;                          /* columns of the time line */
-    int64_t per_column;                 /* picoseconds of a column, rounded up; 0: a unit has several columns */
+    int64_t per_column;                 /* picoseconds per column, rounded up; 0: a unit has several columns */
     int64_t unit;                       /* greatest common divisor of all durations */
     int columns_per_unit;
     bool wide, colour;
@@ -44,7 +44,8 @@ static int digits(int n)
     return count;
 }
 
-/* As many columns as letter and number need if they are there; else one a unit; else several units a column. */
+/* If there is room: columns for letter and number of each unit; else one column per unit; else several units per
+ * column. */
 static void choose_scale(struct canvas *c, int columns)
 {
     const int64_t room = columns - LABEL, units = c->t->makespan / c->unit > 0 ? c->t->makespan / c->unit : 1;
@@ -76,7 +77,7 @@ static const char *background(enum action_kind kind)
     }
 }
 
-/* The computation that goes on at a column, or -1; searched from the one before. */
+/* The computation at a column, or -1; the search starts at action `from`. */
 static int action_at(const struct canvas *c, int device, int column, int from)
 {
     const int64_t at = middle(c, column);
@@ -87,7 +88,8 @@ static int action_at(const struct canvas *c, int device, int column, int from)
     return -1;
 }
 
-/* What stands in a column of an action that began in column `first`: letter and number side by side, or one of them. */
+/* The character of an action at an offset from its first column: letter and number side by side, or one of them per
+ * row. */
 static char character(const struct canvas *c, struct action a, int offset, int row)
 {
     char text[16];

@@ -1,5 +1,5 @@
-/* tensor.c -- a linear layer on several devices as a picture: who has what, and then for each step what comes, what is
- * multiplied and what is added. */
+/* tensor.c -- draws a linear layer on several devices: each device's pieces, then each step's messages, products and
+ * sums. */
 #include "emulated_devices/draw/tensor.h"
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static int members(uint64_t set)
     return n;
 }
 
-/* Elements of one matrix with the same parts in them. */
+/* Elements of one matrix with the same parts. */
 struct block { enum linear_matrix matrix; unsigned parts; uint64_t rows, cols; int64_t count; };
 
 static void describe_block(const struct block *b, unsigned whole, char text[TEXT])
@@ -49,7 +49,7 @@ static void describe_block(const struct block *b, unsigned whole, char text[TEXT
     else snprintf(text, TEXT, "%lld elements of %s[%.50s,%.50s]%s", (long long)b->count, name, rows, cols, parts);
 }
 
-/* All blocks of an event, one after another. */
+/* Describe all blocks of an event, one after another. */
 static void describe(const int64_t *symbols, int64_t count, unsigned whole, char text[TEXT])
 {
     struct block blocks[16];
@@ -110,7 +110,7 @@ static const int64_t *end_of(const struct record *r) { return r->number + r->use
 
 enum kind { MESSAGES, PRODUCTS, SUMS };
 
-/* A product's three events follow one another. */
+/* A product has three events in a row. */
 static void describe_product(const int64_t *left, int device, unsigned whole, char *to)
 {
     const int64_t *right = after(left), *made = after(right);

@@ -1,4 +1,4 @@
-/* tensor_symbols.c -- a backend that multiplies names instead of numbers. */
+/* tensor_symbols.c -- a backend that multiplies symbols instead of numbers. */
 #include "emulated_devices/draw/tensor.h"
 #include <math.h>
 
@@ -26,7 +26,7 @@ struct symbol symbol_read(int64_t number)
                             place % SHOW_TENSOR_SIDE, parts };
 }
 
-/* NaN marks what cannot be. */
+/* NaN marks an invalid element. */
 int64_t symbol_number(double x) { return x >= 0 && x < 0x1p53 ? (int64_t)x : -1; }
 
 void symbols_record(struct record *r, int what, picoseconds time, const double *symbols, int64_t count)
@@ -37,10 +37,10 @@ void symbols_record(struct record *r, int what, picoseconds time, const double *
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* Operations know only their tensors; a process is one device. */
+/* Operations get only their tensors, so their context is global: a process is one device. */
 static struct { const struct linear_layer *layer; struct record *record; struct ops ops; } here;
 
-/* A factor: whether the inner dimension runs along its rows' number (down) or its columns'. */
+/* A factor; down: the inner dimension is its row index, otherwise its column index. */
 struct factor { enum linear_matrix matrix; struct tensor t; bool down; };
 
 static struct symbol symbol_at(struct factor f, int64_t outer, int64_t inner)
@@ -52,7 +52,7 @@ static struct symbol symbol_at(struct factor f, int64_t outer, int64_t inner)
 static int64_t outer_index(struct factor f, struct symbol s) { return f.down ? s.col : s.row; }
 static int64_t inner_index(struct factor f, struct symbol s) { return f.down ? s.row : s.col; }
 
-/* An inner dimension has P parts; that of queries, keys and values has them in each of the three: a part is a head. */
+/* An inner dimension has P parts.  That of QKV has P parts in each of queries, keys and values: a part is a head. */
 static int part_of(struct factor f, int64_t inner, int64_t *size)
 {
     const struct linear_layer *l = here.layer;
@@ -63,7 +63,7 @@ static int part_of(struct factor f, int64_t inner, int64_t *size)
     return (int)(inner % period * P / period);
 }
 
-/* One element: NaN if the factors' indices differ, one of them is not whole, or a part is there only in part. */
+/* One element of a product: NaN if the factors' indices differ, a factor is not whole, or a part is incomplete. */
 static double product(enum linear_matrix to, struct factor a, struct factor b, int64_t row, int64_t col)
 {
     const unsigned whole = (1u << here.layer->tp.devices) - 1;

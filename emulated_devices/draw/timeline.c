@@ -44,7 +44,7 @@ enum error_code timeline_to_file(const char *path, const struct schedule *s, con
 
 /* ---- of a run ---------------------------------------------------------------------------------------------------- */
 
-/* A device's times to rank 0, which can hold them: a device that cannot send or receive ends the job. */
+/* Send a device's times to rank 0, which has memory for them.  A device that cannot send or receive ends the job. */
 static void bring(struct trainer *t, struct exchange *x, int place, struct timing *all)
 {
     const int rank = mesh_neighbour(&t->plan.mesh, 0, PP, place), n = t->schedule.count[place];

@@ -1,4 +1,4 @@
-/* timeline.h -- the pipeline of a run, drawn from what its devices did when. */
+/* timeline.h -- draws the pipeline of a run from the times of its devices' actions. */
 #ifndef ORRERY_DRAW_TIMELINE_H
 #define ORRERY_DRAW_TIMELINE_H
 
@@ -16,11 +16,11 @@ enum error_code timeline_write(struct trainer *, const char *path, FILE *out, st
 
 /* Shared with `orrery show schedule`. */
 
-/** What a timed schedule costs besides time: memory, messages, order of additions, a line each. */
+/** Print memory, messages and order of additions of a schedule, a line each. */
 void timeline_say_rest(FILE *to, const struct schedule *);
 
-/** The schedule as SVG, or as text if there is no timing: made in memory, written as a whole.
- * @return OK, ERR_FILE or ERR_MEMORY. */
+/** Write the schedule as SVG, or as text if timing is NULL.  It is made in memory and written as a whole.
+ *  @return OK, ERR_FILE or ERR_MEMORY. */
 enum error_code timeline_to_file(const char *path, const struct schedule *, const struct timing *, bool picoseconds,
                                  struct error *);
 

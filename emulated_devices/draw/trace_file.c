@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a device hands over: its events as text, and whether they are all. */
+/* A device's events as text, and whether they are complete. */
 struct events {
     char *text;
     uint64_t length;

@@ -6,11 +6,11 @@
 #include "emulated_devices/device/trace.h"
 
 /**
- * Write what every device has recorded in its clock's trace: a process for each device, a row for each of its streams
- * and ports, an arrow for each message.  Virtual time, so the file has the same bytes on every run and machine.
+ * Write every device's recorded trace: a process for each device, a row for each of its streams and ports, an arrow for
+ * each message.  Times are virtual, so the file has the same bytes on every run and machine.
  * Collective over all devices; rank 0 writes, holding one device's events at a time.
  * @param trace    this device's.
- * @param cluster  its name goes into the file.
+ * @param cluster  its name, for the file.
  * @return OK, or the same error on every device: ERR_FILE, ERR_MEMORY, ERR_COMM.
  */
 enum error_code trace_write(struct comm *, const struct mesh *, const struct trace *trace, const char *cluster,
