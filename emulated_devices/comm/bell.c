@@ -11,7 +11,7 @@ struct bell {
 
 static size_t bytes(const struct bells *b) { return sizeof *b->bell * (size_t)b->size; }
 
-/* Each makes its own semaphore: nobody touches it before its device has listened for the first time. */
+/* Each device initialises its own semaphore: others use it only after its device has listened for the first time. */
 void bells_open(struct bells *b, MPI_Comm comm)
 {
     *b = (struct bells){ .bell = NULL };
@@ -31,7 +31,7 @@ void bells_ring(const struct bells *b, int rank)
 {
     if (b->bell == NULL) return;
     struct bell *bell = &b->bell[rank];
-    atomic_thread_fence(memory_order_seq_cst);          /* what was sent is seen before this looks who listens */
+    atomic_thread_fence(memory_order_seq_cst);          /* the sent data must be visible before `listens` is read */
     if (atomic_load(&bell->listens) && atomic_exchange(&bell->listens, false)) sem_post(&bell->rung);
 }
 
@@ -43,7 +43,7 @@ void bells_listen(const struct bells *b)
 void bells_wait(const struct bells *b, int64_t nanoseconds)
 {
     struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);                  /* sem_timedwait's own */
+    clock_gettime(CLOCK_REALTIME, &t);                  /* the clock of sem_timedwait */
     t.tv_nsec += (long)nanoseconds;
     t.tv_sec += t.tv_nsec / 1000000000;
     t.tv_nsec %= 1000000000;

@@ -1,4 +1,4 @@
-/* comm.c -- the world of devices, and how they come to one mind. */
+/* comm.c -- the world of devices, and agreement on errors. */
 #include "emulated_devices/comm/transport.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static bool checks_calls(void)
 #endif
 }
 
-/* The environment has the last word. */
+/* The environment overrides the default. */
 static enum error_code streams_open(struct comm *c, struct error *err)
 {
     struct device *d = c->device;
@@ -65,15 +65,15 @@ void comm_close(struct comm *c)
     transport_close(c);
 }
 
-/* The launcher hears of the end and reads this device's last words in two ways:
- * without the pause the end may come first. */
+/* The launcher gets the end and this device's last message through different channels: without the pause it may see the
+ * end first. */
 void comm_abort(struct comm *c, int exit_status)
 {
     (void)c;
     fflush(NULL);
     nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
     MPI_Abort(MPI_COMM_WORLD, exit_status);
-    abort();                                            /* MPI_Abort does not promise not to return */
+    abort();                                            /* MPI_Abort may return */
 }
 
 void comm_give_up(struct comm *c, const struct error *err)
@@ -84,7 +84,7 @@ void comm_give_up(struct comm *c, const struct error *err)
 
 /* ---- agreement: up a binomial tree to member 0, and down again --------------------------------------------------- */
 
-struct verdict { int32_t member, code; };               /* the lowest member that failed; size of the group if none */
+struct verdict { int32_t member, code; };               /* the lowest member that failed; the group's size if none */
 
 /* The bit that joins a member to its parent: the lowest one set, or the first beyond the group for member 0. */
 static int parent_bit(const struct group *g)
@@ -120,7 +120,7 @@ static enum error_code tell_down(struct exchange *x, void *data, uint64_t bytes,
     return code;
 }
 
-/* Only when something has failed: its one line, first to member 0, then to all. */
+/* After a failure: send its message to member 0, which sends it to all. */
 static enum error_code tell_text(struct exchange *x, int from, char *text, uint64_t bytes, struct error *err)
 {
     const int rank = x->group->rank;
@@ -148,7 +148,7 @@ enum error_code group_agree(struct group *g, enum error_code local, struct error
     return fail(err, (enum error_code)worst.code, "%s", said.text);
 }
 
-/* A buffer that was used again too early, which no call could have said. */
+/* Also report a buffer that was reused too early: no call could return this error. */
 static enum error_code with_streams(const struct comm *c, enum error_code local, struct error *err)
 {
     const char *trouble = flight_trouble(c->device->clock.flight);

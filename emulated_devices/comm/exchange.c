@@ -18,7 +18,7 @@ static struct traffic *counted(const struct exchange *x)
     return &x->group->comm->counted.of[x->group->kind].of[x->operation];
 }
 
-/* A trace shows the message by this name; `serial` is N for the Nth message of its sender, at both ends. */
+/* Name the message for the trace; `serial` is N for the Nth message of its sender, at both ends. */
 static void announce(const struct exchange *x, int peer, uint64_t bytes, int sender, uint32_t serial)
 {
     char axes[64], name[TRACE_NAME];
@@ -28,7 +28,7 @@ static void announce(const struct exchange *x, int peer, uint64_t bytes, int sen
     trace_announce(x->group->comm->device->clock.trace, name, bytes, number, (int64_t)sender << 32 | serial);
 }
 
-/* What would leave is entered, and nothing leaves. */
+/* Count a message without sending it. */
 static struct message rehearse_send(const struct exchange *x, int peer, uint64_t bytes)
 {
     if (x->operation != CONTROL) traffic_send(x->group->comm->rehearsal, group_level(x->group, peer), bytes, 1);
@@ -51,7 +51,7 @@ struct message message_send(struct exchange *x, int peer, const void *data, uint
         t->level[p.level].bytes += bytes;
     }
     if (x->operation != CONTROL) flight_read(clock->flight, clock->now, data, bytes);
-    /* MPI and the slot know a buffer as void *; a send only reads it. */
+    /* the slot and MPI take void *; a send only reads the buffer */
     return (struct message){ transport_start(x, peer, (void *)(uintptr_t)data, bytes, &p, true) };
 }
 
@@ -67,7 +67,7 @@ struct message message_receive(struct exchange *x, int peer, void *data, uint64_
     return (struct message){ transport_start(x, peer, data, bytes, &p, false) };
 }
 
-/* A message is here: the port takes it in, and who looks on is told. */
+/* A message has arrived: charge the port and call the observer. */
 static void arrived(struct comm *c, const struct slot *s, const struct passage *p)
 {
     struct clock *clock = &c->device->clock;
@@ -83,14 +83,14 @@ enum error_code message_wait(struct comm *c, struct message m, struct error *err
     if (c->rehearsal != NULL) return OK;
     if (m.slot < 0) return fail(err, ERR_COMM, "device %d has no memory for another message", c->rank);
     const enum error_code code = transport_wait(c, m.slot, &p, err);
-    const struct slot *s = &c->transport->slot[m.slot];         /* nobody has taken it since */
+    const struct slot *s = &c->transport->slot[m.slot];         /* it has not been reused yet */
     if (code != OK || !p.charged) return code;
     if (s->sending) clock_sent(&c->device->clock, &p);
     else arrived(c, s, &p);
     return OK;
 }
 
-/* Receives are posted before the send, so that the peer's data has a place to go. */
+/* The receive is posted before the send, so that the peer's data has a destination. */
 enum error_code exchange_both(struct exchange *x, int to, const void *out, uint64_t out_bytes,
                               int from, void *in, uint64_t in_bytes, struct error *err)
 {

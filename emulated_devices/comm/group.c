@@ -1,7 +1,7 @@
 #include "emulated_devices/comm/comm.h"
 #include <stdlib.h>
 
-/* Take the list over: find this device in it and count one more group with each member. */
+/* Take ownership of the list, find this device in it, and count one more group with each member. */
 static enum error_code group_finish(struct group *g, struct comm *c, int *member, int size, enum traffic_kind kind,
                                     unsigned axes, struct error *err)
 {

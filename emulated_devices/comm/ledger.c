@@ -26,7 +26,7 @@ void traffic_send(struct traffic *t, int level, uint64_t bytes, uint64_t times)
     t->level[level].messages += times, t->level[level].bytes += times * bytes;
 }
 
-/* Numbers without a sign wrap round: times < 0 takes out exactly what was entered. */
+/* Unsigned numbers wrap round: times < 0 removes exactly what was entered. */
 static void add_times(struct traffic *sum, const struct traffic *t, uint64_t times)
 {
     sum->messages_sent += times * t->messages_sent, sum->bytes_sent += times * t->bytes_sent;

@@ -42,7 +42,7 @@ enum error_code mesh_make(struct mesh *m, const int size[AXIS_COUNT], struct err
     return OK;
 }
 
-/* By how much the rank grows for one step along an axis: the product of the axes that vary faster. */
+/* The difference of ranks for one step along an axis: the product of the axes that vary faster. */
 static int stride(const struct mesh *m, enum axis axis)
 {
     int s = 1;

@@ -26,11 +26,11 @@ static MPI_Op op_of(enum reduction how)
     }
 }
 
-/* As MPI takes them. */
+/* The arguments in MPI's form. */
 struct arguments {
     const void *in;
     void *out;
-    int n, own, root;                   /* elements of the vector, and of this device's block */
+    int n, own, root;                   /* elements of the vector and of this device's block; root */
     int length[PEER_MOST_DEVICES], first[PEER_MOST_DEVICES];
     MPI_Datatype t;
     MPI_Op op;
@@ -93,7 +93,7 @@ enum error_code peer_run(struct comm *comm, enum peer_way way, enum operation op
         p.length[b] = p.n / P + (b < p.n % P);
     }
     p.own = p.length[r];
-    /* MPI keeps the messages of collectives apart from all others of a communicator. */
+    /* MPI separates the messages of collectives from all others of a communicator. */
     if (operation == BROADCAST && r == c->root) p.out = (void *)(uintptr_t)c->in;
     const int rc = way == PEER_BLOCKING ? blocking(operation, &p) : yielding(operation, &p);
     return rc == MPI_SUCCESS ? OK : fail(err, ERR_COMM, "MPI's %s failed on device %d", operation_name(operation), r);

@@ -9,9 +9,9 @@
 /* One device's line of the shared memory, written by that device alone. */
 struct place {
     _Alignas(128) atomic_long process;  /* 0: this device has no such memory */
-    atomic_uint ended;                  /* waits that are over */
-    atomic_bool waits;                  /* then wait holds */
-    atomic_bool spoken;                 /* device 0's is everybody's */
+    atomic_uint ended;                  /* number of finished waits */
+    atomic_bool waits;                  /* whether `wait` is valid */
+    atomic_bool spoken;                 /* the report was made; all devices use device 0's */
     struct wait wait;
 };
 
@@ -36,7 +36,7 @@ void progress_close(struct progress *p)
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
-/* Time that a process has used of all cores.  Where a system does not tell, it passes for computing. */
+/* The CPU time of a process on all cores.  If the system does not report it, the process counts as computing. */
 static uint64_t time_used(long process)
 {
     clockid_t clock;
@@ -48,7 +48,7 @@ static uint64_t time_used(long process)
 
 static uint64_t mix(uint64_t digest, uint64_t x) { return (digest ^ x) * 0x100000001b3u; }
 
-/* What changes while anything goes on.  @param[out] blind  whether a device is not to be seen. */
+/* A number that changes while there is any progress.  @param[out] blind  whether a device cannot be observed. */
 static uint64_t look(const struct progress *p, bool *blind)
 {
     uint64_t digest = 0xcbf29ce484222325u;
@@ -78,7 +78,7 @@ bool progress_has_ended(struct progress *p, struct vigil *v, const struct wait *
     const double every = p->limit / LOOKS_IN_A_LIMIT, since = (double)(now - v->last) * 1e-9;
     const bool first = v->next == 0, second = v->last == 0;
     v->next = now + (int64_t)(every * 1e9);
-    if (first) return false;                            /* most waits are over before the next look */
+    if (first) return false;                            /* most waits end before the next check */
     if (second && !blind) say_what_is_waited_for(p, wait);
     const uint64_t seen = blind ? 0 : look(p, &blind);
     if (second || seen != v->seen) v->quiet = 0;
@@ -110,7 +110,7 @@ static int describe(char *to, size_t size, int device, const struct wait *w)
                     axes_describe(w->axes, axes, sizeof axes), w->named ? "named" : "exchange", (unsigned)w->number);
 }
 
-/* The first device of the ring that waiting ends in, from this one on; or the device that does not wait. */
+/* Follow the waits from this device: the first device of the ring in which they end, or a device that does not wait. */
 static int follow(const struct progress *p)
 {
     int at = p->rank;
@@ -118,7 +118,7 @@ static int follow(const struct progress *p)
     return at;
 }
 
-enum { SHOWN = 6 };                     /* devices of a ring that the last line names */
+enum { SHOWN = 6 };                     /* the most devices of a ring that the last line names */
 
 static void explain_ring(const struct progress *p, int start, char *text, size_t size)
 {

@@ -9,13 +9,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What device 0 tells the others: where the memory is, and what it begins with. */
+/* What device 0 sends to the others: the path of the memory and its first number. */
 struct invitation {
-    char path[64];                      /* empty: there is none */
-    uint64_t token;                     /* another machine may have something else at this path */
+    char path[64];                      /* empty: there is no shared memory */
+    uint64_t token;                     /* detects another machine, which has another file at this path */
 };
 
-/* Before the memory that callers see, in cache lines of its own. */
+/* Before the callers' memory, in separate cache lines. */
 struct front { _Alignas(128) uint64_t token; };
 
 static struct front *map(int file, size_t bytes)
@@ -26,8 +26,8 @@ static struct front *map(int file, size_t bytes)
 
 static void unmap(struct front *f, size_t bytes) { munmap(f, sizeof *f + bytes); }
 
-/* On Linux the memory never has a name: others open it through the descriptor of device 0.  Elsewhere it has one until
- * all have opened it. */
+/* On Linux the memory has no name: others open it through device 0's descriptor.  Elsewhere it has a name until all
+ * devices have opened it. */
 #if defined(__linux__)
 static int make_file(char *path, size_t size)
 {
@@ -47,7 +47,7 @@ static int open_file(const char *path) { return shm_open(path, O_RDWR, 0); }
 static void remove_name(const char *path) { shm_unlink(path); }
 #endif
 
-/* Device 0's part.  @param[out] file  stays open until all have come. */
+/* Device 0 creates the memory.  @param[out] file  stays open until all devices have opened it. */
 static struct front *make(struct invitation *to, size_t bytes, int *file)
 {
     struct front *f = NULL;

@@ -18,7 +18,7 @@ static double environment(const char *name, double otherwise)
 static bool duplicate(MPI_Comm *comm)
 {
     MPI_Request request;
-    /* with the world's error handler */
+    /* it inherits the world's error handler */
     if (MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) == MPI_SUCCESS && patience_settle(&request)) return true;
     *comm = MPI_COMM_NULL;
     return false;
@@ -31,7 +31,7 @@ static void free_communicators(struct transport *t)
         if (*all[i] != MPI_COMM_NULL) MPI_Comm_free(all[i]);
 }
 
-/* All of them on every device, whatever became of the one before: others wait in each. */
+/* Every device creates all communicators, even after a failure, because the others wait in each call. */
 static enum error_code connect(struct comm *c, struct transport *t, struct error *err)
 {
     bool made = duplicate(&t->heads);
@@ -40,7 +40,7 @@ static enum error_code connect(struct comm *c, struct transport *t, struct error
     return made ? OK : fail(err, ERR_COMM, "device %d: MPI could not make a communicator", c->rank);
 }
 
-/* group_agree before there are groups, by MPI's own means. */
+/* The same as group_agree, with MPI's collective: there are no groups yet. */
 static enum error_code agree_to_connect(const struct comm *c, enum error_code local, struct error *err)
 {
     const int mine = local == OK ? c->size : c->rank;
@@ -58,7 +58,7 @@ static enum error_code agree_to_connect(const struct comm *c, enum error_code lo
     return fail(err, (enum error_code)said.code, "%s", said.error.text);
 }
 
-static bool initialized_here;        /* MPI starts once in a process: in transport_begin, or before, by somebody else */
+static bool initialized_here;        /* MPI starts once per process: in transport_begin, or earlier by other code */
 
 static void finalize(void)
 {
@@ -79,7 +79,7 @@ enum error_code transport_begin(struct comm *c, struct error *err)
     MPI_Initialized(&initialized);
     if (!initialized && MPI_Init(NULL, NULL) != MPI_SUCCESS) return fail(err, ERR_COMM, "MPI could not be started");
     initialized_here = !initialized;
-    /* Where MPI_Test finds an error, MPICH asks not the message's communicator but the world's. */
+    /* For an error in MPI_Test, MPICH uses the error handler of the world, not of the message's communicator. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
@@ -112,10 +112,10 @@ enum error_code transport_open(struct comm *c, enum error_code local, struct err
     return OK;
 }
 
-/* MPI may read a send's data, and write a receive's where they do not come inside the head or go aside. */
+/* Give MPI access to the data of a send, or of a receive whose data is neither in the head nor goes to a copy. */
 static void open_view(struct comm *c, struct slot *s)
 {
-    /* MPI knows a buffer as void * */
+    /* MPI takes void * */
     if (s->sending) s->view = (char *)(uintptr_t)host_read(c->device, s->data, s->bytes);
     else if (s->pieces > 0 && !s->late) s->view = host_write(c->device, s->data, s->bytes);
 }
@@ -126,8 +126,8 @@ static void close_view(struct comm *c, struct slot *s)
     s->view = NULL;
 }
 
-/* Answers to messages that turned out not to ask for one, of exchanges that failed.
- * What a probe has seen is received at once. */
+/* Discard answers of failed exchanges, whose messages turned out not to need an answer.  A message that a probe has
+ * found is received at once. */
 static void forget_answers(MPI_Comm answers)
 {
     MPI_Status status;
@@ -177,7 +177,7 @@ static bool slots_grow(struct transport *t)
     return true;
 }
 
-/* A free slot with room for its head and body, taken; or -1. */
+/* Take a free slot with memory for its head and body; -1 if there is no memory. */
 static int slot_take(struct transport *t, uint64_t bytes)
 {
     if (t->first_free < 0 && !slots_grow(t)) return -1;
@@ -218,7 +218,7 @@ static int send(struct transport *t, const void *data, int bytes, int to, int ta
     return (t->synchronous ? MPI_Issend : MPI_Isend)(data, bytes, MPI_BYTE, to, tag, comm, request);
 }
 
-/* Where the body comes from or goes to. */
+/* The memory from which the body is sent, or into which it is received. */
 static char *body_of(const struct slot *s) { return s->late ? s->aside : s->view; }
 
 static int start_body(struct transport *t, struct slot *s, int peer, int tag)
@@ -237,7 +237,8 @@ static int start_body(struct transport *t, struct slot *s, int peer, int tag)
     return failed;
 }
 
-/* A rendezvous: the receiver says when it is ready; even where sends are synchronous nothing may wait for that word. */
+/* A rendezvous: the receiver sends the time at which it is ready.  Nothing may wait for this answer, even if sends are
+ * synchronous. */
 static int start_answer(struct transport *t, struct slot *s, int peer)
 {
     s->answer = (int64_t *)((char *)s->stage + STAGE);
@@ -273,7 +274,7 @@ static void start(struct transport *t, struct slot *s)
 
 /* ---- what is in flight: flight.h --------------------------------------------------------------------------------- */
 
-/* CONTROL takes no virtual time: it is never in flight. */
+/* CONTROL messages take no virtual time, so they are never in flight. */
 static struct flight *flight_of(const struct comm *c, const struct slot *s)
 {
     return s->passage.charged ? c->device->clock.flight : NULL;
@@ -288,7 +289,7 @@ static bool make_room_aside(struct slot *s)
     return s->aside != NULL;
 }
 
-/* MPI may read a body later, when results of the stream that sent it have become poison: it gets a copy. */
+/* MPI may read a body later, when the sending stream's results are already poison; so it gets a copy. */
 static bool copy_aside(struct comm *c, struct slot *s)
 {
     if (flight_of(c, s) == NULL || !make_room_aside(s)) return false;
@@ -302,10 +303,10 @@ static void start_send_now(struct comm *c, struct slot *s)
     if (s->late) s->hash = flight_hash(s->aside, s->bytes);
     else open_view(c, s);
     start(c->transport, s);
-    if (s->pieces == 0) close_view(c, s);                       /* all of it is in the head */
+    if (s->pieces == 0) close_view(c, s);                       /* the head has all of it */
 }
 
-/* MPI keeps the order of messages as they are started: those that are held go first. */
+/* MPI keeps the order in which messages are started, so held messages are started first. */
 static void start_held(struct comm *c)
 {
     struct transport *t = c->transport;
@@ -383,8 +384,8 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
-/* End the job, if nothing goes on any more.  The first device that finds out speaks for all;
- * the others wait for the end. */
+/* End the job if there is no more progress.  The first device that detects it reports it; the others wait for the
+ * end. */
 static void give_up_if_ended(struct comm *c, const struct slot *s, struct vigil *v)
 {
     const struct group *g = s->exchange.group;
@@ -396,7 +397,7 @@ static void give_up_if_ended(struct comm *c, const struct slot *s, struct vigil 
     comm_abort(c, 1);
 }
 
-/* One look moves on only a few of the messages that have come. */
+/* One test processes only a few of the messages that have arrived. */
 enum { LOOKS = 4 };
 
 static int look(MPI_Request *request, int *done, MPI_Status *status)
@@ -406,7 +407,8 @@ static int look(MPI_Request *request, int *done, MPI_Status *status)
     return rc;
 }
 
-/* Until one request is complete.  Testing one moves all of MPI's messages on, so waiting in turn costs nothing. */
+/* Wait until one request is complete.  Testing one request makes progress on all of MPI's messages, so waiting one by
+ * one costs nothing. */
 static int finish(struct comm *c, const struct slot *s, MPI_Request *request, MPI_Status *status)
 {
     const struct bells *bells = &c->transport->bells;
@@ -446,15 +448,15 @@ static enum error_code mpi_failed(const struct slot *s, int rc, struct error *er
                 s->sending ? "send to" : "receive from", g->member[s->peer], text);
 }
 
-/* Pieces were posted for one length and another one is coming: end them so that the next message finds its own.
- * The sender's pieces beyond ours go where nobody looks. */
+/* Pieces were posted for one length, but a message of another length is coming: complete them, so that the next message
+ * gets its own.  The sender's extra pieces are discarded. */
 static void drain(struct comm *c, struct slot *s, uint64_t coming)
 {
     struct transport *t = c->transport;
     const int pieces = transport_pieces(t, coming);
     for (int i = 0; i < s->pieces; i++) {
         if (i >= pieces) MPI_Cancel(&s->body[i]);
-        finish(c, s, &s->body[i], MPI_STATUS_IGNORE);           /* a truncated piece is an error we know of already */
+        finish(c, s, &s->body[i], MPI_STATUS_IGNORE);           /* a truncated piece is already a known error */
     }
     for (int i = s->pieces; i < pieces; i++) {
         const int bytes = transport_piece_bytes(t, coming, i);
@@ -467,7 +469,7 @@ static void drain(struct comm *c, struct slot *s, uint64_t coming)
     }
 }
 
-/* The message that came waits for an answer; the one that was expected did not. */
+/* The received message needs an answer, although the expected one did not. */
 static void answer_after_all(struct comm *c, struct slot *s)
 {
     if (!s->stage->rendezvous || s->passage.rendezvous) return;
@@ -484,7 +486,7 @@ static enum error_code wrong_length(const struct slot *s, struct error *err)
                 (unsigned long long)s->bytes, g->member[s->peer], (unsigned long long)s->stage->bytes);
 }
 
-/* Two groups can share a tag once 1024 contexts or 2^17 numbers have gone round: the head tells. */
+/* Tags repeat after 1024 contexts or 2^17 numbers, so two groups can share one: the head has the full numbers. */
 static bool of_this_exchange(const struct slot *s)
 {
     return s->stage->context == s->exchange.group->context[s->peer]
@@ -531,7 +533,7 @@ static enum error_code finish_receive(struct comm *c, struct slot *s, struct err
         return wrong_length(s, err);
     }
     rc = finish_body(c, s);
-    bells_ring(&c->transport->bells, s->exchange.group->member[s->peer]);       /* its buffer is free */
+    bells_ring(&c->transport->bells, s->exchange.group->member[s->peer]);       /* its buffer is free again */
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     if (!of_this_exchange(s)) return wrong_exchange(s, err);
@@ -542,7 +544,7 @@ static enum error_code finish_receive(struct comm *c, struct slot *s, struct err
     return OK;
 }
 
-/* The copy that was sent is no longer needed. */
+/* Whether a send's data has changed since it was started.  Reuses the memory of the copy that was sent. */
 static bool has_changed(struct comm *c, struct slot *s)
 {
     return s->late && copy_aside(c, s) && flight_hash(s->aside, s->bytes) != s->hash;
@@ -569,8 +571,8 @@ static bool abandon_request(MPI_Request *request, bool sending)
     return false;
 }
 
-/* A message that failed half-way: what of it is still in MPI's hands is let go.  @return whether nothing is: only then
- * is the slot, with the memory that MPI reads and writes, free for the next one. */
+/* Cancel MPI's requests of a message that failed.  @return whether none are left: only then is the slot, with the
+ * memory that MPI uses, free for the next message. */
 static bool abandon(struct slot *s)
 {
     bool gone = abandon_request(&s->head, s->sending);
@@ -578,7 +580,7 @@ static bool abandon(struct slot *s)
     return abandon_request(&s->reply, !s->sending) && gone;
 }
 
-/* What the clock needs, with the other side's word. */
+/* Complete the passage for the clock with the other side's data. */
 static void hear(struct passage *p, const struct slot *s)
 {
     *p = s->passage;

@@ -4,15 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the backend gives for a block is  [ guard | the caller's bytes | guard ].
- * Guards are there in every build, so that the layout does not depend on poison;
- * they are written and checked only with it. */
+/* The memory of a block is  [ guard | the caller's bytes | guard ].  Every build has guards, so that the layout does
+ * not depend on poison; they are written and checked only with poison. */
 struct arena_block {
-    struct arena_block *next;           /* in the list of those held, or of those to spare */
+    struct arena_block *next;           /* in the list of held blocks, or of spare blocks */
     unsigned char *data;                /* the caller's bytes */
     uint64_t bytes;
     enum arena_tag tag;
-    bool uncounted;                     /* handed over: no longer the device's memory */
+    bool uncounted;                     /* passed on: no longer counted as the device's memory */
 };
 
 enum { GUARD = 64 };
@@ -35,7 +34,7 @@ void arena_open(struct arena *a, struct device *d, uint64_t budget)
 {
     *a = (struct arena){ .device = d, .budget = budget };
 #ifndef NDEBUG
-    a->poison = d->backend->has_numbers;        /* the others keep neither poison nor guards */
+    a->poison = d->backend->has_numbers;        /* others have neither poison nor guards */
 #endif
 }
 
@@ -59,7 +58,7 @@ void arena_close(struct arena *a)
 
 static int list_of(uint64_t key) { return (int)(key * 0x9E3779B97F4A7C15u >> 58); }
 
-/* Where the block with this address is linked in.  @return NULL if there is none. */
+/* The pointer to the block with this address in the list of held blocks.  @return NULL if there is none. */
 static struct arena_block **held_at(struct arena *a, const void *data)
 {
     struct arena_block **at = &a->held[list_of((uint64_t)(uintptr_t)data)];
@@ -67,9 +66,9 @@ static struct arena_block **held_at(struct arena *a, const void *data)
     return *at != NULL ? at : NULL;
 }
 
-/* A training step asks for the same sizes again and again.  Memory fresh from the system costs a page fault for each 4
- * KB, which for large tensors is more than what is computed on them:
- * freed blocks wait here for the next request of their size. */
+/* Training steps request the same sizes again and again.  New memory from the system costs a page fault for each 4 KB,
+ * which for large tensors takes longer than computing with them.  So freed blocks are kept for the next request of
+ * their size. */
 static struct arena_block *take_spare(struct arena *a, uint64_t bytes)
 {
     for (struct arena_block **at = &a->spare[list_of(bytes)]; *at != NULL; at = &(*at)->next)
@@ -94,7 +93,7 @@ static struct arena_block *take_new(struct arena *a, uint64_t bytes)
     return b;
 }
 
-/* Together with what is in use, spare blocks never take more than the device has held at its peak. */
+/* Held and spare blocks together never exceed the device's peak. */
 static void keep_or_free(struct arena *a, struct arena_block *b)
 {
     if (a->poison || a->now.total + a->spare_bytes + b->bytes > a->peak.total) {
@@ -123,7 +122,7 @@ static void write_guard(struct arena *a, unsigned char *guard)
     host_done(a->device, view);
 }
 
-/* @return how many bytes of it, from `first` on in steps of `step`, are as they were written. */
+/* @return the number of intact bytes of a guard, from `first` on in steps of `step`. */
 static int guard_intact(struct arena *a, const unsigned char *guard, int first, int step)
 {
     const unsigned char *view = host_read(a->device, guard, GUARD);
@@ -133,7 +132,7 @@ static int guard_intact(struct arena *a, const unsigned char *guard, int first, 
     return n;
 }
 
-/* If not, *offset says which byte was overwritten, counted from the first of the data. */
+/* If not, *offset is the overwritten byte, counted from the first byte of the data. */
 static bool guards_intact(struct arena *a, const struct arena_block *b, int64_t *offset)
 {
     const int front = guard_intact(a, b->data - GUARD, GUARD - 1, -1), back = guard_intact(a, b->data + b->bytes, 0, 1);

@@ -27,7 +27,7 @@ void clock_restart(struct clock *c, const struct cluster *m, enum dtype t)
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-/* Counts of operations and bytes come as double, whole numbers but for a factor of one half here and there. */
+/* Counts of operations and bytes are doubles: integers, except for some factors of one half. */
 static uint64_t whole(double x) { return x > 0 ? (uint64_t)fmin(ceil(x), 0x1p62) : 0; }
 
 void clock_compute(struct clock *c, const char *what, struct op_cost cost)
@@ -97,10 +97,10 @@ static void record(struct clock *c, int row, picoseconds start, picoseconds end)
     if (c->trace != NULL) trace_message(c->trace, row, start, end);
 }
 
-/* All of [start, end] is busy now, and intervals first .. last-1 are in it. */
+/* Mark [start, end] as busy; it replaces intervals first .. last-1. */
 static void make_busy(struct port *p, int first, int last, picoseconds start, picoseconds end)
 {
-    if (first == last && p->count == PORT_MEMORY) {             /* forget the oldest */
+    if (first == last && p->count == PORT_MEMORY) {             /* drop the oldest */
         if (first == 0) return;
         memmove(&p->busy[0], &p->busy[1], sizeof p->busy[0] * (size_t)(PORT_MEMORY - 1));
         p->count--, first--, last--;
@@ -111,7 +111,7 @@ static void make_busy(struct port *p, int first, int last, picoseconds start, pi
     p->busy[first].end = end;
 }
 
-/* Use the port's free time from `from` on, for `left` in all.  @return when the last of it is over. */
+/* Use `left` of the port's free time, from `from` on.  @return the end of the used time. */
 static picoseconds take(struct clock *c, struct port *p, int row, picoseconds from, picoseconds left)
 {
     int first = p->count;
@@ -129,7 +129,7 @@ static picoseconds take(struct clock *c, struct port *p, int row, picoseconds fr
     }
     record(c, row, at, at + left);
     const picoseconds end = at + left;
-    if (end == from) return end;                                /* nothing to carry, and nothing in the way */
+    if (end == from) return end;                                /* nothing to send, and the port is free */
     const picoseconds start = i > first && p->busy[first].start < from ? p->busy[first].start : from;
     picoseconds until = end;
     if (i < p->count && p->busy[i].start == end) until = p->busy[i++].end;

@@ -11,7 +11,7 @@ static const int64_t MOST_NS = 1000000000;              /* one second */
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* A misspelt optional key would go unseen. */
+/* Otherwise a misspelt optional key would be ignored. */
 static enum error_code refuse_unknown(const cJSON *object, const char *where, const char *const *known,
                                       struct error *err)
 {
@@ -40,7 +40,7 @@ static enum error_code read_text(const cJSON *object, const char *where, const c
     return OK;
 }
 
-/* What stands in reports and in traces as it is. */
+/* Read a name that is written to reports and traces without escaping. */
 static enum error_code read_name(const cJSON *object, const char *where, const char *key, char *out, size_t room,
                                  struct error *err)
 {
@@ -51,7 +51,7 @@ static enum error_code read_name(const cJSON *object, const char *where, const c
     return e;
 }
 
-/* A whole number that may be left out. */
+/* Read an optional integer. */
 static enum error_code read_number(const cJSON *object, const char *where, const char *key, int64_t max,
                                    int64_t otherwise, int64_t *out, struct error *err)
 {
@@ -59,7 +59,7 @@ static enum error_code read_number(const cJSON *object, const char *where, const
     return json_has(object, key) ? json_int(object, where, key, 0, max, out, err) : OK;
 }
 
-/* Formats that nothing here computes in yet may be listed too. */
+/* The file may also list formats that are not implemented here. */
 static enum error_code read_flops(int64_t flop_rate[DTYPE_COUNT], const cJSON *device, const char *where,
                                   struct error *err)
 {
@@ -120,7 +120,7 @@ static enum error_code read_device(struct cluster *c, const cJSON *root, const c
     return e;
 }
 
-/* Of what the host computes in, which is never narrow, all must be known. */
+/* The rates of all formats in which the host computes (never 16 bits) are required. */
 static enum error_code read_host(struct cluster *c, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = { "GFLOP_per_second", "memory_MB_per_second", "drive_MB_per_second", "source",
@@ -162,7 +162,7 @@ static enum error_code read_link(struct link *l, const cJSON *link, const char *
     return OK;
 }
 
-/* Levels hold one another: 2 devices, 8 devices, all. */
+/* Levels are nested: 2 devices, 8 devices, all. */
 static enum error_code check_levels(const struct cluster *c, const char *where, struct error *err)
 {
     for (int l = 0; l < c->levels - 1; l++) {
@@ -266,7 +266,7 @@ enum error_code cluster_check(const struct cluster *c, int devices, enum dtype t
 
 int cluster_percent(const struct cluster *c, int rank) { return c->speeds > 0 ? c->percent[rank % c->speeds] : 100; }
 
-/* A rate of 0 means that it takes no time, and stays; any other is at least 1. */
+/* A rate of 0 (takes no time) stays 0; any other result is at least 1. */
 static int64_t part_of(int64_t rate, int percent)
 {
     if (rate <= 0) return rate;

@@ -4,21 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MARK: what has been early, which only says when it ended. */
+/* MARK: a transfer that was done early; only its end is kept. */
 enum kind { COPY, RESULT, SOURCE, MARK };
 
 struct pending {
     enum kind kind;
     enum stream stream;
-    picoseconds start, done;            /* start: of a copy, what has ended by then has been waited for */
-    bool reached;                       /* of a copy: that has been looked for */
-    char *to;                           /* of a copy or result */
-    const char *from;                   /* of a copy, unless it has been read; of a source */
+    picoseconds start, done;            /* start: for a copy, everything that ended before it has been waited for */
+    bool reached;                       /* for a copy: that has been checked */
+    char *to;                           /* destination of a copy or result */
+    const char *from;                   /* a source; or of a copy that has not been read yet */
     uint64_t bytes;
-    char *aside;                        /* what will be there: of a result, or of a copy that has been read */
+    char *aside;                        /* the future contents of `to`: of a result, or a copy that has been read */
     uint64_t hash;                      /* of a source */
-    bool open;                          /* its stream is at work: results are in place */
-    bool fresh;                         /* ... and has written this since it last began */
+    bool open;                          /* its stream is current, so results are in place */
+    bool fresh;                         /* ... and has written it since it became current */
 };
 
 struct flight {
@@ -27,7 +27,7 @@ struct flight {
     const struct arena *arena;
     struct pending *list;               /* in the order of the program */
     int count, room;
-    enum stream at_work;                /* COMPUTE: none of the others is */
+    enum stream at_work;                /* the current stream; COMPUTE: no other one */
     char trouble[200];
 };
 
@@ -91,7 +91,7 @@ uint64_t flight_hash(const void *data, uint64_t bytes)
 
 const char *flight_trouble(const struct flight *f) { return f != NULL ? f->trouble : ""; }
 
-/* Both sides of what is moved, and what is hashed, may be the device's memory or the host's. */
+/* Both sides of a move, and hashed memory, may be the device's or the host's. */
 static void move(const struct flight *f, void *to, const void *from, uint64_t bytes)
 {
     device_copy(f->arena->device, to, from, bytes);
@@ -121,7 +121,7 @@ static void drop(struct flight *f, int i)
     f->count--;
 }
 
-/* Without memory for one more the transfer is as if it had been early. */
+/* Without memory for another entry the transfer counts as done early. */
 static struct pending *add(struct flight *f, struct pending p)
 {
     if (f->count == f->room) {
@@ -174,7 +174,7 @@ static bool asked_for(const struct pending *p, const struct which *w)
            meets(p->from, p->bytes, w->to, w->bytes);
 }
 
-/* In the order of virtual time; of equal times, in the program's. */
+/* In the order of virtual time; at equal times in program order. */
 static void land_all(struct flight *f, struct which w)
 {
     for (;;) {
@@ -195,7 +195,7 @@ static bool ends_at(const struct flight *f, enum stream s, picoseconds when)
     return false;
 }
 
-/* Who waits for a copy waits for what the copy has waited for. */
+/* Waiting for a copy includes waiting for everything that the copy has waited for. */
 static void land_stream(struct flight *f, enum stream s, picoseconds until)
 {
     for (int i = 0; i < f->count; i++) {
@@ -205,12 +205,12 @@ static void land_stream(struct flight *f, enum stream s, picoseconds until)
             continue;
         p->reached = true;
         flight_wait(f, p->start);
-        i = -1;                                                     /* the list is another one */
+        i = -1;                                                     /* the list has changed: start again */
     }
     land_all(f, (struct which){ .until = until, .stream = s });
 }
 
-/* Who waits for the end of one stream's job does not wait for another stream's that happens to be over by then. */
+/* Waiting for one stream's job does not include another stream's job, even if that ends earlier. */
 void flight_wait(struct flight *f, picoseconds until)
 {
     bool found = false;
@@ -256,7 +256,7 @@ static void make_mark(struct pending *p)
     *p = (struct pending){ .kind = MARK, .stream = p->stream, .start = p->start, .done = p->done };
 }
 
-/* What is read and written is compared as a result.  Results that are early are only marked. */
+/* Memory that is read and written is treated as a result.  Early results are only marked. */
 static void choose(struct flight *f)
 {
     for (int i = f->count - 1; i >= 0; i--) {
@@ -270,7 +270,7 @@ static void choose(struct flight *f)
         if (f->list[i].open && f->list[i].fresh && !late) make_mark(&f->list[i]);
 }
 
-/* All of them are moved aside before the first is poison: they may overlap. */
+/* All results are moved aside before the first is poisoned, because they may overlap. */
 void flight_leave(struct flight *f)
 {
     if (f == NULL) return;
@@ -318,7 +318,7 @@ void flight_wrote(struct flight *f, picoseconds now, void *data, uint64_t bytes)
     for (int i = f->count - 1; i >= 0; i--) {
         struct pending *p = &f->list[i];
         if (p->kind != RESULT || !p->open || !meets(p->to, p->bytes, data, bytes)) continue;
-        p->done = now;                                              /* all of it is there when its last part is */
+        p->done = now;                                              /* it is complete when its last part is */
         if (within(data, bytes, p->to, p->bytes)) known = true;
         else if (within(p->to, p->bytes, data, bytes)) drop(f, i);
     }
@@ -369,7 +369,7 @@ void flight_copied(struct flight *f, enum stream engine, picoseconds start, pico
 
 /* ---- what the arena tells ---------------------------------------------------------------------------------------- */
 
-/* A copy whose source goes is read now.  If that cannot be kept, the copy has been early. */
+/* Read a copy now, because its source will be freed.  Without memory for the data, the copy counts as done early. */
 static void read_now(struct flight *f, int i)
 {
     struct pending *p = &f->list[i];

@@ -1,4 +1,5 @@
-/* generic.c -- operations that a backend declined, done by the host through views, with the one-device model's bits. */
+/* generic.c -- operations that a backend does not have, computed by the host through views, with the one-device model's
+ * bits. */
 #include "emulated_devices/device/backend.h"
 #include "ref/numeric/convert.h"
 #include <string.h>
@@ -6,7 +7,7 @@
 struct tensor view_read(struct views *v, struct tensor t)
 {
     if (t.data == NULL) return t;
-    t.data = (void *)(uintptr_t)host_read(v->device, t.data, tensor_bytes(t));     /* a tensor's data are void * */
+    t.data = (void *)(uintptr_t)host_read(v->device, t.data, tensor_bytes(t));     /* a tensor's data is void * */
     v->view[v->count++] = t.data;
     return t;
 }

@@ -59,7 +59,7 @@ int64_t layout_rows(const struct layout *l)
     return cols ? layout_count(l) / cols : 0;
 }
 
-/* The dimensions that a box covers whole, from the last one backwards, join into one run with the first that is not. */
+/* From the last dimension backwards, dimensions that a box covers completely join into one run with the next one. */
 static void each_run_of_box(const struct layout *l, const struct box *b, int64_t piece, void (*f)(void *, struct run),
                             void *context)
 {

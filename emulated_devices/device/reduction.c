@@ -11,10 +11,10 @@ const char *reduction_name(enum reduction r)
     return r < REDUCTION_COUNT ? name[r] : "unknown reduction";
 }
 
-/* One loop for each number format and reduction, of what an element widens to: integers add and multiply as unsigned,
- * so that they wrap round instead of being undefined; 16-bit numbers in fp32, whose sum, product or quotient, rounded
- * again to 16 bits, is rounded as if once (S. Figueroa, doi:10.1145/221332.221334: 24 >= 2 * 11 + 2 bits).
- * x != x is NaN: once one is in, MAX and MIN keep it.  For integers the compiler drops that comparison. */
+/* One loop for each number format and reduction, in a wider type.  Integers are added and multiplied as unsigned: they
+ * wrap round, which is defined.  16-bit numbers are computed in fp32: a sum, product or quotient, rounded again to 16
+ * bits, equals the one rounded once (S. Figueroa, doi:10.1145/221332.221334: 24 >= 2 * 11 + 2 bits).
+ * x != x tests for NaN, which MAX and MIN keep.  For integers the compiler removes this comparison. */
 #define REDUCE(suffix, type, wide, WIDEN, NARROW)                                                                 \
 static void reduce_##suffix(enum reduction how, type *restrict into, const type *restrict from, int64_t n)         \
 {                                                                                                                  \

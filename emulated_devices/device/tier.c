@@ -25,7 +25,7 @@ static enum error_code transfer(int file, bool writes, void *memory, uint64_t by
     return OK;
 }
 
-/* With zeros, not with a hole: a hole would find out in the middle of training that the disk is full. */
+/* Fill with zeros instead of leaving a hole: otherwise a full disk would be detected only during training. */
 static enum error_code fill(int file, uint64_t bytes, struct error *err)
 {
     enum { PIECE = 1 << 20 };
@@ -37,7 +37,7 @@ static enum error_code fill(int file, uint64_t bytes, struct error *err)
     return e;
 }
 
-/* Looking at homes directly needs no reads that could fail. */
+/* Map the file, so that looking at homes needs no reads that could fail. */
 static enum error_code map(struct tier *t, struct error *err)
 {
     if (t->size == 0) return OK;

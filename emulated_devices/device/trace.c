@@ -50,7 +50,7 @@ void trace_free(struct trace *t)
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Microseconds, the format's unit, with every picosecond kept. */
+/* Microseconds, the format's unit, exact to the picosecond. */
 #define TIME "%" PRId64 ".%06" PRId64
 #define TIME_OF(ps) (int64_t)((ps) / 1000000), (int64_t)((ps) % 1000000)
 

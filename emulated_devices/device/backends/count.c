@@ -1,8 +1,8 @@
-/* count -- computes nothing: what a plan costs, without its numbers.
+/* count -- computes nothing: the costs of a plan, without its numbers.
  *
- * Operations are charged and counted, memory has addresses and nothing behind them, and what the host looks at shows
- * zeros.  Messages travel, with zeros in them.  Virtual time, messages and peaks of memory are those of every other
- * backend, unless they depend on numbers: where a router sends tokens, or a step that is skipped.
+ * Operations are charged and counted.  Memory is only addresses; host views show zeros.  Messages are sent and contain
+ * zeros.  Virtual time, messages and memory peaks equal those of every other backend, unless they depend on numbers, as
+ * a router's choices or a skipped step do.
  */
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/device/backends/range.h"

@@ -1,9 +1,8 @@
 /* discrete -- computes as cpu does, in memory that the host cannot touch, like that of a device behind a bus.
  *
- * Device memory is open while an operation runs, and at no other time; a host view is a copy, which a view to write
- * puts back when it is given back.  So whoever dereferences device memory stops here with one line, and so does
- * whoever writes to a view that is for reading, releases what is still looked at, or never gives a view back.  Debug
- * builds use it.
+ * Device memory is accessible only while an operation runs.  A host view is a copy; a view for writing is copied back
+ * when it ends.  The program stops with one line if the host dereferences device memory, writes to a view for reading,
+ * frees memory that still has a view, or never ends a view.  Debug builds use this backend.
  */
 #define _DEFAULT_SOURCE                 /* sigaction's SA_SIGINFO */
 #include "emulated_devices/device/backend.h"
@@ -13,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const size_t ADDRESSES = (size_t)1 << 36;        /* a device; nothing lies behind those that are not used */
+static const size_t ADDRESSES = (size_t)1 << 36;        /* per device; unused addresses have no memory */
 
 struct view {
     struct view *next;
     char *data;                         /* the device's */
     size_t bytes;
     bool writes;
-    uint64_t hash;                      /* of what a view to read shows */
+    uint64_t hash;                      /* of the contents of a view for reading */
     char shown[];
 };
 
@@ -28,7 +27,7 @@ struct discrete {
     struct discrete *next;              /* in the list of all devices of the process, for the fault handler */
     struct device *device;
     struct range range;
-    int opened;                         /* operations that are running */
+    int opened;                         /* number of running operations */
     struct view *views;
 };
 
@@ -39,7 +38,7 @@ static struct discrete *of(struct device *d) { return d->state; }
 
 /* ---- faults ------------------------------------------------------------------------------------------------------ */
 
-/* Where it happens the program is lost: what a handler may not do in general harms nothing here. */
+/* The program ends here anyway, so calls that are not allowed in a signal handler do no harm. */
 static void fault(int signal, siginfo_t *info, void *context)
 {
     (void)context;
@@ -52,7 +51,7 @@ static void fault(int signal, siginfo_t *info, void *context)
         if (known) fprintf(stderr, "a tensor of %llu bytes (%s)\n", (unsigned long long)bytes, arena_tag_name(tag));
         else fprintf(stderr, "no tensor that there is\n");
     }
-    sigaction(signal, &usual, NULL);    /* the access is made again, and is nobody's now */
+    sigaction(signal, &usual, NULL);    /* the access is repeated, with the default handler */
 }
 
 static void catch_faults(void)

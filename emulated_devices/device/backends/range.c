@@ -48,7 +48,7 @@ void *range_take(struct range *r, size_t bytes)
     return r->base + r->used - need;
 }
 
-/* Without memory to remember them the addresses are lost; there are many. */
+/* Without memory for the list entry the addresses are lost; there are many others. */
 void range_give(struct range *r, void *at, size_t bytes)
 {
     struct hole *h = malloc(sizeof *h);
