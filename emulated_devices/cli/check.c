@@ -1,4 +1,4 @@
-/* check.c -- `orrery check GOLDEN ACTUAL`: somebody's tensors beside stored truth. */
+/* check.c -- `orrery check GOLDEN ACTUAL`: compares a program's tensors with a golden file. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/verify/checker.h"
 #include "ref/io/columns.h"
@@ -35,7 +35,7 @@ static enum error_code parse(struct check_options *o, int argc, char **argv, str
     return e;
 }
 
-/* Single numbers are added up in more than the rest. */
+/* Single numbers are summed in a wider format than the rest. */
 static bool is_number(const char *name)
 {
     const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
@@ -43,7 +43,7 @@ static bool is_number(const char *name)
            strcmp(last, "z_loss") == 0;
 }
 
-/* The widest format there is: a gradient in fp32 beside weights in bf16 was added up in fp32. */
+/* The widest format of a tensor: a gradient in fp32 beside weights in bf16 was summed in fp32. */
 static enum dtype widest(const struct actual *a)
 {
     static const enum dtype wide[] = { F64, F32, BF16, F16 };
@@ -183,7 +183,7 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     struct check_result result;
     (void)status;
     enum error_code e = parse(&o, argc, argv, err);
-    if (e || o.help || launcher_rank() != 0) return e;          /* one of several processes does it */
+    if (e || o.help || launcher_rank() != 0) return e;          /* only rank 0 compares */
     e = golden_open(&golden, o.golden, err);
     if (e) return fail_about(err, e, "GOLDEN");
     e = fail_about(err, actual_open(&actual, o.actual, o.map, err), "ACTUAL");

@@ -1,4 +1,4 @@
-/* commands.c -- choosing a command by its name, and commands that have commands of their own. */
+/* commands.c -- finds a command by its name, and runs commands that have topics. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void print_topics(const char *command, const char *what, const struct com
     print_commands(topics);
 }
 
-/* The same words with one more: what a missing WHAT stands for. */
+/* Run with the default topic inserted into the words. */
 static enum error_code run_default(const struct command *c, int argc, char **argv, int *status, struct error *err)
 {
     char **words = calloc((size_t)argc + 2, sizeof *words);

@@ -1,4 +1,4 @@
-/* dump.c -- `orrery dump`: every tensor of the one-device model on one batch, in a file. */
+/* dump.c -- `orrery dump`: writes every tensor of the one-device model on one batch to a file. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/golden/replay.h"
 #include "ref/model/weights.h"
@@ -37,7 +37,7 @@ static enum error_code parse(struct dump_options *o, int argc, char **argv, bool
     return e;
 }
 
-/* A folder has a slash in its name or is there; all else is a preset. */
+/* A name with a slash, or of an existing folder, is a folder; any other is a preset. */
 static enum error_code find_model(struct golden *g, const struct dump_options *o, const char **dir, struct error *err)
 {
     struct stat st;

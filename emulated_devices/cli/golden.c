@@ -1,4 +1,4 @@
-/* golden.c -- `orrery golden`: the one-device model held to golden files, and the bounds beside them. */
+/* golden.c -- `orrery golden`: compares the one-device model with golden files, and measures their bounds. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/golden/bounds.h"
 #include "ref/numeric/distance.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 
 #define EXACT 1e-12                     /* relative, in fp64 */
-#define CLEAN 0.5                       /* of a stored bound: what an undisturbed run may use */
-enum { FIRST_CLEAN_SEED = 1000 };       /* seeds from here on were not used to measure the bounds */
+#define CLEAN 0.5                       /* the share of a stored bound that an undisturbed run may use */
+enum { FIRST_CLEAN_SEED = 1000 };       /* seeds from this one on were not used to measure the bounds */
 
 struct golden_options {
     const char *folder;
@@ -43,8 +43,8 @@ static enum error_code parse(struct golden_options *o, int argc, char **argv, bo
 
 struct worst { double ratio; const char *name; };
 
-/* What a run is held to: bounds of tensors that are computed on the same route as in truth.
- * In the first pass all are, for runs follow it. */
+/* The truth and bounds for a run, for tensors computed with the truth's expert choices.  In the first pass these are
+ * all tensors, because runs follow the truth's choices. */
 struct held { const struct replay *truth; double *bound; };
 
 static bool is_held(const struct held *h, const struct replay *r, int i)
@@ -69,7 +69,7 @@ static enum error_code compare(const struct replay *r, const struct held *h, str
     return e;
 }
 
-/* The first tensor, in order of execution, that is further off than so much of its bound. */
+/* The first tensor, in order of execution, whose error exceeds this share of its bound. */
 static enum error_code first_wrong(const struct replay *r, const struct held *h, double share, struct error *err)
 {
     const double *bound = h->bound;
@@ -91,7 +91,7 @@ static enum error_code first_wrong(const struct replay *r, const struct held *h,
     return OK;
 }
 
-/* Fill the bounds that a run in its format is held to: 1e-12 in fp64, else those stored. */
+/* Set the bounds of a run in its format: 1e-12 in fp64, else the stored ones. */
 static enum error_code allowed(const struct replay *plain, double bound[], struct error *err)
 {
     if (plain->model.ops->dtype != F64) return bounds_read(plain, plain->model.ops->dtype, bound, err);
@@ -102,7 +102,7 @@ static enum error_code allowed(const struct replay *plain, double bound[], struc
 enum { NAME_SIZE = 64 };
 static int name_width = 4;              /* of the first column: the longest of all files' names */
 
-/* Clean runs: disturbed by no more than another order of sums would. */
+/* Count the failures of clean runs, whose disturbance is only that of another order of sums. */
 static enum error_code count_alarms(const struct golden *g, enum dtype t, const struct held *h, int runs,
                                     struct error *err)
 {
@@ -131,7 +131,7 @@ static enum error_code count_alarms(const struct golden *g, enum dtype t, const 
                   : OK;
 }
 
-/* In how many tensors this format could hide anything is said where there are any. */
+/* If there are tensors in which this format could hide any error, their number is printed. */
 static void print_line(const char *name, const struct replay *r, const struct held *h, const struct worst *w)
 {
     int open = 0;

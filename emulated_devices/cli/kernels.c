@@ -1,8 +1,8 @@
-/* kernels.c -- the fastest matrix kernels that this processor has.
+/* kernels.c -- the fastest OpenBLAS kernels for this processor.
  *
- * OpenBLAS chooses its kernels by the processor's model number.  A model that is younger than the library gets those of
- * 2004, Prescott's, although it has the instructions of the later ones: `orrery bench step` shows the difference.
- * OPENBLAS_CORETYPE is read once, when the library is loaded; so it must be set before.
+ * OpenBLAS chooses its kernels by the processor's model number.  For a processor newer than the library it uses those
+ * of 2004 (Prescott), although newer kernels would run: `orrery bench step` shows the difference.  OPENBLAS_CORETYPE is
+ * read once, when the library is loaded, so it must be set before.
  */
 #include "emulated_devices/cli/cli.h"
 #include <cblas.h>

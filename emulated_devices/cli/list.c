@@ -8,7 +8,7 @@
 
 enum { LEFT = 23 };
 
-/* A name and what it is; below it, fields. */
+/* Print a name and its description; fields follow below. */
 static void entry(const char *name, const char *description)
 {
     printf("  %-20s ", name);
@@ -27,7 +27,8 @@ static void field(const char *fmt, ...)
     print_wrapped(stdout, LEFT, text);
 }
 
-/* What auto stands for on 8 devices, by the bytes of the vector; of an all-to-all, of what one device sends. */
+/* The algorithms that auto chooses on 8 devices, by bytes of the vector (for an all-to-all, of what one device
+ * sends). */
 static void list_auto(enum operation op)
 {
     enum { P = 8, SIZES = 5 };
@@ -79,7 +80,7 @@ static void list_collectives(void)
     }
 }
 
-/* What the heads of a kind's schemes say; more: what its own type adds. */
+/* List a kind's schemes by their heads; more: prints fields of the kind's own type. */
 static void list_schemes(enum scheme_kind kind, const char *memory, void (*more)(const struct scheme *))
 {
     const struct scheme *s;
@@ -98,7 +99,7 @@ static void list_attention(void) { list_schemes(ATTENTION_SCHEME, "memory", NULL
 static void list_experts(void) { list_schemes(EXPERT_SCHEME, "memory", NULL); }
 static void list_tensor(void) { list_schemes(TENSOR_SCHEME, "memory", NULL); }
 
-/* What goes with every scheme that shares something. */
+/* Options of every scheme that shards something. */
 static void list_quantising(void)
 {
     entry("--quantize-weights",
@@ -114,7 +115,7 @@ static void list_quantising(void)
     field("from ZeRO++ (qgZ), arXiv:2306.10209; codes and scales are those of DeepSpeed 0.19.8");
 }
 
-/* What any of them takes besides. */
+/* Options of every scheme. */
 static void list_offload(void)
 {
     entry("--offload WHAT", "optimizer state, gradients or weights on a slow tier: the host's memory, or one file per "
@@ -130,7 +131,7 @@ static void list_offload(void)
           "arXiv:2410.21316");
 }
 
-/* What those take that gather weights before use. */
+/* Options of schemes that gather weights before use. */
 static void list_tiles(void)
 {
     entry("--tiles T", "each matrix as T ranges of outputs, which are gathered, used, reduced and stepped one after "
@@ -245,7 +246,7 @@ static void list_dtypes(void)
     }
 }
 
-/* Under each feature those that it does not go with. */
+/* Under each feature, those that it cannot be combined with. */
 static void list_clashes(void)
 {
     const struct clash *c, *before = NULL;

@@ -1,4 +1,4 @@
-/* bench.c -- `orrery bench`: figures, each beside the limit or the published value it is held against. */
+/* bench.c -- `orrery bench`: measurements, each beside its limit or a published value. */
 #include "emulated_devices/cli/bench/bench.h"
 
 /* The first is the default. */

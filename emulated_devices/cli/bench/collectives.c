@@ -172,7 +172,7 @@ static enum error_code run_job(const struct asked *a, bool quiet, int devices, c
     return launch_devices(devices, quiet ? 17 : 16, (char **)words, status, err);     /* which does not write to them */
 }
 
-/* The first job's document, with the rows of all. */
+/* Append a job's rows to the first job's document. */
 static enum error_code add_job(cJSON **all, const char *path, struct error *err)
 {
     cJSON *job, *row;

@@ -1,5 +1,4 @@
-/* collectives_device.c -- what one device of a benchmark does:
- * every algorithm and MPI's own, in turn, at every size. */
+/* collectives_device.c -- one device of the benchmark: runs every algorithm and MPI's own, in turn, with every size. */
 #include "emulated_devices/cli/bench/collectives.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
@@ -11,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One of those that are compared: an algorithm of ours, or a way to call MPI's. */
+/* One row of the comparison: one of our algorithms, or a way to call MPI's. */
 struct lane {
     const struct algorithm *algorithm;  /* NULL: MPI's */
     enum peer_way way;
@@ -61,7 +60,7 @@ static double count_wrong(const struct bench *b, const struct lane *l)
     return wrong;
 }
 
-/* How many calls are worth timing together: what a few of them take, the quickest, on the slowest device. */
+/* Choose the number of calls to time together, from the quickest of a few calls on the slowest device. */
 static enum error_code find_repeat(struct bench *b, struct lane *l, struct error *err)
 {
     enum { TRIES = 4, WORTH_TIMING = 20, MOST = 500 };      /* WORTH_TIMING: milliseconds */
@@ -80,7 +79,7 @@ static enum error_code find_repeat(struct bench *b, struct lane *l, struct error
     return e;
 }
 
-/* Once, with everything looked at. */
+/* Run once, and check result and counts. */
 static enum error_code look_at(struct bench *b, struct lane *l, struct error *err)
 {
     const struct traffic *t = &b->world->counted.of[TRAFFIC_OTHER].of[b->call.operation], before = *t;
@@ -133,7 +132,7 @@ static enum error_code measure(struct bench *b, struct error *err)
     return e;
 }
 
-/* What each link must carry of the vector, as nccl-tests has it. */
+/* The part of the vector that each link must carry, as in nccl-tests. */
 static double bus_factor(enum operation op, int P)
 {
     switch (op) {

@@ -1,8 +1,8 @@
-/* offload.c -- `orrery bench offload`: weights loaded in parts beside loaded by one owner, and the update of offloaded
- * states with every stride, in virtual time.
+/* offload.c -- `orrery bench offload`: loading weights in parts and by one owner, and the update of offloaded states
+ * with every stride, in virtual time.
  *
- * Both are run, with real numbers, by the code that trains; virtual time has no fixed part for a copy, so the ratios do
- * not depend on the sizes.
+ * Both use real numbers and the training code.  In virtual time a copy has no fixed cost, so the ratios do not depend
+ * on the sizes.
  */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/measure.h"
@@ -84,8 +84,8 @@ static const struct model_config model = {
     .biases = BIASES_GPT2, .eps = 1e-5, .init_std = 0.02,
 };
 
-/* Weights in bf16 stay on the device; gradients, masters and states lie with the host, as in
- * DeepSpeed's offloading.  One device. */
+/* One device.  bf16 weights stay on the device; gradients, masters and states are on the host, as in DeepSpeed's
+ * offloading. */
 static enum error_code update(struct comm *alone, const struct asked *a, int stride, picoseconds *took, int *slices,
                               struct error *err)
 {
@@ -141,8 +141,8 @@ static void print_stride(const char *name, picoseconds took, picoseconds host, d
            mark);
 }
 
-/* The copies of an average slice, by the cluster's rates: 2 bytes of gradient and 12 of master
- * and states come in, fewer go out. */
+/* The copies of an average slice, by the cluster's rates: 2 bytes of gradient and 12 of master and states are read,
+ * fewer are written. */
 static enum error_code print_strides(struct comm *alone, const struct asked *a, struct error *err)
 {
     picoseconds took[MOST_STRIDE + 1], host = 0;
@@ -185,7 +185,7 @@ static enum error_code run_strides(struct comm *world, const struct asked *a, st
     if (e) return e;
     clock_open(&narrow.clock, &a->cluster, BF16);
     struct device *const usual = world->device;
-    world->device = &narrow;                            /* it talks to nobody */
+    world->device = &narrow;                            /* it sends nothing */
     e = print_strides(world, a, err);
     world->device = usual;
     device_close(&narrow);

@@ -1,4 +1,4 @@
-/* quantized.c -- `orrery bench quantized`: what quantising loses when sums travel as codes, beside what it may lose. */
+/* quantized.c -- `orrery bench quantized`: the errors of quantised sums, beside their bounds. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/collectives/quantised.h"
@@ -24,7 +24,7 @@ static const char *const way_name[WAYS] = { "all to all, once", "two all-to-alls
 enum numbers { RANDOM, ONE_SIGN, NUMBERS };
 static const char *const numbers_name[NUMBERS] = { "of both signs, -1 to 1", "of one sign, 1 to 2" };
 
-/* Of all devices: sums, and largest. */
+/* Sums and maxima over all devices. */
 struct found {
     double squares, bounds;             /* sums over elements of error^2 and bound^2 */
     double worst;                       /* error/bound of an element */

@@ -121,8 +121,8 @@ static enum error_code print_making(struct error *err)
 
 struct wanted { int pp, micro; uint64_t forward, backward_input, backward_weight, communication; };
 
-/* A chunk is 1/chunks of a device's layers: its times, times chunks, are those of the whole, and
- * messages take chunks times as long. */
+/* A chunk has 1/chunks of a device's layers.  All times are multiplied by chunks: a chunk then takes a device's time,
+ * and a message chunks times as long. */
 static enum error_code time_schedule(const struct schedule *s, const struct wanted *w, struct timing *t,
                                      struct error *err)
 {

@@ -1,4 +1,4 @@
-/* step.c -- `orrery bench step`: speed, never tested, always beside a limit measured in the same run. */
+/* step.c -- `orrery bench step`: speed, beside a limit measured in the same run.  Tests never check speed. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
@@ -15,7 +15,7 @@
 
 enum { MAX_RUNS = 1000, MAX_ROUNDS = 100, GEMM_SIZE = 2048 };
 
-/* What the machine can do: median rate of C = A B^T, 2048 cubed, in fp32. */
+/* The machine's limit: median rate of C = A B^T, 2048 cubed, in fp32. */
 struct gemm { float *A, *B, *C; };
 
 static bool gemm_open(struct gemm *g)
@@ -57,7 +57,7 @@ static double serial_step(struct transformer *m, struct tensor *state, const int
 struct bench_step {
     const char *model;
     int runs, rounds;
-    int64_t batch, steps;               /* steps: of the one device so far */
+    int64_t batch, steps;               /* steps: done so far on the one device */
     struct transformer serial;
     struct tensor *state;
     int32_t *ids;
@@ -87,7 +87,7 @@ static void close_serial(struct bench_step *b)
     if (b->serial.params) transformer_close(&b->serial);
 }
 
-/* data: NULL is ddp; another scheme is also shown beside the row before it, which has the same mesh. */
+/* data: NULL is ddp; another scheme is also compared with the row before it, which has the same mesh. */
 struct meshed { int dp, tp, pp; const char *tensor, *data; };
 static const struct meshed mesh[] = {
     { 1, 1, 1, "1d", NULL }, { 2, 1, 1, "1d", NULL }, { 1, 2, 1, "1d", NULL }, { 1, 1, 2, "1d", NULL },
@@ -131,8 +131,8 @@ static void print_row(const char *what, double seconds, double flops, double tok
            flops / seconds / 1e9, 100 * flops / seconds / gemm_rate);
 }
 
-/* Seconds in each round: of the machine's matrix product, of a step on one device, on each mesh; and that beside one
- * device's, and beside the mesh before. */
+/* Seconds in each round: of the machine's matrix product, of a step on one device and on each mesh; and the ratios to
+ * one device and to the mesh before. */
 struct pace {
     double gemm[MAX_ROUNDS], step[MAX_ROUNDS], meshed[MESHES][MAX_ROUNDS], ratio[MESHES][MAX_ROUNDS],
         beside[MESHES][MAX_ROUNDS];
@@ -156,8 +156,8 @@ static bool takes(const struct model_config *c, int64_t batch, const struct mesh
            tensor_check(s, c, m->tp, NULL) == OK;
 }
 
-/* Everything in turn, round by round, so that what else the machine does slows all of it;
- * a ratio is that of one round. */
+/* Measure everything in turn, round by round, so that other load of the machine slows all of it; ratios are of one
+ * round. */
 static enum error_code bench_rounds(struct bench_step *b, const char *program, const struct model_config *c,
                                     struct gemm *g, struct error *err)
 {

@@ -1,5 +1,5 @@
-/* tensor.c -- `orrery bench tensor`: the schemes side by side for one layer: what their functions say, what devices
- * that compute it count, and the figures of the papers. */
+/* tensor.c -- `orrery bench tensor`: compares the schemes for one layer: predicted costs, the counts of devices that
+ * compute it, and the papers' figures. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/tensor.h"
 #include "emulated_devices/cli/measure.h"
@@ -81,7 +81,7 @@ static enum error_code take(struct bench_tensor *b, const struct asked *a, struc
 
 /* ---- jobs -------------------------------------------------------------------------------------------------------- */
 
-/* What was counted of one scheme on one number of devices; seconds are those of all jobs. */
+/* The counts of one scheme on one number of devices; seconds are of all jobs. */
 struct row {
     int P;
     const char *scheme;
@@ -162,7 +162,7 @@ static enum error_code take_job(struct counted *all, const char *path, struct er
     return e;
 }
 
-/* Jobs of all sizes in turn, so that what else the machine does slows all of them. */
+/* Run jobs of all sizes in turn, so that other load of the machine slows all of them. */
 static enum error_code run_jobs(const struct bench_tensor *b, const struct asked *a, struct counted *all, char *program,
                                 int *status, struct error *err)
 {
@@ -240,7 +240,7 @@ static void add_row(cJSON *rows, int P, const char *scheme, const struct tensor_
     if (one > 0) cJSON_AddNumberToObject(counted, "times_one_device", r->median / one);
 }
 
-/* What was counted is what was said, on every device. */
+/* Check that the counts equal the predictions on every device. */
 static enum error_code check_row(const struct tensor_figures *f, const struct row *r, struct error *err)
 {
     if (r->count[COUNT_OTHER] == 0 && r->count[COUNT_MESSAGES] == (double)f->messages &&

@@ -1,5 +1,5 @@
-/* tensor_claims.c -- from where on one tensor scheme needs less than another, computed from the cost functions, beside
- * the formulas and the measurements that papers state; and Korthikanti's account of a layer's memory. */
+/* tensor_claims.c -- from which size one tensor scheme needs less than another, from the cost functions, beside the
+ * papers' formulas and measurements; and Korthikanti's formula of a layer's memory. */
 #include "emulated_devices/cli/bench/tensor.h"
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@ static const struct tensor_scheme *scheme_of(const char *name)
     return s;
 }
 
-/* What is compared: MB that a device sends on average, or picoseconds of transfers.
- * NAN where the scheme does not take P. */
+/* The compared quantity: MB that a device sends on average, or picoseconds of transfers.  NAN if the scheme does not
+ * accept P. */
 enum quantity { SENT, TIME };
 
 static double needs(const struct bench_tensor *b, const struct tensor_shape *s, const struct tensor_scheme *scheme,
@@ -34,8 +34,8 @@ static bool overtakes(const struct bench_tensor *b, const struct tensor_shape *s
 
 enum { FEW_TOKENS = 16, MOST_RATIO = 64 };      /* tokens of a sequence; N/D */
 
-/* N/D from which on a scheme needs less than 1d, to a sequence; NAN: not up to MOST_RATIO.
- * What it needs grows slower. */
+/* The N/D from which on a scheme needs less than 1d, with a resolution of one sequence; NAN: none up to MOST_RATIO.
+ * The scheme's need grows more slowly than 1d's. */
 static double crossing(const struct bench_tensor *b, const struct tensor_scheme *scheme, int P, enum quantity q)
 {
     struct tensor_shape s = b->shape;
@@ -50,9 +50,9 @@ static double crossing(const struct bench_tensor *b, const struct tensor_scheme 
     return (double)(high * s.S) / (double)s.D;
 }
 
-/* The same from what all devices together send for the matrices alone, as the schemes' headers have it: d q q devices
- * send (q-1) (21 N D + 36 d D^2) + 24 (d-1) D^2, p p p devices 3 (p-1) (16 N D + 12 D^2), and P
- * devices of 1d 8 N D (P-1). */
+/* The same from the formulas in the schemes' head comments for all devices together, for matrices only: d q q devices
+ * send (q-1) (21 N D + 36 d D^2) + 24 (d-1) D^2, p p p devices 3 (p-1) (16 N D + 12 D^2), and P devices of 1d
+ * 8 N D (P-1). */
 static double crossing_by_formula(const char *name, const int mesh[TENSOR_AXES], int P)
 {
     const double d = mesh[0], q = mesh[1];
@@ -103,7 +103,7 @@ static void print_crossings(const struct bench_tensor *b)
 
 /* ---- with how many devices --------------------------------------------------------------------------------------- */
 
-/* Fewest devices with which a scheme needs less than 1d; 0: none up to the limit. */
+/* The smallest number of devices with which a scheme needs less than 1d; 0: none up to the limit. */
 static int fewest(const struct bench_tensor *b, const struct tensor_shape *s, const struct tensor_scheme *scheme,
                   enum quantity q)
 {
@@ -156,7 +156,7 @@ static const char *four_cubed(int P, int mesh[TENSOR_AXES])
     return P == 64 ? NULL : "64";
 }
 
-/* Picoseconds: matrices and attention at the rate of the device's arithmetic, then the transfers. */
+/* In picoseconds: matrices and attention at the device's arithmetic rate, plus the transfers. */
 static double layer_time(const struct bench_tensor *b, const struct tensor_shape *s, const struct tensor_scheme *scheme,
                          int P)
 {
@@ -198,8 +198,8 @@ static void print_measured(const struct bench_tensor *b)
 
 /* ---- overlapped sums --------------------------------------------------------------------------------------------- */
 
-/* How many times as fast a product of [N,I] with [I,D], summed over P devices, is if sums travel beside products of
- * chunks: both by the formulas that tests/devices/test_overlap.c holds to the clock. */
+/* The speedup of a product of [N,I] with [I,D], summed over P devices, if sums are sent during the products of chunks;
+ * by the formulas that tests/devices/test_overlap.c compares with the clock. */
 static double overlap_gain(const struct bench_tensor *b, struct stand *p, int64_t I)
 {
     const int P = p->group.size;
@@ -210,8 +210,8 @@ static double overlap_gain(const struct bench_tensor *b, struct stand *p, int64_
     return (P * g + (P - 1) * c) / fmax(P * g, g + (P - 1) * c);
 }
 
-/* The four products of a layer that end in a sum: of attention and of the feed-forward, forward, and
- * backward into QKV and up. */
+/* The four products of a layer that end in a sum: forward in attention and in the feed-forward, and backward for the
+ * inputs of QKV and up. */
 static enum error_code print_overlap(const struct bench_tensor *b, struct error *err)
 {
     static const struct tensor_shape shape = { "", 4256, 28, 1024, 8 };

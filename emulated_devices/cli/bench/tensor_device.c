@@ -1,5 +1,5 @@
-/* tensor_device.c -- what one device of `orrery bench tensor` does: compute one layer, forward and backward, under
- * every scheme, and count. */
+/* tensor_device.c -- one device of `orrery bench tensor`: computes one layer, forward and backward, under every scheme,
+ * and counts. */
 #include "emulated_devices/cli/bench/tensor.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/measure.h"
@@ -31,7 +31,7 @@ struct layer_bench {
     int lanes;
 };
 
-/* Everybody waits for what the others send: an error of one ends all. */
+/* All devices wait for messages of the others, so an error of one ends the job. */
 static void pass(struct layer_bench *b, struct lane *l)
 {
     struct error err;

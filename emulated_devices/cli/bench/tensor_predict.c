@@ -1,4 +1,4 @@
-/* tensor_predict.c -- what the cost and memory functions say of one layer under a tensor scheme, with nothing run. */
+/* tensor_predict.c -- predicts cost and memory of one layer under a tensor scheme, without running it. */
 #include "emulated_devices/cli/bench/tensor.h"
 #include "emulated_devices/model/link_cost.h"
 #include <string.h>
@@ -30,7 +30,7 @@ enum error_code stand_open(struct stand *p, const struct tensor_shape *s, enum d
     return e ? e : device_open(&p->device, NULL, dtype, 0, err);
 }
 
-/* Let another device stand. */
+/* Release the current device, so that another one can be set. */
 static void leave(struct stand *p)
 {
     if (p->comm.contexts == NULL) return;

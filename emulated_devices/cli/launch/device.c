@@ -1,4 +1,4 @@
-/* device.c -- being one device of a job, for commands that run something on devices and then end. */
+/* device.c -- runs one device of a job, for commands that run something on devices and then end. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/comm/comm.h"
 #include "ref/ops/threads.h"

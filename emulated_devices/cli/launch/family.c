@@ -41,7 +41,8 @@ void family_reap(struct family *f)
 /* ---- who is there ------------------------------------------------------------------------------------------------ */
 
 #if defined(__linux__)
-/* From "pid (name) state parent ..."; the name may have brackets and spaces.  -1 for a process that has ended. */
+/* The parent, from "pid (name) state parent ..."; the name may contain brackets and spaces.  -1 for an ended
+ * process. */
 static long living_parent(long pid)
 {
     char path[64], line[512];
@@ -57,8 +58,7 @@ static long living_parent(long pid)
     return state == 'Z' || state == 'X' ? -1 : parent;
 }
 
-/* Whether a process was started with our mark.  We may have other children:
- * of a shell that has replaced itself by us. */
+/* Whether a process has our mark.  We may have other children, of a shell that has replaced itself by this program. */
 static bool is_marked(long pid)
 {
     char path[64], want[48], word[sizeof want];
@@ -77,7 +77,7 @@ static bool is_marked(long pid)
     return found;
 }
 
-/* Our children suffice: when they have ended, theirs are ours. */
+/* Signalling our children is sufficient: when they have ended, their children become ours. */
 static int signal_all(const struct family *f, const struct watch *w, int number)
 {
     int there = 0;
@@ -93,7 +93,7 @@ static int signal_all(const struct family *f, const struct watch *w, int number)
     return there;
 }
 #else
-/* Those who have told us that they are there. */
+/* Signal the processes that have announced themselves. */
 static int signal_all(const struct family *f, const struct watch *w, int number)
 {
     int there = !f->job_ended && kill(f->job, number) == 0;

@@ -1,9 +1,9 @@
-/* launch.c -- orrery starts its own ranks: it runs itself under mpiexec and keeps an eye on it.
+/* launch.c -- orrery starts its own ranks: it runs itself under mpiexec and watches it.
  *
- *   orrery --+-- mpiexec -n P orrery ...       its output comes through here, without what mpiexec itself has to say
- *            +-- guardian                      tidies up if this process dies before its job
+ *   orrery --+-- mpiexec -n P orrery ...       its output is passed on, without mpiexec's own messages
+ *            +-- guardian                      cleans up if this process dies before its job
  *
- * How devices notice that somebody above them has died: lifeline.c.  That none is left: family.c.
+ * How devices detect the death of a process above them: lifeline.c.  That no process is left: family.c.
  */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/launch/family.h"
@@ -50,7 +50,7 @@ const char *handover_file(struct error *err)
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t caught;                    /* the signal that asked us to stop */
+static volatile sig_atomic_t caught;                    /* the signal that stops us */
 
 static void catch_signal(int number) { caught = number; }
 
@@ -62,21 +62,21 @@ static void catch_signals(struct sigaction before[STOPPING])
     const struct sigaction act = { .sa_handler = catch_signal };
     for (int i = 0; i < STOPPING; i++) {
         sigaction(stopping[i], NULL, &before[i]);
-        if (before[i].sa_handler != SIG_IGN) sigaction(stopping[i], &act, NULL);        /* nohup stays */
+        if (before[i].sa_handler != SIG_IGN) sigaction(stopping[i], &act, NULL);        /* keep nohup */
     }
 }
 
-enum { PROMPT = 1 };                    /* seconds that a job gets to end by itself, once it is to end */
+enum { PROMPT = 1 };                    /* seconds for a job to end by itself when it must end */
 
-/* Until both streams have ended; or mpiexec has, and nothing comes any more;
- * or the job was asked to end and did not. */
+/* Watch until both streams have ended; or mpiexec has ended and no more output comes; or the job was told to end and
+ * did not. */
 static void watch_job(struct watch *w, struct family *f)
 {
     double asked = 0, ended = 0;
     while (w->stream[0].from >= 0 || w->stream[1].from >= 0) {
         struct pollfd p[2] = { { .fd = w->stream[0].from, .events = POLLIN },
                                { .fd = w->stream[1].from, .events = POLLIN } };
-        const int ready = poll(p, 2, 200);              /* negative numbers are passed over */
+        const int ready = poll(p, 2, 200);              /* negative numbers are ignored */
         for (int i = 0; i < 2 && ready > 0; i++)
             if (p[i].revents) watch_read(w, &w->stream[i]);
         family_reap(f);
@@ -90,7 +90,7 @@ static void watch_job(struct watch *w, struct family *f)
     }
 }
 
-/* What those who have ended still had to say. */
+/* Read the remaining output of processes that have ended. */
 static void read_rest(struct watch *w)
 {
     for (int i = 0; i < 2; i++) {
@@ -101,7 +101,7 @@ static void read_rest(struct watch *w)
     }
 }
 
-/* A process that does nothing but wait for our end; ours without a word means that we were killed. */
+/* A process that only waits for our end.  If its pipe closes without a message, we were killed. */
 static pid_t start_guardian(pid_t job, const struct watch *w, int lifeline, int *line)
 {
     int ends[2];
@@ -115,9 +115,9 @@ static pid_t start_guardian(pid_t job, const struct watch *w, int lifeline, int 
     }
     for (int i = 0; i < STOPPING; i++) signal(stopping[i], SIG_IGN);
     close(ends[1]), close(lifeline), close(w->stream[0].from), close(w->stream[1].from);
-    close(STDIN_FILENO), close(STDOUT_FILENO), close(STDERR_FILENO);    /* whoever reads them must see their end */
+    close(STDIN_FILENO), close(STDOUT_FILENO), close(STDERR_FILENO);    /* so that their readers see the end */
     if (read(ends[0], &word, 1) != 1) {
-        if (getpgid(job) == getpgrp()) kill(job, SIGTERM);              /* on Linux it is dead by now */
+        if (getpgid(job) == getpgrp()) kill(job, SIGTERM);              /* on Linux it is already dead */
         remove_handover();
     }
     _exit(0);
@@ -133,9 +133,9 @@ static void dismiss_guardian(pid_t guardian, int line)
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
-/* Open MPI's mpiexec refuses to start more devices than there are cores, and to be run by root, as in a container; and
- * it would tie each device to a core.  Version 4 reads the first of these, version 5 those of PRTE; MPICH reads none.
- * Who has set one is obeyed. */
+/* Open MPI's mpiexec refuses to start more devices than cores, and to run as root, as in a container; and it would bind
+ * each device to a core.  Version 4 reads the first of these variables, version 5 those of PRTE; MPICH reads none.
+ * Variables that the user has set are kept. */
 static void permit_open_mpi(void)
 {
     static const char *const usual[][2] = {
@@ -148,14 +148,14 @@ static void permit_open_mpi(void)
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) setenv(usual[i][0], usual[i][1], 0);
 }
 
-/* What mpiexec inherits: its output, and the lifeline's end for the devices. */
+/* The files that mpiexec inherits: its output, and the devices' end of the lifeline. */
 struct inherited { int out, errors, lifeline; };
 
 static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, struct inherited from)
 {
     char count[16];
     char **words = calloc((size_t)argc + 4, sizeof *words);
-    const int nothing = open("/dev/null", O_RDONLY);    /* mpiexec would read our input to its end */
+    const int nothing = open("/dev/null", O_RDONLY);    /* otherwise mpiexec would read all of our input */
     if (words == NULL || nothing < 0) _exit(127);
     snprintf(count, sizeof count, "%d", devices);
     words[0] = (char *)ORRERY_MPIEXEC, words[1] = (char *)"-n", words[2] = count;
@@ -168,7 +168,7 @@ static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, stru
     dup2(nothing, STDIN_FILENO), dup2(from.out, STDOUT_FILENO), dup2(from.errors, STDERR_FILENO);
     close(nothing), close(from.out);
     die_with_parent();
-    if (getppid() != launcher) _exit(127);              /* it has died before that */
+    if (getppid() != launcher) _exit(127);              /* it has died before prctl */
     execvp(words[0], words);
     _exit(127);
 }
@@ -197,7 +197,7 @@ static enum error_code open_watch(struct watch *w, int devices, struct inherited
 
 /* ---- what is said in the end ------------------------------------------------------------------------------------- */
 
-/* Of a device that died before it could say who it is we know that it is one of those who have not said so. */
+/* A device that died before it announced its rank: only the set of ranks that have not been announced is known. */
 static enum error_code report_unknown_death(const struct watch *w, int devices, struct error *err)
 {
     char who[128] = "";
@@ -236,12 +236,12 @@ static enum error_code report_death_of_manager(int how, struct error *err)
                 ORRERY_MPIEXEC);
 }
 
-/* Who was killed could say nothing; then what the others say is a consequence. */
+/* A killed device prints nothing; messages of other devices are then consequences. */
 static enum error_code report_end_of_job(const struct watch *w, int how, int devices, int *status, struct error *err)
 {
     *status = WIFEXITED(how) ? WEXITSTATUS(how) : 1;
     if (w->write_errno) return fail(err, ERR_FILE, "standard output: cannot be written: %s", strerror(w->write_errno));
-    /* MPI may have noticed too */
+    /* MPI may also have detected it */
     if (w->lost_pid == 0 && !w->said[0] && (WIFSIGNALED(how) || w->orphaned)) return report_death_of_manager(how, err);
     if (w->lost_pid || (w->died && !w->said[0] && !w->mpi_failed[0])) return report_death(w, devices, err);
     if (w->mpi_failed[0] && !w->said[0]) return fail(err, ERR_COMM, "MPI could not be started: %s", w->mpi_failed);
@@ -254,7 +254,7 @@ static enum error_code report_end_of_job(const struct watch *w, int how, int dev
                 w->noise[0] ? ": " : "", w->noise);
 }
 
-/* As if it had never been caught: a shell must see that we were stopped. */
+/* End by the signal as if it had not been caught, so that a shell sees that we were stopped. */
 static void die_of(int number)
 {
     remove_handover();
@@ -300,7 +300,7 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
         dismiss_guardian(guardian, line);
     }
     close(lifeline);
-    read_rest(&w);                                      /* also who they were */
+    read_rest(&w);                                      /* also announces their ranks */
     family_sweep(&w);
     signal(SIGPIPE, SIG_DFL);
     for (int i = 0; i < STOPPING; i++) sigaction(stopping[i], &before[i], NULL);
@@ -308,7 +308,7 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
         say_stopped(left, devices);
         die_of(caught);
     }
-    if (w.write_errno == EPIPE) die_of(SIGPIPE);        /* the reader has seen enough */
+    if (w.write_errno == EPIPE) die_of(SIGPIPE);        /* the reader is gone */
     e = f.job < 0 ? fail(err, ERR_COMM, "cannot start %s: there is no room for another process", ORRERY_MPIEXEC)
                   : report_end_of_job(&w, f.how, devices, status, err);
     free(w.process);

@@ -1,13 +1,11 @@
-/* lifeline.c -- a device ends with those who have started it, whatever it is busy with and however they ended.
+/* lifeline.c -- a device ends when a process that started it ends, in any way and at any time.
  *
  *     orrery          its end closes the lifeline, a pipe that every device has inherited
- *       mpiexec       on Linux a child dies with its parent if it has asked for that (PR_SET_PDEATHSIG): mpiexec with
- *       orrery,
- *         proxy       a device with MPICH's proxy; the proxy ends by itself when mpiexec does
- *           device    a thread of its own waits for the end of the lifeline, and of PMI_FD, the device's line to the
- *           proxy
+ *       mpiexec       on Linux a child can ask to be killed with its parent (PR_SET_PDEATHSIG): mpiexec with orrery,
+ *         proxy       a device with MPICH's proxy; the proxy ends by itself when mpiexec ends
+ *           device    a separate thread waits for the end of the lifeline, and of PMI_FD, its pipe to the proxy
  *
- * Some of it is enough for each case.  All of it together needs no process to be well, no luck with times, and no
+ * For each case a part of this suffices.  Together they need no other process to work, no timing assumptions, and no
  * Linux.
  */
 #if defined(__linux__)
@@ -54,7 +52,8 @@ void die_with_parent(void)
 #endif
 }
 
-/* The signal comes when the thread ends that has forked us.  MPICH's proxy has only one; of others we do not know. */
+/* The signal is sent when the thread that has forked us ends.  MPICH's proxy has only one thread; others may have
+ * more. */
 static bool parent_is_a_proxy(void) { return getenv("HYDI_CONTROL_FD") != NULL; }
 
 static int pmi_line(void)
@@ -75,9 +74,9 @@ bool proxy_is_gone(void) { return has_hung_up(pmi_line()); }
 
 static struct { pid_t parent; int lifeline, pmi; } watched;
 
-enum { PARENT_LOOKS = 200 };            /* milliseconds between looks at who the parent is, where no line tells */
+enum { PARENT_LOOKS = 200 };            /* milliseconds between checks of the parent, if there is no pipe */
 
-/* MPICH closes the line to the proxy itself in the end, so its end alone says nothing. */
+/* At the end MPICH itself closes the pipe to the proxy, so its end alone is not sufficient. */
 static void *wait_for_the_end(void *unused)
 {
     struct pollfd line[2] = { { .fd = watched.lifeline }, { .fd = watched.pmi } };
@@ -98,8 +97,8 @@ static void start_thread(void *run(void *))
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 128 << 10);
     pthread_attr_setdetachstate(&small, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);        /* signals are for the device */
-    pthread_create(&thread, &small, run, NULL);         /* without it there is still the signal of the parent's death */
+    pthread_sigmask(SIG_SETMASK, &all, &before);        /* the device's main thread gets signals */
+    pthread_create(&thread, &small, run, NULL);         /* without it the signal of the parent's death remains */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&small);
 }

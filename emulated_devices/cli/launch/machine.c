@@ -15,18 +15,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of one device, measured with the smallest model on 4 to 16 devices: its own memory, its share of what all have in
- * common, and its witness.  What a model needs comes on top. */
+/* The needs of one device, measured with the smallest model on 4 to 16 devices: its own memory, its part of shared
+ * memory, and its witness.  A model's memory is added to it. */
 static const uint64_t DEVICE_BYTES = (uint64_t)9 << 20;
 enum {
-    DEVICE_TASKS = 4,                   /* itself, UCX's thread, the one that holds the lifeline; its witness */
+    DEVICE_TASKS = 4,                   /* itself, UCX's thread, the lifeline's thread; its witness */
     OTHER_TASKS = 3,                    /* guardian, mpiexec, proxy */
-    DEVICE_FILES = 4, OTHER_FILES = 24  /* of the proxy: streams and PMI's line of each device */
+    DEVICE_FILES = 4, OTHER_FILES = 24  /* of the proxy: streams and PMI's pipe of each device */
 };
 
 static const uint64_t UNLIMITED = UINT64_MAX;
 
-/* The number at the beginning of a file, or after a word in it; UNLIMITED where there is none ("max"). */
+/* The number at the beginning of a file, or after a word in it; UNLIMITED if there is none ("max"). */
 static uint64_t number_in(const char *path, const char *after)
 {
     char line[256];
@@ -48,7 +48,7 @@ static uint64_t difference(uint64_t limit, uint64_t used)
     return limit == UNLIMITED ? UNLIMITED : limit > used ? limit - used : 0;
 }
 
-/* A control group's limit without what is used of it.  In a container its folder is the root. */
+/* A control group's limit minus its use.  In a container its folder is the root. */
 static uint64_t left_in_group(const char *limit, const char *used)
 {
     char own[128] = "", path[512];
@@ -73,7 +73,7 @@ static uint64_t free_memory(void)
     return less(kilobytes == UNLIMITED ? UNLIMITED : kilobytes << 10, left_in_group("memory.max", "memory.current"));
 }
 
-/* Threads count as processes do.  @param own  only those of this user. */
+/* The number of tasks; threads count like processes.  @param own  only this user's. */
 static uint64_t tasks(bool own)
 {
     uint64_t n = 0;
@@ -91,7 +91,7 @@ static uint64_t tasks(bool own)
     return n;
 }
 
-/* Root is not held to a user's number of processes. */
+/* A user's limit of processes does not apply to root. */
 static uint64_t free_tasks(void)
 {
     struct rlimit user;

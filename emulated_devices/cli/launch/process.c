@@ -1,5 +1,5 @@
-/* process.c -- what one process does for itself: its surroundings, its share of the cores, its rank
- * before MPI is up. */
+/* process.c -- the setup of one process: its environment, its share of the cores, its rank before MPI is
+ * initialised. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/cli/measure.h"
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A file opened later must not become the standard output by having its number. */
+/* A file opened later must not get the number of the standard output. */
 static void open_missing_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -21,9 +21,9 @@ static void open_missing_streams(void)
 
 /* ---- a witness --------------------------------------------------------------------------------------------------- */
 
-/* When a device dies, mpiexec kills the others and reports the first of all, not the first that died.  So every device
- * has a witness: a process that reads from a pipe what ends the device, or sees the pipe close without a word, and
- * reports it with the time.  It has a process group of its own, because mpiexec kills groups.
+/* When a device dies, mpiexec kills the others and reports the first rank, not the first that died.  So every device
+ * has a witness: a process that reads from a pipe what ends the device, or sees the pipe close without a message, and
+ * reports it with the time.  It has its own process group, because mpiexec kills groups.
  *
  * MPICH aborts a device that reads from a dead one.  A device that aborts therefore lingers: the death that caused it,
  * if there is one, is reported in that time.  Devices that mpiexec kills because of the abort die after it.  The time
@@ -42,7 +42,7 @@ static void say_to_witness(int signal_number)
 
 static void say_goodbye(void) { say_to_witness(0); }
 
-/* Exit handlers of MPI's transport and of the BLAS have nothing left to do.  Sanitizers look for leaks in theirs. */
+/* Exit handlers of MPI's transport and of the BLAS are not needed.  Sanitizers check for leaks in theirs. */
 int end_process(int status)
 {
 #ifdef NDEBUG
@@ -100,7 +100,7 @@ static void call_witness(void)
     }
 }
 
-/* Errors go straight to the launch_devices() that waits, past mpiexec, which drops what comes as it ends. */
+/* Send errors directly to the waiting launch_devices(): mpiexec would drop output that comes while it ends. */
 static void speak_to_launch(void)
 {
     const int fd = told_pipe("ORRERY_ERRORS");
@@ -109,13 +109,13 @@ static void speak_to_launch(void)
     close(fd);
 }
 
-/* What libraries read before main, so that it takes effect only when the program is started once more.
- * @return whether that is so. */
+/* Set variables that libraries read before main; they take effect only when the program is restarted.
+ * @return whether a restart is needed. */
 static bool settle_environment(void)
 {
     const bool ucx = comm_uses_ucx();
     const char *const usual[][2] = {
-        { "OMP_WAIT_POLICY", "passive" },     /* threads that wait by spinning take the cores from whom they wait for */
+        { "OMP_WAIT_POLICY", "passive" },     /* threads that wait by spinning take cores from others */
         { "UCX_HANDLE_ERRORS", "none" },                /* MPICH's transport would print a page for each crash, */
         { "UCX_LOG_LEVEL", "fatal" },                   /* remarks of its own, */
         { "UCX_WARN_UNUSED_ENV_VARS", "n" },            /* and one about these */
@@ -136,7 +136,7 @@ static bool settle_environment(void)
 void prepare_process(char **argv)
 {
     open_missing_streams();
-    signal(SIGXFSZ, SIG_IGN);                       /* a file that grows too large is an error to report, not a death */
+    signal(SIGXFSZ, SIG_IGN);                       /* a too large file is an error to report, not a death */
     if (settle_environment()) execvp(argv[0], argv);
     if (!under_launcher()) return;
     if (getenv("ORRERY_LAUNCHED") != NULL) {

@@ -34,8 +34,8 @@ static void remember_process(struct watch *w, const char *text)
     if (i == w->known) w->known++;
 }
 
-/* The first, unless a device has said before that it is about to end.  Reports may come late and in another order, so
- * times decide.  An abort counts from the end of the time that its device lingers: a death before that caused it. */
+/* Remember the earliest death.  Reports may come late and in any order, so their times decide.  An abort counts from
+ * the end of the time that its device lingers: a death before that has caused it. */
 static void remember_loss(struct watch *w, const char *text)
 {
     long pid;
@@ -50,7 +50,7 @@ static void remember_loss(struct watch *w, const char *text)
     if (w->lost_pid == 0 || when < w->lost_when) w->lost_pid = pid, w->lost_signal = number, w->lost_when = when;
 }
 
-/* A death is reported in a frame of '=', with three lines below.  Who it names need not be who died first. */
+/* mpiexec reports a death in a frame of '=', with three lines below.  It need not name the first device that died. */
 static bool is_report(struct watch *w, struct stream *s, const char *line)
 {
     const char *code = strstr(line, "EXIT CODE: "), *text = strstr(line, "EXIT STRING: ");
@@ -69,9 +69,8 @@ static void keep_noise(struct watch *w, const char *line)
     if (!w->noise[0]) snprintf(w->noise, sizeof w->noise, "%.*s", (int)strcspn(line, "\n"), line);
 }
 
-/* A device that has lost its proxy, as MPICH says it: "[cli_2]: ", then the rest, in pieces, between which a witness
- * may speak.
- * @return behind the beginning, or NULL. */
+/* MPICH's message of a device that has lost its proxy: "[cli_2]: ", then the rest, in pieces; a witness may print
+ * between them.  @return the text after the beginning, or NULL. */
 static const char *complaint_of_pmi(const char *line)
 {
     static const char *const rest[] = { "Error on readline:", "write_line error;",
@@ -83,7 +82,7 @@ static const char *complaint_of_pmi(const char *line)
     return NULL;
 }
 
-/* Whether a line is for us and not for the user. */
+/* Whether a line is for this launcher, not for the user. */
 static bool is_private(struct watch *w, struct stream *s, const char *line)
 {
     const char *complaint = complaint_of_pmi(line);
@@ -132,7 +131,8 @@ static void pass_line(struct watch *w, struct stream *s)
     s->used = 0;
 }
 
-/* Whole lines; also the beginning of one that cannot be mpiexec's: a line that is written anew shows progress. */
+/* Pass on whole lines; also the beginning of a line that cannot be mpiexec's, such as a progress line that is
+ * overwritten. */
 static void pass_on(struct watch *w, struct stream *s, const char *data, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {

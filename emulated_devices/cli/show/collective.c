@@ -1,4 +1,4 @@
-/* collective.c -- run a collective on symbols, on as many devices as there are, and bring what happened to rank 0. */
+/* collective.c -- runs a collective on symbols, on all devices, and collects the events on rank 0. */
 #include "emulated_devices/cli/show/collective.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/draw/record.h"
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Counts rounds: a message occupies its ports for one, and nothing else takes time. */
+/* A link whose time counts rounds: a message occupies its ports for one round; nothing else takes time. */
 static const struct link round_link = { .gap = 1000000, .eager = ALWAYS_EAGER };
 
-/* All devices equally far; for an algorithm shaped by nodes, with those of the cluster that is shown. */
+/* A cluster with equal distances; for an algorithm that depends on nodes, with the nodes of the shown cluster. */
 static struct cluster rounds_on(const struct cluster *m, const struct algorithm *a, int P)
 {
     const int devices = a->by_nodes ? nodes_on(m, NULL, P).devices : 0;
@@ -65,7 +65,7 @@ static void fill(const struct asked *a, int P, int r, int64_t *in)
     for (int64_t i = first; i < last; i++) in[i - first] = symbol(r, i);
 }
 
-/* Once on a cluster, with every event written down. */
+/* Run once on a cluster and record every event. */
 static enum error_code run_on(struct comm *world, const struct asked *a, const struct algorithm *algorithm,
                               const struct cluster *m, struct record *r, struct show_verdict *verdict,
                               struct error *err)
@@ -112,7 +112,7 @@ static enum error_code bring_ends(struct comm *world, const struct traffic *mine
     return e;
 }
 
-/* The n-th event of a device is the same in both records, at another time. */
+/* The nth event of a device is the same in both records, with different times. */
 static enum error_code join(struct show_trace *t, const struct record *steps, const struct record *times,
                             struct error *err)
 {
@@ -177,7 +177,7 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-/* Everything that can be wrong with the words, before there are several processes. */
+/* Check all options before processes are started. */
 static enum error_code check(const struct asked *a, struct error *err)
 {
     const char *op = operation_name(a->operation);

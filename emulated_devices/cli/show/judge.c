@@ -1,4 +1,4 @@
-/* judge.c -- whether every device has, at the end of a collective, what it must have, and has sent what it should. */
+/* judge.c -- checks every device's result and messages at the end of a collective. */
 #include "emulated_devices/draw/collective.h"
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ struct show_verdict show_judge(enum operation op, const struct collective *c, in
 
 /* ---- on rank 0 --------------------------------------------------------------------------------------------------- */
 
-/* "x[3] of devices 0+0+2": element 3 of the vectors of these, added up. */
+/* "x[3] of devices 0+0+2": the sum of element 3 of these devices' vectors. */
 static const char *symbol_text(int64_t s, int P, char text[TEXT])
 {
     int64_t sum = 0;
@@ -121,7 +121,7 @@ static enum error_code judge_traffic(const struct show_trace *t, struct error *e
 
 enum error_code show_verdict_print(const struct show_trace *t, struct error *err)
 {
-    /* a wrong result is the worse news */
+    /* a wrong result is more important */
     const enum error_code traffic = judge_traffic(t, err), results = judge_results(t, err);
     if (!results && t->algorithm->operation != BARRIER) printf("every device has the expected result\n");
     return results ? results : traffic;

@@ -1,4 +1,4 @@
-/* schedule.c -- draw a schedule and say what it costs. */
+/* schedule.c -- draws a schedule and prints its costs. */
 #include "emulated_devices/cli/show/schedule.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/draw/timeline.h"
@@ -18,7 +18,7 @@ struct asked {
 
 static enum error_code parse(struct asked *a, int argc, char **argv, bool *done, struct error *err)
 {
-    /* a tenth of a second: times four million cells it fits in 64 bits */
+    /* a tenth of a second: four million times this fits in 64 bits */
     static const uint64_t LONGEST = 100000000000;
     const struct option table[] = {
         { "NAME|FILE", NULL, OPTION_STRING, &a->name,
@@ -67,7 +67,7 @@ static void list_schedules(FILE *to)
     fprintf(to, "\nTry `orrery show schedule zb-h1 --pp 4 --micro 8`.\n");
 }
 
-/* A file has its own numbers of devices, microbatches and chunks; those that are asked for must be the same. */
+/* A file defines its numbers of devices, microbatches and chunks; given flags must be equal. */
 static enum error_code get(struct schedule *s, const struct asked *a, struct error *err)
 {
     const bool file = schedule_is_file(a->name);

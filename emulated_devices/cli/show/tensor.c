@@ -1,10 +1,11 @@
-/* tensor.c -- run one linear layer forward and backward on symbols, under a tensor scheme, and bring
- * what happened to rank 0. */
+/* tensor.c -- runs one linear layer forward and backward on symbols, under a tensor scheme, and collects the events on
+ * rank 0. */
 #include "emulated_devices/draw/tensor.h"
 #include "emulated_devices/cli/cli.h"
 #include <stdlib.h>
 
-/* Counts rounds: a message occupies its ports for one.  So does a product (symbols_compute). */
+/* A cluster whose time counts rounds: a message occupies its ports for one round, and so does a product
+ * (symbols_compute). */
 static const struct cluster rounds = { .name = "rounds",
                                        .levels = 1,
                                        .link = { { .gap = TENSOR_ROUND, .eager = ALWAYS_EAGER } } };
@@ -29,7 +30,7 @@ static void note_reduced(void *record, const struct exchange *x, enum dtype t, c
     host_done(d, seen);
 }
 
-/* Every element of this device's piece of a matrix: give it its name, or see whether it has it. */
+/* For every element of this device's piece of a matrix: set its symbol, or check it. */
 struct naming {
     enum linear_matrix matrix;
     int64_t cols;
@@ -105,7 +106,7 @@ static enum error_code show_on(struct comm *world, const void *asked, struct err
                     a->devices);
     struct linear_layer l;
     struct tensor_trace t = { .layer = &l, .role = a->role, .P = world->size };
-    const int P = world->size;              /* which divides everything */
+    const int P = world->size;              /* divides all sizes */
     const struct model_config even = { .S = 1, .D = 2 * P, .H = P, .K = P, .A = 2, .F = 4 * P, .L = 1, .V = 3 * P };
     enum error_code e = linear_shape(&l, a->scheme, a->matrix, P, &even, 2 * P, err);
     if (!e) e = comm_agree(world, linear_open(&l, world->everyone, err), err);

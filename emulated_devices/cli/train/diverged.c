@@ -1,4 +1,4 @@
-/* diverged.c -- whether a run has come to numbers that are not finite, and the line that says so. */
+/* diverged.c -- detects numbers that are not finite, and reports them. */
 #include "emulated_devices/cli/train/train.h"
 #include <math.h>
 #include <stdio.h>
@@ -8,8 +8,8 @@ static void set(struct divergence *d, int64_t step, const char *what, double val
     *d = (struct divergence){ .step = step, .what = what, .value = fabs(value) };      /* NaN without a sign */
 }
 
-/* Loss scaling skips a step whose gradients overflow, and tries the next one with a smaller scale:
- * normal, as long as there is one. */
+/* Loss scaling skips a step whose gradients overflow, and tries the next one with a smaller scale.  That is normal, as
+ * long as there is a smaller scale. */
 bool step_diverges(const struct optimizer *o, int64_t step, const struct step_result *s, struct divergence *d)
 {
     const double other = o->forward_only ? s->slope : s->norm;
@@ -19,7 +19,7 @@ bool step_diverges(const struct optimizer *o, int64_t step, const struct step_re
     return d->what != NULL;
 }
 
-/* What a step does not show: it was the last, and skipped; or it made the weights or the optimizer's state infinite. */
+/* Divergence that no step shows: the last step was skipped, or made the weights or the optimizer's state infinite. */
 void find_divergence(struct train_record *r)
 {
     const int64_t step = r->first_step + r->steps;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Room for one more tensor, on rank 0; elsewhere none is needed. */
+/* Allocate one more tensor on rank 0; elsewhere do nothing. */
 static enum error_code add(struct train_dump *d, bool here, const char *name, struct tensor like, enum dtype t,
                            struct tensor *out, struct error *err)
 {
@@ -70,7 +70,7 @@ static enum error_code dump_activations(struct train_dump *d, struct probes *p, 
     return e;
 }
 
-/* One kind of tensor, of all parameters. */
+/* Dump one kind of tensor of all parameters. */
 static enum error_code dump_parameters(struct train_dump *d, struct trainer *t, const char *folder,
                                        enum tensor_kind kind, double scale, struct error *err)
 {

@@ -1,5 +1,4 @@
-/* golden.c -- `orrery train --check GOLDEN`: the run that a golden file is of, on any mesh, held to
- * what the file says. */
+/* golden.c -- `orrery train --check GOLDEN`: trains a golden file's run on any mesh, and compares it with the file. */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/cli/train/dump.h"
 #include "emulated_devices/verify/golden_truth.h"
@@ -59,7 +58,7 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
     memcpy(labels, g->labels + (step * g->B + first) * g->S, bytes);
 }
 
-/* The masters, where the weights are rounded ones; else the weights. */
+/* Load the masters, if there are masters; else the weights. */
 static enum error_code load_one(struct session *s, const struct parameter *p, struct error *err)
 {
     struct trainer *t = &s->trainer;
@@ -91,7 +90,7 @@ static enum error_code load_start(struct session *s, struct error *err)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
-/* Before the optimizer forgets the gradients. */
+/* Before the optimizer clears the gradients. */
 static enum error_code dump_gradients(struct session *s, const struct step_result *result, struct error *err)
 {
     const int64_t step = s->trainer.step;

@@ -1,4 +1,4 @@
-/* offload.c -- what the command line says about the slow tier. */
+/* offload.c -- the command line's flags of the slow tier. */
 #include "emulated_devices/cli/train/train.h"
 #include <string.h>
 

@@ -16,7 +16,7 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* The batch that a folder's model was trained with, if it is from here. */
+/* The batch with which a folder's model was trained, if this program has saved it. */
 static enum error_code take_folder(struct train_options *o, struct checkpoint *c, int64_t *batch, struct error *err)
 {
     uint64_t found;
@@ -26,8 +26,7 @@ static enum error_code take_folder(struct train_options *o, struct checkpoint *c
     return checkpoint_config(c, &o->plan.model, err);
 }
 
-/* --model NAME or DIR; of a resumed run the checkpoint's, unless another is named, which
- * train_check_saved then compares. */
+/* --model NAME or DIR; a resumed run uses the checkpoint's, unless one is given, which train_check_saved compares. */
 static enum error_code take_model(struct train_options *o, const char *model, int64_t *batch, struct error *err)
 {
     *batch = 8;
@@ -42,7 +41,7 @@ static enum error_code take_model(struct train_options *o, const char *model, in
     return fail_about(err, e, "--model");
 }
 
-/* What the checkpoint says and the command line does not; then how many steps are left. */
+/* Take from the checkpoint what the command line does not give; then compute the remaining steps. */
 static enum error_code take_resumed(struct train_options *o, const struct option *table, int argc, char **argv,
                                     int *steps, const int *lr_steps, struct error *err)
 {
@@ -64,7 +63,7 @@ static enum error_code take_resumed(struct train_options *o, const struct option
     return OK;
 }
 
-/* What the schedule decides where the command line does not: stages on a device; of a file, microbatches too. */
+/* Take from the schedule what the command line does not give: stages per device; from a file, also microbatches. */
 static enum error_code take_schedule(struct plan *p, bool chunks_given, bool micro_given, struct error *err)
 {
     if (schedule_is_file(p->schedule)) {
@@ -94,7 +93,7 @@ static void take_speeds(struct plan *p, const struct cluster *c)
     }
 }
 
-/* Sizes of batches from a file, which no flag may give as well. */
+/* Read sizes of batches from a file; flags must not give them, too. */
 static enum error_code take_batches(struct train_options *o, const char *file, int batch, int micro, struct error *err)
 {
     struct plan *p = &o->plan;
@@ -109,7 +108,7 @@ static enum error_code take_batches(struct train_options *o, const char *file, i
     return OK;
 }
 
-/* Flags of data parallelism that are not the request's own. */
+/* Flags of data parallelism that are not stored in the request directly. */
 struct data_flags {
     const char *scheme, *shards, *weights, *gradients;
     int zero, block, local_steps;
@@ -151,7 +150,7 @@ static enum error_code take_data(struct data_request *q, const struct data_flags
 /* Flags of low-rank optimizers; 0, below 0: not given. */
 struct low_rank_flags { int rank, refresh, history; double scale, damping; };
 
-/* What is not given is the optimizer's, and a quarter of the model's width. */
+/* Defaults: the optimizer's numbers, and a quarter of the model's width as rank. */
 static enum error_code take_low_rank(struct plan *p, const struct low_rank_flags *f, struct error *err)
 {
     const char *const flag = f->rank ? "--rank" : f->refresh ? "--refresh" : f->scale >= 0 ? "--galore-scale"
@@ -172,7 +171,7 @@ static enum error_code take_low_rank(struct plan *p, const struct low_rank_flags
     return OK;
 }
 
-/* Gradients have the model's format, or fp32 beside 16-bit weights. */
+/* Gradients have the model's format; with 16-bit weights they may be fp32. */
 static enum error_code take_formats(struct train_options *o, const char *gradients, struct error *err)
 {
     const enum dtype own = o->plan.dtype, wide = dtype_wide(own), asked = gradients ? dtype_by_name(gradients) : wide;
@@ -187,7 +186,7 @@ static enum error_code take_formats(struct train_options *o, const char *gradien
     return OK;
 }
 
-/* Of an optimizer that knows losses alone; and what does not go with it that the plan knows nothing of. */
+/* The distance of an optimizer that uses only losses; refuses flags that clash with it and are not in the plan. */
 static enum error_code take_distance(struct train_options *o, double distance, bool gradients_given, struct error *err)
 {
     struct plan *p = &o->plan;
@@ -218,7 +217,7 @@ void train_set_rates(struct hyperparameters *h, const struct train_options *o, i
     h->warmup = o->warmup >= 0 ? updates * o->warmup : h->steps / 10;
 }
 
-/* What asks for numbers, of a backend that has none. */
+/* Refuse flags that need numbers, if the backend has none. */
 static enum error_code refuse_numbers(const struct train_options *o, const char *backend, struct error *err)
 {
     const char *flag = o->check ? "--check" : o->save ? "--save" : o->dump ? "--dump" : o->sample ? "--sample" : NULL;

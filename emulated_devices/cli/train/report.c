@@ -1,4 +1,4 @@
-/* report.c -- what `orrery train` says: lines for a person, JSON for a program. */
+/* report.c -- the reports of `orrery train`: lines of text, and JSON. */
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
@@ -51,7 +51,7 @@ void report_start(const struct train_record *r, const struct text *text)
     fflush(r->out);
 }
 
-/* A live line on a terminal; elsewhere about twenty lines in all. */
+/* On a terminal one line that is overwritten; otherwise about twenty lines in total. */
 void report_step(const struct train_record *r, int64_t i)
 {
     const int64_t last = r->options->steps - 1;
@@ -72,7 +72,7 @@ void report_step(const struct train_record *r, int64_t i)
     fflush(r->out);
 }
 
-/* A step's, on the average. */
+/* The mean number of sequences of a step. */
 static double mean_sequences(const struct train_record *r)
 {
     int64_t sum = 0;
@@ -80,7 +80,7 @@ static double mean_sequences(const struct train_record *r)
     return (double)sum / (double)r->steps;
 }
 
-/* Of the model's matrices and attention, for the plan's B sequences. */
+/* Floating-point operations of the model's matrices and attention, for the plan's B sequences. */
 static double step_flops(const struct plan *p)
 {
     return p->optimizer->forward_only ? 2 * model_forward_flops(&p->model, p->B, p->S)
@@ -120,7 +120,7 @@ static bool same_traffic(const struct device_report *a, const struct device_repo
     return true;
 }
 
-/* Where devices first .. last are: the coordinates that they share. */
+/* Print the coordinates that devices first .. last have in common. */
 static void print_place(struct columns *t, const struct mesh *m, int first, int last)
 {
     char place[64] = "";
@@ -152,7 +152,7 @@ static void size_in(struct columns *t, uint64_t bytes, uint64_t pieces)
     columns_add(t, RIGHT_ALIGNED, "%s in %llu", size_format(bytes).text, (unsigned long long)pieces);
 }
 
-/* A table with a row for each range of devices that are alike. */
+/* A table with a row for each range of devices with equal values. */
 static void print_ranges(const struct train_record *r, const char *const *names,
                          bool (*same)(const struct device_report *, const struct device_report *),
                          void (*row)(struct columns *, const struct mesh *, const struct device_report *))
@@ -188,7 +188,7 @@ static void tier_row(struct columns *t, const struct mesh *m, const struct devic
     size_in(t, x->tier.bytes_written, x->tier.writes);
 }
 
-/* The axis over which each kind of schemes talks. */
+/* The axis over which each kind of scheme sends. */
 static const struct { enum traffic_kind kind; enum axis axis; const char *title; } kind_axis[] = {
     { TRAFFIC_PIPELINE, PP, "pipeline pp" },  { TRAFFIC_DATA, DP, "data dp" },
     { TRAFFIC_ATTENTION, CP, "attention cp" },
@@ -229,7 +229,7 @@ static void print_traffic(const struct train_record *r)
     print_ranges(r, titles, same_traffic, traffic_row);
 }
 
-/* What stands in the place of gradients. */
+/* Print the slope, which replaces the gradients' norm. */
 static void print_slope(const struct train_record *r)
 {
     uint64_t most = 0;
@@ -251,7 +251,7 @@ static bool all_exact(const struct train_record *r, bool memory)
     return exact;
 }
 
-/* Picoseconds: the time of the device that took longest, over the steps. */
+/* Picoseconds per step of the slowest device. */
 static double virtual_step(const struct train_record *r)
 {
     int64_t most = 0;
@@ -260,7 +260,7 @@ static double virtual_step(const struct train_record *r)
     return r->steps > 0 ? (double)most / (double)r->steps : 0;
 }
 
-/* Where copies train apart, what has become of the last steps. */
+/* With replicas that train apart: report the rounds, and the steps after the last outer step. */
 static void report_rounds(const struct train_record *r)
 {
     const struct plan *p = &r->options->plan;
@@ -277,7 +277,7 @@ static void report_rounds(const struct train_record *r)
                 (long long)(done - done % o.every));
 }
 
-/* What --paranoid has compared. */
+/* The result of --paranoid. */
 void report_copies(const struct train_record *r)
 {
     if (!r->options->paranoid) return;
@@ -358,7 +358,7 @@ static void add_operation(cJSON *kind, enum operation op, const struct traffic *
             add_sent(cJSON_AddObjectToObject(o, cluster->link[l].level), t->level[l].messages, t->level[l].bytes);
 }
 
-/* What a kind of schemes sent, and of it each operation, by the level of the link. */
+/* What a kind of scheme sent: in total and for each operation, by level of the link. */
 static void add_kind(cJSON *sent, enum traffic_kind kind, const struct ledger *counted, const struct cluster *cluster)
 {
     const struct traffic all = ledger_kind(counted, kind);
@@ -396,7 +396,7 @@ static void add_device(cJSON *list, const struct mesh *m, const struct cluster *
     cJSON_AddNumberToObject(o, "virtual_ps", (double)d->virtual_time);
 }
 
-/* Such numbers are null in the steps: JSON has none that is not finite. */
+/* Numbers that are not finite are null in the steps, because JSON cannot represent them. */
 static void add_divergence(cJSON *root, const struct divergence *d)
 {
     cJSON *o = cJSON_AddObjectToObject(root, "diverged");

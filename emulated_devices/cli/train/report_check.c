@@ -1,12 +1,12 @@
-/* report_check.c -- what a run beside the reference has found:
- * the first failure, where and by how much, then the worst of each kind. */
+/* report_check.c -- the comparison with the reference: the first failure, its place and size, then the worst of each
+ * kind. */
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <string.h>
 
-/* What happened, for somebody who has to find the line. */
+/* Describe the failure in detail, to help find the wrong line of code. */
 static void print_failure(FILE *out, const struct comparison *c, const struct plan *p)
 {
     const struct worst *f = &c->first;

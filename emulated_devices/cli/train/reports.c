@@ -1,10 +1,10 @@
-/* reports.c -- what each device did, brought to rank 0. */
+/* reports.c -- collects each device's report on rank 0. */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/verify/counts.h"
 #include <stdio.h>
 #include <unistd.h>
 
-/* Resident bytes of this process, where /proc tells; 0 elsewhere. */
+/* Resident bytes of this process, from /proc; 0 without /proc. */
 static uint64_t resident_bytes(void)
 {
     unsigned long long pages = 0, ignored;

@@ -1,8 +1,8 @@
-/* run.c -- what makes a run this run: saved with a checkpoint, taken up again by --resume, and held to.
+/* run.c -- the settings that define a run: saved with a checkpoint, read by --resume, and compared.
  *
- * A run is a list of names and texts.  Names that begin with "--" are flags: a resumed run that is not given one takes
- * it from there.  The others are facts: the model's shape, the text's checksum.  What changes no function is in
- * neither: the mesh, schemes that add up the same sums, how many steps, what is printed.
+ * A run is a list of names and texts.  Names that begin with "--" are flags: a resumed run takes those that it is not
+ * given from the list.  The others are facts: the model's shape, the text's checksum.  Settings that do not change the
+ * function are not in the list: the mesh, schemes that compute the same sums, the number of steps, what is printed.
  */
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/sha256.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TEXT_LENGTH = 4200 };             /* bytes: a path and some more */
+enum { TEXT_LENGTH = 4200 };             /* bytes: a path and more */
 
 /* ---- writing it down --------------------------------------------------------------------------------------------- */
 
@@ -94,7 +94,7 @@ static void add_formats(struct run_list *l, const struct plan *p)
     if (data_quantises(&p->data)) add_whole(l, "--quantize-block", p->data.quantise_weights.block);
 }
 
-/* Copies that train apart are as many models. */
+/* The number of replicas that train apart: each is its own model. */
 static void add_replicas(struct run_list *l, const struct plan *p)
 {
     const struct outer outer = data_outer(&p->data);
@@ -106,8 +106,8 @@ static void add_replicas(struct run_list *l, const struct plan *p)
     add_whole(l, "replicas", plan_replicas(p));
 }
 
-/* A schedule that does not compute plain training decides what does, with the microbatches and the
- * places that it is for. */
+/* A schedule that does not compute plain training changes the function, as do its numbers of microbatches and
+ * places. */
 static enum error_code add_schedule(struct run_list *l, const struct plan *p, struct error *err)
 {
     struct schedule s;
@@ -169,7 +169,7 @@ static bool given_anew(const cJSON *run, const char *name, int argc, char *const
     return options_given(argc, argv, name);
 }
 
-/* Flags that are about another one: where that one is given anew, they are not taken from the checkpoint. */
+/* Flags that belong to another flag: if that one is given with a new value, they are not taken from the checkpoint. */
 static bool follows_given(const cJSON *run, const char *name, int argc, char *const argv[])
 {
     static const struct { const char *name, *of[2]; } about[] = {
@@ -215,7 +215,7 @@ static bool differs(const cJSON *saved, const cJSON *now, const char *name)
     return strcmp(name, "--data") != 0 && strcmp(text_of(saved, name), text_of(now, name)) != 0;
 }
 
-/* What nobody can go on with, once it was saved: there are no states for another. */
+/* Settings that cannot be changed even with --override: there are no states for other values. */
 static bool is_for_good(const char *name)
 {
     static const char *const names[] = { "--optimizer", "--rank", "--history", "replicas", "--data-parallel" };

@@ -1,5 +1,5 @@
-/* sample.c -- what the trained model is worth: its weights brought to rank 0, its loss on held-out
- * text, and what it writes. */
+/* sample.c -- evaluates the trained model: collects its weights on rank 0, computes its loss on held-out text, and
+ * prints a sample. */
 #include "emulated_devices/cli/train/train.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
@@ -23,7 +23,7 @@ static int32_t draw(const struct tensor logits, int64_t row, double u)
     return (int32_t)V - 1;
 }
 
-/* A byte of text; a token beyond bytes by its number. */
+/* Print a byte of text; a token that is no byte as a number. */
 static void print_token(FILE *out, int32_t token)
 {
     if (token == '\n') fprintf(out, "\n    ");

@@ -1,4 +1,4 @@
-/* train.c -- `orrery train`: a model, a mesh, a text, and one device beside it to check. */
+/* train.c -- `orrery train`: trains a model on a mesh with a text, and can compare it with one device. */
 #include "emulated_devices/cli/launch/machine.h"
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/train/train.h"
@@ -49,7 +49,7 @@ static enum error_code load_text(const struct train_options *o, struct text *tex
     return fail_about(err, e, o->data ? "--data" : "--data is not given, and");
 }
 
-/* What cannot be written is better known before the training than after it. */
+/* Before training, check that output files can be written. */
 static enum error_code probe_outputs(const struct train_options *o, struct error *err)
 {
     enum error_code e = o->save ? fail_about(err, checkpoint_probe(o->save, err), "--save") : OK;
@@ -59,8 +59,7 @@ static enum error_code probe_outputs(const struct train_options *o, struct error
     return e;
 }
 
-/* What no device could hold is better known before there are devices.
- * @param[out] together  of all of them, on this machine. */
+/* Before devices start, check the memory budget.  @param[out] together  bytes of all devices, on this machine. */
 static enum error_code check_budget(const struct train_options *o, uint64_t *together, struct error *err)
 {
     struct plan_memories m;
@@ -106,7 +105,7 @@ static enum error_code one_step(struct session *r, int64_t i, struct error *err)
     spent += measure_now() - t0;
     if (!e && r->options->paranoid) e = replicas_check(&r->trainer, AFTER_OPTIMIZER, &r->record.copies, err);
     if (!e && reference_here) e = reference_update(&r->reference, err);
-    if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail on rank 0 alone */
+    if (r->checking) e = comm_agree(r->trainer.comm, e, err);       /* the reference can fail only on rank 0 */
     if (!e && r->checking) e = compare_weights(&r->trainer, &r->reference, &r->record.comparison, err);
     if (!e && r->checking) e = reference_follow(&r->reference, &r->trainer, err);
     if (!e) step_diverges(r->options->plan.optimizer, r->trainer.step, &result, &r->divergence);
@@ -140,7 +139,7 @@ static enum error_code start_reference(struct session *r, struct batch_source so
     return reference_follow(&r->reference, &r->trainer, err);
 }
 
-/* What was counted is compared with what was predicted in every run: verify/counts.h. */
+/* Every run compares counts with predictions: verify/counts.h. */
 static enum error_code check_counts(const struct train_record *r, struct error *err)
 {
     for (int d = 0; d < r->options->plan.mesh.devices; d++) {
@@ -151,7 +150,7 @@ static enum error_code check_counts(const struct train_record *r, struct error *
     return OK;
 }
 
-/* Over the budget, one wants to see who holds what, and what would do. */
+/* If the budget was exceeded, print each device's memory and what would help. */
 static enum error_code say_memory(const struct train_record *r, enum error_code e, struct error *err)
 {
     const struct mesh *m = &r->options->plan.mesh;
@@ -169,7 +168,7 @@ static enum error_code say_memory(const struct train_record *r, enum error_code 
                 (unsigned long long)(need + 1023) / 1024);
 }
 
-/* Every device's report, to rank 0; also of a run that ended because there was not memory enough. */
+/* Collect every device's report on rank 0; also after a run that ran out of memory. */
 static enum error_code collect_record(struct session *r, enum error_code e, struct error *err)
 {
     const enum error_code told =
@@ -178,8 +177,7 @@ static enum error_code collect_record(struct session *r, enum error_code e, stru
     return comm_agree(r->trainer.comm, r->speaks ? say_memory(&r->record, e, err) : e, err);
 }
 
-/* What the model is worth, unless it has diverged: then it is worth nothing.
- * All devices know at the end whether it has. */
+/* Evaluate the model, unless it has diverged.  At the end all devices know whether it has. */
 static enum error_code judge(struct session *r, const struct text *text, struct error *err)
 {
     const struct train_options *o = r->options;
@@ -206,7 +204,7 @@ static enum error_code save(struct session *r, const struct text *text, struct e
     return e;
 }
 
-/* What a run ends with that has been reported. */
+/* The error with which a reported run ends. */
 static enum error_code verdict(const struct session *r, struct error *err)
 {
     char text[sizeof err->text];
@@ -277,7 +275,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     return e;
 }
 
-/* Under a launcher: be one device. */
+/* Under a launcher: run as one device. */
 static enum error_code train_device(const struct train_options *o, struct error *err)
 {
     struct device device;
@@ -295,7 +293,7 @@ static enum error_code train_device(const struct train_options *o, struct error 
         device_close(&device);
         return e;
     }
-    /* Only now a device knows which one it is, and how fast. */
+    /* only now a device knows its rank, and so its speed */
     const struct cluster own = cluster_of_rank(&o->cluster, comm.rank);
     clock_restart(&device.clock, &own, o->plan.dtype);
     if (comm.size != o->plan.mesh.devices)
@@ -319,7 +317,7 @@ static enum error_code train_device(const struct train_options *o, struct error 
     return e;
 }
 
-/* What is wrong with files is reported once, before the devices start. */
+/* Errors in files are reported once, before the devices start. */
 static enum error_code launch_checked(const struct train_options *o, int argc, char **argv, int *status,
                                       struct error *err)
 {

@@ -1,4 +1,4 @@
-/* collectives.c -- `orrery verify collectives`: every algorithm of every operation; rank 0 speaks. */
+/* collectives.c -- `orrery verify collectives`: every algorithm of every operation; rank 0 prints. */
 #include "emulated_devices/verify/collectives.h"
 #include "emulated_devices/cli/verify/verify.h"
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
 
-/* What has been found of one operation, for a line. */
+/* The results of one operation, for a line. */
 struct tally { char names[400], refused[200]; int calls; bool failed; };
 
 static void add_name(char *list, size_t size, const char *name)
@@ -46,7 +46,7 @@ static void record_algorithm(struct job *j, const struct algorithm *a, const str
     if (j->prints && o->verdict.code) printf("      %s\n", o->verdict.text);
 }
 
-/* The members in reverse: who confuses devices with members fails. */
+/* A group with the members in reverse order: code that confuses ranks with members fails. */
 static enum error_code open_group(struct group *g, struct comm *world, struct error *err)
 {
     int ranks[VERIFY_MOST_DEVICES];

@@ -1,4 +1,4 @@
-/* device.c -- what one device of a verifying job does: families of cases, one after the other; rank 0 speaks. */
+/* device.c -- one device of a verifying job: runs families of cases one after another; rank 0 prints. */
 #include "emulated_devices/cli/verify/verify.h"
 #include "emulated_devices/verify/cases.h"
 #include <stdio.h>
@@ -32,7 +32,7 @@ void verify_refuse(struct job *j, const char *family, const char *what, const st
 
 /* ---- families ---------------------------------------------------------------------------------------------------- */
 
-/* The kind of schemes of a family's place, behind the collectives. */
+/* The kind of schemes of a family; collectives come first. */
 static enum scheme_kind kind_at(int place)
 {
     for (int k = 0; k < SCHEME_KINDS; k++)

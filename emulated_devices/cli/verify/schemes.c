@@ -1,4 +1,5 @@
-/* schemes.c -- `orrery verify tensor`, data, ..: the cases of a kind of schemes as lines and as JSON; rank 0 speaks. */
+/* schemes.c -- `orrery verify tensor`, data, ..: the cases of a kind of schemes, as lines and as JSON; rank 0
+ * prints. */
 #include "emulated_devices/cli/verify/verify.h"
 #include "emulated_devices/verify/cases.h"
 #include <stdio.h>
@@ -10,7 +11,7 @@ static const char *plural(int n) { return n == 1 ? "" : "s"; }
 
 struct ratio_text { char text[16]; };
 
-/* Three decimals where it matters, above 100 the size of it. */
+/* Three decimals; above 100 only the order of magnitude. */
 static struct ratio_text ratio(double r)
 {
     struct ratio_text t;
@@ -23,7 +24,7 @@ static const char *bits_word(const struct case_outcome *o)
     return !o->has_twin ? "-" : o->same_bits ? "==" : "other";
 }
 
-/* What is unusual behind the line, or below it where it does not fit. */
+/* Print values that are not defaults after the line, or below it if there is no room. */
 static void print_case(const struct cases *c, const struct choice *x, const struct plan *p,
                        const struct case_outcome *o)
 {
@@ -82,7 +83,7 @@ static void record_case(struct job *j, const struct cases *c, const struct choic
     cJSON_AddBoolToObject(to, "memory_equals_formulas", o->outcome.memory.code == OK);
 }
 
-/* Two values, and why no plan has both. */
+/* Report two values that no plan can have together, and the reason. */
 static void refuse_pair(struct job *j, const struct cases *c, const struct value_pair *p, const struct error *why)
 {
     char text[120];

@@ -1,4 +1,4 @@
-/* verify.c -- `orrery verify`: a job of 1, 2, .. N devices, one after the other, and what they find added up. */
+/* verify.c -- `orrery verify`: runs jobs of 1, 2, .. N devices, one after another, and adds up their results. */
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/cli/verify/verify.h"
 #include "ref/io/json.h"
@@ -41,7 +41,7 @@ static enum error_code parse(struct verify_options *o, int argc, char **argv, bo
     return e ? e : set_backend(backend, err);
 }
 
-/* Take a job's cases and counts over from what it has written. */
+/* Add a job's cases and counts from the file that it has written. */
 static enum error_code add_job(cJSON *root, const char *path, struct verify_count *all, struct error *err)
 {
     cJSON *job;
@@ -118,7 +118,7 @@ static enum error_code verify_all(const struct verify_options *o, char *program,
 
 enum error_code command_verify(int argc, char **argv, int *status, struct error *err)
 {
-    struct verify_options o = { .devices = 8, .cluster_name = "a100-ethernet" };     /* whose nodes are the smallest */
+    struct verify_options o = { .devices = 8, .cluster_name = "a100-ethernet" };     /* it has the smallest nodes */
     bool help;
     (void)status;
     enum error_code e = parse(&o, argc, argv, &help, err);
