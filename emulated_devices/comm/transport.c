@@ -58,12 +58,16 @@ static enum error_code agree_to_connect(const struct comm *c, enum error_code lo
     return fail(err, (enum error_code)said.code, "%s", said.error.text);
 }
 
-static bool initialized_here;        /* MPI starts once per process: in transport_begin, or earlier by other code */
+/* MPI starts once in a process: in the first transport_begin, or before, by somebody else.  A device of `verify` opens a
+ * comm for each case beside its own: MPI ends with the last one. */
+static struct { bool started_here; int open; } mpi;
 
 static void finalize(void)
 {
-    if (initialized_here) MPI_Finalize();
-    initialized_here = false;
+    mpi.open--;
+    if (mpi.open > 0 || !mpi.started_here) return;
+    MPI_Finalize();
+    mpi.started_here = false;
 }
 
 bool comm_uses_ucx(void)
@@ -78,8 +82,9 @@ enum error_code transport_begin(struct comm *c, struct error *err)
     int initialized = 0;
     MPI_Initialized(&initialized);
     if (!initialized && MPI_Init(NULL, NULL) != MPI_SUCCESS) return fail(err, ERR_COMM, "MPI could not be started");
-    initialized_here = !initialized;
-    /* For an error in MPI_Test, MPICH uses the error handler of the world, not of the message's communicator. */
+    mpi.started_here = mpi.started_here || !initialized;
+    mpi.open++;
+    /* Where MPI_Test finds an error, MPICH asks not the message's communicator but the world's. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
