@@ -58,8 +58,8 @@ static enum error_code agree_to_connect(const struct comm *c, enum error_code lo
     return fail(err, (enum error_code)said.code, "%s", said.error.text);
 }
 
-/* MPI starts once in a process: in the first transport_begin, or earlier in code that is not ours.  A device of `verify`
- * opens a comm for each case beside its own: MPI ends with the last one. */
+/* MPI starts once in a process: in the first transport_begin, or earlier in code that is not ours.  A device of
+ * `verify` opens a comm for each case beside its own: MPI ends with the last one. */
 static struct { bool started_here; int open; } mpi;
 
 static void finalize(void)
