@@ -1,10 +1,10 @@
 /* comm.h -- communication between devices: groups, exchanges, messages, and a count of each of them.
  *
- * The files in this folder are the only ones that call MPI.  Nothing ever blocks inside it: MPICH spins in blocking
- * calls, which with more ranks than cores starves the very rank one waits for.  Every wait starts the non-blocking
- * call, tests, and yields the core.
+ * The files in this folder are the only ones that call MPI.  No call blocks inside MPI: MPICH spins in blocking calls,
+ * and with more ranks than cores this takes the core from the rank that is waited for.  Every wait starts the
+ * non-blocking call, tests, and yields the core.
  *
- * A *group* is a list of ranks with a context of its own; making one is local and cheap.  One *exchange* is one
+ * A *group* is a list of ranks with its own context; creating one is local and cheap.  One *exchange* is one
  * operation on a group (an all-reduce, a send from stage to stage); messages of two groups or of two exchanges never
  * mix, because context and exchange number are in the tag (and, in full, in the message).  All members of a group begin
  * the same exchanges in the same order.
@@ -12,15 +12,16 @@
  * CONTROL exchanges take no virtual time.
  *
  * Environment
- *   ORRERY_WAIT_LIMIT=S   seconds (120) in which no device of the job computes and no message arrives, before one says
- *   who waits
- *                         for whom and ends the job with status 1.  Long enough for a disk that takes in a checkpoint.
- *   ORRERY_CHECK_CALLS=1  before each collective its members compare how they were called; debug builds do, unless it
- *   is 0 ORRERY_SYNCHRONOUS=1  no send completes before its receive has begun: finds programs that rely on buffering
- *   ORRERY_BACKEND=NAME   of devices that are opened without naming one (device/device.h)
- *   ORRERY_STREAMS=W      off, earliest, latest or random:SEED: when what is in flight is there (device/flight.h);
- *   finds missing waits ORRERY_DELAY=N        up to N microseconds of random delay before sends and waits: finds
- *   results that depend on timing
+ *   ORRERY_WAIT_LIMIT=S   seconds (120) in which no device of the job computes and no message arrives, before a device
+ *                         reports which device waits for which and ends the job with status 1.  Long enough for writing
+ *                         a checkpoint to a disk.
+ *   ORRERY_CHECK_CALLS=1  before each collective its members compare their arguments; debug builds do, unless it is 0
+ *   ORRERY_SYNCHRONOUS=1  no send completes before its receive has begun: finds programs that rely on buffering
+ *   ORRERY_BACKEND=NAME   for devices that are opened without naming a backend (device/device.h)
+ *   ORRERY_STREAMS=W      off, earliest, latest or random:SEED: when data in flight arrives (device/flight.h); finds
+ *                         missing waits
+ *   ORRERY_DELAY=N        up to N microseconds of random delay before sends and waits: finds results that depend on
+ *                         timing
  */
 #ifndef ORRERY_COMM_H
 #define ORRERY_COMM_H
@@ -38,31 +39,31 @@ struct comm {
     int rank, size;
     uint32_t *contexts;                         /* [size] groups made so far together with each device */
     struct ledger counted;                      /* every message and addition so far */
-    struct ledger expected;                     /* what the formulas say of every call so far */
-    struct traffic *rehearsal;                /* not NULL: messages are entered here and not sent, and no time passes */
+    struct ledger expected;                     /* the formulas' sum over all calls so far */
+    struct traffic *rehearsal;                  /* not NULL: messages are counted here, not sent; no time passes */
     struct transport *transport;                /* MPI's side of it */
     struct group *everyone;                     /* for agreement and barriers */
-    bool checks_calls;                          /* collectives make sure that all members call them alike */
-    const struct listener *listener;            /* is told what arrives and is added here, or NULL */
+    bool checks_calls;                          /* collectives check that all members call them alike */
+    const struct listener *listener;            /* called for arrived messages and sums, or NULL */
 };
 
 /**
  * Connect this device with all others.
  * Collective over all processes of the job; must be the first use of MPI.
- * @return OK, or on every device the same: ERR_COMM, with the words of the first device that failed and nothing to
+ * @return OK, or on every device the same: ERR_COMM, with the message of the first device that failed; nothing to
  *     close.
  */
 enum error_code comm_open(struct comm *, struct device *, struct error *);
 
-/** Whether MPI's messages travel by UCX.  May be asked before comm_open. */
+/** Whether MPI sends messages with UCX.  May be called before comm_open. */
 bool comm_uses_ucx(void);
 
 /** Disconnect.  Collective; every exchange must be complete. */
 void comm_close(struct comm *);
 
 /**
- * Stand for one of so many devices without connecting to them: groups can be made and formulas asked, and nothing can
- * be sent.  Local.  @return OK, or ERR_MEMORY with nothing to close.
+ * Make a comm of one device without connecting it: groups can be created and formulas evaluated, but nothing can be
+ * sent.  Local.  @return OK, or ERR_MEMORY with nothing to close.
  */
 enum error_code comm_outline(struct comm *, struct device *, int rank, int size, struct error *);
 void comm_outline_close(struct comm *);
@@ -70,14 +71,14 @@ void comm_outline_close(struct comm *);
 /** End the whole job at once, from one device, when agreement is impossible.  Does not return. */
 void comm_abort(struct comm *, int exit_status) __attribute__((noreturn));
 
-/** Say what has happened here, and end the whole job: where agreement is impossible because others wait for messages
- *  that will not come.  Does not return. */
+/** Print an error and end the whole job, when agreement is impossible because others wait for messages that will not
+ *  come.  Does not return. */
 void comm_give_up(struct comm *, const struct error *) __attribute__((noreturn));
 
 /**
  * Agree on one outcome: the error of the lowest rank that has one.
- * Collective over all devices.  Call it before the next message whenever one device alone can have failed.
- * @param local  what happened here; its text is in err if it is not OK.
+ * Collective over all devices.  Call it before the next message whenever a single device can have failed.
+ * @param local  this device's outcome; its text is in err if it is not OK.
  * @return the same code, with the same text in err, on every device.
  */
 enum error_code comm_agree(struct comm *, enum error_code local, struct error *err);
@@ -85,8 +86,7 @@ enum error_code comm_agree(struct comm *, enum error_code local, struct error *e
 /** Every device has reached this point.  Collective; counted as CONTROL. */
 void comm_barrier(struct comm *);
 
-/** comm_agree among the members of one group.  Collective over the group.
- * Where even this cannot be told, the job ends. */
+/** comm_agree among the members of one group.  Collective over the group.  If even this fails, the job ends. */
 enum error_code group_agree(struct group *, enum error_code local, struct error *err);
 
 /* ---- groups ------------------------------------------------------------------------------------------------- */

@@ -79,7 +79,7 @@ static inline bool patience_settle(MPI_Request *request)
     return false;
 }
 
-/* Sleep for a pseudo-random time up to so many nanoseconds (xorshift64). */
+/* Sleep for a pseudo-random time of at most `most` nanoseconds (xorshift64). */
 static inline void patience_delay(uint64_t most, uint64_t *state)
 {
     *state ^= *state << 13;

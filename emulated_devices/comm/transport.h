@@ -1,16 +1,16 @@
 /* transport.h -- the part of comm that calls MPI; private to this folder.
  *
- * A message is a head and, if it is large, a body.  The head is an MPI message of its own: the length, the sender's
+ * A message is a head and, if it is large, a body.  The head is a separate MPI message: the length, the sender's
  * virtual time, which exchange it belongs to, and the payload itself if that is small (one copy on each side).  A large
  * payload follows as the body, straight from the sender's buffer to the receiver's, cut into pieces that MPI's int can
- * count.  Heads and bodies travel on two communicators with the same tag: MPI keeps the order of each, so the n-th
- * body between a pair under a tag belongs to the n-th large head, whatever else went wrong with lengths.
+ * count.  Heads and bodies are sent on two communicators with the same tag: MPI keeps the order of each, so the nth
+ * body between a pair under a tag belongs to the nth large head, even if lengths are wrong.
  *
  *   sender    MPI_Isend(head) [ MPI_Isend(piece) ... ]
  *   receiver  MPI_Irecv(head) [ MPI_Irecv(piece) ... ]    both posted at once, since it knows the length it wants
  *
- * Where the described cluster has messages that wait for their receiver (rendezvous), such a message is answered: as
- * soon as its receive is posted, the virtual time of that goes to the sender, on a third communicator.
+ * If a message of the described cluster waits for its receiver (rendezvous), it is answered: as soon as its receive is
+ * posted, the virtual time of posting is sent to the sender, on a third communicator.
  *
  *   sender    MPI_Irecv(answer)  then as above
  *   receiver  MPI_Isend(answer)  then as above
@@ -41,17 +41,18 @@ struct head {
     uint8_t named, rendezvous, unused[2];
 };
 
-enum { STAGE = 8192, SMALL = STAGE - (int)sizeof(struct head) };     /* payload up to SMALL bytes travels in the head */
+enum { STAGE = 8192, SMALL = STAGE - (int)sizeof(struct head) };     /* payload up to SMALL bytes is in the head */
 
-/* A message on its way. */
+/* A message in flight. */
 struct slot {
     struct exchange exchange;
     struct head *stage;                 /* [STAGE bytes and an answer] the head as sent or received; kept for the next
                                          * user of the slot */
     MPI_Request head, *body;            /* body: [pieces] */
     MPI_Request reply;
-    int64_t *answer;              /* behind the stage, since slots move: when the receive was posted, in virtual time */
-    struct passage passage;             /* what the clock knows of it */
+    int64_t *answer;                    /* virtual time at which the receive was posted; after the stage, because slots
+                                         * move */
+    struct passage passage;             /* for the clock */
     void *data;                         /* the device's, or the host's */
     char *view;                         /* the same for MPI, while it may read or write there; NULL: not now */
     uint64_t bytes;                     /* to send, or expected */

@@ -44,7 +44,7 @@ struct arena {
     struct arena_use peak;              /* the largest of each tag and of the total, at different times */
     struct arena_use at_peak;           /* the use when the total was largest */
     struct arena_block *held[ARENA_LISTS];      /* blocks in use, by address */
-    struct flight *flight;              /* is told what is freed (flight.h), or NULL */
+    struct flight *flight;              /* called for freed blocks (flight.h), or NULL */
     struct arena_block *spare[ARENA_LISTS];     /* freed blocks, kept for reuse, by size */
     uint64_t spare_bytes;
 };
@@ -67,7 +67,7 @@ void *arena_alloc(struct arena *, enum arena_tag, uint64_t bytes);
 /** Free a block; NULL is allowed.  In poison builds, aborts if a guard band was overwritten. */
 void arena_free(struct arena *, void *);
 
-/** Whether an address lies in a block that has not been freed, with which tag, and how long the block is. */
+/** Whether an address is in a block that has not been freed; the block's tag and length. */
 bool arena_look(const struct arena *, const void *, enum arena_tag *, uint64_t *bytes);
 
 /** Fill device or host memory with a pattern that is NaN as two floats and as one double. */

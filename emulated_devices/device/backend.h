@@ -1,19 +1,19 @@
-/* backend.h -- what computes, and where its memory is: one table for each kind of device.
+/* backend.h -- computing and memory of one kind of device, as a table of functions.
  *
- * A backend is one file in device/backends/ and one line in its registry.  Everything above it (collectives, schemes,
- * the model) holds addresses of device memory, may add to them, and hands them back; it never looks behind them.  Who
- * must see numbers asks for a host view, and gives it back:
+ * A backend is one file in device/backends/ and one line in its registry.  All code above it (collectives, schemes, the
+ * model) has only addresses of device memory.  It may add offsets to them and pass them on, but never dereferences
+ * them.  Code that needs the numbers gets a host view, and ends it:
  *
  *   struct views v = views_of(d);
  *   tensor_convert(view_write(&v, Y), view_read(&v, X));
  *   views_end(&v);
  *
- * Memory of the host (a batch's ids and labels, a message's header, homes of the slow tier) may be passed wherever
- * device memory may: a host view of it is itself, and an operation that is given it brings it over.
+ * Host memory (a batch's ids and labels, a message's header, homes of the slow tier) may be passed wherever device
+ * memory may: a host view of it is the memory itself, and an operation copies it to the device.
  *
- * REQUIRED entries are never NULL.  A backend that leaves an OPTIONAL one NULL declines it: generic.c does the same,
- * with the same bits as the one-device model, through host views.  So a new backend begins with what is required, and
- * takes over what it is slow at.  tests/devices/test_backend.c holds every backend with numbers to the table.
+ * REQUIRED entries are never NULL.  If an OPTIONAL one is NULL, generic.c computes it through host views, with the same
+ * bits as the one-device model.  So a new backend can start with the required entries, and add operations that are slow
+ * without it.  tests/devices/test_backend.c checks every entry of every backend that has numbers.
  */
 #ifndef ORRERY_BACKEND_H
 #define ORRERY_BACKEND_H
@@ -35,7 +35,7 @@ struct backend {
     /* Rows of `width` bytes, a pitch apart.  Either side may be the host's.  A single row may overlap itself. */
     void (*copy)(struct device *, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                  size_t rows);
-    /* A host view, after all operations so far.  host_write's shows what is there, too; what is written through it is
+    /* A host view, after all operations so far.  host_write's also has the current contents; data written through it is
      * on the device after host_done at the latest.  Nothing else writes those bytes until then.  No virtual time. */
     const void *(*host_read)(struct device *, const void *, size_t bytes);
     void *(*host_write)(struct device *, void *, size_t bytes);

@@ -1,22 +1,22 @@
 /* clock.h -- the virtual time of one device, in integer picoseconds.
  *
- * Time advances by what is computed and sent, at the rates of a described cluster (cluster.h), never by the wall clock:
- * the same plan takes the same time on every laptop, whatever the laptop is busy with.
+ * Time advances by computing and sending, at the rates of a described cluster (cluster.h), never by the wall clock: the
+ * same plan takes the same time on every laptop, under any load.
  *
  * A device has streams that compute (one at a time is current, and `now` is its time), engines that copy, and for each
  * link level a port that sends and a port that receives.  A message of n bytes keeps a port busy for d = gap + n /
  * rate:
  *
- *   sender's port      [a, a+d]              from when it was posted, as soon as the port has time
- *   receiver's port    [a+alpha, a+alpha+d]  the same, alpha later, or as soon as the port has time; then it is there
+ *   sender's port      [a, a+d]              a: when it is posted, or when the port is free
+ *   receiver's port    [a+alpha, a+alpha+d]  or when that port is free; at the end the message has arrived
  *
- * A port never idles while something waits for it, and takes turns between messages that come in together: so when a
- * set of messages is complete does not depend on the order in which they are waited for, and each one's time depends on
- * the program's order alone, never on which one really came first.
+ * A port is never idle while a message waits for it, and messages that arrive together share it in turns.  So the time
+ * at which a set of messages is complete does not depend on the order in which the program waits for them.  The time of
+ * each message depends only on this order, never on which one was first in real time.
  *
- * A message above the link's eager limit meets its receiver (rendezvous): a is not before the receive is posted.  Both
- * sides tell each other when they posted, so each knows; the sender's port, though, is held from its own posting on.
- * docs/virtual_clock.md tells the rest, and what this clock cannot say.
+ * A message above the link's eager limit waits for its receiver (rendezvous): a is not before the receive is posted.
+ * Both sides tell each other when they posted.  The sender's port is occupied from its own posting on.
+ * docs/virtual_clock.md has the rest, and the limits of this clock.
  */
 #ifndef ORRERY_CLOCK_H
 #define ORRERY_CLOCK_H

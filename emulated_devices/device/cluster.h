@@ -1,8 +1,8 @@
-/* cluster.h -- what a device and the links between devices can do: the machine whose time the virtual clock tells.
+/* cluster.h -- the rates of devices and links of the machine that the virtual clock describes.
  *
- * A description is a small JSON file; docs/virtual_clock.md says what each key means, device/clusters/ has the shipped
- * ones, which are part of the program.  Rates are whole numbers of millions a second, so that a time in picoseconds is
- * a fraction of integers, rounded once.
+ * A description is a small JSON file; docs/virtual_clock.md explains each key.  device/clusters/ has the included ones,
+ * which are part of the program.  Rates are integers, in millions per second, so a time in picoseconds is a fraction of
+ * integers, rounded once.
  */
 #ifndef ORRERY_CLUSTER_H
 #define ORRERY_CLUSTER_H
@@ -22,8 +22,8 @@ enum { CLUSTER_MOST_SPEEDS = 64 };
 /* The link between two devices that share this level and no nearer one.
  * Every device has a port of its own for each direction. */
 struct link {
-    char level[16];                     /* "pair", "node", "cluster": what the trace calls it */
-    int devices;                        /* ranks 0 .. devices-1 share it, the next ones the next; 0: all do */
+    char level[16];                     /* "pair", "node", "cluster": its name in traces */
+    int devices;                        /* size of one unit: ranks 0 .. devices-1, and so on; 0: all devices */
     picoseconds latency;                /* of a message: alpha */
     picoseconds gap;                    /* a port is busy this long for each message, besides its bytes */
     int64_t rate;                       /* 10^6 bytes a second; 0: bytes take no time */
@@ -31,7 +31,7 @@ struct link {
     char source[400];
 };
 
-/* What keeps and steps what is offloaded (tier.h): each device's share of its host. */
+/* Each device's share of its host, which keeps and steps offloaded tensors (tier.h). */
 struct host {
     int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time */
     int64_t memory_rate, drive_rate;    /* 10^6 bytes a second: the host's memory; a drive, in each direction; 0: no
@@ -64,17 +64,17 @@ enum error_code cluster_find(struct cluster *, const char *name_or_file, struct 
 /** Read a description from memory, with a NUL after its last byte.  @param where  names it in messages. */
 enum error_code cluster_parse(struct cluster *, const char *text, const char *where, struct error *);
 
-/** Whether so many devices fit, and how fast they compute in this format is known.  @return OK or ERR_PLAN. */
+/** Check that the cluster has enough devices, and a rate for this format.  @return OK or ERR_PLAN. */
 enum error_code cluster_check(const struct cluster *, int devices, enum dtype, struct error *);
 
 /** How fast this rank's device is, in percent of the description's rates. */
 int cluster_percent(const struct cluster *, int rank);
 
-/** The cluster as this rank's clock needs it: with the rates of its own device, rounded down to a
- * whole million once. */
+/** The cluster for this rank's clock: with the rates of its own device, rounded down once to a whole million. */
 struct cluster cluster_of_rank(const struct cluster *, int rank);
 
-/** units at so many millions a second, in picoseconds, rounded up once; 0 at rate 0.  Exact below 100 days. */
+/** The time of units at a rate in millions per second, in picoseconds, rounded up once; 0 at rate 0.  Exact below 100
+ *  days. */
 static inline picoseconds time_at_rate(uint64_t units, int64_t rate)
 {
     if (rate <= 0) return 0;

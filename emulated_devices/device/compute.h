@@ -33,7 +33,7 @@ static inline void backend_end(struct device *d)
         else generic_##operation(d, __VA_ARGS__);                           \
     } while (0)
 
-/* An operation that streams: so many tensors the size of X, so many operations for each element. */
+/* Charge an elementwise operation: `tensors` tensors of the size of X, `flops_each` operations per element. */
 static inline void dev_charge(struct device *d, const char *what, struct tensor X, int tensors, double flops_each)
 {
     device_charge(d, what, elementwise_cost(tensor_count(X), tensors, flops_each, X.dtype));

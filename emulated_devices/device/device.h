@@ -39,7 +39,7 @@ void device_close(struct device *);
 struct tensor device_tensor_1d(struct device *, enum arena_tag, int64_t n);
 struct tensor device_tensor_2d(struct device *, enum arena_tag, int64_t rows, int64_t cols);
 
-/** The same in a format of its own: gradients and the optimizer's state beside 16-bit weights. */
+/** The same in another format: for gradients and optimizer state of 16-bit weights. */
 struct tensor device_tensor_in(struct device *, enum arena_tag, enum dtype, int64_t n);
 
 /** Statistics that operations keep (ops.h): fp32 where the device's format has 16 bits.  cols 0: a vector. */

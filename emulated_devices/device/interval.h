@@ -1,7 +1,5 @@
-/* interval.h -- neighbours of one dimension: rows, columns, elements, tokens, sequences, heads, devices.
- *
- * The one type for "the first, and how many", and for lists of them.
- */
+/* interval.h -- ranges of one dimension: of rows, columns, elements, tokens, sequences, heads, devices; and lists of
+ * ranges. */
 #ifndef ORRERY_INTERVAL_H
 #define ORRERY_INTERVAL_H
 
@@ -17,13 +15,13 @@ static inline bool interval_equal(struct interval a, struct interval b)
     return a.first == b.first && a.count == b.count;
 }
 
-/** The same, so much further on. */
+/** The interval, moved by an offset. */
 static inline struct interval interval_moved(struct interval a, int64_t by)
 {
     return (struct interval){ a.first + by, a.count };
 }
 
-/** What both have.  .count is 0 where that is nothing. */
+/** The intersection.  .count is 0 if it is empty. */
 static inline struct interval interval_meet(struct interval a, struct interval b)
 {
     const int64_t first = a.first > b.first ? a.first : b.first;
@@ -31,8 +29,8 @@ static inline struct interval interval_meet(struct interval a, struct interval b
     return (struct interval){ first, end > first ? end - first : 0 };
 }
 
-/** Where block `index` begins when `count` are cut into `parts` blocks, of which the first count %
- * parts have one more; 0 <= index <= parts. */
+/** The first element of block `index` when `count` elements are cut into `parts` blocks, of which the first
+ *  count % parts have one more; 0 <= index <= parts. */
 static inline int64_t block_start(int64_t count, int parts, int index)
 {
     return count / parts * index + (count % parts < index ? count % parts : index);
@@ -45,23 +43,23 @@ static inline struct interval block_at(int64_t count, int parts, int index)
     return (struct interval){ first, block_start(count, parts, index + 1) - first };
 }
 
-/* Intervals of one dimension, in the order in which they lie in memory.  All zero: none. */
+/* Intervals of one dimension, in their order in memory.  All zero: none. */
 struct intervals {
-    int count, room;                    /* room -1: there was no memory, and what is in the list is not to be used */
+    int count, room;                    /* room -1: there was no memory; the list must not be used */
     struct interval *at;                /* [room] */
 };
 
 /** All of a dimension. */
 struct intervals intervals_whole(int64_t n);
 
-/** Add an interval behind the others.  One that follows the last without a gap makes it longer; an empty one adds
- *  nothing.  Without memory the list is lost: intervals_lost. */
+/** Append an interval.  One that follows the last without a gap extends it; an empty one adds nothing.  Without memory
+ *  the list is lost: intervals_lost. */
 void intervals_add(struct intervals *, struct interval);
 
-/** Add what an interval of these covers, counted in the order in which they lie: their third to fifth element, say. */
+/** Append a range of the elements of a list, counted in their order: for example its third to fifth element. */
 void intervals_add_part(struct intervals *, const struct intervals *of, struct interval part);
 
-/** How many they are together. */
+/** The total number of elements. */
 int64_t intervals_total(const struct intervals *);
 
 /** Whether an addition found no memory. */

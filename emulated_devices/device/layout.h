@@ -2,9 +2,8 @@
  *
  * A box is a start and an extent in each dimension of the whole tensor.  The boxes' elements are stored one box after
  * another, each row-major.  Contiguous and uneven splits, fused projections cut by heads, padded vocabularies,
- * sequences dealt out in zigzag: all are lists of boxes.  Initial values, comparison, checkpoints and resharding work
- * on boxes, once: everything here is a walk over the runs of elements that are contiguous both in the piece and in the
- * whole.
+ * sequences in zigzag order: all are lists of boxes.  Initial values, comparison, checkpoints and resharding work on
+ * boxes: all functions here walk over the runs of elements that are contiguous both in the piece and in the whole.
  */
 #ifndef ORRERY_LAYOUT_H
 #define ORRERY_LAYOUT_H

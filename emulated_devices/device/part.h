@@ -1,8 +1,8 @@
-/* part.h -- the part of a matrix that a device holds: some of its rows, and of each of them some columns.
+/* part.h -- the part of a matrix that a device holds: some of its rows, and some columns of each of them.
  *
- * What activations are cut like: rows by microbatches and copies of the model (and by position, in a sequence dealt out
- * in pieces), columns by heads, by feed-forward columns or by the vocabulary.  Every row has the same columns, and the
- * part lies in memory row by row; a list of boxes (layout.h), which lie one after another, could not say that.
+ * Activations are cut like this: rows by microbatches and copies of the model (and by position, in a cut sequence),
+ * columns by heads, by feed-forward columns or by the vocabulary.  Every row has the same columns, and the part is
+ * stored row by row; a list of boxes (layout.h), which are stored one after another, could not describe this.
  */
 #ifndef ORRERY_PART_H
 #define ORRERY_PART_H
@@ -15,7 +15,7 @@ struct part {
     struct intervals rows, cols;
 };
 
-/** Give back the lists. */
+/** Free the lists. */
 void part_free(struct part *);
 
 /** Whether there was memory for the lists. */

@@ -99,7 +99,7 @@ enum error_code case_bits_key(const struct plan *, uint64_t *key, struct error *
  * If weights are sent quantised, rounding errors can change a code; therefore the reference then continues from the
  * devices' weights after each step.
  * @param plan  has passed plan_check; its devices are those of the job, on its cluster.
- * @return OK when there is an outcome, whatever its verdict; or the same error on every device.
+ * @return OK when there is an outcome, with any verdict; or the same error on every device.
  */
 enum error_code case_run(const struct plan *plan, struct outcome *, struct error *);
 

@@ -37,7 +37,7 @@ struct case_outcome {
  * Train a case beside the reference.  Its twin is the plan with the most default values that must end with the same
  * bits; if it is another plan and has not been trained yet, train it too, without the reference.  Collective.
  * @param[out] plan  the plan of the case.
- * @return OK when there is an outcome, whatever its verdict; or the same error on every device.
+ * @return OK when there is an outcome, with any verdict; or the same error on every device.
  */
 enum error_code cases_run(struct cases *, const struct choice *, struct plan *plan, struct case_outcome *,
                           struct error *);

@@ -32,7 +32,7 @@ struct space {
                                          * microbatches; steps 0 where dp cannot have that size */
 };
 
-/** All dimensions on so many devices.  Local.  @return OK or ERR_MEMORY; space_close either way. */
+/** Set all dimensions for a number of devices.  Local.  @return OK or ERR_MEMORY; call space_close after both. */
 enum error_code space_open(struct space *, int devices, struct error *);
 void space_close(struct space *);
 

@@ -117,8 +117,8 @@ static bool settle_environment(void)
     const char *const usual[][2] = {
         { "OMP_WAIT_POLICY", "passive" },     /* threads that wait by spinning take cores from others */
         { "UCX_HANDLE_ERRORS", "none" },                /* MPICH's transport would print a page for each crash, */
-        { "UCX_LOG_LEVEL", "fatal" },                   /* remarks of its own, */
-        { "UCX_WARN_UNUSED_ENV_VARS", "n" },            /* and one about these */
+        { "UCX_LOG_LEVEL", "fatal" },                   /* other messages, */
+        { "UCX_WARN_UNUSED_ENV_VARS", "n" },            /* and one about these variables */
         /* MPICH's files in /dev/shm stay when a device is killed while it starts, and 64 MB of it, Docker's, are too
          * few for 16 devices.  UCX has other memory of the same speed that has no name. */
         { "UCX_TLS", ucx ? "^posix" : NULL },
@@ -144,7 +144,7 @@ void prepare_process(char **argv)
         announce_process(launcher_rank(), "starting");
         call_witness();
     }
-    hold_lifeline();                                    /* after the fork: a thread stays behind */
+    hold_lifeline();                                    /* after the fork, which would not copy its thread */
 }
 
 static int from_environment(const char *const names[])

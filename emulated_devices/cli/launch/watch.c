@@ -111,7 +111,7 @@ static bool is_private(struct watch *w, struct stream *s, const char *line)
         keep_noise(w, line);
         return true;
     }
-    if (s->to == STDERR_FILENO && starts_with(line, "orrery: ")) {      /* of devices that fail together, one speaks */
+    if (s->to == STDERR_FILENO && starts_with(line, "orrery: ")) {      /* if devices fail together, one is reported */
         if (!w->said[0]) strcpy(w->said, line);
         return true;
     }

@@ -144,8 +144,8 @@ enum error_code fail_diverged(const struct train_record *, struct error *);
 /** Collect every device's report on rank 0.  Collective. */
 enum error_code collect_reports(struct trainer *, int64_t steps, struct device_report *all, struct error *);
 
-/* sample.c: the trained model's loss on held-out text, and so many bytes of what it writes.  Collective; rank 0 has the
- * loss and prints the text. */
+/* sample.c: the trained model's loss on held-out text, and a sample of `bytes` bytes.  Collective over all devices;
+ * rank 0 has the loss and prints the text. */
 enum error_code print_sample(struct trainer *, const struct text *, int bytes, FILE *out, double *validation,
                              struct error *);
 

@@ -1,6 +1,6 @@
-/* range.h -- addresses that may not be accessed: where a backend's memory seems to be.
+/* range.h -- addresses that may not be accessed, for a backend's memory.
  *
- * One reserved stretch of virtual addresses, handed out in whole pages.  An access faults until its pages are opened.
+ * One reserved range of virtual addresses, allocated in whole pages.  An access faults until its pages are opened.
  */
 #ifndef ORRERY_RANGE_H
 #define ORRERY_RANGE_H
@@ -10,18 +10,18 @@
 
 struct range {
     char *base;
-    size_t size, used, page;            /* bytes; `used`: handed out so far, whether given back or not */
-    struct hole *holes;                 /* given back, for the next one of so many pages */
+    size_t size, used, page;            /* bytes; `used`: allocated so far, including freed ones */
+    struct hole *holes;                 /* freed, for the next allocation of the same number of pages */
 };
 
-/** Reserve so many bytes of addresses.  @return whether there were. */
+/** Reserve `size` bytes of addresses.  @return whether this was possible. */
 bool range_open(struct range *, size_t size);
 void range_close(struct range *);
 
 /** Addresses for `bytes`, at the start of a page.  @return NULL if none are left. */
 void *range_take(struct range *, size_t bytes);
 
-/** Give them back, and the memory behind them. */
+/** Free addresses and their memory. */
 void range_give(struct range *, void *, size_t bytes);
 
 static inline bool range_holds(const struct range *r, const void *at)
@@ -29,7 +29,7 @@ static inline bool range_holds(const struct range *r, const void *at)
     return (const char *)at >= r->base && (const char *)at < r->base + r->size;
 }
 
-/** Let everything that was handed out be read and written, or let nothing. */
+/** Allow, or forbid, reading and writing all allocated addresses. */
 void range_protect(struct range *, bool opened);
 
 #endif

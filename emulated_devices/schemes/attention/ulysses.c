@@ -2,7 +2,7 @@
  *
  * Source   S. A. Jacobs et al., "DeepSpeed Ulysses: system optimizations for enabling training of extreme long sequence
  *          Transformer models", arXiv:2309.14509
- * Group    P devices, each with the r-th of P nearly equal stretches of every sequence's S tokens; P need not divide S
+ * Group    P devices, each with the r-th of P nearly equal ranges of every sequence's S tokens; P need not divide S
  *          or the heads
  * Layout   before and after: n tokens of all H heads; between: all S tokens of h of H query heads and of the k
  *          key/value heads that they use.  With more devices than key/value heads, several devices have a copy of a
