@@ -11,7 +11,7 @@
  * All files are replaced together (ref/io/bundle.h): at any time during a save, either the old checkpoint or the new
  * one is complete.  A file whose checksum has changed is refused by name.
  *
- * With replicas that train apart (local-sgd, diloco), the model is the result of the last outer step.  The files also
+ * With replicas that train apart, the model is the result of the last outer step.  The files also
  * have every replica's weights and states ("NAME.replica0", "NAME.replica0.exp_avg" and so on) and
  * "NAME.outer_momentum"; training.json has the number of replicas.  So a run can continue in the middle of a round,
  * with the same number of replicas, each on any mesh.  A checkpoint without replicas can be continued with any number

@@ -3,7 +3,7 @@
  * In a partial pipeline (skippipe) each sequence skips some layers.  A pipeline that is never drained (pipedream-2bw)
  * steps the optimizer several times in one step of the trainer, each time for some of the sequences, and with the
  * gradient at the weights before the newest: W(t+1) = W(t) - step(gradient at W(t-1)), W(-1) = W(0).  Replicas that
- * train apart (local-sgd, diloco) each have their own rule: their part of the batch.
+ * train apart each have their own rule: their part of the batch.
  */
 #ifndef ORRERY_RULE_H
 #define ORRERY_RULE_H
