@@ -113,7 +113,7 @@ static enum error_code know_bounds(struct golden_truth *g, struct reference *r, 
 {
     const struct plan *p = r->plan;
     const size_t n = (size_t)r->truth.model.params;
-    enum error_code e = golden_measure(g->golden, p->dtype, p->mesh.size[TP],
+    enum error_code e = golden_measure(g->golden, p->dtype, reference_parts(p),
                                        p->data.narrow_gradients ? reference_gradient_parts(p) : 1, &g->list, err);
     if (e) return e;
     for (int i = 0; i < g->list.count; i++) g->open += !bound_decides(g->list.all[i].bound);

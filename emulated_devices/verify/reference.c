@@ -76,6 +76,11 @@ static void serial_close(struct serial_run *r)
     if (r->model.params) transformer_close(&r->model);
 }
 
+int reference_parts(const struct plan *p)
+{
+    return p->mesh.size[TP] * (p->data.tiles > 1 ? p->data.tiles : 1);
+}
+
 int reference_gradient_parts(const struct plan *p)
 {
     return plan_copies(p) / plan_replicas(p) * p->micros * (1 + p->model.tied);
@@ -102,7 +107,7 @@ static enum error_code open_one(struct reference *r, const struct plan *plan, st
     if (plan->batches) r->at = *plan, r->plan = &r->at;
     r->stored = plan->data.narrow_gradients ? 2 * dtype_unit(plan->dtype) * reference_gradient_parts(plan) : 0;
     r->perturbation = (struct perturbation){ .seed = ~plan->seed,
-                                             .parts = plan->mesh.size[TP],
+                                             .parts = reference_parts(plan),
                                              .gradient_parts = reference_gradient_parts(plan) };
     const size_t tokens = (size_t)(plan_most_sequences(plan) * plan->S);
     r->ids = calloc(tokens, sizeof *r->ids);

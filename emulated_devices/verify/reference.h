@@ -88,6 +88,10 @@ bool reference_has_masters(const struct plan *);
 enum error_code reference_open(struct reference *, const struct plan *, struct batch_source, struct error *);
 void reference_close(struct reference *);
 
+/** The number of summands that devices add in a result's own format: those of tp, and for each as many as a matrix has
+ *  tiles, over which its input's gradient is a sum. */
+int reference_parts(const struct plan *);
+
 /** The number of summands that devices add in a gradient's own format: microbatches of all copies, and both uses of a
  *  tied embedding. */
 int reference_gradient_parts(const struct plan *);
