@@ -30,6 +30,7 @@
     X(data_scheme, data_scheme_chain)               \
     X(data_scheme, data_scheme_local_sgd)           \
     X(data_scheme, data_scheme_diloco)              \
+    X(data_scheme, data_scheme_slowmo)              \
     X(schedule_generator, schedule_1f1b)            \
     X(schedule_generator, schedule_gpipe)           \
     X(schedule_generator, schedule_interleaved)     \

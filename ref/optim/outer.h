@@ -35,6 +35,8 @@ struct outer_rule {
 extern const struct outer_rule outer_average;
 /* m = momentum m + g;  anchor = anchor - lr (g + momentum m).  Nesterov's, as in DiLoCo and torch.optim.SGD. */
 extern const struct outer_rule outer_nesterov;
+/* m = momentum m + g / rate;  anchor = anchor - lr rate m.  SlowMo's: outer_slow_momentum.c. */
+extern const struct outer_rule outer_slow_momentum;
 
 struct outer {
     const struct outer_rule *rule;

@@ -21,6 +21,7 @@ test_goes_on_as_it_was() {
     goes_on --optimizer mezo --mezo-eps 0.0025 --lr 1e-5
     goes_on --dtype fp16 --grad-dtype fp16 --loss-scale 16777216
     goes_on --mesh '--dp 2' --data-parallel diloco --local-steps 2 --outer-lr 0.6 --outer-momentum 0.8
+    goes_on --mesh '--dp 2' --data-parallel slowmo --local-steps 2 --outer-lr 0.9 --outer-momentum 0.6
     goes_on --mesh '--dp 2 --zero 1' --quantize-weights int8 --quantize-block 64
 }
 

@@ -1,4 +1,4 @@
-/* Copies that train apart: local-sgd and diloco, beside their serial rule, beside ddp, and by what they send and when.
+/* Copies that train apart, by each such scheme, beside their serial rule, beside ddp, and by what they send and when.
  * ranks: 1 2 3 4 6 8
  *
  * In a case (verify/case.h) they take two rounds of two steps and one more: after each, weights, states, anchor and
@@ -22,6 +22,14 @@ static struct plan apart_plan(int dp, int tp, int pp, const char *scheme)
     return p;
 }
 
+/* A scheme whose copies train apart, in order of registration; NULL behind the last. */
+static const struct data_scheme *apart_scheme(int place)
+{
+    for (int i = 0; data_scheme_at(i); i++)
+        if (data_scheme_at(i)->outer.every > 0 && place-- == 0) return data_scheme_at(i);
+    return NULL;
+}
+
 /* Tied, over a pipeline, untied with dropout: a replica draws that of its own sequences. */
 static void test_meshes(void **state)
 {
@@ -30,8 +38,11 @@ static void test_meshes(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof mesh / sizeof *mesh; i++) {
         if (mesh[i][0] * mesh[i][1] * mesh[i][2] != test_size) continue;
-        struct plan p = apart_plan(mesh[i][0], mesh[i][1], mesh[i][2], "diloco");
-        check(&p);
+        struct plan p;
+        for (int s = 0; apart_scheme(s); s++) {
+            p = apart_plan(mesh[i][0], mesh[i][1], mesh[i][2], apart_scheme(s)->head.name);
+            check(&p);
+        }
         if (test_size == 8) continue;
         p = apart_plan(mesh[i][0], mesh[i][1], mesh[i][2], "local-sgd");
         p.model.tied = false;
@@ -108,16 +119,15 @@ static double apart_from(struct session *s, int replica, int i, enum tensor_kind
     return difference == 0 ? 0 : sqrt(difference / size);
 }
 
-/* The serial rule, which is held to PyTorch: AdamW inside, clipped. */
-static void test_is_the_serial_rule(void **state)
+/* AdamW inside, clipped, with another rate in each step. */
+static void follows_the_serial_rule(const char *scheme)
 {
-    (void)state;
-    if (test_size == 1 || test_size > 4) return;
-    struct plan p = test_size == 4 ? apart_plan(2, 2, 1, "diloco") : apart_plan(test_size, 1, 1, "diloco");
+    struct plan p = test_size == 4 ? apart_plan(2, 2, 1, scheme) : apart_plan(test_size, 1, 1, scheme);
     struct session s;
     struct local_run l;
     p.optimizer = optimizers[0];
     p.hyper = p.optimizer->usual;
+    p.hyper.warmup = 2, p.hyper.steps = 6, p.hyper.min_lr = p.hyper.lr / 7;
     p.hyper.clip = 0.3, p.hyper.eps = 1e-3;                     /* rounding noise is not blown up to a step */
     begin(&s, &p);
     const int R = plan_replicas(&s.plan);
@@ -146,7 +156,7 @@ static void test_is_the_serial_rule(void **state)
         const char *name = l.replica[0].model.spec[i].name;
         double off = apart_from(&s, 0, i, KIND_ANCHOR, l.anchor[i]);
         ASSERT_ALL(off <= 1e-12, "anchor of %s is off by %.3g", name, off);
-        off = apart_from(&s, 0, i, KIND_MOMENTUM, l.momentum[i]);
+        off = outer_has_momentum(&l.outer) ? apart_from(&s, 0, i, KIND_MOMENTUM, l.momentum[i]) : 0;
         ASSERT_ALL(off <= 1e-12, "outer momentum of %s is off by %.3g", name, off);
         for (int r = 0; r < R; r++) {
             off = apart_from(&s, r, i, KIND_WEIGHT, l.replica[r].model.w[i]);
@@ -156,6 +166,14 @@ static void test_is_the_serial_rule(void **state)
     local_close(&l);
     free(ids);
     end(&s);
+}
+
+/* The serial rules, which are held to PyTorch and released code. */
+static void test_is_the_serial_rule(void **state)
+{
+    (void)state;
+    for (int i = 0; apart_scheme(i) && test_size > 1 && test_size <= 4; i++)
+        follows_the_serial_rule(apart_scheme(i)->head.name);
 }
 
 /* ---- beside ddp -------------------------------------------------------------------------------------------------- */
@@ -255,6 +273,8 @@ static void test_refusals(void **state)
     refused(p, "--allreduce auto: may add in another order");
     p = apart_plan(3, 1, 2, "local-sgd"), p.schedule = "pipedream-2bw", p.micros = 4,
     refused(p, "--schedule pipedream-2bw: steps the weights inside the schedule");
+    p = apart_plan(6, 1, 1, "local-sgd"), p.data.outer.momentum = 0.5,
+    refused(p, "--outer-momentum 0.5: --data-parallel local-sgd takes the mean of its copies");
     p = apart_plan(6, 1, 1, "zero1"), p.data.outer.every = 2,
     refused(p, "--local-steps 2: --data-parallel zero1 reduces gradients in every step");
 }

@@ -147,7 +147,7 @@ static void test_with_replicas(void **state)
 {
     static const struct { const char *scheme; int pp, group; unsigned what; enum dtype dtype; int stride; } cases[] = {
         { "local-sgd", 1, 0, O | G | W, F32, 1 }, { "diloco", 1, 2, O | G | W, BF16, 1 },
-        { "diloco", 1, 0, O | G | W, F32, 3 },
+        { "diloco", 1, 0, O | G | W, F32, 3 }, { "slowmo", 1, 0, O | G | W, F32, 1 },
         { "diloco", 2, 0, O, BF16, 1 }, { "diloco", 1, 2, G, F32, 1 },
     };
     (void)state;

@@ -1,5 +1,5 @@
 /* Replicas that train separately, and their outer step: ref/model/local.h compared with PyTorch
- * (golden/local.safetensors).
+ * and with the released code of SlowMo (golden/local.safetensors).
  * tier: check
  */
 #include "ref/golden/golden.h"
@@ -61,6 +61,9 @@ static void begin(struct local_run *l, const struct golden *g, const char *kind,
     assert_int_equal(optimizer_find(&inner, safetensors_metadata(&g->file, key), &err), OK);
     struct hyperparameters h = golden_hyperparameters(g, kind);
     h.lr = metadata(g, kind, "lr");
+    if (strcmp(kind, "slowmo") == 0)                                    /* its rate has a course */
+        h.steps = (int64_t)metadata(g, kind, "steps"), h.warmup = (int64_t)metadata(g, kind, "warmup"),
+        h.min_lr = metadata(g, kind, "min_lr");
     const struct outer outer = { .rule = rule,
                                  .every = EVERY,
                                  .lr = metadata(g, kind, "outer_lr"),
@@ -80,7 +83,7 @@ static void follows_pytorch(const char *kind, const struct outer_rule *rule)
     struct local_run l;
     double loss[64], norm[64];
     if (golden_open(&g, "golden/local.safetensors", &err)) fail_msg("%s", err.text);
-    assert_true(g.steps >= 2 * EVERY && g.steps % EVERY == 1);          /* two rounds, and then apart again */
+    assert_true(g.steps >= 3 * EVERY && g.steps % EVERY == 1);          /* three rounds, and then apart again */
     begin(&l, &g, kind, rule);
     for (int64_t s = 0; s < g.steps; s++) {
         if (local_step(&l, g.ids + s * g.B * g.S, g.labels + s * g.B * g.S, first, g.S, 0, &err))
@@ -105,6 +108,7 @@ static void follows_pytorch(const char *kind, const struct outer_rule *rule)
 
 static void diloco(void **state) { (void)state, follows_pytorch("diloco", &outer_nesterov); }
 static void local_sgd(void **state) { (void)state, follows_pytorch("local-sgd", &outer_average); }
+static void slowmo(void **state) { (void)state, follows_pytorch("slowmo", &outer_slow_momentum); }
 
 /* In numbers that are exact: two replicas from 8, to 7 and 4, with momentum 1/2. */
 static void by_hand(void **state)
@@ -112,7 +116,8 @@ static void by_hand(void **state)
     (void)state;
     for (enum dtype t = F32; t <= F64; t++) {
         const struct outer nesterov = { &outer_nesterov, .every = 1, .lr = 0.5, .momentum = 0.5 },
-                           mean = { &outer_average, .every = 1, .lr = 1 };
+                           mean = { &outer_average, .every = 1, .lr = 1 },
+                           slow = { &outer_slow_momentum, .every = 1, .lr = 0.5, .momentum = 0.5 };
         double room[4][1];
         struct tensor theta[2], anchor = tensor_1d(room[2], t, 1), m = tensor_1d(room[3], t, 1);
         for (int r = 0; r < 2; r++) theta[r] = tensor_1d(room[r], t, 1), tensor_set(theta[r], 0, r == 0 ? 7 : 4);
@@ -126,6 +131,10 @@ static void by_hand(void **state)
         }
         outer_step(&mean, 1, anchor, tensor_none, theta, 2);
         assert_true(tensor_get(anchor, 0) == 5.5 && tensor_get(theta[0], 0) == 5.5);
+        for (int r = 0; r < 2; r++) tensor_set(theta[r], 0, r == 0 ? 7 : 4);
+        tensor_set(anchor, 0, 8), tensor_set(m, 0, 2);
+        outer_step(&slow, 0.25, anchor, m, theta, 2);
+        assert_true(tensor_get(m, 0) == 0.5 * 2 + 2.5 / 0.25 && tensor_get(theta[1], 0) == 8 - 0.5 * 0.25 * 11);
     }
     const struct outer o = { .every = 3 };
     assert_true(!outer_follows(&o, 1) && outer_follows(&o, 3) && outer_steps(&o, 2, 9) == 3 &&
@@ -135,6 +144,6 @@ static void by_hand(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(by_hand), cmocka_unit_test(diloco),
-                                        cmocka_unit_test(local_sgd) };
+                                        cmocka_unit_test(local_sgd), cmocka_unit_test(slowmo) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
