@@ -105,14 +105,15 @@ enum error_code exchange_both(struct exchange *x, int to, const void *out, uint6
     return received != OK ? received : sent;
 }
 
+static char nothing;                            /* stands for memory in a rehearsal, which touches none */
+
 void *exchange_scratch(struct exchange *x, uint64_t bytes)
 {
-    if (x->group->comm->rehearsal != NULL) return malloc((size_t)bytes + 1);
+    if (x->group->comm->rehearsal != NULL) return &nothing;
     return arena_alloc(&x->group->comm->device->arena, BUFFERS, bytes);
 }
 
 void exchange_release(struct exchange *x, void *scratch)
 {
-    if (x->group->comm->rehearsal != NULL) free(scratch);
-    else arena_free(&x->group->comm->device->arena, scratch);
+    if (scratch != &nothing) arena_free(&x->group->comm->device->arena, scratch);
 }
