@@ -344,6 +344,7 @@ static void begin_receive(struct comm *c, struct slot *s)
 {
     s->late = flight_late(flight_of(c, s));
     if (s->late && s->pieces > 0) s->late = make_room_aside(s);
+    flight_reuse(flight_of(c, s), s->stream, s->data, s->bytes);
     if (s->late) arena_poison(&c->device->arena, s->data, s->bytes);
     open_view(c, s);
     start(c->transport, s);

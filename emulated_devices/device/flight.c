@@ -290,6 +290,16 @@ void flight_leave(struct flight *f)
         }
 }
 
+void flight_reuse(struct flight *f, enum stream s, const void *data, uint64_t bytes)
+{
+    for (int i = f != NULL ? f->count - 1 : -1; i >= 0; i--) {
+        const struct pending *p = &f->list[i];
+        const bool source = p->kind == SOURCE;
+        if ((source || p->kind == RESULT) && p->stream == s && within(source ? p->from : p->to, p->bytes, data, bytes))
+            drop(f, i);
+    }
+}
+
 void flight_snapshot(const struct flight *f, enum stream s, void *to, const void *data, uint64_t bytes)
 {
     const char *const first = data, *const last = first + bytes;

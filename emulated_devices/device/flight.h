@@ -59,6 +59,10 @@ void flight_copied(struct flight *, enum stream engine, picoseconds start, picos
 void flight_wrote(struct flight *, picoseconds now, void *data, uint64_t bytes);
 void flight_read(struct flight *, picoseconds now, const void *data, uint64_t bytes);
 
+/** A message of stream s will be received into this memory: what the stream has read or written there before is of no
+ *  use any more, and must not be looked at while the message arrives.  f NULL: nothing. */
+void flight_reuse(struct flight *, enum stream, const void *data, uint64_t bytes);
+
 /** Copy what a stream reads at `data`, with its own results that are aside in their place: what its message sends.
  *  @param to  [bytes] of host memory. */
 void flight_snapshot(const struct flight *, enum stream, void *to, const void *data, uint64_t bytes);
