@@ -68,7 +68,12 @@ static bool has_hung_up(int fd)
     return fd >= 0 && poll(&p, 1, 0) == 1 && p.revents != 0;
 }
 
-bool proxy_is_gone(void) { return has_hung_up(pmi_line()); }
+/* In the end MPI closes the line itself. */
+bool proxy_is_gone(void)
+{
+    struct pollfd p = { .fd = pmi_line() };
+    return p.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLNVAL) == 0;
+}
 
 /* ---- waiting for the end ----------------------------------------------------------------------------------------- */
 

@@ -29,12 +29,16 @@ static void open_missing_streams(void)
  * if there is one, is reported in that time.  Devices that mpiexec kills because of the abort die after it.  The time
  * of an abort is the device's own: on a busy machine its witness may run a second later. */
 
-struct last_word { int number; double when; };          /* signal, 0: a normal end; seconds */
+struct last_word {
+    int number;                         /* signal; 0: a normal end */
+    double when;                        /* seconds */
+    bool orphan;                        /* the proxy was gone by then */
+};
 static int to_witness = -1;
 
 static void say_to_witness(int signal_number)
 {
-    const struct last_word word = { signal_number, measure_now() };
+    const struct last_word word = { signal_number, measure_now(), proxy_is_gone() };
     const int fd = to_witness;
     to_witness = -1;
     if (fd >= 0 && write(fd, &word, sizeof word) == sizeof word) close(fd);
@@ -68,10 +72,11 @@ static void witness(int from, long device)
     struct last_word word;
     char line[96];
     const bool silent = read(from, &word, sizeof word) != sizeof word;
-    if (silent) word = (struct last_word){ SIGKILL, measure_now() };    /* the signal that cannot be handled */
+    /* The signal that cannot be handled. */
+    if (silent) word = (struct last_word){ SIGKILL, measure_now(), proxy_is_gone() };
     if (word.number != 0) {
         const int n = snprintf(line, sizeof line, LOST_LINE "%ld %d %.6f %d\n", device, word.number, word.when,
-                               proxy_is_gone());
+                               word.orphan);
         if (write(STDERR_FILENO, line, (size_t)n) != n) _exit(1);
     }
     _exit(0);
