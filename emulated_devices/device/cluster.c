@@ -59,22 +59,26 @@ static enum error_code read_number(const cJSON *object, const char *where, const
     return json_has(object, key) ? json_int(object, where, key, 0, max, out, err) : OK;
 }
 
-/* The file may also list formats that are not implemented here. */
+/* Formats are keys as any other: a rate of an unknown one would be ignored. */
 static enum error_code read_flops(int64_t flop_rate[DTYPE_COUNT], const cJSON *device, const char *where,
                                   struct error *err)
 {
     const cJSON *rates;
+    const char *formats[DTYPE_COUNT + 1] = { NULL };
     char inside[256];
-    for (int t = 0; t < DTYPE_COUNT; t++) flop_rate[t] = json_has(device, "GFLOP_per_second") ? -1 : 0;
+    for (int t = 0; t < DTYPE_COUNT; t++) {
+        flop_rate[t] = json_has(device, "GFLOP_per_second") ? -1 : 0;
+        formats[t] = dtype_name(t);
+    }
     if (!json_has(device, "GFLOP_per_second")) return OK;
     enum error_code e = json_object(device, where, "GFLOP_per_second", &rates, err);
     if (e) return e;
     snprintf(inside, sizeof inside, "%s: GFLOP_per_second", where);
-    for (const cJSON *r = rates->child; r != NULL && !e; r = r->next) {
-        int64_t rate = 0;
-        e = json_int(rates, inside, r->string, 1, MOST_RATE / 1000, &rate, err);
-        const enum dtype t = dtype_by_name(r->string);
-        if (!e && t < DTYPE_COUNT) flop_rate[t] = rate * 1000;
+    e = refuse_unknown(rates, inside, formats, err);
+    for (int t = 0; t < DTYPE_COUNT && !e; t++) {
+        if (!json_has(rates, formats[t])) continue;
+        e = json_int(rates, inside, formats[t], 1, MOST_RATE / 1000, &flop_rate[t], err);
+        flop_rate[t] *= 1000;
     }
     return e;
 }

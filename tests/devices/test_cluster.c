@@ -147,6 +147,8 @@ static void test_faults_are_named(void **state)
           "\"links\": [" LINK "] }", "\"fp32\"", "1.5" },
         { "{ " HEAD "\"device\": { \"source\": \"s\", \"GFLOP_per_second\": { \"fp32\": 0 } }, "
           "\"links\": [" LINK "] }", "\"fp32\"", "0" },
+        { "{ " HEAD "\"device\": { \"source\": \"s\", \"GFLOP_per_second\": { \"bf61\": 1 } }, "
+          "\"links\": [" LINK "] }", "\"bf61\"", "did you mean \"bf16\"" },
         { "{ " HEAD "\"device\": { \"source\": \"s\", \"memory_MB_per_second\": -1 }, \"links\": [" LINK "] }",
           "\"memory_MB_per_second\"", "-1" },
         { "{ " HEAD "\"device\": { \"source\": \"s\", \"percent\": [100, 0] }, \"links\": [" LINK "] }", "percent[1]",
