@@ -1,7 +1,6 @@
 #include "emulated_devices/comm/transport.h"
 #include "emulated_devices/device/trace.h"
 #include <stdio.h>
-#include <stdlib.h>
 
 struct exchange exchange_begin(struct group *g, enum operation op)
 {

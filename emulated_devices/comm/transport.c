@@ -1,121 +1,12 @@
+/* transport.c -- messages: their slots, starting them, waiting for them. */
 #include "emulated_devices/comm/transport.h"
 #include "emulated_devices/comm/patience.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- connecting ------------------------------------------------------------------------------------------------- */
-
-static double environment(const char *name, double otherwise)
-{
-    const char *text = getenv(name);
-    char *end;
-    if (text == NULL || *text == '\0') return otherwise;
-    const double x = strtod(text, &end);
-    return *end == '\0' && x >= 0 ? x : otherwise;
-}
-
-static bool duplicate(MPI_Comm *comm)
-{
-    MPI_Request request;
-    /* it inherits the world's error handler */
-    if (MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) == MPI_SUCCESS && patience_settle(&request)) return true;
-    *comm = MPI_COMM_NULL;
-    return false;
-}
-
-static void free_communicators(struct transport *t)
-{
-    MPI_Comm *const all[] = { &t->heads, &t->bodies, &t->answers };
-    for (int i = 0; i < 3; i++)
-        if (*all[i] != MPI_COMM_NULL) MPI_Comm_free(all[i]);
-}
-
-/* Every device creates all communicators, even after a failure, because the others wait in each call. */
-static enum error_code connect(struct comm *c, struct transport *t, struct error *err)
-{
-    bool made = duplicate(&t->heads);
-    made = duplicate(&t->bodies) && made;
-    if (clock_has_rendezvous(&c->device->clock)) made = duplicate(&t->answers) && made;
-    return made ? OK : fail(err, ERR_COMM, "device %d: MPI could not make a communicator", c->rank);
-}
-
-/* The same as group_agree, with MPI's collective: there are no groups yet. */
-static enum error_code agree_to_connect(const struct comm *c, enum error_code local, struct error *err)
-{
-    const int mine = local == OK ? c->size : c->rank;
-    int first = c->rank;
-    struct { int code; struct error error; } said = { .code = local };
-    MPI_Request request;
-    if (local != OK) said.error = *err;
-    bool told = MPI_Iallreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &request) == MPI_SUCCESS &&
-                patience_settle(&request);
-    if (told && first == c->size) return OK;
-    told = told && MPI_Ibcast(&said, sizeof said, MPI_BYTE, first, MPI_COMM_WORLD, &request) == MPI_SUCCESS &&
-           patience_settle(&request);
-    if (!told)
-        return fail(err, ERR_COMM, "device %d could not agree with the others on whether all are connected", c->rank);
-    return fail(err, (enum error_code)said.code, "%s", said.error.text);
-}
-
-/* MPI starts once in a process: in the first transport_begin, or earlier in code that is not ours.  A device of
- * `verify` opens a comm for each case beside its own: MPI ends with the last one. */
-static struct { bool started_here; int open; } mpi;
-
-static void finalize(void)
-{
-    mpi.open--;
-    if (mpi.open > 0 || !mpi.started_here) return;
-    MPI_Finalize();
-    mpi.started_here = false;
-}
-
-bool comm_uses_ucx(void)
-{
-    char version[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length;
-    return MPI_Get_library_version(version, &length) == MPI_SUCCESS && strstr(version, "ch4:ucx") != NULL;
-}
-
-enum error_code transport_begin(struct comm *c, struct error *err)
-{
-    int initialized = 0;
-    MPI_Initialized(&initialized);
-    if (!initialized && MPI_Init(NULL, NULL) != MPI_SUCCESS) return fail(err, ERR_COMM, "MPI could not be started");
-    mpi.started_here = mpi.started_here || !initialized;
-    mpi.open++;
-    /* Where MPI_Test finds an error, MPICH asks not the message's communicator but the world's. */
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &c->size);
-    return OK;
-}
-
-enum error_code transport_open(struct comm *c, enum error_code local, struct error *err)
-{
-    struct transport made = {
-        .heads = MPI_COMM_NULL, .bodies = MPI_COMM_NULL, .answers = MPI_COMM_NULL, .first_free = -1, .piece = 1u << 30
-    };
-    struct transport *t = malloc(sizeof *t);
-    if (t == NULL && local == OK) local = fail(err, ERR_COMM, "device %d has no memory for the transport", c->rank);
-    const enum error_code connected = connect(c, &made, local == OK ? err : NULL);
-    const enum error_code code = agree_to_connect(c, local != OK ? local : connected, err);
-    if (code != OK) {
-        free_communicators(&made);
-        free(t);
-        finalize();
-        return code;
-    }
-    bells_open(&made.bells, made.heads);
-    progress_open(&made.progress, made.heads, environment("ORRERY_WAIT_LIMIT", WAIT_LIMIT));
-    made.synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
-    made.delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
-    made.random = 0x9e3779b97f4a7c15u * (uint64_t)(c->rank + 1);
-    *t = made;
-    c->transport = t;
-    return OK;
-}
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 /* Give MPI access to the data of a send, or of a receive whose data is neither in the head nor goes to a copy. */
 static void open_view(struct comm *c, struct slot *s)
@@ -130,43 +21,6 @@ static void close_view(struct comm *c, struct slot *s)
     if (s->view != NULL) host_done(c->device, s->view);
     s->view = NULL;
 }
-
-/* Discard answers of failed exchanges, whose messages turned out not to need an answer.  A message that a probe has
- * found is received at once. */
-static void forget_answers(MPI_Comm answers)
-{
-    MPI_Status status;
-    int64_t nothing;
-    int there = 0;
-    while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, answers, &there, &status) == MPI_SUCCESS && there) {
-        const int from = status.MPI_SOURCE, tag = status.MPI_TAG;
-        const int failed =
-            MPI_Recv(&nothing, (int)sizeof nothing, MPI_BYTE, from, tag, answers, MPI_STATUS_IGNORE);  /* never waits */
-        if (failed != MPI_SUCCESS) return;
-    }
-}
-
-void transport_close(struct comm *c)
-{
-    struct transport *t = c->transport;
-    bells_close(&t->bells);
-    progress_close(&t->progress);
-    if (t->answers != MPI_COMM_NULL) forget_answers(t->answers);
-    free_communicators(t);
-    for (int i = 0; i < t->slots; i++) {
-        close_view(c, &t->slot[i]);
-        free(t->slot[i].stage);
-        free(t->slot[i].body);
-        free(t->slot[i].aside);
-    }
-    free(t->held);
-    finalize();
-    free(t->slot);
-    free(t);
-    c->transport = NULL;
-}
-
-/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 static bool slots_grow(struct transport *t)
 {
@@ -207,6 +61,18 @@ static void slot_free(struct transport *t, int slot)
 {
     t->slot[slot].next_free = t->first_free;
     t->first_free = slot;
+}
+
+void transport_free_slots(struct comm *c)
+{
+    struct transport *t = c->transport;
+    for (int i = 0; i < t->slots; i++) {
+        close_view(c, &t->slot[i]);
+        free(t->slot[i].stage);
+        free(t->slot[i].body);
+        free(t->slot[i].aside);
+    }
+    free(t->held), free(t->slot);
 }
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
@@ -350,18 +216,6 @@ static void begin_receive(struct comm *c, struct slot *s)
     start(c->transport, s);
 }
 
-static enum error_code changed(const struct slot *s, struct error *err)
-{
-    char axes[64];
-    const struct group *g = s->exchange.group;
-    return fail(err, ERR_COMM,
-                "%s over %s: device %d changed the %llu bytes that it sends to device %d before they had left: a "
-                "buffer is used "
-                "again before message_wait",
-                operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
-                (unsigned long long)s->bytes, g->member[s->peer]);
-}
-
 int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, const struct passage *passage,
                     bool sending)
 {
@@ -388,15 +242,68 @@ int transport_start(struct exchange *x, int peer, void *data, uint64_t bytes, co
     return i;
 }
 
+/* ---- what can be wrong with a message ---------------------------------------------------------------------------- */
+
+static int self_of(const struct slot *s) { return s->exchange.group->comm->rank; }
+static int peer_of(const struct slot *s) { return s->exchange.group->member[s->peer]; }
+
+/* Fail with a text that begins with the operation and its group. */
+static enum error_code wrong(const struct slot *s, struct error *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static enum error_code wrong(const struct slot *s, struct error *err, const char *format, ...)
+{
+    char axes[64], text[sizeof err->text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return fail(err, ERR_COMM, "%s over %s: %s", operation_name(s->exchange.operation),
+                axes_describe(s->exchange.group->axes, axes, sizeof axes), text);
+}
+
+static enum error_code changed(const struct slot *s, struct error *err)
+{
+    return wrong(s, err, "device %d changed the %llu bytes that it sends to device %d before they had left: a buffer "
+                 "is used again before message_wait", self_of(s), (unsigned long long)s->bytes, peer_of(s));
+}
+
+static enum error_code mpi_failed(const struct slot *s, int rc, struct error *err)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(rc, text, &length);
+    return wrong(s, err, "device %d could not %s device %d: %.*s", self_of(s),
+                 s->sending ? "send to" : "receive from", peer_of(s), (int)strcspn(text, "\n"), text);
+}
+
+static enum error_code wrong_length(const struct slot *s, struct error *err)
+{
+    return wrong(s, err, "device %d expected %llu bytes from device %d, which sent %llu", self_of(s),
+                 (unsigned long long)s->bytes, peer_of(s), (unsigned long long)s->stage->bytes);
+}
+
+static enum error_code wrong_exchange(const struct slot *s, struct error *err)
+{
+    return wrong(s, err, "device %d received a message of another exchange from device %d (context %u number %u, "
+                 "expected %u and %u)", self_of(s), peer_of(s), (unsigned)s->stage->context,
+                 (unsigned)s->stage->number, (unsigned)s->exchange.group->context[s->peer],
+                 (unsigned)s->exchange.number);
+}
+
+static enum error_code wrong_call(const struct slot *s, struct error *err)
+{
+    return wrong(s, err, "devices %d and %d were called with different arguments (algorithm, count, dtype, reduction, "
+                 "root or counts); ORRERY_CHECK_CALLS=1 says which", self_of(s), peer_of(s));
+}
+
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
 /* End the job if there is no more progress.  The first device that detects it reports it; the others wait for the
  * end. */
 static void give_up_if_ended(struct comm *c, const struct slot *s, struct vigil *v)
 {
-    const struct group *g = s->exchange.group;
-    const struct wait wait = { g->member[s->peer],    s->sending, s->exchange.named,
-                               s->exchange.operation, g->axes,    s->exchange.number };
+    const struct wait wait = { peer_of(s), s->sending, s->exchange.named, s->exchange.operation,
+                               s->exchange.group->axes, s->exchange.number };
     struct progress *p = &c->transport->progress;
     if (!progress_has_ended(p, v, &wait) || !progress_may_speak(p)) return;
     progress_explain(p, &wait);
@@ -442,18 +349,6 @@ static int finish_body(struct comm *c, struct slot *s)
     return worst;
 }
 
-static enum error_code mpi_failed(const struct slot *s, int rc, struct error *err)
-{
-    char axes[64], text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    const struct group *g = s->exchange.group;
-    MPI_Error_string(rc, text, &length);
-    text[strcspn(text, "\n")] = '\0';
-    return fail(err, ERR_COMM, "%s over %s: device %d could not %s device %d: %s",
-                operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
-                s->sending ? "send to" : "receive from", g->member[s->peer], text);
-}
-
 /* Pieces were posted for one length, but a message of another length is coming: complete them, so that the next message
  * gets its own.  The sender's extra pieces are discarded. */
 static void drain(struct comm *c, struct slot *s, uint64_t coming)
@@ -468,8 +363,8 @@ static void drain(struct comm *c, struct slot *s, uint64_t coming)
         const int bytes = transport_piece_bytes(t, coming, i);
         MPI_Request request;
         void *nowhere = malloc((size_t)bytes);
-        if (nowhere != NULL && MPI_Irecv(nowhere, bytes, MPI_BYTE, s->exchange.group->member[s->peer], slot_tag(s),
-                                         t->bodies, &request) == MPI_SUCCESS)
+        if (nowhere != NULL &&
+            MPI_Irecv(nowhere, bytes, MPI_BYTE, peer_of(s), slot_tag(s), t->bodies, &request) == MPI_SUCCESS)
             finish(c, s, &request, MPI_STATUS_IGNORE);
         free(nowhere);
     }
@@ -479,17 +374,8 @@ static void drain(struct comm *c, struct slot *s, uint64_t coming)
 static void answer_after_all(struct comm *c, struct slot *s)
 {
     if (!s->stage->rendezvous || s->passage.rendezvous) return;
-    if (start_answer(c->transport, s, s->exchange.group->member[s->peer]) == MPI_SUCCESS)
+    if (start_answer(c->transport, s, peer_of(s)) == MPI_SUCCESS)
         finish(c, s, &s->reply, MPI_STATUS_IGNORE);
-}
-
-static enum error_code wrong_length(const struct slot *s, struct error *err)
-{
-    char axes[64];
-    const struct group *g = s->exchange.group;
-    return fail(err, ERR_COMM, "%s over %s: device %d expected %llu bytes from device %d, which sent %llu",
-                operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
-                (unsigned long long)s->bytes, g->member[s->peer], (unsigned long long)s->stage->bytes);
 }
 
 /* Tags repeat after 1024 contexts or 2^17 numbers, so two groups can share one: the head has the full numbers. */
@@ -497,30 +383,6 @@ static bool of_this_exchange(const struct slot *s)
 {
     return s->stage->context == s->exchange.group->context[s->peer]
         && s->stage->number == s->exchange.number && s->stage->named == s->exchange.named;
-}
-
-static enum error_code wrong_exchange(const struct slot *s, struct error *err)
-{
-    char axes[64];
-    const struct group *g = s->exchange.group;
-    return fail(err, ERR_COMM,
-                "%s over %s: device %d received a message of another exchange from device %d "
-                "(context %u number %u, expected %u and %u)",
-                operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
-                g->member[s->peer], (unsigned)s->stage->context, (unsigned)s->stage->number,
-                (unsigned)g->context[s->peer], (unsigned)s->exchange.number);
-}
-
-static enum error_code wrong_call(const struct slot *s, struct error *err)
-{
-    char axes[64];
-    const struct group *g = s->exchange.group;
-    return fail(err, ERR_COMM,
-                "%s over %s: devices %d and %d were called with different arguments (algorithm, count, dtype, "
-                "reduction, root or "
-                "counts); ORRERY_CHECK_CALLS=1 says which",
-                operation_name(s->exchange.operation), axes_describe(g->axes, axes, sizeof axes), g->comm->rank,
-                g->member[s->peer]);
 }
 
 static enum error_code finish_receive(struct comm *c, struct slot *s, struct error *err)
@@ -532,14 +394,14 @@ static enum error_code finish_receive(struct comm *c, struct slot *s, struct err
     MPI_Get_count(&status, MPI_BYTE, &got);
     if (got < (int)sizeof *s->stage)
         return fail(err, ERR_COMM, "device %d received %d bytes that are not a message from device %d", c->rank, got,
-                    s->exchange.group->member[s->peer]);
+                    peer_of(s));
     if (s->stage->bytes != s->bytes) {
         drain(c, s, s->stage->bytes);
         answer_after_all(c, s);
         return wrong_length(s, err);
     }
     rc = finish_body(c, s);
-    bells_ring(&c->transport->bells, s->exchange.group->member[s->peer]);       /* its buffer is free again */
+    bells_ring(&c->transport->bells, peer_of(s));       /* its buffer is free again */
     if (rc == MPI_SUCCESS && s->passage.rendezvous) rc = finish(c, s, &s->reply, MPI_STATUS_IGNORE);
     if (rc != MPI_SUCCESS) return mpi_failed(s, rc, err);
     if (!of_this_exchange(s)) return wrong_exchange(s, err);

@@ -20,7 +20,7 @@
  *
  * Used of MPI (apart from peer.c, which is for comparison only): Get_library_version, Init, Comm_idup, Comm_rank,
  * Comm_size, Isend, Issend, Irecv, Test, Get_count, Cancel, Request_free, Iallreduce, Abort, Finalize; Ibcast and
- * Ibarrier for shared memory; Iprobe and Recv for what is left over at the end.
+ * Ibarrier for shared memory; Improbe and Imrecv for what is left over at the end.
  */
 #ifndef ORRERY_TRANSPORT_H
 #define ORRERY_TRANSPORT_H
@@ -81,6 +81,8 @@ struct transport {
     uint64_t delay, random;             /* nanoseconds at most; state of the generator */
 };
 
+/* ---- connect.c --------------------------------------------------------------------------------------------------- */
+
 /** MPI_Init unless that is done; rank and size.  @return OK, or ERR_COMM with nothing to close. */
 enum error_code transport_begin(struct comm *, struct error *);
 
@@ -90,12 +92,17 @@ enum error_code transport_begin(struct comm *, struct error *);
 enum error_code transport_open(struct comm *, enum error_code local, struct error *);
 void transport_close(struct comm *);
 
+/* ---- transport.c ------------------------------------------------------------------------------------------------- */
+
 /** Start a message in a free slot.  @return the slot, or -1 if there is no memory for one. */
 int transport_start(struct exchange *, int peer, void *data, uint64_t bytes, const struct passage *, bool sending);
 
 /** Wait until the slot's message is complete, then free the slot.
  *  @param[out] passage  as given to transport_start, with what the other side said: stamp and serial, or ready. */
 enum error_code transport_wait(struct comm *, int slot, struct passage *passage, struct error *);
+
+/** Free all slots, at the end. */
+void transport_free_slots(struct comm *);
 
 /** MPI messages that carry this payload after the head. */
 static inline int transport_pieces(const struct transport *t, uint64_t bytes)

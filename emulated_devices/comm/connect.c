@@ -1,0 +1,142 @@
+/* connect.c -- the beginning and the end of a transport: MPI itself, communicators, limits from the environment. */
+#include "emulated_devices/comm/transport.h"
+#include "emulated_devices/comm/patience.h"
+#include <stdlib.h>
+#include <string.h>
+
+static double environment(const char *name, double otherwise)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (text == NULL || *text == '\0') return otherwise;
+    const double x = strtod(text, &end);
+    return *end == '\0' && x >= 0 ? x : otherwise;
+}
+
+static bool duplicate(MPI_Comm *comm)
+{
+    MPI_Request request;
+    /* it inherits the world's error handler */
+    if (MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) == MPI_SUCCESS && patience_settle(&request)) return true;
+    *comm = MPI_COMM_NULL;
+    return false;
+}
+
+static void free_communicators(struct transport *t)
+{
+    MPI_Comm *const all[] = { &t->heads, &t->bodies, &t->answers };
+    for (int i = 0; i < 3; i++)
+        if (*all[i] != MPI_COMM_NULL) MPI_Comm_free(all[i]);
+}
+
+/* Every device creates all communicators, even after a failure, because the others wait in each call. */
+static enum error_code connect(struct comm *c, struct transport *t, struct error *err)
+{
+    bool made = duplicate(&t->heads);
+    made = duplicate(&t->bodies) && made;
+    if (clock_has_rendezvous(&c->device->clock)) made = duplicate(&t->answers) && made;
+    return made ? OK : fail(err, ERR_COMM, "device %d: MPI could not make a communicator", c->rank);
+}
+
+/* The same as group_agree, with MPI's collective: there are no groups yet. */
+static enum error_code agree_to_connect(const struct comm *c, enum error_code local, struct error *err)
+{
+    const int mine = local == OK ? c->size : c->rank;
+    int first = c->rank;
+    struct { int code; struct error error; } said = { .code = local };
+    MPI_Request request;
+    if (local != OK) said.error = *err;
+    bool told = MPI_Iallreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD, &request) == MPI_SUCCESS &&
+                patience_settle(&request);
+    if (told && first == c->size) return OK;
+    told = told && MPI_Ibcast(&said, sizeof said, MPI_BYTE, first, MPI_COMM_WORLD, &request) == MPI_SUCCESS &&
+           patience_settle(&request);
+    if (!told)
+        return fail(err, ERR_COMM, "device %d could not agree with the others on whether all are connected", c->rank);
+    return fail(err, (enum error_code)said.code, "%s", said.error.text);
+}
+
+/* MPI starts once in a process: in the first transport_begin, or earlier in code that is not ours.  A device of
+ * `verify` opens a comm for each case beside its own: MPI ends with the last one. */
+static struct { bool started_here; int open; } mpi;
+
+static void finalize(void)
+{
+    mpi.open--;
+    if (mpi.open > 0 || !mpi.started_here) return;
+    MPI_Finalize();
+    mpi.started_here = false;
+}
+
+bool comm_uses_ucx(void)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    return MPI_Get_library_version(version, &length) == MPI_SUCCESS && strstr(version, "ch4:ucx") != NULL;
+}
+
+enum error_code transport_begin(struct comm *c, struct error *err)
+{
+    int initialized = 0;
+    MPI_Initialized(&initialized);
+    if (!initialized && MPI_Init(NULL, NULL) != MPI_SUCCESS) return fail(err, ERR_COMM, "MPI could not be started");
+    mpi.started_here = mpi.started_here || !initialized;
+    mpi.open++;
+    /* Where MPI_Test finds an error, MPICH asks not the message's communicator but the world's. */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &c->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &c->size);
+    return OK;
+}
+
+enum error_code transport_open(struct comm *c, enum error_code local, struct error *err)
+{
+    struct transport made = {
+        .heads = MPI_COMM_NULL, .bodies = MPI_COMM_NULL, .answers = MPI_COMM_NULL, .first_free = -1, .piece = 1u << 30
+    };
+    struct transport *t = malloc(sizeof *t);
+    if (t == NULL && local == OK) local = fail(err, ERR_COMM, "device %d has no memory for the transport", c->rank);
+    const enum error_code connected = connect(c, &made, local == OK ? err : NULL);
+    const enum error_code code = agree_to_connect(c, local != OK ? local : connected, err);
+    if (code != OK) {
+        free_communicators(&made);
+        free(t);
+        finalize();
+        return code;
+    }
+    bells_open(&made.bells, made.heads);
+    progress_open(&made.progress, made.heads, environment("ORRERY_WAIT_LIMIT", WAIT_LIMIT));
+    made.synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
+    made.delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
+    made.random = 0x9e3779b97f4a7c15u * (uint64_t)(c->rank + 1);
+    *t = made;
+    c->transport = t;
+    return OK;
+}
+
+/* Discard answers of failed exchanges, whose messages turned out not to need an answer. */
+static void forget_answers(MPI_Comm answers)
+{
+    MPI_Message found;
+    MPI_Request request;
+    int64_t nothing;
+    int there = 0;
+    while (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, answers, &there, &found, MPI_STATUS_IGNORE) == MPI_SUCCESS && there)
+        if (MPI_Imrecv(&nothing, (int)sizeof nothing, MPI_BYTE, &found, &request) != MPI_SUCCESS ||
+            !patience_settle(&request))
+            return;
+}
+
+void transport_close(struct comm *c)
+{
+    struct transport *t = c->transport;
+    bells_close(&t->bells);
+    progress_close(&t->progress);
+    if (t->answers != MPI_COMM_NULL) forget_answers(t->answers);
+    free_communicators(t);
+    transport_free_slots(c);
+    finalize();
+    free(t);
+    c->transport = NULL;
+}
