@@ -5,7 +5,6 @@
 #include "ref/ops/threads.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 struct dump_options {

@@ -3,7 +3,6 @@
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- what each device keeps -------------------------------------------------------------------------------------- */
 

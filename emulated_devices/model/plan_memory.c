@@ -3,7 +3,6 @@
 #include "ref/io/options.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- one device -------------------------------------------------------------------------------------------------- */
 

@@ -4,7 +4,6 @@
 #include "emulated_devices/model/zeroth.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

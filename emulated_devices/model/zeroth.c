@@ -1,6 +1,5 @@
 #include "emulated_devices/model/zeroth.h"
 #include "ref/model/mezo.h"
-#include <string.h>
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 

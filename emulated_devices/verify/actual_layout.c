@@ -1,5 +1,4 @@
 /* actual_layout.c -- the part of a tensor in one rank's file, from the map and the shapes in the files. */
-#include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/verify/actual.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #include "emulated_devices/verify/hash.h"
 #include "emulated_devices/verify/replicas.h"
 #include "ref/numeric/philox.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

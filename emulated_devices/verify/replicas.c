@@ -3,7 +3,6 @@
 #include "emulated_devices/verify/diagnose.h"
 #include "emulated_devices/verify/hash.h"
 #include "ref/optim/galore.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* options_words.c -- the part of options.h that needs no table: nearest names, and sizes such as "64M". */
 #include "ref/io/options.h"
 #include "ref/io/output.h"
-#include "ref/io/output.h"
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>

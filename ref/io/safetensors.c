@@ -1,7 +1,6 @@
 #include "ref/io/safetensors.h"
 #include "ref/io/json.h"
 #include "ref/io/safetensors_box.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,5 @@
 #include "ref/io/safetensors_box.h"
 #include "ref/numeric/tensor.h"
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- formats ----------------------------------------------------------------------------------------------------- */

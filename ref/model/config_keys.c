@@ -1,7 +1,6 @@
 #include "ref/model/config_keys.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
-#include <stdio.h>
 #include <string.h>
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */

@@ -9,7 +9,6 @@
  */
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
-#include <string.h>
 
 void FN(embedding_forward)(struct tensor Y, struct tensor ids, struct tensor W, int64_t first, bool accumulate)
 {

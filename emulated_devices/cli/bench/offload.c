@@ -5,7 +5,6 @@
  * on the sizes.
  */
 #include "emulated_devices/cli/bench/bench.h"
-#include "emulated_devices/cli/measure.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/data/load.h"
 #include <stdio.h>

@@ -5,9 +5,7 @@
 #include "emulated_devices/cli/measure.h"
 #include "emulated_devices/verify/layer.h"
 #include "ref/io/json.h"
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *const tensor_count_name[TENSOR_COUNTS] = { "messages",
                                                        "bytes",

@@ -6,7 +6,6 @@
 #include "emulated_devices/cli/measure.h"
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

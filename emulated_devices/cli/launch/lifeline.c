@@ -13,7 +13,6 @@
 #include <sys/prctl.h>
 #endif
 #include "emulated_devices/cli/cli.h"
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,6 @@
 /* judge.c -- checks every device's result and messages at the end of a collective. */
 #include "emulated_devices/draw/collective.h"
 #include <stdio.h>
-#include <string.h>
 
 enum { TEXT = 120 };
 

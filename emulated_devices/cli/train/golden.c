@@ -4,7 +4,6 @@
 #include "emulated_devices/verify/golden_truth.h"
 #include "emulated_devices/verify/replicas.h"
 #include "ref/numeric/convert.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,6 @@
 #include "emulated_devices/verify/replicas.h"
 #include "ref/io/output.h"
 #include "ref/ops/threads.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static enum error_code parse(struct verify_options *o, int argc, char **argv, bool *help, struct error *err)
 {

@@ -16,7 +16,6 @@
  * Equals   the same scheme without offloading, bit for bit: numbers are only stored elsewhere
  */
 #include "emulated_devices/schemes/data/offload.h"
-#include <stdlib.h>
 
 /* ---- the tier ---------------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,6 @@
  * keeps. */
 #include "emulated_devices/schemes/data/stage.h"
 #include "emulated_devices/device/compute.h"
-#include "ref/numeric/convert.h"
 
 /* ---- one range --------------------------------------------------------------------------------------------------- */
 

@@ -60,7 +60,6 @@ struct unit {
     int passes;                         /* in a step: how often g is added to own_g */
     bool waits;                         /* g is in the bucket that is reduced next */
     bool moved;                         /* w is on the device, moved along the direction (data_set_direction) */
-    bool foreseen_here, foreseen_shard; /* in predictions: w is on the device; so is shard */
     bool foreseen_gradient;             /* in predictions: g is on the device */
 };
 

@@ -2,7 +2,6 @@
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/schemes/sbp/boxing.h"
 #include <stdlib.h>
-#include <string.h>
 
 enum error_code placement_open(struct placement *p, struct comm *comm, const struct sbp_mesh *m, struct error *err)
 {
