@@ -79,6 +79,13 @@ struct backend {
     X(linear_backward_input_columns, (T dx, T dy, int64_t first, T w, bool accumulate),                                \
       (OUT(dx), IN(dy), first, IN(w), accumulate))                                                                     \
     X(linear_backward_weight_columns, (T dw, T dy, int64_t first, T x), (OUT(dw), IN(dy), first, IN(x)))               \
+    X(attention_part_forward, (T O, T lse, T Q, T KV, T q_at, T k_at, struct attention a),                             \
+      (OUT(O), OUT(lse), IN(Q), IN(KV), IN(q_at), IN(k_at), MASK(a)))                                                  \
+    X(attention_merge, (T O, T lse, T O2, T lse2, struct attention a), (OUT(O), OUT(lse), IN(O2), IN(lse2), a))        \
+    X(attention_delta, (T delta, T dO, T O, struct attention a), (OUT(delta), IN(dO), IN(O), a))                       \
+    X(attention_part_backward,                                                                                         \
+      (T dQ, T dKV, T dO, T delta, T lse, T Q, T KV, T q_at, T k_at, struct attention a),                              \
+      (OUT(dQ), OUT(dKV), IN(dO), IN(delta), IN(lse), IN(Q), IN(KV), IN(q_at), IN(k_at), MASK(a)))                     \
     X(route_forward, (T weights, T experts, T logits, bool normalized),                                                \
       (OUT(weights), OUT(experts), IN(logits), normalized))                                                            \
     X(route_backward_input, (T dlogits, T dweights, T weights, T experts, T logits, bool normalized),                  \

@@ -221,6 +221,40 @@ static inline void dev_attention_backward_input(struct device *d, struct tensor 
     device_charge(d, "attention backward input", attention_backward_cost(tensor_rows(QKV), a, d->dtype));
 }
 
+/* In parts; pairs: of queries and keys that see each other, over all sequences. */
+static inline void dev_attention_part_forward(struct device *d, struct tensor O, struct tensor lse, struct tensor Q,
+                                              struct tensor KV, struct tensor q_at, struct tensor k_at,
+                                              struct attention a, double pairs)
+{
+    OPTIONAL(d, attention_part_forward, O, lse, Q, KV, q_at, k_at, a);
+    device_charge(d, "attention forward",
+                  attention_part_forward_cost(pairs, tensor_rows(Q), tensor_rows(KV), a, d->dtype));
+}
+
+static inline void dev_attention_merge(struct device *d, struct tensor O, struct tensor lse, struct tensor O2,
+                                       struct tensor lse2, struct attention a)
+{
+    OPTIONAL(d, attention_merge, O, lse, O2, lse2, a);
+    dev_charge(d, "attention merge", O, 3, 4);
+}
+
+static inline void dev_attention_delta(struct device *d, struct tensor delta, struct tensor dO, struct tensor O,
+                                       struct attention a)
+{
+    OPTIONAL(d, attention_delta, delta, dO, O, a);
+    dev_charge(d, "attention delta", O, 2, 2);
+}
+
+static inline void dev_attention_part_backward(struct device *d, struct tensor dQ, struct tensor dKV, struct tensor dO,
+                                               struct tensor delta, struct tensor lse, struct tensor Q,
+                                               struct tensor KV, struct tensor q_at, struct tensor k_at,
+                                               struct attention a, double pairs)
+{
+    OPTIONAL(d, attention_part_backward, dQ, dKV, dO, delta, lse, Q, KV, q_at, k_at, a);
+    device_charge(d, "attention backward input",
+                  attention_part_backward_cost(pairs, tensor_rows(Q), tensor_rows(KV), a, d->dtype));
+}
+
 /* ---- rotary: what turns of queries and keys once each way, values not at all ------------------------------------- */
 
 static inline void dev_charge_rotary(struct device *d, const char *what, struct tensor QKV, struct tensor table,

@@ -88,9 +88,16 @@ void device_divide(struct device *d, enum dtype t, void *x, int64_t n, int by)
 
 /* ---- of the table of operations ---------------------------------------------------------------------------------- */
 
+static struct attention mask_read(struct views *v, struct attention a)
+{
+    a.mask = view_read(v, a.mask);
+    return a;
+}
+
 #define T struct tensor
 #define IN(x) view_read(&seen, x)
 #define OUT(x) view_write(&seen, x)
+#define MASK(a) mask_read(&seen, a)
 #define UNPACK(...) __VA_ARGS__
 #define X(name, parameters, arguments)                                                                                 \
     void generic_##name(struct device *d, UNPACK parameters)                                                           \

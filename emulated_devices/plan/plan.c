@@ -242,7 +242,8 @@ static enum error_code check_attention(const struct plan *p, const struct shards
     const enum error_code e = attention_scheme_find(&a, p->attention, err);
     for (int rank = 0; rank < p->mesh.devices && !e; rank++) {
         const struct tensor_parallel tp = plan_tensor_share(p, rank);
-        const char *needs = a->refuses(&p->model, tp.heads, p->S, cp);
+        const struct context_parallel share = plan_context_share(p, &tp, rank);
+        const char *needs = a->refuses(&share, &p->model);
         if (needs) return fail(err, ERR_PLAN, "--cp %d: --attention %s needs %s", cp, a->head.name, needs);
         if (p->mesh.size[TP] == 1) break;
     }
@@ -348,7 +349,7 @@ bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank,
 struct context_parallel plan_context_share(const struct plan *p, const struct tensor_parallel *tp, int rank)
 {
     struct context_parallel cp = {
-        .tp = tp, .devices = p->mesh.size[CP], .rank = mesh_coordinate(&p->mesh, rank, CP), .S = p->S
+        .tp = tp, .heads = tp ? &tp->heads : NULL, .devices = p->mesh.size[CP], .rank = mesh_coordinate(&p->mesh, rank, CP), .S = p->S
     };
     attention_scheme_find(&cp.scheme, p->attention, NULL);
     return cp;

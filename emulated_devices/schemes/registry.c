@@ -8,44 +8,47 @@
 #include "ref/io/options.h"
 #include <string.h>
 
-#define SCHEMES(X)                                  \
-    X(tensor_scheme, tensor_scheme_1d)              \
-    X(tensor_scheme, tensor_scheme_1d_sp)           \
-    X(tensor_scheme, tensor_scheme_1d_sp_keep)      \
-    X(tensor_scheme, tensor_scheme_1d_sp_overlap)   \
-    X(tensor_scheme, tensor_scheme_2d)              \
-    X(tensor_scheme, tensor_scheme_2_5d)            \
-    X(tensor_scheme, tensor_scheme_3d)              \
-    X(attention_scheme, attention_scheme_whole)     \
-    X(attention_scheme, attention_scheme_ulysses)   \
-    X(expert_scheme, expert_scheme_here)            \
-    X(data_scheme, data_scheme_ddp)                 \
-    X(data_scheme, data_scheme_zero1)               \
-    X(data_scheme, data_scheme_zero2)               \
-    X(data_scheme, data_scheme_zero3)               \
-    X(data_scheme, data_scheme_fsdp)                \
-    X(data_scheme, data_scheme_hsdp)                \
-    X(data_scheme, data_scheme_mics)                \
-    X(data_scheme, data_scheme_hpz)                 \
-    X(data_scheme, data_scheme_chain)               \
-    X(data_scheme, data_scheme_local_sgd)           \
-    X(data_scheme, data_scheme_diloco)              \
-    X(data_scheme, data_scheme_slowmo)              \
-    X(schedule_generator, schedule_1f1b)            \
-    X(schedule_generator, schedule_gpipe)           \
-    X(schedule_generator, schedule_interleaved)     \
-    X(schedule_generator, schedule_bfs)             \
-    X(schedule_generator, schedule_zb_h1)           \
-    X(schedule_generator, schedule_zb_h2)           \
-    X(schedule_generator, schedule_zb_1p)           \
-    X(schedule_generator, schedule_zb_2p)           \
-    X(schedule_generator, schedule_zb_v)            \
-    X(schedule_generator, schedule_v_half)          \
-    X(schedule_generator, schedule_v_min)           \
-    X(schedule_generator, schedule_chimera)         \
-    X(schedule_generator, schedule_dualpipe)        \
-    X(schedule_generator, schedule_dualpipev)       \
-    X(schedule_generator, schedule_pipedream_2bw)   \
+#define SCHEMES(X)                                     \
+    X(tensor_scheme, tensor_scheme_1d)                 \
+    X(tensor_scheme, tensor_scheme_1d_sp)              \
+    X(tensor_scheme, tensor_scheme_1d_sp_keep)         \
+    X(tensor_scheme, tensor_scheme_1d_sp_overlap)      \
+    X(tensor_scheme, tensor_scheme_2d)                 \
+    X(tensor_scheme, tensor_scheme_2_5d)               \
+    X(tensor_scheme, tensor_scheme_3d)                 \
+    X(attention_scheme, attention_scheme_whole)        \
+    X(attention_scheme, attention_scheme_ulysses)      \
+    X(attention_scheme, attention_scheme_ring)         \
+    X(attention_scheme, attention_scheme_ring_striped) \
+    X(attention_scheme, attention_scheme_ring_zigzag)  \
+    X(expert_scheme, expert_scheme_here)               \
+    X(data_scheme, data_scheme_ddp)                    \
+    X(data_scheme, data_scheme_zero1)                  \
+    X(data_scheme, data_scheme_zero2)                  \
+    X(data_scheme, data_scheme_zero3)                  \
+    X(data_scheme, data_scheme_fsdp)                   \
+    X(data_scheme, data_scheme_hsdp)                   \
+    X(data_scheme, data_scheme_mics)                   \
+    X(data_scheme, data_scheme_hpz)                    \
+    X(data_scheme, data_scheme_chain)                  \
+    X(data_scheme, data_scheme_local_sgd)              \
+    X(data_scheme, data_scheme_diloco)                 \
+    X(data_scheme, data_scheme_slowmo)                 \
+    X(schedule_generator, schedule_1f1b)               \
+    X(schedule_generator, schedule_gpipe)              \
+    X(schedule_generator, schedule_interleaved)        \
+    X(schedule_generator, schedule_bfs)                \
+    X(schedule_generator, schedule_zb_h1)              \
+    X(schedule_generator, schedule_zb_h2)              \
+    X(schedule_generator, schedule_zb_1p)              \
+    X(schedule_generator, schedule_zb_2p)              \
+    X(schedule_generator, schedule_zb_v)               \
+    X(schedule_generator, schedule_v_half)             \
+    X(schedule_generator, schedule_v_min)              \
+    X(schedule_generator, schedule_chimera)            \
+    X(schedule_generator, schedule_dualpipe)           \
+    X(schedule_generator, schedule_dualpipev)          \
+    X(schedule_generator, schedule_pipedream_2bw)      \
     X(schedule_generator, schedule_skippipe)
 
 #define X(type, symbol) extern const struct type symbol;

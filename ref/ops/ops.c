@@ -17,18 +17,31 @@ struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype t)
                              .bytes = (double)dtype_size(t) * (double)(N * I + I * O + N * O) };
 }
 
-/* S(S+1)/2 pairs (query, key) with key <= query per sequence and head; 2A for the score and 2A for the value. */
+/* Causal: S(S+1)/2 pairs (query, key) with key <= query per sequence and head. */
 struct op_cost attention_forward_cost(int64_t N, struct attention a, enum dtype t)
 {
-    double pairs = (double)N * (double)(a.S + 1) / 2;
-    return (struct op_cost){ .flops = 4.0 * pairs * (double)(a.H * a.A),
-                             .bytes = (double)dtype_size(t) * (double)(N * (2 * a.H + 2 * a.K) * a.A) };
+    return attention_part_forward_cost((double)N * (double)(a.S + 1) / 2, N, N, a, t);
 }
 
 /* Five products (scores again, dP, dV, dQ, dK); forward has two. */
 struct op_cost attention_backward_cost(int64_t N, struct attention a, enum dtype t)
 {
     struct op_cost c = attention_forward_cost(N, a, t);
+    return (struct op_cost){ .flops = 2.5 * c.flops, .bytes = 2 * c.bytes };
+}
+
+/* 2A for the score and 2A for the value of each pair and head. */
+struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_t keys, struct attention a,
+                                           enum dtype t)
+{
+    return (struct op_cost){ .flops = 4.0 * pairs * (double)(a.H * a.A),
+                             .bytes = (double)dtype_size(t) * (double)((2 * queries * a.H + 2 * keys * a.K) * a.A) };
+}
+
+struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention a,
+                                            enum dtype t)
+{
+    struct op_cost c = attention_part_forward_cost(pairs, queries, keys, a, t);
     return (struct op_cost){ .flops = 2.5 * c.flops, .bytes = 2 * c.bytes };
 }
 

@@ -36,13 +36,16 @@ struct dropout {
     int64_t cols;               /* columns of the whole tensor */
 };
 
-/* Causal self-attention on a fused projection: row n of QKV is [H heads of Q | K heads of K | K heads of V], each with
- * A numbers. */
+/* Self-attention on a fused projection: row n of QKV is [H heads of Q | K heads of K | K heads of V], each with A
+ * numbers. */
 struct attention {
     int64_t S;                  /* tokens per sequence; the rows are B sequences of S */
     int64_t H, K, A;            /* query heads, key/value heads (query head h uses key head h / (H/K)), head width */
     double scale;               /* of the scores, usually 1/sqrt(A) */
     bool neighbours;            /* rotary pairs are numbers 2i and 2i+1 of a head, not i and i + R/2 */
+    struct tensor mask;         /* none: causal, a query sees keys up to itself.  Or I32 [S,2R]: the row of a query's
+                                 * position has R ranges of positions of keys that it sees, first and end, disjoint and
+                                 * ascending (an empty one: first = end); or [BS,2R], for each sequence its own */
     struct dropout drop;        /* of the probabilities: row = (b*heads + head)*S + query, col = key;  row0 = index of
                                  * the first local sequence, col0 = first local head, cols = heads of the whole model */
 };
@@ -105,6 +108,23 @@ struct ops {
     void (*attention_forward)(struct tensor O, struct tensor lse, struct tensor QKV, struct attention a);
     void (*attention_backward_input)(struct tensor dQKV, struct tensor dO, struct tensor O, struct tensor lse,
                                      struct tensor QKV, struct attention a);
+
+    /* Attention of some tokens with the keys of some, for sequences that are cut.  Q [BnQ, >=HA]: its first columns are
+     * queries; KV [BnK, >=2KA]: its last columns are keys and values.  q_at, k_at: I32 [nQ], [nK], the positions of the
+     * rows of each sequence, ascending.  S, mask and dropout are those of whole sequences.
+     *   forward   O [BnQ,HA] and lse [B,H,nQ] over these keys alone; of a query that sees none O = 0, lse = -infinity
+     *   merge     O, lse = those over the keys of both results
+     *   delta     delta [B,H,nQ] = dO . O for each head of a row
+     *   backward  dQ, dKV (columns as in Q and KV) += what these queries and keys contribute, given lse and delta of
+     *             all keys */
+    void (*attention_part_forward)(struct tensor O, struct tensor lse, struct tensor Q, struct tensor KV,
+                                   struct tensor q_at, struct tensor k_at, struct attention a);
+    void (*attention_merge)(struct tensor O, struct tensor lse, struct tensor O2, struct tensor lse2,
+                            struct attention a);
+    void (*attention_delta)(struct tensor delta, struct tensor dO, struct tensor O, struct attention a);
+    void (*attention_part_backward)(struct tensor dQ, struct tensor dKV, struct tensor dO, struct tensor delta,
+                                    struct tensor lse, struct tensor Q, struct tensor KV, struct tensor q_at,
+                                    struct tensor k_at, struct attention a);
 
     /* Rotate the first R numbers of the H query and K key heads of QKV by their positions, in place; backward rotates
      * dQKV back.  positions: I32 [N]; table [S,R]: row p holds cos of the R/2 angles at position p, then the sines. */
@@ -181,6 +201,10 @@ struct op_cost { double flops, bytes; };
 struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype);
 struct op_cost attention_forward_cost(int64_t N, struct attention a, enum dtype);
 struct op_cost attention_backward_cost(int64_t N, struct attention a, enum dtype);
+/* Of a part: pairs (query, key) that see each other, over all sequences; rows of queries and of keys. */
+struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_t keys, struct attention a, enum dtype);
+struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention a,
+                                            enum dtype);
 struct op_cost elementwise_cost(int64_t elements, int tensors, double flops_each, enum dtype);
 
 #endif

@@ -251,6 +251,39 @@ static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct att
     store(dQKV, dqkv), end(&s);
 }
 
+static void attention_part_forward(T O, T lse, T Q, T KV, T q_at, T k_at, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T o = room(&s, O);
+    assert(lse.dtype == F32);
+    ops_f32.attention_part_forward(o, lse, wide(&s, Q), wide(&s, KV), q_at, k_at, a);
+    store(O, o), end(&s);
+}
+
+static void attention_merge(T O, T lse, T O2, T lse2, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T o = wide(&s, O);
+    ops_f32.attention_merge(o, lse, wide(&s, O2), lse2, a);
+    store(O, o), end(&s);
+}
+
+static void attention_delta(T delta, T dO, T O, struct attention a)
+{
+    struct scratch s = { 0 };
+    assert(delta.dtype == F32);
+    ops_f32.attention_delta(delta, wide(&s, dO), wide(&s, O), a);
+    end(&s);
+}
+
+static void attention_part_backward(T dQ, T dKV, T dO, T delta, T lse, T Q, T KV, T q_at, T k_at, struct attention a)
+{
+    struct scratch s = { 0 };
+    const T dq = wide(&s, dQ), dkv = wide(&s, dKV);
+    ops_f32.attention_part_backward(dq, dkv, wide(&s, dO), delta, lse, wide(&s, Q), wide(&s, KV), q_at, k_at, a);
+    store(dQ, dq), store(dKV, dkv), end(&s);
+}
+
 /* ---- element by element: results may overwrite operands, because those were copied ------------------------------- */
 
 static void gelu_forward(T Y, T X)
@@ -477,6 +510,8 @@ static void cross_entropy_backward(T dlogits, T logits, T total, T top, T labels
         .linear_backward_input_columns = linear_backward_input_columns,                                             \
         .linear_backward_weight_columns = linear_backward_weight_columns,                                           \
         .attention_forward = attention_forward, .attention_backward_input = attention_backward_input,               \
+        .attention_part_forward = attention_part_forward, .attention_merge = attention_merge,                       \
+        .attention_delta = attention_delta, .attention_part_backward = attention_part_backward,                     \
         .gelu_forward = gelu_forward, .gelu_backward_input = gelu_backward_input, .add = add, .dropout = dropout,   \
         .rmsnorm_forward = rmsnorm_forward, .rmsnorm_backward_input = rmsnorm_backward_input,                       \
         .rmsnorm_backward_weight = rmsnorm_backward_weight,                                                         \

@@ -88,6 +88,10 @@ struct operand { int64_t rows, cols; bool statistic; int most; };
 
 static const struct attention heads = { .S = 3, .H = H, .K = 1, .A = D / H, .scale = 0.5,
                                         .drop = { .p = 0.25, .seed = 3, .cols = H } };
+/* The positions of the rows of a sequence, in the host's memory, which is its own view. */
+static int32_t positions[] = { 0, 1, 2 };
+#define three tensor_1d(positions, I32, 3)
+#define BY_HEAD(t) tensor_2d((t).data, (t).dtype, N / 3 * H, 3)
 static const struct dropout dropped = { .p = 0.25, .seed = 5, .cols = D };
 static const double slopes[E] = { 0.5, -1, 2, 0.25 };
 static double sums[2 * E + 1], result;
@@ -131,6 +135,14 @@ static double sums[2 * E + 1], result;
     X(attention_forward, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, 2 * D)), (d, t[0], t[1], t[2], heads))           \
     X(attention_backward_input, (NUMBERS(N, 2 * D), X_Y, STATISTIC(N * H), NUMBERS(N, 2 * D)),                         \
       (d, t[0], t[1], t[2], t[3], t[4], heads))                                                                        \
+    X(attention_part_forward, (NUMBERS(N, D), STATISTIC(N * H), NUMBERS(N, D), NUMBERS(N, 2 * D)),                     \
+      (d, t[0], t[1], t[2], t[3], three, three, heads, 12))                                                            \
+    X(attention_merge, (X_Y, STATISTIC(N * H), STATISTIC(N * H)),                                                      \
+      (d, t[0], BY_HEAD(t[2]), t[1], BY_HEAD(t[3]), heads))                                                            \
+    X(attention_delta, (STATISTIC(N * H), X_Y), (d, BY_HEAD(t[0]), t[1], t[2], heads))                                 \
+    X(attention_part_backward, (NUMBERS(N, D), NUMBERS(N, D), NUMBERS(N, D), STATISTIC(N * H), STATISTIC(N * H),       \
+                                NUMBERS(N, D), NUMBERS(N, D)),                                                         \
+      (d, t[0], t[1], t[2], t[3], t[4], t[5], t[6], three, three, heads, 12))                                          \
     X(rotary_forward, (NUMBERS(N, 2 * D), WHOLE(N, 0, 3), NUMBERS(3, D / H)), (d, t[0], t[1], t[2], heads))            \
     X(rotary_backward_input, (NUMBERS(N, 2 * D), WHOLE(N, 0, 3), NUMBERS(3, D / H)), (d, t[0], t[1], t[2], heads))     \
     X(swiglu_forward, (NUMBERS(N, D), NUMBERS(N, 2 * D)), (d, t[0], t[1]))                                             \

@@ -168,6 +168,38 @@ static void attention(void **state)
     }
 }
 
+static void attention_in_parts(void **state)
+{
+    (void)state;
+    FOR_NARROW(t, op) {
+        const int64_t B = 2, n = 5, H = 4, K = 2, A = 3;
+        const struct attention a = { .S = 2 * n, .H = H, .K = K, .A = A, .scale = 0.7 };
+        CASE("attention in parts %s", dtype_name(t));
+        const struct tensor Q = fill(matrix(t, B * n, H * A), 2, "q"), KV = fill(matrix(t, B * n, 2 * K * A), 2, "kv"),
+                            dO = fill(matrix(t, B * n, H * A), 1, "do"), at = vector(I32, n);
+        for (int i = 0; i < n; i++) ((int32_t *)at.data)[i] = 2 * i;
+        const struct tensor O = matrix(t, B * n, H * A), lse = matrix(F32, B * H, n), delta = matrix(F32, B * H, n);
+        const struct tensor o = matrix(F32, B * n, H * A), l = matrix(F32, B * H, n), e = matrix(F32, B * H, n);
+        op->attention_part_forward(O, lse, Q, KV, at, at, a);
+        fp32->attention_part_forward(o, l, widened(Q), widened(KV), at, at, a);
+        expect_stored("O", O, o), expect_same_bits("lse", lse, l);
+        const struct tensor twice = widened(O);
+        fp32->attention_merge(twice, l, widened(O), lse, a);
+        op->attention_merge(O, copy_of(lse), O, lse, a);
+        expect_stored("merged", O, twice);
+        op->attention_delta(delta, dO, O, a), fp32->attention_delta(e, widened(dO), widened(O), a);
+        expect_same_bits("delta", delta, e);
+        for (int wide = 0; wide < 2; wide++) {
+            const struct tensor dQ = fill(matrix(wide ? F32 : t, B * n, H * A), 1, "dq"), dq = widened(dQ),
+                                dKV = fill(matrix(t, B * n, 2 * K * A), 1, "dkv"), dkv = widened(dKV);
+            op->attention_part_backward(dQ, dKV, dO, delta, lse, Q, KV, at, at, a);
+            fp32->attention_part_backward(dq, dkv, widened(dO), delta, lse, widened(Q), widened(KV), at, at, a);
+            expect_stored("dQ", dQ, dq), expect_stored("dKV", dKV, dkv);
+        }
+        check_guards_and_free();
+    }
+}
+
 static void elementwise(void **state)
 {
     (void)state;
@@ -378,7 +410,7 @@ int main(void)
     fp32 = ops_for(F32);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_whole), cmocka_unit_test(linear), cmocka_unit_test(linear_columns),
-            cmocka_unit_test(layernorm), cmocka_unit_test(attention),
+            cmocka_unit_test(layernorm), cmocka_unit_test(attention), cmocka_unit_test(attention_in_parts),
         cmocka_unit_test(elementwise), cmocka_unit_test(embedding), cmocka_unit_test(cross_entropy),
             cmocka_unit_test(sums_are_fp32),
         cmocka_unit_test(as_pytorch_computes),

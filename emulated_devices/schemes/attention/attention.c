@@ -3,6 +3,6 @@
 struct intervals context_tokens(const struct context_parallel *cp)
 {
     struct intervals tokens = { 0 };
-    cp->scheme->cut(&tokens, cp->S, cp->devices, cp->rank);
+    cp->scheme->cut(&tokens, cp, cp->rank);
     return tokens;
 }

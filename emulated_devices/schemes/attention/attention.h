@@ -18,7 +18,8 @@ struct attention_scheme;
 /* This device's share of attention.  group may be NULL if only extents are needed. */
 struct context_parallel {
     const struct attention_scheme *scheme;
-    const struct tensor_parallel *tp;   /* this device's heads */
+    const struct tensor_parallel *tp;
+    const struct heads *heads;          /* this device's, of which its group shares the sequences: those of tp */
     struct group *group;                /* along cp: members have the same heads and sequences, and different tokens */
     int devices, rank;                  /* devices that share each sequence; index of this one */
     int64_t S;                          /* tokens of a whole sequence */
@@ -35,11 +36,10 @@ struct attention_call {
 
 struct attention_scheme {
     struct scheme head;
-    /* Whether a model's sequences of S tokens can be cut for P devices, each with the heads in h.  @return NULL, or
-     * what the scheme needs, as text. */
-    const char *(*refuses)(const struct model_config *, struct heads h, int64_t S, int P);
-    /* Add the tokens of a sequence of S that one of P devices has, in the order of its rows. */
-    void (*cut)(struct intervals *tokens, int64_t S, int P, int rank);
+    /* Whether a model's sequences can be cut so.  @return NULL, or what the scheme needs, as text. */
+    const char *(*refuses)(const struct context_parallel *, const struct model_config *);
+    /* Add the tokens of a sequence that a member has, in the order of its rows, ascending. */
+    void (*cut)(struct intervals *tokens, const struct context_parallel *, int member);
     /* kept: the shape of slot `slot` of what a call keeps besides its output, as a tensor without memory. */
     int slots;
     bool reads_input, reads_output;     /* whether backward also reads queries, keys and values; the output */

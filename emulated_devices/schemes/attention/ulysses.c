@@ -23,20 +23,19 @@ enum { QKV, OUT, LSE };                 /* the slots that are kept */
 
 /* ---- each device's share ----------------------------------------------------------------------------------------- */
 
-static const char *refuses(const struct model_config *c, struct heads h, int64_t S, int P)
+static const char *refuses(const struct context_parallel *cp, const struct model_config *c)
 {
     (void)c;
-    if (h.queries.count < P) return "at least as many query heads on each device of tp as there are devices along cp";
-    return S < P ? "a token of each sequence for every device" : NULL;
+    if (cp->heads->queries.count < cp->devices)
+        return "at least as many query heads on each device of tp as there are devices along cp";
+    return cp->S < cp->devices ? "a token of each sequence for every device" : NULL;
 }
-
-static void cut(struct intervals *tokens, int64_t S, int P, int rank) { intervals_add(tokens, block_at(S, P, rank)); }
 
 /* A member's heads, out of those that tensor parallelism gives to this group. */
 static struct heads heads_of(const struct context_parallel *cp, int member)
 {
     struct model_config here = *cp->tp->config;
-    here.H = cp->tp->heads.queries.count, here.K = cp->tp->heads.keys.count;
+    here.H = cp->heads->queries.count, here.K = cp->heads->keys.count;
     return heads_at(&here, cp->devices, member);
 }
 
@@ -50,6 +49,11 @@ static int64_t width_of(const struct context_parallel *cp, int member, bool fuse
 static struct interval tokens_of(const struct context_parallel *cp, int member)
 {
     return block_at(cp->S, cp->devices, member);
+}
+
+static void cut(struct intervals *tokens, const struct context_parallel *cp, int member)
+{
+    intervals_add(tokens, tokens_of(cp, member));
 }
 
 static int64_t sequences_in(const struct context_parallel *cp, int64_t rows)
@@ -92,7 +96,7 @@ static char *move(struct device *d, struct block b, enum way way)
 static char *move_heads(struct context_parallel *cp, int member, struct tensor t, bool fused, char *packed,
                         enum way way)
 {
-    const struct heads h = heads_of(cp, member), all = cp->tp->heads;
+    const struct heads h = heads_of(cp, member), all = *cp->heads;
     const int64_t A = cp->tp->config->A, rows = tensor_rows(t);
     struct device *d = cp->tp->device;
     packed = move(d, (struct block){ packed, t, 0, rows, h.queries.first * A, h.queries.count * A },
@@ -193,7 +197,7 @@ static enum error_code backward_input(struct attention_call *c, struct error *er
     const struct tensor in = c->kept[QKV], out = c->kept[OUT];
     struct tensor d_out = device_tensor_2d(d, BUFFERS, tensor_rows(out), tensor_cols(out));
     struct tensor d_in = device_tensor_2d(d, BUFFERS, tensor_rows(in), tensor_cols(in));
-    const bool adds = cp->devices > cp->tp->heads.keys.count;
+    const bool adds = cp->devices > cp->heads->keys.count;
     enum error_code e =
         d_out.data && d_in.data ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of attention");
     if (!e) e = exchange(cp, c->d_out, d_out, false, true, false, err);

@@ -9,22 +9,22 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/attention.h"
 
-static const char *refuses(const struct model_config *c, struct heads h, int64_t S, int P)
+static const char *refuses(const struct context_parallel *cp, const struct model_config *c)
 {
-    (void)c, (void)h, (void)S;
-    return P == 1 ? NULL : "every sequence whole on a device, so --cp 1; other schemes cut sequences";
+    (void)c;
+    return cp->devices == 1 ? NULL : "every sequence whole on a device, so --cp 1; other schemes cut sequences";
 }
 
-static void cut(struct intervals *tokens, int64_t S, int P, int rank)
+static void cut(struct intervals *tokens, const struct context_parallel *cp, int member)
 {
-    (void)P, (void)rank;
-    intervals_add(tokens, (struct interval){ 0, S });
+    (void)member;
+    intervals_add(tokens, (struct interval){ 0, cp->S });
 }
 
 static struct tensor kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
     (void)slot;
-    return tensor_2d(NULL, dtype_wide(cp->tp->device->dtype), rows, cp->tp->heads.queries.count);
+    return tensor_2d(NULL, dtype_wide(cp->tp->device->dtype), rows, cp->heads->queries.count);
 }
 
 static enum error_code forward(struct attention_call *c, struct error *err)

@@ -12,6 +12,11 @@ void forecast_on(struct forecast *f, const struct group *g, enum operation op, c
     if (f->timed) f->time += group_time(g, op, name, &call);
 }
 
+void forecast_message(struct forecast *f, const struct group *g, int peer, uint64_t bytes)
+{
+    traffic_send(&f->sum.of[POINT_TO_POINT], group_level(g, peer), bytes, 1);
+}
+
 static void enter(struct forecast *f, enum operation op, unsigned axes, const char *name, struct collective call)
 {
     forecast_on(f, &f->tp->along[axes], op, name, call);

@@ -291,6 +291,8 @@ struct forecast {
 };
 /* Any collective on any group. */
 void forecast_on(struct forecast *, const struct group *, enum operation, const char *algorithm, struct collective);
+/* A message to one member. */
+void forecast_message(struct forecast *, const struct group *, int peer, uint64_t bytes);
 void forecast_allreduce(struct forecast *, unsigned axes, int64_t count);
 void forecast_allgather(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
 void forecast_reduce_scatter(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);

@@ -1,0 +1,21 @@
+/* ring.h -- ring attention: what its schemes share; they differ in how they cut a sequence. */
+#ifndef ORRERY_ATTENTION_RING_H
+#define ORRERY_ATTENTION_RING_H
+
+#include "emulated_devices/schemes/attention/attention.h"
+
+const char *ring_attention_refuses(const struct context_parallel *, const struct model_config *);
+struct tensor ring_attention_kept(const struct context_parallel *, int slot, int64_t rows);
+enum error_code ring_attention_forward(struct attention_call *, struct error *);
+enum error_code ring_attention_backward_input(struct attention_call *, struct error *);
+void ring_attention_cost(struct forecast *, const struct context_parallel *, enum tensor_pass, int64_t rows);
+
+#define RING_SCHEME                                                                                              \
+    .refuses = ring_attention_refuses, .slots = 1, .kept = ring_attention_kept, .reads_input = true,             \
+    .reads_output = true, .forward = ring_attention_forward, .backward_input = ring_attention_backward_input,    \
+    .cost = ring_attention_cost
+#define RING_HEAD                                                                                                \
+    .volume = "2 n K A (P-1) elements a layer forward, n = B S/P; backward as many and 2 n K A P for gradients", \
+    .memory = "log-sum-exp: H numbers a token; on their way 2 blocks of keys and values", .needs = "P <= S"
+
+#endif

@@ -1,0 +1,253 @@
+/* Attention with masks, and merged from parts of its queries and keys: compared with loops in long double.
+ * tier: check
+ *
+ * A sequence is cut in each way that devices cut it: in a row, every Pth token, two chunks each, at random.
+ */
+#include "tests/ref/attention_naive.h"
+
+/* ---- masks ------------------------------------------------------------------------------------------------------- */
+
+static void see(int64_t row, int64_t range, int64_t first, int64_t end)
+{
+    int32_t *at = (int32_t *)a.mask.data + row * tensor_cols(a.mask) + 2 * range;
+    at[0] = (int32_t)first, at[1] = (int32_t)end;
+}
+
+static int64_t most(int64_t x, int64_t y) { return x > y ? x : y; }
+
+/* Every query sees every key; the last `window` keys; keys of its sample, where each sequence has its own samples; a
+ * few first keys and the last ones; blocks drawn at random, for some queries none. */
+enum mask { CAUSAL, FULL, WINDOW, PACKED, SINKS, BLOCKS, MASKS };
+static const char *const mask_name[] = { "causal", "full", "window", "packed", "sinks", "blocks" };
+
+static void mask_row(enum mask m, int64_t row, int64_t ranges)
+{
+    const int64_t q = row % a.S, window = 5, block = 4, sample = 3 + row / a.S;
+    if (m == FULL) see(row, 0, 0, a.S);
+    if (m == WINDOW) see(row, 0, most(0, q + 1 - window), q + 1);
+    if (m == PACKED) see(row, 0, q / sample * sample, q + 1);
+    if (m == SINKS) see(row, 0, 0, q < 2 ? q + 1 : 2), see(row, 1, most(2, q + 1 - window), most(2, q + 1));
+    for (int64_t i = 0; m == BLOCKS && i < ranges; i++) {
+        const bool drawn = random_uniform(9, (uint64_t)(q / block), (uint64_t)i) < 0.4;
+        see(row, i, i * block, drawn ? i * block + block : i * block);
+    }
+}
+
+static void take_mask(enum mask m, int64_t B)
+{
+    const int64_t rows = m == PACKED ? B * a.S : a.S, ranges = m == BLOCKS ? (a.S + 3) / 4 : m == SINKS ? 2 : 1;
+    if (m == CAUSAL) return;
+    a.mask = matrix(I32, rows, 2 * ranges);
+    for (int64_t row = 0; row < rows; row++) mask_row(m, row, ranges);
+}
+
+static void setup_masked(const struct ops *op, int64_t B, struct attention shape, enum mask m)
+{
+    char name[sizeof case_name];
+    merges = 0;
+    setup(op, B, shape, 1);
+    take_mask(m, B);
+    snprintf(name, sizeof name, "%.150s, %s", case_name, mask_name[m]);
+    CASE("%s", name);
+}
+
+static void test_masks(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op)
+        for (enum mask m = CAUSAL; m < MASKS; m++)
+            for (int large = 0; large < 2; large++) {
+                setup_masked(op, large ? 1 : 3, (struct attention){ .S = large ? 134 : 13, .H = 4, .K = 2, .A = 3,
+                             .scale = 0.7, .drop = { .p = large ? 0 : 0.3, .seed = 3 } }, m);
+                op->attention_forward(O, lse, QKV, a);
+                op->attention_backward_input(dQKV, dO, O, lse, QKV, a);
+                check_all(large ? 1 : 3);
+                check_guards_and_free();
+            }
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+enum cut { IN_A_ROW, STRIPED, ZIGZAG, AT_RANDOM, CUTS };
+static const char *const cut_name[] = { "in a row", "striped", "zigzag", "at random" };
+
+static int64_t owner(enum cut cut, int64_t token, int64_t P)
+{
+    const int64_t chunk = token * 2 * P / a.S;
+    if (cut == IN_A_ROW) return token * P / a.S;
+    if (cut == STRIPED) return token % P;
+    if (cut == ZIGZAG) return chunk < P ? chunk : 2 * P - 1 - chunk;
+    return (int64_t)((double)P * random_uniform(5, 6, (uint64_t)token));
+}
+
+static struct tensor positions_of(enum cut cut, int64_t P, int64_t part)
+{
+    int64_t n = 0;
+    for (int64_t s = 0; s < a.S; s++) n += owner(cut, s, P) == part;
+    struct tensor at = vector(I32, n);
+    for (int64_t s = 0, i = 0; s < a.S; s++)
+        if (owner(cut, s, P) == part) ((int32_t *)at.data)[i++] = (int32_t)s;
+    return at;
+}
+
+/* Copy a part's rows, some columns of the tensor of whole sequences, into a tensor of its own, or back. */
+static void move_rows(struct tensor whole, int64_t first, struct tensor part, struct tensor at, bool back)
+{
+    const int64_t n = tensor_count(at), cols = tensor_cols(part);
+    for (int64_t row = 0; row < tensor_rows(part); row++)
+        for (int64_t c = 0; c < cols; c++) {
+            const int64_t w = (row / n * a.S + id_at(at, row % n)) * tensor_cols(whole) + first + c;
+            if (back) tensor_set(whole, w, tensor_get(part, row * cols + c));
+            else tensor_set(part, row * cols + c, tensor_get(whole, w));
+        }
+}
+
+static struct tensor part_rows(struct tensor whole, int64_t first, int64_t columns, int64_t B, struct tensor at)
+{
+    const struct tensor part = matrix(whole.dtype, B * tensor_count(at), columns);
+    move_rows(whole, first, part, at, false);
+    return part;
+}
+
+static void store_lse(struct tensor part, struct tensor at)
+{
+    const int64_t n = tensor_count(at);
+    for (int64_t i = 0; i < tensor_count(part); i++)
+        tensor_set(lse, i / n * a.S + id_at(at, i % n), tensor_get(part, i));
+}
+
+/* Forward and backward of the queries of one part with the keys of each; its gradients go into those of all. */
+static void run_queries(const struct ops *op, int64_t B, enum cut cut, int64_t P, int64_t part,
+                        const struct tensor KV[], const struct tensor dKV[])
+{
+    const int64_t q = a.H * a.A;
+    const struct tensor at = positions_of(cut, P, part), Q = part_rows(QKV, 0, q, B, at);
+    const int64_t n = tensor_count(at);
+    if (n == 0) return;
+    const struct tensor o = matrix(op->dtype, B * n, q), o2 = matrix(op->dtype, B * n, q);
+    const struct tensor l = matrix(op->dtype, B * a.H, n), l2 = matrix(op->dtype, B * a.H, n),
+                        delta = matrix(op->dtype, B * a.H, n);
+    const struct tensor d_o = part_rows(dO, 0, q, B, at), dq = fill_with(matrix(op->dtype, B * n, q), 0);
+    for (int64_t k = 0; k < P; k++) {
+        const bool first = k == 0;
+        op->attention_part_forward(first ? o : o2, first ? l : l2, Q, KV[k], at, positions_of(cut, P, k), a);
+        if (!first) op->attention_merge(o, l, o2, l2, a);
+    }
+    op->attention_delta(delta, d_o, o, a);
+    for (int64_t k = 0; k < P; k++)
+        op->attention_part_backward(dq, dKV[k], d_o, delta, l, Q, KV[k], at, positions_of(cut, P, k), a);
+    move_rows(O, 0, o, at, true), move_rows(dQKV, 0, dq, at, true), store_lse(l, at);
+}
+
+static void run_parts(const struct ops *op, int64_t B, enum cut cut, int64_t P)
+{
+    const int64_t q = a.H * a.A, kv = 2 * a.K * a.A;
+    struct tensor KV[4], dKV[4];
+    for (int64_t k = 0; k < P; k++) {
+        const struct tensor at = positions_of(cut, P, k);
+        KV[k] = part_rows(QKV, q, kv, B, at);
+        dKV[k] = fill_with(matrix(op->dtype, tensor_rows(KV[k]), kv), 0);
+    }
+    for (int64_t part = 0; part < P; part++) run_queries(op, B, cut, P, part, KV, dKV);
+    for (int64_t k = 0; k < P; k++) move_rows(dQKV, q, dKV[k], positions_of(cut, P, k), true);
+    merges = (int)P - 1;
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op)
+        for (enum mask m = CAUSAL; m < MASKS; m++)
+            for (enum cut cut = IN_A_ROW; cut < CUTS; cut++) {
+                const int64_t P = 1 + ((int64_t)cut + (int64_t)m) % 4;
+                setup_masked(op, 2, (struct attention){ .S = 11, .H = 4, .K = 2, .A = 3, .scale = 0.7,
+                             .drop = { .p = cut % 2 ? 0.3 : 0, .seed = 3 } }, m);
+                CASE("%s %s in %d, %s", dtype_name(t), mask_name[m], (int)P, cut_name[cut]);
+                run_parts(op, 2, cut, P);
+                check_all(2);
+                check_guards_and_free();
+            }
+}
+
+/* More than a tile of tokens each, so that tiles are skipped, seen in part, and seen in whole. */
+static void test_many_tiles(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op)
+        for (enum cut cut = IN_A_ROW; cut < CUTS; cut++) {
+            setup_masked(op, 1, (struct attention){ .S = 280, .H = 1, .K = 1, .A = 2, .scale = 1 }, CAUSAL);
+            CASE("%s 280 tokens in 2, %s", dtype_name(t), cut_name[cut]);
+            run_parts(op, 1, cut, 2);
+            check_all(1);
+            check_guards_and_free();
+        }
+}
+
+/* Scores of 10^4: each merge is a choice between its sides. */
+static void test_large_scores(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        setup_masked(op, 1, (struct attention){ .S = 40, .H = 1, .K = 1, .A = 1, .scale = 1 }, CAUSAL);
+        for (int64_t s = 0; s < a.S; s++) {
+            tensor_set(QKV, 3 * s, 100);
+            tensor_set(QKV, 3 * s + 1, (double)s * 100);
+        }
+        CASE("%s scores of 10^4", dtype_name(t));
+        run_parts(op, 1, STRIPED, 3);
+        for (int64_t s = 0; s < a.S; s++) {
+            expect_near("O", O, s, at(QKV, 3 * s + 2));
+            expect_near("lse", lse, s, exact((long double)s * 10000));
+            expect_near("dQ", dQKV, 3 * s, exact(0));
+        }
+        check_guards_and_free();
+    }
+}
+
+/* A result that saw no key leaves the other one's bits, on either side. */
+static void test_merge_with_nothing(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        a = (struct attention){ .S = 5, .H = 2, .K = 1, .A = 3 };
+        CASE("%s merge with nothing", dtype_name(t));
+        const struct tensor o = fill(matrix(t, 5, 6), 1, "o"), l = fill(matrix(t, 2, 5), 9, "l");
+        const struct tensor nothing = fill_with(matrix(t, 5, 6), 0), blind = fill_with(matrix(t, 2, 5), -INFINITY);
+        const struct tensor o1 = copy_of(o), l1 = copy_of(l);
+        op->attention_merge(o1, l1, nothing, blind, a);
+        expect_same_bits("O", o1, o), expect_same_bits("lse", l1, l);
+        op->attention_merge(nothing, blind, o, l, a);
+        expect_same_bits("O", nothing, o), expect_same_bits("lse", blind, l);
+        check_guards_and_free();
+    }
+}
+
+/* No queries, no keys, no sequences. */
+static void test_empty(void **state)
+{
+    (void)state;
+    FOR_FORMATS(t, op) {
+        setup_masked(op, 1, (struct attention){ .S = 4, .H = 1, .K = 1, .A = 2, .scale = 1 }, CAUSAL);
+        CASE("%s empty parts", dtype_name(t));
+        const struct tensor none = vector(I32, 0), all = positions_of(IN_A_ROW, 1, 0), Q = part_rows(QKV, 0, 2, 1, all);
+        op->attention_part_forward(O, lse, Q, matrix(t, 0, 4), all, none, a);
+        expect_same_bits("O", O, fill_with(copy_of(O), 0));
+        expect_same_bits("lse", lse, fill_with(copy_of(lse), -INFINITY));
+        op->attention_part_forward(matrix(t, 0, 2), matrix(t, 1, 0), matrix(t, 0, 2), part_rows(QKV, 2, 4, 1, all),
+                                   none, all, a);
+        const struct tensor dKV = fill_with(matrix(t, 4, 4), 3), same = copy_of(dKV);
+        op->attention_part_backward(matrix(t, 0, 2), dKV, matrix(t, 0, 2), matrix(t, 1, 0), matrix(t, 1, 0),
+                                    matrix(t, 0, 2), part_rows(QKV, 2, 4, 1, all), none, all, a);
+        expect_same_bits("dKV", dKV, same);
+        check_guards_and_free();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_masks), cmocka_unit_test(test_parts), cmocka_unit_test(test_many_tiles),
+        cmocka_unit_test(test_large_scores), cmocka_unit_test(test_merge_with_nothing), cmocka_unit_test(test_empty),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
