@@ -349,7 +349,8 @@ bool plan_holds(const struct plan *p, const struct schedule *schedule, int rank,
 struct context_parallel plan_context_share(const struct plan *p, const struct tensor_parallel *tp, int rank)
 {
     struct context_parallel cp = {
-        .tp = tp, .heads = tp ? &tp->heads : NULL, .devices = p->mesh.size[CP], .rank = mesh_coordinate(&p->mesh, rank, CP), .S = p->S
+        .tp = tp, .heads = tp ? &tp->heads : NULL, .S = p->S, .devices = p->mesh.size[CP],
+        .rank = mesh_coordinate(&p->mesh, rank, CP)
     };
     attention_scheme_find(&cp.scheme, p->attention, NULL);
     return cp;

@@ -18,6 +18,8 @@
  *           tile as one product, so the bits depend neither on the number of threads nor on the heads of a call.
  */
 #include "ref/ops/attention_rows.h"
+#include "ref/ops/reduce.h"
+#include "ref/ops/table.h"
 #include <string.h>
 
 /* Queries of some tokens, keys and values of some: all of a sequence's, or a part of each. */
@@ -56,6 +58,13 @@ static struct head FN(head_at)(const struct part *p, int64_t b, int64_t h)
                           .drop_row = ((a->drop.row0 + b) * a->drop.cols + a->drop.col0 + h) * a->S };
 }
 
+/* Without threads here, products must be too small for the BLAS to start its own threads: it would split the sums in
+ * another way, and the bits would differ. */
+static bool FN(worth_threads)(int64_t B, const struct attention *a, int64_t queries, int64_t keys)
+{
+    return B * a->H * queries * keys * a->A > PARALLEL_FROM;
+}
+
 /* Dynamic scheduling: blocks late in a sequence have more keys than early ones. */
 static void FN(forward)(struct tensor O, struct tensor lse, const struct part *p)
 {
@@ -68,8 +77,8 @@ static void FN(forward)(struct tensor O, struct tensor lse, const struct part *p
         for (int64_t h = 0; h < a->H; h++)
             for (int64_t block = 0; block < blocks; block++) {
                 const struct head t = FN(head_at)(p, b, h);
-                FN(forward_rows)(DATA(O) + (b * p->queries * a->H + h) * a->A, a->H * a->A,
-                                 DATA(lse) + (b * a->H + h) * p->queries, &t, a, block * TILE);
+                FN(attention_rows_forward)(DATA(O) + (b * p->queries * a->H + h) * a->A, a->H * a->A,
+                                           DATA(lse) + (b * a->H + h) * p->queries, &t, a, block * TILE);
             }
 }
 
@@ -125,9 +134,9 @@ static void FN(backward)(struct tensor dQ, struct tensor dKV, struct tensor dO, 
                 for (int64_t q0 = 0; q0 < p->queries; q0 += TILE) {
                     real D[TILE];
                     FN(deltas)(D, delta, dO, O, p, b, h, q0);
-                    FN(backward_rows)(FN(gradients_at)(dQ, dKV, p, b, h),
-                                      CONST_DATA(dO) + b * p->queries * ld_o + h * a->A, ld_o,
-                                      CONST_DATA(lse) + (b * a->H + h) * p->queries, D, &t, a, q0);
+                    FN(attention_rows_backward)(FN(gradients_at)(dQ, dKV, p, b, h),
+                                                CONST_DATA(dO) + b * p->queries * ld_o + h * a->A, ld_o,
+                                                CONST_DATA(lse) + (b * a->H + h) * p->queries, D, &t, a, q0);
                 }
             }
 }

@@ -9,7 +9,8 @@
 
 static void cut(struct intervals *tokens, const struct context_parallel *cp, int member)
 {
-    for (int64_t token = member; token < cp->S; token += cp->devices) intervals_add(tokens, (struct interval){ token, 1 });
+    for (int64_t token = member; token < cp->S; token += cp->devices)
+        intervals_add(tokens, (struct interval){ token, 1 });
 }
 
 const struct attention_scheme attention_scheme_ring_striped = {

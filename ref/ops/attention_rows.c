@@ -1,0 +1,194 @@
+#include "ref/ops/attention_rows.h"
+#include "ref/ops/exp.h"
+#include "ref/ops/gemm.h"
+#include "ref/ops/reduce.h"
+#include "ref/numeric/philox.h"
+
+/* ---- what a query sees ------------------------------------------------------------------------------------------- */
+
+/* Ranges of positions, first and end, in order. */
+struct view { const int32_t *range; int64_t count; int32_t causal[2]; };
+
+static int32_t position(const int32_t *at, int64_t row) { return at != NULL ? at[row] : (int32_t)row; }
+
+static void look(struct view *v, const struct head *t, int64_t query)
+{
+    const int32_t at = position(t->q_at, query);
+    *v = (struct view){ .causal = { 0, at + 1 }, .count = t->mask != NULL ? t->ranges : 1 };
+    v->range = t->mask != NULL ? t->mask + 2 * t->ranges * at : v->causal;
+}
+
+enum sight { NOTHING, SOMETHING, EVERYTHING };
+
+/* Of keys at positions first to last, and perhaps not at all of those between. */
+static enum sight sight(const struct view *v, int32_t first, int32_t last)
+{
+    for (int64_t i = 0; i < v->count; i++) {
+        if (v->range[2 * i] <= first && last < v->range[2 * i + 1]) return EVERYTHING;
+        if (v->range[2 * i] <= last && first < v->range[2 * i + 1]) return SOMETHING;
+    }
+    return NOTHING;
+}
+
+/* What some queries see of some keys. */
+static enum sight tile_sight(const struct head *t, int64_t q0, int64_t rows, int64_t k0, int64_t cols)
+{
+    const int32_t first = position(t->k_at, k0), last = position(t->k_at, k0 + cols - 1);
+    int64_t seen[3] = { 0 };
+    for (int64_t r = 0; r < rows; r++) {
+        struct view v;
+        look(&v, t, q0 + r);
+        seen[sight(&v, first, last)]++;
+    }
+    return seen[NOTHING] == rows ? NOTHING : seen[EVERYTHING] == rows ? EVERYTHING : SOMETHING;
+}
+
+/* ---- one tile of scores ------------------------------------------------------------------------------------------ */
+
+/* Scores of keys that a query does not see become -infinity. */
+static void FN(hide)(real *tile, const struct head *t, int64_t q0, int64_t rows, int64_t k0, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        struct view v;
+        look(&v, t, q0 + r);
+        for (int64_t c = 0, i = 0; c < cols; c++) {
+            const int32_t at = position(t->k_at, k0 + c);
+            while (i < v.count && at >= v.range[2 * i + 1]) i++;
+            if (i == v.count || at < v.range[2 * i]) tile[r * TILE + c] = -(real)INFINITY;
+        }
+    }
+}
+
+/* tile = scale Q K^T for queries q0.. and keys k0.., and -infinity for what is not seen. */
+static void FN(score_tile)(real *tile, const struct head *t, const struct attention *a, int64_t q0, int64_t rows,
+                           int64_t k0, int64_t cols, enum sight seen)
+{
+    FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a->A, a->scale, t->q + q0 * t->ld_q, t->ld_q, t->k + k0 * t->ld_kv,
+             t->ld_kv, 0, tile, TILE);
+    if (seen == SOMETHING) FN(hide)(tile, t, q0, rows, k0, cols);
+}
+
+/* The number of keys from k0 on, at most n, whose positions follow each other. */
+static int64_t adjacent(const struct head *t, int64_t k0, int64_t n)
+{
+    int64_t i = 1;
+    if (t->k_at == NULL) return n;
+    while (i < n && t->k_at[k0 + i] == t->k_at[k0] + i) i++;
+    return i;
+}
+
+/* Multiply by the dropout factors of these queries and keys. */
+static void FN(drop_tile)(real *tile, const struct head *t, const struct attention *a, int64_t q0, int64_t rows,
+                          int64_t k0, int64_t cols)
+{
+    if (a->drop.p == 0) return;
+    const real grow = (real)(1 / (1 - a->drop.p));
+    for (int64_t c0 = 0, n; c0 < cols; c0 += n) {
+        n = adjacent(t, k0 + c0, cols - c0);
+        for (int64_t r = 0; r < rows; r++) {
+            float draw[TILE];
+            const int64_t row = t->drop_row + position(t->q_at, q0 + r);
+            random_uniforms(draw, n, a->drop.seed, a->drop.stream,
+                            (uint64_t)(row * a->S + position(t->k_at, k0 + c0)));
+            for (int64_t c = 0; c < n; c++) tile[r * TILE + c0 + c] *= draw[c] >= a->drop.p ? grow : 0;
+        }
+    }
+}
+
+/* x = exp(x - top); returns the sum. */
+static real FN(exp_row)(real *restrict x, real top, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = FN(fast_exp)(x[i] - top);
+    return FN(sum)(x, n);
+}
+
+static void FN(scale_row)(real *restrict x, real factor, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] *= factor;
+}
+
+static void FN(clear_columns)(real *x, int64_t ld, int64_t rows, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) x[r * ld + c] = 0;
+}
+
+/* ---- a tile of queries ------------------------------------------------------------------------------------------- */
+
+/* What the softmax of a tile's queries has added up so far. */
+struct FN(running) { real top[TILE], total[TILE]; };
+
+/* tile: scores; on return exp(score - top).  If they raise a row's maximum, its output so far, at o, shrinks. */
+static void FN(add_scores)(struct FN(running) *s, real *tile, real *o, int64_t ld_o, int64_t rows, int64_t cols,
+                           int64_t A, bool first)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        const real tile_top = FN(max)(tile + r * TILE, cols), new_top = tile_top > s->top[r] ? tile_top : s->top[r];
+        if (new_top == -(real)INFINITY) {               /* has seen no key so far */
+            FN(clear_columns)(tile + r * TILE, 0, 1, cols);
+            continue;
+        }
+        const real shrink = FN(fast_exp)(s->top[r] - new_top);
+        s->total[r] = s->total[r] * shrink + FN(exp_row)(tile + r * TILE, new_top, cols);
+        if (!first && shrink != 1) FN(scale_row)(o + r * ld_o, shrink, A);
+        s->top[r] = new_top;
+    }
+}
+
+void FN(attention_rows_forward)(real *o, int64_t ld_o, real *lse, const struct head *t, const struct attention *a,
+                                int64_t q0)
+{
+    const int64_t rows = t->queries - q0 < TILE ? t->queries - q0 : TILE;
+    struct FN(running) s = { .total = { 0 } };
+    real tile[TILE * TILE];
+    bool first = true;
+    o += q0 * ld_o;
+    for (int64_t r = 0; r < rows; r++) s.top[r] = -(real)INFINITY;
+
+    for (int64_t k0 = 0; k0 < t->keys; k0 += TILE) {
+        const int64_t cols = t->keys - k0 < TILE ? t->keys - k0 : TILE;
+        const enum sight seen = tile_sight(t, q0, rows, k0, cols);
+        if (seen == NOTHING) continue;
+        FN(score_tile)(tile, t, a, q0, rows, k0, cols, seen);
+        FN(add_scores)(&s, tile, o, ld_o, rows, cols, a->A, first);
+        FN(drop_tile)(tile, t, a, q0, rows, k0, cols);
+        FN(gemm)(AS_IS, AS_IS, rows, a->A, cols, 1, tile, TILE, t->v + k0 * t->ld_kv, t->ld_kv, !first, o, ld_o);
+        first = false;
+    }
+    if (first) FN(clear_columns)(o, ld_o, rows, a->A);
+    for (int64_t r = 0; r < rows; r++) {
+        if (s.total[r] > 0) FN(scale_row)(o + r * ld_o, 1 / s.total[r], a->A);
+        lse[q0 + r] = s.top[r] + REAL_FN(log)(s.total[r]);
+    }
+}
+
+void FN(attention_rows_backward)(struct FN(head_gradients) g, const real *d_o, int64_t ld_o, const real *lse,
+                                 const real *D, const struct head *t, const struct attention *a, int64_t q0)
+{
+    const int64_t rows = t->queries - q0 < TILE ? t->queries - q0 : TILE;
+    real p[TILE * TILE], ds[TILE * TILE];
+    d_o += q0 * ld_o, lse += q0;
+
+    for (int64_t k0 = 0; k0 < t->keys; k0 += TILE) {
+        const int64_t cols = t->keys - k0 < TILE ? t->keys - k0 : TILE;
+        const real *q = t->q + q0 * t->ld_q, *k = t->k + k0 * t->ld_kv, *v = t->v + k0 * t->ld_kv;
+        real *dk = g.dk + k0 * g.ld_dkv, *dv = g.dv + k0 * g.ld_dkv;
+        const enum sight seen = tile_sight(t, q0, rows, k0, cols);
+        if (seen == NOTHING) continue;
+        FN(score_tile)(p, t, a, q0, rows, k0, cols, seen);
+        FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a->A, 1, d_o, ld_o, v, t->ld_kv, 0, ds, TILE);
+        FN(drop_tile)(ds, t, a, q0, rows, k0, cols);
+        for (int64_t r = 0; r < rows; r++) {
+            const bool blind = lse[r] == -(real)INFINITY;
+            for (int64_t c = 0; c < cols; c++) {
+                const int64_t i = r * TILE + c;
+                p[i] = blind ? 0 : FN(fast_exp)(p[i] - lse[r]);
+                ds[i] = p[i] * (ds[i] - D[r]);
+            }
+        }
+        FN(gemm)(AS_IS, AS_IS, rows, a->A, cols, a->scale, ds, TILE, k, t->ld_kv, 1, g.dq + q0 * g.ld_dq, g.ld_dq);
+        FN(gemm)(TRANSPOSED, AS_IS, cols, a->A, rows, a->scale, ds, TILE, q, t->ld_q, 1, dk, g.ld_dkv);
+        FN(drop_tile)(p, t, a, q0, rows, k0, cols);
+        FN(gemm)(TRANSPOSED, AS_IS, cols, a->A, rows, 1, p, TILE, d_o, ld_o, 1, dv, g.ld_dkv);
+    }
+}
