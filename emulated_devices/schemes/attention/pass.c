@@ -1,0 +1,82 @@
+#include "emulated_devices/schemes/attention/pass.h"
+#include "emulated_devices/device/compute.h"
+
+int cp_before(const struct context_parallel *cp, int steps)
+{
+    return ((cp->rank - steps) % cp->devices + cp->devices) % cp->devices;
+}
+
+int64_t cp_keys_width(const struct context_parallel *cp) { return 2 * cp->heads->keys.count * cp->tp->config->A; }
+
+static void expect(struct cp_pass *p, enum tensor_pass pass)
+{
+    struct forecast f = { .tp = p->cp->tp };
+    p->cp->scheme->cost(&f, p->cp, pass, tensor_rows(p->call->qkv));
+    account_add(&p->cp->group->comm->expected.of[p->cp->group->kind], f.sum, 1);
+}
+
+enum error_code cp_begin(struct cp_pass *p, struct attention_call *c, enum tensor_pass pass, struct error *err)
+{
+    struct context_parallel *cp = c->cp;
+    struct device *d = cp->tp->device;
+    *p = (struct cp_pass){ .call = c, .cp = cp, .device = d, .shape = c->shape, .own = d->dtype,
+                           .wide = dtype_wide(d->dtype), .B = context_sequences(cp, tensor_rows(c->qkv)) };
+    if (p->B == 0) return OK;
+    const enum error_code e = positions_open(&p->at, cp, err);
+    if (e) return e;
+    for (int m = 0; m < cp->devices; m++)
+        if (p->B * positions_count(&p->at, m) > p->longest) p->longest = p->B * positions_count(&p->at, m);
+    if (cp->devices > 1) p->exchange = exchange_begin(cp->group, POINT_TO_POINT), expect(p, pass);
+    return OK;
+}
+
+void cp_end(struct cp_pass *p) { positions_close(&p->at); }
+
+enum error_code cp_open(struct cp_pass *p, struct tensor *t, int n, enum dtype type, int64_t rows, int64_t cols,
+                        struct error *err)
+{
+    for (int i = 0; i < n; i++) t[i] = tensor_none;
+    for (int i = 0; i < n; i++) {
+        const struct tensor buffer = device_tensor_in(p->device, BUFFERS, type, rows * cols);
+        if (buffer.data == NULL) return fail(err, ERR_MEMORY, "no memory for attention over parts of sequences");
+        t[i] = tensor_2d(buffer.data, type, rows, cols);
+    }
+    return OK;
+}
+
+void cp_close(struct cp_pass *p, struct tensor *t, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (tensor_present(t[i])) device_free(p->device, t[i]);
+}
+
+struct tensor cp_rows(const struct cp_pass *p, struct tensor buffer, int member)
+{
+    return tensor_rows_of(buffer, 0, p->B * positions_count(&p->at, member));
+}
+
+struct tensor cp_by_heads(const struct cp_pass *p, struct tensor t)
+{
+    return tensor_2d(t.data, t.dtype, p->B * p->shape.H, positions_count(&p->at, p->cp->rank));
+}
+
+void cp_copy_keys(struct cp_pass *p, struct tensor to, struct tensor from)
+{
+    const int64_t width = cp_keys_width(p->cp);
+    const uint64_t size = dtype_size(to.dtype), length = (uint64_t)width * size;
+    const uint64_t to_pitch = (uint64_t)tensor_cols(to) * size, from_pitch = (uint64_t)tensor_cols(from) * size;
+    device_copy_rows(p->device, (char *)to.data + to_pitch - length, to_pitch,
+                     (const char *)from.data + from_pitch - length, from_pitch, length, tensor_rows(to));
+    dev_charge(p->device, "copy keys and values", tensor_2d(NULL, to.dtype, tensor_rows(to), width), 2, 0);
+}
+
+void cp_arrive(struct cp_pass *p, struct message m)
+{
+    struct error err;
+    if (message_wait(p->cp->group->comm, m, &err) != OK) comm_give_up(p->cp->group->comm, &err);
+}
+
+double cp_pairs(const struct cp_pass *p, int member)
+{
+    return positions_pairs(&p->at, p->shape, p->B, p->cp->rank, member);
+}

@@ -1,0 +1,64 @@
+/* pass.h -- one pass of one call of attention in parts: what schemes that compute with parts of a sequence share.
+ *
+ *     struct cp_pass p;
+ *     enum error_code e = cp_begin(&p, call, FORWARD_PASS, err);
+ *     if (e || p.B == 0) return e;                an empty microbatch: no messages
+ *     ...                                         buffers, messages, operations on parts
+ *     cp_end(&p);
+ */
+#ifndef ORRERY_ATTENTION_PASS_H
+#define ORRERY_ATTENTION_PASS_H
+
+#include "emulated_devices/schemes/attention/positions.h"
+
+struct cp_pass {
+    struct attention_call *call;
+    struct context_parallel *cp;
+    struct device *device;
+    struct attention shape;             /* the call's */
+    struct exchange exchange;           /* for this pass's messages, if there is more than one device */
+    struct positions at;
+    int64_t B;                          /* sequences */
+    int64_t longest;                    /* rows of the largest share of a member */
+    enum dtype own, wide;               /* formats of the device's numbers, and of sums of them */
+};
+
+/**
+ * Begin a pass: list the positions, begin an exchange, and enter what the scheme's cost says of this pass.
+ * Local.
+ * @return OK, or ERR_MEMORY with nothing to end.
+ */
+enum error_code cp_begin(struct cp_pass *, struct attention_call *, enum tensor_pass, struct error *);
+void cp_end(struct cp_pass *);
+
+/**
+ * n buffers of rows x cols numbers.
+ * Local.
+ * @return OK, or ERR_MEMORY; either way cp_close frees those that were opened (the rest: tensor_none).
+ */
+enum error_code cp_open(struct cp_pass *, struct tensor *t, int n, enum dtype, int64_t rows, int64_t cols,
+                        struct error *);
+void cp_close(struct cp_pass *, struct tensor *t, int n);
+
+/** The first rows of a buffer: as many as a member's share has. */
+struct tensor cp_rows(const struct cp_pass *, struct tensor buffer, int member);
+
+/** A tensor of one number for each row and head of this device, such as the log-sum-exp, as [B H, n]. */
+struct tensor cp_by_heads(const struct cp_pass *, struct tensor);
+
+/** Numbers of a token in a block of keys and values: 2 K A. */
+int64_t cp_keys_width(const struct context_parallel *);
+
+/** Copy keys and values, or their gradients: the last columns of one tensor to the last columns of another. */
+void cp_copy_keys(struct cp_pass *, struct tensor to, struct tensor from);
+
+/** Wait for a message.  A failed one ends the job, because other devices wait for the messages that would follow. */
+void cp_arrive(struct cp_pass *, struct message);
+
+/** The member `steps` before this device on the ring of members. */
+int cp_before(const struct context_parallel *, int steps);
+
+/** The pairs of a query of this device and a key of a member that see each other. */
+double cp_pairs(const struct cp_pass *, int member);
+
+#endif
